@@ -1,0 +1,47 @@
+# `make demo` and `make test` do all set-up themselves, in a virtual environment of their own.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+# Real corpora, where they lie beside the checkout; tests that need them skip without.
+ifeq ($(POLYSEME_DATA),)
+ifneq ($(wildcard ../shared/data),)
+export POLYSEME_DATA := $(abspath ../shared/data)
+endif
+endif
+
+.PHONY: demo test lint docs reproduce clean
+
+demo: $(VENV)/.core
+	$(BIN)/polyseme demo --out demo.html
+
+# Two test processes with one thread each are faster than one with two.
+test: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(VENV)/.dev
+	$(BIN)/mkdocs build --strict --quiet
+
+reproduce: $(VENV)/.core
+	$(BIN)/polyseme reproduce fig7
+	$(BIN)/polyseme reproduce fig9
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[demo]"
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(VENV)/.core $@
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV) || \
+	  ($(PYTHON) -m pip install --quiet virtualenv && $(PYTHON) -m virtualenv --clear $(VENV))
+
+clean:
+	rm -rf $(VENV) build dist site demo.html

@@ -1,0 +1,74 @@
+"""Multi-label zero-shot tagging by concept embedding.
+
+The data's way, one file a step: `corpus` (tag sets) -> `descriptors` (numbers for labels and
+contexts) -> `embedding` (labels in context become points) -> `mapping` (features find their way to
+those points) -> `priming` (points rank labels) -> `scoring` (how good the ranking is). `tagger`
+stands on top of them all.
+
+Names are imported when first used, so that `import polyseme` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polyseme.corpus import LabelCorpus
+    from polyseme.descriptors import ContextDescriptor, LabelDescriptor
+    from polyseme.embedding import ConceptEmbedding, Concepts
+    from polyseme.files import read_features
+    from polyseme.index import ConceptIndex
+    from polyseme.mapping import InstanceMapper
+    from polyseme.nn.plan import TrainingPlan
+    from polyseme.scoring import evaluate
+    from polyseme.storage import load
+    from polyseme.tagger import ZeroShotTagger
+
+try:
+    __version__ = version("polyseme")
+except PackageNotFoundError:  # a source tree that was never installed
+    __version__ = "0+unknown"
+
+_HOME = {
+    "LabelCorpus": "polyseme.corpus",
+    "LabelDescriptor": "polyseme.descriptors",
+    "ContextDescriptor": "polyseme.descriptors",
+    "TrainingPlan": "polyseme.nn.plan",
+    "ConceptEmbedding": "polyseme.embedding",
+    "Concepts": "polyseme.embedding",
+    "InstanceMapper": "polyseme.mapping",
+    "ConceptIndex": "polyseme.index",
+    "ZeroShotTagger": "polyseme.tagger",
+    "load": "polyseme.storage",
+    "evaluate": "polyseme.scoring",
+    "read_features": "polyseme.files",
+}
+
+__all__ = [
+    "ConceptEmbedding",
+    "ConceptIndex",
+    "Concepts",
+    "ContextDescriptor",
+    "InstanceMapper",
+    "LabelCorpus",
+    "LabelDescriptor",
+    "TrainingPlan",
+    "ZeroShotTagger",
+    "evaluate",
+    "load",
+    "read_features",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'polyseme' has no attribute '{name}'")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,224 @@
+"""Shared input checks, randomness handling and the wording of errors.
+
+Every function here takes what a user passed and returns what the rest of the package works on,
+or raises an `InputError` whose message is one sentence that says what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+FloatArray: TypeAlias = NDArray[np.floating[Any]]
+IntArray: TypeAlias = NDArray[np.int64]
+RandomState: TypeAlias = int | np.random.Generator | None
+
+
+class InputError(ValueError):
+    """What the user passed cannot be used; the message says why and what to do."""
+
+
+class NotFittedError(InputError, AttributeError):
+    """A method that needs learned state was called before `fit`."""
+
+
+class PolysemeWarning(UserWarning):
+    """The input is usable but something about it should be known."""
+
+
+def as_generator(random_state: RandomState) -> np.random.Generator:
+    """Turn the one `random_state` of an estimator into the generator that is passed down.
+
+    Parameters
+    ----------
+    random_state : int, numpy.random.Generator or None
+        A seed, a generator to draw from, or None for fresh entropy.
+
+    Returns
+    -------
+    numpy.random.Generator
+    """
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(0, 2**31 - 1))
+    if random_state is not None and not isinstance(
+        random_state, (int, np.integer, np.random.Generator)
+    ):
+        raise InputError(
+            "`random_state` must be a whole number, a numpy Generator or None; "
+            f"got {random_state!r}."
+        )
+    if isinstance(random_state, (int, np.integer)) and random_state < 0:
+        raise InputError(f"`random_state` must not be negative; got {random_state}.")
+    return np.random.default_rng(random_state)
+
+
+def draw_seed(generator: np.random.Generator) -> int:
+    """Draw one integer seed for a library that takes no numpy generator."""
+    return int(generator.integers(0, 2**31 - 1))
+
+
+def unknown_name(kind: str, name: object, known: Iterable[str]) -> InputError:
+    """Build the error for a name that is not among the known ones, closest match first."""
+    names = sorted(known)
+    close = difflib.get_close_matches(str(name), names, n=1)
+    hint = f"; did you mean '{close[0]}'?" if close else ""
+    return InputError(f"Unknown {kind} '{name}'; known: {', '.join(names)}{hint or '.'}")
+
+
+def check_option(name: str, value: object, allowed: Iterable[str], *, owner: str) -> None:
+    """Raise unless a string parameter is one of the allowed words."""
+    options = list(allowed)
+    if value not in options:
+        listed = ", ".join(repr(option) for option in options)
+        raise InputError(f"`{name}` of `{owner}` must be one of {listed}; got {value!r}.")
+
+
+def check_number(
+    name: str,
+    value: object,
+    *,
+    owner: str,
+    low: float = -np.inf,
+    high: float = np.inf,
+    above: bool = False,
+    whole: bool = False,
+) -> None:
+    """Raise unless a numeric parameter is finite and inside its range.
+
+    Parameters
+    ----------
+    name, value : str, object
+        The parameter and what was given.
+    owner : str
+        The class the parameter belongs to.
+    low, high : float
+        The range, both ends included (with `above`, `low` itself is refused).
+    above : bool
+        Whether the value must be strictly larger than `low`.
+    whole : bool
+        Whether only whole numbers are accepted.
+    """
+    kinds: tuple[type, ...] = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+    right_kind = isinstance(value, kinds) and not isinstance(value, bool)
+    given: Any = value
+    inside = right_kind and np.isfinite(given) and low <= given <= high
+    if inside and not (above and given == low):
+        return
+    wanted = "a whole number" if whole else "a number"
+    bounds = []
+    if low > -np.inf:
+        bounds.append(f"{'above' if above else 'at least'} {low:g}")
+    if high < np.inf:
+        bounds.append(f"at most {high:g}")
+    words = " ".join([wanted, " and ".join(bounds)]).strip()
+    raise InputError(f"`{name}` of `{owner}` must be {words}; got {value!r}.")
+
+
+def warn_unplaced(names: Sequence[str], n_documents: int) -> None:
+    """Warn about documents that cannot be embedded, naming the first ones; silent without any."""
+    if names:
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        warnings.warn(
+            f"{len(names)} of {n_documents} documents hold no label of the vocabulary and cannot "
+            f"be embedded: {', '.join(names[:5])}{more}.",
+            PolysemeWarning,
+            stacklevel=4,
+        )
+
+
+def check_fitted(estimator: object, attribute: str) -> None:
+    """Raise `NotFittedError` unless the estimator has the learned attribute."""
+    if not hasattr(estimator, attribute):
+        name = type(estimator).__name__
+        raise NotFittedError(f"This {name} is not fitted yet; call `fit` first.")
+
+
+def check_features(
+    X: object, *, owner: str, n_features: int | None = None
+) -> NDArray[np.float64] | sp.csr_matrix:
+    """Check a feature matrix in any accepted form.
+
+    Parameters
+    ----------
+    X : array-like, scipy sparse, pandas or polars frame, shape (n, n_features)
+        One row per instance. Sparse stays sparse.
+    owner : str
+        The class that asks, for the error message.
+    n_features : int, optional
+        The number of columns the model was fitted with.
+
+    Returns
+    -------
+    float64 array or csr_matrix, shape (n, n_features)
+    """
+    if sp.issparse(X):
+        sparse: Any = X
+        if np.iscomplexobj(sparse):
+            raise _complex_error(owner)
+        matrix: NDArray[np.float64] | sp.csr_matrix = sp.csr_matrix(sparse, dtype=np.float64)
+    else:
+        matrix = _dense(X, owner=owner)
+    if matrix.ndim != 2:
+        raise InputError(
+            f"`X` must have two dimensions (instances, features) for `{owner}`; "
+            f"got {matrix.ndim}. Reshape your data: one row per instance."
+        )
+    if matrix.shape[1] == 0:
+        raise InputError(
+            f"`X` has 0 feature(s) (shape={matrix.shape}) while a minimum of 1 is required "
+            f"by `{owner}`."
+        )
+    if n_features is not None and matrix.shape[1] != n_features:
+        raise InputError(
+            f"X has {matrix.shape[1]} features, but {owner} is expecting {n_features} features "
+            "as input."
+        )
+    _refuse_non_finite(matrix, owner=owner)
+    return matrix
+
+
+def _dense(X: object, *, owner: str) -> NDArray[np.float64]:
+    """Turn an array-like or a frame into a float64 array, naming what cannot be converted."""
+    if hasattr(X, "to_numpy"):
+        X = X.to_numpy()
+    try:
+        array = np.asarray(X)
+        real = None if np.iscomplexobj(array) else np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"`X` of `{owner}` must hold numbers only; {error}. Encode text columns first."
+        ) from error
+    if real is None:
+        raise _complex_error(owner)
+    return real
+
+
+def _complex_error(owner: str) -> InputError:
+    """Build the error for complex features."""
+    return InputError(f"Complex data not supported by `{owner}`; pass real numbers.")
+
+
+def _refuse_non_finite(matrix: NDArray[np.float64] | sp.csr_matrix, *, owner: str) -> None:
+    """Raise when a feature is NaN or infinite, naming the first rows that hold one."""
+    values = matrix.data if sp.issparse(matrix) else matrix
+    # A finite sum is proof without a temporary array; a sum that overflows says nothing.
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = np.sum(values)
+    if np.isfinite(total) or np.isfinite(values).all():
+        return
+    if sp.issparse(matrix):
+        rows = np.unique(matrix.tocoo().row[~np.isfinite(values)])
+    else:
+        rows = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
+    named = ", ".join(str(row) for row in rows[:5])
+    more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+    raise InputError(
+        f"`X` of `{owner}` contains NaN or infinity in row(s) {named}{more}; "
+        "impute or drop them first."
+    )
