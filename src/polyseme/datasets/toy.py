@@ -1,0 +1,111 @@
+"""A small world whose right answers are known by construction.
+
+Every document belongs to one theme and holds some of its labels; every instance's features name its
+theme, with noise. All labels of an instance's theme should therefore rank above all others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme._validation import RandomState, as_generator
+
+THEMES: dict[str, tuple[str, ...]] = {
+    "office": ("apple", "phone", "screen", "keyboard", "desk", "charger"),
+    "kitchen": ("apple", "knife", "oven", "pie", "plate", "sink"),
+    "beach": ("sand", "sea", "sun", "shell", "towel", "wave"),
+    "street": ("bus", "car", "lamp", "crossing", "pavement", "tram"),
+    "forest": ("fern", "moss", "oak", "owl", "path", "squirrel"),
+}
+AMBIGUOUS = "apple"
+UNSEEN = ("charger", "sink", "wave", "tram")
+OOV = {"owl": "forest", "shell": "beach"}
+
+
+@dataclass(frozen=True)
+class ToyWorld:
+    """Documents and instances of a world with themes.
+
+    Attributes
+    ----------
+    X : float64 array, shape (n, n_features)
+        Training instances; none carries an unseen label.
+    documents : list of tuple of str, length n
+        Their labels, oov labels among them.
+    semantics : list of tuple of str
+        Label-only documents: they hold unseen labels but no oov label.
+    X_test : float64 array, shape (n_test, n_features)
+        One instance per theme and repeat.
+    themes_test : list of str, length n_test
+        The theme of each test instance; `THEMES` names its labels.
+    themes : dict of str to tuple of str
+        The labels of each theme. `apple` is in two of them.
+    unseen, oov : tuple of str
+        Labels that no training instance carries; labels that no semantics document holds.
+    """
+
+    X: NDArray[np.float64]
+    documents: list[tuple[str, ...]]
+    semantics: list[tuple[str, ...]]
+    X_test: NDArray[np.float64]
+    themes_test: list[str]
+    themes: dict[str, tuple[str, ...]]
+    unseen: tuple[str, ...]
+    oov: tuple[str, ...]
+
+    def truth(self, labels: tuple[str, ...]) -> NDArray[np.bool_]:
+        """Say which of the given labels belong to each test instance, (n_test, n_labels)."""
+        return np.array([[label in self.themes[t] for label in labels] for t in self.themes_test])
+
+
+def toy_world(
+    *,
+    n_documents: int = 300,
+    n_test: int = 25,
+    noise: float = 0.1,
+    random_state: RandomState = None,
+) -> ToyWorld:
+    """Make a toy world.
+
+    Parameters
+    ----------
+    n_documents : int
+        Semantics documents, and as many instances.
+    n_test : int
+        Test instances, spread evenly over the themes.
+    noise : float
+        Standard deviation of the features around their theme.
+    random_state : int, numpy Generator or None
+
+    Returns
+    -------
+    ToyWorld
+    """
+    generator = as_generator(random_state)
+    names = list(THEMES)
+    corners = np.eye(len(names))
+
+    def instance(theme: str) -> NDArray[np.float64]:
+        corner = corners[names.index(theme)]
+        return np.asarray(corner + noise * generator.standard_normal(len(names)))
+
+    def document(theme: str, left_out: tuple[str, ...]) -> tuple[str, ...]:
+        pool = [label for label in THEMES[theme] if label not in left_out]
+        size = int(generator.integers(3, len(pool) + 1))
+        return tuple(sorted(generator.permutation(pool)[:size].tolist()))
+
+    drawn = [names[i % len(names)] for i in range(n_documents)]
+    tested = [names[i % len(names)] for i in range(n_test)]
+    return ToyWorld(
+        X=np.array([instance(theme) for theme in drawn]),
+        documents=[document(theme, UNSEEN) for theme in drawn],
+        semantics=[document(theme, tuple(OOV)) for theme in drawn],
+        X_test=np.array([instance(theme) for theme in tested]),
+        themes_test=tested,
+        themes=dict(THEMES),
+        unseen=UNSEEN,
+        oov=tuple(OOV),
+    )
