@@ -1,0 +1,486 @@
+"""Step 1: tag sets become label documents over one vocabulary.
+
+In: collections of labels, files, or an indicator matrix. Out: a `LabelCorpus`, which holds a sparse
+document-label matrix, the vocabulary in column order and the documents' ids.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+import warnings
+from array import array
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from polyseme._validation import InputError, PolysemeWarning
+from polyseme.files import read_documents
+
+Document: TypeAlias = Collection[str]
+Documents: TypeAlias = (
+    "LabelCorpus | Iterable[Document] | NDArray[np.generic] | sp.spmatrix | sp.sparray | str | Path"
+)
+
+
+def normalize_label(label: str) -> str:
+    """Give the form by which two spellings count as one label.
+
+    Unicode is composed (NFC), letters are case-folded, white space at the ends is cut and inner
+    runs of it become one space. `"  New   York"` and `"new york"` are one label.
+    """
+    return " ".join(unicodedata.normalize("NFC", label).casefold().split())
+
+
+@dataclass(frozen=True, eq=False)  # a matrix has no single truth value to compare by
+class LabelCorpus:
+    """Label documents over one vocabulary (in the paper: a collection Δ over Γ).
+
+    Build one with `from_documents`, `from_indicator` or `read`; every method that takes documents
+    also takes any of these forms directly.
+
+    Attributes
+    ----------
+    labels : tuple of str, length n_labels
+        The vocabulary in column order, each label in its most frequent spelling (of equally
+        frequent ones the first in sorted order), white space tidied.
+    matrix : csr_matrix of bool, shape (n_documents, n_labels)
+        Which document holds which label; sparse, never densified whole.
+    ids : tuple of str, length n_documents
+        A name for each document, unique.
+    groups, splits : tuple of str or None
+        What the source says about the documents (artist, train/test), where it does.
+    numbered : bool
+        Whether the ids are mere numbers that were made up here.
+    normalize : bool
+        Whether labels that differ only in case or white space were taken as one.
+    spellings : dict of str to str
+        Every spelling met that is not the label's own, with the label it became. Together with
+        `labels` this makes the normalisation reversible.
+    """
+
+    labels: tuple[str, ...]
+    matrix: sp.csr_matrix
+    ids: tuple[str, ...]
+    groups: tuple[str, ...] | None = None
+    splits: tuple[str, ...] | None = None
+    numbered: bool = False
+    normalize: bool = True
+    spellings: dict[str, str] = field(default_factory=dict)
+
+    # ------------------------------------------------------------------ making one
+
+    @classmethod
+    def from_documents(
+        cls,
+        documents: Iterable[Document],
+        *,
+        ids: Sequence[str] | None = None,
+        normalize: bool = True,
+    ) -> LabelCorpus:
+        """Build a corpus from collections of labels.
+
+        Parameters
+        ----------
+        documents : iterable of collections of str
+            One collection per document. A label named twice counts once; an empty collection is
+            kept as a document without labels.
+        ids : sequence of str, optional
+            A unique name per document; by default "0", "1", ….
+        normalize : bool
+            Whether labels that differ only in case or white space are one label.
+
+        Returns
+        -------
+        LabelCorpus
+            With its labels in sorted order.
+        """
+        counts: dict[str, Counter[str]] = {}
+        keys: dict[str, int] = {}
+        indices, indptr = array("q"), array("q", [0])
+        for number, document in enumerate(documents):
+            columns = set()
+            for label in _labels_of(document, number):
+                key = normalize_label(label) if normalize else label
+                columns.add(keys.setdefault(key, len(keys)))
+                counts.setdefault(key, Counter())[label] += 1
+            indices.extend(sorted(columns))
+            indptr.append(len(indices))
+        return cls._assemble(keys, counts, indices, indptr, ids=ids, normalize=normalize)
+
+    @classmethod
+    def _assemble(
+        cls,
+        keys: dict[str, int],
+        counts: dict[str, Counter[str]],
+        indices: array[int],
+        indptr: array[int],
+        *,
+        ids: Sequence[str] | None,
+        normalize: bool,
+    ) -> LabelCorpus:
+        """Sort the vocabulary, choose each label's spelling and build the matrix."""
+        order = sorted(keys)
+        chosen = [_main_spelling(counts[key], normalize=normalize) for key in order]
+        column_of = np.empty(len(order), dtype=np.int64)
+        column_of[[keys[key] for key in order]] = np.arange(len(order))
+        columns = column_of[np.asarray(indices, dtype=np.int64)]
+        n_documents = len(indptr) - 1
+        matrix = sp.csr_matrix(
+            (np.ones(len(columns), dtype=bool), columns, np.asarray(indptr, dtype=np.int64)),
+            shape=(n_documents, len(order)),
+        )
+        matrix.sort_indices()
+        spellings = {
+            spelling: label
+            for key, label in zip(order, chosen, strict=True)
+            for spelling in counts[key]
+            if spelling != label
+        }
+        return cls(
+            tuple(chosen),
+            matrix,
+            _checked_ids(ids, n_documents),
+            numbered=ids is None,
+            normalize=normalize,
+            spellings=spellings,
+        )
+
+    @classmethod
+    def from_indicator(
+        cls,
+        matrix: Any,
+        labels: Sequence[str] | None = None,
+        *,
+        ids: Sequence[str] | None = None,
+        normalize: bool = True,
+    ) -> LabelCorpus:
+        """Build a corpus from a 0/1 document-label matrix.
+
+        Parameters
+        ----------
+        matrix : array or scipy sparse, shape (n_documents, n_labels)
+            Sparse stays sparse.
+        labels : sequence of str, length n_labels
+            The label of each column; columns whose labels are one after normalisation are joined.
+        ids : sequence of str, optional
+            A unique name per document.
+        normalize : bool
+            As in `from_documents`.
+
+        Returns
+        -------
+        LabelCorpus
+            With its labels in the order of the columns.
+        """
+        indicator = _indicator(matrix)
+        if labels is None:
+            raise InputError(
+                "An indicator matrix needs the labels of its columns; pass `labels=[...]`."
+            )
+        names = list(_labels_of(labels, "`labels`"))
+        if len(names) != indicator.shape[1]:
+            raise InputError(
+                f"The indicator matrix has {indicator.shape[1]} columns but {len(names)} labels "
+                "were given; give one label per column."
+            )
+        sizes = np.bincount(indicator.indices, minlength=len(names)).tolist()
+        keys: dict[str, int] = {}
+        column_of = [
+            keys.setdefault(normalize_label(n) if normalize else n, len(keys)) for n in names
+        ]
+        if len(keys) < len(names):
+            joiner = sp.csr_matrix(
+                (np.ones(len(names), dtype=np.int32), (np.arange(len(names)), column_of)),
+                shape=(len(names), len(keys)),
+            )
+            indicator = sp.csr_matrix((indicator.astype(np.int32) @ joiner).astype(bool))
+            indicator.sort_indices()
+        counts: list[Counter[str]] = [Counter() for _ in keys]
+        for name, column, size in zip(names, column_of, sizes, strict=True):
+            counts[column][name] += size
+        chosen = [_main_spelling(spelled, normalize=normalize) for spelled in counts]
+        spellings = {
+            name: chosen[column]
+            for name, column in zip(names, column_of, strict=True)
+            if name != chosen[column]
+        }
+        return cls(
+            tuple(chosen),
+            indicator,
+            _checked_ids(ids, indicator.shape[0]),
+            numbered=ids is None,
+            normalize=normalize,
+            spellings=spellings,
+        )
+
+    @classmethod
+    def read(
+        cls,
+        path: str | Path,
+        *,
+        tags_column: str | None = None,
+        delimiter: str | None = None,
+        normalize: bool = True,
+    ) -> LabelCorpus:
+        """Read a corpus from a file: JSONL, CSV, an indicator `.npz`, or MULAN ARFF with XML.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; its ending says its form (`polyseme.files` lists them).
+        tags_column, delimiter : str, optional
+            For tables: the column that holds the tags, and what stands between two tags.
+        normalize : bool
+            As in `from_documents`.
+
+        Returns
+        -------
+        LabelCorpus
+        """
+        raw = read_documents(path, tags_column=tags_column, delimiter=delimiter)
+        if raw.label_sets is not None:
+            corpus = cls.from_documents(raw.label_sets, ids=raw.ids, normalize=normalize)
+        else:
+            assert raw.indicator is not None
+            corpus = cls.from_indicator(raw.indicator, raw.labels, ids=raw.ids, normalize=normalize)
+        return replace(
+            corpus,
+            groups=tuple(raw.groups) if raw.groups is not None else None,
+            splits=tuple(raw.splits) if raw.splits is not None else None,
+        )
+
+    # ------------------------------------------------------------------ asking it
+
+    def __len__(self) -> int:
+        """Count the documents."""
+        return int(self.matrix.shape[0])
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        """Iterate over the documents as tuples of labels."""
+        for row in range(len(self)):
+            yield self.document(row)
+
+    def document(self, row: int) -> tuple[str, ...]:
+        """Give the labels of one document, in column order."""
+        row = range(len(self))[row]
+        start, stop = self.matrix.indptr[row], self.matrix.indptr[row + 1]
+        return tuple(self.labels[column] for column in self.matrix.indices[start:stop])
+
+    def key(self, label: str) -> str:
+        """Give the form by which this corpus compares labels."""
+        return normalize_label(label) if self.normalize else label
+
+    def columns(self) -> dict[str, int]:
+        """Map the key of each label to its column."""
+        return {self.key(label): column for column, label in enumerate(self.labels)}
+
+    def select(self, rows: NDArray[np.generic] | Sequence[int]) -> LabelCorpus:
+        """Give the corpus of some documents, over the same vocabulary.
+
+        Parameters
+        ----------
+        rows : array of int or bool, shape (n_selected,) or (n_documents,)
+            Row numbers, each at most once, or which rows to keep.
+        """
+        wanted = np.asarray(rows)
+        chosen = np.arange(len(self))[wanted if wanted.size else wanted.astype(np.int64)]
+        if len(np.unique(chosen)) != len(chosen):
+            raise InputError("`rows` of `LabelCorpus.select` name a document twice; drop repeats.")
+
+        def cut(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
+            return None if values is None else tuple(values[row] for row in chosen)
+
+        return replace(
+            self,
+            matrix=sp.csr_matrix(self.matrix[chosen]),
+            ids=cut(self.ids) or (),
+            groups=cut(self.groups),
+            splits=cut(self.splits),
+        )
+
+    def restrict(self, labels: Collection[str]) -> LabelCorpus:
+        """Give the corpus over some of the labels only, in this corpus' column order.
+
+        Documents keep their rows; one that holds none of the labels becomes empty.
+        """
+        wanted = {self.key(label) for label in labels}
+        columns = [c for c, label in enumerate(self.labels) if self.key(label) in wanted]
+        kept = tuple(self.labels[column] for column in columns)
+        return replace(
+            self,
+            labels=kept,
+            matrix=sp.csr_matrix(self.matrix[:, np.array(columns, dtype=np.int64)]),
+            spellings={s: label for s, label in self.spellings.items() if label in set(kept)},
+        )
+
+    def align(self, labels: Sequence[str]) -> tuple[sp.csr_matrix, tuple[str, ...]]:
+        """Give the documents over another vocabulary.
+
+        Parameters
+        ----------
+        labels : sequence of str
+            The other vocabulary.
+
+        Returns
+        -------
+        matrix : csr_matrix of bool, shape (n_documents, n_labels + n_extra)
+            The other vocabulary's columns first, then one per label that it lacks.
+        extra : tuple of str
+            The labels that only this corpus has (and some document uses), in its column order.
+        """
+        column_of = {self.key(label): column for column, label in enumerate(labels)}
+        used = np.asarray(self.matrix.sum(axis=0)).ravel() > 0
+        extra: list[str] = []
+        targets = np.zeros(len(self.labels), dtype=np.int64)
+        for column, label in enumerate(self.labels):
+            key = self.key(label)
+            if key not in column_of:
+                if not used[column]:
+                    continue
+                column_of[key] = len(labels) + len(extra)
+                extra.append(label)
+            targets[column] = column_of[key]
+        aligned = sp.csr_matrix(
+            (self.matrix.data, targets[self.matrix.indices], self.matrix.indptr),
+            shape=(len(self), len(labels) + len(extra)),
+        )
+        aligned.sort_indices()
+        return aligned, tuple(extra)
+
+
+def as_corpus(
+    documents: Documents, labels: Sequence[str] | None = None, *, normalize: bool = True
+) -> LabelCorpus:
+    """Turn documents in any accepted form into a corpus.
+
+    Parameters
+    ----------
+    documents : LabelCorpus, iterable of collections of str, indicator matrix, or path of a file
+        What the user has.
+    labels : sequence of str, optional
+        The labels of the columns, when `documents` is an indicator matrix.
+    normalize : bool
+        Whether labels that differ only in case or white space are one label.
+
+    Returns
+    -------
+    LabelCorpus
+    """
+    if isinstance(documents, LabelCorpus):
+        return documents
+    if isinstance(documents, (str, os.PathLike)):
+        return LabelCorpus.read(Path(documents), normalize=normalize)
+    if sp.issparse(documents) or (
+        isinstance(documents, np.ndarray) and documents.ndim == 2 and documents.dtype.kind in "biuf"
+    ):
+        return LabelCorpus.from_indicator(documents, labels, normalize=normalize)
+    if hasattr(documents, "columns") and hasattr(documents, "to_numpy"):
+        names = labels if labels is not None else [str(name) for name in documents.columns]
+        return LabelCorpus.from_indicator(documents.to_numpy(), names, normalize=normalize)
+    try:
+        iterator: Iterator[Document] = iter(documents)  # type: ignore[arg-type]  # whatever it is
+    except TypeError:
+        raise InputError(
+            "Documents must be collections of labels, a LabelCorpus, an indicator matrix with "
+            f"labels, or a file; got {type(documents).__name__}."
+        ) from None
+    return LabelCorpus.from_documents(iterator, normalize=normalize)
+
+
+def check_corpus(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> LabelCorpus:
+    """Raise unless a corpus can be learned from; warn about documents without labels.
+
+    Parameters
+    ----------
+    corpus : LabelCorpus
+        What is to be learned from.
+    owner : str
+        The class that asks.
+    """
+    if len(corpus) == 0:
+        raise InputError(f"`{owner}` got no documents; pass at least two with labels.")
+    filled = np.diff(corpus.matrix.indptr) > 0
+    if not filled.any():
+        raise InputError(f"All {len(corpus)} documents given to `{owner}` are empty.")
+    used = int((np.asarray(corpus.matrix.sum(axis=0)).ravel() > 0).sum())
+    if used < n_labels:
+        raise InputError(
+            f"`{owner}` needs at least two different labels to learn from; the documents hold "
+            f"only '{corpus.labels[int(corpus.matrix.indices[0])]}'."
+        )
+    n_empty = int((~filled).sum())
+    if n_empty:
+        warnings.warn(
+            f"{n_empty} of {len(corpus)} documents have no label and teach `{owner}` nothing.",
+            PolysemeWarning,
+            stacklevel=3,
+        )
+    return corpus
+
+
+def _labels_of(document: object, number: int | str) -> Iterator[str]:
+    """Iterate over one document's labels, refusing what is not a collection of strings."""
+    where = number if isinstance(number, str) else f"Document {number}"
+    if isinstance(document, (str, bytes)):
+        raise InputError(
+            f"{where} is the text {document!r}; expected a collection of labels, "
+            f"for example [{document!r}]."
+        )
+    if not isinstance(document, Iterable):
+        raise InputError(
+            f"{where} is {type(document).__name__}; expected a collection of labels (str)."
+        )
+    for label in document:
+        if not isinstance(label, str):
+            raise InputError(
+                f"{where} holds the label {label!r} of type {type(label).__name__}; labels must "
+                "be str, so convert them first."
+            )
+        if not label.strip():
+            raise InputError(f"{where} holds an empty label; remove it or give it a name.")
+        yield str(label)
+
+
+def _main_spelling(counts: Counter[str], *, normalize: bool) -> str:
+    """Give the most frequent spelling of one label; ties go by sorted order."""
+    tidied: Counter[str] = Counter()
+    for spelling, count in counts.items():
+        tidied[" ".join(spelling.split()) if normalize else spelling] += count
+    return min(tidied, key=lambda spelling: (-tidied[spelling], spelling))
+
+
+def _indicator(matrix: Any) -> sp.csr_matrix:
+    """Give a 0/1 matrix as a boolean CSR matrix of its own, without stored zeros or repeats."""
+    try:
+        indicator = sp.csr_matrix(matrix)
+        binary = np.isin(indicator.data, (0, 1)).all()
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"An indicator matrix must hold numbers in two dimensions; {error}. Drop other columns."
+        ) from error
+    if not binary:
+        raise InputError("An indicator matrix must hold only 0 and 1; binarise it first.")
+    boolean = sp.csr_matrix(indicator.astype(bool))
+    boolean.eliminate_zeros()
+    boolean.sum_duplicates()
+    return boolean
+
+
+def _checked_ids(ids: Sequence[str] | None, n_documents: int) -> tuple[str, ...]:
+    """Give unique document ids, numbering the documents when none are given."""
+    if ids is None:
+        return tuple(str(number) for number in range(n_documents))
+    names = tuple(str(name) for name in ids)
+    if len(names) != n_documents:
+        raise InputError(f"{len(names)} ids were given for {n_documents} documents.")
+    if len(set(names)) != len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise InputError(f"Document id '{twice}' is given twice; ids must be unique.")
+    return names
