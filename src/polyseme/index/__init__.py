@@ -1,0 +1,5 @@
+"""Search over concepts: arrays and integer ids only, no label strings."""
+
+from polyseme.index.exact import ConceptIndex
+
+__all__ = ["ConceptIndex"]

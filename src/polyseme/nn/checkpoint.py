@@ -1,0 +1,108 @@
+"""Training state on disk: written after every epoch, taken back by the next run.
+
+In: a trainer. Out: a folder of JSON and arrays from which a run goes on bit for bit.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme._persistence import read_model, remove_model, write_model
+from polyseme._validation import InputError, RandomState, as_generator, draw_seed
+
+if TYPE_CHECKING:
+    from polyseme.nn.training import ConceptTrainer
+
+KIND = "checkpoint"
+
+
+class TrainingCheckpoint:
+    """The folder that holds an interrupted run, if any.
+
+    Parameters
+    ----------
+    path : str, Path or None
+        The folder; None keeps nothing.
+    fingerprint : str
+        Digest of data and parameters; a folder with another one is refused.
+    """
+
+    def __init__(self, path: str | Path | None, fingerprint: str) -> None:
+        self.path = None if path is None else Path(path)
+        self.fingerprint = fingerprint
+        self.config: dict[str, Any] = {}
+        self.arrays: dict[str, NDArray[Any]] = {}
+        if self.path is not None and (self.path / "manifest.json").exists():
+            self.config, self.arrays = read_model(self.path, KIND)
+            if self.config["fingerprint"] != fingerprint:
+                raise InputError(
+                    f"The checkpoint at '{self.path}' belongs to other data or parameters; remove "
+                    "it or name another folder."
+                )
+
+    def seed(self, random_state: RandomState) -> int:
+        """Give the run's seed: the interrupted run's, or a new one from `random_state`."""
+        if self.config:
+            return int(self.config["seed"])
+        return draw_seed(as_generator(random_state))
+
+    def restore(self, trainer: ConceptTrainer) -> None:
+        """Put a trainer where the interrupted run stood; do nothing if there is none."""
+        if not self.config:
+            return
+        import torch
+
+        def tensors(prefix: str) -> dict[str, torch.Tensor]:
+            return {
+                name.removeprefix(prefix): torch.from_numpy(np.array(value))
+                for name, value in self.arrays.items()
+                if name.startswith(prefix)
+            }
+
+        state = trainer.state
+        state.stage, state.epoch = self.config["stage"], self.config["epoch"]
+        state.n_stale, state.history = self.config["n_stale"], self.config["history"]
+        score = self.config["best_score"]
+        state.best_score = -np.inf if score is None else score
+        state.best_weights = tensors("best.")
+        trainer.network.load_state_dict(tensors("network."))
+        trainer.optimizer = trainer.new_optimizer()
+        moments: dict[int, dict[str, torch.Tensor]] = {}
+        for name, value in tensors("optimizer.").items():
+            number, key = name.split(".", 1)
+            moments.setdefault(int(number), {})[key] = value
+        full = trainer.optimizer.state_dict()
+        trainer.optimizer.load_state_dict({"state": moments, "param_groups": full["param_groups"]})
+        trainer.generator.bit_generator.state = self.config["generator"]
+
+    def write(self, trainer: ConceptTrainer, seed: int) -> None:
+        """Save where a trainer stands, between two epochs."""
+        if self.path is None:
+            return
+        state = trainer.state
+        arrays = {
+            f"network.{name}": value.numpy() for name, value in trainer.network.state_dict().items()
+        }
+        arrays |= {f"best.{name}": value.numpy() for name, value in state.best_weights.items()}
+        for number, values in trainer.optimizer.state_dict()["state"].items():
+            arrays |= {f"optimizer.{number}.{key}": value.numpy() for key, value in values.items()}
+        config: dict[str, Any] = {
+            "fingerprint": self.fingerprint,
+            "seed": seed,
+            "stage": state.stage,
+            "epoch": state.epoch,
+            "n_stale": state.n_stale,
+            "history": state.history,
+            "best_score": None if np.isneginf(state.best_score) else state.best_score,
+            "generator": trainer.generator.bit_generator.state,
+        }
+        write_model(self.path, KIND, config, arrays)
+
+    def remove(self) -> None:
+        """Remove the checkpoint, and its folder if nothing else is in it: the run is done."""
+        if self.path is not None:
+            remove_model(self.path)

@@ -1,0 +1,78 @@
+"""Early stopping: documents held out of training, and how well a network primes their labels.
+
+In: a document-label matrix. Out: rows to hold out, and a function that scores a network on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from polyseme._rows import unique_rows
+from polyseme.index import ConceptIndex
+from polyseme.nn.encoding import encode_documents, row_means
+from polyseme.nn.networks import ConceptNetwork
+from polyseme.scoring import example_map
+
+
+def hold_out(
+    matrix: sp.csr_matrix, fraction: float, generator: np.random.Generator, *, most: int = 1000
+) -> NDArray[np.int64]:
+    """Choose documents for early stopping.
+
+    Parameters
+    ----------
+    matrix : csr_matrix of bool, shape (n_documents, n_labels)
+    fraction : float
+        Share of the documents with labels to hold out.
+    generator : numpy Generator
+    most : int
+        The most documents to hold out, so that scoring a large corpus stays cheap.
+
+    Returns
+    -------
+    int64 array, shape (n_held_out,)
+        Rows, sorted; none when fewer than two would be left to learn from.
+    """
+    filled = np.flatnonzero(np.diff(matrix.indptr))
+    n_held = min(int(fraction * len(filled)), most)
+    if len(filled) - n_held < 2:
+        return np.empty(0, dtype=np.int64)
+    return np.sort(generator.permutation(filled)[:n_held])
+
+
+def error_free_score(
+    known: sp.csr_matrix,
+    known_contexts: NDArray[np.float32],
+    held_out: sp.csr_matrix,
+    contexts: NDArray[np.float32],
+) -> Callable[[ConceptNetwork], float]:
+    """Make the early-stopping score: example MAP of priming from the true targets.
+
+    Parameters
+    ----------
+    known, held_out : csr_matrix of bool, shape (n, n_labels) each
+        Documents whose concepts are known, and documents to find the labels of.
+    known_contexts, contexts : float32 array, shape (n, n_topics) each
+        Their histograms.
+
+    Returns
+    -------
+    callable
+        Gives a network's score in 0..1, larger is better.
+    """
+    distinct, places = unique_rows(sp.csr_matrix(known))
+    first = np.unique(places, return_index=True)[1]
+    distinct_contexts = known_contexts[first]
+    truth = held_out.toarray()
+
+    def score(network: ConceptNetwork) -> float:
+        points = encode_documents(network, distinct, distinct_contexts)
+        index = ConceptIndex(points, distinct.indices, truth.shape[1])
+        targets = row_means(held_out, encode_documents(network, held_out, contexts))
+        return example_map(truth, -index.distances(targets))
+
+    return score

@@ -1,0 +1,258 @@
+"""The training loop: batches, stages, early stopping, history, and a state that can be resumed.
+
+In: a network, a document-label matrix, context histograms and a plan. Out: the trained network and
+its history. Nothing here knows label strings, files or progress bars.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polyseme.nn.losses import context_similarity, distance_loss, prediction_loss, reduce_loss
+from polyseme.nn.networks import ConceptNetwork
+from polyseme.nn.pairs import Batch, PairSampler
+from polyseme.nn.plan import TrainingPlan
+from polyseme.nn.pretraining import pretrain_layer
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class LossSettings:
+    """Constants of the combined loss (in the paper: equation 4).
+
+    Attributes
+    ----------
+    weighting : str
+        Reading of κ: "balanced", "literal" or "none".
+    sensitivity : float
+        λ.
+    scale : float
+        β.
+    negative_weight : float
+        ρ.
+    distance_weight : float
+        α.
+    """
+
+    weighting: str
+    sensitivity: float
+    scale: float
+    negative_weight: float
+    distance_weight: float
+
+
+@dataclass
+class TrainingState:
+    """Everything that the next epoch depends on.
+
+    Attributes
+    ----------
+    stage, epoch : int
+        Index of the current stage and number of its finished epochs.
+    history : list of dict
+        One record per finished epoch: stage, epoch, losses, validation score.
+    best_score : float
+        The best validation score of the current stage.
+    n_stale : int
+        Evaluations since then.
+    best_weights : dict of str to tensor
+        The network's weights at the best score; empty before the first evaluation.
+    """
+
+    stage: int = 0
+    epoch: int = 0
+    history: list[Record] = field(default_factory=list)
+    best_score: float = -np.inf
+    n_stale: int = 0
+    best_weights: dict[str, Tensor] = field(default_factory=dict)
+
+
+class ConceptTrainer:
+    """Train a concept network by stages: pre-training, prediction loss, combined loss.
+
+    Parameters
+    ----------
+    network : ConceptNetwork
+        Trained in place.
+    matrix : csr_matrix of bool, shape (n_documents, n_labels)
+        The training documents.
+    contexts : float32 array, shape (n_documents, n_topics)
+        Their histograms, strictly positive.
+    plan : TrainingPlan
+        How to train.
+    loss : LossSettings
+        The constants of the loss.
+    generator : numpy Generator
+        All randomness after the initial weights.
+    evaluate : callable, optional
+        Gives the network's score on held-out documents, larger is better.
+    """
+
+    def __init__(
+        self,
+        network: ConceptNetwork,
+        matrix: sp.csr_matrix,
+        contexts: NDArray[np.float32],
+        plan: TrainingPlan,
+        loss: LossSettings,
+        generator: np.random.Generator,
+        evaluate: Callable[[ConceptNetwork], float] | None = None,
+    ) -> None:
+        self.network = network
+        self.matrix = matrix
+        self.contexts = torch.as_tensor(contexts, dtype=network.descriptors.dtype)
+        self.plan = plan
+        self.loss = loss
+        self.generator = generator
+        self.evaluate = evaluate
+        self.sampler = PairSampler(
+            matrix,
+            batch_size=plan.batch_size,
+            negatives_per_positive=plan.negatives_per_positive,
+            pairing=plan.pairing,
+        )
+        self.state = TrainingState()
+        self.optimizer = self.new_optimizer()
+
+    @property
+    def stages(self) -> list[tuple[str, int]]:
+        """The stages in order, each with its largest number of epochs."""
+        stages = [("pretrain", self.plan.pretrain_epochs)] * len(self.network.layers)
+        stages += [("prediction", self.plan.prediction_epochs), ("siamese", self.plan.max_epochs)]
+        return [(name, n_epochs) for name, n_epochs in stages if n_epochs]
+
+    def run(self, after_epoch: Callable[[ConceptTrainer, Record], None] | None = None) -> None:
+        """Train until every stage is done, from wherever the state stands.
+
+        Parameters
+        ----------
+        after_epoch : callable, optional
+            Called with the trainer and the epoch's record once the state is whole again: the place
+            for checkpoints and progress.
+        """
+        while self.state.stage < len(self.stages):
+            name, n_epochs = self.stages[self.state.stage]
+            record = self._epoch(name, n_epochs)
+            self.state.history.append(record)
+            self.state.epoch += 1
+            stop = self._judge(record)
+            if stop or self.state.epoch >= n_epochs:
+                self._finish_stage()
+            if after_epoch is not None:
+                after_epoch(self, record)
+
+    # ------------------------------------------------------------------ one epoch
+
+    def _epoch(self, name: str, n_epochs: int) -> Record:
+        """Run one epoch of a stage and give its record."""
+        rate = self.plan.rate(self.state.epoch, n_epochs)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        record: Record = {"stage": name, "epoch": self.state.epoch, "learning_rate": rate}
+        if name == "pretrain":
+            layer = self.state.stage
+            record["layer"] = layer
+            record["loss"] = pretrain_layer(
+                self.network, layer, self.sampler, self.contexts, self.generator, n_passes=1
+            )
+            return record
+        totals = np.zeros(3)
+        n_pairs = 0
+        for batch in self._batches():
+            self.optimizer.zero_grad(set_to_none=True)
+            prediction, distance = self.batch_losses(batch)
+            combined = prediction
+            if name == "siamese":
+                combined = prediction + self.loss.distance_weight * distance
+            reduce_loss(combined, self.plan.reduction).backward()  # type: ignore[no-untyped-call]  # torch's own
+            self.optimizer.step()
+            n_pairs += len(combined)
+            values = (combined, prediction, distance)
+            totals += [float(value.detach().sum()) for value in values]
+        means = totals / max(n_pairs, 1)
+        record.update(loss=means[0], prediction_loss=means[1], distance_loss=means[2])
+        if self.evaluate is not None:
+            record["score"] = self.evaluate(self.network)
+        return record
+
+    def _batches(self) -> Iterator[Batch]:
+        """Iterate over the batches of one epoch: a whole pass, and more up to the least steps."""
+        n_steps, n_passes = 0, 0
+        while n_passes == 0 or n_steps < self.plan.min_steps:
+            before = n_steps
+            for batch in self.sampler.epoch(self.generator):
+                if n_passes and n_steps == self.plan.min_steps:
+                    return
+                n_steps += 1
+                yield batch
+            n_passes += 1
+            if n_steps == before:
+                return
+
+    def batch_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Give each pair's prediction losses, summed over its sides, and its distance loss.
+
+        Returns
+        -------
+        prediction, distance : tensors, shape (n_pairs,)
+        """
+        contexts = self.contexts[torch.from_numpy(batch.document_ids)]
+        codes, activations = self.network(torch.from_numpy(batch.label_ids), contexts)
+        held = torch.from_numpy(self.matrix[batch.document_ids].toarray())
+        positive = torch.from_numpy(batch.positive)
+        targets = (held == positive[:, None]).to(activations.dtype)
+        prediction = prediction_loss(activations, targets, self.loss.weighting)
+        similarity = context_similarity(contexts[0::2], contexts[1::2], self.loss.sensitivity)
+        distance = distance_loss(
+            codes[0::2],
+            codes[1::2],
+            similarity,
+            positive[0::2].int() + positive[1::2].int(),
+            scale=self.loss.scale,
+            negative_weight=self.loss.negative_weight,
+        )
+        return prediction[0::2] + prediction[1::2], distance
+
+    # ------------------------------------------------------------------ stopping
+
+    def _judge(self, record: Record) -> bool:
+        """Note a new best score; say whether patience is exhausted."""
+        first = min(self.plan.min_epochs, self.stages[self.state.stage][1] - 1)
+        if "score" not in record or record["epoch"] < first:
+            return False
+        if record["score"] > self.state.best_score:
+            self.state.best_score = record["score"]
+            self.state.n_stale = 0
+            self.state.best_weights = copy.deepcopy(self.network.state_dict())
+        else:
+            self.state.n_stale += 1
+        return self.state.n_stale >= self.plan.patience
+
+    def _finish_stage(self) -> None:
+        """Go back to the stage's best weights and open the next stage."""
+        if self.state.best_weights:
+            self.network.load_state_dict(self.state.best_weights)
+        self.state.stage += 1
+        self.state.epoch = 0
+        self.state.n_stale = 0
+        self.state.best_weights = {}
+        if self.state.stage < len(self.stages):
+            self.state.best_score = -np.inf
+        self.optimizer = self.new_optimizer()
+
+    def new_optimizer(self) -> torch.optim.Optimizer:
+        """Make the optimiser of the plan over all weights, with empty moments."""
+        weights = list(self.network.parameters())
+        if self.plan.optimizer == "sgd":
+            return torch.optim.SGD(weights, lr=self.plan.learning_rate)
+        return torch.optim.Adam(weights, lr=self.plan.learning_rate)

@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from polyseme import ConceptEmbedding, ContextDescriptor, LabelCorpus, TrainingPlan
+from polyseme._validation import InputError, NotFittedError, PolysemeWarning
+from polyseme.index import ConceptIndex
+from polyseme.scoring import example_map
+
+
+@pytest.fixture(scope="module")
+def fitted(tiny_embedding, world):
+    return tiny_embedding().fit(world.semantics)
+
+
+@pytest.fixture(scope="module")
+def solved(trained_embedding, world):
+    return clone(trained_embedding).set_params(random_state=0).fit(world.semantics)
+
+
+def distance(a, b):
+    return float(np.linalg.norm(a - b))
+
+
+def concept(embedding, label, document):
+    concepts = embedding.transform([document])
+    return concepts.points[[concepts.labels[i] for i in concepts.label_ids].index(label)]
+
+
+# ------------------------------------------------------------------ what it learns
+
+
+def test_a_label_follows_its_context(solved):
+    phone = concept(solved, "phone", ("phone", "screen", "desk"))
+    pie = concept(solved, "pie", ("pie", "oven", "knife"))
+    at_work = concept(solved, "apple", ("apple", "phone", "desk"))
+    at_home = concept(solved, "apple", ("apple", "pie", "knife"))
+    assert distance(at_work, phone) < distance(at_work, pie)
+    assert distance(at_home, pie) < distance(at_home, phone)
+
+
+def test_labels_of_one_document_lie_together_and_unrelated_ones_apart(solved):
+    beach = solved.transform([("sand", "sea", "sun")]).points
+    forest = solved.transform([("fern", "moss", "oak")]).points
+    within = max(distance(beach[0], beach[1]), distance(beach[1], beach[2]))
+    across = min(distance(a, b) for a in beach for b in forest)
+    assert within < 0.5 * across
+    assert across > 0.4 * solved.distance_scale_
+
+
+def test_error_free_priming_finds_the_theme(solved, world):
+    known = solved.transform(world.semantics)
+    index = ConceptIndex(known.points, known.label_ids, len(solved.labels_))
+    targets = solved.targets([world.themes[theme][1:4] for theme in world.themes])
+    truth = np.array(
+        [[label in world.themes[theme] for label in solved.labels_] for theme in world.themes]
+    )
+    assert example_map(truth, -index.distances(targets)) == 1.0
+
+
+def test_loss_falls_and_training_stops_when_patience_ends(world, tiny_embedding):
+    plan = TrainingPlan(max_epochs=30, batch_size=128, min_steps=5, min_epochs=2, patience=3)
+    embedding = tiny_embedding(training=plan).fit(world.semantics)
+    losses = [record["loss"] for record in embedding.history_]
+    assert losses[-1] < losses[0]
+    scores = [record["score"] for record in embedding.history_]
+    best = 2 + int(np.argmax(scores[2:]))
+    assert embedding.best_score_ == scores[best] == max(scores[2:])
+    assert len(scores) == best + 1 + 3 < 30
+
+
+def test_the_best_weights_are_the_ones_kept(world, tiny_embedding):
+    plan = TrainingPlan(max_epochs=12, batch_size=128, min_steps=5, min_epochs=0, patience=100)
+    whole = tiny_embedding(training=plan).fit(world.semantics)
+    scores = [record["score"] for record in whole.history_]
+    best = int(np.argmax(scores))
+    assert 0 < best < 11
+    # With a constant rate, a run that ends at the best epoch passes through the same weights.
+    constant = plan.get_params() | {"schedule": "step"}
+    long = tiny_embedding(training=TrainingPlan(**constant)).fit(world.semantics)
+    best = int(np.argmax([record["score"] for record in long.history_]))
+    short = tiny_embedding(training=TrainingPlan(**(constant | {"max_epochs": best + 1})))
+    short.fit(world.semantics)
+    for name, value in long.network_.state_dict().items():
+        assert np.array_equal(value.numpy(), short.network_.state_dict()[name].numpy())
+
+
+def test_every_stage_of_the_paper_preset_runs(world):
+    embedding = ConceptEmbedding.from_preset(
+        "paper",
+        n_components=6,
+        hidden_sizes=(8, 8),
+        context_descriptor=ContextDescriptor(n_topics=5, n_iter=30),
+        random_state=0,
+    )
+    embedding.training.set_params(max_epochs=3, pretrain_epochs=2, prediction_epochs=2)
+    embedding.fit(world.semantics)
+    stages = [(record["stage"], record.get("layer")) for record in embedding.history_]
+    assert stages == (
+        [("pretrain", layer) for layer in (0, 0, 1, 1, 2, 2)]
+        + [("prediction", None)] * 2
+        + [("siamese", None)] * 3
+    )
+    assert embedding.training.optimizer == "sgd"
+    assert embedding.history_[-1]["learning_rate"] == 1e-4
+
+
+# ------------------------------------------------------------------ transform and targets
+
+
+def test_transform_gives_one_concept_per_label_and_document(fitted):
+    concepts = fitted.transform([("apple", "pie"), ("sea",)])
+    named = [
+        (concepts.labels[i], int(d))
+        for i, d in zip(concepts.label_ids, concepts.document_ids, strict=True)
+    ]
+    assert named == [("apple", 0), ("pie", 0), ("sea", 1)]
+    assert concepts.points.shape == (3, 8)
+    assert concepts.points.dtype == np.float32
+
+
+def test_same_label_set_gives_the_same_bits_in_any_order_and_company(fitted):
+    alone = fitted.transform([("apple", "pie")]).points
+    beside = fitted.transform([("sea", "sun"), ("pie", "apple"), ("apple", "pie")])
+    rows = [np.flatnonzero(beside.document_ids == d) for d in (1, 2)]
+    assert np.array_equal(beside.points[rows[0]], beside.points[rows[1]])
+    np.testing.assert_allclose(beside.points[rows[0]], alone, atol=1e-6)
+
+
+def test_oov_label_takes_the_mean_of_its_company_and_does_not_move_the_target(fitted):
+    concepts = fitted.transform([("apple", "pie", "zeppelin")])
+    assert concepts.labels[-1] == "zeppelin"
+    inside = concepts.points[concepts.label_ids < len(fitted.labels_)]
+    outside = concepts.points[concepts.label_ids == len(fitted.labels_)]
+    np.testing.assert_allclose(outside[0], inside.mean(axis=0), atol=1e-6)
+    with_oov, without = fitted.targets([("apple", "pie", "zeppelin"), ("apple", "pie")])
+    assert np.array_equal(with_oov, without)
+
+
+def test_documents_without_a_known_label_are_named(fitted):
+    with pytest.warns(PolysemeWarning, match=r"1 of 2 documents hold no label.*: 1"):
+        concepts = fitted.transform([("apple",), ("zeppelin",)])
+    assert concepts.unplaced.tolist() == [1]
+    with pytest.warns(PolysemeWarning, match="cannot be embedded"):
+        targets = fitted.targets([("apple",), ("zeppelin",)])
+    assert np.isnan(targets[1]).all() and np.isfinite(targets[0]).all()
+
+
+def test_permuting_documents_permutes_targets(fitted, world):
+    order = np.random.default_rng(3).permutation(len(world.semantics))
+    targets = fitted.targets(world.semantics)
+    shuffled = fitted.targets([world.semantics[i] for i in order])
+    np.testing.assert_allclose(shuffled, targets[order], atol=1e-6)
+
+
+def test_documents_in_every_form_give_the_same_embedding(tiny_embedding, world):
+    corpus = LabelCorpus.from_documents(world.semantics)
+    forms = {
+        "lists": (world.semantics, None),
+        "sets": ([set(document) for document in world.semantics], None),
+        "generator": ((document for document in world.semantics), None),
+        "corpus": (corpus, None),
+        "sparse": (corpus.matrix, corpus.labels),
+        "dense": (corpus.matrix.toarray(), corpus.labels),
+        "sparse array": (sp.csr_array(corpus.matrix), corpus.labels),
+    }
+    points = {
+        name: tiny_embedding().fit(documents, labels).transform([("apple", "pie")]).points
+        for name, (documents, labels) in forms.items()
+    }
+    for name, found in points.items():
+        assert np.array_equal(found, points["lists"]), name
+
+
+# ------------------------------------------------------------------ determinism and resuming
+
+
+def test_same_seed_same_bits_other_seed_other_bits(tiny_embedding, world):
+    first, second = (tiny_embedding().fit(world.semantics) for _ in range(2))
+    other = tiny_embedding(random_state=1).fit(world.semantics)
+    a, b, c = (e.transform([("apple", "pie")]).points for e in (first, second, other))
+    assert np.array_equal(a, b)
+    assert not np.allclose(a, c)
+    assert first.history_ == second.history_
+
+
+class InterruptError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("after", [1, 3, 5, 7])
+@pytest.mark.parametrize("seed", [0, None])
+def test_an_interrupted_run_ends_bit_identical(
+    after, seed, tmp_path, tiny_embedding, world, monkeypatch
+):
+    from polyseme.nn import checkpoint
+
+    plan = TrainingPlan(
+        max_epochs=4, batch_size=128, min_steps=5, pretrain_epochs=1, prediction_epochs=2
+    )
+    written = checkpoint.TrainingCheckpoint.write
+    count = 0
+    seeds = []
+
+    def interrupted(self, trainer, run_seed):
+        nonlocal count
+        written(self, trainer, run_seed)
+        seeds.append(run_seed)
+        count += 1
+        if count == after:
+            raise InterruptError
+
+    parameters = {"training": plan, "checkpoint": tmp_path / "run", "random_state": seed}
+    monkeypatch.setattr(checkpoint.TrainingCheckpoint, "write", interrupted)
+    with pytest.raises(InterruptError):
+        tiny_embedding(**parameters).fit(world.semantics)
+    assert (tmp_path / "run").exists()
+    resumed = tiny_embedding(**parameters).fit(world.semantics)
+    assert not (tmp_path / "run").exists()
+    assert set(seeds) == {seeds[0]}
+    monkeypatch.setattr(checkpoint.TrainingCheckpoint, "seed", lambda self, state: seeds[0])
+    whole = tiny_embedding(**(parameters | {"checkpoint": None})).fit(world.semantics)
+    assert resumed.history_ == whole.history_
+    for name, value in whole.network_.state_dict().items():
+        assert np.array_equal(value.numpy(), resumed.network_.state_dict()[name].numpy()), name
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path, tiny_embedding, world, monkeypatch):
+    from polyseme.nn import checkpoint
+
+    monkeypatch.setattr(checkpoint.TrainingCheckpoint, "remove", lambda self: None)
+    tiny_embedding(checkpoint=tmp_path / "run").fit(world.semantics)
+    with pytest.raises(InputError, match="belongs to other data or parameters"):
+        tiny_embedding(checkpoint=tmp_path / "run", n_components=9).fit(world.semantics)
+    with pytest.raises(InputError, match="belongs to other data or parameters"):
+        tiny_embedding(checkpoint=tmp_path / "run").fit(world.semantics[:-1])
+
+
+# ------------------------------------------------------------------ manners
+
+
+def test_init_stores_and_clone_copies(tiny_embedding):
+    embedding = tiny_embedding(context_sensitivity=0.7)
+    copy = clone(embedding)
+    assert copy.get_params()["context_sensitivity"] == 0.7
+    assert copy.get_params()["training__max_epochs"] == 4
+    assert not [name for name in vars(copy) if name.endswith("_")]
+
+
+def test_fit_leaves_parameters_and_documents_alone(tiny_embedding, world):
+    embedding = tiny_embedding()
+    before = repr(embedding)
+    documents = [set(document) for document in world.semantics]
+    kept = [set(document) for document in documents]
+    embedding.fit(documents)
+    assert repr(embedding) == before
+    assert documents == kept
+
+
+def test_asking_before_fit_says_so(tiny_embedding):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        tiny_embedding().transform([("a", "b")])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_components": 0}, "`n_components` of `ConceptEmbedding` must be a whole number"),
+        ({"n_components": 2.5}, "must be a whole number at least 1; got 2.5"),
+        ({"hidden_sizes": (0,)}, "`hidden_sizes`"),
+        ({"positive_weighting": "some"}, "must be one of 'balanced', 'literal', 'none'"),
+        ({"context_sensitivity": -1}, "`context_sensitivity`"),
+        ({"distance_scale": 0}, "`distance_scale` of `ConceptEmbedding` must be a number above 0"),
+        ({"training": TrainingPlan(learning_rate=0)}, "`learning_rate` of `TrainingPlan`"),
+        ({"random_state": "x"}, "`random_state` must be"),
+    ],
+)
+def test_a_bad_parameter_is_named(parameters, message, tiny_embedding, world):
+    with pytest.raises(InputError, match=message):
+        tiny_embedding(**parameters).fit(world.semantics)
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        ([], "got no documents"),
+        ([[], []], "All 2 documents .* are empty"),
+        ([["a"], ["a"]], "at least two different labels.*only 'a'"),
+        (["rock", "pop"], "Document 0 is the text 'rock'"),
+        ([["a", 1]], "holds the label 1 of type int"),
+        ([["a", " "]], "holds an empty label"),
+        (np.eye(3), "needs the labels of its columns"),
+        (7, "Documents must be collections of labels"),
+    ],
+)
+def test_bad_documents_get_one_sentence(documents, message, tiny_embedding):
+    with pytest.raises(InputError, match=message):
+        tiny_embedding().fit(documents)
+
+
+def test_some_empty_documents_are_reported_and_harmless(tiny_embedding, world):
+    with pytest.warns(PolysemeWarning, match="1 of 301 documents have no label"):
+        embedding = tiny_embedding().fit([*world.semantics, ()])
+    assert np.isfinite(embedding.best_score_)
+
+
+def test_a_document_of_ten_thousand_labels_and_two_documents_work(tiny_embedding):
+    many = [f"tag {i}" for i in range(2_000)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        embedding = tiny_embedding(
+            training=TrainingPlan(max_epochs=1, batch_size=512, min_steps=1)
+        ).fit([many, ["tag 0", "tag 1"]])
+    assert len(embedding.labels_) == 2_000
+    concepts = embedding.transform([[*many, *(f"new {i}" for i in range(8_000))]])
+    assert concepts.points.shape == (10_000, 8)
+
+
+def test_indicator_columns_nobody_uses_are_not_in_the_vocabulary(tiny_embedding):
+    matrix = np.array([[1, 1, 0, 0], [0, 1, 1, 0]] * 5)
+    embedding = tiny_embedding().fit(matrix, ["a", "b", "c", "never"])
+    assert embedding.labels_ == ("a", "b", "c")
