@@ -7,7 +7,6 @@ document-label matrix, the vocabulary in column order and the documents' ids.
 from __future__ import annotations
 
 import os
-import unicodedata
 import warnings
 from array import array
 from collections import Counter
@@ -20,6 +19,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from polyseme._labels import (
+    checked_ids,
+    indicator_matrix,
+    labels_of,
+    main_spelling,
+    normalize_label,
+)
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.files import read_documents
 
@@ -27,15 +33,6 @@ Document: TypeAlias = Collection[str]
 Documents: TypeAlias = (
     "LabelCorpus | Iterable[Document] | NDArray[np.generic] | sp.spmatrix | sp.sparray | str | Path"
 )
-
-
-def normalize_label(label: str) -> str:
-    """Give the form by which two spellings count as one label.
-
-    Unicode is composed (NFC), letters are case-folded, white space at the ends is cut and inner
-    runs of it become one space. `"  New   York"` and `"new york"` are one label.
-    """
-    return " ".join(unicodedata.normalize("NFC", label).casefold().split())
 
 
 @dataclass(frozen=True, eq=False)  # a matrix has no single truth value to compare by
@@ -106,7 +103,7 @@ class LabelCorpus:
         indices, indptr = array("q"), array("q", [0])
         for number, document in enumerate(documents):
             columns = set()
-            for label in _labels_of(document, number):
+            for label in labels_of(document, number):
                 key = normalize_label(label) if normalize else label
                 columns.add(keys.setdefault(key, len(keys)))
                 counts.setdefault(key, Counter())[label] += 1
@@ -127,7 +124,7 @@ class LabelCorpus:
     ) -> LabelCorpus:
         """Sort the vocabulary, choose each label's spelling and build the matrix."""
         order = sorted(keys)
-        chosen = [_main_spelling(counts[key], normalize=normalize) for key in order]
+        chosen = [main_spelling(counts[key], normalize=normalize) for key in order]
         column_of = np.empty(len(order), dtype=np.int64)
         column_of[[keys[key] for key in order]] = np.arange(len(order))
         columns = column_of[np.asarray(indices, dtype=np.int64)]
@@ -146,7 +143,7 @@ class LabelCorpus:
         return cls(
             tuple(chosen),
             matrix,
-            _checked_ids(ids, n_documents),
+            checked_ids(ids, n_documents),
             numbered=ids is None,
             normalize=normalize,
             spellings=spellings,
@@ -179,12 +176,12 @@ class LabelCorpus:
         LabelCorpus
             With its labels in the order of the columns.
         """
-        indicator = _indicator(matrix)
+        indicator = indicator_matrix(matrix)
         if labels is None:
             raise InputError(
                 "An indicator matrix needs the labels of its columns; pass `labels=[...]`."
             )
-        names = list(_labels_of(labels, "`labels`"))
+        names = list(labels_of(labels, "`labels`"))
         if len(names) != indicator.shape[1]:
             raise InputError(
                 f"The indicator matrix has {indicator.shape[1]} columns but {len(names)} labels "
@@ -205,7 +202,7 @@ class LabelCorpus:
         counts: list[Counter[str]] = [Counter() for _ in keys]
         for name, column, size in zip(names, column_of, sizes, strict=True):
             counts[column][name] += size
-        chosen = [_main_spelling(spelled, normalize=normalize) for spelled in counts]
+        chosen = [main_spelling(spelled, normalize=normalize) for spelled in counts]
         spellings = {
             name: chosen[column]
             for name, column in zip(names, column_of, strict=True)
@@ -214,7 +211,7 @@ class LabelCorpus:
         return cls(
             tuple(chosen),
             indicator,
-            _checked_ids(ids, indicator.shape[0]),
+            checked_ids(ids, indicator.shape[0]),
             numbered=ids is None,
             normalize=normalize,
             spellings=spellings,
@@ -320,6 +317,13 @@ class LabelCorpus:
             spellings={s: label for s, label in self.spellings.items() if label in set(kept)},
         )
 
+    def without_unused(self) -> LabelCorpus:
+        """Give the corpus without the labels that no document uses."""
+        used = np.asarray(self.matrix.sum(axis=0)).ravel() > 0
+        if used.all():
+            return self
+        return self.restrict([self.labels[column] for column in np.flatnonzero(used)])
+
     def align(self, labels: Sequence[str]) -> tuple[sp.csr_matrix, tuple[str, ...]]:
         """Give the documents over another vocabulary.
 
@@ -423,64 +427,3 @@ def check_corpus(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> Label
             stacklevel=3,
         )
     return corpus
-
-
-def _labels_of(document: object, number: int | str) -> Iterator[str]:
-    """Iterate over one document's labels, refusing what is not a collection of strings."""
-    where = number if isinstance(number, str) else f"Document {number}"
-    if isinstance(document, (str, bytes)):
-        raise InputError(
-            f"{where} is the text {document!r}; expected a collection of labels, "
-            f"for example [{document!r}]."
-        )
-    if not isinstance(document, Iterable):
-        raise InputError(
-            f"{where} is {type(document).__name__}; expected a collection of labels (str)."
-        )
-    for label in document:
-        if not isinstance(label, str):
-            raise InputError(
-                f"{where} holds the label {label!r} of type {type(label).__name__}; labels must "
-                "be str, so convert them first."
-            )
-        if not label.strip():
-            raise InputError(f"{where} holds an empty label; remove it or give it a name.")
-        yield str(label)
-
-
-def _main_spelling(counts: Counter[str], *, normalize: bool) -> str:
-    """Give the most frequent spelling of one label; ties go by sorted order."""
-    tidied: Counter[str] = Counter()
-    for spelling, count in counts.items():
-        tidied[" ".join(spelling.split()) if normalize else spelling] += count
-    return min(tidied, key=lambda spelling: (-tidied[spelling], spelling))
-
-
-def _indicator(matrix: Any) -> sp.csr_matrix:
-    """Give a 0/1 matrix as a boolean CSR matrix of its own, without stored zeros or repeats."""
-    try:
-        indicator = sp.csr_matrix(matrix)
-        binary = np.isin(indicator.data, (0, 1)).all()
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"An indicator matrix must hold numbers in two dimensions; {error}. Drop other columns."
-        ) from error
-    if not binary:
-        raise InputError("An indicator matrix must hold only 0 and 1; binarise it first.")
-    boolean = sp.csr_matrix(indicator.astype(bool))
-    boolean.eliminate_zeros()
-    boolean.sum_duplicates()
-    return boolean
-
-
-def _checked_ids(ids: Sequence[str] | None, n_documents: int) -> tuple[str, ...]:
-    """Give unique document ids, numbering the documents when none are given."""
-    if ids is None:
-        return tuple(str(number) for number in range(n_documents))
-    names = tuple(str(name) for name in ids)
-    if len(names) != n_documents:
-        raise InputError(f"{len(names)} ids were given for {n_documents} documents.")
-    if len(set(names)) != len(names):
-        twice = next(name for name, count in Counter(names).items() if count > 1)
-        raise InputError(f"Document id '{twice}' is given twice; ids must be unique.")
-    return names

@@ -204,7 +204,7 @@ class ConceptEmbedding(Estimator):
         plan = self._check_parameters()
         corpus = as_corpus(documents, labels, normalize=self.normalize_labels)
         check_corpus(corpus, owner=type(self).__name__)
-        corpus = _without_unused(corpus)
+        corpus = corpus.without_unused()
         checkpoint = TrainingCheckpoint(self.checkpoint, self._fingerprint(corpus))
         seed = checkpoint.seed(self.random_state)
         generator = as_generator(seed)
@@ -445,11 +445,3 @@ class ConceptEmbedding(Estimator):
         self.history_ = history
         self.best_score_ = best_score if math.isfinite(best_score) else math.nan
         return self
-
-
-def _without_unused(corpus: LabelCorpus) -> LabelCorpus:
-    """Drop columns that no document uses: the embedding has never met those labels."""
-    used = np.asarray(corpus.matrix.sum(axis=0)).ravel() > 0
-    if used.all():
-        return corpus
-    return corpus.restrict([label for label, keep in zip(corpus.labels, used, strict=True) if keep])
