@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator, copy_of
+from polyseme._progress import TrainingProgress
 from polyseme._rows import unique_rows
 from polyseme._validation import (
     RandomState,
@@ -33,7 +34,6 @@ from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
 from polyseme.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.nn.checkpoint import TrainingCheckpoint
 from polyseme.nn.plan import TrainingPlan
-from polyseme.nn.progress import TrainingProgress
 from polyseme.presets import embedding_parameters
 
 if TYPE_CHECKING:

@@ -1,7 +1,10 @@
-"""A progress bar for training, on standard error."""
+"""Progress for people, on standard error: a bar for training, a clock for other long work."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -67,3 +70,26 @@ class TrainingProgress:
         if "score" in record:
             note += f", held-out E-MAP {100 * record['score']:.1f}"
         self.bar.update(self.task, advance=1, note=note)
+
+
+@contextmanager
+def working(message: str, *, shown: bool) -> Iterator[None]:
+    """Show what is being done while it lasts, and how long it took.
+
+    Parameters
+    ----------
+    message : str
+        What is being done.
+    shown : bool
+        Whether anything is shown at all.
+    """
+    if not shown:
+        yield
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    start = time.perf_counter()
+    with console.status(f"{message} …"):
+        yield
+    console.print(f"{message}: {time.perf_counter() - start:.0f} s")

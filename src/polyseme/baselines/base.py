@@ -1,0 +1,76 @@
+"""The contract that baselines share with the tagger.
+
+In: features, documents and semantics documents. Out: scores per label and rankings; a baseline
+fills in `_learn` and `_scores`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from polyseme._estimator import Estimator
+from polyseme._validation import InputError, check_features, check_fitted
+from polyseme.corpus import Documents, as_corpus, check_corpus
+from polyseme.priming import rank_labels
+
+Features = NDArray[np.float64] | sp.csr_matrix
+
+
+class Baseline(Estimator, ABC):
+    """A simple ranker of labels.
+
+    Attributes
+    ----------
+    labels_ : tuple of str
+        The semantics vocabulary, then labels that only instances carry.
+    kinds_ : array of str, shape (n_labels,)
+        "seen", "unseen" or "oov".
+    n_occurrences_ : int64 array, shape (n_labels,)
+        Documents with each label, semantics and instances together.
+    """
+
+    def fit(self, X: object, documents: Documents, semantics: Documents | None = None) -> Self:
+        """Learn from instances and label documents, as `ZeroShotTagger.fit`."""
+        features = check_features(X, owner=type(self).__name__)
+        corpus = check_corpus(as_corpus(documents), owner=type(self).__name__, n_labels=1)
+        if features.shape[0] != len(corpus):
+            raise InputError(
+                f"`X` has {features.shape[0]} rows but there are {len(corpus)} documents; give one "
+                "document per row."
+            )
+        teaching = corpus if semantics is None else as_corpus(semantics)
+        matrix, extra = corpus.align(teaching.labels)
+        lessons, _ = teaching.align(teaching.labels + extra)
+        carried = np.asarray(matrix.sum(axis=0)).ravel()
+        taught = np.asarray(lessons.sum(axis=0)).ravel()
+        self.labels_ = teaching.labels + extra
+        self.kinds_ = np.where(taught == 0, "oov", np.where(carried > 0, "seen", "unseen"))
+        self.n_occurrences_ = (taught + (0 if corpus is teaching else carried)).astype(np.int64)
+        self.n_features_in_ = features.shape[1]
+        self._learn(features, matrix, lessons)
+        return self
+
+    def score_labels(self, X: object) -> NDArray[np.float64]:
+        """Score every label for each instance, (n, n_labels), larger is better."""
+        check_fitted(self, "labels_")
+        return self._scores(
+            check_features(X, owner=type(self).__name__, n_features=self.n_features_in_)
+        )
+
+    def rank(self, X: object, k: int = 10) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
+        """Give the k best labels for each instance and their scores, each (n, k)."""
+        label_ids, scores = rank_labels(self.score_labels(X), self.n_occurrences_, k)
+        return np.asarray(self.labels_)[label_ids], scores
+
+    @abstractmethod
+    def _learn(self, X: Features, matrix: sp.csr_matrix, lessons: sp.csr_matrix) -> None:
+        """Learn from instances (n, n_labels) and semantics documents (m, n_labels)."""
+
+    @abstractmethod
+    def _scores(self, X: Features) -> NDArray[np.float64]:
+        """Score every label for each instance, (n, n_labels)."""

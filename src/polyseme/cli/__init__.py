@@ -1,0 +1,51 @@
+"""The command `polyseme`: parse, call the library, print. Results on stdout, the rest on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+
+from polyseme.cli.commands import app
+
+__all__ = ["app", "main"]
+
+
+def main() -> None:
+    """Run the command; end with exit code 0 (done), 1 (could not) or 2 (wrong usage)."""
+    warnings.showwarning = _show_warning
+    try:
+        app(prog_name="polyseme")
+    except SystemExit as ended:
+        # Typer ends an interrupted command with 130; ours are 0, 1 and 2.
+        if ended.code == 130:
+            _fail(
+                "interrupted; what was finished is kept, and the same command goes on from there."
+            )
+        raise
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`): nothing is wrong.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
+    except (ValueError, OSError, MemoryError) as error:
+        if os.environ.get("POLYSEME_DEBUG"):
+            raise
+        _fail(" ".join(str(error).split()) or type(error).__name__)
+
+
+def _fail(message: str) -> None:
+    """Print one sentence and end with exit code 1."""
+    sys.stderr.write(f"polyseme: {message}\n")
+    raise SystemExit(1) from None
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: object = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning as one line on stderr, without the place in our source."""
+    sys.stderr.write(f"polyseme: note: {message}\n")

@@ -1,0 +1,68 @@
+"""How the command prints: a table for people, JSON lines or CSV for programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+
+class Form(StrEnum):
+    """The forms of output."""
+
+    auto = "auto"
+    table = "table"
+    jsonl = "jsonl"
+    csv = "csv"
+
+
+def emit(records: Iterable[Mapping[str, Any]], form: Form, title: str = "") -> None:
+    """Print records on standard output.
+
+    Parameters
+    ----------
+    records : iterable of mappings
+        All with the same keys.
+    form : Form
+        `auto` is a table on a terminal and JSON lines elsewhere.
+    title : str
+        Stands above a table.
+    """
+    if form == Form.auto:
+        form = Form.table if sys.stdout.isatty() else Form.jsonl
+    if form == Form.table:
+        _table(list(records), title)
+        return
+    from polyseme.files import write_records
+
+    write_records(records, sys.stdout, "csv" if form == Form.csv else "jsonl")
+
+
+def _table(records: list[Mapping[str, Any]], title: str) -> None:
+    """Print records as a table, numbers to the right."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
+    for name, value in records[0].items() if records else ():
+        number = isinstance(value, (int, float))
+        table.add_column(name.replace("_", " "), justify="right" if number else "left")
+    for record in records:
+        table.add_row(*(_cell(value) for value in record.values()))
+    Console(highlight=False).print(table)
+
+
+def _cell(value: Any) -> str:
+    """Write one value for people."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(item) for item in value)
+    return "" if value is None else str(value)
+
+
+def say(message: str) -> None:
+    """Print a line for people on standard error."""
+    sys.stderr.write(f"{message}\n")

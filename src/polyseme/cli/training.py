@@ -1,0 +1,189 @@
+"""What `fit`, `evaluate` and `info` do with files, apart from parsing and printing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from polyseme._validation import InputError
+from polyseme.corpus import LabelCorpus
+from polyseme.files import read_features
+
+
+def fit_files(
+    model: Path,
+    documents: Path,
+    features: Path | None,
+    semantics: Path | None,
+    *,
+    preset: str,
+    mapper: str,
+    score: str,
+    components: int | None,
+    topics: str | None,
+    epochs: int | None,
+    seed: int,
+    split: str | None,
+    reading: Mapping[str, Any],
+) -> str:
+    """Fit a tagger from files, save it, and give a sentence about it."""
+    from polyseme.descriptors import ContextDescriptor
+    from polyseme.embedding import ConceptEmbedding
+    from polyseme.mapping import InstanceMapper
+    from polyseme.nn.plan import TrainingPlan
+    from polyseme.tagger import ZeroShotTagger
+
+    corpus, rows = _documents(documents, split, reading)
+    table = None if features is None else _features(features, rows)
+    teaching = (
+        None if semantics is None else LabelCorpus.read(semantics, **_fitting(semantics, reading))
+    )
+    # The state of an interrupted run lies beside the model, never inside an older one.
+    embedding = ConceptEmbedding.from_preset(
+        preset, checkpoint=model.with_name(model.name + ".checkpoint"), verbose=True
+    )
+    if components is not None:
+        embedding.set_params(n_components=components)
+    if topics is not None:
+        embedding.set_params(context_descriptor=ContextDescriptor(n_topics=_topics(topics)))
+    if epochs is not None:
+        plan = TrainingPlan() if embedding.training is None else embedding.training
+        embedding.set_params(training=plan.set_params(max_epochs=epochs))
+    tagger = ZeroShotTagger(
+        embedding=embedding,
+        mapper=InstanceMapper(kind=mapper),
+        score=score,
+        verbose=True,
+        random_state=seed,
+    )
+    tagger.fit(table, corpus, teaching)
+    tagger.save(model)
+    kinds = {kind: int((tagger.kinds_ == kind).sum()) for kind in ("seen", "unseen", "oov")}
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count)
+    return (
+        f"{len(tagger.labels_)} labels ({counts}) from {len(tagger.known_.ids)} documents; "
+        f"held-out E-MAP of the concept space {100 * tagger.embedding_.best_score_:.1f}"
+    )
+
+
+def evaluate_files(
+    model: Path,
+    features: Path,
+    documents: Path,
+    *,
+    split: str | None,
+    reading: Mapping[str, Any],
+) -> Iterator[dict[str, Any]]:
+    """Score a saved tagger's rankings against true labels, a record per set of labels."""
+    from polyseme.scoring import evaluate
+    from polyseme.storage import load
+
+    tagger = load(model)
+    corpus, rows = _documents(documents, split, reading)
+    table = _features(features, rows)
+    if table.shape[0] != len(corpus):
+        raise InputError(
+            f"'{features}' has {table.shape[0]} rows but '{documents}' has {len(corpus)} documents."
+        )
+    scores = tagger.score_labels(table)
+    truth = corpus.align(tagger.labels_)[0][:, : len(tagger.labels_)].toarray()
+    groups = {"all": np.ones(len(tagger.labels_), dtype=bool)}
+    groups |= {kind: tagger.kinds_ == kind for kind in ("seen", "unseen", "oov")}
+    for name, columns in groups.items():
+        carried = truth[:, columns].any(axis=1)
+        if carried.any():
+            found = evaluate(truth[:, columns], scores[:, columns])
+            yield {
+                "labels": name,
+                "n_labels": int(columns.sum()),
+                "n_items": int(carried.sum()),
+            } | found
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """Give the facts about a model's folder or a file of documents."""
+    if path.is_dir():
+        return _describe_model(path)
+    corpus = LabelCorpus.read(path)
+    lengths = np.diff(corpus.matrix.indptr)
+    counts = np.asarray(corpus.matrix.sum(axis=0)).ravel()
+    common = np.argsort(-counts, kind="stable")[:10]
+    return {
+        "documents": len(corpus),
+        "empty documents": int((lengths == 0).sum()),
+        "labels": len(corpus.labels),
+        "labels a document": float(lengths.mean()),
+        "spellings joined": len(corpus.spellings),
+        "most frequent": [f"{corpus.labels[column]} ({counts[column]})" for column in common],
+        "splits": sorted(set(corpus.splits or ())),
+    }
+
+
+def _describe_model(path: Path) -> dict[str, Any]:
+    """Give the facts about a saved tagger."""
+    from polyseme.storage import load
+
+    tagger = load(path)
+    mapper = tagger.mapper_
+    kinds, counts = np.unique(tagger.kinds_, return_counts=True)
+    return {
+        "labels": len(tagger.labels_),
+        **{str(kind): int(count) for kind, count in zip(kinds, counts, strict=True)},
+        "known documents": len(tagger.known_.ids),
+        "known concepts": len(tagger.known_.points),
+        "dimensions": tagger.embedding_.n_components,
+        "topics": tagger.embedding_.context_descriptor_.n_topics_,
+        "held-out E-MAP": tagger.embedding_.best_score_,
+        "epochs": len(tagger.embedding_.history_),
+        "features": tagger.n_features_in_,
+        "mapper": "none (tags only)" if mapper is None else mapper.kind,
+        "score": tagger.score,
+        "unplaced documents": len(tagger.unplaced_),
+    }
+
+
+def _documents(
+    path: Path, split: str | None, reading: Mapping[str, Any]
+) -> tuple[LabelCorpus, NDArray[np.bool_] | None]:
+    """Read documents, all or those of a split; give also which rows they are."""
+    corpus = LabelCorpus.read(path, **reading)
+    if split is None:
+        return corpus, None
+    known = sorted(set(corpus.splits or ()))
+    if split not in known:
+        listed = ", ".join(known) if known else "none; the documents have no `split` field"
+        raise InputError(f"Unknown split '{split}' in '{path}'; known: {listed}.")
+    rows = np.array([name == split for name in corpus.splits or ()])
+    return corpus.select(rows), rows
+
+
+def _features(
+    path: Path, rows: NDArray[np.bool_] | None
+) -> NDArray[np.floating[Any]] | sp.csr_matrix:
+    """Read features, all rows or those that belong to the documents in use."""
+    table = read_features(path)
+    if rows is None:
+        return table
+    if table.shape[0] != len(rows):
+        raise InputError(f"'{path}' has {table.shape[0]} rows but there are {len(rows)} documents.")
+    return table[rows]
+
+
+def _fitting(path: Path, reading: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep the options of tables from files that are none."""
+    table = any(ending in path.name for ending in (".csv", ".tsv"))
+    return {key: value for key, value in reading.items() if table or key == "normalize"}
+
+
+def _topics(given: str) -> int | str:
+    """Read the number of topics."""
+    if given == "hdp":
+        return given
+    if not given.isdigit():
+        raise InputError(f"`--topics` must be a whole number or 'hdp'; got '{given}'.")
+    return int(given)

@@ -1,0 +1,1 @@
+"""Kernel regressions with many outputs: arrays in, coefficients out (part of step 4)."""

@@ -1,0 +1,456 @@
+"""The whole path: tag sets and features in, ranked labels out.
+
+`ZeroShotTagger` composes the steps (embedding, mapping, priming) behind fit, rank, complete and
+explain, and is what gets saved and loaded.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from polyseme._estimator import Estimator, copy_of
+from polyseme._progress import working
+from polyseme._validation import (
+    InputError,
+    PolysemeWarning,
+    RandomState,
+    as_generator,
+    check_features,
+    check_fitted,
+    check_number,
+    draw_seed,
+    warn_unplaced,
+)
+from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
+from polyseme.embedding import ConceptEmbedding
+from polyseme.mapping import InstanceMapper
+from polyseme.priming import Explanation, KnownConcepts, PrimingRanker, unmet_documents
+
+StrArray = NDArray[np.str_]
+
+
+class ZeroShotTagger(Estimator):
+    """Rank every label for an instance: seen, unseen and oov.
+
+    Semantics documents teach what labels mean in each other's company; instances with features
+    teach the way into that space; labels are ranked by their nearest known concepts.
+
+    Parameters
+    ----------
+    embedding : ConceptEmbedding, optional
+        The concept space; by default `ConceptEmbedding()`.
+    mapper : InstanceMapper, optional
+        The way from features into the space; by default `InstanceMapper()`.
+    fit_embedding : bool
+        Whether `fit` learns a copy of `embedding`. False takes it as it is, already fitted, and
+        its documents must be given as `semantics`.
+    score : {"nearest", "density"}
+        How distances become scores; see `PrimingRanker`.
+    bandwidth : float, optional
+        For "density".
+    memory_mb : float
+        The most working memory of a search over concepts, in megabytes.
+    verbose : bool
+        Whether progress is shown on standard error.
+    random_state : int, numpy Generator or None
+        Seeds every part that has no seed of its own.
+
+    Attributes
+    ----------
+    labels_ : tuple of str
+        Every label it can rank: the semantics vocabulary, then the oov labels.
+    kinds_ : array of str, shape (n_labels,)
+        "seen" (has training instances), "unseen" (only in the semantics documents) or "oov" (in
+        documents, never in the semantics vocabulary).
+    embedding_, mapper_ : the fitted parts
+        `mapper_` is None when no features were given.
+    known_ : KnownConcepts
+        The documents and concepts that labels are ranked by.
+    seen_ : frozenset of str
+        The labels that training instances carry.
+    unplaced_ : tuple of str
+        Names of documents left out, because none of their labels is in the vocabulary.
+    n_features_in_ : int
+        Columns of X (0 when no features were given).
+    """
+
+    def __init__(
+        self,
+        embedding: ConceptEmbedding | None = None,
+        mapper: InstanceMapper | None = None,
+        fit_embedding: bool = True,
+        score: str = "nearest",
+        bandwidth: float | None = None,
+        memory_mb: float = 64.0,
+        verbose: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        self.embedding = embedding
+        self.mapper = mapper
+        self.fit_embedding = fit_embedding
+        self.score = score
+        self.bandwidth = bandwidth
+        self.memory_mb = memory_mb
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @classmethod
+    def from_preset(cls, name: str = "default", **parameters: Any) -> Self:
+        """Make a tagger with a named set of parameters.
+
+        Parameters
+        ----------
+        name : {"default", "paper"}
+            "paper" is the published method: its network and training (see
+            `ConceptEmbedding.from_preset`), one ν-SVR per dimension, the nearest concept.
+        **parameters
+            Overrides of single parameters.
+        """
+        parameters.setdefault("embedding", ConceptEmbedding.from_preset(name))
+        if name == "paper":
+            parameters.setdefault("mapper", InstanceMapper(kind="nu-svr"))
+        return cls(**parameters)
+
+    # ------------------------------------------------------------------ learning
+
+    def fit(
+        self,
+        X: object,
+        documents: Documents,
+        semantics: Documents | None = None,
+    ) -> Self:
+        """Learn the concept space, the way into it, and the known concepts.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse, pandas or polars frame, shape (n, n_features), or None
+            One row per instance. None learns from the documents alone: such a tagger completes
+            tag sets but cannot rank instances.
+        documents : LabelCorpus, iterable of label collections, indicator frame, or path
+            The labels of each instance, n documents. To make a label unseen, leave out the
+            instances that carry it and name it in `semantics` only.
+        semantics : the same forms, optional
+            Label-only documents that teach the concept space; by default `documents`.
+
+        Returns
+        -------
+        self
+        """
+        generator = as_generator(self.random_state)
+        corpus = as_corpus(documents)
+        features = None
+        if X is not None:
+            features = check_features(X, owner=type(self).__name__)
+            if features.shape[0] != len(corpus):
+                raise InputError(
+                    f"`X` has {features.shape[0]} rows but there are {len(corpus)} documents; "
+                    "give one document per row."
+                )
+        teaching = corpus if semantics is None else as_corpus(semantics)
+        self.embedding_ = self._fitted_embedding(teaching, draw_seed(generator))
+        self._fit_mapping(features, corpus, draw_seed(generator))
+        self._fit_known(teaching, corpus)
+        self.seen_ = self._labels_taught(corpus) if X is not None else frozenset()
+        self._refresh()
+        return self
+
+    def _fitted_embedding(self, corpus: LabelCorpus, seed: int) -> ConceptEmbedding:
+        """Learn a copy of the embedding, or take it as it is."""
+        if not self.fit_embedding:
+            if self.embedding is None:
+                raise InputError("`fit_embedding=False` needs a fitted `embedding`; give one.")
+            check_fitted(self.embedding, "network_")
+            return self.embedding
+        embedding = ConceptEmbedding() if self.embedding is None else copy_of(self.embedding)
+        if embedding.random_state is None:
+            embedding.set_params(random_state=seed)
+        if self.verbose:
+            embedding.set_params(verbose=True)
+        return embedding.fit(corpus)
+
+    def _fit_mapping(
+        self,
+        features: NDArray[np.float64] | sp.csr_matrix | None,
+        corpus: LabelCorpus,
+        seed: int,
+    ) -> None:
+        """Learn the way from features to the documents' target points."""
+        self.mapper_ = None
+        self.n_features_in_ = 0
+        if features is None:
+            return
+        check_corpus(corpus, owner=type(self).__name__, n_labels=1)
+        with warnings.catch_warnings():
+            # Left-out documents are reported once, with all others, by `_fit_known`.
+            warnings.simplefilter("ignore", PolysemeWarning)
+            targets = self.embedding_.targets(corpus)
+        placed = np.flatnonzero(np.isfinite(targets).all(axis=1))
+        if not len(placed):
+            raise InputError(
+                "No instance carries a label of the semantics documents, so none can be placed in "
+                "the concept space; check that both use the same labels."
+            )
+        mapper = InstanceMapper() if self.mapper is None else copy_of(self.mapper)
+        if mapper.random_state is None:
+            mapper.set_params(random_state=seed)
+        message = f"mapping {len(placed)} instances ({mapper.kind})"
+        with working(message, shown=self.verbose):
+            self.mapper_ = mapper.fit(features[placed], targets[placed])
+        self.n_features_in_ = features.shape[1]
+
+    def _fit_known(self, teaching: LabelCorpus, corpus: LabelCorpus) -> None:
+        """Collect the known documents: semantics first, then instances not met there."""
+        known, _, unplaced = KnownConcepts.none(self.embedding_).add(self.embedding_, teaching)
+        self.known_, self.unplaced_ = known, unplaced
+        if corpus is not teaching:
+            fresh = unmet_documents(corpus, teaching)
+            if len(fresh):
+                self.known_, _, more = known.add(self.embedding_, fresh)
+                self.unplaced_ += more
+        warn_unplaced(
+            self.unplaced_, len(teaching) if corpus is teaching else len(teaching) + len(corpus)
+        )
+
+    def _labels_taught(self, corpus: LabelCorpus) -> frozenset[str]:
+        """Give the labels of the vocabulary that the corpus uses."""
+        used = np.asarray(corpus.align(self.embedding_.labels_)[0].sum(axis=0)).ravel() > 0
+        return frozenset(
+            np.asarray(self.embedding_.labels_)[used[: len(self.embedding_.labels_)]].tolist()
+        )
+
+    def _refresh(self) -> None:
+        """Bring labels, kinds and the search index up to date with the known concepts."""
+        self.labels_ = self.known_.labels
+        seen = np.isin(np.asarray(self.labels_), sorted(self.seen_))
+        self.kinds_ = np.where(seen, "seen", "unseen")
+        self.kinds_[self.known_.n_vocabulary :] = "oov"
+        self.ranker_ = PrimingRanker(
+            self.known_.index(self.memory_mb),
+            self.embedding_.distance_scale_,
+            self.score,
+            self.bandwidth,
+        )
+
+    # ------------------------------------------------------------------ asking
+
+    def points(self, X: object) -> NDArray[np.float32]:
+        """Map instances into the concept space.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse or frame, shape (n, n_features)
+
+        Returns
+        -------
+        float32 array, shape (n, n_components)
+        """
+        check_fitted(self, "known_")
+        if self.mapper_ is None:
+            raise InputError(
+                "This ZeroShotTagger was fitted without features, so it cannot rank instances; use "
+                "`complete`, or fit it with X."
+            )
+        features = check_features(X, owner=type(self).__name__, n_features=self.n_features_in_)
+        return np.asarray(self.mapper_.predict(features), dtype=np.float32)
+
+    def score_labels(self, X: object) -> NDArray[np.float64]:
+        """Score every label for each instance (in the paper: equation 9).
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse or frame, shape (n, n_features)
+
+        Returns
+        -------
+        float64 array, shape (n, n_labels)
+            Larger is better; rows sum to one.
+        """
+        points = self.points(X)
+        return self.ranker_.scores(points)
+
+    def rank(self, X: object, k: int = 10) -> tuple[StrArray, NDArray[np.float64]]:
+        """Give the k best labels for each instance.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse or frame, shape (n, n_features)
+        k : int
+            How many labels; all of them if there are fewer.
+
+        Returns
+        -------
+        labels : array of str, shape (n, k)
+        scores : float64 array, shape (n, k)
+            Falling from left to right.
+        """
+        points = self.points(X)
+        label_ids, scores = self.ranker_.rank(points, k)
+        return np.asarray(self.labels_)[label_ids], scores
+
+    def complete(
+        self, tags: Collection[str] | Iterable[Collection[str]], k: int = 10
+    ) -> tuple[StrArray, NDArray[np.float64]]:
+        """Suggest labels that go with a partial tag set; no features are needed.
+
+        Parameters
+        ----------
+        tags : collection of str, or several such collections
+            One partial tag set (or several). Unknown tags are named in a warning and passed over.
+        k : int
+            How many labels to suggest; the given ones are not among them.
+
+        Returns
+        -------
+        labels : array of str, shape (k,), or (n, k) for several tag sets
+        scores : float64 array, of the same shape
+            Scores over all labels but the given ones; each full list sums to one.
+        """
+        check_fitted(self, "known_")
+        check_number("k", k, owner="complete", low=1, whole=True)
+        given: list[Any] = [tags] if isinstance(tags, str) else list(tags)
+        single = all(isinstance(tag, str) for tag in given)
+        rows = [self._complete_one(one, k) for one in ([given] if single else given)]
+        if single:
+            return rows[0]
+        width = min(len(labels) for labels, _ in rows)
+        labels = np.array([labels[:width] for labels, _ in rows])
+        return labels, np.array([scores[:width] for _, scores in rows])
+
+    def _complete_one(self, tags: Collection[str], k: int) -> tuple[StrArray, NDArray[np.float64]]:
+        """Complete one tag set."""
+        corpus = LabelCorpus.from_documents([tags], normalize=self.embedding_.normalize_labels_)
+        matrix, unknown = corpus.align(self.labels_)
+        given = matrix.indices[matrix.indices < len(self.labels_)].astype(np.int64)
+        if not len(given):
+            raise InputError(
+                f"None of the tags is known: {', '.join(unknown) or 'no tag was given'}; "
+                "see `labels_` for the known ones."
+            )
+        if unknown:
+            warnings.warn(
+                f"Unknown tags are passed over: {', '.join(unknown)}.",
+                PolysemeWarning,
+                stacklevel=4,
+            )
+        point = self._point_of(given)
+        distances = self.ranker_.scores(point)[0]
+        distances[given] = -np.inf
+        order = np.lexsort((-self.ranker_.index.n_occurrences, -distances))
+        order = order[: min(k, len(self.labels_) - len(given))]
+        rest = np.delete(distances, given).sum()
+        scores = distances[order] / rest if rest > 0 else distances[order]
+        return np.asarray(self.labels_)[order], scores
+
+    def _point_of(self, label_ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Place a tag set: the mean of its concepts, (1, n_components)."""
+        inside = label_ids[label_ids < self.known_.n_vocabulary]
+        if len(inside):
+            tags = [self.labels_[column] for column in inside]
+            return self.embedding_.targets(
+                LabelCorpus.from_documents([tags], normalize=self.embedding_.normalize_labels_)
+            )
+        # Oov labels alone have no context of their own: take the places where they are known.
+        rows = np.isin(self.known_.label_ids, label_ids)
+        return np.asarray(self.known_.points[rows].mean(axis=0, keepdims=True))
+
+    def explain(self, x: object, label: str, k: int = 5) -> list[Explanation]:
+        """Give the nearest known concepts of a label: what its score rests on.
+
+        Parameters
+        ----------
+        x : array-like, shape (n_features,) or (1, n_features)
+            One instance.
+        label : str
+            One of `labels_`.
+        k : int
+            How many concepts; documents with the same labels share one.
+
+        Returns
+        -------
+        list of Explanation
+            From near to far.
+        """
+        check_fitted(self, "known_")
+        check_number("k", k, owner="explain", low=1, whole=True)
+        column = self.known_.column(label, normalize=self.embedding_.normalize_labels_)
+        row = x if sp.issparse(x) or getattr(x, "ndim", 2) == 2 else np.asarray(x)[None, :]
+        point = self.points(row)
+        if len(point) != 1:
+            raise InputError(f"`explain` takes one instance; got {len(point)}.")
+        return self.known_.nearest(point[0], column, k)
+
+    # ------------------------------------------------------------------ growing and shrinking
+
+    def add_documents(self, documents: Documents) -> tuple[str, ...]:
+        """Let known concepts grow, without re-training; new labels become oov labels.
+
+        Parameters
+        ----------
+        documents : LabelCorpus, iterable of label collections, indicator frame, or path
+
+        Returns
+        -------
+        tuple of str
+            The names of the documents taken in, for `remove_documents`.
+        """
+        check_fitted(self, "known_")
+        corpus = as_corpus(documents, normalize=self.embedding_.normalize_labels_)
+        self.known_, ids, unplaced = self.known_.add(self.embedding_, corpus)
+        self.unplaced_ += unplaced
+        warn_unplaced(unplaced, len(corpus))
+        self._refresh()
+        return ids
+
+    def remove_documents(self, ids: Collection[str]) -> Self:
+        """Forget known documents, without re-training.
+
+        A label of the vocabulary that loses its last document stays, with score 0; an oov label
+        disappears with its last document.
+
+        Parameters
+        ----------
+        ids : collection of str
+            Names of known documents.
+        """
+        check_fitted(self, "known_")
+        self.known_ = self.known_.remove(ids)
+        self._refresh()
+        return self
+
+    # ------------------------------------------------------------------ persistence
+
+    def save(self, path: str | Path) -> None:
+        """Write the tagger to a folder of JSON and arrays, atomically and without pickle.
+
+        Parameters
+        ----------
+        path : str or Path
+            A new folder, an empty one, or one that holds a polyseme model to replace.
+        """
+        from polyseme.storage import save_tagger
+
+        check_fitted(self, "known_")
+        save_tagger(self, path)
+
+    def restore(
+        self,
+        embedding: ConceptEmbedding,
+        mapper: InstanceMapper | None,
+        known: KnownConcepts,
+        *,
+        seen: frozenset[str],
+        unplaced: tuple[str, ...],
+        n_features: int,
+    ) -> Self:
+        """Take back learned state; `polyseme.load` calls this."""
+        self.embedding_, self.mapper_, self.known_ = embedding, mapper, known
+        self.seen_, self.unplaced_, self.n_features_in_ = seen, unplaced, n_features
+        self._refresh()
+        return self

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import polyseme
+from polyseme.cli import main
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the command in this process; give exit code, stdout and stderr."""
+
+    def call(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["polyseme", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        found = capsys.readouterr()
+        code = ended.value.code
+        return (0 if code is None else int(code)), found.out, found.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, world) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    write_jsonl(folder / "documents.jsonl", world.documents)
+    write_jsonl(folder / "semantics.jsonl", world.semantics)
+    truth = [world.themes[theme] for theme in world.themes_test]
+    write_jsonl(folder / "truth.jsonl", truth)
+    np.save(folder / "features.npy", world.X)
+    np.save(folder / "test.npy", world.X_test)
+    with (folder / "documents.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "tags"])
+        writer.writerows([f"item {i}", ";".join(d)] for i, d in enumerate(world.documents))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(files, toy_tagger) -> Path:
+    toy_tagger.save(files / "model")
+    return files / "model"
+
+
+def write_jsonl(path: Path, documents, **fields) -> None:
+    lines = [json.dumps({"labels": list(document)} | fields) for document in documents]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def records(text: str) -> list[dict]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+SMALL = ["--components", 8, "--topics", 5, "--epochs", 2, "--mapper", "kernel-ridge"]
+
+
+# ------------------------------------------------------------------ the way of a user
+
+
+def test_fit_then_rank(run, files, tmp_path):
+    code, out, err = run(
+        "fit", tmp_path / "m", "-d", files / "documents.jsonl", "-x", files / "features.npy",
+        "-s", files / "semantics.jsonl", *SMALL,
+    )  # fmt: skip
+    assert code == 0, err
+    assert out.strip() == str(tmp_path / "m")
+    assert "29 labels (23 seen, 4 unseen, 2 oov)" in err
+    assert not (tmp_path / "m.checkpoint").exists()
+    code, out, _ = run("rank", tmp_path / "m", files / "test.npy", "-k", 3)
+    rows = records(out)
+    assert code == 0 and len(rows) == 25
+    assert [row["row"] for row in rows] == list(range(25))
+    assert all(len(row["labels"]) == len(row["scores"]) == len(row["kinds"]) == 3 for row in rows)
+
+
+def test_ranks_equal_those_of_the_library(run, files, model, world):
+    _, out, _ = run("rank", model, files / "test.npy", "-k", 4)
+    labels, _ = polyseme.load(model).rank(world.X_test, k=4)
+    assert [row["labels"] for row in records(out)] == labels.tolist()
+
+
+def test_csv_goes_in_and_comes_out(run, files, tmp_path):
+    code, _, err = run(
+        "fit", tmp_path / "m", "-d", files / "documents.csv", "-x", files / "features.npy", *SMALL
+    )
+    assert code == 0, err
+    _, out, _ = run("rank", tmp_path / "m", files / "test.npy", "-k", 2, "--form", "csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert len(rows) == 25 and rows[0]["labels"].count(";") == 1
+
+
+def test_fit_without_features_completes(run, files, tmp_path):
+    code, _, err = run("fit", tmp_path / "m", "-d", files / "semantics.jsonl", *SMALL)
+    assert code == 0, err
+    code, out, _ = run("complete", tmp_path / "m", "sea", "sun", "-k", 2)
+    assert code == 0 and len(records(out)) == 2
+    code, _, err = run("rank", tmp_path / "m", files / "test.npy")
+    assert code == 1 and "fitted without features" in err
+
+
+def test_complete_explain_evaluate_and_info(run, files, model):
+    code, out, _ = run("complete", model, "apple", "pie", "-k", 3)
+    assert code == 0 and {"label", "kind", "score"} == set(records(out)[0])
+    code, out, _ = run("explain", model, files / "test.npy", "apple", "--row", 0, "-k", 2)
+    assert code == 0
+    assert records(out)[0]["distance"] <= records(out)[1]["distance"]
+    code, out, _ = run("evaluate", model, files / "test.npy", files / "truth.jsonl")
+    found = {row["labels"]: row for row in records(out)}
+    assert code == 0 and set(found) == {"all", "seen", "unseen", "oov"}
+    assert found["all"]["example_map"] > 0.95
+    code, out, _ = run("info", model, "-f", "jsonl")
+    assert code == 0 and records(out)[0]["unseen"] == 4
+    code, out, _ = run("info", files / "documents.jsonl", "-f", "jsonl")
+    assert code == 0 and records(out)[0]["documents"] == 300
+
+
+def test_tables_are_for_people(run, model):
+    code, out, _ = run("complete", model, "sea", "-k", 2, "--form", "table")
+    assert code == 0 and "goes with sea" in out and "{" not in out
+
+
+def test_a_split_chooses_documents_and_rows(run, files, tmp_path, world):
+    path = tmp_path / "split.jsonl"
+    lines = [
+        json.dumps({"labels": list(d), "split": "test" if i % 4 == 0 else "train"})
+        for i, d in enumerate(world.documents)
+    ]
+    path.write_text("\n".join(lines))
+    words = ["-d", path, "-x", files / "features.npy", "--split", "train", *SMALL]
+    code, _, err = run("fit", tmp_path / "m", *words)
+    assert code == 0 and "from 225 documents" in err
+    code, out, _ = run("evaluate", tmp_path / "m", files / "features.npy", path, "--split", "test")
+    assert code == 0 and records(out)[0]["n_items"] == 75
+    code, _, err = run("fit", tmp_path / "n", *words[:4], "--split", "dev")
+    assert code == 1 and "Unknown split 'dev'" in err and "test, train" in err
+
+
+def test_a_fit_that_was_interrupted_goes_on(run, files, tmp_path, monkeypatch):
+    from polyseme.nn import checkpoint
+
+    words = ["-d", files / "semantics.jsonl", *SMALL]
+    run("fit", tmp_path / "whole", *words)
+    written = checkpoint.TrainingCheckpoint.write
+
+    def interrupted(self, trainer, seed):
+        written(self, trainer, seed)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.TrainingCheckpoint, "write", interrupted)
+        code, out, err = run("fit", tmp_path / "m", *words)
+    assert code == 1 and "interrupted" in err and out == ""
+    assert (tmp_path / "m.checkpoint").exists() and not (tmp_path / "m").exists()
+    code, _, _ = run("fit", tmp_path / "m", *words)
+    assert code == 0 and not (tmp_path / "m.checkpoint").exists()
+    for path in (tmp_path / "whole").iterdir():
+        assert (tmp_path / "m" / path.name).read_bytes() == path.read_bytes()
+
+
+# ------------------------------------------------------------------ bad input
+
+
+def bad(folder: Path, name: str, content: str) -> Path:
+    path = folder / name
+    path.write_text(content)
+    return path
+
+
+def test_every_mistake_gets_one_sentence_and_exit_code_one(run, files, model, tmp_path):
+    nan = np.load(files / "test.npy")
+    nan[[2, 4], 0] = np.nan
+    np.save(tmp_path / "nan.npy", nan)
+    np.save(tmp_path / "narrow.npy", nan[:, :3])
+    documents, features = files / "documents.jsonl", files / "features.npy"
+    cases = {
+        "not found": ["rank", model, tmp_path / "none.npy"],
+        "row(s) 2, 4": ["rank", model, tmp_path / "nan.npy"],
+        "expecting 5 features": ["rank", model, np_save(tmp_path / "three.npy", np.ones((2, 3)))],
+        "There is no row 99": ["explain", model, files / "test.npy", "apple", "--row", 99],
+        "Unknown label 'appel'": ["explain", model, files / "test.npy", "appel"],
+        "None of the tags is known": ["complete", model, "zeppelin"],
+        "not a polyseme model": ["info", tmp_path],
+        "Unknown experiment": ["reproduce", "fig99"],
+        "Line 2 of x.jsonl": ["info", bad(tmp_path, "x.jsonl", '{"labels": ["a"]}\n{oops\n')],
+        "must be a whole number or 'hdp'": [
+            "fit", tmp_path / "m", "-d", documents, "--topics", "many",
+        ],
+        "rows but there are 25 documents": [
+            "fit", tmp_path / "m", "-d", files / "truth.jsonl", "-x", features,
+        ],
+    }  # fmt: skip
+    for message, words in cases.items():
+        code, out, err = run(*words)
+        assert code == 1, (message, err)
+        assert out == ""
+        assert message in err
+        assert err.startswith("polyseme: ") and err.count("\n") == 1
+        assert "Traceback" not in err
+
+
+def np_save(path: Path, array) -> Path:
+    np.save(path, array)
+    return path
+
+
+def test_a_tampered_model_is_refused(run, files, toy_tagger, tmp_path):
+    toy_tagger.save(tmp_path / "m")
+    arrays = next((tmp_path / "m").glob("arrays-*"))
+    content = bytearray(arrays.read_bytes())
+    content[-1] ^= 1
+    arrays.write_bytes(bytes(content))
+    code, _, err = run("rank", tmp_path / "m", files / "test.npy")
+    assert code == 1 and "checksum" in err and err.count("\n") == 1
+
+
+def test_wrong_usage_ends_with_two(run, model):
+    assert run("rank")[0] == 2
+    assert run("rank", model, "x.npy", "-k", 0)[0] == 2
+    assert run("no-such-command")[0] == 2
+
+
+def test_unknown_tags_are_a_note_on_stderr(run, model):
+    code, out, err = run("complete", model, "sea", "zeppelin", "-k", 1)
+    assert code == 0 and len(records(out)) == 1
+    assert err == "polyseme: note: Unknown tags are passed over: zeppelin.\n"
+
+
+def test_help_and_version_import_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from polyseme.cli import main\n"
+        "sys.argv = ['polyseme', '--help']\n"
+        "try:\n    main()\n"
+        "except SystemExit as ended:\n    assert not ended.code\n"
+        "heavy = {'torch', 'sklearn', 'scipy', 'pandas', 'polars', 'tomotopy', 'numpy'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_version(run):
+    code, out, _ = run("--version")
+    assert code == 0 and out.strip() == polyseme.__version__
+
+
+def test_help_of_every_command_names_its_arguments(run):
+    for command in ("demo", "fit", "rank", "complete", "explain", "evaluate", "info", "reproduce"):
+        code, out, _ = run(command, "--help")
+        assert code == 0 and "Usage: polyseme" in out

@@ -1,0 +1,390 @@
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+import polyseme
+from polyseme import InstanceMapper, LabelCorpus, ZeroShotTagger
+from polyseme._validation import InputError, NotFittedError, PolysemeWarning
+from polyseme.scoring import example_map
+
+
+@pytest.fixture
+def own_tagger(toy_tagger, tmp_path):
+    """A copy that a test may change."""
+    toy_tagger.save(tmp_path / "model")
+    return polyseme.load(tmp_path / "model")
+
+
+def tiny(tiny_embedding, **parameters):
+    mapper = InstanceMapper(kind="kernel-ridge", gamma=1.0, penalty=0.01)
+    return ZeroShotTagger(embedding=tiny_embedding(), mapper=mapper, random_state=0, **parameters)
+
+
+# ------------------------------------------------------------------ the solvable world
+
+
+def test_all_labels_of_the_theme_rank_above_all_others(toy_tagger, world):
+    truth = world.truth(toy_tagger.labels_)
+    assert example_map(truth, toy_tagger.score_labels(world.X_test)) > 0.97
+
+
+@pytest.mark.parametrize("kind", ["seen", "unseen", "oov"])
+def test_every_kind_of_label_is_ranked_right(toy_tagger, world, kind):
+    columns = toy_tagger.kinds_ == kind
+    truth = world.truth(toy_tagger.labels_)[:, columns]
+    scores = toy_tagger.score_labels(world.X_test)[:, columns]
+    for row in np.flatnonzero(truth.any(axis=1)):
+        assert scores[row][truth[row]].min() > scores[row][~truth[row]].max()
+
+
+def test_kinds_say_what_training_met(toy_tagger, world):
+    kinds = dict(zip(toy_tagger.labels_, toy_tagger.kinds_, strict=True))
+    assert {label for label, kind in kinds.items() if kind == "unseen"} == set(world.unseen)
+    assert {label for label, kind in kinds.items() if kind == "oov"} == set(world.oov)
+    assert kinds["apple"] == "seen"
+
+
+def test_default_mapper_solves_the_world_too(world, trained_embedding):
+    tagger = ZeroShotTagger(embedding=trained_embedding, random_state=1)
+    tagger.fit(world.X, world.documents, world.semantics)
+    assert tagger.mapper_.kind == "nu-svr"
+    assert example_map(world.truth(tagger.labels_), tagger.score_labels(world.X_test)) > 0.95
+
+
+# ------------------------------------------------------------------ scores and rankings
+
+
+def test_scores_sum_to_one_and_ranks_fall(toy_tagger, world):
+    scores = toy_tagger.score_labels(world.X_test)
+    np.testing.assert_allclose(scores.sum(axis=1), 1.0)
+    labels, ranked = toy_tagger.rank(world.X_test, k=7)
+    assert labels.shape == ranked.shape == (len(world.X_test), 7)
+    assert (np.diff(ranked, axis=1) <= 0).all()
+    column = toy_tagger.labels_.index(labels[0, 0])
+    assert scores[0, column] == ranked[0, 0] == scores[0].max()
+
+
+def test_batch_equals_one_by_one(toy_tagger, world):
+    together = toy_tagger.score_labels(world.X_test[:5])
+    single = np.concatenate([toy_tagger.score_labels(x[None]) for x in world.X_test[:5]])
+    np.testing.assert_allclose(together, single, rtol=1e-4)
+
+
+def test_features_in_every_form_give_the_same_scores(toy_tagger, world):
+    import pandas as pd
+    import polars as pl
+
+    X = world.X_test
+    columns = [f"f{i}" for i in range(X.shape[1])]
+    expected = toy_tagger.score_labels(X)
+    forms = [
+        X.tolist(),
+        sp.csr_matrix(X),
+        pd.DataFrame(X, columns=columns),
+        pl.DataFrame(X, columns),
+    ]
+    for form in forms:
+        np.testing.assert_allclose(toy_tagger.score_labels(form), expected, rtol=1e-4)
+
+
+def test_density_scores_rank_the_world_as_well(world, trained_embedding):
+    tagger = ZeroShotTagger(
+        embedding=trained_embedding,
+        mapper=InstanceMapper(kind="kernel-ridge"),
+        score="density",
+        random_state=0,
+    ).fit(world.X, world.documents, world.semantics)
+    scores = tagger.score_labels(world.X_test)
+    np.testing.assert_allclose(scores.sum(axis=1), 1.0)
+    assert example_map(world.truth(tagger.labels_), scores) > 0.9
+
+
+# ------------------------------------------------------------------ leakage
+
+
+def test_instances_with_an_unseen_label_never_reach_the_mapping(world, tiny_embedding):
+    carries = np.array([i % 3 == 0 for i in range(len(world.documents))])
+    documents = [
+        (*document, "hidden") if hidden else document
+        for document, hidden in zip(world.documents, carries, strict=True)
+    ]
+    kept = np.flatnonzero(~carries)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        tagger = tiny(tiny_embedding).fit(
+            world.X[kept], [documents[i] for i in kept], [*documents, *world.semantics]
+        )
+    assert dict(zip(tagger.labels_, tagger.kinds_, strict=True))["hidden"] == "unseen"
+    # What is left out cannot matter: poisoned features of hidden instances change no bit.
+    poisoned = world.X.copy()
+    poisoned[carries] = 1e6
+    again = tiny(tiny_embedding).fit(
+        poisoned[kept], [documents[i] for i in kept], [*documents, *world.semantics]
+    )
+    assert np.array_equal(tagger.points(world.X_test), again.points(world.X_test))
+
+
+def test_oov_labels_never_reach_the_concept_space(world, tiny_embedding):
+    with_oov = tiny(tiny_embedding).fit(world.X, world.documents, world.semantics)
+    stripped = [tuple(t for t in d if t not in world.oov) for d in world.documents]
+    without = tiny(tiny_embedding).fit(world.X, stripped, world.semantics)
+    assert not set(world.oov) & set(with_oov.embedding_.labels_)
+    assert np.array_equal(with_oov.points(world.X_test), without.points(world.X_test))
+
+
+def test_shuffled_features_rank_no_better_than_popularity(world, trained_embedding, toy_tagger):
+    order = np.random.default_rng(0).permutation(len(world.X))
+    tagger = ZeroShotTagger(
+        embedding=toy_tagger.embedding_,
+        mapper=InstanceMapper(kind="kernel-ridge"),
+        fit_embedding=False,
+        random_state=0,
+    ).fit(world.X[order], world.documents, world.semantics)
+    honest = example_map(world.truth(toy_tagger.labels_), toy_tagger.score_labels(world.X_test))
+    shuffled = example_map(world.truth(tagger.labels_), tagger.score_labels(world.X_test))
+    assert shuffled < 0.5 < honest
+
+
+# ------------------------------------------------------------------ completion and explanation
+
+
+def test_completion_follows_the_context(toy_tagger, world):
+    at_work, _ = toy_tagger.complete(["apple", "phone", "desk"], k=3)
+    at_home, _ = toy_tagger.complete(["apple", "oven", "pie"], k=3)
+    assert set(at_work) <= set(world.themes["office"])
+    assert set(at_home) <= set(world.themes["kitchen"])
+
+
+def test_completion_leaves_out_what_was_given_and_sums_to_one(toy_tagger):
+    n_labels = len(toy_tagger.labels_)
+    labels, scores = toy_tagger.complete(["sea", "sun"], k=n_labels)
+    assert len(labels) == n_labels - 2
+    assert not {"sea", "sun"} & set(labels)
+    assert scores.sum() == pytest.approx(1.0)
+    assert (np.diff(scores) <= 0).all()
+
+
+def test_completion_takes_several_tag_sets(toy_tagger):
+    labels, scores = toy_tagger.complete([["sea", "sun"], ["oak", "moss"]], k=4)
+    assert labels.shape == scores.shape == (2, 4)
+    assert labels[0].tolist() == toy_tagger.complete(["sea", "sun"], k=4)[0].tolist()
+
+
+def test_unknown_tags_are_named_and_all_unknown_is_an_error(toy_tagger):
+    with pytest.warns(PolysemeWarning, match="Unknown tags are passed over: zeppelin"):
+        labels, _ = toy_tagger.complete(["sea", "zeppelin"])
+    assert labels.tolist() == toy_tagger.complete(["sea"])[0].tolist()
+    with pytest.raises(InputError, match="None of the tags is known: zeppelin"):
+        toy_tagger.complete(["zeppelin"])
+    with pytest.raises(InputError, match="no tag was given"):
+        toy_tagger.complete([])
+
+
+def test_spelling_does_not_matter(toy_tagger):
+    assert toy_tagger.complete(["  SEA "])[0].tolist() == toy_tagger.complete(["sea"])[0].tolist()
+
+
+def test_completion_from_oov_tags_alone_uses_where_they_are_known(toy_tagger, world):
+    labels, _ = toy_tagger.complete(["owl"], k=3)
+    assert set(labels) <= set(world.themes["forest"])
+
+
+def test_explanations_are_the_nearest_known_concepts(toy_tagger, world):
+    x = world.X_test[0]
+    found = toy_tagger.explain(x, "apple", k=4)
+    assert [one.distance for one in found] == sorted(one.distance for one in found)
+    assert all("apple" in one.document for one in found)
+    assert all("phone" in one.document or "desk" in one.document for one in found[:1])
+    column = toy_tagger.labels_.index("apple")
+    nearest = toy_tagger.ranker_.index.distances(toy_tagger.points(x[None]))[0, column]
+    assert found[0].distance == pytest.approx(float(nearest), rel=1e-4)
+    for one in found:
+        for name in one.document_ids:
+            row = toy_tagger.known_.ids.index(name)
+            assert toy_tagger.known_.document(row) == one.document
+
+
+def test_explaining_an_unknown_label_names_close_ones(toy_tagger, world):
+    with pytest.raises(InputError, match=r"Unknown label 'appel'.*apple"):
+        toy_tagger.explain(world.X_test[0], "appel")
+    with pytest.raises(InputError, match="takes one instance; got 3"):
+        toy_tagger.explain(world.X_test[:3], "apple")
+
+
+# ------------------------------------------------------------------ growing and shrinking
+
+
+def test_documents_come_and_go_without_training(own_tagger, world):
+    before = own_tagger.score_labels(world.X_test)
+    points = own_tagger.points(world.X_test)
+    ids = own_tagger.add_documents([("sea", "sand", "jellyfish"), ("wave", "jellyfish")])
+    assert own_tagger.labels_[-1] == "jellyfish" and own_tagger.kinds_[-1] == "oov"
+    assert np.array_equal(own_tagger.points(world.X_test), points)
+    beach = world.themes_test.index("beach")
+    labels, _ = own_tagger.rank(world.X_test[[beach]], k=8)
+    assert "jellyfish" in labels[0]
+    own_tagger.remove_documents(ids)
+    assert "jellyfish" not in own_tagger.labels_
+    assert np.array_equal(own_tagger.score_labels(world.X_test), before)
+
+
+def test_a_vocabulary_label_without_documents_ranks_last_with_score_zero(own_tagger, world):
+    holding = [
+        name
+        for row, name in enumerate(own_tagger.known_.ids)
+        if "tram" in own_tagger.known_.document(row)
+    ]
+    own_tagger.remove_documents(holding)
+    labels, scores = own_tagger.rank(world.X_test, k=len(own_tagger.labels_))
+    assert (labels[:, -1] == "tram").all() and (scores[:, -1] == 0).all()
+
+
+def test_unplaced_documents_are_reported(own_tagger):
+    with pytest.warns(PolysemeWarning, match="1 of 2 documents hold no label"):
+        ids = own_tagger.add_documents([("zeppelin",), ("sea", "zeppelin")])
+    assert len(ids) == 1 and len(own_tagger.unplaced_) == 1
+
+
+# ------------------------------------------------------------------ saving
+
+
+def test_a_loaded_tagger_is_the_saved_one(toy_tagger, own_tagger, world):
+    assert own_tagger.labels_ == toy_tagger.labels_
+    assert own_tagger.kinds_.tolist() == toy_tagger.kinds_.tolist()
+    assert np.array_equal(
+        own_tagger.score_labels(world.X_test), toy_tagger.score_labels(world.X_test)
+    )
+    assert own_tagger.complete(["sea"])[0].tolist() == toy_tagger.complete(["sea"])[0].tolist()
+    assert own_tagger.explain(world.X_test[0], "sea") == toy_tagger.explain(world.X_test[0], "sea")
+    assert own_tagger.embedding_.history_ == toy_tagger.embedding_.history_
+    assert own_tagger.embedding_.get_params()["n_components"] == 24
+
+
+def test_saving_twice_writes_the_same_bytes(toy_tagger, own_tagger, tmp_path):
+    toy_tagger.save(tmp_path / "a")
+    own_tagger.save(tmp_path / "b")
+    names = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "b").iterdir())
+    for name in names:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_a_loaded_tagger_can_grow_and_be_saved_again(own_tagger, tmp_path, world):
+    own_tagger.add_documents([("sea", "jellyfish")])
+    own_tagger.save(tmp_path / "grown")
+    again = polyseme.load(tmp_path / "grown")
+    assert again.labels_ == own_tagger.labels_
+    assert np.array_equal(again.score_labels(world.X_test), own_tagger.score_labels(world.X_test))
+
+
+# ------------------------------------------------------------------ manners and bad input
+
+
+def test_same_seed_same_bits(world, tiny_embedding):
+    first, second = (
+        tiny(tiny_embedding).fit(world.X, world.documents, world.semantics) for _ in range(2)
+    )
+    assert np.array_equal(first.score_labels(world.X_test), second.score_labels(world.X_test))
+
+
+def test_clone_and_parameters(tiny_embedding):
+    tagger = clone(tiny(tiny_embedding, score="density", bandwidth=2.0))
+    assert tagger.get_params()["embedding__n_components"] == 8
+    assert tagger.set_params(mapper__penalty=0.5).mapper.penalty == 0.5
+
+
+def test_a_tagger_without_features_completes_but_does_not_rank(world, tiny_embedding):
+    tagger = tiny(tiny_embedding).fit(None, world.semantics)
+    assert set(tagger.kinds_) == {"unseen"}
+    assert len(tagger.complete(["sea"], k=3)[0]) == 3
+    with pytest.raises(InputError, match="fitted without features"):
+        tagger.rank(world.X_test)
+
+
+def test_asking_before_fit_says_so():
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        ZeroShotTagger().rank(np.zeros((1, 2)))
+    with pytest.raises(InputError, match="needs a fitted `embedding`"):
+        ZeroShotTagger(fit_embedding=False).fit(np.zeros((2, 2)), [["a", "b"], ["a"]])
+
+
+def nan_at(X, *rows):
+    X = X.copy()
+    X[list(rows), 1] = np.nan
+    return X
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X: nan_at(X, 3, 7), r"NaN or infinity in row\(s\) 3, 7"),
+        (lambda X: np.where(np.arange(len(X))[:, None] == 5, np.inf, X), r"row\(s\) 5"),
+        (lambda X: X[:-1], "`X` has 299 rows but there are 300 documents"),
+        (lambda X: X[:, :0], "0 feature"),
+        (lambda X: X[:, 0], "two dimensions"),
+        (lambda X: X.astype(str) + "x", "must hold numbers only"),
+    ],
+)
+def test_bad_features_get_one_sentence(change, message, world, tiny_embedding):
+    with pytest.raises(InputError, match=message):
+        tiny(tiny_embedding).fit(change(world.X), world.documents, world.semantics)
+
+
+def test_wrong_columns_at_ranking_are_named(toy_tagger):
+    with pytest.raises(InputError, match="X has 3 features, but ZeroShotTagger is expecting 5"):
+        toy_tagger.rank(np.zeros((1, 3)))
+
+
+def test_constant_features_and_fewer_instances_than_folds_work(world, tiny_embedding):
+    tagger = ZeroShotTagger(embedding=tiny_embedding(), random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PolysemeWarning)
+        tagger.fit(np.ones((2, 3)), world.documents[:2], world.semantics)
+    assert np.isfinite(tagger.score_labels(np.zeros((1, 3)))).all()
+
+
+def test_instances_without_a_known_label_are_an_error_when_none_is_left(world, tiny_embedding):
+    with pytest.raises(InputError, match="No instance carries a label of the semantics"):
+        tiny(tiny_embedding).fit(world.X[:2], [["x"], ["y"]], world.semantics)
+
+
+def test_instances_without_labels_are_left_out_of_the_mapping_and_named(world, tiny_embedding):
+    documents = [*world.documents[:50], ()]
+    with pytest.warns(PolysemeWarning):
+        tagger = tiny(tiny_embedding).fit(
+            np.concatenate([world.X[:50], [[9.0] * 5]]), documents, world.semantics
+        )
+    assert len(tagger.unplaced_) == 1
+    clean = tiny(tiny_embedding).fit(world.X[:50], world.documents[:50], world.semantics)
+    assert np.array_equal(tagger.points(world.X_test), clean.points(world.X_test))
+
+
+def test_named_documents_are_known_once(world, tiny_embedding):
+    ids = [f"item {i}" for i in range(len(world.documents))]
+    corpus = LabelCorpus.from_documents(world.documents, ids=ids)
+    tagger = tiny(tiny_embedding).fit(world.X, corpus, corpus)
+    assert tagger.known_.ids == tuple(ids)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    X=st.lists(
+        st.lists(st.floats(-1e3, 1e3, allow_nan=False), min_size=5, max_size=5),
+        min_size=1,
+        max_size=4,
+    ),
+    k=st.integers(1, 40),
+)
+def test_any_finite_features_give_a_whole_ranking(toy_tagger, X, k):
+    labels, scores = toy_tagger.rank(X, k=k)
+    width = min(k, len(toy_tagger.labels_))
+    assert labels.shape == scores.shape == (len(X), width)
+    assert np.isfinite(scores).all()
+    assert all(len(set(row)) == width for row in labels)
