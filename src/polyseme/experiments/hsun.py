@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyseme._estimator import copy_of
 from polyseme._validation import InputError
 from polyseme.baselines import Popularity, TunedCosta
 from polyseme.corpus import LabelCorpus
@@ -36,9 +37,28 @@ PUBLISHED = {
 
 
 def run(
-    name: str, data: str | Path | None, *, trials: int, seed: int, say: Callable[[str], None]
+    name: str,
+    data: str | Path | None,
+    *,
+    trials: int,
+    seed: int,
+    say: Callable[[str], None],
+    embedding: ConceptEmbedding | None = None,
 ) -> list[dict[str, Any]]:
-    """Run one of the two experiments over several label splits; see `run_experiment`."""
+    """Run one of the two experiments over several label splits; see `run_experiment`.
+
+    Parameters
+    ----------
+    name, data, trials, seed, say
+        As in `run_experiment`.
+    embedding : ConceptEmbedding, optional
+        Other settings than the default ones.
+
+    Returns
+    -------
+    list of dict
+    """
+    template = ConceptEmbedding() if embedding is None else embedding
     corpus, X, columns = _load(data)
     filled = np.diff(corpus.matrix.indptr) > 0
     splits = np.array(corpus.splits)
@@ -49,25 +69,24 @@ def run(
         unseen = draw_unseen(corpus.select(train), random_state=seed + trial)
         tested = test & carries(corpus, unseen)
         start = time.perf_counter()
-        embedding = ConceptEmbedding(random_state=seed + trial).fit(corpus.select(train))
+        learned = copy_of(template).set_params(random_state=seed + trial)
+        learned.fit(corpus.select(train))
         say(
             f"trial {trial + 1} of {trials}: concept space learned in "
-            f"{time.perf_counter() - start:.0f} s, {len(embedding.history_)} epochs, held-out "
-            f"E-MAP {100 * embedding.best_score_:.1f}"
+            f"{time.perf_counter() - start:.0f} s, {len(learned.history_)} epochs, held-out "
+            f"E-MAP {100 * learned.best_score_:.1f}"
         )
         if name == "fig7":
-            scores = _error_free(embedding, corpus.select(train), corpus.select(tested))
+            scores = _error_free(learned, corpus.select(train), corpus.select(tested))
         else:
             kept = np.array([label not in unseen for label in columns])
             taught = train & ~carries(corpus, unseen)
             scores = _whole_system(
-                embedding, corpus, X[:, kept], train=train, taught=taught, tested=tested, seed=seed
+                learned, corpus, X[:, kept], train=train, taught=taught, tested=tested, seed=seed
             )
         say(f"  done after {time.perf_counter() - start:.0f} s")
-        truth = corpus.select(tested).align(embedding.labels_)[0]
-        found.append(
-            _measure(truth[:, : len(embedding.labels_)].toarray(), scores, embedding, unseen)
-        )
+        truth = corpus.select(tested).align(learned.labels_)[0]
+        found.append(_measure(truth[:, : len(learned.labels_)].toarray(), scores, learned, unseen))
     return _records(name, found)
 
 
