@@ -147,7 +147,7 @@ class ConceptEmbedding(Estimator):
         label_descriptor: LabelDescriptor | None = None,
         context_descriptor: ContextDescriptor | None = None,
         positive_weighting: str = "balanced",
-        context_sensitivity: float = 0.3,
+        context_sensitivity: float = 0.6,
         distance_scale: float | None = None,
         negative_weight: float = 0.5,
         distance_weight: float = 1.0,

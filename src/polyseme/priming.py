@@ -83,7 +83,7 @@ class PrimingRanker:
         "nearest": the inverse distance to the label's nearest concept, equation (9). "density":
         a Gaussian kernel density over all of the label's concepts.
     bandwidth : float, optional
-        Standard deviation of the density's kernel; default a fifth of `distance_scale`.
+        Standard deviation of the density's kernel; default 0.15 times `distance_scale`.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class PrimingRanker:
         self.index = index
         self.distance_scale = distance_scale
         self.score = score
-        self.bandwidth = 0.2 * distance_scale if bandwidth is None else bandwidth
+        self.bandwidth = 0.15 * distance_scale if bandwidth is None else bandwidth
 
     def scores(self, points: ArrayLike) -> NDArray[np.float64]:
         """Score every label around each point.

@@ -43,7 +43,7 @@ class TrainingPlan(Estimator):
     pretrain_epochs : int
         Epochs of greedy layer-wise pre-training per layer; 0 leaves it out.
     prediction_epochs : int
-        The most epochs with the prediction loss alone before the combined loss.
+        Epochs with the prediction loss alone before the combined loss.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class TrainingPlan(Estimator):
         batch_size: int = 1024,
         min_steps: int = 40,
         max_epochs: int = 50,
-        min_epochs: int = 20,
+        min_epochs: int = 30,
         patience: int = 10,
         validation_fraction: float = 0.1,
         negatives_per_positive: int = 1,

@@ -181,7 +181,8 @@ class ConceptTrainer:
             totals += [float(value.detach().sum()) for value in values]
         means = totals / max(n_pairs, 1)
         record.update(loss=means[0], prediction_loss=means[1], distance_loss=means[2])
-        if self.evaluate is not None:
+        # The prediction stage only prepares: its weights are handed on as they are.
+        if self.evaluate is not None and name == "siamese":
             record["score"] = self.evaluate(self.network)
         return record
 
