@@ -366,6 +366,27 @@ def test_instances_without_labels_are_left_out_of_the_mapping_and_named(world, t
     assert np.array_equal(tagger.points(world.X_test), clean.points(world.X_test))
 
 
+def test_spellings_stay_apart_when_asked(world, tiny_embedding):
+    documents = [("Apple", "phone"), ("apple", "pie")] * 20
+    X = np.tile([[0.0], [1.0]], (20, 1))
+    apart = ZeroShotTagger(
+        embedding=tiny_embedding(normalize_labels=False),
+        mapper=InstanceMapper(kind="kernel-ridge", gamma=1.0, penalty=0.01),
+        random_state=0,
+    ).fit(X, documents)
+    assert set(apart.labels_) == {"Apple", "apple", "phone", "pie"}
+    joined = tiny(tiny_embedding).fit(X, documents)
+    assert len(joined.labels_) == 3
+
+
+def test_presets_have_names(world):
+    assert ZeroShotTagger.from_preset("paper").mapper.C == 1.0
+    assert ZeroShotTagger.from_preset("paper").embedding.training.optimizer == "sgd"
+    assert ZeroShotTagger.from_preset("default", score="density").score == "density"
+    with pytest.raises(InputError, match="Unknown preset 'papper'; known: default, paper"):
+        ZeroShotTagger.from_preset("papper")
+
+
 def test_named_documents_are_known_once(world, tiny_embedding):
     ids = [f"item {i}" for i in range(len(world.documents))]
     corpus = LabelCorpus.from_documents(world.documents, ids=ids)

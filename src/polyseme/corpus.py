@@ -407,6 +407,8 @@ def check_corpus(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> Label
         What is to be learned from.
     owner : str
         The class that asks.
+    n_labels : int
+        The fewest different labels that will do.
     """
     if len(corpus) == 0:
         raise InputError(f"`{owner}` got no documents; pass at least two with labels.")

@@ -137,8 +137,8 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
     Parameters
     ----------
     n_topics : int or "hdp"
-        The number of topics (in the paper: the size of Φ), or "hdp" to let a hierarchical
-        Dirichlet process choose it.
+        The number of topics (in the paper: the size of Φ), at most one per label in use, or
+        "hdp" to let a hierarchical Dirichlet process choose it.
     document_prior : float, optional
         Symmetric Dirichlet prior of a document's topics; default 1 / n_topics.
     topic_prior : float
@@ -203,7 +203,7 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         if self.n_topics == "hdp":
             n_topics = self._count_topics(documents, draw_seed(generator))
         else:
-            n_topics = int(self.n_topics)
+            n_topics = min(int(self.n_topics), max(2, len(np.unique(documents.indices))))
         prior = 1.0 / n_topics if self.document_prior is None else self.document_prior
         counts = _sample_topics(
             documents,

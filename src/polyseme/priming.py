@@ -287,7 +287,15 @@ class KnownConcepts:
         )
 
     def column(self, label: str, *, normalize: bool = True) -> int:
-        """Find a label's column, however it is spelled; raise naming close ones without any."""
+        """Find a label's column.
+
+        Parameters
+        ----------
+        label : str
+            Unknown ones are an `InputError` that names close ones.
+        normalize : bool
+            Whether any spelling of it will do.
+        """
         corpus = LabelCorpus.from_documents([[label]], normalize=normalize)
         matrix, unknown = corpus.align(self.labels)
         if not unknown:
@@ -352,6 +360,19 @@ class KnownConcepts:
 def unmet_documents(corpus: LabelCorpus, teaching: LabelCorpus) -> LabelCorpus:
     """Give the instances' documents that the semantics documents do not hold already.
 
+    Parameters
+    ----------
+    corpus : LabelCorpus
+        The instances' documents.
+    teaching : LabelCorpus
+        The semantics documents.
+
+    Returns
+    -------
+    LabelCorpus
+
+    Notes
+    -----
     A document is the same when its name and its labels are; another document of the same name is
     called `instance:NAME`.
     """

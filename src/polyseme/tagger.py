@@ -31,6 +31,7 @@ from polyseme._validation import (
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
 from polyseme.embedding import ConceptEmbedding
 from polyseme.mapping import InstanceMapper
+from polyseme.presets import mapper_parameters
 from polyseme.priming import Explanation, KnownConcepts, PrimingRanker, unmet_documents
 
 StrArray = NDArray[np.str_]
@@ -108,14 +109,12 @@ class ZeroShotTagger(Estimator):
         Parameters
         ----------
         name : {"default", "paper"}
-            "paper" is the published method: its network and training (see
-            `ConceptEmbedding.from_preset`), one ν-SVR per dimension, the nearest concept.
+            What trains best, or the published method; see `polyseme.presets`.
         **parameters
             Overrides of single parameters.
         """
         parameters.setdefault("embedding", ConceptEmbedding.from_preset(name))
-        if name == "paper":
-            parameters.setdefault("mapper", InstanceMapper(kind="nu-svr"))
+        parameters.setdefault("mapper", InstanceMapper(**mapper_parameters(name)))
         return cls(**parameters)
 
     # ------------------------------------------------------------------ learning
@@ -144,7 +143,9 @@ class ZeroShotTagger(Estimator):
         self
         """
         generator = as_generator(self.random_state)
-        corpus = as_corpus(documents)
+        template = ConceptEmbedding() if self.embedding is None else self.embedding
+        normalize = getattr(template, "normalize_labels_", template.normalize_labels)
+        corpus = as_corpus(documents, normalize=normalize)
         features = None
         if X is not None:
             features = check_features(X, owner=type(self).__name__)
@@ -153,7 +154,7 @@ class ZeroShotTagger(Estimator):
                     f"`X` has {features.shape[0]} rows but there are {len(corpus)} documents; "
                     "give one document per row."
                 )
-        teaching = corpus if semantics is None else as_corpus(semantics)
+        teaching = corpus if semantics is None else as_corpus(semantics, normalize=normalize)
         self.embedding_ = self._fitted_embedding(teaching, draw_seed(generator))
         self._fit_mapping(features, corpus, draw_seed(generator))
         self._fit_known(teaching, corpus)

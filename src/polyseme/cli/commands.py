@@ -12,8 +12,8 @@ from polyseme.cli.output import Form, emit, say
 
 app = typer.Typer(
     name="polyseme",
-    help="Rank tags for items by what tags mean in each other's company: tags seen in training, "
-    "tags unseen, and tags never met before.",
+    help="Rank tags for items by what tags mean in each other's company: tags seen on training "
+    "items, tags that none of them carries, and tags that turn up later.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -108,8 +108,8 @@ def fit(
     ] = None,
     preset: Annotated[Preset, typer.Option(help="Parameters to start from.")] = Preset.default,
     mapper: Annotated[
-        MapperKind, typer.Option(help="How features find their place.")
-    ] = MapperKind.nu_svr,
+        MapperKind | None, typer.Option(help="How features find their place (default: nu-svr).")
+    ] = None,
     score: Annotated[
         Score, typer.Option(help="By a tag's nearest known concept, or by all that are near.")
     ] = Score.nearest,
@@ -137,7 +137,7 @@ def fit(
         features,
         semantics,
         preset=preset.value,
-        mapper=mapper.value,
+        mapper=None if mapper is None else mapper.value,
         score=score.value,
         components=components,
         topics=topics,
@@ -187,7 +187,7 @@ def complete(
     labels, scores = tagger.complete(tags, k=top)
     emit(
         (
-            {"label": label, "kind": kinds[label], "score": score}
+            {"label": label, "kind": kinds[label], "score": round(score, 6)}
             for label, score in zip(labels.tolist(), scores.tolist(), strict=True)
         ),
         form,
@@ -216,7 +216,7 @@ def explain(
         (
             {
                 "label": one.label,
-                "distance": one.distance,
+                "distance": round(one.distance, 6),
                 "document": list(one.document),
                 "known_as": list(one.document_ids[:3]),
                 "times": len(one.document_ids),

@@ -22,7 +22,7 @@ def fit_files(
     semantics: Path | None,
     *,
     preset: str,
-    mapper: str,
+    mapper: str | None,
     score: str,
     components: int | None,
     topics: str | None,
@@ -54,13 +54,12 @@ def fit_files(
     if epochs is not None:
         plan = TrainingPlan() if embedding.training is None else embedding.training
         embedding.set_params(training=plan.set_params(max_epochs=epochs))
-    tagger = ZeroShotTagger(
-        embedding=embedding,
-        mapper=InstanceMapper(kind=mapper),
-        score=score,
-        verbose=True,
-        random_state=seed,
+    embedding.set_params(normalize_labels=reading["normalize"])
+    tagger = ZeroShotTagger.from_preset(
+        preset, embedding=embedding, score=score, verbose=True, random_state=seed
     )
+    if mapper is not None:
+        tagger.set_params(mapper=InstanceMapper(kind=mapper))
     tagger.fit(table, corpus, teaching)
     tagger.save(model)
     kinds = {kind: int((tagger.kinds_ == kind).sum()) for kind in ("seen", "unseen", "oov")}
@@ -84,7 +83,9 @@ def evaluate_files(
     from polyseme.storage import load
 
     tagger = load(model)
-    corpus, rows = _documents(documents, split, reading)
+    # Labels are compared as the model does, whatever the command says elsewhere.
+    spelling = {"normalize": tagger.embedding_.normalize_labels_}
+    corpus, rows = _documents(documents, split, {**reading, **spelling})
     table = _features(features, rows)
     if table.shape[0] != len(corpus):
         raise InputError(
