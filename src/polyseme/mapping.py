@@ -42,7 +42,7 @@ from polyseme.solvers.kernels import (
     scale_rows,
     variance_gamma,
 )
-from polyseme.solvers.nu_svr import solve_nu_svr, solve_nu_svr_libsvm
+from polyseme.solvers.nu_svr import SharedKernelSolver, solve_nu_svr_libsvm
 from polyseme.solvers.search import cross_validate
 
 KINDS = ("nu-svr", "kernel-ridge")
@@ -132,7 +132,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
     when there are more. Two departures from the paper: its range of nu is [0.1, 0.4], but 0.1 lost
     everywhere we looked and 0.6 often won; and gamma follows the features' scale.
 
-    Up to 512 instances are fitted in float64, more in float32; predictions are float32.
+    Up to 512 instances are fitted and predicted in float64, more in float32.
 
     References
     ----------
@@ -145,7 +145,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
     >>> X = np.linspace(-3, 3, 60)[:, None]
     >>> mapper = InstanceMapper(random_state=0).fit(X, np.hstack([np.sin(X), np.cos(X)]))
     >>> mapper.predict([[0.0]]).round(1) + 0.0
-    array([[0., 1.]], dtype=float32)
+    array([[0., 1.]])
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         penalty: float | None = None,
         scaling: str = "standard",
         solver: str = "admm",
-        tolerance: float = 1e-4,
+        tolerance: float = 1e-3,
         n_folds: int = 3,
         search_size: int = 2000,
         memory_mb: float = 2048,
@@ -210,7 +210,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         self.intercept_: FloatArray = bias.astype(dtype)
         return self
 
-    def predict(self, X: object) -> NDArray[np.float32]:
+    def predict(self, X: object) -> NDArray[np.float64]:
         """Predict points for instances.
 
         Parameters
@@ -219,14 +219,14 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
 
         Returns
         -------
-        float32 array, shape (m, d), or (m,) when fitted with one-dimensional points
+        float64 array, shape (m, d), or (m,) when fitted with one-dimensional points
         """
         if not hasattr(self, "dual_coef_"):
             raise _NotFittedError("This InstanceMapper is not fitted yet; call `fit` first.")
         features = check_features(X, owner="InstanceMapper", n_features=self.n_features_in_)
         validate_data(self, X, reset=False, skip_check_array=True)
         n_support, d = self.dual_coef_.shape
-        points = np.empty((features.shape[0], d), dtype=np.float32)
+        points = np.empty((features.shape[0], d))
         dtype = np.float64 if self.dual_coef_.dtype == np.float64 else np.float32
         # A block holds its features twice (once in float64), its kernel and its points.
         width = self.dual_coef_.itemsize * (n_support + d) + 24 * self.n_features_in_
@@ -344,11 +344,16 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
             )
 
     def _solve(self, kernel: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Fit all coordinates with the settings found."""
+        """Fit all coordinates with the settings found; the kernel's memory is used up."""
         if self.kind == "kernel-ridge":
             return solve_kernel_ridge(kernel, targets, penalty=self.penalty_)
-        solve = solve_nu_svr if self.solver == "admm" else solve_nu_svr_libsvm
-        solution = solve(kernel, targets, nu=self.nu_, C=self.C_, tolerance=self.tolerance)
+        if self.solver == "admm":
+            solver = SharedKernelSolver(kernel, overwrite=True)
+            solution = solver.solve(targets, self.nu_, self.C_, tolerance=self.tolerance)
+        else:
+            solution = solve_nu_svr_libsvm(
+                kernel, targets, nu=self.nu_, C=self.C_, tolerance=self.tolerance
+            )
         return solution.coefficients, solution.bias
 
     def _search(self, rows: Rows, targets: FloatArray, generator: np.random.Generator) -> None:
