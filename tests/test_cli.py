@@ -212,6 +212,53 @@ def np_save(path: Path, array) -> Path:
     return path
 
 
+def test_a_foreign_folder_is_refused_before_training(run, files, tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("keep me")
+    monkeypatch.setattr(polyseme.ConceptEmbedding, "fit", lambda *_: pytest.fail("trained"))
+    code, _, err = run("fit", tmp_path / "mine", "-d", files / "documents.jsonl")
+    assert code == 1 and "Refusing to write a model" in err
+    code, _, err = run("fit", files / "truth.jsonl", "-d", files / "documents.jsonl")
+    assert code == 1 and "it is a file" in err
+
+
+def test_an_interrupted_mapping_does_not_lose_the_concept_space(run, files, tmp_path, monkeypatch):
+    words = ["-d", files / "documents.jsonl", "-x", files / "features.npy", *SMALL]
+    with monkeypatch.context() as patch:
+        patch.setattr(polyseme.InstanceMapper, "fit", interrupt)
+        code, _, err = run("fit", tmp_path / "m", *words)
+    assert code == 1 and "run the same command again" in err
+    trained = polyseme.nn.training.ConceptTrainer._epoch
+    with monkeypatch.context() as patch:
+        patch.setattr(polyseme.nn.training.ConceptTrainer, "_epoch", interrupt)
+        assert run("fit", tmp_path / "m", *words)[0] == 0
+    assert trained is polyseme.nn.training.ConceptTrainer._epoch
+    assert not (tmp_path / "m.checkpoint").exists()
+
+
+def interrupt(*_, **__):
+    raise KeyboardInterrupt
+
+
+def test_labels_that_look_like_markup_are_printed_as_they_are(run, world, tiny_embedding, tmp_path):
+    documents = [(*document, "[/red]", ":sun:") for document in world.documents[:60]]
+    tagger = polyseme.ZeroShotTagger(embedding=tiny_embedding(), random_state=0)
+    tagger.fit(None, documents).save(tmp_path / "m")
+    code, out, err = run("complete", tmp_path / "m", "sea", "[bold]", "-k", 40, "-f", "table")
+    assert code == 0, err
+    assert "[/red]" in out and ":sun:" in out
+
+
+def test_true_tags_that_the_model_lacks_are_named(run, files, model, tmp_path, world):
+    write_jsonl(tmp_path / "t.jsonl", [("sea", "zeppelin")] * len(world.X_test))
+    code, out, err = run("evaluate", model, files / "test.npy", tmp_path / "t.jsonl")
+    assert code == 0 and out
+    assert "1 true labels are not among the model's and are left out: zeppelin" in err
+    write_jsonl(tmp_path / "n.jsonl", [("zeppelin",)] * len(world.X_test))
+    code, _, err = run("evaluate", model, files / "test.npy", tmp_path / "n.jsonl")
+    assert code == 1 and "carries a label that the model knows" in err
+
+
 def test_a_tampered_model_is_refused(run, files, toy_tagger, tmp_path):
     toy_tagger.save(tmp_path / "m")
     arrays = next((tmp_path / "m").glob("arrays-*"))

@@ -107,6 +107,31 @@ def test_detectors_and_instances_of_unseen_labels_are_left_out(sample, small, mo
     assert not (taught & tested).any()
 
 
+def test_what_is_hidden_cannot_change_a_bit(sample, small, monkeypatch):
+    """Poison every feature that the split hides: scores must stay the same."""
+    found = []
+    whole, load = hsun._whole_system, hsun._load
+    monkeypatch.setattr(
+        hsun, "_whole_system", lambda *a, **k: found.append(whole(*a, **k)) or found[-1]
+    )
+
+    def poisoned(data):
+        corpus, X, columns = load(data)
+        train = (np.array(corpus.splits) == "train") & (np.diff(corpus.matrix.indptr) > 0)
+        unseen = draw_unseen(corpus.select(train), random_state=5)
+        X = X.copy()
+        X[train & carries(corpus, unseen)] = 1e6
+        X[:, np.isin(columns, unseen)] = -1e6
+        return corpus, X, columns
+
+    for loader in (load, poisoned):
+        monkeypatch.setattr(hsun, "_load", loader)
+        hsun.run("fig9", sample, trials=1, seed=5, say=lambda line: None, embedding=small)
+    clean, dirty = found
+    for method in clean:
+        assert np.array_equal(clean[method], dirty[method]), method
+
+
 def test_unknown_names_and_missing_data_get_one_sentence(sample, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="Unknown experiment 'fig8'; known: fig7, fig9"):
         run_experiment("fig8", sample)

@@ -35,10 +35,11 @@ ALLOWED: dict[str, set[str] | None] = {
     "descriptors": BASE | {"files", "corpus"},
     "embedding": PATH,
     "mapping": PATH | {"embedding", "solvers"},
-    "priming": PATH | {"embedding", "mapping"},
+    "known": PATH | {"embedding"},
+    "priming": PATH | {"embedding", "known", "mapping"},
     "scoring": {"_validation"},
-    "tagger": PATH | {"embedding", "mapping", "priming"},
-    "storage": PATH | {"embedding", "mapping", "priming", "tagger"},
+    "tagger": PATH | {"embedding", "known", "mapping", "priming"},
+    "storage": PATH | {"embedding", "known", "mapping", "priming", "tagger"},
     # behind the steps: arrays and whole numbers, no label strings
     "index": {"_validation"},
     "solvers": {"_validation"},
@@ -47,7 +48,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "_progress": {"_validation", "nn"},
     # beside the way
     "datasets": {"_validation", "files"},
-    "baselines": PATH | {"embedding", "mapping", "priming", "tagger", "solvers"},
+    "baselines": PATH | {"embedding", "known", "mapping", "priming", "tagger", "solvers"},
     # on top: nothing below imports these
     "experiments": ANYTHING,
     "demo": ANYTHING,

@@ -186,8 +186,6 @@ EXPECTED_FAILURES = {
     "check_fit_score_takes_y": "the targets are points in concept space and are called so",
     "check_dtype_object": "text among the features is an InputError (a ValueError) with one "
     "sentence, where the check wants a TypeError",
-    "check_regressor_multioutput": "points are float32: half the memory of the concepts they "
-    "are compared with, which are float32 too",
 }
 
 

@@ -109,28 +109,6 @@ def test_density_scores_rank_the_world_as_well(world, trained_embedding):
 # ------------------------------------------------------------------ leakage
 
 
-def test_instances_with_an_unseen_label_never_reach_the_mapping(world, tiny_embedding):
-    carries = np.array([i % 3 == 0 for i in range(len(world.documents))])
-    documents = [
-        (*document, "hidden") if hidden else document
-        for document, hidden in zip(world.documents, carries, strict=True)
-    ]
-    kept = np.flatnonzero(~carries)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
-        tagger = tiny(tiny_embedding).fit(
-            world.X[kept], [documents[i] for i in kept], [*documents, *world.semantics]
-        )
-    assert dict(zip(tagger.labels_, tagger.kinds_, strict=True))["hidden"] == "unseen"
-    # What is left out cannot matter: poisoned features of hidden instances change no bit.
-    poisoned = world.X.copy()
-    poisoned[carries] = 1e6
-    again = tiny(tiny_embedding).fit(
-        poisoned[kept], [documents[i] for i in kept], [*documents, *world.semantics]
-    )
-    assert np.array_equal(tagger.points(world.X_test), again.points(world.X_test))
-
-
 def test_oov_labels_never_reach_the_concept_space(world, tiny_embedding):
     with_oov = tiny(tiny_embedding).fit(world.X, world.documents, world.semantics)
     stripped = [tuple(t for t in d if t not in world.oov) for d in world.documents]
@@ -244,6 +222,86 @@ def test_a_vocabulary_label_without_documents_ranks_last_with_score_zero(own_tag
     own_tagger.remove_documents(holding)
     labels, scores = own_tagger.rank(world.X_test, k=len(own_tagger.labels_))
     assert (labels[:, -1] == "tram").all() and (scores[:, -1] == 0).all()
+
+
+def test_a_fit_that_fails_leaves_the_tagger_as_it_was(own_tagger, world):
+    before = own_tagger.score_labels(world.X_test)
+    own_tagger.set_params(fit_embedding=False, embedding=own_tagger.embedding_)
+    with pytest.raises(InputError, match="No instance carries a label"):
+        own_tagger.fit(world.X[:2], [["x"], ["y"]], world.semantics)
+    assert np.array_equal(own_tagger.score_labels(world.X_test), before)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"score": "neerest"}, "`score` of `ZeroShotTagger`"),
+        ({"bandwidth": -1.0}, "`bandwidth` of `ZeroShotTagger`"),
+        ({"memory_mb": 0}, "`memory_mb` of `ZeroShotTagger`"),
+        ({"mapper": InstanceMapper(kind="ridge")}, "`kind` of `InstanceMapper`"),
+    ],
+)
+def test_a_bad_parameter_is_named_before_any_training(parameters, message, world, monkeypatch):
+    monkeypatch.setattr(polyseme.ConceptEmbedding, "fit", lambda *_: pytest.fail("trained"))
+    with pytest.raises(InputError, match=message):
+        ZeroShotTagger(**parameters).fit(world.X, world.documents)
+
+
+def test_an_interrupted_tagger_without_a_seed_resumes(world, tiny_embedding, tmp_path, monkeypatch):
+    from polyseme.nn.checkpoint import TrainingCheckpoint
+
+    written = TrainingCheckpoint.write
+
+    def interrupted(self, trainer, seed):
+        written(self, trainer, seed)
+        raise KeyboardInterrupt
+
+    embedding = tiny_embedding(random_state=None, checkpoint=tmp_path / "run")
+    tagger = ZeroShotTagger(embedding=embedding, mapper=InstanceMapper(kind="kernel-ridge"))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(TrainingCheckpoint, "write", interrupted)
+        tagger.fit(world.X, world.documents, world.semantics)
+    tagger.fit(world.X, world.documents, world.semantics)
+    assert len(tagger.embedding_.history_) == 4
+
+
+def test_unplaced_instances_are_named_by_their_row(world, tiny_embedding):
+    documents = [*world.documents[:3], ("zeppelin",)]
+    with pytest.warns(PolysemeWarning, match="instance:3"):
+        tagger = tiny(tiny_embedding).fit(world.X[:4], documents, world.semantics)
+    assert tagger.unplaced_ == ("instance:3",)
+
+
+def test_the_same_list_as_semantics_is_known_once(world, tiny_embedding):
+    once = tiny(tiny_embedding).fit(world.X, world.documents)
+    twice = tiny(tiny_embedding).fit(world.X, world.documents, world.documents)
+    assert twice.known_.ids == once.known_.ids
+
+
+def test_numbers_of_a_grid_search_can_be_saved(world, tiny_embedding, tmp_path):
+    tagger = tiny(tiny_embedding, bandwidth=np.float32(0.5), score="density")
+    tagger.embedding.set_params(n_components=np.int64(6), training__max_epochs=np.int64(2))
+    tagger.fit(world.X, world.documents)
+    tagger.save(tmp_path / "m")
+    scores = polyseme.load(tmp_path / "m").score_labels(world.X_test)
+    assert np.array_equal(scores, tagger.score_labels(world.X_test))
+
+
+def test_density_without_any_known_document_scores_zero(own_tagger, world):
+    own_tagger.set_params(score="density")
+    own_tagger.remove_documents(own_tagger.known_.ids)
+    assert not own_tagger.score_labels(world.X_test).any()
+
+
+def test_one_instance_is_explained_in_any_form(toy_tagger, world):
+    import polars as pl
+
+    x = world.X_test[0]
+    expected = toy_tagger.explain(x, "apple", k=1)
+    forms = [x.tolist(), x[None], pl.Series(x), sp.csr_matrix(x[None]), sp.csr_array(x[None])]
+    for form in forms:
+        found = toy_tagger.explain(form, "apple", k=1)
+        assert found[0].document == expected[0].document
 
 
 def test_unplaced_documents_are_reported(own_tagger):

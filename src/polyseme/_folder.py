@@ -222,6 +222,16 @@ def _files_to_replace(directory: Path) -> frozenset[str]:
     )
 
 
+def check_folder(directory: Path) -> None:
+    """Raise unless a directory is absent, empty or a model's, and its parents are directories."""
+    if directory.is_dir():
+        _files_to_replace(directory)
+    elif directory.exists():
+        raise ModelFileError(
+            f"Refusing to write a model to '{directory}': it is a file; choose another path."
+        )
+
+
 def _is_foreign(directory: Path) -> bool:
     """Tell whether a directory is one that no model may be written to."""
     try:

@@ -23,7 +23,9 @@ def normalize_label(label: str) -> str:
     Unicode is composed (NFC), letters are case-folded, white space at the ends is cut and inner
     runs of it become one space. `"  New   York"` and `"new york"` are one label.
     """
-    return " ".join(unicodedata.normalize("NFC", label).casefold().split())
+    # Folding can take a composed letter apart, so it is composed again.
+    folded = unicodedata.normalize("NFC", label).casefold()
+    return " ".join(unicodedata.normalize("NFC", folded).split())
 
 
 def labels_of(document: object, number: int | str) -> Iterator[str]:

@@ -26,6 +26,7 @@ from polyseme._folder import (
     MANIFEST,
     PAYLOAD,
     ModelFileError,
+    check_folder,
     fault,
     named_files,
     parse_object,
@@ -138,6 +139,17 @@ def read_model(
         f"The model at '{directory}' was replaced {_READ_ATTEMPTS} times while it was being read; "
         "read it again when it is written less often."
     )
+
+
+def check_destination(path: str | os.PathLike[str]) -> None:
+    """Raise unless a model may be written to a path, before the work of making it is done.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A folder that is absent, empty or a polyseme model's.
+    """
+    check_folder(Path(path))
 
 
 def remove_model(path: str | os.PathLike[str]) -> None:

@@ -183,6 +183,29 @@ def check_features(
     return matrix
 
 
+def as_row(x: Any) -> Any:
+    """Give the features of one instance, with one or two dimensions, as a matrix of one row."""
+    if hasattr(x, "to_numpy"):
+        x = x.to_numpy()
+    if not sp.issparse(x):
+        return np.atleast_2d(np.asarray(x))
+    sparse: Any = x
+    return sparse.reshape(1, -1) if sparse.ndim == 1 else sparse
+
+
+def check_instances(
+    X: object, n_documents: int, *, owner: str
+) -> NDArray[np.float64] | sp.csr_matrix:
+    """Check features and that there is one document for each row; see `check_features`."""
+    features = check_features(X, owner=owner)
+    if features.shape[0] != n_documents:
+        raise InputError(
+            f"`X` has {features.shape[0]} rows but there are {n_documents} documents; give one "
+            "document per row."
+        )
+    return features
+
+
 def _dense(X: object, *, owner: str) -> NDArray[np.float64]:
     """Turn an array-like or a frame into a float64 array, naming what cannot be converted."""
     if hasattr(X, "to_numpy"):

@@ -179,7 +179,8 @@ class LabelCorpus:
         indicator = indicator_matrix(matrix)
         if labels is None:
             raise InputError(
-                "An indicator matrix needs the labels of its columns; pass `labels=[...]`."
+                "An indicator matrix needs the labels of its columns: use "
+                "`LabelCorpus.from_indicator(matrix, labels)`."
             )
         names = list(labels_of(labels, "`labels`"))
         if len(names) != indicator.shape[1]:
@@ -317,6 +318,11 @@ class LabelCorpus:
             spellings={s: label for s, label in self.spellings.items() if label in set(kept)},
         )
 
+    def used(self, labels: Sequence[str]) -> frozenset[str]:
+        """Give those of the given labels that some document holds."""
+        counts = np.asarray(self.align(labels)[0].sum(axis=0)).ravel()
+        return frozenset(label for label, count in zip(labels, counts, strict=False) if count)
+
     def without_unused(self) -> LabelCorpus:
         """Give the corpus without the labels that no document uses."""
         used = np.asarray(self.matrix.sum(axis=0)).ravel() > 0
@@ -340,6 +346,11 @@ class LabelCorpus:
             The labels that only this corpus has (and some document uses), in its column order.
         """
         column_of = {self.key(label): column for column, label in enumerate(labels)}
+        if len(column_of) < len(labels):
+            raise InputError(
+                "Labels that differ only in case or white space are one label in one corpus and "
+                "several in the other; read both with the same `normalize`."
+            )
         used = np.asarray(self.matrix.sum(axis=0)).ravel() > 0
         extra: list[str] = []
         targets = np.zeros(len(self.labels), dtype=np.int64)
@@ -388,6 +399,8 @@ def as_corpus(
     if hasattr(documents, "columns") and hasattr(documents, "to_numpy"):
         names = labels if labels is not None else [str(name) for name in documents.columns]
         return LabelCorpus.from_indicator(documents.to_numpy(), names, normalize=normalize)
+    if labels is not None:
+        raise InputError("`labels` belongs to an indicator matrix; these documents name their own.")
     try:
         iterator: Iterator[Document] = iter(documents)  # type: ignore[arg-type]  # whatever it is
     except TypeError:

@@ -103,9 +103,9 @@ class ConceptEmbedding(Estimator):
     normalize_labels : bool
         Whether labels that differ only in case or white space are one label.
     checkpoint : str or Path, optional
-        A folder where training leaves its state after every epoch. If it holds the state of an
-        interrupted run on the same data with the same parameters, that run goes on and ends as if
-        it had never stopped. It is removed when training is done.
+        A folder where training leaves its state after every epoch. If it holds the state of a run
+        on the same data with the same parameters, that run goes on and ends as if it had never
+        stopped; a finished one is taken as it is. Remove the folder when it is no longer needed.
     verbose : bool
         Whether a progress bar is shown on standard error.
     random_state : int, numpy Generator or None
@@ -118,8 +118,8 @@ class ConceptEmbedding(Estimator):
     history_ : list of dict
         One record per epoch: stage, losses, and the score on held-out documents.
     best_score_ : float
-        Error-free example MAP on held-out documents of the weights that were kept, in 0..1 (nan
-        without held-out documents).
+        Error-free example MAP of the weights that were kept, in 0..1, on documents held out from
+        the network (the descriptors know them); nan without held-out documents.
     distance_scale_ : float
         The distance scale used.
     label_descriptor_, context_descriptor_ : fitted descriptors
@@ -219,7 +219,6 @@ class ConceptEmbedding(Estimator):
                 progress.update(record)
 
             trainer.run(after_epoch)
-        checkpoint.remove()
         return self.restore(
             trainer.network,
             *describers,
@@ -254,7 +253,8 @@ class ConceptEmbedding(Estimator):
     def _fingerprint(self, corpus: LabelCorpus) -> str:
         """Digest data and parameters, to tell whose checkpoint a folder holds."""
         parameters = {
-            name: repr(value)
+            # A generator's own words hold an address; the checkpoint holds the seed drawn from it.
+            name: "generator" if isinstance(value, np.random.Generator) else repr(value)
             for name, value in sorted(self.get_params(deep=True).items())
             if name not in ("checkpoint", "verbose")
         }

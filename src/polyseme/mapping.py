@@ -6,10 +6,9 @@ that predicts points for other instances: nu-support-vector or ridge regressions
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,27 +34,24 @@ from polyseme.solvers.kernels import (
     SCALINGS,
     Rows,
     column_statistics,
-    median_gamma,
     rbf_kernel,
     rbf_predict,
     row_blocks,
     scale_rows,
-    variance_gamma,
 )
 from polyseme.solvers.nu_svr import SharedKernelSolver, solve_nu_svr_libsvm
-from polyseme.solvers.search import cross_validate
+from polyseme.solvers.search import (
+    C_GRID,
+    NU_GRID,
+    PENALTY_GRID,
+    Setting,
+    combine,
+    cross_validate,
+    kernel_widths,
+)
 
 KINDS = ("nu-svr", "kernel-ridge")
 SOLVERS = ("admm", "libsvm")
-
-# The first value of each grid wins ties and stands where nothing can be cross-validated. C is in
-# units of the targets' spread and starts in the middle, so that one factorisation serves all.
-NU_GRID = (0.4, 0.2, 0.6)
-C_GRID = (2.0, 0.5, 8.0)
-GAMMA_GRID = (1.0, 0.25, 4.0)
-PENALTY_GRID = (1.0, 0.1, 0.3, 3.0, 0.03, 10.0)
-
-Grids: TypeAlias = dict[str, Sequence[float]]
 
 _SETTINGS = ("nu", "C", "gamma", "penalty")
 _ARRAYS = ("mean", "scale", "support", "dual_coef", "intercept")
@@ -190,9 +186,9 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         -------
         self
         """
-        self._check_parameters()
-        validate_data(self, X, skip_check_array=True)
+        self.check_parameters()
         features = check_features(X, owner="InstanceMapper")
+        validate_data(self, X, skip_check_array=True)
         targets = _check_points(points, features.shape[0])
         self.n_features_in_ = features.shape[1]
         self._flat = targets.ndim == 1
@@ -310,8 +306,8 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         tags.input_tags.sparse = True
         return tags
 
-    def _check_parameters(self) -> None:
-        """Raise unless every parameter is usable."""
+    def check_parameters(self) -> None:
+        """Raise an `InputError` that names the first parameter out of its range."""
         owner = "InstanceMapper"
         check_option("kind", self.kind, KINDS, owner=owner)
         check_option("scaling", self.scaling, SCALINGS, owner=owner)
@@ -385,32 +381,18 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
 
     def _settings(
         self, rows: Rows, targets: FloatArray, generator: np.random.Generator
-    ) -> list[dict[str, float]]:
+    ) -> list[Setting]:
         """List what is to be compared: given values as they are, the others as grids."""
-        gammas: Sequence[float]
-        if isinstance(self.gamma, str):
-            median = self.gamma == "median"
-            gammas = (median_gamma(rows, generator) if median else variance_gamma(rows),)
-        elif self.gamma is None:
-            middle = median_gamma(rows, generator)
-            gammas = tuple(middle * factor for factor in GAMMA_GRID)
-        else:
-            gammas = (float(self.gamma),)
+        grids: dict[str, Sequence[float]]
+        grids = {"gamma": kernel_widths(rows, self.gamma, generator)}
         if self.kind == "kernel-ridge":
-            rest: Grids = {
-                "penalty": PENALTY_GRID if self.penalty is None else (float(self.penalty),)
-            }
-        else:
-            spread = float(np.sqrt(targets.var(axis=0).mean())) or 1.0
-            bounds = tuple(spread * factor for factor in C_GRID)
-            rest = {
-                "C": bounds if self.C is None else (float(self.C),),
-                "nu": NU_GRID if self.nu is None else (float(self.nu),),
-            }
-        grids: Grids = {"gamma": gammas, **rest}
-        return [
-            dict(zip(grids, values, strict=True)) for values in itertools.product(*grids.values())
-        ]
+            grids["penalty"] = PENALTY_GRID if self.penalty is None else (float(self.penalty),)
+            return combine(grids)
+        spread = float(np.sqrt(targets.var(axis=0).mean())) or 1.0
+        bounds = [spread * factor for factor in C_GRID]
+        grids["C"] = bounds if self.C is None else (float(self.C),)
+        grids["nu"] = NU_GRID if self.nu is None else (float(self.nu),)
+        return combine(grids)
 
 
 def _check_points(points: object, n: int) -> NDArray[np.float64]:

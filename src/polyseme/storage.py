@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from polyseme._persistence import read_model, write_model
 from polyseme.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.embedding import ConceptEmbedding
+from polyseme.known import KnownConcepts
 from polyseme.mapping import InstanceMapper
 from polyseme.nn.plan import TrainingPlan
-from polyseme.priming import KnownConcepts
 from polyseme.tagger import ZeroShotTagger
 
 Config = dict[str, Any]
@@ -35,7 +35,9 @@ def save_tagger(tagger: ZeroShotTagger, path: str | Path) -> None:
     if tagger.mapper_ is not None:
         states["mapper"] = tagger.mapper_.get_state()
     config: Config = {
-        "parameters": {name: getattr(tagger, name) for name in ("score", "bandwidth", "memory_mb")},
+        "parameters": _plain(
+            {name: getattr(tagger, name) for name in ("score", "bandwidth", "memory_mb")}
+        ),
         "parts": {name: state[0] for name, state in states.items()},
         "oov": list(known.labels[known.n_vocabulary :]),
         "seen": sorted(tagger.seen_),
@@ -102,6 +104,14 @@ def load(path: str | Path) -> ZeroShotTagger:
     )
 
 
+def _plain(parameters: Config) -> Config:
+    """Give parameters as JSON values; numpy numbers, as a grid search makes them, are numbers."""
+    return {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in parameters.items()
+    }
+
+
 def _within(arrays: Arrays, part: str) -> Arrays:
     """Give the arrays of one part under their own names."""
     prefix = f"{part}."
@@ -116,16 +126,18 @@ def _embedding_state(embedding: ConceptEmbedding) -> tuple[Config, Arrays]:
     """Give a fitted embedding as JSON values and arrays."""
     parameters = embedding.get_params(deep=False)
     config: Config = {
-        "parameters": {
-            name: value for name, value in parameters.items() if name not in (*_PARTS, *_NOT_KEPT)
-        },
-        "label_descriptor": embedding.label_descriptor_.get_params(),
-        "context_descriptor": embedding.context_descriptor_.get_params() | {"random_state": None},
-        "training": (embedding.training or TrainingPlan()).get_params(),
+        "parameters": _plain(
+            {name: parameters[name] for name in parameters if name not in (*_PARTS, *_NOT_KEPT)}
+        ),
+        "label_descriptor": _plain(embedding.label_descriptor_.get_params()),
+        "context_descriptor": _plain(
+            embedding.context_descriptor_.get_params() | {"random_state": None}
+        ),
+        "training": _plain((embedding.training or TrainingPlan()).get_params()),
         "labels": list(embedding.labels_),
         "normalize_labels": embedding.normalize_labels_,
         "spellings": embedding.spellings_,
-        "distance_scale": embedding.distance_scale_,
+        "distance_scale": float(embedding.distance_scale_),
         "history": embedding.history_,
         "best_score": embedding.best_score_ if math.isfinite(embedding.best_score_) else None,
     }

@@ -22,17 +22,21 @@ from polyseme._validation import (
     PolysemeWarning,
     RandomState,
     as_generator,
+    as_row,
     check_features,
     check_fitted,
+    check_instances,
     check_number,
+    check_option,
     draw_seed,
     warn_unplaced,
 )
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
 from polyseme.embedding import ConceptEmbedding
+from polyseme.known import Explanation, KnownConcepts, known_documents
 from polyseme.mapping import InstanceMapper
 from polyseme.presets import mapper_parameters
-from polyseme.priming import Explanation, KnownConcepts, PrimingRanker, unmet_documents
+from polyseme.priming import PrimingRanker
 
 StrArray = NDArray[np.str_]
 
@@ -57,7 +61,7 @@ class ZeroShotTagger(Estimator):
     bandwidth : float, optional
         For "density".
     memory_mb : float
-        The most working memory of a search over concepts, in megabytes.
+        The most working memory of a search, in megabytes.
     verbose : bool
         Whether progress is shown on standard error.
     random_state : int, numpy Generator or None
@@ -81,6 +85,12 @@ class ZeroShotTagger(Estimator):
     n_features_in_ : int
         Columns of X (0 when no features were given).
     """
+
+    embedding_: ConceptEmbedding
+    mapper_: InstanceMapper | None
+    known_: KnownConcepts
+    seen_: frozenset[str]
+    unplaced_: tuple[str, ...]
 
     def __init__(
         self,
@@ -142,56 +152,69 @@ class ZeroShotTagger(Estimator):
         -------
         self
         """
+        self._check_parameters()
         generator = as_generator(self.random_state)
         template = ConceptEmbedding() if self.embedding is None else self.embedding
         normalize = getattr(template, "normalize_labels_", template.normalize_labels)
         corpus = as_corpus(documents, normalize=normalize)
-        features = None
-        if X is not None:
-            features = check_features(X, owner=type(self).__name__)
-            if features.shape[0] != len(corpus):
-                raise InputError(
-                    f"`X` has {features.shape[0]} rows but there are {len(corpus)} documents; "
-                    "give one document per row."
-                )
         teaching = corpus if semantics is None else as_corpus(semantics, normalize=normalize)
-        self.embedding_ = self._fitted_embedding(teaching, draw_seed(generator))
-        self._fit_mapping(features, corpus, draw_seed(generator))
-        self._fit_known(teaching, corpus)
-        self.seen_ = self._labels_taught(corpus) if X is not None else frozenset()
-        self._refresh()
-        return self
+        owner = type(self).__name__
+        features = None if X is None else check_instances(X, len(corpus), owner=owner)
+        if features is not None:
+            check_corpus(corpus, owner=owner, n_labels=1)
+        embedding = self._fitted_embedding(teaching, draw_seed(generator))
+        mapper = self._fitted_mapper(embedding, features, corpus, draw_seed(generator))
+        known, unplaced = known_documents(embedding, teaching, corpus)
+        # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
+        return self.restore(
+            embedding,
+            mapper,
+            known,
+            seen=corpus.used(embedding.labels_) if X is not None else frozenset(),
+            unplaced=unplaced,
+            n_features=0 if features is None else features.shape[1],
+        )
 
-    def _fitted_embedding(self, corpus: LabelCorpus, seed: int) -> ConceptEmbedding:
-        """Learn a copy of the embedding, or take it as it is."""
+    def _check_parameters(self) -> None:
+        """Raise on a bad parameter before the long work begins."""
+        owner = type(self).__name__
+        check_option("score", self.score, ("nearest", "density"), owner=owner)
+        check_number("memory_mb", self.memory_mb, owner=owner, low=0, above=True)
+        if self.bandwidth is not None:
+            check_number("bandwidth", self.bandwidth, owner=owner, low=0, above=True)
+        if self.mapper is not None:
+            self.mapper.check_parameters()
         if not self.fit_embedding:
             if self.embedding is None:
                 raise InputError("`fit_embedding=False` needs a fitted `embedding`; give one.")
             check_fitted(self.embedding, "network_")
+
+    def _fitted_embedding(self, corpus: LabelCorpus, seed: int) -> ConceptEmbedding:
+        """Learn a copy of the embedding, or take it as it is."""
+        if not self.fit_embedding and self.embedding is not None:
             return self.embedding
         embedding = ConceptEmbedding() if self.embedding is None else copy_of(self.embedding)
-        if embedding.random_state is None:
+        # Without a seed of ours the embedding draws its own, which its checkpoint remembers.
+        if embedding.random_state is None and self.random_state is not None:
             embedding.set_params(random_state=seed)
         if self.verbose:
             embedding.set_params(verbose=True)
         return embedding.fit(corpus)
 
-    def _fit_mapping(
+    def _fitted_mapper(
         self,
+        embedding: ConceptEmbedding,
         features: NDArray[np.float64] | sp.csr_matrix | None,
         corpus: LabelCorpus,
         seed: int,
-    ) -> None:
-        """Learn the way from features to the documents' target points."""
-        self.mapper_ = None
-        self.n_features_in_ = 0
+    ) -> InstanceMapper | None:
+        """Learn the way from features to the documents' target points; None without features."""
         if features is None:
-            return
-        check_corpus(corpus, owner=type(self).__name__, n_labels=1)
+            return None
         with warnings.catch_warnings():
-            # Left-out documents are reported once, with all others, by `_fit_known`.
+            # Left-out documents are reported once, with all others, by `known_documents`.
             warnings.simplefilter("ignore", PolysemeWarning)
-            targets = self.embedding_.targets(corpus)
+            targets = embedding.targets(corpus)
         placed = np.flatnonzero(np.isfinite(targets).all(axis=1))
         if not len(placed):
             raise InputError(
@@ -201,30 +224,8 @@ class ZeroShotTagger(Estimator):
         mapper = InstanceMapper() if self.mapper is None else copy_of(self.mapper)
         if mapper.random_state is None:
             mapper.set_params(random_state=seed)
-        message = f"mapping {len(placed)} instances ({mapper.kind})"
-        with working(message, shown=self.verbose):
-            self.mapper_ = mapper.fit(features[placed], targets[placed])
-        self.n_features_in_ = features.shape[1]
-
-    def _fit_known(self, teaching: LabelCorpus, corpus: LabelCorpus) -> None:
-        """Collect the known documents: semantics first, then instances not met there."""
-        known, _, unplaced = KnownConcepts.none(self.embedding_).add(self.embedding_, teaching)
-        self.known_, self.unplaced_ = known, unplaced
-        if corpus is not teaching:
-            fresh = unmet_documents(corpus, teaching)
-            if len(fresh):
-                self.known_, _, more = known.add(self.embedding_, fresh)
-                self.unplaced_ += more
-        warn_unplaced(
-            self.unplaced_, len(teaching) if corpus is teaching else len(teaching) + len(corpus)
-        )
-
-    def _labels_taught(self, corpus: LabelCorpus) -> frozenset[str]:
-        """Give the labels of the vocabulary that the corpus uses."""
-        used = np.asarray(corpus.align(self.embedding_.labels_)[0].sum(axis=0)).ravel() > 0
-        return frozenset(
-            np.asarray(self.embedding_.labels_)[used[: len(self.embedding_.labels_)]].tolist()
-        )
+        with working(f"mapping {len(placed)} instances ({mapper.kind})", shown=self.verbose):
+            return mapper.fit(features[placed], targets[placed])
 
     def _refresh(self) -> None:
         """Bring labels, kinds and the search index up to date with the known concepts."""
@@ -271,7 +272,7 @@ class ZeroShotTagger(Estimator):
         Returns
         -------
         float64 array, shape (n, n_labels)
-            Larger is better; rows sum to one.
+            Larger is better; rows sum to one (or are all 0 when no label has a concept).
         """
         points = self.points(X)
         return self.ranker_.scores(points)
@@ -340,14 +341,8 @@ class ZeroShotTagger(Estimator):
                 PolysemeWarning,
                 stacklevel=4,
             )
-        point = self._point_of(given)
-        distances = self.ranker_.scores(point)[0]
-        distances[given] = -np.inf
-        order = np.lexsort((-self.ranker_.index.n_occurrences, -distances))
-        order = order[: min(k, len(self.labels_) - len(given))]
-        rest = np.delete(distances, given).sum()
-        scores = distances[order] / rest if rest > 0 else distances[order]
-        return np.asarray(self.labels_)[order], scores
+        label_ids, scores = self.ranker_.rank_others(self._point_of(given), given, k)
+        return np.asarray(self.labels_)[label_ids], scores
 
     def _point_of(self, label_ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """Place a tag set: the mean of its concepts, (1, n_components)."""
@@ -381,8 +376,7 @@ class ZeroShotTagger(Estimator):
         check_fitted(self, "known_")
         check_number("k", k, owner="explain", low=1, whole=True)
         column = self.known_.column(label, normalize=self.embedding_.normalize_labels_)
-        row = x if sp.issparse(x) or getattr(x, "ndim", 2) == 2 else np.asarray(x)[None, :]
-        point = self.points(row)
+        point = self.points(as_row(x))
         if len(point) != 1:
             raise InputError(f"`explain` takes one instance; got {len(point)}.")
         return self.known_.nearest(point[0], column, k)
@@ -451,7 +445,11 @@ class ZeroShotTagger(Estimator):
         n_features: int,
     ) -> Self:
         """Take back learned state; `polyseme.load` calls this."""
-        self.embedding_, self.mapper_, self.known_ = embedding, mapper, known
-        self.seen_, self.unplaced_, self.n_features_in_ = seen, unplaced, n_features
+        self.embedding_ = embedding
+        self.mapper_ = mapper
+        self.known_ = known
+        self.seen_ = seen
+        self.unplaced_ = unplaced
+        self.n_features_in_ = n_features
         self._refresh()
         return self

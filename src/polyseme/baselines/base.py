@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator
-from polyseme._validation import InputError, check_features, check_fitted
+from polyseme._validation import check_features, check_fitted, check_instances
 from polyseme.corpus import Documents, as_corpus, check_corpus
 from polyseme.priming import rank_labels
 
@@ -36,13 +36,8 @@ class Baseline(Estimator, ABC):
 
     def fit(self, X: object, documents: Documents, semantics: Documents | None = None) -> Self:
         """Learn from instances and label documents, as `ZeroShotTagger.fit`."""
-        features = check_features(X, owner=type(self).__name__)
         corpus = check_corpus(as_corpus(documents), owner=type(self).__name__, n_labels=1)
-        if features.shape[0] != len(corpus):
-            raise InputError(
-                f"`X` has {features.shape[0]} rows but there are {len(corpus)} documents; give one "
-                "document per row."
-            )
+        features = check_instances(X, len(corpus), owner=type(self).__name__)
         teaching = corpus if semantics is None else as_corpus(semantics)
         matrix, extra = corpus.align(teaching.labels)
         lessons, _ = teaching.align(teaching.labels + extra)

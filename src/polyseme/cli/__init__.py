@@ -19,7 +19,7 @@ def main() -> None:
     except SystemExit as ended:
         # Typer ends an interrupted command with 130; ours are 0, 1 and 2.
         if ended.code == 130:
-            _fail("interrupted; `polyseme fit` goes on where it stopped when it is run again.")
+            _fail("interrupted.")
         raise
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): nothing is wrong.

@@ -131,21 +131,25 @@ def fit(
     """Learn a tagger. Interrupted? The same command goes on where it stopped."""
     from polyseme.cli.training import fit_files
 
-    summary = fit_files(
-        model,
-        documents,
-        features,
-        semantics,
-        preset=preset.value,
-        mapper=None if mapper is None else mapper.value,
-        score=score.value,
-        components=components,
-        topics=topics,
-        epochs=epochs,
-        seed=seed,
-        split=split,
-        reading={"tags_column": tags_column, "delimiter": delimiter, "normalize": normalize},
-    )
+    try:
+        summary = fit_files(
+            model,
+            documents,
+            features,
+            semantics,
+            preset=preset.value,
+            mapper=None if mapper is None else mapper.value,
+            score=score.value,
+            components=components,
+            topics=topics,
+            epochs=epochs,
+            seed=seed,
+            split=split,
+            reading={"tags_column": tags_column, "delimiter": delimiter, "normalize": normalize},
+        )
+    except KeyboardInterrupt:
+        say("polyseme: interrupted; run the same command again to go on where it stopped.")
+        raise typer.Exit(1) from None
     say(summary)
     typer.echo(str(model))
 

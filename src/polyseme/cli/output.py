@@ -29,6 +29,8 @@ def emit(records: Iterable[Mapping[str, Any]], form: Form, title: str = "") -> N
     title : str
         Stands above a table.
     """
+    if sys.stdout is None:
+        raise ValueError("Standard output is closed; there is nowhere to print the results.")
     if form == Form.auto:
         form = Form.table if sys.stdout.isatty() else Form.jsonl
     if form == Form.table:
@@ -44,13 +46,15 @@ def _table(records: list[Mapping[str, Any]], title: str) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
+    # Plain text: labels may look like rich's markup.
+    table = Table(title=Text(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD)
     for name, value in records[0].items() if records else ():
         number = isinstance(value, (int, float))
         table.add_column(name.replace("_", " "), justify="right" if number else "left")
     for record in records:
-        table.add_row(*(_cell(value) for value in record.values()))
+        table.add_row(*(Text(_cell(value)) for value in record.values()))
     Console(highlight=False).print(table)
 
 

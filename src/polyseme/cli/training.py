@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._validation import InputError
+from polyseme._persistence import check_destination, remove_model
+from polyseme._validation import InputError, PolysemeWarning
 from polyseme.corpus import LabelCorpus
 from polyseme.files import read_features
 
@@ -38,15 +41,15 @@ def fit_files(
     from polyseme.nn.plan import TrainingPlan
     from polyseme.tagger import ZeroShotTagger
 
-    corpus, rows = _documents(documents, split, reading)
+    check_destination(model)
+    corpus, rows = _documents(documents, split, _fitting(documents, reading))
     table = None if features is None else _features(features, rows)
     teaching = (
         None if semantics is None else LabelCorpus.read(semantics, **_fitting(semantics, reading))
     )
     # The state of an interrupted run lies beside the model, never inside an older one.
-    embedding = ConceptEmbedding.from_preset(
-        preset, checkpoint=model.with_name(model.name + ".checkpoint"), verbose=True
-    )
+    checkpoint = model.resolve().with_name(model.resolve().name + ".checkpoint")
+    embedding = ConceptEmbedding.from_preset(preset, checkpoint=checkpoint, verbose=True)
     if components is not None:
         embedding.set_params(n_components=components)
     if topics is not None:
@@ -62,12 +65,14 @@ def fit_files(
         tagger.set_params(mapper=InstanceMapper(kind=mapper))
     tagger.fit(table, corpus, teaching)
     tagger.save(model)
+    remove_model(checkpoint)
     kinds = {kind: int((tagger.kinds_ == kind).sum()) for kind in ("seen", "unseen", "oov")}
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count)
-    return (
-        f"{len(tagger.labels_)} labels ({counts}) from {len(tagger.known_.ids)} documents; "
-        f"held-out E-MAP of the concept space {100 * tagger.embedding_.best_score_:.1f}"
-    )
+    summary = f"{len(tagger.labels_)} labels ({counts}) from {len(tagger.known_.ids)} documents"
+    held_out = tagger.embedding_.best_score_
+    if math.isfinite(held_out):
+        summary += f"; held-out E-MAP of the concept space {100 * held_out:.1f}"
+    return summary
 
 
 def evaluate_files(
@@ -85,14 +90,25 @@ def evaluate_files(
     tagger = load(model)
     # Labels are compared as the model does, whatever the command says elsewhere.
     spelling = {"normalize": tagger.embedding_.normalize_labels_}
-    corpus, rows = _documents(documents, split, {**reading, **spelling})
+    corpus, rows = _documents(documents, split, _fitting(documents, {**reading, **spelling}))
     table = _features(features, rows)
     if table.shape[0] != len(corpus):
         raise InputError(
             f"'{features}' has {table.shape[0]} rows but '{documents}' has {len(corpus)} documents."
         )
     scores = tagger.score_labels(table)
-    truth = corpus.align(tagger.labels_)[0][:, : len(tagger.labels_)].toarray()
+    aligned, unknown = corpus.align(tagger.labels_)
+    truth = aligned[:, : len(tagger.labels_)].toarray()
+    if not truth.any():
+        raise InputError(f"No item in '{documents}' carries a label that the model knows.")
+    if unknown:
+        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+        warnings.warn(
+            f"{len(unknown)} true labels are not among the model's and are left out: "
+            f"{', '.join(unknown[:5])}{more}.",
+            PolysemeWarning,
+            stacklevel=2,
+        )
     groups = {"all": np.ones(len(tagger.labels_), dtype=bool)}
     groups |= {kind: tagger.kinds_ == kind for kind in ("seen", "unseen", "oov")}
     for name, columns in groups.items():
@@ -185,6 +201,6 @@ def _topics(given: str) -> int | str:
     """Read the number of topics."""
     if given == "hdp":
         return given
-    if not given.isdigit():
+    if not given.isdecimal():
         raise InputError(f"`--topics` must be a whole number or 'hdp'; got '{given}'.")
     return int(given)

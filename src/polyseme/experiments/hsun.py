@@ -21,7 +21,8 @@ from polyseme.corpus import LabelCorpus
 from polyseme.datasets.folder import load_folder
 from polyseme.embedding import ConceptEmbedding
 from polyseme.experiments.splits import carries, draw_unseen
-from polyseme.priming import KnownConcepts, PrimingRanker
+from polyseme.known import KnownConcepts
+from polyseme.priming import PrimingRanker
 from polyseme.scoring import concept_map, example_map
 from polyseme.tagger import ZeroShotTagger
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._persistence import read_model, remove_model, write_model
+from polyseme._persistence import read_model, write_model
 from polyseme._validation import InputError, RandomState, as_generator, draw_seed
 
 if TYPE_CHECKING:
@@ -101,8 +101,3 @@ class TrainingCheckpoint:
             "generator": trainer.generator.bit_generator.state,
         }
         write_model(self.path, KIND, config, arrays)
-
-    def remove(self) -> None:
-        """Remove the checkpoint, and its folder if nothing else is in it: the run is done."""
-        if self.path is not None:
-            remove_model(self.path)

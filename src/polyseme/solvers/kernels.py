@@ -134,8 +134,19 @@ def pairwise_squared_distances(rows: Rows) -> FloatArray:
             distances[block] = squared_distances(rows[block].toarray(), rows)
     else:
         distances = squared_distances(np.asarray(rows), rows)
+    mirror_lower(distances)  # rounding may differ between (i, j) and (j, i)
     np.fill_diagonal(distances, 0)
     return distances
+
+
+def mirror_lower(matrix: FloatArray) -> None:
+    """Copy the lower triangle onto the upper one, block by block."""
+    n = len(matrix)
+    for start in range(0, n, 512):
+        stop = min(start + 512, n)
+        matrix[start:stop, stop:] = matrix[stop:, start:stop].T
+        block = matrix[start:stop, start:stop]
+        block[:] = np.tril(block) + np.tril(block, -1).T
 
 
 def rbf_from_squared(

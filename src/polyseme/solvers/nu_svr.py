@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from polyseme._validation import FloatArray, InputError, PolysemeWarning, check_number
+from polyseme.solvers.kernels import mirror_lower
 from polyseme.solvers.projection import project_to_box_and_budget
 
 _OVER_RELAXATION = 1.8
@@ -158,7 +159,7 @@ class SharedKernelSolver:
             raise InputError(
                 "`kernel` must be positive semi-definite; a Cholesky factor of it does not exist."
             )
-        _mirror_lower(matrix)
+        mirror_lower(matrix)
         # The vector of ones is an eigenvector, with value rho; this removes it.
         matrix -= matrix.mean(axis=0, dtype=np.float64).astype(matrix.dtype)
         self._inverse = matrix.T
@@ -337,16 +338,6 @@ def _warn_not_converged(violation: FloatArray, n_outputs: int, max_iter: int) ->
     )
 
 
-def _mirror_lower(matrix: FloatArray) -> None:
-    """Copy the lower triangle onto the upper one, block by block."""
-    n = len(matrix)
-    for start in range(0, n, 512):
-        stop = min(start + 512, n)
-        matrix[start:stop, stop:] = matrix[stop:, start:stop].T
-        block = matrix[start:stop, start:stop]
-        block[:] = np.tril(block) + np.tril(block, -1).T
-
-
 def _balance(z: FloatArray, bound: FloatArray, budget: FloatArray) -> None:
     """Shift the free coefficients of each sign so that both signs have the same allowed sum."""
     sums, free = [], []
@@ -376,11 +367,17 @@ def _violation(z: FloatArray, t: FloatArray, state: _State) -> FloatArray:
     """Return by how much each output fails the optimality conditions (0: optimal)."""
     upper_low, upper_high, lower_low, lower_high = _edges(z, t, state)
     with_tube = np.maximum(upper_low - upper_high, lower_low - lower_high)
-    return np.where(state.threshold > 0, with_tube, upper_low - lower_high)
+    violation = np.where(state.threshold > 0, with_tube, upper_low - lower_high)
+    # Without free coefficients the sum cannot be repaired: such a point is not a solution yet.
+    balanced = np.abs(z.sum(axis=1, dtype=np.float64)) <= 1e-5 * state.budget
+    return np.where(balanced, violation, np.inf)
 
 
 def _bias(z: FloatArray, t: FloatArray, state: _State) -> FloatArray:
-    """Return the bias of each output: the middle of the tube's two edges."""
+    """Return the bias of each output: the middle of the tube's two edges.
+
+    An edge passes through the free rows; without any, it is the middle of where it may pass.
+    """
     upper_low, upper_high, lower_low, lower_high = _edges(z, t, state)
     free = np.abs(z) < state.C
 

@@ -1,0 +1,341 @@
+"""Between embedding and priming: the documents a tagger knows, and the concepts of their labels.
+
+In: a fitted embedding and documents. Out: `KnownConcepts`, which grows and shrinks with the
+documents behind it and says which of them a score rests on.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from polyseme._rows import unique_rows
+from polyseme._validation import InputError, warn_unplaced
+from polyseme.corpus import LabelCorpus
+from polyseme.embedding import ConceptEmbedding
+from polyseme.index import ConceptIndex
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A known concept behind a score.
+
+    Attributes
+    ----------
+    label : str
+        The label that was asked about.
+    document : tuple of str
+        The known document in whose context the concept lies.
+    document_ids : tuple of str
+        The names of the known documents with exactly these labels.
+    distance : float
+        From the instance's point to the concept; smaller is closer.
+    """
+
+    label: str
+    document: tuple[str, ...]
+    document_ids: tuple[str, ...]
+    distance: float
+
+
+@dataclass
+class KnownConcepts:
+    """The documents a tagger knows, and the concepts of their labels.
+
+    Documents with the same labels share their concepts, which are stored once.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        The embedding's vocabulary, then the oov labels in the order they were met.
+    n_vocabulary : int
+        How many of the labels are the vocabulary.
+    ids : tuple of str, length n_documents
+        The documents' names.
+    matrix : csr_matrix of bool, shape (n_documents, n_labels)
+        The documents.
+    sets : int64 array, shape (n_documents,)
+        The distinct label set of each document.
+    points : float32 array, shape (n_concepts, n_components)
+        Concepts of the distinct label sets.
+    label_ids, set_ids : int64 arrays, shape (n_concepts,)
+        The label and the label set of each concept.
+    """
+
+    labels: tuple[str, ...]
+    n_vocabulary: int
+    ids: tuple[str, ...]
+    matrix: sp.csr_matrix
+    sets: NDArray[np.int64]
+    points: NDArray[np.float32]
+    label_ids: NDArray[np.int64]
+    set_ids: NDArray[np.int64]
+
+    @classmethod
+    def none(cls, embedding: ConceptEmbedding) -> KnownConcepts:
+        """Make an empty store for an embedding."""
+        n_labels = len(embedding.labels_)
+        empty = np.empty(0, dtype=np.int64)
+        points = np.empty((0, embedding.n_components), dtype=np.float32)
+        matrix = sp.csr_matrix(np.empty((0, n_labels), dtype=bool))
+        return cls(embedding.labels_, n_labels, (), matrix, empty, points, empty, empty)
+
+    def index(self, memory_mb: float) -> ConceptIndex:
+        """Build the search index over all concepts, each counted once per document."""
+        counts = np.bincount(self.sets, minlength=int(self.set_ids.max(initial=-1)) + 1)
+        return ConceptIndex(
+            self.points,
+            self.label_ids,
+            len(self.labels),
+            counts=counts[self.set_ids],
+            memory_mb=memory_mb,
+        )
+
+    def add(
+        self, embedding: ConceptEmbedding, corpus: LabelCorpus
+    ) -> tuple[KnownConcepts, tuple[str, ...], tuple[str, ...]]:
+        """Take in documents; labels outside the vocabulary become oov labels.
+
+        Parameters
+        ----------
+        embedding : ConceptEmbedding
+            The embedding of this store.
+        corpus : LabelCorpus
+            The documents.
+
+        Returns
+        -------
+        known : KnownConcepts
+            The larger store; this one is left as it was.
+        ids : tuple of str
+            The names of the documents taken in.
+        unplaced : tuple of str
+            The names of documents that hold no label of the vocabulary and were left out.
+        """
+        matrix, extra = corpus.align(self.labels)
+        placed = np.diff(matrix[:, : self.n_vocabulary].indptr) > 0
+        names = self._names(corpus)
+        new_ids = tuple(name for name, keep in zip(names, placed, strict=True) if keep)
+        unplaced = tuple(name for name, keep in zip(names, placed, strict=True) if not keep)
+        labels = self.labels + extra
+        before = sp.csr_matrix(
+            (self.matrix.data, self.matrix.indices, self.matrix.indptr),
+            shape=(len(self.ids), len(labels)),
+        )
+        documents = sp.csr_matrix(sp.vstack([before, matrix[placed]], format="csr", dtype=bool))
+        distinct, sets = unique_rows(documents)
+        # Rows met first keep their numbers, so the sets known before stay 0..n-1.
+        n_before = int(self.sets.max(initial=-1)) + 1
+        fresh = LabelCorpus.from_indicator(distinct[n_before:], labels, normalize=False)
+        concepts = embedding.transform(fresh) if len(fresh) else None
+        parts: list[tuple[Any, Any, Any]] = [(self.points, self.label_ids, self.set_ids)]
+        if concepts is not None:
+            place = {label: column for column, label in enumerate(labels)}
+            columns = np.array([place[label] for label in concepts.labels], dtype=np.int64)
+            parts.append(
+                (concepts.points, columns[concepts.label_ids], concepts.document_ids + n_before)
+            )
+        points, label_ids, set_ids = (np.concatenate(column) for column in zip(*parts, strict=True))
+        known = KnownConcepts(
+            labels,
+            self.n_vocabulary,
+            self.ids + new_ids,
+            documents,
+            sets,
+            points,
+            label_ids,
+            set_ids,
+        )
+        return known, new_ids, unplaced
+
+    def remove(self, ids: Collection[str]) -> KnownConcepts:
+        """Give the store without some documents; oov labels left without any disappear.
+
+        Parameters
+        ----------
+        ids : collection of str
+            Names of documents.
+        """
+        gone = {ids} if isinstance(ids, str) else set(ids)
+        missing = sorted(gone - set(self.ids))
+        if missing:
+            raise InputError(f"No known document is named '{missing[0]}'; nothing was removed.")
+        keep = np.array([name not in gone for name in self.ids], dtype=bool)
+        documents = sp.csr_matrix(self.matrix[keep])
+        used = np.asarray(documents.sum(axis=0)).ravel() > 0
+        used[: self.n_vocabulary] = True
+        columns = np.flatnonzero(used)
+        new_column = np.cumsum(used) - 1
+        # `add` counts on label sets being numbered as they are first met.
+        _, sets = unique_rows(documents)
+        renumbered = np.full(int(self.sets.max(initial=-1)) + 1, -1, dtype=np.int64)
+        renumbered[self.sets[keep]] = sets
+        rows = np.flatnonzero(renumbered[self.set_ids] >= 0)
+        rows = rows[np.argsort(renumbered[self.set_ids[rows]], kind="stable")]
+        return KnownConcepts(
+            tuple(self.labels[column] for column in columns),
+            self.n_vocabulary,
+            tuple(name for name, stays in zip(self.ids, keep, strict=True) if stays),
+            sp.csr_matrix(documents[:, columns]),
+            sets,
+            self.points[rows],
+            new_column[self.label_ids[rows]].astype(np.int64),
+            renumbered[self.set_ids[rows]],
+        )
+
+    def column(self, label: str, *, normalize: bool = True) -> int:
+        """Find a label's column.
+
+        Parameters
+        ----------
+        label : str
+            Unknown ones are an `InputError` that names close ones.
+        normalize : bool
+            Whether any spelling of it will do.
+        """
+        corpus = LabelCorpus.from_documents([[label]], normalize=normalize)
+        matrix, unknown = corpus.align(self.labels)
+        if not unknown:
+            return int(matrix.indices[0])
+        close = difflib.get_close_matches(label, self.labels, n=3)
+        hint = f"; close to it: {', '.join(close)}" if close else ""
+        raise InputError(
+            f"Unknown label '{label}'{hint}; `labels_` names all {len(self.labels)} known ones."
+        )
+
+    def nearest(self, point: NDArray[np.float32], column: int, k: int) -> list[Explanation]:
+        """Give the k concepts of a label that are nearest to a point, from near to far.
+
+        Parameters
+        ----------
+        point : float32 array, shape (n_components,)
+        column : int
+            The label's column.
+        k : int
+            How many; documents with the same labels share one.
+        """
+        rows = np.flatnonzero(self.label_ids == column)
+        gaps = self.points[rows].astype(np.float64) - point
+        distances = np.sqrt(np.einsum("ij,ij->i", gaps, gaps))
+        found = []
+        for place in np.argsort(distances, kind="stable")[:k]:
+            members = np.flatnonzero(self.sets == self.set_ids[rows[place]])
+            found.append(
+                Explanation(
+                    self.labels[column],
+                    self.document(int(members[0])),
+                    tuple(self.ids[member] for member in members),
+                    float(distances[place]),
+                )
+            )
+        return found
+
+    def document(self, row: int) -> tuple[str, ...]:
+        """Give the labels of one document."""
+        start, stop = self.matrix.indptr[row], self.matrix.indptr[row + 1]
+        return tuple(self.labels[column] for column in self.matrix.indices[start:stop])
+
+    def _names(self, corpus: LabelCorpus) -> Sequence[str]:
+        """Name new documents: their own names, or fresh numbers where they have none."""
+        taken = set(self.ids)
+        if not corpus.numbered:
+            twice = next((name for name in corpus.ids if name in taken), None)
+            if twice is not None:
+                raise InputError(
+                    f"A document named '{twice}' is known already; remove it first or rename."
+                )
+            return corpus.ids
+        names, number = [], len(taken)
+        for _ in corpus.ids:
+            while str(number) in taken:
+                number += 1
+            names.append(str(number))
+            number += 1
+        return names
+
+
+def known_documents(
+    embedding: ConceptEmbedding, teaching: LabelCorpus, corpus: LabelCorpus
+) -> tuple[KnownConcepts, tuple[str, ...]]:
+    """Collect the documents a tagger knows: semantics first, then instances not met there.
+
+    Parameters
+    ----------
+    embedding : ConceptEmbedding
+        A fitted one.
+    teaching, corpus : LabelCorpus
+        Semantics documents and instances' documents; may be the same.
+
+    Returns
+    -------
+    known : KnownConcepts
+    unplaced : tuple of str
+        The names of documents left out, which a warning names too.
+    """
+    known, _, unplaced = KnownConcepts.none(embedding).add(embedding, teaching)
+    n_documents = len(teaching)
+    if corpus is not teaching:
+        fresh = unmet_documents(corpus, teaching)
+        known, _, more = known.add(embedding, fresh)
+        unplaced += more
+        n_documents += len(fresh)
+    warn_unplaced(unplaced, n_documents)
+    return known, unplaced
+
+
+def unmet_documents(corpus: LabelCorpus, teaching: LabelCorpus) -> LabelCorpus:
+    """Give the instances' documents that the semantics documents do not hold already.
+
+    Parameters
+    ----------
+    corpus : LabelCorpus
+        The instances' documents.
+    teaching : LabelCorpus
+        The semantics documents.
+
+    Returns
+    -------
+    LabelCorpus
+
+    Notes
+    -----
+    A document is the same when its name and its labels are. Documents without names are called
+    `instance:ROW`, unless both corpora are the same list; a namesake with other labels is called
+    `instance:NAME`.
+    """
+    if corpus.numbered and teaching.numbered and _same(corpus, teaching):
+        return corpus.select([])
+    places = {name: row for row, name in enumerate(teaching.ids)}
+    taken = set(teaching.ids) | (set() if corpus.numbered else set(corpus.ids))
+    fresh, names = [], []
+    for row, name in enumerate(corpus.ids):
+        if corpus.numbered or name in places:
+            if not corpus.numbered and not teaching.numbered:
+                labels = {corpus.key(label) for label in corpus.document(row)}
+                others = {teaching.key(label) for label in teaching.document(places[name])}
+                if labels == others:
+                    continue
+            name = f"instance:{name}"
+            while name in taken:
+                name = f"instance:{name}"
+            taken.add(name)
+        fresh.append(row)
+        names.append(name)
+    chosen = corpus.select(np.array(fresh, dtype=np.int64))
+    return replace(chosen, ids=tuple(names), numbered=False)
+
+
+def _same(corpus: LabelCorpus, other: LabelCorpus) -> bool:
+    """Say whether two corpora hold the same documents in the same order."""
+    return (
+        corpus.labels == other.labels
+        and corpus.matrix.shape == other.matrix.shape
+        and np.array_equal(corpus.matrix.indptr, other.matrix.indptr)
+        and np.array_equal(corpus.matrix.indices, other.matrix.indices)
+    )
