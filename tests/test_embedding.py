@@ -187,6 +187,21 @@ def test_same_seed_same_bits_other_seed_other_bits(tiny_embedding, world):
     assert first.history_ == second.history_
 
 
+def test_the_number_of_threads_changes_no_bit(tiny_embedding, world):
+    import torch
+
+    before = torch.get_num_threads()
+    points = []
+    try:
+        for n_threads in (1, 2):
+            torch.set_num_threads(n_threads)
+            points.append(tiny_embedding().fit(world.semantics).targets(world.semantics))
+            assert torch.get_num_threads() == n_threads
+    finally:
+        torch.set_num_threads(before)
+    assert np.array_equal(*points)
+
+
 class InterruptError(Exception):
     pass
 

@@ -17,7 +17,7 @@ PACKAGE = Path(polyseme.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What stands below everything: checks, labels, the estimator base, row sets, model folders.
-BASE = {"_validation", "_labels", "_estimator", "_rows", "_folder", "_persistence"}
+BASE = {"_validation", "_labels", "_estimator", "_rows", "_threads", "_folder", "_persistence"}
 PATH = BASE | {"files", "corpus", "descriptors", "index", "scoring", "nn", "presets", "_progress"}
 ANYTHING = None
 
@@ -27,6 +27,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "_labels": {"_validation"},
     "_estimator": {"_validation"},
     "_rows": {"_validation"},
+    "_threads": set(),
     "_folder": {"_validation"},
     "_persistence": {"_validation", "_folder"},
     # the data's way

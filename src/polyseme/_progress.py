@@ -23,7 +23,7 @@ class TrainingProgress:
         Whether anything is shown at all.
     """
 
-    def __init__(self, trainer: ConceptTrainer, *, shown: bool) -> None:
+    def __init__(self, trainer: ConceptTrainer, shown: bool) -> None:
         self.trainer = trainer
         self.bar: Any = None
         if shown:

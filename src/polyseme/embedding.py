@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from polyseme._estimator import Estimator, copy_of
 from polyseme._progress import TrainingProgress
 from polyseme._rows import unique_rows
+from polyseme._threads import one_thread_below
 from polyseme._validation import (
     RandomState,
     as_generator,
@@ -212,7 +213,8 @@ class ConceptEmbedding(Estimator):
         describers = self._fit_descriptors(corpus.matrix, generator)
         trainer = self._trainer(corpus.matrix, *describers, scale, plan, generator)
         checkpoint.restore(trainer)
-        with TrainingProgress(trainer, shown=self.verbose) as progress:
+        single, bar = one_thread_below(len(corpus.labels)), TrainingProgress(trainer, self.verbose)
+        with single, bar as progress:
 
             def after_epoch(current: ConceptTrainer, record: dict[str, Any]) -> None:
                 checkpoint.write(current, seed)

@@ -25,10 +25,13 @@ def main() -> None:
         # The reader of our output has gone (`| head`): nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
-    except (ValueError, OSError, MemoryError) as error:
+    except Exception as error:
         if os.environ.get("POLYSEME_DEBUG"):
             raise
-        _fail(" ".join(str(error).split()) or type(error).__name__)
+        words = " ".join(str(error).split())
+        if isinstance(error, (ValueError, OSError)) and words:
+            _fail(words)
+        _fail(f"unexpected {type(error).__name__}: {words}; POLYSEME_DEBUG=1 shows where.")
 
 
 def _fail(message: str) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from polyseme._validation import FloatArray, InputError, check_number
+from polyseme.solvers.kernels import blas_threads
 
 
 class KernelRidgeSolution(NamedTuple):
@@ -87,7 +88,8 @@ def _solve(kernel: FloatArray, targets: NDArray[np.float64], penalty: float) -> 
     matrix = kernel.copy().T
     matrix.flat[:: len(matrix) + 1] += penalty
     right = np.asarray(targets, dtype=kernel.dtype, order="F")
-    _, solution, info = posv(matrix, right, lower=1, overwrite_a=1)
+    with blas_threads(len(matrix) ** 2 * (len(matrix) / 6 + right.shape[1])):
+        _, solution, info = posv(matrix, right, lower=1, overwrite_a=1)
     if info == 0:
         return np.ascontiguousarray(solution)
     if single:

@@ -7,11 +7,14 @@ predictions; large products are cut into blocks so that they stay within a memor
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # ships no types
 
 from polyseme._validation import FloatArray
 
@@ -20,6 +23,7 @@ Rows: TypeAlias = FloatArray | sp.csr_matrix
 SCALINGS = ("standard", "l2", "none")
 _HEURISTIC_ROWS = 1000
 _BLOCK_ROWS = 4096
+_SHARED_WORK = 2e8
 
 
 def column_statistics(X: Rows, scaling: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -39,6 +43,8 @@ def column_statistics(X: Rows, scaling: str) -> tuple[NDArray[np.float64], NDArr
         Standard deviations for "standard" (1 for a constant column), else ones.
     """
     n_features = X.shape[1]
+    if not sp.issparse(X):
+        X = np.ascontiguousarray(X)  # sums depend on the order in memory, if only in the last digit
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
     scale = np.ones(n_features)
     if scaling == "standard":
@@ -255,3 +261,28 @@ def variance_gamma(rows: Rows) -> float:
     mean = np.asarray(rows.mean(axis=0), dtype=np.float64).ravel()
     total = float(square) / rows.shape[0] - float(mean @ mean)
     return 1.0 / total if total > 1e-12 else 1.0
+
+
+def blas_threads(work: float) -> AbstractContextManager[Any]:
+    """Keep the linear algebra library to one thread for products too small to be shared.
+
+    Parameters
+    ----------
+    work : float
+        Multiplications per product. Waking and awaiting threads costs more than small products
+        do, many times more when other programs are using the cores.
+
+    Returns
+    -------
+    context manager
+    """
+    if work > _SHARED_WORK:
+        return nullcontext()
+    limit: AbstractContextManager[Any] = _thread_control().limit(limits=1, user_api="blas")
+    return limit
+
+
+@cache
+def _thread_control() -> ThreadpoolController:
+    """Find the loaded libraries once: it takes milliseconds."""
+    return ThreadpoolController()

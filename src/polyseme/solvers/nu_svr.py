@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from polyseme._validation import FloatArray, InputError, PolysemeWarning, check_number
-from polyseme.solvers.kernels import mirror_lower
+from polyseme.solvers.kernels import blas_threads, mirror_lower
 from polyseme.solvers.projection import project_to_box_and_budget
 
 _OVER_RELAXATION = 1.8
@@ -79,15 +79,18 @@ class SharedKernelSolver:
         if kernel.ndim != 2 or kernel.shape[0] != kernel.shape[1] or len(kernel) == 0:
             raise InputError(f"`kernel` must be a square matrix; got shape {kernel.shape}.")
         dtype = np.float32 if kernel.dtype == np.float32 else np.float64
-        own: FloatArray = np.array(kernel, dtype=dtype, order="C", copy=None if overwrite else True)
+        own: FloatArray = np.ascontiguousarray(kernel, dtype=dtype)
+        if not overwrite and np.shares_memory(own, kernel):
+            own = own.copy()
         # Coefficients sum to 0, so that a kernel centred on both sides gives the same solution;
         # without the large constant part float32 keeps two more digits.
+        least = 0.02 * max(float(np.diagonal(own).mean()), 1e-6)
         self._column_means = own.mean(axis=0, dtype=np.float64)
         own -= self._column_means.astype(dtype)
         own -= own.mean(axis=1, dtype=np.float64).astype(dtype)[:, None]
         self._centred = own
         self.n_factorisations = 0
-        self._roughness = max(float(np.diagonal(own).mean()), 1e-6)
+        self._roughness = max(float(np.diagonal(own).mean()), least)
         # A smaller rho multiplies the rounding of float32 too much.
         self._least_rho = self._roughness * (0.03 if dtype == np.float32 else 1e-3)
         self._rho = 0.0
@@ -132,11 +135,12 @@ class SharedKernelSolver:
         dtype = self._centred.dtype
         y, centre, spread = _standardise(targets)
         bound = (C / spread).astype(dtype)
-        if self._rho == 0:
-            # A first guess; tight bounds and rough kernels want a large rho.
-            self._factorise(0.8 * self._roughness * float(np.median(bound)) ** -0.6)
         rows = np.ascontiguousarray(y.T, dtype=dtype)
-        z, bias, n_iter, remaining = self._iterate(rows, bound, nu, tolerance, max_iter)
+        with blas_threads(y.size * len(y)):
+            if self._rho == 0:
+                # A first guess; tight bounds and rough kernels want a large rho.
+                self._factorise(0.8 * self._roughness * float(np.median(bound)) ** -0.6)
+            z, bias, n_iter, remaining = self._iterate(rows, bound, nu, tolerance, max_iter)
         if len(remaining) and not quiet:
             _warn_not_converged(remaining, len(spread), max_iter)
         bias -= z @ self._column_means
@@ -186,7 +190,8 @@ class SharedKernelSolver:
             solution[state.rows[done]] = z[done]
             bias[state.rows[done]] = _bias(z, t, state)[done]
             if done.all():
-                return solution, bias, n_iter, violation[~met]
+                remaining = np.where(np.isinf(violation), residual, violation)
+                return solution, bias, n_iter, remaining[~met]
             state = state.keep(~done)
             if n_iter >= adapt_at:
                 state, adapt_at = self._adapt(state), 3 * adapt_at
@@ -222,7 +227,7 @@ class SharedKernelSolver:
         """Return the nearby point that meets all constraints, and ``y - Kz`` there."""
         z = state.z.copy()
         for _ in range(3):
-            _balance(z, state.C, state.budget)
+            _balance(z, state)
         return z, state.y - z @ self._centred
 
 
@@ -338,19 +343,21 @@ def _warn_not_converged(violation: FloatArray, n_outputs: int, max_iter: int) ->
     )
 
 
-def _balance(z: FloatArray, bound: FloatArray, budget: FloatArray) -> None:
-    """Shift the free coefficients of each sign so that both signs have the same allowed sum."""
+def _balance(z: FloatArray, state: _State) -> None:
+    """Shift the free coefficients of each sign so that both signs have the sum they must have."""
     sums, free = [], []
     for sign in (1, -1):
         side = sign * z > 0
         sums.append(np.where(side, sign * z, 0).sum(axis=1, dtype=np.float64))
-        free.append(side & (np.abs(z) < bound))
+        free.append(side & (np.abs(z) < state.C))
     counts = [mask.sum(axis=1) for mask in free]
-    wanted = np.minimum((sums[0] + sums[1]) / 2, budget / 2)
-    wanted = np.where(counts[0] == 0, sums[0], np.where(counts[1] == 0, sums[1], wanted))
+    wanted = np.where(counts[0] == 0, sums[0], (sums[0] + sums[1]) / 2)
+    wanted = np.where(counts[1] == 0, sums[1], wanted)
+    half = state.budget / 2
+    wanted = np.where(state.threshold > 0, half, np.minimum(wanted, half))
     for sign, total, mask, count in zip((1, -1), sums, free, counts, strict=True):
         shift = ((wanted - total) / np.maximum(count, 1)).astype(z.dtype)
-        moved = sign * np.clip(sign * z + shift[:, None], 0, bound)
+        moved = sign * np.clip(sign * z + shift[:, None], 0, state.C)
         np.copyto(z, moved, where=mask)
 
 
@@ -368,9 +375,11 @@ def _violation(z: FloatArray, t: FloatArray, state: _State) -> FloatArray:
     upper_low, upper_high, lower_low, lower_high = _edges(z, t, state)
     with_tube = np.maximum(upper_low - upper_high, lower_low - lower_high)
     violation = np.where(state.threshold > 0, with_tube, upper_low - lower_high)
-    # Without free coefficients the sum cannot be repaired: such a point is not a solution yet.
-    balanced = np.abs(z.sum(axis=1, dtype=np.float64)) <= 1e-5 * state.budget
-    return np.where(balanced, violation, np.inf)
+    # Where there is nothing free to shift, sums that are off show a point that is no solution.
+    total = np.abs(z).sum(axis=1, dtype=np.float64)
+    off = np.abs(z.sum(axis=1, dtype=np.float64))
+    off = np.maximum(off, np.where(state.threshold > 0, np.abs(total - state.budget), 0))
+    return np.where(off <= 1e-5 * state.budget, violation, np.inf)
 
 
 def _bias(z: FloatArray, t: FloatArray, state: _State) -> FloatArray:

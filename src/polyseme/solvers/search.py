@@ -15,12 +15,12 @@ from typing import TypeAlias
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # ships no types
 
 from polyseme._validation import FloatArray
 from polyseme.solvers.kernel_ridge import kernel_ridge_path
 from polyseme.solvers.kernels import (
     Rows,
+    blas_threads,
     median_gamma,
     pairwise_squared_distances,
     rbf_from_squared,
@@ -114,7 +114,7 @@ def cross_validate(
 
     # The products are too small to be shared among cores; the folds are not.
     workers = min(n_folds, os.cpu_count() or 1)
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+    with blas_threads(0), ThreadPoolExecutor(workers) as pool:
         return np.array(list(pool.map(errors, folds)))
 
 

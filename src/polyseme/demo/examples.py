@@ -1,0 +1,156 @@
+"""Examples for the page, drawn by seed and never by hand: cards, reasons and completions.
+
+In: a fitted tagger and the split. Out: records of what it says about test pictures and tag sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from polyseme.demo.results import Card, Completion, Neighbour, Reason, SenseMap, Tag
+from polyseme.demo.split import EmojiSplit
+from polyseme.tagger import ZeroShotTagger
+
+N_TAGS = 8
+N_UNSEEN = 3
+N_NEIGHBOURS = 3
+# Which list a prediction is drawn from, its kind, whether it is right, and how many.
+WANTED = (
+    ("unseen", "unseen", True, 2),
+    ("all", "oov", True, 1),
+    ("all", "unseen", False, 1),
+)
+
+
+def make_cards(
+    tagger: ZeroShotTagger, split: EmojiSplit, generator: np.random.Generator
+) -> tuple[Card, ...]:
+    """Tag one drawing of every test emoji.
+
+    Parameters
+    ----------
+    tagger : ZeroShotTagger
+    split : EmojiSplit
+    generator : numpy Generator
+        Draws the order, and which of the two drawings is shown.
+
+    Returns
+    -------
+    tuple of Card
+        Emoji that carry an unseen or oov label first, each part in random order.
+    """
+    rows = split.rows(split.test)
+    ranked, _ = tagger.rank(split.emoji.features[rows], k=len(tagger.labels_))
+    kinds = dict(zip(tagger.labels_, tagger.kinds_.tolist(), strict=True))
+    cards = []
+    for one in generator.permutation(split.test).tolist():
+        place = int(generator.choice(np.flatnonzero(split.emoji.group[rows] == one)))
+        truth = set(split.emoji.documents[one])
+        order = [Tag(label, kinds[label], label in truth) for label in ranked[place].tolist()]
+        first = order[:N_TAGS]
+        missed = sorted(truth - {tag.label for tag in first})
+        cards.append(
+            Card(
+                one,
+                split.emoji.drawing[rows[place]],
+                split.emoji.names[one],
+                tuple(first),
+                tuple([tag for tag in order if tag.kind == "unseen"][:N_UNSEEN]),
+                # A label that no training emoji carries is in no list and counts as unseen.
+                tuple(Tag(label, kinds.get(label, "unseen"), True) for label in missed),
+            )
+        )
+    return tuple(sorted(cards, key=lambda card: not card.hidden))
+
+
+def find_reasons(
+    tagger: ZeroShotTagger,
+    split: EmojiSplit,
+    cards: Sequence[Card],
+    generator: np.random.Generator,
+) -> tuple[Reason, ...]:
+    """Explain a few predictions: right ones of hidden labels, and a wrong one.
+
+    Parameters
+    ----------
+    tagger : ZeroShotTagger
+    split : EmojiSplit
+    cards : sequence of Card
+    generator : numpy Generator
+        Draws the predictions among all that fit.
+
+    Returns
+    -------
+    tuple of Reason
+        Fewer where nothing fits.
+    """
+    found: list[Reason] = []
+    used: set[int | str] = set()
+    for among, kind, right, n_wanted in WANTED:
+        fitting = [
+            (card, place, tag)
+            for card in cards
+            for place, tag in enumerate(card.tags if among == "all" else card.unseen[:1])
+            if (tag.kind, tag.right) == (kind, right)
+        ]
+        for choice in generator.permutation(len(fitting)).tolist():
+            card, place, tag = fitting[choice]
+            if n_wanted and used.isdisjoint({card.emoji, tag.label}):
+                neighbours = _neighbours(tagger, split, card, tag.label)
+                found.append(
+                    Reason(card.emoji, card.drawing, card.name, tag, place + 1, among, neighbours)
+                )
+                used |= {card.emoji, tag.label}
+                n_wanted -= 1
+    return tuple(found)
+
+
+def _neighbours(
+    tagger: ZeroShotTagger, split: EmojiSplit, card: Card, label: str
+) -> tuple[Neighbour, ...]:
+    """Find the known concepts of a label that are nearest to a picture."""
+    at = (split.emoji.group == card.emoji) & (np.array(split.emoji.drawing) == card.drawing)
+    x = split.emoji.features[int(np.flatnonzero(at)[0])]
+    emoji_of = {name: number for number, name in enumerate(split.emoji.ids)}
+    return tuple(
+        Neighbour(
+            tuple(sorted({emoji_of[name.split("/")[0]] for name in known.document_ids})),
+            known.document,
+            known.distance,
+        )
+        for known in tagger.explain(x, label, k=N_NEIGHBOURS)
+    )
+
+
+def complete_senses(
+    tagger: ZeroShotTagger, maps: Sequence[SenseMap], n_tags: int = 5, n_senses: int = 2
+) -> tuple[tuple[Completion, ...], ...]:
+    """Complete each label alone, and beside the word that tells each of its senses.
+
+    Parameters
+    ----------
+    tagger : ZeroShotTagger
+    maps : sequence of SenseMap
+    n_tags : int
+        Tags to suggest.
+    n_senses : int
+        The most senses of a label.
+
+    Returns
+    -------
+    tuple of tuple of Completion
+        One tuple per label.
+    """
+    rows = []
+    for one in maps:
+        given: list[tuple[str, ...]] = [(one.label,)]
+        given += [(one.label, words[0]) for words in one.words[:n_senses] if words]
+        rows.append(
+            tuple(
+                Completion(tags, tuple(tagger.complete(tags, k=n_tags)[0].tolist()))
+                for tags in given
+            )
+        )
+    return tuple(rows)
