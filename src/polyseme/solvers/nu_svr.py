@@ -244,8 +244,7 @@ def solve_nu_svr(
 
     Parameters
     ----------
-    kernel : array, shape (n, n)
-    targets : array, shape (n, d)
+    kernel, targets : arrays, shapes (n, n) and (n, d)
     nu, C, tolerance, max_iter : see `SharedKernelSolver.solve`
 
     Returns
@@ -270,8 +269,7 @@ def solve_nu_svr_libsvm(
 
     Parameters
     ----------
-    kernel : array, shape (n, n)
-    targets : array, shape (n, d)
+    kernel, targets : arrays, shapes (n, n) and (n, d)
     nu, C, tolerance : see `SharedKernelSolver.solve`
     max_iter : int
         Steps of libsvm, each of which changes two coefficients; -1 for no limit.
