@@ -80,13 +80,24 @@ def test_large_sparse_indicator_is_never_made_dense(monkeypatch):
     assert corpus.matrix.shape == (200_000, 25_000)
     assert check_corpus(corpus, owner="Thing").document(199_999) == ("label 24999",)
     assert corpus.select(rows[::1000]).restrict(labels[:10]).matrix.shape == (200, 5)
-    assert corpus.align(labels[:2])[0].shape == (200_000, 25_001)
+    assert corpus.align(["label 0", "another"])[0].shape == (200_000, 25_001)
+
+
+def test_corpora_that_disagree_on_spelling_are_not_mixed():
+    corpus = as_corpus([["US", "law"], ["us", "we"]], normalize=True)
+    with pytest.raises(InputError, match="read both with the same `normalize`"):
+        corpus.align(["US", "us"])
+
+
+def test_labels_beside_documents_that_name_their_own_are_refused():
+    with pytest.raises(InputError, match="`labels` belongs to an indicator matrix"):
+        as_corpus([["a", "b"]], ["a", "b"])
 
 
 @pytest.mark.parametrize(
     ("matrix", "labels", "message"),
     [
-        (TABLE, None, r"needs the labels of its columns; pass `labels=\[...\]`"),
+        (TABLE, None, "needs the labels of its columns: use `LabelCorpus.from_indicator"),
         (TABLE, ["a", "b"], "has 3 columns but 2 labels were given; give one label per column"),
         (TABLE * 2, ["a", "b", "c"], "must hold only 0 and 1; binarise it first"),
         (TABLE * np.nan, ["a", "b", "c"], "must hold only 0 and 1; binarise it first"),
