@@ -50,9 +50,9 @@ def _table(records: list[Mapping[str, Any]], title: str) -> None:
 
     # Plain text: labels may look like rich's markup.
     table = Table(title=Text(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD)
-    for name, value in records[0].items() if records else ():
-        number = isinstance(value, (int, float))
-        table.add_column(name.replace("_", " "), justify="right" if number else "left")
+    for name in records[0] if records else ():
+        numbers = all(isinstance(record[name], (int, float)) for record in records)
+        table.add_column(name.replace("_", " "), justify="right" if numbers else "left")
     for record in records:
         table.add_row(*(Text(_cell(value)) for value in record.values()))
     Console(highlight=False).print(table)
