@@ -30,7 +30,7 @@ from polyseme.demo.results import (
     Tag,
 )
 from polyseme.demo.senses import SenseRule, find_senses
-from polyseme.demo.split import EmojiSplit, SplitSettings, draw_split
+from polyseme.demo.split import EmojiSplit, SplitSettings, draw_split, families
 from polyseme.demo.thumbnails import Thumbnails
 from polyseme.embedding import ConceptEmbedding, Concepts
 from polyseme.nn.plan import TrainingPlan
@@ -172,6 +172,13 @@ def split(emoji: EmojiCorpus, request: pytest.FixtureRequest) -> EmojiSplit:
 
 
 # ---------------------------------------------------------------------- the split
+
+
+def test_variants_of_one_person_are_on_one_side(split):
+    numbers = families(split.emoji.names)
+    assert not set(numbers[split.train]) & set(numbers[split.test])
+    same = families(["man teacher", "woman teacher", "teacher", "old man", "woman", "man"])
+    assert same.tolist() == [0, 0, 0, 1, 2, 3]
 
 
 def test_no_picture_shown_carries_an_unseen_label(split: EmojiSplit) -> None:

@@ -230,7 +230,10 @@ def _settings(tagger: ZeroShotTagger, settings: DemoSettings) -> tuple[tuple[str
     described = [
         ("tagger", f"ZeroShotTagger({given}), all else the library's defaults"),
         ("concept space", f"{embedding.n_components} dimensions"),
-        ("test emoji", f"{settings.split.test_share:.0%}, both drawings of each"),
+        (
+            "test emoji",
+            f"{settings.split.test_share:.0%}, with all drawings and gender variants of each",
+        ),
         ("tags", "on at least 10 emoji"),
         ("Python", platform.python_version()),
     ]

@@ -6,8 +6,9 @@ as pictures and what is tested.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,8 @@ from polyseme._validation import InputError, RandomState, as_generator
 from polyseme.corpus import LabelCorpus
 from polyseme.datasets.emoji import DRAWINGS, EmojiCorpus
 from polyseme.experiments.splits import carries, draw_unseen
+
+_PERSONS = {"man", "woman", "men", "women", "person", "people", "boy", "girl", "male", "female"}
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,27 @@ class EmojiSplit:
         return tuple(names)
 
 
+def families(names: Sequence[str]) -> NDArray[np.int64]:
+    """Give one number to all emoji that differ only in a person's gender.
+
+    Parameters
+    ----------
+    names : sequence of str, length n
+        Unicode short names.
+
+    Returns
+    -------
+    int64 array, shape (n,)
+    """
+    numbers: dict[str, int] = {}
+    found = []
+    for name in names:
+        words = re.split(r"[\s:,-]+", name.casefold())
+        key = " ".join(word for word in words if word not in _PERSONS) or name
+        found.append(numbers.setdefault(key, len(numbers)))
+    return np.array(found, dtype=np.int64)
+
+
 def draw_split(
     emoji: EmojiCorpus, settings: SplitSettings | None = None, random_state: RandomState = None
 ) -> EmojiSplit:
@@ -118,9 +142,12 @@ def draw_split(
     settings = settings or SplitSettings()
     generator = as_generator(random_state)
     labelled = np.flatnonzero([len(labels) > 0 for labels in emoji.documents])
-    order = generator.permutation(labelled)
-    n_test = round(settings.test_share * len(order))
-    test, train = np.sort(order[:n_test]), np.sort(order[n_test:])
+    # Whole families go to one side: a woman teacher would give away a man teacher.
+    family = families([emoji.names[one] for one in labelled])
+    place = generator.permutation(family.max() + 1)[family]
+    n_test = round(settings.test_share * len(labelled))
+    tested = place <= np.sort(place)[n_test - 1]
+    test, train = labelled[tested], labelled[~tested]
     corpus = _corpus(emoji, train)
     unseen = draw_unseen(
         corpus,
