@@ -83,7 +83,7 @@ class ZeroShotTagger(Estimator):
     unplaced_ : tuple of str
         Names of documents left out, because none of their labels is in the vocabulary.
     n_features_in_ : int
-        Columns of X (0 when no features were given).
+        Columns of X; 0 without features.
     """
 
     embedding_: ConceptEmbedding
@@ -147,10 +147,6 @@ class ZeroShotTagger(Estimator):
             instances that carry it and name it in `semantics` only.
         semantics : the same forms, optional
             Label-only documents that teach the concept space; by default `documents`.
-
-        Returns
-        -------
-        self
         """
         self._check_parameters()
         generator = as_generator(self.random_state)
@@ -406,8 +402,7 @@ class ZeroShotTagger(Estimator):
     def remove_documents(self, ids: Collection[str]) -> Self:
         """Forget known documents, without re-training.
 
-        A label of the vocabulary that loses its last document stays, with score 0; an oov label
-        disappears with its last document.
+        A vocabulary label without documents stays, with score 0; an oov label disappears.
 
         Parameters
         ----------
