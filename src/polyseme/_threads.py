@@ -23,7 +23,7 @@ def one_thread() -> Iterator[None]:
     of torch and of BLAS wait for each other and training takes several times as long.
     """
     import torch
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # has no types
+    from threadpoolctl import threadpool_limits
 
     for name in ("scipy.linalg", "sklearn.cluster", "tomotopy"):
         import_module(name)  # a library that is loaded later would not be limited

@@ -120,13 +120,18 @@ def check_number(
     raise InputError(f"`{name}` of `{owner}` must be {words}; got {value!r}.")
 
 
+def first_few(names: Sequence[object], *, most: int = 5) -> str:
+    """Name the first few of many things, and say how many more there are."""
+    named = ", ".join(str(name) for name in names[:most])
+    return f"{named} and {len(names) - most} more" if len(names) > most else named
+
+
 def warn_unplaced(names: Sequence[str], n_documents: int) -> None:
     """Warn about documents that cannot be embedded, naming the first ones; silent without any."""
     if names:
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         warnings.warn(
             f"{len(names)} of {n_documents} documents hold no label of the vocabulary and cannot "
-            f"be embedded: {', '.join(names[:5])}{more}.",
+            f"be embedded: {first_few(names)}.",
             PolysemeWarning,
             stacklevel=4,
         )
@@ -239,9 +244,7 @@ def _refuse_non_finite(matrix: NDArray[np.float64] | sp.csr_matrix, *, owner: st
         rows = np.unique(matrix.tocoo().row[~np.isfinite(values)])
     else:
         rows = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
-    named = ", ".join(str(row) for row in rows[:5])
-    more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
     raise InputError(
-        f"`X` of `{owner}` contains NaN or infinity in row(s) {named}{more}; "
+        f"`X` of `{owner}` contains NaN or infinity in row(s) {first_few(rows.tolist())}; "
         "impute or drop them first."
     )

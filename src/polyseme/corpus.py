@@ -275,10 +275,6 @@ class LabelCorpus:
         """Give the form by which this corpus compares labels."""
         return normalize_label(label) if self.normalize else label
 
-    def columns(self) -> dict[str, int]:
-        """Map the key of each label to its column."""
-        return {self.key(label): column for column, label in enumerate(self.labels)}
-
     def select(self, rows: NDArray[np.generic] | Sequence[int]) -> LabelCorpus:
         """Give the corpus of some documents, over the same vocabulary.
 

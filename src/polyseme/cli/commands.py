@@ -129,7 +129,7 @@ def fit(
     ] = True,
 ) -> None:
     """Learn a tagger. Interrupted? The same command goes on where it stopped."""
-    from polyseme.cli.training import fit_files
+    from polyseme.cli.tasks import fit_files
 
     try:
         summary = fit_files(
@@ -242,7 +242,7 @@ def evaluate(
     form: Output = Form.auto,
 ) -> None:
     """Measure rankings against true tags, over all tags and by kind."""
-    from polyseme.cli.training import evaluate_files
+    from polyseme.cli.tasks import evaluate_files
 
     reading = {"tags_column": tags_column, "delimiter": delimiter}
     emit(evaluate_files(model, features, documents, split=split, reading=reading), form)
@@ -254,7 +254,7 @@ def info(
     form: Output = Form.auto,
 ) -> None:
     """Say what a model or a file of documents holds."""
-    from polyseme.cli.training import describe
+    from polyseme.cli.tasks import describe
 
     facts = describe(path)
     if form == Form.auto or form == Form.table:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # ships no types
+from threadpoolctl import ThreadpoolController
 
 from polyseme._validation import FloatArray
 

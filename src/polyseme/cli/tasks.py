@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._persistence import check_destination, remove_model
-from polyseme._validation import InputError, PolysemeWarning
+from polyseme._validation import InputError, PolysemeWarning, first_few
 from polyseme.corpus import LabelCorpus
 from polyseme.files import read_features
 
@@ -102,10 +102,9 @@ def evaluate_files(
     if not truth.any():
         raise InputError(f"No item in '{documents}' carries a label that the model knows.")
     if unknown:
-        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
         warnings.warn(
             f"{len(unknown)} true labels are not among the model's and are left out: "
-            f"{', '.join(unknown[:5])}{more}.",
+            f"{first_few(unknown)}.",
             PolysemeWarning,
             stacklevel=2,
         )
