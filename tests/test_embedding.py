@@ -8,6 +8,7 @@ from sklearn.base import clone
 from polyseme import ConceptEmbedding, ContextDescriptor, LabelCorpus, TrainingPlan
 from polyseme._validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.index import ConceptIndex
+from polyseme.nn.stopping import error_free_score
 from polyseme.scoring import example_map
 
 
@@ -336,3 +337,32 @@ def test_indicator_columns_nobody_uses_are_not_in_the_vocabulary(tiny_embedding)
     matrix = np.array([[1, 1, 0, 0], [0, 1, 1, 0]] * 5)
     embedding = tiny_embedding().fit(matrix, ["a", "b", "c", "never"])
     assert embedding.labels_ == ("a", "b", "c")
+
+
+# ------------------------------------------------------------------ validation documents
+
+
+def test_validation_documents_stop_training_and_teach_nothing_else(tiny_embedding, world):
+    documents, validation = world.semantics[:200], world.semantics[200:260]
+    split = tiny_embedding().fit(documents, validation=validation)
+    alone = tiny_embedding(training=TrainingPlan(max_epochs=4, min_steps=5)).fit(documents)
+    assert split.labels_ == alone.labels_
+    np.testing.assert_array_equal(split.label_descriptor_.idf_, alone.label_descriptor_.idf_)
+    np.testing.assert_array_equal(
+        split.context_descriptor_.topics_, alone.context_descriptor_.topics_
+    )
+    matrix = LabelCorpus.from_documents(validation).align(split.labels_)[0]
+    matrix = sp.csr_matrix(matrix[:, : len(split.labels_)])
+    known = LabelCorpus.from_documents(documents).align(split.labels_)[0]
+    score = error_free_score(
+        known,
+        split.context_descriptor_.transform(known),
+        matrix,
+        split.context_descriptor_.transform(matrix),
+    )
+    assert split.best_score_ == pytest.approx(score(split.network_))
+
+
+def test_validation_documents_of_other_labels_are_refused(tiny_embedding, world):
+    with pytest.raises(InputError, match="`validation` holds no label of `documents`"):
+        tiny_embedding().fit(world.semantics, validation=[["nothing known"]])

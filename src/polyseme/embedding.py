@@ -6,8 +6,6 @@ concept and every document into a target point.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from polyseme._progress import TrainingProgress
 from polyseme._rows import unique_rows
 from polyseme._threads import one_thread_below
 from polyseme._validation import (
+    InputError,
     RandomState,
     as_generator,
     check_fitted,
@@ -33,7 +32,7 @@ from polyseme._validation import (
 )
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
 from polyseme.descriptors import ContextDescriptor, LabelDescriptor
-from polyseme.nn.checkpoint import TrainingCheckpoint
+from polyseme.nn.checkpoint import TrainingCheckpoint, fingerprint
 from polyseme.nn.plan import TrainingPlan
 from polyseme.presets import embedding_parameters
 
@@ -188,7 +187,12 @@ class ConceptEmbedding(Estimator):
 
     # ------------------------------------------------------------------ learning
 
-    def fit(self, documents: Documents, labels: Sequence[str] | None = None) -> Self:
+    def fit(
+        self,
+        documents: Documents,
+        labels: Sequence[str] | None = None,
+        validation: Documents | None = None,
+    ) -> Self:
         """Learn the concept space from label documents.
 
         Parameters
@@ -197,6 +201,9 @@ class ConceptEmbedding(Estimator):
             The semantics documents.
         labels : sequence of str, optional
             The labels of the columns, when `documents` is an indicator matrix.
+        validation : the same forms, optional
+            Documents for early stopping (in the paper: S_val), of which nothing else is learned;
+            by default a share of `documents` is held out, see `TrainingPlan`.
 
         Returns
         -------
@@ -206,12 +213,17 @@ class ConceptEmbedding(Estimator):
         corpus = as_corpus(documents, labels, normalize=self.normalize_labels)
         check_corpus(corpus, owner=type(self).__name__)
         corpus = corpus.without_unused()
-        checkpoint = TrainingCheckpoint(self.checkpoint, self._fingerprint(corpus))
+        held_out = None
+        if validation is not None:
+            given = as_corpus(validation, labels, normalize=self.normalize_labels)
+            held_out = self._held_out(given, corpus.labels)
+        data = fingerprint(self.get_params(), corpus.labels, (corpus.matrix, held_out))
+        checkpoint = TrainingCheckpoint(self.checkpoint, data)
         seed = checkpoint.seed(self.random_state)
         generator = as_generator(seed)
         scale = math.sqrt(self.n_components) if self.distance_scale is None else self.distance_scale
         describers = self._fit_descriptors(corpus.matrix, generator)
-        trainer = self._trainer(corpus.matrix, *describers, scale, plan, generator)
+        trainer = self._trainer(corpus.matrix, held_out, *describers, scale, plan, generator)
         checkpoint.restore(trainer)
         single, bar = one_thread_below(len(corpus.labels)), TrainingProgress(trainer, self.verbose)
         with single, bar as progress:
@@ -252,18 +264,12 @@ class ConceptEmbedding(Estimator):
         plan.check()
         return plan
 
-    def _fingerprint(self, corpus: LabelCorpus) -> str:
-        """Digest data and parameters, to tell whose checkpoint a folder holds."""
-        parameters = {
-            # A generator's own words hold an address; the checkpoint holds the seed drawn from it.
-            name: "generator" if isinstance(value, np.random.Generator) else repr(value)
-            for name, value in sorted(self.get_params(deep=True).items())
-            if name not in ("checkpoint", "verbose")
-        }
-        digest = hashlib.sha256(json.dumps([parameters, corpus.labels]).encode())
-        digest.update(corpus.matrix.indices.astype(np.int64).tobytes())
-        digest.update(corpus.matrix.indptr.astype(np.int64).tobytes())
-        return digest.hexdigest()
+    def _held_out(self, given: LabelCorpus, vocabulary: Sequence[str]) -> sp.csr_matrix:
+        """Give validation documents over the vocabulary, without those that hold none of it."""
+        inside = sp.csr_matrix(given.align(vocabulary)[0][:, : len(vocabulary)])
+        if not inside.nnz:
+            raise InputError("`validation` holds no label of `documents`; give other documents.")
+        return sp.csr_matrix(inside[np.diff(inside.indptr) > 0])
 
     def _fit_descriptors(
         self, matrix: sp.csr_matrix, generator: np.random.Generator
@@ -279,6 +285,7 @@ class ConceptEmbedding(Estimator):
     def _trainer(
         self,
         matrix: sp.csr_matrix,
+        validation: sp.csr_matrix | None,
         label_descriptor: LabelDescriptor,
         context_descriptor: ContextDescriptor,
         scale: float,
@@ -289,10 +296,11 @@ class ConceptEmbedding(Estimator):
         import torch
 
         from polyseme.nn.networks import ConceptNetwork
-        from polyseme.nn.stopping import error_free_score, hold_out
+        from polyseme.nn.stopping import stopping_score
         from polyseme.nn.training import ConceptTrainer, LossSettings
 
         contexts = context_descriptor.transform(matrix)
+        held_out_contexts = None if validation is None else context_descriptor.transform(validation)
         weights_generator = torch.Generator().manual_seed(draw_seed(generator))
         network = ConceptNetwork(
             label_descriptor.descriptors_,
@@ -301,7 +309,6 @@ class ConceptEmbedding(Estimator):
             self.n_components,
             weights_generator,
         )
-        held_out = hold_out(matrix, plan.validation_fraction, generator)
         loss = LossSettings(
             weighting=self.positive_weighting,
             sensitivity=self.context_sensitivity,
@@ -309,12 +316,9 @@ class ConceptEmbedding(Estimator):
             negative_weight=self.negative_weight,
             distance_weight=self.distance_weight,
         )
-        kept = np.setdiff1d(np.arange(matrix.shape[0]), held_out)
-        evaluate = None
-        if len(held_out):
-            evaluate = error_free_score(
-                matrix[kept], contexts[kept], matrix[held_out], contexts[held_out]
-            )
+        kept, evaluate = stopping_score(
+            matrix, contexts, plan.validation_fraction, generator, validation, held_out_contexts
+        )
         return ConceptTrainer(
             network,
             sp.csr_matrix(matrix[kept]),

@@ -5,10 +5,14 @@ In: a trainer. Out: a folder of JSON and arrays from which a run goes on bit for
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._persistence import read_model, write_model
@@ -18,6 +22,40 @@ if TYPE_CHECKING:
     from polyseme.nn.training import ConceptTrainer
 
 KIND = "checkpoint"
+
+
+def fingerprint(
+    parameters: Mapping[str, object],
+    labels: Sequence[str],
+    matrices: Sequence[sp.csr_matrix | None],
+) -> str:
+    """Digest data and parameters, to tell whose checkpoint a folder holds.
+
+    Parameters
+    ----------
+    parameters : mapping
+        Of the estimator; where it leaves its state and whether it says so do not count.
+    labels : sequence of str
+        The vocabulary.
+    matrices : sequence of csr_matrix or None
+        The documents; None is passed over.
+
+    Returns
+    -------
+    str
+    """
+    told = {
+        # A generator's own words hold an address; the checkpoint holds the seed drawn from it.
+        name: "generator" if isinstance(value, np.random.Generator) else repr(value)
+        for name, value in sorted(parameters.items())
+        if name not in ("checkpoint", "verbose")
+    }
+    digest = hashlib.sha256(json.dumps([told, labels]).encode())
+    for matrix in matrices:
+        if matrix is not None:
+            digest.update(matrix.indices.astype(np.int64).tobytes())
+            digest.update(matrix.indptr.astype(np.int64).tobytes())
+    return digest.hexdigest()
 
 
 class TrainingCheckpoint:

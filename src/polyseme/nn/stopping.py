@@ -44,6 +44,46 @@ def hold_out(
     return np.sort(generator.permutation(filled)[:n_held])
 
 
+def stopping_score(
+    matrix: sp.csr_matrix,
+    contexts: NDArray[np.float32],
+    fraction: float,
+    generator: np.random.Generator,
+    validation: sp.csr_matrix | None = None,
+    validation_contexts: NDArray[np.float32] | None = None,
+) -> tuple[NDArray[np.int64], Callable[[ConceptNetwork], float] | None]:
+    """Choose what to learn from and how to score a network while it learns.
+
+    Parameters
+    ----------
+    matrix : csr_matrix of bool, shape (n_documents, n_labels)
+    contexts : float32 array, shape (n_documents, n_topics)
+    fraction : float
+        Share of the documents to hold out where no validation documents are given.
+    generator : numpy Generator
+    validation : csr_matrix of bool, shape (n_validation, n_labels), optional
+    validation_contexts : float32 array, shape (n_validation, n_topics), optional
+
+    Returns
+    -------
+    kept : int64 array
+        Rows of `matrix` to learn from.
+    score : callable or None
+        See `error_free_score`; None when nothing is held out.
+    """
+    if validation is not None and validation_contexts is not None:
+        return np.arange(matrix.shape[0]), error_free_score(
+            matrix, contexts, validation, validation_contexts
+        )
+    held_out = hold_out(matrix, fraction, generator)
+    kept = np.setdiff1d(np.arange(matrix.shape[0]), held_out)
+    if not len(held_out):
+        return kept, None
+    return kept, error_free_score(
+        matrix[kept], contexts[kept], matrix[held_out], contexts[held_out]
+    )
+
+
 def error_free_score(
     known: sp.csr_matrix,
     known_contexts: NDArray[np.float32],
