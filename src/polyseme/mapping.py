@@ -12,15 +12,17 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils.validation import validate_data
 
 from polyseme._estimator import Estimator
+from polyseme._folds import group_numbers
 from polyseme._validation import (
     FloatArray,
     InputError,
+    IntArray,
     NotFittedError,
     PolysemeWarning,
     RandomState,
@@ -172,7 +174,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         self.memory_mb = memory_mb
         self.random_state = random_state
 
-    def fit(self, X: object, points: object) -> Self:
+    def fit(self, X: object, points: object, groups: ArrayLike | None = None) -> Self:
         """Learn the way from features to points.
 
         Parameters
@@ -181,6 +183,9 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
             Features of the instances.
         points : array-like, shape (n, d) or (n,)
             Their points in concept space (in the paper: s, eq. (5)).
+        groups : array-like, shape (n,), optional
+            What belongs together (an artist's songs): never on both sides of a fold of the
+            cross-validation.
 
         Returns
         -------
@@ -197,7 +202,8 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         self._check_memory(len(targets), dtype)
         self.mean_, self.scale_ = column_statistics(features, self.scaling)
         rows = scale_rows(features, self.scaling, self.mean_, self.scale_, dtype)
-        self._search(rows, targets, as_generator(self.random_state))
+        members = group_numbers(groups, len(targets))
+        self._search(rows, targets, members, as_generator(self.random_state))
         coefficients, bias = self._solve(rbf_kernel(rows, self.gamma_), targets)
         used = np.flatnonzero(coefficients.any(axis=1))
         self.support_ = used.astype(np.int64)
@@ -352,19 +358,27 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
             )
         return solution.coefficients, solution.bias
 
-    def _search(self, rows: Rows, targets: FloatArray, generator: np.random.Generator) -> None:
+    def _search(
+        self,
+        rows: Rows,
+        targets: FloatArray,
+        groups: IntArray | None,
+        generator: np.random.Generator,
+    ) -> None:
         """Choose the settings that were not given by cross-validation."""
         settings = self._settings(rows, targets, generator)
         self.cv_results_: list[dict[str, Any]] = []
         if len(settings) > 1 and len(targets) > 1:
+            n_folds = self._n_folds(len(targets))
             errors = cross_validate(
-                rows, targets, settings, self._n_folds(len(targets)), self.search_size, generator
+                rows, targets, settings, n_folds, self.search_size, generator, groups
             )
-            self.cv_results_ = [
-                {**setting, "mse": float(column.mean()), "mse_folds": column.tolist()}
-                for setting, column in zip(settings, errors.T, strict=True)
-            ]
-            settings = [settings[int(np.argmin(errors.mean(axis=0)))]]
+            if len(errors):
+                self.cv_results_ = [
+                    {**setting, "mse": float(column.mean()), "mse_folds": column.tolist()}
+                    for setting, column in zip(settings, errors.T, strict=True)
+                ]
+                settings = [settings[int(np.argmin(errors.mean(axis=0)))]]
         for name in _SETTINGS:
             setattr(self, f"{name}_", settings[0].get(name))
 

@@ -220,8 +220,9 @@ class ZeroShotTagger(Estimator):
         mapper = InstanceMapper() if self.mapper is None else copy_of(self.mapper)
         if mapper.random_state is None:
             mapper.set_params(random_state=seed)
+        groups = corpus.select(placed).groups
         with working(f"mapping {len(placed)} instances ({mapper.kind})", shown=self.verbose):
-            return mapper.fit(features[placed], targets[placed])
+            return mapper.fit(features[placed], targets[placed], groups)
 
     def _refresh(self) -> None:
         """Bring labels, kinds and the search index up to date with the known concepts."""
@@ -270,8 +271,7 @@ class ZeroShotTagger(Estimator):
         float64 array, shape (n, n_labels)
             Larger is better; rows sum to one (or are all 0 when no label has a concept).
         """
-        points = self.points(X)
-        return self.ranker_.scores(points)
+        return self.ranker_.scores(self.points(X))
 
     def rank(self, X: object, k: int = 10) -> tuple[StrArray, NDArray[np.float64]]:
         """Give the k best labels for each instance.

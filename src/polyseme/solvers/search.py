@@ -16,7 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._validation import FloatArray
+from polyseme._folds import fold_numbers
+from polyseme._validation import FloatArray, IntArray
 from polyseme.solvers.kernel_ridge import kernel_ridge_path
 from polyseme.solvers.kernels import (
     Rows,
@@ -82,6 +83,7 @@ def cross_validate(
     n_folds: int,
     max_rows: int,
     generator: np.random.Generator,
+    groups: IntArray | None = None,
 ) -> NDArray[np.float64]:
     """Compare settings by shuffled k-fold cross-validation.
 
@@ -96,18 +98,24 @@ def cross_validate(
     max_rows : int
         Look at a sample of so many rows when there are more; and at 32 outputs at most.
     generator : numpy.random.Generator
+    groups : int array, shape (n,), optional
+        Rows of one group come into one fold.
 
     Returns
     -------
     float64 array, shape (n_folds, n_settings)
-        Mean squared errors in the units of the targets: smaller is better.
+        Mean squared errors in the units of the targets: smaller is better. Fewer folds where there
+        are fewer groups; none where there is one group.
     """
     if len(targets) > max_rows:
         drawn = generator.choice(len(targets), max_rows, replace=False)
         rows, targets = rows[drawn], targets[drawn]
+        groups = None if groups is None else groups[drawn]
     if targets.shape[1] > _MAX_OUTPUTS:
         targets = targets[:, generator.choice(targets.shape[1], _MAX_OUTPUTS, replace=False)]
-    folds = np.array_split(generator.permutation(len(targets)), n_folds)
+    folds = _draw_folds(len(targets), n_folds, generator, groups)
+    if len(folds) < 2:
+        return np.empty((0, len(settings)))
 
     def errors(fold: NDArray[np.int64]) -> list[float]:
         return list(_errors(rows, targets, fold, settings))
@@ -116,6 +124,16 @@ def cross_validate(
     workers = min(n_folds, os.cpu_count() or 1)
     with blas_threads(0), ThreadPoolExecutor(workers) as pool:
         return np.array(list(pool.map(errors, folds)))
+
+
+def _draw_folds(
+    n: int, n_folds: int, generator: np.random.Generator, groups: IntArray | None
+) -> list[IntArray]:
+    """Draw the rows that each fold holds out."""
+    if groups is None:
+        return np.array_split(generator.permutation(n), n_folds)
+    numbers = fold_numbers(n, n_folds, generator, groups)
+    return [np.flatnonzero(numbers == fold) for fold in range(numbers.max() + 1)]
 
 
 def _errors(

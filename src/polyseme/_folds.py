@@ -1,0 +1,57 @@
+"""Parts of a cross-validation that keep what belongs together on one side.
+
+In: a number of rows and, where known, the group of each. Out: for each row the number of the fold
+that holds it out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from polyseme._validation import InputError, IntArray
+
+
+def fold_numbers(
+    n: int, n_folds: int, generator: np.random.Generator, groups: ArrayLike | None = None
+) -> IntArray:
+    """Draw the fold of each row.
+
+    Parameters
+    ----------
+    n : int
+        Rows.
+    n_folds : int
+        Folds wanted; there are fewer when there are fewer rows or groups.
+    generator : numpy.random.Generator
+    groups : array, shape (n,), optional
+        Rows of one group always come into one fold.
+
+    Returns
+    -------
+    int64 array, shape (n,)
+        Numbers from 0 without gaps. Without groups the folds' sizes differ by one at most; groups
+        come in random order to the fold that has the fewest rows so far.
+    """
+    numbers = group_numbers(groups, n)
+    if numbers is None:
+        return (generator.permutation(n) % max(min(n_folds, n), 1)).astype(np.int64)
+    sizes = np.bincount(numbers)
+    fold_of = np.empty(len(sizes), dtype=np.int64)
+    filled = np.zeros(max(n_folds, 1), dtype=np.int64)
+    for group in generator.permutation(len(sizes)):
+        fold_of[group] = np.argmin(filled)
+        filled[fold_of[group]] += sizes[group]
+    return np.asarray(fold_of[numbers])
+
+
+def group_numbers(groups: ArrayLike | None, n: int) -> IntArray | None:
+    """Give the groups of n rows as numbers from 0, in sorted order; None without groups."""
+    if groups is None:
+        return None
+    names = np.asarray(groups)
+    if names.shape != (n,):
+        raise InputError(
+            f"`groups` must name one group for each of the {n} rows; got shape {names.shape}."
+        )
+    return np.unique(names, return_inverse=True)[1].astype(np.int64)
