@@ -1,9 +1,23 @@
-"""Corpora: embedded emoji, a toy world with known answers, and folders of one's own."""
+"""Datasets by name with tiny samples, the embedded emoji, and a toy world with known answers."""
 
 from __future__ import annotations
 
+from polyseme.datasets.base import Dataset, DatasetForm, DatasetParts
 from polyseme.datasets.emoji import EmojiCorpus, load_emoji
-from polyseme.datasets.folder import FolderCorpus, load_folder
+from polyseme.datasets.forms import FORMS
+from polyseme.datasets.loading import available, choose, load_dataset
 from polyseme.datasets.toy import ToyWorld, toy_world
 
-__all__ = ["EmojiCorpus", "FolderCorpus", "ToyWorld", "load_emoji", "load_folder", "toy_world"]
+__all__ = [
+    "FORMS",
+    "Dataset",
+    "DatasetForm",
+    "DatasetParts",
+    "EmojiCorpus",
+    "ToyWorld",
+    "available",
+    "choose",
+    "load_dataset",
+    "load_emoji",
+    "toy_world",
+]

@@ -1,0 +1,40 @@
+"""The known datasets: one file each in this folder, and one line here.
+
+Originals stand before the datasets that take their place.
+"""
+
+from __future__ import annotations
+
+from polyseme.datasets.base import DatasetForm
+from polyseme.datasets.forms import (
+    corel5k,
+    espgame,
+    genius,
+    hetrec_lastfm,
+    hsun,
+    iaprtc12,
+    labelme,
+    magnatagatune_part,
+    magtag5k,
+    msd,
+    msd_subset,
+    mtg_jamendo,
+)
+
+FORMS: dict[str, DatasetForm] = {
+    form.name: form
+    for form in (
+        hsun.FORM,
+        labelme.FORM,
+        corel5k.FORM,
+        iaprtc12.FORM,
+        espgame.FORM,
+        magtag5k.FORM,
+        magnatagatune_part.FORM,
+        msd.FORM,
+        msd_subset.FORM,
+        genius.FORM,
+        hetrec_lastfm.FORM,
+        mtg_jamendo.FORM,
+    )
+}
