@@ -14,8 +14,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator
-from polyseme._validation import check_features, check_fitted, check_instances
+from polyseme._folds import fold_numbers, group_numbers
+from polyseme._validation import IntArray, check_features, check_fitted, check_instances
 from polyseme.corpus import Documents, as_corpus, check_corpus
+from polyseme.mapping import InstanceMapper
 from polyseme.priming import rank_labels
 
 Features = NDArray[np.float64] | sp.csr_matrix
@@ -32,6 +34,9 @@ class Baseline(Estimator, ABC):
         "seen", "unseen" or "oov".
     n_occurrences_ : int64 array, shape (n_labels,)
         Documents with each label, semantics and instances together.
+    groups_, lesson_groups_ : int64 array or None
+        The groups of the instances and of the semantics documents, numbered, where these say so.
+        No cross-validation tears a group apart.
     """
 
     def fit(self, X: object, documents: Documents, semantics: Documents | None = None) -> Self:
@@ -47,6 +52,8 @@ class Baseline(Estimator, ABC):
         self.kinds_ = np.where(taught == 0, "oov", np.where(carried > 0, "seen", "unseen"))
         self.n_occurrences_ = (taught + (0 if corpus is teaching else carried)).astype(np.int64)
         self.n_features_in_ = features.shape[1]
+        self.groups_ = group_numbers(corpus.groups, len(corpus))
+        self.lesson_groups_ = group_numbers(teaching.groups, len(teaching))
         self._learn(features, matrix, lessons)
         return self
 
@@ -61,6 +68,27 @@ class Baseline(Estimator, ABC):
         """Give the k best labels for each instance and their scores, each (n, k)."""
         label_ids, scores = rank_labels(self.score_labels(X), self.n_occurrences_, k)
         return np.asarray(self.labels_)[label_ids], scores
+
+    def _folds(self, n_folds: int, generator: np.random.Generator, n: int) -> IntArray:
+        """Draw the fold of each of the n instances, a group always in one; see `fold_numbers`."""
+        return fold_numbers(n, n_folds, generator, self.groups_)
+
+    def _out_of_fold(
+        self, mapper: InstanceMapper, X: Features, targets: NDArray[np.float64], folds: IntArray
+    ) -> NDArray[np.float64]:
+        """Predict each instance's targets (n, d) by a kernel ridge mapper that has not seen it.
+
+        The fitted `mapper` gives the settings. With a single fold there is nobody to learn from:
+        all predictions are 0.
+        """
+        predicted = np.zeros_like(targets)
+        for fold in range(folds.max() + 1) if folds.any() else ():
+            held = folds == fold
+            one = InstanceMapper(
+                kind="kernel-ridge", gamma=mapper.gamma_, penalty=mapper.penalty_
+            ).fit(X[~held], targets[~held])
+            predicted[held] = one.predict(X[held])
+        return predicted
 
     @abstractmethod
     def _learn(self, X: Features, matrix: sp.csr_matrix, lessons: sp.csr_matrix) -> None:
