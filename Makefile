@@ -27,9 +27,9 @@ lint: $(VENV)/.dev
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-reproduce: $(VENV)/.core
-	$(BIN)/polyseme reproduce fig7
-	$(BIN)/polyseme reproduce fig9
+# What is recorded in results/ is not run again; `make reproduce FLAGS=--fresh` runs everything.
+reproduce: $(VENV)/.dev
+	$(BIN)/polyseme reproduce all --trials 3 $(FLAGS)
 
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[demo]"
@@ -44,4 +44,4 @@ $(BIN)/python:
 	  ($(PYTHON) -m pip install --quiet virtualenv && $(PYTHON) -m virtualenv --clear $(VENV))
 
 clean:
-	rm -rf $(VENV) build dist site demo.html
+	rm -rf $(VENV) build dist site demo.html results/cache results-quick

@@ -300,6 +300,16 @@ def test_version(run):
 
 
 def test_help_of_every_command_names_its_arguments(run):
-    for command in ("demo", "fit", "rank", "complete", "explain", "evaluate", "info", "reproduce"):
+    for command in (
+        "demo",
+        "fit",
+        "rank",
+        "complete",
+        "explain",
+        "evaluate",
+        "info",
+        "reproduce",
+        "audit",
+    ):
         code, out, _ = run(command, "--help")
         assert code == 0 and "Usage: polyseme" in out

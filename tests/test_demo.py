@@ -26,14 +26,13 @@ from polyseme.demo.results import (
     Neighbour,
     Reason,
     Score,
-    SenseMap,
     Tag,
 )
-from polyseme.demo.senses import SenseRule, find_senses
 from polyseme.demo.split import EmojiSplit, SplitSettings, draw_split, families
 from polyseme.demo.thumbnails import Thumbnails
 from polyseme.embedding import ConceptEmbedding, Concepts
 from polyseme.nn.plan import TrainingPlan
+from polyseme.senses import SenseMap, SenseRule, find_senses
 
 HOSTILE = '<script>alert("1")</script>&\''
 PIXEL = "data:image/webp;base64,AAAA"
@@ -97,7 +96,7 @@ def made_up_results(label: str = "moon") -> DemoResults:
     generator = np.random.default_rng(0)
     sense_map = SenseMap(
         label=label,
-        emoji=np.arange(7),
+        owners=np.arange(7),
         points=generator.normal(size=(7, 2)),
         senses=np.array([0, 0, 0, 0, 1, 1, 1]),
         words=(("mail", label), ("alphabet",)),
@@ -293,7 +292,7 @@ def test_senses_of_a_label_with_two_meanings_are_found_and_named() -> None:
     assert [one.label for one in maps] == ["bank"]
     assert maps[0].senses.tolist() == [0] * 6 + [1] * 4
     assert maps[0].words == (("river",), ("money",))
-    assert maps[0].emoji.tolist() == list(range(100, 110))
+    assert maps[0].owners.tolist() == list(range(100, 110))
     assert maps[0].silhouette > 0.9
     assert maps[0].agreement == pytest.approx(1.0)
 

@@ -17,7 +17,8 @@ PACKAGE = Path(polyseme.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What stands below everything: checks, labels, the estimator base, row sets, model folders.
-BASE = {"_validation", "_labels", "_estimator", "_rows", "_threads", "_folder", "_persistence"}
+BASE = {"_validation", "_labels", "_estimator", "_rows", "_folds", "_threads"}
+BASE |= {"_folder", "_persistence"}
 PATH = BASE | {"files", "corpus", "descriptors", "index", "scoring", "nn", "presets", "_progress"}
 ANYTHING = None
 
@@ -27,6 +28,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "_labels": {"_validation"},
     "_estimator": {"_validation"},
     "_rows": {"_validation"},
+    "_folds": {"_validation"},
     "_threads": set(),
     "_folder": {"_validation"},
     "_persistence": {"_validation", "_folder"},
@@ -43,22 +45,25 @@ ALLOWED: dict[str, set[str] | None] = {
     "storage": PATH | {"embedding", "known", "mapping", "priming", "tagger"},
     # behind the steps: arrays and whole numbers, no label strings
     "index": {"_validation"},
-    "solvers": {"_validation"},
+    "solvers": {"_validation", "_folds"},
     "nn": BASE | {"index", "scoring"},
     "presets": BASE | {"nn"},
     "_progress": {"_validation", "nn"},
     # beside the way
-    "datasets": {"_validation", "files"},
+    "datasets": BASE | {"files", "corpus"},
     "baselines": PATH | {"embedding", "known", "mapping", "priming", "tagger", "solvers"},
+    "senses": PATH | {"embedding"},
+    "protocols": PATH | {"embedding", "known", "mapping", "priming", "tagger", "solvers"},
     # on top: nothing below imports these
     "experiments": ANYTHING,
     "demo": ANYTHING,
     "cli": ANYTHING,
     "__init__": ANYTHING,
+    "__main__": ANYTHING,
 }
 # `ZeroShotTagger.save` must reach the module that knows how to write a tagger.
 INSIDE_FUNCTIONS_ONLY = {"tagger": {"storage"}}
-TOP = {"experiments", "demo", "cli"}
+TOP = {"experiments", "demo", "cli", "__main__"}
 
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 NO_HOME = {"utils", "util", "helpers", "helper", "common", "misc"}

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from polyseme.cli.output import Form, emit, say
+from polyseme.cli.output import Form, emit, for_people, say
+from polyseme.experiments.names import EXPERIMENTS, SEED
 
 app = typer.Typer(
     name="polyseme",
@@ -265,16 +266,87 @@ def info(
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(help="What to reproduce: fig7, fig9.")],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME...",
+            help=f"Tables and figures: all, {', '.join(EXPERIMENTS)}. By default all.",
+            show_default=False,
+        ),
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(envvar="POLYSEME_DATA", help="Folder that holds the corpora."),
     ] = None,
-    trials: Annotated[int, typer.Option(min=1, help="Label splits.")] = 3,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of splits and training.")] = 0,
+    trials: Annotated[
+        int, typer.Option(min=1, help="Trials of each; `compare` has ten at the least.")
+    ] = 3,
+    seed: Annotated[int, typer.Option(min=0, help="Trial t draws with seed + t.")] = SEED,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Samples and short trainings: see that everything runs."),
+    ] = False,
+    preset: Annotated[
+        Preset, typer.Option(help="How the concept space is trained.")
+    ] = Preset.default,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for records, tables and the report. By default results, or results-quick.",
+            show_default=False,
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes, one thread each.")] = 2,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Run again what is recorded already.")
+    ] = False,
     form: Output = Form.auto,
 ) -> None:
-    """Run one of the paper's experiments and print ours beside the published figures."""
-    from polyseme.experiments import run_experiment
+    """Run the paper's tables and figures and print ours beside the published values."""
+    from polyseme.cli.experiments import reproduce_named
 
-    emit(run_experiment(name, data, trials=trials, seed=seed, say=say), form)
+    try:
+        records, report = reproduce_named(
+            names or ["all"],
+            data,
+            trials=trials,
+            seed=seed,
+            quick=quick,
+            preset=preset.value,
+            out=out,
+            workers=workers,
+            fresh=fresh,
+            wide=for_people(form),
+        )
+    except KeyboardInterrupt:
+        say("polyseme: interrupted; run the same command again to go on where it stopped.")
+        raise typer.Exit(1) from None
+    for title, rows in records:
+        emit(rows, form, title=title)
+    say(f"report: {report}")
+
+
+@app.command()
+def audit(
+    setting: Annotated[str, typer.Argument(help="Where a split is drawn: hsun, corel5k, ….")],
+    data: Annotated[
+        Path | None,
+        typer.Option(envvar="POLYSEME_DATA", help="Folder that holds the corpora."),
+    ] = None,
+    trial: Annotated[int, typer.Option(min=0, help="Which trial, from 0.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Trial t draws with seed + t.")] = SEED,
+    quick: Annotated[bool, typer.Option("--quick", help="Audit a sample.")] = False,
+    split_only: Annotated[
+        bool, typer.Option("--split-only", help="Look at the split without learning from it.")
+    ] = False,
+) -> None:
+    """Prove that nothing a split hides reaches training, and print the receipt."""
+    from polyseme.cli.experiments import audit_setting
+
+    lines, passed = audit_setting(
+        setting, data, trial=trial, seed=seed, quick=quick, learn=not split_only
+    )
+    for line in lines:
+        typer.echo(line)
+    if not passed:
+        raise typer.Exit(1)

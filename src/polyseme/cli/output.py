@@ -17,6 +17,12 @@ class Form(StrEnum):
     csv = "csv"
 
 
+def for_people(form: Form) -> bool:
+    """Say whether output in this form is a table for people."""
+    on_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return form == Form.table or (form == Form.auto and on_terminal)
+
+
 def emit(records: Iterable[Mapping[str, Any]], form: Form, title: str = "") -> None:
     """Print records on standard output.
 
@@ -31,9 +37,7 @@ def emit(records: Iterable[Mapping[str, Any]], form: Form, title: str = "") -> N
     """
     if sys.stdout is None:
         raise ValueError("Standard output is closed; there is nowhere to print the results.")
-    if form == Form.auto:
-        form = Form.table if sys.stdout.isatty() else Form.jsonl
-    if form == Form.table:
+    if for_people(form):
         _table(list(records), title)
         return
     from polyseme.files import write_records

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from polyseme.demo.results import Card, Completion, Neighbour, Reason, SenseMap, Tag
+from polyseme.demo.results import Card, Completion, Neighbour, Reason, Tag
 from polyseme.demo.split import EmojiSplit
+from polyseme.senses import SenseMap
 from polyseme.tagger import ZeroShotTagger
 
 N_TAGS = 8

@@ -20,9 +20,9 @@ from polyseme.baselines import Popularity, TunedCosta
 from polyseme.datasets import EmojiCorpus
 from polyseme.demo.examples import complete_senses, find_reasons, make_cards
 from polyseme.demo.results import COLUMNS, DemoResults, MethodScores, Score
-from polyseme.demo.senses import SenseRule, find_senses
 from polyseme.demo.split import EmojiSplit, SplitSettings, draw_split
 from polyseme.scoring import concept_precision, example_precision
+from polyseme.senses import SenseRule, find_senses
 from polyseme.tagger import ZeroShotTagger
 
 Say = Callable[[str], None]

@@ -12,8 +12,9 @@ from string import Template
 
 from polyseme.demo.cards import cards, reason
 from polyseme.demo.plots import sense_plot
-from polyseme.demo.results import COLUMNS, Completion, DemoResults, MethodScores, Score, SenseMap
+from polyseme.demo.results import COLUMNS, Completion, DemoResults, MethodScores, Score
 from polyseme.demo.thumbnails import Pictures
+from polyseme.senses import SenseMap
 
 N_SHOWN = 24
 SOURCES = (

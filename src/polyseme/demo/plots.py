@@ -10,8 +10,9 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.demo.results import DemoResults, SenseMap
+from polyseme.demo.results import DemoResults
 from polyseme.demo.thumbnails import Pictures
+from polyseme.senses import SenseMap
 
 WIDTH, HEIGHT = 520, 380
 SIZE = 30  # of a picture
@@ -65,7 +66,7 @@ def sense_plot(one: SenseMap, results: DemoResults, pictures: Pictures, drawing:
             f'<text class="s{sense}" x="{(left + right) / 2:.1f}" y="{bottom - 5:.1f}" '
             f'text-anchor="middle">{escape(text)}</text>'
         )
-    for emoji, (x, y) in zip(one.emoji.tolist(), places, strict=True):
+    for emoji, (x, y) in zip(one.owners.tolist(), places, strict=True):
         parts.append(
             f'<image href="{pictures.uri(emoji, drawing)}" x="{x - SIZE / 2:.1f}" '
             f'y="{y - SIZE / 2:.1f}" width="{SIZE}" height="{SIZE}">'

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
+from polyseme.senses import SenseMap
 
 KINDS = ("seen", "unseen", "oov")
 COLUMNS = (*KINDS, "all")
@@ -126,39 +125,6 @@ class Completion:
 
     given: tuple[str, ...]
     tags: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class SenseMap:
-    """The concepts of one label, split into senses.
-
-    Attributes
-    ----------
-    label : str
-    emoji : int64 array, shape (n,)
-        The emoji in whose context each concept lies.
-    points : float64 array, shape (n, 2)
-        The concepts on their first two principal axes.
-    senses : int64 array, shape (n,)
-        The sense of each concept, 0 for the largest.
-    words : tuple of tuple of str, one per sense
-        Labels that are commoner in a sense than in the others, best first.
-    background : float64 array, shape (m, 2)
-        Concepts of other labels on the same axes.
-    silhouette : float
-        How clearly the senses are apart, at most 1.
-    agreement : float
-        Adjusted mutual information of senses and Unicode categories, at most 1.
-    """
-
-    label: str
-    emoji: NDArray[np.int64]
-    points: NDArray[np.float64]
-    senses: NDArray[np.int64]
-    words: tuple[tuple[str, ...], ...]
-    background: NDArray[np.float64]
-    silhouette: float
-    agreement: float
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from polyseme._validation import InputError, RandomState, as_generator
 from polyseme.corpus import LabelCorpus
 from polyseme.datasets.emoji import DRAWINGS, EmojiCorpus
-from polyseme.experiments.splits import carries, draw_unseen
+from polyseme.protocols import carries, labels_by_document_share
 
 _PERSONS = {"man", "woman", "men", "women", "person", "people", "boy", "girl", "male", "female"}
 
@@ -149,12 +149,12 @@ def draw_split(
     tested = place <= np.sort(place)[n_test - 1]
     test, train = labelled[tested], labelled[~tested]
     corpus = _corpus(emoji, train)
-    unseen = draw_unseen(
+    unseen = labels_by_document_share(
         corpus,
-        label_share=settings.label_share,
+        unseen_share=settings.label_share,
         document_share=settings.document_share,
         random_state=generator,
-    )
+    ).unseen
     taught = train[~carries(corpus, unseen)]
     counts = Counter(label for one in taught for label in emoji.documents[one])
     frequent = sorted(label for label, count in counts.items() if count >= settings.min_oov)

@@ -1,7 +1,7 @@
 """Labels with several senses: find them, split them, and lay them out in two dimensions.
 
-In: the concepts of the training emoji. Out: `SenseMap` records of the labels whose concepts fall
-apart most clearly, chosen by a rule that nobody tunes by hand.
+In: the concepts of known documents. Out: `SenseMap` records of the labels whose concepts fall apart
+most clearly, chosen by a rule that nobody tunes by hand.
 """
 
 from __future__ import annotations
@@ -14,10 +14,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import RandomState, as_generator, draw_seed
-from polyseme.demo.results import SenseMap
 from polyseme.embedding import Concepts
 
 SENSES = (2, 3, 4)
+
+
+@dataclass(frozen=True, eq=False)
+class SenseMap:
+    """The concepts of one label, split into senses.
+
+    Attributes
+    ----------
+    label : str
+    owners : int64 array, shape (n,)
+        The owner of each concept's document, as the caller numbers them.
+    points : float64 array, shape (n, 2)
+        The concepts on their first two principal axes.
+    senses : int64 array, shape (n,)
+        The sense of each concept, 0 for the largest.
+    words : tuple of tuple of str, one per sense
+        Labels that are commoner in a sense than in the others, best first.
+    background : float64 array, shape (m, 2)
+        Concepts of other labels on the same axes.
+    silhouette : float
+        How clearly the senses are apart, at most 1.
+    agreement : float
+        Adjusted mutual information of senses and an independent judge's categories, at most 1; 1
+        without a judge.
+    """
+
+    label: str
+    owners: NDArray[np.int64]
+    points: NDArray[np.float64]
+    senses: NDArray[np.int64]
+    words: tuple[tuple[str, ...], ...]
+    background: NDArray[np.float64]
+    silhouette: float
+    agreement: float
 
 
 @dataclass(frozen=True)
@@ -29,11 +62,11 @@ class SenseRule:
     n_labels : int
         How many labels.
     fewest, most : int
-        Range for the emoji that carry the label: enough for senses, not too many to draw.
+        Range for the documents that hold the label: enough for senses, not too many to draw.
     min_members : int
-        The fewest emoji of a sense.
+        The fewest documents of a sense.
     max_overlap : float
-        The most that a label's emoji may be another shown label's: shared over all.
+        The most that a label's documents may be another shown label's: shared over all.
     """
 
     n_labels: int = 5
@@ -61,26 +94,26 @@ class _Candidate:
 
 def find_senses(
     concepts: Concepts,
-    emoji: NDArray[np.int64],
-    categories: Sequence[str],
+    owners: NDArray[np.int64],
+    categories: Sequence[str] | None = None,
     rule: SenseRule | None = None,
     random_state: RandomState = None,
 ) -> tuple[SenseMap, ...]:
     """Choose labels with several senses and lay out their concepts.
 
     The concepts of each label are split by k-means into the number of senses (2 to 4) with the
-    largest silhouette. Labels are taken by silhouette times the agreement (adjusted mutual
-    information) of senses and Unicode categories, which the embedding never saw; one whose emoji
-    are much the same as those of a label taken before is passed over.
+    largest silhouette. Labels are taken by silhouette, times the agreement (adjusted mutual
+    information) of senses and categories that the embedding never saw where there are any; one
+    whose documents are much the same as those of a label taken before is passed over.
 
     Parameters
     ----------
     concepts : Concepts
-        Concepts of the training emoji.
-    emoji : int64 array, shape (n_documents,)
-        The emoji of each document.
-    categories : sequence of str, length n_emoji
-        The Unicode category of every emoji of the corpus.
+        Concepts of known documents.
+    owners : int64 array, shape (n_documents,)
+        Whose each document is: any numbering, for example an emoji's.
+    categories : sequence of str, optional
+        The category of every owner, by an independent judge.
     rule : SenseRule, optional
     random_state : int, numpy Generator or None
         Seeds k-means and the choice of background concepts.
@@ -97,7 +130,9 @@ def find_senses(
     for label_id in range(len(concepts.labels)):
         rows = np.flatnonzero(concepts.label_ids == label_id)
         if rule.fewest <= len(rows) <= rule.most:
-            judges = [categories[emoji[concepts.document_ids[row]]] for row in rows]
+            judges = None
+            if categories is not None:
+                judges = [categories[owners[concepts.document_ids[row]]] for row in rows]
             candidate = _split(concepts.points, label_id, rows, judges, rule.min_members, seed)
             if candidate is not None:
                 found.append(candidate)
@@ -108,14 +143,14 @@ def find_senses(
             _overlap(concepts, one, other) <= rule.max_overlap for other in taken
         ):
             taken.append(one)
-    return tuple(_lay_out(concepts, emoji, one, generator) for one in taken)
+    return tuple(_lay_out(concepts, owners, one, generator) for one in taken)
 
 
 def _split(
     points: NDArray[np.float32],
     label_id: int,
     rows: NDArray[np.int64],
-    judges: Sequence[str],
+    judges: Sequence[str] | None,
     min_members: int,
     seed: int,
 ) -> _Candidate | None:
@@ -135,7 +170,9 @@ def _split(
             continue
         silhouette = float(silhouette_score(own, members))
         if best is None or silhouette > best.silhouette:
-            agreement = float(adjusted_mutual_info_score(judges, members))
+            agreement = 1.0
+            if judges is not None:
+                agreement = float(adjusted_mutual_info_score(judges, members))
             # Numbered by size, so that no number depends on how k-means started.
             rank = np.empty(n_senses, dtype=np.int64)
             first = np.array([np.flatnonzero(members == sense)[0] for sense in range(n_senses)])
@@ -153,7 +190,7 @@ def _overlap(concepts: Concepts, one: _Candidate, other: _Candidate) -> float:
 
 def _lay_out(
     concepts: Concepts,
-    emoji: NDArray[np.int64],
+    owners: NDArray[np.int64],
     one: _Candidate,
     generator: np.random.Generator,
     n_background: int = 500,
@@ -168,7 +205,7 @@ def _lay_out(
     others = np.sort(generator.permutation(others)[:n_background])
     return SenseMap(
         label=concepts.labels[one.label_id],
-        emoji=emoji[concepts.document_ids[one.rows]],
+        owners=owners[concepts.document_ids[one.rows]],
         points=(own - centre) @ axes.T,
         senses=one.senses,
         words=_distinguishing_words(concepts, one),

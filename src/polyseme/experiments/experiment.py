@@ -1,0 +1,149 @@
+"""What every table and figure has in common: the runs it needs, and a section made of records.
+
+In: records of runs. Out: sections for the report; each experiment is one file in `figures`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from polyseme.experiments.methods import get_method
+from polyseme.experiments.records import Record
+from polyseme.experiments.report import Section
+from polyseme.experiments.schedule import Run
+from polyseme.experiments.settings import get_setting
+
+COLUMNS = {
+    "training": "Training",
+    "zsl": "ZSL",
+    "zsl-only": "ZSL only",
+    "all": "All",
+    "oov": "OOV",
+}
+Published = Mapping[tuple[str, str], Mapping[str, tuple[float, float]]]
+
+
+class Results:
+    """Records of runs, asked by what they measure.
+
+    Parameters
+    ----------
+    records : iterable of dict
+    """
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records: dict[tuple[str, str], dict[int, Record]] = {}
+        for record in records:
+            of_method = self._records.setdefault((record["setting"], record["method"]), {})
+            of_method[record["trial"]] = record
+
+    def records(self, setting: str, method: str) -> list[Record]:
+        """Give the records of a method, by trial."""
+        return [one for _, one in sorted(self._records.get((setting, method), {}).items())]
+
+    def values(self, setting: str, method: str, column: str, measure: str) -> list[float | None]:
+        """Give one measured value for each trial; None where a trial has none."""
+        return [
+            record["metrics"].get(column, {}).get(measure)
+            for record in self.records(setting, method)
+        ]
+
+    def of_setting(self, setting: str) -> list[Record]:
+        """Give all records of a setting."""
+        return [
+            record
+            for (name, _), trials in self._records.items()
+            if name == setting
+            for record in trials.values()
+        ]
+
+    def notes(self, settings: Sequence[str], *, features: bool = False) -> tuple[str, ...]:
+        """Give footnotes on data and departures of some settings, and on their features."""
+        notes: list[str] = []
+        for name in settings:
+            records = self.of_setting(name)
+            if any(record["sample"] for record in records):
+                notes.append(
+                    "SAMPLES of our own making and short trainings: these figures say nothing "
+                    "about the method."
+                )
+            for corpus, original in (records[0]["stand_in"] if records else {}).items():
+                if original:
+                    notes.append(f"STAND-IN: {corpus} is used in place of {original}.")
+            setting = get_setting(name)
+            notes += setting.departures + (setting.feature_departures if features else ())
+        return tuple(dict.fromkeys(notes))
+
+
+@dataclass(frozen=True)
+class Experiment(ABC):
+    """A table or a figure.
+
+    Attributes
+    ----------
+    name : str
+        On the command line: "fig9".
+    title : str
+    text : str
+        What it shows and how to read it, for the report.
+    settings, methods : tuple of str
+        Every method is run in every setting.
+    trials : (int, int), optional
+        The fewest and the most trials, whatever is asked for.
+    departures : tuple of str
+        Where it leaves the paper, beyond what its settings say.
+    """
+
+    name: str
+    title: str
+    text: str
+    settings: tuple[str, ...]
+    methods: tuple[str, ...]
+    trials: tuple[int, int] | None = None
+    departures: tuple[str, ...] = ()
+
+    def runs(self, trials: int, *, quick: bool = False) -> list[Run]:
+        """List the runs it needs.
+
+        Parameters
+        ----------
+        trials : int
+            How many were asked for.
+        quick : bool
+            Whether two are enough.
+        """
+        low, high = self.trials or (1, trials)
+        n_trials = min(max(trials, low), max(high, low))
+        if quick:
+            n_trials = min(n_trials, 2)
+        return [
+            Run(setting, method, trial)
+            for setting in self.settings
+            for trial in range(n_trials)
+            for method in self.methods
+        ]
+
+    @abstractmethod
+    def section(self, results: Results, command: str) -> Section:
+        """Make its section of the report.
+
+        Parameters
+        ----------
+        results : Results
+            Holds the records of its runs.
+        command : str
+            What makes it again.
+        """
+
+    def all_notes(self, results: Results) -> tuple[str, ...]:
+        """Give all footnotes: data, the settings' departures, and its own."""
+        features = any(get_method(name).features for name in self.methods)
+        return (*results.notes(self.settings, features=features), *self.departures)
+
+
+def value_of(record: Record, column: str, name: str) -> Any:
+    """Give one thing a record holds."""
+    return record["metrics"][column][name]

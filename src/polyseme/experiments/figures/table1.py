@@ -1,0 +1,105 @@
+"""Table 1: how many labels and instances each set of a split has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyseme.experiments.cells import Cell, Table, Value
+from polyseme.experiments.experiment import Experiment, Results
+from polyseme.experiments.report import Section
+from polyseme.experiments.settings import get_setting
+
+SIZES = {
+    "seen": "T",
+    "unseen": "ZSL",
+    "oov": "OOV",
+    "documents": "instances",
+    "semantics": "S_tr",
+    "semantics_validation": "S_val",
+    "semantics_test": "S_tst",
+    "train": "IM_tr",
+    "validation": "IM_val",
+    "test": "IM_tst",
+}
+# In the paper's Table 1; where our set is its OOV_tr or OOV_tst, these are given.
+_MAGTAG: dict[str, tuple[float, float | None]] = {
+    "seen": (85, None),
+    "unseen": (29, None),
+    "oov": (22, None),
+    "documents": (4986, None),
+    "semantics": (2550, 50),
+    "semantics_validation": (300, None),
+    "semantics_test": (975, 50),
+}
+PUBLISHED: dict[str, dict[str, tuple[float, float | None]]] = {
+    "hsun": {
+        "seen": (80, None),
+        "unseen": (27, None),
+        "oov": (0, None),
+        "documents": (8684, None),
+        "semantics": (2839, 5),
+        "semantics_validation": (1527, 5),
+        "semantics_test": (4217, None),
+        "train": (3074, None),
+        "validation": (2955, None),
+        "test": (1262, None),
+    },
+    "magtag": _MAGTAG | {"train": (1914, 55), "validation": (957, 55), "test": (953, None)},
+    "magtag-oov": _MAGTAG | {"train": (2664, 55), "test": (410, None)},
+    "music-cross": {
+        "unseen": (29, None),
+        "oov": (1191, None),
+        "documents": (4035, None),
+        "validation": (675, None),
+        "train": (1668, None),
+        "test": (1692, None),
+    },
+    "image-cross": {
+        "unseen": (27, None),
+        "oov": (544, None),
+        "documents": (4628, None),
+        "validation": (720, None),
+        "train": (2605, None),
+        "test": (1303, None),
+    },
+}
+
+
+@dataclass(frozen=True)
+class SizeTable(Experiment):
+    """Sizes of labels and sets, setting by setting."""
+
+    def section(self, results: Results, command: str) -> Section:
+        """Make its section of the report; see `Experiment.section`."""
+        rows: list[tuple[Value, ...]] = []
+        for setting in self.settings:
+            published = PUBLISHED.get(setting, {})
+            cells = [
+                Cell.of(
+                    results.values(setting, "sizes", "sizes", size), published.get(size), digits=0
+                )
+                for size in SIZES
+            ]
+            corpora = dict.fromkeys(results.records(setting, "sizes")[0]["config"]["corpora"])
+            rows.append((get_setting(setting).title, " → ".join(corpora), *cells))
+        table = Table(
+            self.name,
+            self.title,
+            ("setting", "corpora", *SIZES.values()),
+            tuple(rows),
+            notes=self.all_notes(results),
+            command=command,
+        )
+        return Section(name=self.name, title=self.title, text=self.text, tables=(table,))
+
+
+EXPERIMENT = SizeTable(
+    name="table1",
+    title="Table 1: sizes of the splits",
+    text=(
+        "Labels and instances of every set, with the published sizes in brackets. For the oov and "
+        "cross-corpora tests, IM_tr and IM_tst are the paper's OOV_tr and OOV_tst."
+    ),
+    settings=("magtag", "magtag-system", "magtag-oov", "hsun", "music-cross", "image-cross"),
+    methods=("sizes",),
+)

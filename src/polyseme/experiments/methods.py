@@ -1,0 +1,308 @@
+"""What is measured in a trial: whole systems, the concept space alone, mappings, and counts.
+
+In: a `Trial`. Out: metrics; a new method is one entry of `METHODS`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme._validation import PolysemeWarning, unknown_name
+from polyseme.baselines import (
+    Chance,
+    Composition,
+    ConSE,
+    Costa,
+    Fast0Tag,
+    LatentSemantic,
+    NearestInstances,
+    Popularity,
+    TunedCosta,
+)
+from polyseme.experiments.trials import Trial
+from polyseme.priming import PrimingRanker
+from polyseme.protocols import own_document_scores
+from polyseme.scoring import regression_error, scattering
+from polyseme.senses import SenseRule, find_senses
+
+Metrics = dict[str, Any]
+
+
+class Ranker(Protocol):
+    """What the tagger and the baselines have in common."""
+
+    labels_: tuple[str, ...]
+
+    def fit(self, X: object, documents: Any, semantics: Any = None) -> Any:
+        """Learn."""
+
+    def score_labels(self, X: object) -> NDArray[np.float64]:
+        """Score every label."""
+
+
+@dataclass(frozen=True)
+class Method(ABC):
+    """Something that is measured in a trial.
+
+    Attributes
+    ----------
+    name : str
+        Names it in records and on the command line.
+    title : str
+        Names it in tables.
+    dimensions : tuple of int
+        Sizes of the concept spaces it needs.
+    features : bool
+        Whether it needs instances' features.
+    cost : float
+        About how many seconds a run takes, to say how long is left.
+    """
+
+    name: str
+    title: str
+    dimensions: tuple[int, ...] = ()
+    cost: float = 5.0
+    features: ClassVar[bool] = False
+
+    def config(self) -> dict[str, Any]:
+        """Give what decides its results as JSON values."""
+        return {"name": self.name, "dimensions": list(self.dimensions)}
+
+    @abstractmethod
+    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
+        """Give metrics and the audit of what reached training."""
+
+
+@dataclass(frozen=True)
+class Baseline(Method):
+    """A ranker that learns from features, documents and semantics documents.
+
+    Attributes
+    ----------
+    kind : class
+        One of `polyseme.baselines`. A trial gives it what it has a parameter for: the seed, the
+        word vectors, the classifiers that all forms of COSTA share.
+    parameters : mapping
+        Its other parameters, where they are not the default ones.
+    oov : bool
+        Whether it scores oov labels.
+    """
+
+    features: ClassVar[bool] = True
+    kind: type[Any] = Popularity
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    oov: bool = True
+
+    def config(self) -> dict[str, Any]:
+        """Give what decides its results as JSON values."""
+        parameters = {name: repr(value) for name, value in self._new().get_params().items()}
+        return super().config() | {"kind": self.kind.__name__, "parameters": parameters}
+
+    def _new(self, **given: Any) -> Any:
+        """Make the ranker with what is given and it has a parameter for."""
+        known = self.kind().get_params()
+        fitting = {name: value for name, value in given.items() if name in known}
+        return self.kind(**self.parameters, **fitting)
+
+    def make(self, trial: Trial) -> Ranker:
+        """Make the unfitted ranker of a trial."""
+        given: dict[str, Any] = {"random_state": trial.seed}
+        known = self.kind().get_params()
+        if "vectors" in known:
+            given["vectors"] = trial.word_vectors
+        if "classifiers" in known:
+            given |= {"classifiers": trial.classifiers(), "fit_classifiers": False}
+        ranker: Ranker = self._new(**given)
+        return ranker
+
+    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
+        """Fit, score the test instances, measure."""
+        ranker, lessons = self.make(trial), trial.lessons()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PolysemeWarning)
+            ranker.fit(lessons.X, lessons.documents, lessons.semantics)
+        scores = ranker.score_labels(trial.features(trial.split.test))
+        return trial.measure(scores, ranker.labels_, oov=self.oov), trial.audit(ranker, lessons)
+
+
+@dataclass(frozen=True)
+class WholeSystem(Method):
+    """The concept embedding, mapped from features.
+
+    Attributes
+    ----------
+    score : {"nearest", "density"}
+        How distances become scores.
+    """
+
+    features: ClassVar[bool] = True
+    score: str = "nearest"
+
+    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
+        """Rank the test instances by the concepts around their points."""
+        tagger = trial.tagger(self.dimensions[0])
+        ranker = PrimingRanker(
+            tagger.known_.index(64.0), tagger.embedding_.distance_scale_, self.score
+        )
+        scores = ranker.scores(tagger.points(trial.features(trial.split.test)))
+        return trial.measure(scores, tagger.labels_), trial.audit(tagger, trial.lessons())
+
+
+@dataclass(frozen=True)
+class ErrorFree(Method):
+    """The concept space alone: labels are ranked around the test documents' true points.
+
+    Attributes
+    ----------
+    own : {"strict", "paper"}
+        Whether a test document that is also a known one helps to find its own labels.
+    """
+
+    own: str = "strict"
+
+    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
+        """Rank labels around true points."""
+        space = trial.space(self.dimensions[0])
+        known = space.known_
+        fresh = trial.split.unmet_instances("train")
+        if len(fresh):
+            known, _, _ = known.add(space.embedding_, fresh)
+        tested = trial.split.instances("test")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PolysemeWarning)
+            scores = own_document_scores(known, space.embedding_, tested, own=self.own)
+        return trial.measure(scores, known.labels), trial.audit(space)
+
+
+@dataclass(frozen=True)
+class Regression(Method):
+    """How far the mapping's points lie from the true ones (in the paper: Table 2)."""
+
+    features: ClassVar[bool] = True
+
+    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
+        """Compare predicted and true points of the test instances."""
+        tagger = trial.tagger(self.dimensions[0])
+        tested = trial.split.instances("test")
+        truth = tagger.embedding_.targets(tested)
+        placed = np.isfinite(truth).all(axis=1)
+        predicted = tagger.points(trial.features(trial.split.test))
+        known = trial.space(self.dimensions[0]).known_
+        points = np.repeat(known.points, np.bincount(known.sets)[known.set_ids], axis=0)
+        spread = scattering(points, max_points=3000, random_state=trial.seed)
+        error = regression_error(predicted[placed], truth[placed], points)
+        return {"space": spread | error}, trial.audit(tagger)
+
+
+@dataclass(frozen=True)
+class Sizes(Method):
+    """How many labels and instances each set of the split has (in the paper: Table 1)."""
+
+    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
+        """Count."""
+        return {"sizes": trial.split.sizes()}, trial.audit()
+
+
+@dataclass(frozen=True)
+class Usage(Method):
+    """How often source and target use the source's labels (in the paper: Fig. 5)."""
+
+    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
+        """Count the documents that hold each label, in percent."""
+        source = trial.split.source
+        matrix = trial.target.corpus.align(source.labels)[0][:, : len(source.labels)]
+        first = 100 * np.asarray(source.matrix.mean(axis=0)).ravel()
+        second = 100 * np.asarray(matrix.mean(axis=0)).ravel()
+        told = {
+            side: dict(zip(source.labels, shares.round(4).tolist(), strict=True))
+            for side, shares in (("source", first), ("target", second))
+        }
+        return {"usage": told}, trial.audit()
+
+
+@dataclass(frozen=True)
+class SensesOfLabels(Method):
+    """Labels whose concepts fall apart into senses (the idea of the paper's Fig. 1)."""
+
+    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
+        """Find them and lay them out in two dimensions."""
+        space = trial.space(self.dimensions[0])
+        concepts = space.embedding_.transform(trial.split.known())
+        rows = np.arange(len(trial.split.known()))
+        least = 9 if trial.conditions.quick else 60
+        rule = SenseRule(n_labels=3, fewest=least, most=20 * least, min_members=least // 3)
+        found = find_senses(concepts, rows, rule=rule, random_state=trial.seed)
+        maps = [
+            {
+                "label": one.label,
+                "points": one.points.round(2).tolist(),
+                "senses": one.senses.tolist(),
+                "words": [list(words) for words in one.words],
+                "background": one.background.round(2).tolist(),
+                "silhouette": round(one.silhouette, 4),
+            }
+            for one in found
+        ]
+        return {"senses": {"maps": maps}}, trial.audit(space)
+
+
+DIMENSIONS = (10, 50, 200)
+_METHODS: tuple[Method, ...] = (
+    WholeSystem("polyseme", "concept embedding", (200,), cost=30.0),
+    WholeSystem("polyseme-density", "concept embedding, density", (200,), score="density"),
+    Baseline("tuned-costa", "tuned COSTA", kind=TunedCosta),
+    Baseline("costa", "COSTA (as in the paper)", cost=50.0, kind=Costa, oov=False),
+    Baseline(
+        "costa-no-prior",
+        "COSTA, no priors",
+        kind=Costa,
+        parameters={"use_priors": False},
+        oov=False,
+    ),
+    *(
+        Baseline(
+            f"costa-{transfer}",
+            f"COSTA, {words}",
+            kind=Costa,
+            parameters={"transfer": transfer},
+            oov=False,
+        )
+        for transfer, words in (
+            ("normalised", "normalised counts"),
+            ("dice", "Dice"),
+            ("square-root", "square root"),
+        )
+    ),
+    Baseline("latent-semantic", "latent semantics", kind=LatentSemantic),
+    Baseline("conse", "ConSE (GloVe)", kind=ConSE),
+    Baseline("fast0tag", "Fast0Tag (GloVe)", kind=Fast0Tag),
+    Baseline("composition", "composition (GloVe)", kind=Composition),
+    Baseline("nearest-instances", "nearest instances", kind=NearestInstances),
+    Baseline("popularity", "popularity", kind=Popularity),
+    Baseline("chance", "chance", kind=Chance),
+    *(ErrorFree(f"error-free-{d}", f"d = {d}", (d,)) for d in DIMENSIONS),
+    *(
+        ErrorFree(f"error-free-{d}-own", f"d = {d}, own known", (d,), own="paper")
+        for d in DIMENSIONS
+    ),
+    *(Regression(f"mapping-{d}", f"d = {d}", (d,), cost=20.0) for d in DIMENSIONS),
+    Sizes("sizes", "sizes", cost=1.0),
+    Usage("usage", "label usage", cost=1.0),
+    SensesOfLabels("senses", "senses of labels", (200,)),
+)
+METHODS: dict[str, Method] = {method.name: method for method in _METHODS}
+RANKERS = tuple(method.name for method in _METHODS if isinstance(method, (WholeSystem, Baseline)))
+
+
+def get_method(name: str) -> Method:
+    """Give a method by its name; an unknown one is an `InputError` that lists them."""
+    if name not in METHODS:
+        raise unknown_name("method", name, tuple(METHODS))
+    return METHODS[name]

@@ -1,0 +1,23 @@
+"""What can be reproduced, in the order of the report; imports nothing, so that help is fast."""
+
+from __future__ import annotations
+
+# Splits of seeds 0 to 9 were looked at while methods were built.
+SEED = 10
+
+EXPERIMENTS = (
+    "fig1",
+    "table1",
+    "fig5",
+    "fig6",
+    "fig7",
+    "table2",
+    "fig8",
+    "fig9",
+    "fig10",
+    "fig11",
+    "fig12",
+    "fig13",
+    "fig14",
+    "compare",
+)

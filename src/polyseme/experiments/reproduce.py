@@ -1,0 +1,179 @@
+"""Run experiments: what is missing is run, what is there is kept, and the report is written.
+
+In: names of tables and figures. Out: records, tables, and one page with all of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from polyseme._validation import InputError, check_number, unknown_name
+from polyseme.datasets import FORMS
+from polyseme.experiments._svg import check_matplotlib
+from polyseme.experiments.experiment import Experiment, Results
+from polyseme.experiments.facts import facts_of
+from polyseme.experiments.figures import get_experiment
+from polyseme.experiments.names import EXPERIMENTS, SEED
+from polyseme.experiments.progress import Display
+from polyseme.experiments.records import Record, RecordStore
+from polyseme.experiments.report import Section, write_markdown, write_report, write_tables
+from polyseme.experiments.schedule import Run, digest_of, make_tasks
+from polyseme.experiments.trials import Conditions
+from polyseme.experiments.workers import work
+
+TITLE = "polyseme: the paper's evaluation, reproduced"
+
+
+def reproduce(
+    names: Sequence[str] = ("all",),
+    data: str | Path | None = None,
+    *,
+    trials: int = 3,
+    seed: int = SEED,
+    quick: bool = False,
+    preset: str = "default",
+    out: str | Path | None = None,
+    workers: int = 2,
+    fresh: bool = False,
+    say: Callable[[str], None] | None = None,
+    terminal: bool = False,
+) -> list[Section]:
+    """Run tables and figures of the paper and write the report.
+
+    Parameters
+    ----------
+    names : sequence of str
+        From `EXPERIMENTS`; "all" stands for all of them.
+    data : str or Path, optional
+        The folder that holds the corpora; by default the environment variable POLYSEME_DATA.
+    trials : int
+        Trials of each experiment; the comparison over label splits has ten at the least.
+    seed : int
+        Trial t draws its labels with seed + t. Splits of seeds 0 to 9 were looked at while
+        methods were built, so the default begins after them.
+    quick : bool
+        Samples of our own making and short trainings: shows that everything runs, in minutes.
+    preset : {"default", "paper"}
+        How the concept space is trained.
+    out : str or Path, optional
+        The folder to write to; by default `results`, or `results-quick`. Runs that are recorded
+        there with the same configuration are not run again.
+    workers : int
+        Processes, one thread each.
+    fresh : bool
+        Run again what is recorded already.
+    say : callable, optional
+        Takes a line about each step.
+    terminal : bool
+        Whether to draw progress bars on standard error.
+
+    Returns
+    -------
+    list of Section
+        Of the experiments asked for. The folder holds `records/*.jsonl`, `tables/*.csv`,
+        `README.md` with `figures/*.svg`, and `report.html`, which show every experiment that is
+        complete there.
+    """
+    check_matplotlib()
+    wanted = _experiments(names)
+    check_number("trials", trials, owner="reproduce", low=1, whole=True)
+    check_number("workers", workers, owner="reproduce", low=1, whole=True)
+    folder = default_folder(out, quick=quick)
+    conditions = Conditions(
+        None if data is None else os.fspath(data), seed, quick, preset, str(folder / "cache")
+    )
+    store = RecordStore(folder / "records")
+    runs = list(dict.fromkeys(run for one in wanted for run in one.runs(trials, quick=quick)))
+    missing = [run for run in runs if fresh or _find(store, run, conditions) is None]
+    tasks = make_tasks(missing)
+    shown = Display(
+        tasks,
+        n_known=len(runs) - len(missing),
+        n_workers=workers,
+        say=None if terminal else say,
+        terminal=terminal,
+    )
+    if tasks:
+        (folder / "cache").mkdir(parents=True, exist_ok=True)
+        with shown:
+            for worker, task, kind, content in work(tasks, conditions, workers):
+                if kind == "record":
+                    store.add(content)
+                shown.tell(worker, task, kind, content)
+    return _publish(wanted, store, conditions, trials, folder)
+
+
+def default_folder(out: str | Path | None, *, quick: bool) -> Path:
+    """Give the folder to write to: the one that is named, or `results`, or `results-quick`."""
+    return Path(out if out is not None else "results-quick" if quick else "results")
+
+
+def _experiments(names: Iterable[str]) -> list[Experiment]:
+    """Give the experiments by name, each once, in the order of the report."""
+    asked = set(names)
+    for name in sorted(asked - {"all"}):
+        if name not in EXPERIMENTS:
+            raise unknown_name("experiment", name, ("all", *EXPERIMENTS))
+    if not asked:
+        raise InputError(f"Name what to reproduce: all, {', '.join(EXPERIMENTS)}.")
+    return [get_experiment(name) for name in EXPERIMENTS if "all" in asked or name in asked]
+
+
+def _find(store: RecordStore, run: Run, conditions: Conditions) -> Record | None:
+    """Give the record of a run, if it was made with this configuration."""
+    return store.find(*run, conditions.seed, digest_of(run, conditions))
+
+
+def _publish(
+    wanted: Sequence[Experiment],
+    store: RecordStore,
+    conditions: Conditions,
+    trials: int,
+    folder: Path,
+) -> list[Section]:
+    """Write the report of everything that is complete; give the sections asked for."""
+    names = {one.name for one in wanted}
+    sections: list[Section] = []
+    used: dict[Run, Record] = {}
+    for name in EXPERIMENTS:
+        experiment = get_experiment(name)
+        try:
+            found = {
+                run: _find(store, run, conditions)
+                for run in experiment.runs(trials, quick=conditions.quick)
+            }
+        except InputError:  # another experiment's corpora need not be here
+            continue
+        if any(record is None for record in found.values()):
+            continue
+        records = {run: record for run, record in found.items() if record is not None}
+        used |= records
+        sections.append(
+            experiment.section(Results(records.values()), command_of(name, conditions, trials))
+        )
+    everything = "all" if len(sections) == len(EXPERIMENTS) else " ".join(s.name for s in sections)
+    facts = facts_of(
+        used.values(),
+        commands=(command_of(everything, conditions, trials),),
+        titles={name: form.title for name, form in FORMS.items()},
+    )
+    write_report(folder / "report.html", sections, title=TITLE, facts=facts)
+    write_markdown(folder / "README.md", sections, title=TITLE, facts=facts)
+    write_tables(folder / "tables", [table for one in sections for table in one.tables])
+    return [section for section in sections if section.name in names]
+
+
+def command_of(names: str, conditions: Conditions, trials: int) -> str:
+    """Give the command line that makes something again."""
+    words = ["polyseme reproduce", names, f"--trials {trials}"]
+    plain = replace(conditions, data=None, cache=None)
+    if plain.seed != SEED:
+        words.append(f"--seed {plain.seed}")
+    if plain.quick:
+        words.append("--quick")
+    if plain.preset != "default":
+        words.append(f"--preset {plain.preset}")
+    return " ".join(words)

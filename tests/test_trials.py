@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from polyseme._validation import InputError
+from polyseme.experiments import trials
+from polyseme.experiments.methods import METHODS, RANKERS, get_method
+from polyseme.experiments.settings import SETTINGS, get_setting
+from polyseme.experiments.trials import Conditions, Trial
+from polyseme.protocols import carries
+
+QUICK = Conditions(quick=True)
+
+
+def trial(setting="hsun", number=0, **conditions):
+    return Trial(get_setting(setting), number, replace(QUICK, **conditions))
+
+
+@pytest.mark.parametrize("name", sorted(SETTINGS))
+@pytest.mark.parametrize("number", [0, 1, 4])
+def test_every_setting_draws_a_split_that_passes_the_audit(name, number):
+    drawn = trial(name, number)
+    assert drawn.audit()["passed"]
+    assert len(drawn.split.train) and len(drawn.split.test) and drawn.split.labels.unseen
+    assert carries(drawn.split.instances("test"), drawn.split.labels.unseen).all()
+    again = trial(name, number)
+    assert again.split.labels == drawn.split.labels
+    assert np.array_equal(again.split.train, drawn.split.train)
+
+
+def test_trials_differ_in_their_labels_and_take_turns_in_partitions():
+    drawn = [trial("hsun", number) for number in range(4)]
+    assert len({one.split.labels.unseen for one in drawn}) == 4
+    first, *others = (one.split.teaching().ids for one in drawn)
+    assert others[2] == first
+    assert first not in others[:2]
+
+
+def test_detectors_of_unseen_labels_are_dropped():
+    drawn = trial("hsun")
+    names = set(drawn.feature_names)
+    assert not names & set(drawn.split.labels.unseen)
+    assert drawn.instance_features.shape[1] == len(names) < drawn.target.X.shape[1]
+
+
+def test_what_a_split_hides_cannot_change_a_bit(monkeypatch):
+    """Poison every feature that the split hides: no method's figures may move."""
+    clean = trial("hsun", 5)
+    split = clean.split
+    allowed = np.union1d(split.train, split.test)
+    X = clean.target.X.copy()
+    X[np.setdiff1d(np.arange(len(X)), allowed)] = 1e6
+    X[:, np.isin(clean.target.feature_names, split.labels.unseen)] = -1e6
+    poisoned = replace(clean.target, X=X)
+    monkeypatch.setattr(trials, "_load", lambda *arguments: poisoned)
+    dirty = trial("hsun", 5)
+    assert dirty.target.X is X
+    for name in RANKERS:
+        if name == "composition":  # refuses this many labels
+            continue
+        assert get_method(name).run(dirty)[0] == get_method(name).run(clean)[0], name
+
+
+def test_composition_refuses_many_labels_and_runs_on_few():
+    with pytest.raises(InputError, match="combinations"):
+        get_method("composition").run(trial("hsun"))
+    metrics, _ = get_method("composition").run(trial("hsun-12"))
+    assert metrics["zsl"]["E-MAP"] > 0
+
+
+def test_own_documents_help_where_they_are_known():
+    drawn = trial("magtag")
+    assert drawn.split.own_documents().any()
+    known = get_method("error-free-200-own").run(drawn)[0]["zsl"]["E-MAP"]
+    strict = get_method("error-free-200").run(drawn)[0]["zsl"]["E-MAP"]
+    assert known >= strict
+    clean = trial("hsun")
+    assert not clean.split.own_documents().any()
+    assert get_method("error-free-200-own").run(clean) == get_method("error-free-200").run(clean)
+
+
+def test_methods_that_know_no_oov_labels_are_not_measured_on_them():
+    drawn = trial("magtag-oov")
+    assert {"all", "oov"} <= get_method("polyseme").run(drawn)[0].keys()
+    assert get_method("costa").run(drawn)[0].keys() == {"training", "zsl", "zsl-only"}
+
+
+def test_a_space_is_kept_for_other_trials_and_an_interrupted_one_goes_on(tmp_path, monkeypatch):
+    first = trial("hsun", 0, cache=str(tmp_path))
+    points = first.space(10).known_.points
+    assert [path.name[:9] for path in tmp_path.iterdir()] == ["space-10-"]
+    monkeypatch.setattr("polyseme.nn.training.ConceptTrainer.run", None)  # nobody may train now
+    later = trial("hsun", 3, cache=str(tmp_path))
+    np.testing.assert_array_equal(later.space(10).known_.points, points)
+    with pytest.raises(TypeError, match="not callable"):
+        trial("hsun", 1, cache=str(tmp_path)).space(10)
+
+
+def test_shared_parts_are_made_once_and_their_seconds_noted():
+    drawn = trial("hsun")
+    drawn.asked.clear()
+    get_method("costa").run(drawn)
+    made = drawn.classifiers()
+    get_method("costa-dice").run(drawn)
+    assert drawn.classifiers() is made
+    assert drawn.asked == {"classifiers"} == drawn.parts.keys()
+
+
+def test_a_corpus_without_features_gets_one_sentence():
+    with pytest.raises(InputError, match=r"'magnatagatune-part' has no features.npy"):
+        get_method("popularity").run(trial("magtag"))
+
+
+def test_every_method_gives_finite_figures():
+    for name in METHODS:
+        setting = "hsun-12" if name == "composition" else "image-cross"
+        metrics, audited = get_method(name).run(trial(setting))
+        assert audited["passed"]
+        for values in metrics.values():
+            numbers = [value for value in values.values() if isinstance(value, float)]
+            assert np.isfinite(numbers).all(), name
+
+
+def test_the_real_corpus_has_the_papers_size(data):
+    if not (data / "hsun").is_dir():
+        pytest.skip("the corpus hsun is not here")
+    drawn = Trial(get_setting("hsun"), 0, Conditions(data=str(data)))
+    corpus = drawn.target.corpus
+    assert len(corpus) == 8684 and len(corpus.labels) == 111
+    assert [corpus.splits.count(split) for split in ("train", "test")] == [4367, 4317]
+    sizes = drawn.split.sizes()
+    published = {"semantics": 2839, "semantics_validation": 1527, "train": 3074, "test": 1262}
+    for name, size in published.items():
+        assert abs(sizes[name] / size - 1) < 0.1, name
