@@ -23,6 +23,7 @@ from polyseme.baselines import (
     WordVectors,
 )
 from polyseme.baselines.base import Baseline
+from polyseme.corpus import LabelCorpus
 from polyseme.datasets.toy import THEMES
 from polyseme.scoring import example_map, mean_average_precision, roc_auc
 
@@ -92,6 +93,16 @@ def test_popularity_counts_documents(world):
     labels, scores = baseline.rank(np.zeros((1, 1)), k=4)
     assert labels[0].tolist() == ["a", "d", "b", "c"]
     np.testing.assert_allclose(scores[0], np.array([4, 4, 1, 1]) / 10)
+
+
+def test_popularity_counts_a_known_document_once():
+    semantics = LabelCorpus.from_documents([("a", "b"), ("a", "c"), ("c",)], ids=["x", "y", "z"])
+    baseline = Popularity().fit(np.zeros((2, 1)), semantics.select([0, 1]), semantics)
+    assert dict(zip(baseline.labels_, baseline.n_occurrences_.tolist(), strict=True)) == {
+        "a": 2,
+        "b": 1,
+        "c": 2,
+    }
 
 
 def test_costa_solves_the_toy_world(world):

@@ -41,8 +41,10 @@ def test_records_come_back_from_disk_and_replace_older_ones(tmp_path):
     store = RecordStore(tmp_path / "records")
     for one in (record(), record(trial=1), record("popularity"), record(seed=5)):
         store.add(one)
-    newer = record(value=2.0, preset="paper")
+    newer = record(value=2.0, share=0.3)
     store.add(newer)
+    beside = record(preset="paper")
+    store.add(beside)
     fresh = RecordStore(tmp_path / "records")
     assert fresh.find("hsun", "polyseme", 0, 0, newer["config_hash"])["metrics"]["zsl"] == {
         "E-MAP": 2.0
@@ -51,14 +53,19 @@ def test_records_come_back_from_disk_and_replace_older_ones(tmp_path):
     assert fresh.find("hsun", "polyseme", 0, 5, record()["config_hash"])["seed"] == 5
     assert fresh.find("corel5k", "polyseme", 0, 0, "x") is None
     lines = (tmp_path / "records" / "hsun.jsonl").read_text().splitlines()
-    assert len(lines) == 4
-    assert [json.loads(line)["method"] for line in lines] == ["polyseme"] * 3 + ["popularity"]
+    assert fresh.find("hsun", "polyseme", 0, 0, beside["config_hash"]) is not None
+    assert len(lines) == 5
+    assert [json.loads(line)["method"] for line in lines] == ["polyseme"] * 4 + ["popularity"]
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"method": "x"}', "12"])
+@pytest.mark.parametrize(
+    "line",
+    ["{", "[]", '{"method": "x"}', "12", json.dumps(record() | {"metrics": 3}), "\x95"],
+)
 def test_a_damaged_file_gets_one_sentence(tmp_path, line):
     (tmp_path / "hsun.jsonl").write_text(json.dumps(record()) + "\n" + line + "\n")
-    with pytest.raises(InputError, match=r"Line 2 of .* is not a record of a run; remove the file"):
+    sentence = r"Line 2 of .* is not a record of a run; remove that line"
+    with pytest.raises(InputError, match=sentence):
         RecordStore(tmp_path).find("hsun", "polyseme", 0, 0, "x")
 
 

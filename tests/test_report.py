@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from polyseme._validation import InputError
-from polyseme.experiments.facts import DataFact, Facts, facts_of
-from polyseme.experiments.plots import (
+from polyseme.experiments.rendering.facts import DataFact, Facts, facts_of
+from polyseme.experiments.rendering.plots import (
     Difference,
     Point,
     bars,
@@ -24,7 +24,7 @@ from polyseme.experiments.plots import (
     usage,
     usage_correlation,
 )
-from polyseme.experiments.report import (
+from polyseme.experiments.rendering.report import (
     Figure,
     Section,
     report_page,
@@ -32,7 +32,7 @@ from polyseme.experiments.report import (
     write_report,
     write_tables,
 )
-from polyseme.experiments.tables import BELOW, Cell, Table
+from polyseme.experiments.rendering.tables import BELOW, Cell, Table
 
 HOSTILE = '<script>alert("1")</script>&\'$\\frac{1}{2}$\x00 🎵'
 SHOWN = '<script>alert("1")</script>&\'$\\frac{1}{2}$\ufffd 🎵'
@@ -480,6 +480,7 @@ def test_tables_are_written_as_csv(tmp_path: Path) -> None:
     sections, _ = a_report()
     paths = write_tables(tmp_path / "tables", sections[0].tables)
     assert [path.name for path in paths] == ["fig9-table.csv", "sizes.csv"]
-    assert paths[1].read_text("utf-8") == "table,set,n_\nsizes,train,3057\nsizes,train,\n"
+    written = "table,set,n_,caution\nsizes,train,3057,\nsizes,train,,\n"
+    assert paths[1].read_text("utf-8") == written
     with pytest.raises(InputError, match="table name 'sizes' is used twice"):
         write_tables(tmp_path, [sections[0].tables[1]] * 2)

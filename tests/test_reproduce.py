@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,11 +15,11 @@ import pytest
 
 from polyseme._validation import InputError
 from polyseme.experiments import EXPERIMENTS
+from polyseme.experiments.draws import Conditions
 from polyseme.experiments.figures import get_experiment
 from polyseme.experiments.records import RecordStore
 from polyseme.experiments.reproduce import reproduce
 from polyseme.experiments.schedule import Run, make_tasks
-from polyseme.experiments.trials import Conditions
 from polyseme.experiments.workers import WorkerError, work
 
 
@@ -51,7 +52,7 @@ def test_quick_runs_every_table_and_figure(quick):
     assert [section.name for section in sections] == list(EXPERIMENTS)
     wanted = {run for name in EXPERIMENTS for run in get_experiment(name).runs(3, quick=True)}
     assert records_of(folder).keys() == wanted
-    assert re.search(r"\[\d+/197\] hsun 1: .* left", done.stderr)
+    assert re.search(r"\[\d+/\d+\] hsun, trial \d: .* left", done.stderr)
     assert f"report: {folder / 'report.html'}" in done.stderr
     printed = [json.loads(line) for line in done.stdout.splitlines()]
     assert {row["table"] for row in printed} >= {"table1", "fig9", "compare-hsun"}
@@ -114,6 +115,32 @@ def test_what_is_recorded_is_not_run_again(quick):
     assert {path: path.read_bytes() for path in before} == before
     # The report still shows everything that is complete in the folder.
     assert (folder / "report.html").read_bytes() == page
+
+
+def test_the_report_is_made_of_records_alone(quick, tmp_path, monkeypatch):
+    folder, _, _ = quick
+    shutil.copytree(folder / "records", tmp_path / "records")
+    monkeypatch.delenv("POLYSEME_DATA", raising=False)
+    reproduce(["all"], quick=True, out=tmp_path, from_records=True)
+    for name in ("report.html", "README.md", "tables/fig9.csv"):
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+    (tmp_path / "records" / "hsun.jsonl").unlink()
+    with pytest.raises(InputError, match=r"lacks 10 of the 10 runs of 'fig9' .* run it first"):
+        reproduce(["fig9"], quick=True, out=tmp_path, from_records=True)
+
+
+def test_a_folder_that_cannot_be_written_gets_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"Nothing can be written to .*Not a directory; name"):
+        reproduce(["fig9"], quick=True, out=tmp_path / "file")
+
+
+def test_fresh_learns_again(tmp_path):
+    reproduce(["fig1"], quick=True, out=tmp_path, workers=1)
+    (clock,) = (tmp_path / "cache").glob("*.seconds")
+    clock.write_text("1e9")  # what it took, if it were kept
+    reproduce(["fig1"], quick=True, out=tmp_path, workers=1, fresh=True)
+    assert float(clock.read_text()) < 1e9
 
 
 def test_processes_change_no_figure(quick, tmp_path):

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import importlib
+import inspect
+
 import pytest
 
 from polyseme._validation import InputError
+from polyseme.baselines import WordVectors
 from polyseme.experiments import EXPERIMENTS
+from polyseme.experiments.draws import Conditions
 from polyseme.experiments.figures import get_experiment
 from polyseme.experiments.methods import METHODS, RANKERS, get_method
 from polyseme.experiments.progress import Display, duration
 from polyseme.experiments.schedule import Run, Space, digest_of, make_tasks
 from polyseme.experiments.settings import SETTINGS, get_setting
-from polyseme.experiments.trials import Conditions
 
 QUICK = Conditions(quick=True)
 
@@ -92,6 +96,42 @@ def test_the_digest_follows_the_configuration():
 
 
 @pytest.mark.parametrize(
+    ("owner", "parameter"),
+    [
+        ("polyseme.descriptors.ContextDescriptor", "n_iter"),
+        ("polyseme.descriptors.LabelDescriptor", "strength"),
+        ("polyseme.nn.plan.TrainingPlan", "patience"),
+        ("polyseme.embedding.ConceptEmbedding", "context_sensitivity"),
+        ("polyseme.mapping.InstanceMapper", "tolerance"),
+    ],
+)
+def test_the_digest_follows_defaults_that_nobody_names(owner, parameter, monkeypatch):
+    real = Conditions()
+    monkeypatch.setattr("polyseme.experiments.schedule._data", lambda *_: (("a", "a"), {}))
+    run = Run("hsun", "polyseme", 0)
+    before = digest_of(run, real)
+    module, _, name = owner.rpartition(".")
+    kind = getattr(importlib.import_module(module), name)
+    defaults = list(kind.__init__.__defaults__)
+    names = list(inspect.signature(kind.__init__).parameters)[1:]
+    defaults[names.index(parameter)] = 0.123
+    monkeypatch.setattr(kind.__init__, "__defaults__", tuple(defaults))
+    assert digest_of(run, real) != before
+
+
+def test_the_digest_follows_the_word_vectors(monkeypatch):
+    monkeypatch.setattr("polyseme.experiments.schedule._data", lambda *_: (("a", "a"), {}))
+    found = []
+    for words in ({"sea": [1.0, 0.0]}, {"sea": [0.0, 1.0]}):
+        vectors = WordVectors(words)
+        monkeypatch.setattr(
+            "polyseme.experiments.methods.word_vectors", lambda data, vectors=vectors: vectors
+        )
+        found.append(digest_of(Run("hsun", "conse", 0), Conditions()))
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize(
     ("ask", "kind"),
     [(get_experiment, "experiment"), (get_setting, "setting"), (get_method, "method")],
 )
@@ -121,8 +161,8 @@ def test_progress_says_what_is_done_and_how_long_is_left(monkeypatch):
         display.tell(0, tasks[1], "record", record)
     assert said == [
         "4 runs are recorded already; 2 to go",
-        "[0/2] hsun 1: concept space, 38 s; about 35 s left",
-        "[1/2] hsun 1: concept embedding, 31 s; about 5 s left",
+        "[0/2] hsun, trial 0: concept space of 200 dimensions, 38 s; about 35 s left",
+        "[1/2] hsun, trial 0: concept embedding, 31 s; about 5 s left",
     ]
 
 

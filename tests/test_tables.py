@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from polyseme._validation import InputError
-from polyseme.experiments.tables import (
+from polyseme.experiments.rendering.tables import (
     ABOVE,
     BELOW,
     Cell,
@@ -269,7 +269,7 @@ def test_csv_has_one_line_per_measured_cell_and_reads_back_exactly() -> None:
     frame = pd.read_csv(io.StringIO(to_csv(a_table())))
     assert list(frame.columns) == [
         *("table", "method", "d", "column", "mean"),
-        *("standard_error", "n", "published", "published_error", "mark"),
+        *("standard_error", "n", "published", "published_error", "mark", "caution"),
     ]
     assert len(frame) == 5
     assert set(frame["table"]) == {"fig9"}
@@ -286,6 +286,12 @@ def test_csv_has_one_line_per_measured_cell_and_reads_back_exactly() -> None:
     )
 
 
+def test_a_caution_stands_in_every_line() -> None:
+    table = Table("fig8", "", ("m", "x"), (("one", Cell(1.0, None, 1)),), caution="sample")
+    assert [one["caution"] for one in to_records(table)] == ["sample"]
+    assert to_csv(table).splitlines()[1].endswith(",sample")
+
+
 def test_hostile_names_come_back_from_csv() -> None:
     lines = list(csv.DictReader(io.StringIO(to_csv(a_table(HOSTILE + "\n2")))))
     assert [line["method"] for line in lines][2] == HOSTILE + "\n2"
@@ -293,8 +299,8 @@ def test_hostile_names_come_back_from_csv() -> None:
 
 def test_a_table_without_measured_cells_is_written_row_by_row() -> None:
     table = Table("table1", "", ("set", "n"), (("train", 3057), ("test", None)))
-    assert to_csv(table) == "table,set,n_\ntable1,train,3057\ntable1,test,\n"
-    assert to_csv(Table("empty", "", ("set",), ())) == "table,set\n"
+    assert to_csv(table) == "table,set,n_,caution\ntable1,train,3057,\ntable1,test,,\n"
+    assert to_csv(Table("empty", "", ("set",), ())) == "table,set,caution\n"
 
 
 def test_plain_numbers_in_a_measured_column_are_means() -> None:

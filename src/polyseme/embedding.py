@@ -213,10 +213,7 @@ class ConceptEmbedding(Estimator):
         corpus = as_corpus(documents, labels, normalize=self.normalize_labels)
         check_corpus(corpus, owner=type(self).__name__)
         corpus = corpus.without_unused()
-        held_out = None
-        if validation is not None:
-            given = as_corpus(validation, labels, normalize=self.normalize_labels)
-            held_out = self._held_out(given, corpus.labels)
+        held_out = None if validation is None else self._held_out(validation, labels, corpus)
         data = fingerprint(self.get_params(), corpus.labels, (corpus.matrix, held_out))
         checkpoint = TrainingCheckpoint(self.checkpoint, data)
         seed = checkpoint.seed(self.random_state)
@@ -225,8 +222,8 @@ class ConceptEmbedding(Estimator):
         describers = self._fit_descriptors(corpus.matrix, generator)
         trainer = self._trainer(corpus.matrix, held_out, *describers, scale, plan, generator)
         checkpoint.restore(trainer)
-        single, bar = one_thread_below(len(corpus.labels)), TrainingProgress(trainer, self.verbose)
-        with single, bar as progress:
+        bar = TrainingProgress(trainer, self.verbose)
+        with one_thread_below(len(corpus.labels)), bar as progress:
 
             def after_epoch(current: ConceptTrainer, record: dict[str, Any]) -> None:
                 checkpoint.write(current, seed)
@@ -264,9 +261,10 @@ class ConceptEmbedding(Estimator):
         plan.check()
         return plan
 
-    def _held_out(self, given: LabelCorpus, vocabulary: Sequence[str]) -> sp.csr_matrix:
+    def _held_out(self, documents: Documents, labels: Any, corpus: LabelCorpus) -> sp.csr_matrix:
         """Give validation documents over the vocabulary, without those that hold none of it."""
-        inside = sp.csr_matrix(given.align(vocabulary)[0][:, : len(vocabulary)])
+        given = as_corpus(documents, labels, normalize=self.normalize_labels)
+        inside = sp.csr_matrix(given.align(corpus.labels)[0][:, : len(corpus.labels)])
         if not inside.nnz:
             raise InputError("`validation` holds no label of `documents`; give other documents.")
         return sp.csr_matrix(inside[np.diff(inside.indptr) > 0])

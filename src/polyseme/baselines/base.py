@@ -17,6 +17,7 @@ from polyseme._estimator import Estimator
 from polyseme._folds import fold_numbers, group_numbers
 from polyseme._validation import IntArray, check_features, check_fitted, check_instances
 from polyseme.corpus import Documents, as_corpus, check_corpus
+from polyseme.known import unmet_documents
 from polyseme.mapping import InstanceMapper
 from polyseme.priming import rank_labels
 
@@ -33,7 +34,7 @@ class Baseline(Estimator, ABC):
     kinds_ : array of str, shape (n_labels,)
         "seen", "unseen" or "oov".
     n_occurrences_ : int64 array, shape (n_labels,)
-        Documents with each label, semantics and instances together.
+        Known documents with each label: those of the semantics, and instances' not met there.
     groups_, lesson_groups_ : int64 array or None
         The groups of the instances and of the semantics documents, numbered, where these say so.
         No cross-validation tears a group apart.
@@ -50,7 +51,9 @@ class Baseline(Estimator, ABC):
         taught = np.asarray(lessons.sum(axis=0)).ravel()
         self.labels_ = teaching.labels + extra
         self.kinds_ = np.where(taught == 0, "oov", np.where(carried > 0, "seen", "unseen"))
-        self.n_occurrences_ = (taught + (0 if corpus is teaching else carried)).astype(np.int64)
+        fresh = corpus.select([]) if corpus is teaching else unmet_documents(corpus, teaching)
+        more = np.asarray(fresh.align(self.labels_)[0].sum(axis=0)).ravel()
+        self.n_occurrences_ = (taught + more).astype(np.int64)
         self.n_features_in_ = features.shape[1]
         self.groups_ = group_numbers(corpus.groups, len(corpus))
         self.lesson_groups_ = group_numbers(teaching.groups, len(teaching))

@@ -6,9 +6,11 @@ In: a mapping, an `.npz` file, a GloVe text file or, as a stand-in, label docume
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +229,13 @@ class WordVectors:
         result[known] /= lengths[known, None]
         result[~known] = 0.0
         return result, known
+
+    @cached_property
+    def checksum(self) -> str:
+        """SHA-256 over words and vectors, for records."""
+        digest = hashlib.sha256("\n".join(self.words).encode())
+        digest.update(np.ascontiguousarray(self.vectors).tobytes())
+        return digest.hexdigest()
 
     def __len__(self) -> int:
         return len(self.words)

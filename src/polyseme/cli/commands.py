@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from polyseme.cli.output import Form, emit, for_people, say
+from polyseme.cli.output import Form, emit, say
 from polyseme.experiments.names import EXPERIMENTS, SEED
 
 app = typer.Typer(
@@ -300,29 +300,29 @@ def reproduce(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Run again what is recorded already.")
     ] = False,
+    from_records: Annotated[
+        bool,
+        typer.Option("--from-records", help="Run nothing: tables and report of what is recorded."),
+    ] = False,
     form: Output = Form.auto,
 ) -> None:
     """Run the paper's tables and figures and print ours beside the published values."""
     from polyseme.cli.experiments import reproduce_named
 
+    options = {
+        "trials": trials,
+        "seed": seed,
+        "quick": quick,
+        "preset": preset.value,
+        "workers": workers,
+        "fresh": fresh,
+        "from_records": from_records,
+    }
     try:
-        records, report = reproduce_named(
-            names or ["all"],
-            data,
-            trials=trials,
-            seed=seed,
-            quick=quick,
-            preset=preset.value,
-            out=out,
-            workers=workers,
-            fresh=fresh,
-            wide=for_people(form),
-        )
+        report = reproduce_named(names or ["all"], data, out, form, **options)
     except KeyboardInterrupt:
         say("polyseme: interrupted; run the same command again to go on where it stopped.")
         raise typer.Exit(1) from None
-    for title, rows in records:
-        emit(rows, form, title=title)
     say(f"report: {report}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 
 class Form(StrEnum):
@@ -56,7 +56,9 @@ def _table(records: list[Mapping[str, Any]], title: str) -> None:
     table = Table(title=Text(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD)
     for name in records[0] if records else ():
         numbers = all(isinstance(record[name], (int, float)) for record in records)
-        table.add_column(name.replace("_", " "), justify="right" if numbers else "left")
+        # Folded, so that no digit is ever cut off.
+        side: Literal["left", "right"] = "right" if numbers else "left"
+        table.add_column(name.replace("_", " "), justify=side, overflow="fold")
     for record in records:
         table.add_row(*(Text(_cell(value)) for value in record.values()))
     Console(highlight=False).print(table)

@@ -136,7 +136,8 @@ def data_root(data: str | Path | None, *, wanted: str) -> Path:
     if not root:
         raise InputError(
             f"The dataset {wanted} is not part of polyseme; set {VARIABLE} to the folder that "
-            "holds the datasets' folders, pass that folder as `data`, or ask for the sample."
+            "holds the datasets' folders, pass that folder as `data` (--data), or ask for the "
+            "sample (--quick)."
         )
     path = Path(root).expanduser()
     if not path.is_dir():

@@ -6,13 +6,12 @@ In: records of runs. Out: sections for the report; each experiment is one file i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from polyseme.experiments.methods import get_method
 from polyseme.experiments.records import Record
-from polyseme.experiments.report import Section
+from polyseme.experiments.rendering.report import Section
 from polyseme.experiments.schedule import Run
 from polyseme.experiments.settings import get_setting
 
@@ -23,7 +22,7 @@ COLUMNS = {
     "all": "All",
     "oov": "OOV",
 }
-Published = Mapping[tuple[str, str], Mapping[str, tuple[float, float]]]
+MEASURES = ("E-MAP", "C-MAP")
 
 
 class Results:
@@ -76,6 +75,18 @@ class Results:
             setting = get_setting(name)
             notes += setting.departures + (setting.feature_departures if features else ())
         return tuple(dict.fromkeys(notes))
+
+    def caution(self, settings: Sequence[str]) -> str:
+        """Say in a few words what no figure of some settings may be read without."""
+        words = []
+        for record in (one for name in settings for one in self.of_setting(name)[:1]):
+            words += ["sample"] if record["sample"] else []
+            words += [
+                f"{corpus} stands in for {original}"
+                for corpus, original in record["stand_in"].items()
+                if original
+            ]
+        return "; ".join(dict.fromkeys(words))
 
 
 @dataclass(frozen=True)
@@ -138,12 +149,11 @@ class Experiment(ABC):
             What makes it again.
         """
 
+    def headline(self, results: Results) -> str:
+        """Say in a sentence or two what it found, for the top of the report; may be empty."""
+        return ""
+
     def all_notes(self, results: Results) -> tuple[str, ...]:
         """Give all footnotes: data, the settings' departures, and its own."""
         features = any(get_method(name).features for name in self.methods)
         return (*results.notes(self.settings, features=features), *self.departures)
-
-
-def value_of(record: Record, column: str, name: str) -> Any:
-    """Give one thing a record holds."""
-    return record["metrics"][column][name]

@@ -24,8 +24,11 @@ from polyseme.baselines import (
     LatentSemantic,
     NearestInstances,
     Popularity,
+    SeenClassifiers,
     TunedCosta,
 )
+from polyseme.experiments.draws import Conditions, word_vectors
+from polyseme.experiments.spaces import make_mapper, space_config
 from polyseme.experiments.trials import Trial
 from polyseme.priming import PrimingRanker
 from polyseme.protocols import own_document_scores
@@ -71,9 +74,15 @@ class Method(ABC):
     cost: float = 5.0
     features: ClassVar[bool] = False
 
-    def config(self) -> dict[str, Any]:
-        """Give what decides its results as JSON values."""
-        return {"name": self.name, "dimensions": list(self.dimensions)}
+    def config(self, conditions: Conditions) -> dict[str, Any]:
+        """Give what decides its results as JSON values, also what is left at its default."""
+        config: dict[str, Any] = {"name": self.name}
+        if self.dimensions:
+            config["spaces"] = [space_config(d, conditions) for d in self.dimensions]
+        if self.dimensions and self.features:
+            mapper = make_mapper(conditions).get_params()
+            config["mapper"] = {name: repr(value) for name, value in mapper.items()}
+        return config
 
     @abstractmethod
     def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
@@ -81,7 +90,7 @@ class Method(ABC):
 
 
 @dataclass(frozen=True)
-class Baseline(Method):
+class FittedRanker(Method):
     """A ranker that learns from features, documents and semantics documents.
 
     Attributes
@@ -100,10 +109,16 @@ class Baseline(Method):
     parameters: Mapping[str, Any] = field(default_factory=dict)
     oov: bool = True
 
-    def config(self) -> dict[str, Any]:
-        """Give what decides its results as JSON values."""
+    def config(self, conditions: Conditions) -> dict[str, Any]:
+        """Give what decides its results as JSON values, also what is left at its default."""
         parameters = {name: repr(value) for name, value in self._new().get_params().items()}
-        return super().config() | {"kind": self.kind.__name__, "parameters": parameters}
+        config = super().config(conditions)
+        if "classifiers" in parameters:
+            shared = SeenClassifiers().get_params()
+            config["classifiers"] = {name: repr(value) for name, value in shared.items()}
+        if "vectors" in parameters and not conditions.quick:
+            config["words"] = word_vectors(conditions.data).checksum
+        return config | {"kind": self.kind.__name__, "parameters": parameters}
 
     def _new(self, **given: Any) -> Any:
         """Make the ranker with what is given and it has a parameter for."""
@@ -124,12 +139,14 @@ class Baseline(Method):
 
     def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
         """Fit, score the test instances, measure."""
-        ranker, lessons = self.make(trial), trial.lessons()
+        ranker = self.make(trial)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PolysemeWarning)
-            ranker.fit(lessons.X, lessons.documents, lessons.semantics)
+            ranker.fit(trial.train_features, trial.train_documents, trial.known_documents)
         scores = ranker.score_labels(trial.features(trial.split.test))
-        return trial.measure(scores, ranker.labels_, oov=self.oov), trial.audit(ranker, lessons)
+        return trial.measure(scores, ranker.labels_, oov=self.oov), trial.audit(
+            ranker, trial.given()
+        )
 
 
 @dataclass(frozen=True)
@@ -145,6 +162,10 @@ class WholeSystem(Method):
     features: ClassVar[bool] = True
     score: str = "nearest"
 
+    def config(self, conditions: Conditions) -> dict[str, Any]:
+        """Give what decides its results as JSON values, also what is left at its default."""
+        return super().config(conditions) | {"score": self.score}
+
     def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
         """Rank the test instances by the concepts around their points."""
         tagger = trial.tagger(self.dimensions[0])
@@ -152,7 +173,7 @@ class WholeSystem(Method):
             tagger.known_.index(64.0), tagger.embedding_.distance_scale_, self.score
         )
         scores = ranker.scores(tagger.points(trial.features(trial.split.test)))
-        return trial.measure(scores, tagger.labels_), trial.audit(tagger, trial.lessons())
+        return trial.measure(scores, tagger.labels_), trial.audit(tagger, trial.given())
 
 
 @dataclass(frozen=True)
@@ -166,6 +187,10 @@ class ErrorFree(Method):
     """
 
     own: str = "strict"
+
+    def config(self, conditions: Conditions) -> dict[str, Any]:
+        """Give what decides its results as JSON values, also what is left at its default."""
+        return super().config(conditions) | {"own": self.own}
 
     def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
         """Rank labels around true points."""
@@ -198,7 +223,7 @@ class Regression(Method):
         points = np.repeat(known.points, np.bincount(known.sets)[known.set_ids], axis=0)
         spread = scattering(points, max_points=3000, random_state=trial.seed)
         error = regression_error(predicted[placed], truth[placed], points)
-        return {"space": spread | error}, trial.audit(tagger)
+        return {"space": spread | error}, trial.audit(tagger, trial.given())
 
 
 @dataclass(frozen=True)
@@ -257,9 +282,9 @@ DIMENSIONS = (10, 50, 200)
 _METHODS: tuple[Method, ...] = (
     WholeSystem("polyseme", "concept embedding", (200,), cost=30.0),
     WholeSystem("polyseme-density", "concept embedding, density", (200,), score="density"),
-    Baseline("tuned-costa", "tuned COSTA", kind=TunedCosta),
-    Baseline("costa", "COSTA (as in the paper)", cost=50.0, kind=Costa, oov=False),
-    Baseline(
+    FittedRanker("tuned-costa", "tuned COSTA", kind=TunedCosta),
+    FittedRanker("costa", "COSTA (as in the paper)", cost=50.0, kind=Costa, oov=False),
+    FittedRanker(
         "costa-no-prior",
         "COSTA, no priors",
         kind=Costa,
@@ -267,7 +292,7 @@ _METHODS: tuple[Method, ...] = (
         oov=False,
     ),
     *(
-        Baseline(
+        FittedRanker(
             f"costa-{transfer}",
             f"COSTA, {words}",
             kind=Costa,
@@ -280,13 +305,13 @@ _METHODS: tuple[Method, ...] = (
             ("square-root", "square root"),
         )
     ),
-    Baseline("latent-semantic", "latent semantics", kind=LatentSemantic),
-    Baseline("conse", "ConSE (GloVe)", kind=ConSE),
-    Baseline("fast0tag", "Fast0Tag (GloVe)", kind=Fast0Tag),
-    Baseline("composition", "composition (GloVe)", kind=Composition),
-    Baseline("nearest-instances", "nearest instances", kind=NearestInstances),
-    Baseline("popularity", "popularity", kind=Popularity),
-    Baseline("chance", "chance", kind=Chance),
+    FittedRanker("latent-semantic", "latent semantics", kind=LatentSemantic),
+    FittedRanker("conse", "ConSE (GloVe)", kind=ConSE),
+    FittedRanker("fast0tag", "Fast0Tag (GloVe)", kind=Fast0Tag),
+    FittedRanker("composition", "composition (GloVe)", kind=Composition),
+    FittedRanker("nearest-instances", "nearest instances", kind=NearestInstances),
+    FittedRanker("popularity", "popularity", kind=Popularity),
+    FittedRanker("chance", "chance", kind=Chance),
     *(ErrorFree(f"error-free-{d}", f"d = {d}", (d,)) for d in DIMENSIONS),
     *(
         ErrorFree(f"error-free-{d}-own", f"d = {d}, own known", (d,), own="paper")
@@ -298,7 +323,9 @@ _METHODS: tuple[Method, ...] = (
     SensesOfLabels("senses", "senses of labels", (200,)),
 )
 METHODS: dict[str, Method] = {method.name: method for method in _METHODS}
-RANKERS = tuple(method.name for method in _METHODS if isinstance(method, (WholeSystem, Baseline)))
+RANKERS = tuple(
+    method.name for method in _METHODS if isinstance(method, (WholeSystem, FittedRanker))
+)
 
 
 def get_method(name: str) -> Method:

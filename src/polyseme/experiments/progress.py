@@ -48,14 +48,18 @@ class Display:
         self.say = say or (lambda line: None)
         self.bar: Any = _bars() if terminal and tasks else None
         if n_known:
-            self.say(f"{n_known} runs are recorded already; {self.n_runs} to go")
+            known = f"{n_known} runs are recorded already; {self.n_runs} to go"
+            self.say(known) if self.bar is None else self.bar.console.print(known)
 
     def __enter__(self) -> Self:
         """Open the bars."""
         if self.bar is not None:
             self.bar.start()
-            self.whole = self.bar.add_task("all", total=self.n_runs, note="")
-            self.lines = [self.bar.add_task("", total=None, note="") for _ in range(self.n_workers)]
+            self.whole = self.bar.add_task("all", total=self.total, count="", note="")
+            self.lines = [
+                self.bar.add_task("waiting", total=None, count="", note="")
+                for _ in range(self.n_workers)
+            ]
         return self
 
     def __exit__(
@@ -74,7 +78,7 @@ class Display:
             self.doing[worker] = str(content)
         elif kind == "space":
             self.done += SPACE_COST
-            self._line(task, "concept space", sum(content.values()))
+            self._line(task, f"concept space of {task.space} dimensions", sum(content.values()))
         elif kind == "record":
             method = get_method(content["method"])
             self.done += method.cost
@@ -102,7 +106,8 @@ class Display:
             return
         left = self.left()
         note = "" if left is None else f"about {duration(left)} left"
-        self.bar.update(self.whole, completed=self.n_done, note=note)
+        count = f"{self.n_done} of {self.n_runs} runs"
+        self.bar.update(self.whole, completed=self.done, count=count, note=note)
         for worker, line in enumerate(self.lines):
             self.bar.update(line, description=self.doing.get(worker, "waiting"))
 
@@ -123,7 +128,7 @@ def _bars() -> Any:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed} of {task.total} runs", table_column=None),
+        TextColumn("{task.fields[count]}"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}"),
         console=Console(stderr=True),

@@ -19,6 +19,20 @@ from typing import Any
 from polyseme._validation import InputError
 
 Record = dict[str, Any]
+FIELDS: dict[str, type | tuple[type, ...]] = {
+    "setting": str,
+    "method": str,
+    "trial": int,
+    "seed": int,
+    "config_hash": str,
+    "config": dict,
+    "data": dict,
+    "stand_in": dict,
+    "metrics": dict,
+    "parts": dict,
+    "seconds": (int, float),
+    "version": str,
+}
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch", "tomotopy")
 
 
@@ -73,11 +87,30 @@ def make_record(
         "parts": {name: round(value, 2) for name, value in parts.items()},
         "finished": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "python": platform.python_version(),
+        "machine": {"processor": platform.machine(), "cores": os.cpu_count()},
         "libraries": {name: version(name) for name in LIBRARIES},
         "config": dict(config),
         **facts,
         "metrics": dict(metrics),
     }
+
+
+def _is_record(value: object) -> bool:
+    """Say whether something read is a record."""
+    return isinstance(value, dict) and all(
+        isinstance(value.get(name), kind) for name, kind in FIELDS.items()
+    )
+
+
+def _key(record: Record) -> tuple[Any, ...]:
+    """Give what a run is found by."""
+    return record["method"], record["seed"], record["trial"], record["config_hash"]
+
+
+def _identity(record: Record) -> tuple[Any, ...]:
+    """Give what tells runs apart that may stand beside each other."""
+    config = record["config"]
+    return *_key(record)[:3], config.get("preset"), config.get("quick")
 
 
 class RecordStore:
@@ -95,55 +128,62 @@ class RecordStore:
 
     def find(self, setting: str, method: str, trial: int, seed: int, digest: str) -> Record | None:
         """Give the record of a run, or None when it has not been run with this configuration."""
-        record = self._of(setting).get((method, seed, trial))
-        return record if record is not None and record["config_hash"] == digest else None
+        return self._of(setting).get((method, seed, trial, digest))
+
+    def latest(
+        self, run: tuple[str, str, int], seed: int, preset: str, *, quick: bool
+    ) -> Record | None:
+        """Give a run's record whatever its configuration, but for seed, preset and sample."""
+        setting, method, trial = run
+        for record in self._of(setting).values():
+            config = record["config"]
+            same = config.get("preset", preset) == preset and config.get("quick", quick) == quick
+            if same and _key(record)[:3] == (method, seed, trial):
+                return record
+        return None
 
     def add(self, record: Record) -> None:
-        """Keep a record, in place of an older one of the same run, and write it to disk."""
+        """Keep a record, in place of an older one of the same run, and write it to disk.
+
+        Runs of another preset stand beside each other; of the same, only the newest counts.
+        """
         known = self._of(record["setting"])
+        for key, other in list(known.items()):
+            if _identity(other) == _identity(record):
+                del known[key]
         # As it will be read: the same order of keys, the same types.
         written = json.loads(json.dumps(record, sort_keys=True))
-        known[record["method"], record["seed"], record["trial"]] = written
+        known[_key(written)] = written
         self._write(record["setting"], known.values())
-
-    def seconds(self, setting: str, method: str) -> list[float]:
-        """Give what runs of a method took, to say how long the next may take."""
-        return [
-            record["seconds"] - sum(record["parts"].values())
-            for record in self._of(setting).values()
-            if record["method"] == method
-        ]
 
     def _of(self, setting: str) -> dict[tuple[Any, ...], Record]:
         """Give a setting's records by method, seed and trial; read them once."""
         if setting not in self._records:
             path = self.folder / f"{setting}.jsonl"
             records = self._read(path) if path.exists() else []
-            self._records[setting] = {
-                (record["method"], record["seed"], record["trial"]): record for record in records
-            }
+            self._records[setting] = {_key(record): record for record in records}
         return self._records[setting]
 
     def _read(self, path: Path) -> list[Record]:
         """Read a file of records."""
         records = []
-        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+        for number, line in enumerate(path.read_bytes().splitlines(), start=1):
             try:
                 record = json.loads(line)
-                if not {"method", "seed", "trial", "config_hash", "metrics"} <= record.keys():
-                    raise ValueError
-            except (ValueError, AttributeError):
+            except ValueError:
+                record = None
+            if not _is_record(record):
                 raise InputError(
-                    f"Line {number} of '{path}' is not a record of a run; remove the file, or name "
-                    "another folder with --out."
-                ) from None
+                    f"Line {number} of '{path}' is not a record of a run; remove that line, and "
+                    "its run is run again."
+                )
             records.append(record)
         return records
 
     def _write(self, setting: str, records: Iterable[Record]) -> None:
         """Write a setting's records, all or nothing."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        ordered = sorted(records, key=lambda one: (one["method"], one["seed"], one["trial"]))
+        ordered = sorted(records, key=_key)
         path = self.folder / f"{setting}.jsonl"
         waiting = path.with_suffix(".jsonl.part")
         with waiting.open("w", encoding="utf-8") as file:

@@ -7,21 +7,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from polyseme._validation import InputError, check_number, unknown_name
 from polyseme.datasets import FORMS
-from polyseme.experiments._svg import check_matplotlib
+from polyseme.experiments.draws import Conditions
 from polyseme.experiments.experiment import Experiment, Results
-from polyseme.experiments.facts import facts_of
 from polyseme.experiments.figures import get_experiment
 from polyseme.experiments.names import EXPERIMENTS, SEED
 from polyseme.experiments.progress import Display
 from polyseme.experiments.records import Record, RecordStore
-from polyseme.experiments.report import Section, write_markdown, write_report, write_tables
+from polyseme.experiments.rendering._svg import check_matplotlib
+from polyseme.experiments.rendering.facts import facts_of
+from polyseme.experiments.rendering.report import (
+    Section,
+    write_markdown,
+    write_report,
+    write_tables,
+)
 from polyseme.experiments.schedule import Run, digest_of, make_tasks
-from polyseme.experiments.trials import Conditions
+from polyseme.experiments.spaces import SpaceStore
 from polyseme.experiments.workers import work
 
 TITLE = "polyseme: the paper's evaluation, reproduced"
@@ -38,6 +43,7 @@ def reproduce(
     out: str | Path | None = None,
     workers: int = 2,
     fresh: bool = False,
+    from_records: bool = False,
     say: Callable[[str], None] | None = None,
     terminal: bool = False,
 ) -> list[Section]:
@@ -65,6 +71,8 @@ def reproduce(
         Processes, one thread each.
     fresh : bool
         Run again what is recorded already.
+    from_records : bool
+        Run nothing: make tables and the report of the records in `out`, without any data.
     say : callable, optional
         Takes a line about each step.
     terminal : bool
@@ -86,20 +94,22 @@ def reproduce(
         None if data is None else os.fspath(data), seed, quick, preset, str(folder / "cache")
     )
     store = RecordStore(folder / "records")
-    runs = list(dict.fromkeys(run for one in wanted for run in one.runs(trials, quick=quick)))
-    missing = [run for run in runs if fresh or _find(store, run, conditions) is None]
-    tasks = make_tasks(missing)
-    shown = Display(
-        tasks,
-        n_known=len(runs) - len(missing),
-        n_workers=workers,
-        say=None if terminal else say,
-        terminal=terminal,
-    )
-    if tasks:
-        (folder / "cache").mkdir(parents=True, exist_ok=True)
+    if not from_records:
+        runs = list(dict.fromkeys(run for one in wanted for run in one.runs(trials, quick=quick)))
+        missing = _missing(runs, store, conditions, fresh=fresh)
+        tasks = make_tasks(missing)
+        _make_folder(folder / "cache")
+        if fresh:
+            SpaceStore(conditions).clear()
+        shown = Display(
+            tasks,
+            n_known=len(runs) - len(missing),
+            n_workers=workers,
+            say=say,
+            terminal=terminal,
+        )
         with shown:
-            for worker, task, kind, content in work(tasks, conditions, workers):
+            for worker, task, kind, content in work(tasks, conditions, workers) if tasks else ():
                 if kind == "record":
                     store.add(content)
                 shown.tell(worker, task, kind, content)
@@ -109,6 +119,17 @@ def reproduce(
 def default_folder(out: str | Path | None, *, quick: bool) -> Path:
     """Give the folder to write to: the one that is named, or `results`, or `results-quick`."""
     return Path(out if out is not None else "results-quick" if quick else "results")
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder, or say in one sentence why it cannot be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"Nothing can be written to '{folder}': {error.strerror}; name another folder with "
+            "--out."
+        ) from None
 
 
 def _experiments(names: Iterable[str]) -> list[Experiment]:
@@ -122,9 +143,15 @@ def _experiments(names: Iterable[str]) -> list[Experiment]:
     return [get_experiment(name) for name in EXPERIMENTS if "all" in asked or name in asked]
 
 
-def _find(store: RecordStore, run: Run, conditions: Conditions) -> Record | None:
-    """Give the record of a run, if it was made with this configuration."""
-    return store.find(*run, conditions.seed, digest_of(run, conditions))
+def _missing(
+    runs: Sequence[Run], store: RecordStore, conditions: Conditions, *, fresh: bool
+) -> list[Run]:
+    """Give the runs that no record with this configuration tells of."""
+    if fresh:
+        return list(runs)
+    return [
+        run for run in runs if store.find(*run, conditions.seed, digest_of(run, conditions)) is None
+    ]
 
 
 def _publish(
@@ -137,28 +164,37 @@ def _publish(
     """Write the report of everything that is complete; give the sections asked for."""
     names = {one.name for one in wanted}
     sections: list[Section] = []
+    headlines: list[str] = []
     used: dict[Run, Record] = {}
     for name in EXPERIMENTS:
         experiment = get_experiment(name)
-        try:
-            found = {
-                run: _find(store, run, conditions)
-                for run in experiment.runs(trials, quick=conditions.quick)
-            }
-        except InputError:  # another experiment's corpora need not be here
-            continue
-        if any(record is None for record in found.values()):
-            continue
+        runs = experiment.runs(trials, quick=conditions.quick)
+        found = {
+            run: store.latest(run, conditions.seed, conditions.preset, quick=conditions.quick)
+            for run in runs
+        }
         records = {run: record for run, record in found.items() if record is not None}
+        if len(records) < len(runs):
+            if name in names:
+                raise InputError(
+                    f"'{folder}' lacks {len(runs) - len(records)} of the {len(runs)} runs of "
+                    f"'{name}' with {trials} trials and seed {conditions.seed}; run it first."
+                )
+            continue
         used |= records
-        sections.append(
-            experiment.section(Results(records.values()), command_of(name, conditions, trials))
-        )
+        results = Results(records.values())
+        sections.append(experiment.section(results, command_of(name, conditions, trials)))
+        headlines.append(experiment.headline(results))
     everything = "all" if len(sections) == len(EXPERIMENTS) else " ".join(s.name for s in sections)
+    published = {
+        name: same for one in used.values() for name, same in one.get("as_published", {}).items()
+    }
     facts = facts_of(
         used.values(),
+        summary="\n\n".join(line for line in headlines if line),
         commands=(command_of(everything, conditions, trials),),
         titles={name: form.title for name, form in FORMS.items()},
+        as_published={} if conditions.quick else published,
     )
     write_report(folder / "report.html", sections, title=TITLE, facts=facts)
     write_markdown(folder / "README.md", sections, title=TITLE, facts=facts)
@@ -168,12 +204,10 @@ def _publish(
 
 def command_of(names: str, conditions: Conditions, trials: int) -> str:
     """Give the command line that makes something again."""
-    words = ["polyseme reproduce", names, f"--trials {trials}"]
-    plain = replace(conditions, data=None, cache=None)
-    if plain.seed != SEED:
-        words.append(f"--seed {plain.seed}")
-    if plain.quick:
-        words.append("--quick")
-    if plain.preset != "default":
-        words.append(f"--preset {plain.preset}")
+    words = ["polyseme reproduce", names]
+    words.append("--quick" if conditions.quick else f'--data "$POLYSEME_DATA" --trials {trials}')
+    if conditions.seed != SEED:
+        words.append(f"--seed {conditions.seed}")
+    if conditions.preset != "default":
+        words.append(f"--preset {conditions.preset}")
     return " ".join(words)

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from polyseme.experiments.draws import Conditions, checksums, chosen_pair
 from polyseme.experiments.methods import get_method
 from polyseme.experiments.records import config_hash, make_record
 from polyseme.experiments.settings import get_setting
-from polyseme.experiments.trials import Conditions, Trial, checksums, chosen_pair
+from polyseme.experiments.trials import Trial
 
 SPACE_COST = 40.0
 
@@ -62,7 +63,7 @@ class Task:
     @property
     def title(self) -> str:
         """Say what it is about."""
-        return f"{self.setting} {self.trial + 1}"
+        return f"{self.setting}, trial {self.trial}"
 
     @property
     def cost(self) -> float:
@@ -79,7 +80,7 @@ def run_config(run: Run, conditions: Conditions) -> dict[str, Any]:
         "setting": setting.config(),
         "corpora": corpora,
         "data": data,
-        "method": method.config(),
+        "method": method.config(conditions),
         "trial": run.trial,
         "seed": conditions.seed,
         "quick": conditions.quick,
@@ -146,13 +147,14 @@ def perform(task: Task, conditions: Conditions) -> Iterator[tuple[str, Any]]:
     if task.space is not None:
         yield "start", f"{task.title}: concept space of {task.space} dimensions"
         trial.space(task.space)
-        yield "space", dict(trial.parts)
+        yield "space", dict(trial.seconds)
     for name in task.methods:
         method = get_method(name)
         yield "start", f"{task.title}: {method.title}"
-        start, before = time.perf_counter(), sum(trial.parts.values())
+        start, before = time.perf_counter(), sum(trial.seconds.values())
         metrics, audited, used = _observed(trial, name)
-        own = time.perf_counter() - start - (sum(trial.parts.values()) - before)
+        made = sum(trial.seconds.values()) - before
+        own = max(time.perf_counter() - start - made, 0.0)
         config = run_config(Run(task.setting, name, task.trial), conditions)
         yield (
             "record",
@@ -174,7 +176,7 @@ def _observed(trial: Trial, method: str) -> tuple[dict[str, Any], dict[str, Any]
     """Run a method; give metrics, audit, and the shared parts it asked for with their seconds."""
     trial.asked.clear()
     metrics, audited = get_method(method).run(trial)
-    return metrics, audited, {name: trial.parts[name] for name in sorted(trial.asked)}
+    return metrics, audited, {name: trial.seconds[name] for name in sorted(trial.asked)}
 
 
 def digest_of(run: Run, conditions: Conditions) -> str:

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from polyseme.experiments.cells import Cell, Table, Value
-from polyseme.experiments.comparisons import compare_all
-from polyseme.experiments.experiment import COLUMNS, Experiment, Results
+from polyseme.experiments.experiment import COLUMNS, MEASURES, Experiment, Results
 from polyseme.experiments.methods import get_method
-from polyseme.experiments.plots import Point, bars, curves, points_of
-from polyseme.experiments.report import Figure, Section
+from polyseme.experiments.rendering.cells import Cell, Table, Value
+from polyseme.experiments.rendering.comparisons import compare_all
+from polyseme.experiments.rendering.plots import Point, bars, curves, points_of
+from polyseme.experiments.rendering.report import Figure, Section
 
-MEASURES = ("E-MAP", "C-MAP")
 Published = Mapping[tuple[str, str], Mapping[str, tuple[float, float]]]
 
 
@@ -89,6 +88,7 @@ class ScoreFigure(Experiment):
             tuple(rows),
             notes=self.all_notes(results),
             command=command,
+            caution=results.caution(self.settings),
             reference="" if self.reference is None else get_method(self.reference).title,
         )
 

@@ -1,7 +1,6 @@
-"""One trial of a setting: data loaded, labels hidden, documents split, shared parts learned once.
+"""One trial of a setting: what methods may learn from, what they share, how they are measured.
 
-In: a setting and a trial's number. Out: a `Trial`, which methods ask for what they may learn from
-and which measures their scores.
+In: a setting and a trial's number. Out: a `Trial`.
 """
 
 from __future__ import annotations
@@ -9,71 +8,23 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from pathlib import Path
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._persistence import remove_model
 from polyseme._validation import InputError, PolysemeWarning
-from polyseme.baselines import WordVectors
-from polyseme.baselines.classifiers import SeenClassifiers
+from polyseme.baselines import SeenClassifiers, WordVectors
 from polyseme.corpus import LabelCorpus
-from polyseme.datasets import Dataset, choose, load_dataset
-from polyseme.descriptors import ContextDescriptor
-from polyseme.embedding import ConceptEmbedding
-from polyseme.experiments.records import config_hash
+from polyseme.experiments.draws import Conditions, draw_split, load_pair, word_vectors
 from polyseme.experiments.settings import Setting
-from polyseme.mapping import InstanceMapper
-from polyseme.nn.plan import TrainingPlan
-from polyseme.protocols import (
-    Given,
-    LabelSplit,
-    Receipt,
-    ZeroShotSplit,
-    audit,
-    cross_corpora,
-    evaluation_columns,
-    labels_by_document_share,
-    measure,
-    oov_test,
-    random_labels,
-    within_corpus,
-)
-from polyseme.storage import load
+from polyseme.experiments.spaces import SpaceStore, make_mapper
+from polyseme.protocols import Given, Receipt, audit, evaluation_columns, measure
 from polyseme.tagger import ZeroShotTagger
 
 T = TypeVar("T")
 Scores = NDArray[np.float64]
-N_ATTEMPTS = 20
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """What all runs of a call have in common.
-
-    Attributes
-    ----------
-    data : str or None
-        The folder of the corpora.
-    seed : int
-        Trial t draws its labels with seed + t.
-    quick : bool
-        Samples and short trainings in place of the real thing.
-    preset : str
-        The embedding's preset.
-    cache : str or None
-        Where learned concept spaces are kept for other runs; None keeps nothing.
-    """
-
-    data: str | None = None
-    seed: int = 0
-    quick: bool = False
-    preset: str = "default"
-    cache: str | None = None
 
 
 class Trial:
@@ -91,10 +42,10 @@ class Trial:
     source, target : Dataset
         Whose documents teach the semantics, and whose instances are mapped.
     split : ZeroShotSplit
-    parts : dict of str to float
-        Seconds that each shared part took to learn.
+    seconds : dict of str to float
+        What each shared part took to learn.
     asked : set of str
-        Shared parts that were asked for; whoever wants to know clears it first.
+        Shared parts that were asked for, also by other parts; whoever wants to know clears it.
     """
 
     def __init__(self, setting: Setting, number: int, conditions: Conditions) -> None:
@@ -102,73 +53,39 @@ class Trial:
         self.number = number
         self.conditions = conditions
         self.seed = conditions.seed + number
-        self.partition_seed = conditions.seed + setting.partition(number)
-        self.parts: dict[str, float] = {}
+        self.source, self.target = load_pair(setting, conditions)
+        self.split = draw_split(setting, number, conditions)
+        self.seconds: dict[str, float] = {}
         self.asked: set[str] = set()
         self._made: dict[str, Any] = {}
-        self.source, self.target = load_pair(setting, conditions)
-        self.split = self._draw()
+        self._used_by: dict[str, set[str]] = {}
 
-    # ------------------------------------------------------------------ the split
+    # ------------------------------------------------------------------ what may be learned from
 
-    def _draw(self) -> ZeroShotSplit:
-        """Draw the labels to hide, then who learns from what; again if nobody is left."""
-        for attempt in range(N_ATTEMPTS):
-            split = self._attempt(self.seed + 1000 * attempt)
-            if len(split.train) and len(split.test):
-                return split
-        raise InputError(
-            f"The setting '{self.setting.name}' found no labels in '{self.target.name}' that leave "
-            f"instances to train and to test in {N_ATTEMPTS} draws."
-        )
-
-    def _attempt(self, label_seed: int) -> ZeroShotSplit:
-        """Draw the labels to hide with a seed, then who learns from what."""
-        setting = self.setting
-        source = _prepared(self.source, setting)
-        arguments = dict(setting.split) | {"random_state": self.partition_seed}
-        if setting.protocol == "cross":
-            target = self.target.corpus
-            shared = [label for label in source.labels if target.restrict([label]).labels]
-            labels = self._draw_labels(target.restrict(shared), label_seed)
-            unseen = {source.key(label) for label in labels.unseen}
-            hidden = tuple(label for label in source.labels if source.key(label) in unseen)
-            seen = tuple(label for label in source.labels if source.key(label) not in unseen)
-            return cross_corpora(source, target, LabelSplit(seen, hidden), **arguments)
-        split = within_corpus(source, self._draw_labels(source, label_seed), **arguments)
-        return oov_test(split) if setting.protocol == "oov" else split
-
-    def _draw_labels(self, corpus: LabelCorpus, seed: int) -> LabelSplit:
-        """Draw the labels to hide by the setting's generator."""
-        arguments = dict(self.setting.labels)
-        if self.conditions.quick and self.setting.label_pick != "random":
-            # A sample has few labels, so its shares of documents jump.
-            arguments |= {"document_share": (0.25, 0.7)}
-            if "oov_share" in arguments:
-                arguments |= {"oov_document_share": (0.3, 0.6)}
-        if self.setting.label_pick == "random":
-            return random_labels(corpus, random_state=seed, **arguments)
-        return labels_by_document_share(corpus, random_state=seed, **arguments)
+    @cached_property
+    def _columns(self) -> NDArray[np.bool_] | None:
+        """Which columns of the features may be used; None: all."""
+        names = self.target.feature_names
+        if names is None or not self.target.form.detectors:
+            return None
+        key = self.split.target.key
+        hidden = {key(label) for label in self.split.labels.unseen}
+        return np.array([key(name) not in hidden for name in names])
 
     @cached_property
     def instance_features(self) -> NDArray[np.float32] | None:
         """Features that may be used, rows as the target's documents; None without any."""
-        if self.target.X is None or not self.target.form.detectors:
+        if self.target.X is None or self._columns is None:
             return self.target.X
-        names = self.target.feature_names or ()
-        key = self.split.target.key
-        hidden = {key(label) for label in self.split.labels.unseen}
-        return np.ascontiguousarray(self.target.X[:, [key(name) not in hidden for name in names]])
+        return np.ascontiguousarray(self.target.X[:, self._columns])
 
     @cached_property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns of `instance_features`."""
         names = self.target.feature_names
-        if names is None or not self.target.form.detectors:
+        if names is None or self._columns is None:
             return names
-        key = self.split.target.key
-        hidden = {key(label) for label in self.split.labels.unseen}
-        return tuple(name for name in names if key(name) not in hidden)
+        return tuple(name for name, kept in zip(names, self._columns, strict=True) if kept)
 
     def features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Give features of some instances."""
@@ -178,91 +95,79 @@ class Trial:
             )
         return self.instance_features[rows]
 
+    @cached_property
+    def train_features(self) -> NDArray[np.float32]:
+        """Features of the training instances, (n_train, n_features)."""
+        return self.features(self.split.train)
+
+    @cached_property
+    def train_documents(self) -> LabelCorpus:
+        """Documents of the training instances."""
+        return self.split.instances("train")
+
+    @cached_property
+    def known_documents(self) -> LabelCorpus:
+        """Semantics documents."""
+        return self.split.known()
+
+    def given(self) -> Given:
+        """Give the very objects that whole systems are fitted with, for the audit."""
+        return Given(self.train_features, self.train_documents, self.known_documents)
+
     # ------------------------------------------------------------------ what methods share
 
-    def part(self, name: str, make: Callable[[], T]) -> T:
-        """Give a shared part; the first who asks has it made, and its seconds are noted."""
-        self.asked.add(name)
+    def part(self, name: str, make: Callable[[], tuple[T, float | None]]) -> T:
+        """Give a shared part; the first who asks has it made, and its seconds are noted.
+
+        Parameters
+        ----------
+        name : str
+        make : callable
+            Gives the part, and what it took where the clock here would not tell.
+        """
         if name not in self._made:
-            start, before = time.perf_counter(), sum(self.parts.values())
-            self._made[name] = make()
-            inner = sum(self.parts.values()) - before
-            self.parts[name] = time.perf_counter() - start - inner
+            outer, self.asked = self.asked, set()
+            start, before = time.perf_counter(), sum(self.seconds.values())
+            self._made[name], told = make()
+            elapsed = time.perf_counter() - start - (sum(self.seconds.values()) - before)
+            self.seconds[name] = elapsed if told is None else told
+            self._used_by[name], self.asked = self.asked, outer
+        self.asked |= {name} | self._used_by[name]
         made: T = self._made[name]
         return made
 
-    def template(self, n_components: int) -> ConceptEmbedding:
-        """Give the embedding to learn, with its seed."""
-        parameters: dict[str, Any] = {"n_components": n_components}
-        if self.conditions.quick:
-            parameters |= {
-                "hidden_sizes": (24,),
-                "context_descriptor": ContextDescriptor(n_topics=8, n_iter=30),
-                "training": TrainingPlan(max_epochs=3, min_epochs=0, min_steps=8, batch_size=128),
-            }
-        made = ConceptEmbedding.from_preset(self.conditions.preset, **parameters)
-        return made.set_params(random_state=self.partition_seed)
-
     def space(self, n_components: int) -> ZeroShotTagger:
         """Give a tagger without features: the concept space and the known documents."""
-        return self.part(f"concept space {n_components}", lambda: self._space(n_components))
-
-    def _space(self, n_components: int) -> ZeroShotTagger:
-        """Load the concept space if some run has left it, learn it otherwise."""
-        embedding, folder = self.template(n_components), self.cache_folder(n_components)
-        if folder is not None and (folder / "manifest.json").exists():
-            return load(folder)
-        if folder is not None:
-            embedding.set_params(checkpoint=folder.with_suffix(".training"))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PolysemeWarning)
-            embedding.fit(self.split.teaching(), validation=self.split.held_out())
-            space = ZeroShotTagger(embedding=embedding, fit_embedding=False)
-            space.fit(None, self.split.known())
-        if folder is not None:
-            space.save(folder)
-            remove_model(folder.with_suffix(".training"))
-        return space
-
-    def cache_folder(self, n_components: int) -> Path | None:
-        """Give the folder where this trial's concept space is kept."""
-        if self.conditions.cache is None:
-            return None
-        teaching = self.split.teaching()
-        held_out = self.split.held_out()
-        digest = config_hash(
-            {
-                "parameters": str(sorted(self.template(n_components).get_params().items())),
-                "documents": [list(document) for document in teaching],
-                "ids": teaching.ids,
-                "held out": [list(document) for document in held_out],
-                "known": self.split.known().ids,
-            }
+        store, seed = SpaceStore(self.conditions), self._partition_seed
+        return self.part(
+            f"concept space {n_components}", lambda: store.get(self.split, n_components, seed)
         )
-        return Path(self.conditions.cache) / f"space-{n_components}-{digest}"
+
+    @property
+    def _partition_seed(self) -> int:
+        """The seed that trials on the same partition of the documents share."""
+        return self.conditions.seed + self.setting.partition(self.number)
 
     def tagger(self, n_components: int) -> ZeroShotTagger:
-        """Give the whole system, mapped by nu-SVR as in the paper, ranking by nearest concepts."""
-        split = self.split
+        """Give the whole system, ranking by nearest concepts."""
 
-        def make() -> ZeroShotTagger:
+        def make() -> tuple[ZeroShotTagger, None]:
             space = self.space(n_components)
-            mapper = InstanceMapper(random_state=self.seed)
+            mapper = make_mapper(self.conditions).set_params(random_state=self.seed)
             tagger = ZeroShotTagger(embedding=space.embedding_, mapper=mapper, fit_embedding=False)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PolysemeWarning)
-                return tagger.fit(
-                    self.features(split.train), split.instances("train"), split.known()
-                )
+                tagger.fit(self.train_features, self.train_documents, self.known_documents)
+            return tagger, None
 
         return self.part(f"mapping {n_components}", make)
 
     def classifiers(self) -> SeenClassifiers:
         """Give the support vector machines that all forms of COSTA share."""
 
-        def make() -> SeenClassifiers:
+        def make() -> tuple[SeenClassifiers, None]:
             classifiers = SeenClassifiers(random_state=self.seed)
-            return classifiers.fit(self.features(self.split.train), self.split.instances("train"))
+            return classifiers.fit(self.train_features, self.train_documents), None
 
         return self.part("classifiers", make)
 
@@ -270,8 +175,8 @@ class Trial:
     def word_vectors(self) -> WordVectors:
         """Word vectors for the labels; samples get vectors made from their documents."""
         if self.conditions.quick:
-            return WordVectors.from_documents(self.split.known(), random_state=self.seed)
-        return WordVectors.find(self.conditions.data)
+            return WordVectors.from_documents(self.known_documents, random_state=self.seed)
+        return word_vectors(self.conditions.data)
 
     # ------------------------------------------------------------------ measuring
 
@@ -315,57 +220,13 @@ class Trial:
         receipt.require()
         return {"passed": receipt.passed, "checks": len(receipt.checks), "digest": receipt.digest}
 
-    def lessons(self) -> Given:
-        """Give what a whole system may learn from: features, documents, semantics documents."""
-        split = self.split
-        return Given(self.features(split.train), split.instances("train"), split.known())
-
     def facts(self) -> dict[str, Any]:
         """Give what records say about the data."""
         datasets = {one.name: one for one in (self.source, self.target)}
         return {
             "data": {name: one.checksum for name, one in datasets.items()},
+            "as_published": {name: one.as_published() for name, one in datasets.items()},
             "stand_in": {name: self.setting.stand_ins.get(name) for name in datasets},
             "sample": self.conditions.quick,
             "counts": self.split.sizes(),
         }
-
-
-@lru_cache(maxsize=4)
-def _load(name: str, data: str | None, sample: bool) -> Dataset:
-    """Load a dataset once for all trials of a process."""
-    return load_dataset(name, data, sample=sample)
-
-
-def chosen_pair(setting: Setting, conditions: Conditions) -> tuple[str, str]:
-    """Give the first pair of corpora whose folders are there; samples: the last pair."""
-    if conditions.quick:
-        return setting.corpora[-1]
-    return choose(setting.corpora, conditions.data)
-
-
-def checksums(setting: Setting, conditions: Conditions) -> dict[str, str]:
-    """Give the digest of each corpus of a setting."""
-    return {one.name: one.checksum for one in load_pair(setting, conditions)}
-
-
-def load_pair(setting: Setting, conditions: Conditions) -> tuple[Dataset, Dataset]:
-    """Load a setting's source and target, which may be one and the same."""
-    source, target = chosen_pair(setting, conditions)
-    loaded = _load(source, conditions.data, conditions.quick)
-    if source == target:
-        return loaded, loaded
-    return loaded, _load(target, conditions.data, conditions.quick)
-
-
-def _prepared(dataset: Dataset, setting: Setting) -> LabelCorpus:
-    """Give a dataset's corpus over the labels that the setting keeps."""
-    corpus = dataset.corpus
-    counts = np.asarray(corpus.matrix.sum(axis=0)).ravel()
-    least = 1 if dataset.is_sample else setting.min_documents.get(dataset.name, 1)
-    kept = np.flatnonzero(counts >= least)
-    if setting.n_labels is not None:
-        kept = np.sort(kept[np.argsort(-counts[kept], kind="stable")[: setting.n_labels]])
-    if len(kept) == len(counts):
-        return corpus
-    return replace(corpus.restrict([corpus.labels[column] for column in kept]))

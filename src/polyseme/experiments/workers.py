@@ -10,14 +10,15 @@ import multiprocessing
 import os
 import signal
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from polyseme._validation import InputError
+from polyseme._validation import InputError, PolysemeWarning
+from polyseme.experiments.draws import Conditions
 from polyseme.experiments.schedule import Space, Task, perform
-from polyseme.experiments.trials import Conditions
 
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -139,16 +140,17 @@ class _Pool:
 def _serve(pipe: Connection, conditions: Conditions) -> None:
     """Do what comes through the pipe; the parent decides when to stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    while True:
-        try:
+    warnings.simplefilter("ignore", PolysemeWarning)  # the parent has said them
+    with suppress(EOFError, OSError):  # without the parent there is nobody to tell
+        while True:
             task = pipe.recv()
-        except EOFError:
-            return
-        try:
-            for message in perform(task, conditions):
-                pipe.send(message)
-            pipe.send(("done", None))
-        except InputError as error:
-            pipe.send(("wrong", str(error)))
-        except Exception:
-            pipe.send(("failed", traceback.format_exc()))
+            try:
+                for message in perform(task, conditions):
+                    pipe.send(message)
+                pipe.send(("done", None))
+            except InputError as error:
+                pipe.send(("wrong", str(error)))
+            except BrokenPipeError:
+                raise
+            except Exception:
+                pipe.send(("failed", traceback.format_exc()))

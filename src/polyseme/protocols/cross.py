@@ -82,11 +82,17 @@ def cross_corpora(
         target, rest, float(validation_share), by_group=by_group, random_state=generator
     )
     carried = target.select(usable).used(outside)
+    oov = tuple(label for label in outside if label in carried)
+    # A label that only the stopping documents hold is not taught, so such documents must go.
+    teaching, stopping, others = sets
+    stopping = stopping[~carries(corpus.select(stopping), oov)] if len(stopping) else stopping
     return ZeroShotSplit(
         corpus,
         target,
-        LabelSplit(seen, unseen, tuple(label for label in outside if label in carried)),
-        *sets,
+        LabelSplit(seen, unseen, oov),
+        teaching,
+        stopping,
+        others,
         train=np.setdiff1d(rest, tuning),
         validation=tuning,
         test=test,

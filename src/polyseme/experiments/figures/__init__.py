@@ -1,10 +1,10 @@
-"""One file for each table and figure; a new one is a file here and a line below."""
+"""One file for each table and figure; a new one is a file here and its name in `names.py`."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
-from polyseme._validation import unknown_name
+from polyseme._validation import InputError, unknown_name
 from polyseme.experiments.experiment import Experiment
 from polyseme.experiments.names import EXPERIMENTS
 
@@ -13,5 +13,8 @@ def get_experiment(name: str) -> Experiment:
     """Give an experiment by its name; an unknown one is an `InputError` that lists them."""
     if name not in EXPERIMENTS:
         raise unknown_name("experiment", name, EXPERIMENTS)
-    found: Experiment = import_module(f"polyseme.experiments.figures.{name}").EXPERIMENT
+    module = import_module(f"{__name__}.{name}")
+    found: Experiment = module.EXPERIMENT
+    if found.name != name:
+        raise InputError(f"The experiment in '{module.__file__}' must be named '{name}'.")
     return found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyseme.experiments.cells import Table, Value
 from polyseme.experiments.experiment import Experiment, Results
-from polyseme.experiments.plots import senses
-from polyseme.experiments.report import Figure, Section
+from polyseme.experiments.rendering.cells import Table, Value
+from polyseme.experiments.rendering.plots import senses
+from polyseme.experiments.rendering.report import Figure, Section
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class SensePictures(Experiment):
             tuple(rows),
             notes=self.all_notes(results),
             command=command,
+            caution=results.caution(self.settings),
         )
         return Section(
             name=self.name,

@@ -13,7 +13,7 @@ EXPERIMENT = ScoreFigure(
         "oov labels; tuned COSTA classifies them from the training instances that carry them."
     ),
     settings=("magtag-oov",),
-    methods=("polyseme", "costa", "tuned-costa", "popularity"),
+    methods=("polyseme", "costa", "costa-no-prior", "tuned-costa", "popularity"),
     columns=("training", "zsl", "zsl-only", "all", "oov"),
     reference="polyseme",
     published={

@@ -12,7 +12,7 @@ EXPERIMENT = ScoreFigure(
         "trained on the target, its regressors and priors on the source."
     ),
     settings=("image-cross",),
-    methods=("polyseme", "costa", "tuned-costa", "popularity"),
+    methods=("polyseme", "costa", "costa-no-prior", "tuned-costa", "popularity"),
     columns=("training", "zsl", "zsl-only", "all", "oov"),
     reference="polyseme",
     published={

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyseme.experiments.cells import Table, Value
 from polyseme.experiments.experiment import Experiment, Results
-from polyseme.experiments.plots import usage, usage_correlation
-from polyseme.experiments.report import Figure, Section
+from polyseme.experiments.rendering.cells import Table, Value
+from polyseme.experiments.rendering.plots import usage, usage_correlation
+from polyseme.experiments.rendering.report import Figure, Section
 from polyseme.experiments.settings import get_setting
 
 PUBLISHED = {"music-cross": 0.07, "image-cross": 0.75}
@@ -48,6 +48,7 @@ class UsageFigure(Experiment):
             tuple(rows),
             notes=self.all_notes(results),
             command=command,
+            caution=results.caution(self.settings),
         )
         return Section(
             name=self.name,

@@ -10,7 +10,8 @@ EXPERIMENT = ScoreFigure(
     text=(
         "Labels are ranked around the true points of the test documents. In the paper most test "
         "documents are among the known ones; the rows without that word leave a document's own "
-        "concepts out, which is the harder and cleaner question."
+        "concepts out, which is the harder question. "
+        "Other known documents may hold the same labels."
     ),
     settings=("magtag",),
     methods=tuple(f"error-free-{d}{own}" for own in ("-own", "") for d in (10, 50, 200)),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyseme.experiments.cells import Cell, Table, Value
 from polyseme.experiments.experiment import Experiment, Results
-from polyseme.experiments.report import Section
+from polyseme.experiments.rendering.cells import Cell, Table, Value
+from polyseme.experiments.rendering.report import Section
 from polyseme.experiments.settings import get_setting
 
 SIZES = {
-    "seen": "T",
-    "unseen": "ZSL",
-    "oov": "OOV",
+    "seen": "seen labels",
+    "unseen": "unseen labels",
+    "oov": "oov labels",
     "documents": "instances",
     "semantics": "S_tr",
     "semantics_validation": "S_val",
@@ -71,26 +71,45 @@ class SizeTable(Experiment):
 
     def section(self, results: Results, command: str) -> Section:
         """Make its section of the report; see `Experiment.section`."""
-        rows: list[tuple[Value, ...]] = []
-        for setting in self.settings:
-            published = PUBLISHED.get(setting, {})
-            cells = [
+        rows: list[tuple[Value, ...]] = [
+            ("corpora", *(self._corpora(results, s) for s in self.settings))
+        ]
+        for size, words in SIZES.items():
+            cells = (
                 Cell.of(
-                    results.values(setting, "sizes", "sizes", size), published.get(size), digits=0
+                    self._counts(results, setting, size),
+                    PUBLISHED.get(setting, {}).get(size),
+                    digits=0,
                 )
-                for size in SIZES
-            ]
-            corpora = dict.fromkeys(results.records(setting, "sizes")[0]["config"]["corpora"])
-            rows.append((get_setting(setting).title, " → ".join(corpora), *cells))
+                for setting in self.settings
+            )
+            rows.append((words, *cells))
         table = Table(
             self.name,
             self.title,
-            ("setting", "corpora", *SIZES.values()),
+            ("set", *self.settings),
             tuple(rows),
             notes=self.all_notes(results),
             command=command,
+            caution=results.caution(self.settings),
         )
         return Section(name=self.name, title=self.title, text=self.text, tables=(table,))
+
+    def _corpora(self, results: Results, setting: str) -> str:
+        """Name the corpora that a setting used."""
+        corpora = results.records(setting, "sizes")[0]["config"]["corpora"]
+        return " → ".join(dict.fromkeys(corpora))
+
+    def _counts(self, results: Results, setting: str, size: str) -> list[float | None]:
+        """Give a size in every trial; of another corpus, only usable documents count."""
+        counts = results.values(setting, "sizes", "sizes", size)
+        if size != "documents" or get_setting(setting).protocol != "cross":
+            return counts
+        parts = [
+            results.values(setting, "sizes", "sizes", part)
+            for part in ("train", "validation", "test")
+        ]
+        return [sum(value or 0 for value in trial) for trial in zip(*parts, strict=True)]
 
 
 EXPERIMENT = SizeTable(

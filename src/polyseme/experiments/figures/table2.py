@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyseme.experiments.cells import Cell, Table, Value
 from polyseme.experiments.experiment import Experiment, Results
-from polyseme.experiments.plots import Point, curves
-from polyseme.experiments.report import Figure, Section
+from polyseme.experiments.rendering.cells import Cell, Table, Value
+from polyseme.experiments.rendering.plots import Point, curves
+from polyseme.experiments.rendering.report import Figure, Section
 from polyseme.experiments.settings import get_setting
 
 UNITS = {
@@ -59,6 +59,7 @@ class RegressionTable(Experiment):
             tuple(rows),
             notes=self.all_notes(results),
             command=command,
+            caution=results.caution(self.settings),
         )
         figure = Figure(curves("table2-error", points, measure="error / √s"))
         return Section(

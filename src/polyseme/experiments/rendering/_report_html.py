@@ -11,12 +11,12 @@ from html import escape
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from polyseme.experiments.cells import Cell, Table, Value, legend, value_text, with_error
-from polyseme.experiments.comparisons import ABOVE
-from polyseme.experiments.facts import DataFact, Facts, data_role
+from polyseme.experiments.rendering.cells import Cell, Table, Value, legend, value_text, with_error
+from polyseme.experiments.rendering.comparisons import ABOVE
+from polyseme.experiments.rendering.facts import DataFact, Facts, data_role
 
 if TYPE_CHECKING:
-    from polyseme.experiments.report import Figure, Section
+    from polyseme.experiments.rendering.report import Figure, Section
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _MOST_COLUMNS_BESIDE_A_PLOT = 5

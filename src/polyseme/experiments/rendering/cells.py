@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from polyseme._validation import InputError
-from polyseme.experiments.comparisons import ABOVE, ALPHA, BELOW, mean_and_error, measured
+from polyseme.experiments.rendering.comparisons import ABOVE, ALPHA, BELOW, mean_and_error, measured
 
 NOTHING = "\u2013"  # an en dash
 
@@ -117,6 +117,8 @@ class Table:
         What makes it again.
     reference : str
         The method that the marks compare with.
+    caution : str
+        What no figure may be read without, in a few words: a sample, a stand-in.
     """
 
     name: str
@@ -126,6 +128,7 @@ class Table:
     notes: tuple[str, ...] = ()
     command: str = ""
     reference: str = "polyseme"
+    caution: str = ""
 
     def __post_init__(self) -> None:
         if len(set(self.header)) < len(self.header):
@@ -239,4 +242,7 @@ def with_error(mean: float | None, error: float | None, digits: int = 2) -> str:
     if mean is None or not math.isfinite(mean):
         return NOTHING
     words = f"{mean:,.{digits}f}"
-    return words if error is None else f"{words} ± {error:,.{digits}f}"
+    # A count that is the same in every trial needs no error.
+    if error is None or (digits == 0 and round(error) == 0):
+        return words
+    return f"{words} ± {error:,.{digits}f}"

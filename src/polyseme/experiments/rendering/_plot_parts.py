@@ -12,14 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import InputError
-from polyseme.experiments._svg import CARD, HALO, INK, MARKERS, SOFT, TIP, colour_of, words
-from polyseme.experiments.cells import Cell, cell_text
+from polyseme.experiments.rendering._svg import (
+    CARD,
+    HALO,
+    INK,
+    MARKERS,
+    SOFT,
+    TIP,
+    colour_of,
+    words,
+)
+from polyseme.experiments.rendering.cells import Cell, cell_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from polyseme.experiments.plots import Difference, Point
+    from polyseme.experiments.rendering.plots import Difference, Point
 
 
 def add_axes(figure: Figure, title: str, *, x: str = "", y: str = "", grid: str = "y") -> Axes:

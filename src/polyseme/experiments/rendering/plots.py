@@ -1,6 +1,6 @@
 """Plots of the report: inline SVG made with matplotlib, without its global state.
 
-In: plain records and arrays. Out: SVG elements; see `polyseme.experiments.report` for the page.
+In: plain records and arrays. Out: SVG elements; `report` makes the page of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polyseme._validation import InputError
-from polyseme.experiments._plot_parts import (
+from polyseme.experiments.rendering._plot_parts import (
     add_axes,
     add_bar,
     add_curve,
@@ -30,8 +30,8 @@ from polyseme.experiments._plot_parts import (
     patch_handle,
     published_handle,
 )
-from polyseme.experiments._svg import CARD, HALO, MARKERS, SOFT, colour_of, draw, words
-from polyseme.experiments.cells import Cell, Table
+from polyseme.experiments.rendering._svg import CARD, HALO, MARKERS, SOFT, colour_of, draw, words
+from polyseme.experiments.rendering.cells import Cell, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

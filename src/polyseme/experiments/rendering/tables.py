@@ -12,8 +12,16 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from polyseme._validation import check_option
-from polyseme.experiments.cells import Cell, Table, Value, cell_text, legend, value_text, with_error
-from polyseme.experiments.comparisons import (
+from polyseme.experiments.rendering.cells import (
+    Cell,
+    Table,
+    Value,
+    cell_text,
+    legend,
+    value_text,
+    with_error,
+)
+from polyseme.experiments.rendering.comparisons import (
     ABOVE,
     BELOW,
     compare_all,
@@ -130,9 +138,9 @@ def to_records(
     table : Table
     form : {"long", "wide"}
         "long": one record per measured cell, for programs: `table`, what the row is about,
-        `column`, `mean`, `standard_error`, `n`, `published`, `published_error`, `mark`. A table
-        without measured columns gives one record per row. "wide": one record per row with cells
-        as they are printed, for people.
+        `column`, `mean`, `standard_error`, `n`, `published`, `published_error`, `mark`, `caution`.
+        A table without measured columns gives one record per row. "wide": one record per row with
+        cells as they are printed, for people.
 
     Returns
     -------
@@ -168,7 +176,8 @@ def to_csv(table: Table) -> str:
     measured_columns = table.measured()
     names = [table.split_note(name)[0] for name in table.header]
     keys = _keys(names, measured_columns)
-    header = ["table", *keys.values(), *(["column", *FIELDS] if any(measured_columns) else ())]
+    fields = ["column", *FIELDS] if any(measured_columns) else []
+    header = ["table", *keys.values(), *fields, "caution"]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)
@@ -179,7 +188,7 @@ def to_csv(table: Table) -> str:
 
 def _keys(names: Sequence[str], is_measured: Sequence[bool]) -> dict[int, str]:
     """Name the columns that say what a row is about; one named like a field gets an underscore."""
-    taken = {"table", "column", *FIELDS}
+    taken = {"table", "column", *FIELDS, "caution"}
     return {
         place: f"{name}_" if name in taken else name
         for place, (name, measured_column) in enumerate(zip(names, is_measured, strict=True))
@@ -193,8 +202,9 @@ def _long(table: Table, names: Sequence[str]) -> Iterator[dict[str, str | int | 
     keys = _keys(names, is_measured)
     for row in table.rows:
         about = {"table": table.name, **{keys[at]: _plain(table, row[at]) for at in keys}}
+        caution: dict[str, str | int | float | None] = {"caution": table.caution or None}
         if not any(is_measured):
-            yield about
+            yield about | caution
         for at, value in enumerate(row):
             if at in keys or value is None:
                 continue
@@ -203,7 +213,8 @@ def _long(table: Table, names: Sequence[str]) -> Iterator[dict[str, str | int | 
             if cell is not None:
                 published = cell.published, cell.published_error
                 numbers = (cell.mean, cell.error, cell.n, *published, cell.mark or None)
-            yield {**about, "column": names[at], **dict(zip(FIELDS, numbers, strict=True))}
+            fields = dict(zip(FIELDS, numbers, strict=True))
+            yield {**about, "column": names[at], **fields, **caution}
 
 
 def _plain(table: Table, value: Value) -> str | int | float | None:

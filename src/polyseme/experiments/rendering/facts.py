@@ -127,19 +127,20 @@ def facts_of(
         for name, value in run.get("libraries", {}).items():
             versions.setdefault(name, []).append(str(value))
     sums: dict[str, set[str]] = {}
-    stands: dict[str, str | None] = {}
+    stands: dict[str, set[str]] = {}
     samples: set[str] = set()
     for run in runs:
         for name, checksum in run.get("data", {}).items():
             sums.setdefault(name, set()).add(str(checksum))
-            stands[name] = stands.get(name) or (run.get("stand_in") or {}).get(name)
+            original = (run.get("stand_in") or {}).get(name)
+            stands.setdefault(name, set()).update({original} if original else ())
             samples |= {name} if run.get("sample") else set()
     data = tuple(
         DataFact(
             name,
             ", ".join(sorted(sums[name])),
             (titles or {}).get(name, ""),
-            stands[name],
+            " and ".join(sorted(stands[name])) or None,
             name in samples,
             (as_published or {}).get(name),
         )

@@ -18,10 +18,10 @@ from pathlib import Path
 from string import Template
 
 from polyseme._validation import InputError
-from polyseme.experiments._report_html import section_of, summary_of, text_of
-from polyseme.experiments.cells import Table
-from polyseme.experiments.facts import Facts, data_role
-from polyseme.experiments.tables import code_span, escape_markdown, to_csv, to_markdown
+from polyseme.experiments.rendering._report_html import section_of, summary_of, text_of
+from polyseme.experiments.rendering.cells import Table
+from polyseme.experiments.rendering.facts import Facts, data_role
+from polyseme.experiments.rendering.tables import code_span, escape_markdown, to_csv, to_markdown
 
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 
@@ -33,7 +33,7 @@ class Figure:
     Attributes
     ----------
     svg : str
-        What a function of `polyseme.experiments.plots` gave; it enters the page as it is.
+        What a function of `polyseme.experiments.rendering.plots` gave; it enters the page as it is.
     caption : str
         Stands below.
     name : str
@@ -166,7 +166,7 @@ def write_tables(folder: str | Path, tables: Sequence[Table]) -> list[Path]:
 
 def _read(name: str) -> str:
     """Read a file that lies beside this module."""
-    return (resources.files("polyseme.experiments") / name).read_text(encoding="utf-8")
+    return (resources.files("polyseme.experiments.rendering") / name).read_text(encoding="utf-8")
 
 
 def _write(path: Path, text: str) -> None:
