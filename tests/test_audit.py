@@ -312,6 +312,21 @@ def test_topics_over_other_labels_fail(split, tagger, monkeypatch):
     assert failed(audit(split, fitted=tagger)) == ["topics over the vocabulary"]
 
 
+def test_topics_learned_again_must_be_the_same(split, tagger, monkeypatch):
+    clean = audit(split, fitted=tagger, relearn_topics=True)
+    (one,) = (c for c in clean.checks if c.name == "topics learned from semantics alone")
+    assert one.verdict == "ok"
+    descriptor = tagger.embedding_.context_descriptor_
+    monkeypatch.setattr(descriptor, "topics_", descriptor.topics_ * 1.001)
+    changed = audit(split, fitted=tagger, relearn_topics=True)
+    assert failed(changed) == ["topics learned from semantics alone"]
+    monkeypatch.undo()
+    monkeypatch.setattr(descriptor, "random_state", None)
+    unknown = audit(split, fitted=tagger, relearn_topics=True)
+    assert unknown.passed
+    assert "their seed is not known" in "\n".join(unknown.lines())
+
+
 def test_a_known_test_document_fails(split, learn):
     more = np.union1d(split.known_rows, split.test[:1])
     semantics = replace(split.source.select(more), numbered=False)

@@ -9,6 +9,7 @@ from polyseme._validation import InputError
 from polyseme.experiments import draws
 from polyseme.experiments.draws import Conditions
 from polyseme.experiments.methods import METHODS, RANKERS, get_method
+from polyseme.experiments.schedule import Run, make_tasks, perform
 from polyseme.experiments.settings import SETTINGS, get_setting
 from polyseme.experiments.trials import Trial
 from polyseme.protocols import carries
@@ -143,6 +144,19 @@ def test_shared_parts_are_made_once_and_their_seconds_noted():
     drawn.asked.clear()
     get_method("polyseme-density").run(drawn)
     assert drawn.asked == {"mapping 200", "concept space 200"}
+
+
+def test_seconds_count_what_was_learned_elsewhere_and_nothing_twice(tmp_path):
+    first = trial("hsun", 0, cache=str(tmp_path))
+    first.space(200)
+    (clock,) = tmp_path.glob("*.seconds")
+    clock.write_text("1000")
+    (task,) = (t for t in make_tasks([Run("hsun", "polyseme", 3)]) if t.methods)
+    messages = list(perform(task, replace(QUICK, cache=str(tmp_path))))
+    (record,) = (content for kind, content in messages if kind == "record")
+    assert record["parts"]["concept space 200"] == 1000
+    assert 0 < record["parts"]["mapping 200"] < 100
+    assert 1000 < record["seconds"] < 1100
 
 
 def test_a_corpus_without_features_gets_one_sentence():

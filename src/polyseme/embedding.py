@@ -99,7 +99,7 @@ class ConceptEmbedding(Estimator):
     distance_weight : float
         Weight of the distance loss against the prediction loss (in the paper: α).
     training : TrainingPlan, optional
-        Optimiser, schedule, sampling and stopping.
+        Optimiser, schedule, sampling, stopping.
     normalize_labels : bool
         Whether labels that differ only in case or white space are one label.
     checkpoint : str or Path, optional
@@ -211,8 +211,7 @@ class ConceptEmbedding(Estimator):
         """
         plan = self._check_parameters()
         corpus = as_corpus(documents, labels, normalize=self.normalize_labels)
-        check_corpus(corpus, owner=type(self).__name__)
-        corpus = corpus.without_unused()
+        corpus = check_corpus(corpus, owner=type(self).__name__).without_unused()
         held_out = None if validation is None else self._held_out(validation, labels, corpus)
         data = fingerprint(self.get_params(), corpus.labels, (corpus.matrix, held_out))
         checkpoint = TrainingCheckpoint(self.checkpoint, data)

@@ -112,6 +112,11 @@ def _plain(parameters: Config) -> Config:
     }
 
 
+def _seed(random_state: object) -> int | None:
+    """Give a seed that can be written down, so that an audit can learn the same again."""
+    return int(random_state) if isinstance(random_state, (int, np.integer)) else None
+
+
 def _within(arrays: Arrays, part: str) -> Arrays:
     """Give the arrays of one part under their own names."""
     prefix = f"{part}."
@@ -131,7 +136,8 @@ def _embedding_state(embedding: ConceptEmbedding) -> tuple[Config, Arrays]:
         ),
         "label_descriptor": _plain(embedding.label_descriptor_.get_params()),
         "context_descriptor": _plain(
-            embedding.context_descriptor_.get_params() | {"random_state": None}
+            embedding.context_descriptor_.get_params()
+            | {"random_state": _seed(embedding.context_descriptor_.random_state)}
         ),
         "training": _plain((embedding.training or TrainingPlan()).get_params()),
         "labels": list(embedding.labels_),

@@ -57,5 +57,5 @@ def audit_setting(
         has_features = drawn.instance_features is not None
         fitted = drawn.tagger(DIMENSIONS) if has_features else drawn.space(DIMENSIONS)
         given = drawn.given() if has_features else None
-    receipt = drawn.receipt(fitted, given)
+    receipt = drawn.receipt(fitted, given, relearn_topics=True)
     return receipt.lines(), receipt.passed

@@ -151,10 +151,9 @@ def perform(task: Task, conditions: Conditions) -> Iterator[tuple[str, Any]]:
     for name in task.methods:
         method = get_method(name)
         yield "start", f"{task.title}: {method.title}"
-        start, before = time.perf_counter(), sum(trial.seconds.values())
+        start, before = time.perf_counter(), trial.spent
         metrics, audited, used = _observed(trial, name)
-        made = sum(trial.seconds.values()) - before
-        own = max(time.perf_counter() - start - made, 0.0)
+        own = time.perf_counter() - start - (trial.spent - before)
         config = run_config(Run(task.setting, name, task.trial), conditions)
         yield (
             "record",

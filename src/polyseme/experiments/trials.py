@@ -43,7 +43,9 @@ class Trial:
         Whose documents teach the semantics, and whose instances are mapped.
     split : ZeroShotSplit
     seconds : dict of str to float
-        What each shared part took to learn.
+        What each shared part took to learn, now or when it was kept for later.
+    spent : float
+        Seconds that went into shared parts in this process.
     asked : set of str
         Shared parts that were asked for, also by other parts; whoever wants to know clears it.
     """
@@ -56,6 +58,7 @@ class Trial:
         self.source, self.target = load_pair(setting, conditions)
         self.split = draw_split(setting, number, conditions)
         self.seconds: dict[str, float] = {}
+        self.spent = 0.0
         self.asked: set[str] = set()
         self._made: dict[str, Any] = {}
         self._used_by: dict[str, set[str]] = {}
@@ -127,9 +130,11 @@ class Trial:
         """
         if name not in self._made:
             outer, self.asked = self.asked, set()
-            start, before = time.perf_counter(), sum(self.seconds.values())
+            start, before = time.perf_counter(), self.spent
             self._made[name], told = make()
-            elapsed = time.perf_counter() - start - (sum(self.seconds.values()) - before)
+            # Other parts that this one had made, or loaded, are theirs to count.
+            elapsed = time.perf_counter() - start - (self.spent - before)
+            self.spent += elapsed
             self.seconds[name] = elapsed if told is None else told
             self._used_by[name], self.asked = self.asked, outer
         self.asked |= {name} | self._used_by[name]
@@ -203,7 +208,9 @@ class Trial:
             columns = {name: one for name, one in columns.items() if name not in ("all", "oov")}
         return measure(self.split.instances("test"), scores, labels, columns)
 
-    def receipt(self, fitted: object, given: Given | None = None) -> Receipt:
+    def receipt(
+        self, fitted: object, given: Given | None = None, *, relearn_topics: bool = False
+    ) -> Receipt:
         """Audit the split, what was handed to `fit`, and what was learned."""
         return audit(
             self.split,
@@ -212,6 +219,7 @@ class Trial:
             detectors=self.target.form.detectors,
             given=given,
             fitted=fitted,
+            relearn_topics=relearn_topics,
         )
 
     def audit(self, fitted: object = None, given: Given | None = None) -> dict[str, Any]:

@@ -62,6 +62,7 @@ def audit(
     detectors: bool = False,
     given: Given | None = None,
     fitted: object = None,
+    relearn_topics: bool = False,
 ) -> Receipt:
     """Check a split, what was handed to `fit`, and what was learned.
 
@@ -80,6 +81,8 @@ def audit(
     fitted : ConceptEmbedding, ZeroShotTagger or baseline, optional
         What was learned. Whatever can be learned again at once (idf, label descriptors, scales of
         the features) is, from the split alone, and must be the same bit for bit.
+    relearn_topics : bool
+        Whether topics are learned again too, which takes seconds.
 
     Returns
     -------
@@ -99,7 +102,8 @@ def audit(
     if X is not None:
         checks.append(_of_repeats(split, X, given))
     if fitted is not None:
-        checks += check_embedding(split, getattr(fitted, "embedding_", fitted))
+        embedding = getattr(fitted, "embedding_", fitted)
+        checks += check_embedding(split, embedding, relearn_topics=relearn_topics)
         checks += check_ranker(split, fitted)
         if X is not None:
             checks += check_mappers(split, X, fitted)

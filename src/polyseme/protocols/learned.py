@@ -24,7 +24,9 @@ from polyseme.solvers.kernels import column_statistics, scale_rows
 from polyseme.tagger import ZeroShotTagger
 
 
-def check_embedding(split: ZeroShotSplit, embedding: object) -> Iterator[Check]:
+def check_embedding(
+    split: ZeroShotSplit, embedding: object, *, relearn_topics: bool = False
+) -> Iterator[Check]:
     """Check vocabulary, idf, label descriptors and topics of a concept embedding.
 
     Parameters
@@ -32,6 +34,8 @@ def check_embedding(split: ZeroShotSplit, embedding: object) -> Iterator[Check]:
     split : ZeroShotSplit
     embedding : object
         Anything but a fitted `ConceptEmbedding` gives no check.
+    relearn_topics : bool
+        Whether to learn the topics again, which takes seconds, and compare.
 
     Yields
     ------
@@ -68,6 +72,8 @@ def check_embedding(split: ZeroShotSplit, embedding: object) -> Iterator[Check]:
         "one column per label",
         f"not the {len(vocabulary)} labels",
     )
+    if relearn_topics:
+        yield _topics(teaching, embedding)
 
 
 def _descriptors(teaching: LabelCorpus, embedding: ConceptEmbedding) -> Iterator[Check]:
@@ -87,6 +93,22 @@ def _descriptors(teaching: LabelCorpus, embedding: ConceptEmbedding) -> Iterator
             "the same when learned again, bit for bit",
             "not what these documents give",
         )
+
+
+def _topics(teaching: LabelCorpus, embedding: ConceptEmbedding) -> Check:
+    """Learn the topics again from the same seed and compare."""
+    name, topics = "topics learned from semantics alone", embedding.context_descriptor_.topics_
+    looked_at = f"{topics.size} values, {len(teaching)} documents"
+    if not isinstance(embedding.context_descriptor_.random_state, int):
+        return Check(name, looked_at, 0, True, "their seed is not known", note=True)
+    again = copy_of(embedding.context_descriptor_).fit(teaching.matrix).topics_
+    return check(
+        name,
+        looked_at,
+        [] if np.array_equal(topics, again) else [_differ(topics, again)],
+        "the same when learned again, bit for bit",
+        "not what these documents give",
+    )
 
 
 def _differ(learned: NDArray[Any], again: NDArray[Any] | None) -> str:

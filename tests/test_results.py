@@ -1,0 +1,68 @@
+"""The committed results: made of their records, and the README's figures of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from polyseme.experiments import EXPERIMENTS
+from polyseme.experiments.reproduce import reproduce
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+SETTINGS = {"HSUN": "hsun", "Corel5K": "corel5k", "MSD subset": "msd-subset"}
+COLUMNS = ("E-MAP ZSL", "E-MAP ZSL only", "C-MAP ZSL", "C-MAP ZSL only")
+
+
+@pytest.fixture(scope="module")
+def made_again(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    shutil.copytree(RESULTS / "records", folder / "records")
+    sections = reproduce(["all"], out=folder, from_records=True)
+    return folder, sections
+
+
+def test_tables_are_those_of_the_records(made_again):
+    folder, sections = made_again
+    assert [section.name for section in sections] == list(EXPERIMENTS)
+    names = sorted(path.name for path in (RESULTS / "tables").iterdir())
+    assert names == sorted(path.name for path in (folder / "tables").iterdir())
+    for name in names:
+        assert (folder / "tables" / name).read_text() == (RESULTS / "tables" / name).read_text()
+    assert (folder / "README.md").read_text() == (RESULTS / "README.md").read_text()
+
+
+def test_every_run_was_audited_on_the_published_data():
+    for path in (RESULTS / "records").glob("*.jsonl"):
+        for line in path.read_text().splitlines():
+            record = json.loads(line)
+            assert record["audit"]["passed"] and not record["sample"]
+            assert all(record["as_published"].values()), record["data"]
+
+
+def test_the_comparison_has_ten_label_splits_of_three_corpora():
+    for setting in SETTINGS.values():
+        with (RESULTS / "tables" / f"compare-{setting}.csv").open() as file:
+            assert {row["n"] for row in csv.DictReader(file)} == {"10"}
+
+
+def test_the_figures_of_the_readme_are_those_of_the_results():
+    rows = re.findall(r"^\| (HSUN|Corel5K|MSD subset) \| ([^|]*) \| (.*) \|$", readme(), re.M)
+    assert {row[0] for row in rows} == set(SETTINGS)
+    for corpus, method, cells in rows:
+        with (RESULTS / "tables" / f"compare-{SETTINGS[corpus]}.csv").open() as file:
+            of_method = {
+                row["column"]: f"{float(row['mean']):.1f} ± {float(row['standard_error']):.1f}"
+                for row in csv.DictReader(file)
+                if row["method"] == method
+            }
+        assert [cell.strip() for cell in cells.split("|")] == [of_method[c] for c in COLUMNS]
+
+
+def readme() -> str:
+    return (ROOT / "README.md").read_text("utf-8")
