@@ -4,12 +4,12 @@ import re
 import sys
 from collections import Counter
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from html_pages import Parsed
 from polyseme._threads import one_thread
 from polyseme._validation import InputError
 from polyseme.datasets import EmojiCorpus, load_emoji
@@ -36,7 +36,6 @@ from polyseme.senses import SenseMap, SenseRule, find_senses
 
 HOSTILE = '<script>alert("1")</script>&\''
 PIXEL = "data:image/webp;base64,AAAA"
-VOID = {"meta", "link", "img", "input", "br", "hr"}
 
 
 class OnePicture:
@@ -44,39 +43,6 @@ class OnePicture:
 
     def uri(self, emoji: int, drawing: str) -> str:
         return PIXEL
-
-
-class Parsed(HTMLParser):
-    """Collect elements, and check that they are closed in order."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[str] = []
-        self.open: list[str] = []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
-
-    def of_class(self, *names: str) -> list[tuple[str, dict[str, str | None]]]:
-        return [
-            (tag, attributes)
-            for tag, attributes in self.elements
-            if set(names) <= set((attributes.get("class") or "").split())
-        ]
 
 
 def made_up_results(label: str = "moon") -> DemoResults:

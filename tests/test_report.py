@@ -4,13 +4,13 @@ import re
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from html_pages import Parsed
 from polyseme._validation import InputError
 from polyseme.experiments.rendering.facts import DataFact, Facts, facts_of
 from polyseme.experiments.rendering.plots import (
@@ -37,7 +37,6 @@ from polyseme.experiments.rendering.tables import BELOW, Cell, Table
 HOSTILE = '<script>alert("1")</script>&\'$\\frac{1}{2}$\x00 🎵'
 SHOWN = '<script>alert("1")</script>&\'$\\frac{1}{2}$\ufffd 🎵'
 SVG = "{http://www.w3.org/2000/svg}"
-VOID = {"meta", "link", "img", "br", "hr"}
 
 
 def some_points(name: str = "polyseme") -> list[Point]:
@@ -282,35 +281,6 @@ def test_mixed_versions_and_data_are_told() -> None:
 
 
 # ---------------------------------------------------------------------- the page
-
-
-class Parsed(HTMLParser):
-    """Collect elements and text, and check that elements are closed in order."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[str] = []
-        self.open: list[str] = []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
-
-    def values(self, name: str) -> list[str]:
-        return [found or "" for _, one in self.elements if (found := one.get(name)) is not None]
 
 
 def a_report(text: str = "moon") -> tuple[list[Section], Facts]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from polyseme.experiments.methods import get_method
 from polyseme.experiments.records import Record
-from polyseme.experiments.rendering.report import Section
+from polyseme.experiments.rendering.cells import Table
+from polyseme.experiments.rendering.report import Figure, Section
 from polyseme.experiments.schedule import Run
 from polyseme.experiments.settings import get_setting
 
@@ -59,22 +60,28 @@ class Results:
             for record in trials.values()
         ]
 
-    def notes(self, settings: Sequence[str], *, features: bool = False) -> tuple[str, ...]:
-        """Give footnotes on data and departures of some settings, and on their features."""
-        notes: list[str] = []
-        for name in settings:
-            records = self.of_setting(name)
-            if any(record["sample"] for record in records):
+    def data_notes(self, settings: Sequence[str]) -> tuple[str, ...]:
+        """Give footnotes on samples and stand-ins of some settings."""
+        notes = []
+        for record in (one for name in settings for one in self.of_setting(name)[:1]):
+            if record["sample"]:
                 notes.append(
                     "SAMPLES of our own making and short trainings: these figures say nothing "
                     "about the method."
                 )
-            for corpus, original in (records[0]["stand_in"] if records else {}).items():
-                if original:
-                    notes.append(f"STAND-IN: {corpus} is used in place of {original}.")
-            setting = get_setting(name)
-            notes += setting.departures + (setting.feature_departures if features else ())
+            notes += [
+                f"STAND-IN: {corpus} is used in place of {original}."
+                for corpus, original in record["stand_in"].items()
+                if original
+            ]
         return tuple(dict.fromkeys(notes))
+
+    def notes(self, settings: Sequence[str], *, features: bool = False) -> tuple[str, ...]:
+        """Give footnotes on data and departures of some settings, and on their features."""
+        departures: list[str] = []
+        for setting in map(get_setting, settings):
+            departures += setting.departures + (setting.feature_departures if features else ())
+        return tuple(dict.fromkeys((*self.data_notes(settings), *departures)))
 
     def caution(self, settings: Sequence[str]) -> str:
         """Say in a few words what no figure of some settings may be read without."""
@@ -148,6 +155,10 @@ class Experiment(ABC):
         command : str
             What makes it again.
         """
+
+    def make_section(self, *tables: Table, figures: Iterable[Figure] = ()) -> Section:
+        """Put tables and plots under its title and text."""
+        return Section(self.name, self.title, self.text, tables, tuple(figures))
 
     def headline(self, results: Results) -> str:
         """Say in a sentence or two what it found, for the top of the report; may be empty."""

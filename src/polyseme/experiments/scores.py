@@ -51,13 +51,7 @@ class ScoreFigure(Experiment):
             else:
                 shown = points_of(table, "method", where={"measure": measure})
                 figures.append(Figure(bars(name, shown, measure=measure), measure))
-        return Section(
-            name=self.name,
-            title=self.title,
-            text=self.text,
-            tables=(table,),
-            figures=tuple(figures),
-        )
+        return self.make_section(table, figures=figures)
 
     def _table(self, results: Results, command: str) -> Table:
         """Give one row for each method and measure."""

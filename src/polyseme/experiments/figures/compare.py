@@ -51,13 +51,7 @@ class SplitComparison(Experiment):
                     versus="each other method",
                 )
                 figures.append(Figure(svg, f"{measure} over the columns {COLUMNS[column]}"))
-        return Section(
-            name=self.name,
-            title=self.title,
-            text=self.text,
-            tables=tuple(tables),
-            figures=tuple(figures),
-        )
+        return self.make_section(*tables, figures=figures)
 
     def headline(self, results: Results) -> str:
         """Say how the concept embedding stands beside tuned COSTA on unseen labels."""

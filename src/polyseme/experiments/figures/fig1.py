@@ -38,17 +38,11 @@ class SensePictures(Experiment):
             self.title,
             ("label", "sense", "documents", "typical company"),
             tuple(rows),
-            notes=self.all_notes(results),
+            notes=results.data_notes(self.settings),
             command=command,
             caution=results.caution(self.settings),
         )
-        return Section(
-            name=self.name,
-            title=self.title,
-            text=self.text,
-            tables=(table,),
-            figures=tuple(figures),
-        )
+        return self.make_section(table, figures=figures)
 
 
 EXPERIMENT = SensePictures(

@@ -62,9 +62,7 @@ class RegressionTable(Experiment):
             caution=results.caution(self.settings),
         )
         figure = Figure(curves("table2-error", points, measure="error / √s"))
-        return Section(
-            name=self.name, title=self.title, text=self.text, tables=(table,), figures=(figure,)
-        )
+        return self.make_section(table, figures=[figure])
 
 
 EXPERIMENT = RegressionTable(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from polyseme.experiments.rendering.report import Figure, Section
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-_MOST_COLUMNS_BESIDE_A_PLOT = 5
+_MOST_COLUMNS_BESIDE_A_PLOT = 4
 
 
 def text_of(text: str) -> str:
@@ -92,7 +92,8 @@ def data_table(data: Sequence[DataFact]) -> str:
 def section_of(section: Section) -> str:
     """Give one section: text, tables with their plots beside them, notes."""
     exhibits = "".join(
-        ("" if table is None else exhibit_of(table)) + ("" if figure is None else figure_of(figure))
+        ("" if table is None else exhibit_of(table, section.title))
+        + ("" if figure is None else figure_of(figure))
         for table, figure in zip_longest(section.tables, section.figures)
     )
     return (
@@ -122,14 +123,15 @@ def notes_of(notes: Sequence[str], name: str) -> str:
     return f'<ol class="notes">{items}</ol>'
 
 
-def exhibit_of(table: Table) -> str:
-    """Give one table with how to read it, its notes and its command."""
+def exhibit_of(table: Table, heading: str = "") -> str:
+    """Give one table with how to read it, its notes and its command; no title twice."""
     told = legend(table)
     is_wide = len(table.header) > _MOST_COLUMNS_BESIDE_A_PLOT
     is_marked = any(cell.mark for cell in table.cells())
     return (
         f'<div class="exhibit{" wide" if is_wide else ""}" id="table-{table.name}">'
-        f'<p class="caption" id="caption-{table.name}">{text_of(table.title)}</p>'
+        f'<p class="caption{" told" if table.title == heading else ""}" '
+        f'id="caption-{table.name}">{text_of(table.title)}</p>'
         f'<div class="scroll" tabindex="0"><table{class_of("marked" if is_marked else "")} '
         f'aria-labelledby="caption-{table.name}">{_rows(table)}</table></div>'
         + (f'<p class="note">{text_of(told)}</p>' if told else "")

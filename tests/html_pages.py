@@ -1,0 +1,43 @@
+"""What tests of pages share: a reader that checks how elements are nested."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+VOID = {"meta", "link", "img", "input", "br", "hr"}
+
+
+class Parsed(HTMLParser):
+    """Collect elements, and check that they are closed in order."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.open: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+    def of_class(self, *names: str) -> list[tuple[str, dict[str, str | None]]]:
+        return [
+            (tag, attributes)
+            for tag, attributes in self.elements
+            if set(names) <= set((attributes.get("class") or "").split())
+        ]
+
+    def values(self, name: str) -> list[str]:
+        return [found or "" for _, one in self.elements if (found := one.get(name)) is not None]
