@@ -12,6 +12,8 @@ import pytest
 
 from html_pages import Parsed
 from polyseme._validation import InputError
+from polyseme.experiments.rendering.cells import Cell, Table
+from polyseme.experiments.rendering.comparisons import BELOW
 from polyseme.experiments.rendering.facts import DataFact, Facts, facts_of
 from polyseme.experiments.rendering.plots import (
     Difference,
@@ -32,7 +34,6 @@ from polyseme.experiments.rendering.report import (
     write_report,
     write_tables,
 )
-from polyseme.experiments.rendering.tables import BELOW, Cell, Table
 
 HOSTILE = '<script>alert("1")</script>&\'$\\frac{1}{2}$\x00 🎵'
 SHOWN = '<script>alert("1")</script>&\'$\\frac{1}{2}$\ufffd 🎵'

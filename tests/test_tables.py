@@ -13,22 +13,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from polyseme._validation import InputError
-from polyseme.experiments.rendering.tables import (
+from polyseme.experiments.rendering.cells import Cell, Table, cell_text, legend, value_text
+from polyseme.experiments.rendering.comparisons import (
     ABOVE,
     BELOW,
-    Cell,
-    Table,
-    cell_text,
     compare_all,
     holm,
-    legend,
     mean_and_error,
     paired_test,
-    to_csv,
-    to_markdown,
-    to_records,
-    value_text,
 )
+from polyseme.experiments.rendering.tables import to_csv, to_markdown, to_records
 
 HOSTILE = '=<b>|*x*|`y`</b> "&amp;" \\_[z](u)'
 FULL = Cell(57.874, 0.162, 3, 56.06, 0.16)

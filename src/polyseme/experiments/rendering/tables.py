@@ -16,39 +16,10 @@ from polyseme.experiments.rendering.cells import (
     Cell,
     Table,
     Value,
-    cell_text,
     legend,
     value_text,
     with_error,
 )
-from polyseme.experiments.rendering.comparisons import (
-    ABOVE,
-    BELOW,
-    compare_all,
-    holm,
-    mean_and_error,
-    paired_test,
-)
-
-__all__ = [
-    "ABOVE",
-    "BELOW",
-    "Cell",
-    "Table",
-    "Value",
-    "cell_text",
-    "code_span",
-    "compare_all",
-    "escape_markdown",
-    "holm",
-    "legend",
-    "mean_and_error",
-    "paired_test",
-    "to_csv",
-    "to_markdown",
-    "to_records",
-    "value_text",
-]
 
 FIELDS = ("mean", "standard_error", "n", "published", "published_error", "mark")
 
