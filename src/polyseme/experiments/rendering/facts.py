@@ -185,14 +185,15 @@ def _numbers(runs: Sequence[Mapping[str, Any]], n_data: int) -> tuple[tuple[str,
 
 
 def _seconds(runs: Sequence[Mapping[str, Any]]) -> float:
-    """Add up the runs' seconds, counting a part that runs of one trial share only once."""
+    """Add up the runs' seconds, counting a part that runs share, also across trials, once."""
     own = 0.0
     shared: dict[tuple[object, ...], float] = {}
     for run in runs:
         parts = run.get("parts") or {}
         own += float(run.get("seconds") or 0.0) - sum(parts.values())
         for name, taken in parts.items():
-            shared[run.get("setting"), run.get("trial"), name, taken] = float(taken)
+            # A part that was learned once has the same seconds wherever it is used.
+            shared[run.get("setting"), name, taken] = float(taken)
     return max(own, 0.0) + sum(shared.values())
 
 
