@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from polyseme.experiments.experiment import COLUMNS, MEASURES, Experiment, Results
 from polyseme.experiments.methods import RANKERS, get_method
 from polyseme.experiments.rendering.cells import Cell, Table, Value
-from polyseme.experiments.rendering.comparisons import compare_all
+from polyseme.experiments.rendering.comparisons import compare_all, mean_and_error
 from polyseme.experiments.rendering.plots import Difference, differences
 from polyseme.experiments.rendering.report import Figure, Section
 from polyseme.experiments.schedule import Run
@@ -97,12 +97,22 @@ class SplitComparison(Experiment):
         marks = {
             key: test["mark"] for key, test in compare_all(self._pairs(results, setting)).items()
         }
+        means = {
+            (measure, column, method): mean_and_error(
+                results.values(setting, method, column, measure)
+            )[0]
+            for measure in MEASURES
+            for column in SHOWN
+            for method in self._methods(setting)
+        }
         rows: list[tuple[Value, ...]] = []
         for method in self._methods(setting):
             cells = [
                 Cell.of(
                     results.values(setting, method, column, measure),
                     mark=marks.get((method, measure, column), ""),
+                    best=means[measure, column, method]
+                    == max(means[measure, column, other] for other in self._methods(setting)),
                 )
                 for measure in MEASURES
                 for column in SHOWN
