@@ -88,6 +88,15 @@ def test_samples_and_stand_ins_are_declared_in_every_table_of_the_paper(quick):
                 assert any("STAND-IN" in note for note in table.notes), table.name
 
 
+def test_footnotes_say_how_the_concept_space_was_trained(quick, tmp_path):
+    _, sections, _ = quick
+    (fig7,) = (one for one in sections if one.name == "fig7")
+    assert any("default preset" in note for note in fig7.tables[0].notes)
+    (paper,) = reproduce(["fig7"], quick=True, preset="paper", out=tmp_path, workers=1)
+    assert any("by the preset `paper`" in note for note in paper.tables[0].notes)
+    assert not any("default preset" in note for note in paper.tables[0].notes)
+
+
 def test_published_values_stand_beside_ours(quick):
     _, sections, _ = quick
     tables = {table.name: table for section in sections for table in section.tables}

@@ -37,6 +37,13 @@ def test_tables_are_those_of_the_records(made_again):
     assert (folder / "README.md").read_text() == (RESULTS / "README.md").read_text()
 
 
+def test_tables_of_the_published_training_are_those_of_its_records(tmp_path):
+    shutil.copytree(RESULTS / "paper" / "records", tmp_path / "records")
+    reproduce(["fig7", "fig9"], out=tmp_path, preset="paper", from_records=True)
+    for name in ("README.md", "tables/fig7.csv", "tables/fig9.csv"):
+        assert (tmp_path / name).read_text() == (RESULTS / "paper" / name).read_text()
+
+
 def test_every_run_was_audited_on_the_published_data():
     for path in (RESULTS / "records").glob("*.jsonl"):
         for line in path.read_text().splitlines():

@@ -14,7 +14,7 @@ from polyseme.experiments.records import Record
 from polyseme.experiments.rendering.cells import Table
 from polyseme.experiments.rendering.report import Figure, Section
 from polyseme.experiments.schedule import Run
-from polyseme.experiments.settings import get_setting
+from polyseme.experiments.settings import TRAINING, get_setting
 
 COLUMNS = {
     "training": "Training",
@@ -81,7 +81,16 @@ class Results:
         departures: list[str] = []
         for setting in map(get_setting, settings):
             departures += setting.departures + (setting.feature_departures if features else ())
-        return tuple(dict.fromkeys((*self.data_notes(settings), *departures)))
+        return tuple(
+            dict.fromkeys((*self.data_notes(settings), *self._training(settings), *departures))
+        )
+
+    def _training(self, settings: Sequence[str]) -> list[str]:
+        """Say how concept spaces were trained, where there are any."""
+        presets = {
+            record["config"].get("preset") for name in settings for record in self.of_setting(name)
+        }
+        return [TRAINING[preset] for preset in sorted(presets & TRAINING.keys())]
 
     def caution(self, settings: Sequence[str]) -> str:
         """Say in a few words what no figure of some settings may be read without."""
