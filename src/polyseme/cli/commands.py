@@ -269,7 +269,7 @@ def reproduce(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="NAME...",
+            metavar="NAME",
             help=f"Tables and figures: all, {', '.join(EXPERIMENTS)}. By default all.",
             show_default=False,
         ),

@@ -45,8 +45,9 @@ class Display:
         self.n_workers = n_workers
         self.start = time.monotonic()
         self.doing: dict[int, str] = {}
-        self.say = say or (lambda line: None)
         self.bar: Any = _bars() if terminal and tasks else None
+        # Bars say it all; lines between them would only push them about.
+        self.say = say if say is not None and self.bar is None else lambda line: None
         if n_known:
             known = f"{n_known} runs are recorded already; {self.n_runs} to go"
             self.say(known) if self.bar is None else self.bar.console.print(known)
