@@ -12,6 +12,7 @@ import sys
 from html.parser import HTMLParser
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from polyseme._validation import InputError
 from polyseme.experiments import EXPERIMENTS
@@ -162,6 +163,31 @@ def test_processes_change_no_figure(quick, tmp_path):
         assert record["audit"] == together[run]["audit"]
 
 
+def test_work_in_this_process_keeps_to_one_thread_too(monkeypatch):
+    def watch(task, conditions):
+        yield "threads", [one["num_threads"] for one in threadpool_info()]
+
+    monkeypatch.setattr("polyseme.experiments.workers.perform", watch)
+    tasks = make_tasks([Run("hsun", "sizes", 0)])
+    with threadpool_limits(limits=2):
+        assert 2 in [one["num_threads"] for one in threadpool_info()]
+        messages = list(work(tasks, Conditions(quick=True), 1))
+    (threads,) = (content for _, _, kind, content in messages if kind == "threads")
+    assert set(threads) == {1}
+
+
+def test_what_the_report_leaves_out_is_said(quick, tmp_path):
+    folder, _, _ = quick
+    shutil.copytree(folder / "records", tmp_path / "records")
+    lines = (tmp_path / "records" / "magtag.jsonl").read_text().splitlines()
+    (tmp_path / "records" / "magtag.jsonl").write_text("\n".join(lines[1:]) + "\n")
+    said = []
+    reproduce(["fig9"], quick=True, out=tmp_path, from_records=True, say=said.append)
+    assert said == [
+        "the report leaves out fig6: recorded in part, but not for all of 3 trials with seed 10"
+    ]
+
+
 # ------------------------------------------------------------------ interruptions
 
 
@@ -225,7 +251,7 @@ def test_bad_input_gets_one_sentence(tmp_path, monkeypatch):
     monkeypatch.delenv("POLYSEME_DATA", raising=False)
     with pytest.raises(InputError, match="POLYSEME_DATA"):
         reproduce(["fig9"], out=tmp_path)
-    with pytest.raises(InputError, match="hsun"):
+    with pytest.raises(InputError, match="The dataset 'hsun' has no folder in"):
         reproduce(["fig9"], tmp_path, out=tmp_path)
     assert not list(tmp_path.iterdir())
 

@@ -92,6 +92,11 @@ def choose(candidates: Sequence[Names], data: str | Path | None = None) -> Names
     for names in candidates:
         if all((root / _one_folder(name)).is_dir() for name in names):
             return names
+    if len(wanted) == 1:
+        raise InputError(
+            f"The dataset '{wanted[0]}' has no folder in '{root}' ({_found(root)}); put its files "
+            f"there, in a folder of its name; known datasets: {', '.join(FORMS)}."
+        )
     raise InputError(
         f"None of {', '.join(wanted)} has its folder in '{root}' ({_found(root)}); put the files "
         f"of one there, in a folder of its name; known datasets: {', '.join(FORMS)}."

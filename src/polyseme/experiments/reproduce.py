@@ -113,7 +113,7 @@ def reproduce(
                 if kind == "record":
                     store.add(content)
                 shown.tell(worker, task, kind, content)
-    return _publish(wanted, store, conditions, trials, folder)
+    return _publish(wanted, store, conditions, trials, folder, say or (lambda line: None))
 
 
 def default_folder(out: str | Path | None, *, quick: bool) -> Path:
@@ -160,11 +160,13 @@ def _publish(
     conditions: Conditions,
     trials: int,
     folder: Path,
+    say: Callable[[str], None],
 ) -> list[Section]:
     """Write the report of everything that is complete; give the sections asked for."""
     names = {one.name for one in wanted}
     sections: list[Section] = []
     headlines: list[str] = []
+    left_out: list[str] = []
     used: dict[Run, Record] = {}
     for name in EXPERIMENTS:
         experiment = get_experiment(name)
@@ -180,11 +182,17 @@ def _publish(
                     f"'{folder}' lacks {len(runs) - len(records)} of the {len(runs)} runs of "
                     f"'{name}' with {trials} trials and seed {conditions.seed}; run it first."
                 )
+            left_out += [name] if records else []
             continue
         used |= records
         results = Results(records.values())
         sections.append(experiment.section(results, command_of(name, conditions, trials)))
         headlines.append(experiment.headline(results))
+    if left_out:
+        say(
+            f"the report leaves out {', '.join(left_out)}: recorded in part, but not for all of "
+            f"{trials} trials with seed {conditions.seed}"
+        )
     everything = "all" if len(sections) == len(EXPERIMENTS) else " ".join(s.name for s in sections)
     published = {
         name: same for one in used.values() for name, same in one.get("as_published", {}).items()

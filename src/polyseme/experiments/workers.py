@@ -16,6 +16,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from polyseme._threads import one_thread
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.experiments.draws import Conditions
 from polyseme.experiments.schedule import Space, Task, perform
@@ -49,10 +50,11 @@ def work(
         Which worker, on which task, and its message; see `perform`. A task ends with "done".
     """
     if n_workers == 1:
-        for task in tasks:
-            for kind, content in perform(task, conditions):
-                yield 0, task, kind, content
-            yield 0, task, "done", None
+        with one_thread():  # as in every other process, so that no figure depends on their number
+            for task in tasks:
+                for kind, content in perform(task, conditions):
+                    yield 0, task, kind, content
+                yield 0, task, "done", None
         return
     pool = _Pool(conditions, min(n_workers, len(tasks)))
     try:
