@@ -15,10 +15,11 @@ from sklearn.base import clone
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.baselines import Composition, ConSE, Fast0Tag, WordVectors, word_files
 from polyseme.baselines import composition as composition_module
+from polyseme.baselines.base import hidden_groups
 from polyseme.baselines.composition import best_cosines
 from polyseme.baselines.conse import combine_top
 from polyseme.baselines.directions import RankingProblem, ranking_directions
-from polyseme.baselines.word_base import hidden_groups, zero_shot_quality
+from polyseme.baselines.word_base import zero_shot_quality
 from polyseme.baselines.word_vectors import words_of
 from polyseme.corpus import LabelCorpus
 from polyseme.scoring import concept_map, example_map, roc_auc

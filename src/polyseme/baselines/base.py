@@ -7,6 +7,7 @@ fills in `_learn` and `_scores`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Self
 
 import numpy as np
@@ -100,3 +101,14 @@ class Baseline(Estimator, ABC):
     @abstractmethod
     def _scores(self, X: Features) -> NDArray[np.float64]:
         """Score every label for each instance, (n, n_labels)."""
+
+
+def hidden_groups(
+    n_labels: int, n_groups: int, generator: np.random.Generator
+) -> Iterator[NDArray[np.bool_]]:
+    """Yield groups of labels that take turns as pseudo-unseen ones, each (n_labels,)."""
+    groups = generator.permutation(n_labels) % n_groups
+    for group in range(n_groups):
+        hidden = groups == group
+        if hidden.any() and not hidden.all():
+            yield hidden

@@ -13,8 +13,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._validation import InputError, RandomState, as_generator, check_number, draw_seed
-from polyseme.baselines.base import Features
-from polyseme.baselines.word_base import WordBaseline, hidden_groups, zero_shot_quality
+from polyseme.baselines.base import Features, hidden_groups
+from polyseme.baselines.word_base import WordBaseline, zero_shot_quality
 from polyseme.baselines.word_vectors import WordVectors
 from polyseme.mapping import InstanceMapper
 

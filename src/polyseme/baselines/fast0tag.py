@@ -21,9 +21,9 @@ from polyseme._validation import (
     check_number,
     draw_seed,
 )
-from polyseme.baselines.base import Features
+from polyseme.baselines.base import Features, hidden_groups
 from polyseme.baselines.directions import ranking_directions
-from polyseme.baselines.word_base import WordBaseline, hidden_groups, zero_shot_quality
+from polyseme.baselines.word_base import WordBaseline, zero_shot_quality
 from polyseme.baselines.word_vectors import WordVectors
 from polyseme.mapping import InstanceMapper
 

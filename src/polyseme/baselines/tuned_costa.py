@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._validation import RandomState, as_generator, draw_seed
-from polyseme.baselines.base import Baseline, Features
+from polyseme.baselines.base import Baseline, Features, hidden_groups
 from polyseme.baselines.transfer import ridge
 from polyseme.mapping import InstanceMapper
 from polyseme.scoring import mean_average_precision
@@ -87,12 +87,8 @@ class TunedCosta(Baseline):
         generator: np.random.Generator,
     ) -> float:
         """Choose the penalty that ranks instances best for labels made pseudo-unseen."""
-        groups = generator.permutation(truth.shape[1]) % self.n_folds
         quality = np.zeros(len(self.penalties))
-        for group in range(self.n_folds):
-            hidden = groups == group
-            if hidden.all() or not hidden.any():
-                continue
+        for hidden in hidden_groups(truth.shape[1], self.n_folds, generator):
             for place, penalty in enumerate(self.penalties):
                 weights, intercept = ridge(inputs[:, ~hidden], inputs[:, hidden], penalty)
                 scores = predicted[:, ~hidden] @ weights + intercept

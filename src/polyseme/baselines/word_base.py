@@ -1,13 +1,12 @@
-"""What the baselines on word vectors share: label vectors and hidden labels.
+"""What the baselines on word vectors share: label vectors and a measure for tuning.
 
 In: a baseline's word vectors and training instances. Out: one vector per label, which labels have
-none, and groups of seen labels that take turns as pseudo-unseen ones.
+none, and how well labels are ranked when some are hidden.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 
 import numpy as np
 import scipy.sparse as sp
@@ -81,17 +80,6 @@ class WordBaseline(Baseline):
         """Give labels without a vector the lowest score of all."""
         scores[:, ~self.known_] = -np.inf
         return scores
-
-
-def hidden_groups(
-    n_labels: int, n_groups: int, generator: np.random.Generator
-) -> Iterator[NDArray[np.bool_]]:
-    """Yield groups of labels that take turns as pseudo-unseen ones, each (n_labels,)."""
-    groups = generator.permutation(n_labels) % n_groups
-    for group in range(n_groups):
-        hidden = groups == group
-        if hidden.any() and not hidden.all():
-            yield hidden
 
 
 def zero_shot_quality(
