@@ -17,6 +17,7 @@ from polyseme.datasets import forms as forms_package
 from polyseme.datasets.base import DOCUMENT_FILES
 
 ORIGINALS = {"magtag5k", "labelme", "msd"}
+EMBEDDED = {name for name, form in FORMS.items() if form.embedded is not None}
 each_form = pytest.mark.parametrize("form", FORMS.values(), ids=list(FORMS))
 
 # Documents, labels and empty documents, as the README beside the real files says.
@@ -101,6 +102,8 @@ def test_every_form_has_an_index(form):
 def test_every_form_has_checksums_of_its_files(form):
     if form.name in ORIGINALS:
         assert form.checksums == {} and form.stands_for is None
+    elif form.name in EMBEDDED:
+        assert form.checksums == {}, "their loaders check the package's own files"
     else:
         assert set(form.files()) <= set(form.checksums)
         assert all(re.fullmatch(r"[0-9a-f]{64}", one) for one in form.checksums.values())
@@ -177,7 +180,7 @@ def test_a_folder_of_ones_own_needs_no_form(tmp_path):
     featured = load_dataset("mine", tmp_path)
     assert featured.feature_names == ("x", "y") and featured.X.shape == (2, 2)
     assert featured.checksum != mine.checksum
-    with pytest.raises(InputError, match=r"Unknown dataset 'mine'; known: corel5k, "):
+    with pytest.raises(InputError, match=r"Unknown dataset 'mine'; known: clips, corel5k, "):
         mine.form.sample()
 
 
@@ -270,7 +273,7 @@ def test_a_data_root_that_is_no_folder_is_told(tmp_path, monkeypatch):
 
 
 def test_unknown_names_get_the_known_ones_and_the_closest(tmp_path):
-    known = r"Unknown dataset 'corel5'; known: corel5k, .*did you mean 'corel5k'\?"
+    known = r"Unknown dataset 'corel5'; known: clips, corel5k, .*did you mean 'corel5k'\?"
     with pytest.raises(InputError, match=known):
         load_dataset("corel5")
     with pytest.raises(InputError, match=known):
@@ -403,4 +406,14 @@ def test_six_labels_of_hetrec_are_spelled_in_two_ways(data):
 
 
 def test_every_dataset_with_files_has_its_counts_here():
-    assert set(COUNTS) == set(FORMS) - ORIGINALS
+    assert set(COUNTS) == set(FORMS) - ORIGINALS - EMBEDDED
+
+
+@pytest.mark.parametrize("name", sorted(EMBEDDED))
+def test_an_embedded_dataset_has_the_counts_of_its_form(name):
+    dataset = load_dataset(name)
+    assert not dataset.is_sample
+    assert len(dataset.corpus) == dataset.form.n_documents
+    assert len(dataset.corpus.labels) == dataset.form.n_labels
+    assert (dataset.X is not None) == dataset.form.has_features
+    assert (dataset.corpus.groups is not None) == dataset.form.has_groups

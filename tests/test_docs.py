@@ -23,6 +23,7 @@ import typer
 
 import polyseme
 from polyseme import files
+from polyseme._validation import PolysemeWarning
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -199,6 +200,13 @@ def test_the_commands_of_the_readme_run(tutorial: dict[str, Any]) -> None:
     for command in commands[1:]:  # the tutorial has left a folder `model` like the one of `fit`
         code, out, err = run_command(command)
         assert (code, bool(out)) == (0, True), f"{command}\n{err}"
+
+
+@pytest.mark.slow
+def test_the_page_from_files_to_tags_runs(tmp_path: Path) -> None:
+    with contextlib.chdir(tmp_path), warnings.catch_warnings():
+        warnings.simplefilter("ignore", PolysemeWarning)
+        run_page(DOCS / "media.md")
 
 
 def test_every_command_and_every_option_of_fit_is_on_the_page() -> None:

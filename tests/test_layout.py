@@ -34,6 +34,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "_persistence": {"_validation", "_folder"},
     # the data's way
     "files": {"_validation"},
+    "features": BASE | {"files"},
     "corpus": BASE | {"files"},
     "descriptors": BASE | {"files", "corpus"},
     "embedding": PATH,
@@ -41,8 +42,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "known": PATH | {"embedding"},
     "priming": PATH | {"embedding", "known", "mapping"},
     "scoring": {"_validation"},
-    "tagger": PATH | {"embedding", "known", "mapping", "priming"},
-    "storage": PATH | {"embedding", "known", "mapping", "priming", "tagger"},
+    "tagger": PATH | {"features", "embedding", "known", "mapping", "priming"},
+    "storage": PATH | {"features", "embedding", "known", "mapping", "priming", "tagger"},
     # behind the steps: arrays and whole numbers, no label strings
     "index": {"_validation"},
     "solvers": {"_validation", "_folds"},
@@ -67,7 +68,7 @@ TOP = {"experiments", "demo", "cli", "__main__"}
 
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 NO_HOME = {"utils", "util", "helpers", "helper", "common", "misc"}
-HEAVY = ("torch", "sklearn", "pandas", "polars", "tomotopy")
+HEAVY = ("torch", "sklearn", "pandas", "polars", "tomotopy", "PIL", "librosa", "numba", "h5py")
 
 
 class Import(NamedTuple):

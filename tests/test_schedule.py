@@ -58,7 +58,7 @@ def test_every_figure_file_is_listed():
     from pathlib import Path
 
     files = {path.stem for path in Path(folder).glob("*.py")} - {"__init__"}
-    assert files == set(EXPERIMENTS)
+    assert files == {name.lower() for name in EXPERIMENTS}
 
 
 def test_every_setting_and_method_is_used():

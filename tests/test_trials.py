@@ -8,7 +8,7 @@ import pytest
 from polyseme._validation import InputError
 from polyseme.experiments import draws
 from polyseme.experiments.draws import Conditions
-from polyseme.experiments.methods import METHODS, RANKERS, get_method
+from polyseme.experiments.methods import METHODS, RANKERS, FeatureSet, get_method
 from polyseme.experiments.schedule import Run, make_tasks, perform
 from polyseme.experiments.settings import SETTINGS, get_setting
 from polyseme.experiments.trials import Trial
@@ -166,7 +166,9 @@ def test_a_corpus_without_features_gets_one_sentence():
 
 def test_every_method_gives_finite_figures():
     for name in METHODS:
-        setting = "hsun-12" if name == "composition" else "image-cross"
+        setting = {"composition": "hsun-12"}.get(name, "image-cross")
+        if isinstance(get_method(name), FeatureSet):
+            setting = "pictures"
         metrics, audited = get_method(name).run(trial(setting))
         assert audited["passed"]
         for values in metrics.values():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from polyseme.corpus import LabelCorpus
     from polyseme.descriptors import ContextDescriptor, LabelDescriptor
     from polyseme.embedding import ConceptEmbedding, Concepts
+    from polyseme.features import AudioFeatures, ImageFeatures, extract_folder, read_extraction
     from polyseme.files import read_features
     from polyseme.index import ConceptIndex
     from polyseme.mapping import InstanceMapper
@@ -38,6 +39,10 @@ _HOME = {
     "TrainingPlan": "polyseme.nn.plan",
     "ConceptEmbedding": "polyseme.embedding",
     "Concepts": "polyseme.embedding",
+    "ImageFeatures": "polyseme.features",
+    "AudioFeatures": "polyseme.features",
+    "extract_folder": "polyseme.features",
+    "read_extraction": "polyseme.features",
     "InstanceMapper": "polyseme.mapping",
     "ConceptIndex": "polyseme.index",
     "ZeroShotTagger": "polyseme.tagger",
@@ -47,17 +52,21 @@ _HOME = {
 }
 
 __all__ = [
+    "AudioFeatures",
     "ConceptEmbedding",
     "ConceptIndex",
     "Concepts",
     "ContextDescriptor",
+    "ImageFeatures",
     "InstanceMapper",
     "LabelCorpus",
     "LabelDescriptor",
     "TrainingPlan",
     "ZeroShotTagger",
     "evaluate",
+    "extract_folder",
     "load",
+    "read_extraction",
     "read_features",
 ]
 

@@ -1,7 +1,8 @@
-"""Progress for people, on standard error: a bar for training, a clock for other long work."""
+"""Progress for people, on standard error: bars for training and for files, a clock for the rest."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,3 +94,72 @@ def working(message: str, *, shown: bool) -> Iterator[None]:
     with console.status(f"{message} …"):
         yield
     console.print(f"{message}: {time.perf_counter() - start:.0f} s")
+
+
+class FileProgress:
+    """Show how many files are done, how fast it goes and how long it may still take.
+
+    A bar on a terminal; elsewhere a line every ten seconds.
+
+    Parameters
+    ----------
+    doing : str
+        What is done with the files.
+    """
+
+    SECONDS = 10.0
+
+    def __init__(self, doing: str) -> None:
+        self.doing = doing
+        self.bar: Any = None
+        self._start = self._told = time.monotonic()
+
+    def __enter__(self) -> Self:
+        """Open the bar."""
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self.bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.completed:,}/{task.total:,}"),
+                TextColumn("{task.fields[note]}"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
+            self.bar.start()
+            self.task = self.bar.add_task(self.doing, total=None, note="")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the bar."""
+        if self.bar is not None:
+            self.bar.stop()
+
+    def tell(self, done: int, total: int, skipped: int) -> None:
+        """Show one more file.
+
+        Parameters
+        ----------
+        done, total, skipped : int
+            Files that are done, of how many, and how many of them could not be used.
+        """
+        now = time.monotonic()
+        rate = done / max(now - self._start, 1e-9)
+        note = f"{rate:.0f}/s" if rate >= 10 else f"{rate:.1f}/s"
+        if skipped:
+            note += f", {skipped:,} skipped"
+        if self.bar is not None:
+            self.bar.update(self.task, completed=done, total=total, note=note)
+        elif now - self._told > self.SECONDS and done < total:
+            self._told = now
+            left = (total - done) / rate
+            sys.stderr.write(
+                f"{self.doing}: {done:,} of {total:,}, {note}, about {left:.0f} s left\n"
+            )

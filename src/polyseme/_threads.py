@@ -1,10 +1,17 @@
-"""How many threads the numerical libraries may use."""
+"""How many threads the numerical libraries may use, and how work is shared out among our own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 # From about here on a training step is large enough for several threads to pay.
 MANY_LABELS = 2000
@@ -34,3 +41,39 @@ def one_thread() -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(before)
+
+
+def n_cores() -> int:
+    """Say how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def ordered_map(function: Callable[[T], R], items: Iterable[T], n_threads: int) -> Iterator[R]:
+    """Apply a function in threads and give the results in the order of the items, as they come.
+
+    Parameters
+    ----------
+    function : callable
+        Should spend its time where Python's lock is free: in libraries, or waiting for files.
+    items : iterable
+        Taken one by one from the calling thread, no further ahead than two for each thread.
+    n_threads : int
+
+    Yields
+    ------
+    object
+        What the function gives; what it raises is raised here.
+    """
+    pool = ThreadPoolExecutor(n_threads)
+    waiting: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > 2 * n_threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from polyseme._persistence import read_model, write_model
 from polyseme.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.embedding import ConceptEmbedding
+from polyseme.features import front_end_from_state
 from polyseme.known import KnownConcepts
 from polyseme.mapping import InstanceMapper
 from polyseme.nn.plan import TrainingPlan
@@ -34,11 +35,14 @@ def save_tagger(tagger: ZeroShotTagger, path: str | Path) -> None:
     states = {"embedding": _embedding_state(tagger.embedding_)}
     if tagger.mapper_ is not None:
         states["mapper"] = tagger.mapper_.get_state()
+    if tagger.features_ is not None:
+        states["features"] = tagger.features_.get_state()
     config: Config = {
         "parameters": _plain(
             {name: getattr(tagger, name) for name in ("score", "bandwidth", "memory_mb")}
         ),
         "parts": {name: state[0] for name, state in states.items()},
+        "media": None if tagger.features_ is None else tagger.features_.kind,
         "oov": list(known.labels[known.n_vocabulary :]),
         "seen": sorted(tagger.seen_),
         "ids": list(known.ids),
@@ -78,13 +82,21 @@ def load(path: str | Path) -> ZeroShotTagger:
     mapper = None
     if "mapper" in config["parts"]:
         mapper = InstanceMapper.from_state(config["parts"]["mapper"], _within(arrays, "mapper"))
+    features = None
+    # Models of version 0.1 have no front end and do not say so.
+    if config.get("media") is not None:
+        features = front_end_from_state(
+            config["media"], config["parts"]["features"], _within(arrays, "features")
+        )
     known = _within(arrays, "known")
     labels = embedding.labels_ + tuple(config["oov"])
     matrix = sp.csr_matrix(
         (np.ones(len(known["indices"]), dtype=bool), known["indices"], known["indptr"]),
         shape=(len(config["ids"]), len(labels)),
     )
-    tagger = ZeroShotTagger(embedding=embedding, mapper=mapper, **config["parameters"])
+    tagger = ZeroShotTagger(
+        embedding=embedding, mapper=mapper, features=features, **config["parameters"]
+    )
     return tagger.restore(
         embedding,
         mapper,
@@ -98,6 +110,7 @@ def load(path: str | Path) -> ZeroShotTagger:
             known["label_ids"],
             known["set_ids"],
         ),
+        features,
         seen=frozenset(config["seen"]),
         unplaced=tuple(config["unplaced"]),
         n_features=config["n_features_in"],

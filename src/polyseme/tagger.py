@@ -33,6 +33,7 @@ from polyseme._validation import (
 )
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
 from polyseme.embedding import ConceptEmbedding
+from polyseme.features.base import Extracted, MediaFeatures
 from polyseme.known import Explanation, KnownConcepts, known_documents
 from polyseme.mapping import InstanceMapper
 from polyseme.presets import mapper_parameters
@@ -53,6 +54,9 @@ class ZeroShotTagger(Estimator):
         The concept space; by default `ConceptEmbedding()`.
     mapper : InstanceMapper, optional
         The way from features into the space; by default `InstanceMapper()`.
+    features : MediaFeatures, optional
+        A front end such as `ImageFeatures()`: X is then whatever it takes (files, pictures,
+        sounds), here and in all other methods, and what it learns is learned by `fit`.
     fit_embedding : bool
         Whether `fit` learns a copy of `embedding`. False takes it as it is, already fitted, and
         its documents must be given as `semantics`.
@@ -74,8 +78,8 @@ class ZeroShotTagger(Estimator):
     kinds_ : array of str, shape (n_labels,)
         "seen" (has training instances), "unseen" (only in the semantics documents) or "oov" (in
         documents, never in the semantics vocabulary).
-    embedding_, mapper_ : the fitted parts
-        `mapper_` is None when no features were given.
+    embedding_, mapper_, features_ : the fitted parts
+        `mapper_` is None when no features were given, `features_` without a front end.
     known_ : KnownConcepts
         The documents and concepts that labels are ranked by.
     seen_ : frozenset of str
@@ -83,11 +87,12 @@ class ZeroShotTagger(Estimator):
     unplaced_ : tuple of str
         Names of documents left out, because none of their labels is in the vocabulary.
     n_features_in_ : int
-        Columns of X; 0 without features.
+        Columns of X, or of what the front end makes of it; 0 without features.
     """
 
     embedding_: ConceptEmbedding
     mapper_: InstanceMapper | None
+    features_: MediaFeatures | None
     known_: KnownConcepts
     seen_: frozenset[str]
     unplaced_: tuple[str, ...]
@@ -96,6 +101,7 @@ class ZeroShotTagger(Estimator):
         self,
         embedding: ConceptEmbedding | None = None,
         mapper: InstanceMapper | None = None,
+        features: MediaFeatures | None = None,
         fit_embedding: bool = True,
         score: str = "nearest",
         bandwidth: float | None = None,
@@ -105,6 +111,7 @@ class ZeroShotTagger(Estimator):
     ) -> None:
         self.embedding = embedding
         self.mapper = mapper
+        self.features = features
         self.fit_embedding = fit_embedding
         self.score = score
         self.bandwidth = bandwidth
@@ -140,8 +147,8 @@ class ZeroShotTagger(Estimator):
         Parameters
         ----------
         X : array-like, scipy sparse, pandas or polars frame, shape (n, n_features), or None
-            One row per instance. None learns from the documents alone: such a tagger completes
-            tag sets but cannot rank instances.
+            One row per instance, or what `features` takes. None learns from the documents alone:
+            such a tagger completes tag sets but cannot rank instances.
         documents : LabelCorpus, iterable of label collections, indicator frame, or path
             The labels of each instance, n documents. To make a label unseen, leave out the
             instances that carry it and name it in `semantics` only.
@@ -155,17 +162,20 @@ class ZeroShotTagger(Estimator):
         corpus = as_corpus(documents, normalize=normalize)
         teaching = corpus if semantics is None else as_corpus(semantics, normalize=normalize)
         owner = type(self).__name__
-        features = None if X is None else check_instances(X, len(corpus), owner=owner)
-        if features is not None:
+        if X is not None:
             check_corpus(corpus, owner=owner, n_labels=1)
-        embedding = self._fitted_embedding(teaching, draw_seed(generator))
-        mapper = self._fitted_mapper(embedding, features, corpus, draw_seed(generator))
+        embedding_seed, mapper_seed = draw_seed(generator), draw_seed(generator)
+        front_end, table = self._fitted_features(X, draw_seed(generator))
+        features = None if table is None else check_instances(table, len(corpus), owner=owner)
+        embedding = self._fitted_embedding(teaching, embedding_seed)
+        mapper = self._fitted_mapper(embedding, features, corpus, mapper_seed)
         known, unplaced = known_documents(embedding, teaching, corpus)
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
         return self.restore(
             embedding,
             mapper,
             known,
+            front_end,
             seen=corpus.used(embedding.labels_) if X is not None else frozenset(),
             unplaced=unplaced,
             n_features=0 if features is None else features.shape[1],
@@ -184,6 +194,16 @@ class ZeroShotTagger(Estimator):
             if self.embedding is None:
                 raise InputError("`fit_embedding=False` needs a fitted `embedding`; give one.")
             check_fitted(self.embedding, "network_")
+
+    def _fitted_features(self, X: object, seed: int) -> tuple[MediaFeatures | None, Any]:
+        """Learn a copy of the front end and apply it; without one, X is what it is."""
+        if self.features is None or X is None:
+            return None, X
+        front_end = copy_of(self.features)
+        if front_end.random_state is None:
+            front_end.set_params(random_state=seed)
+        with working(f"learning {front_end.kind} features", shown=self.verbose):
+            return front_end, front_end.fit_transform(X)
 
     def _fitted_embedding(self, corpus: LabelCorpus, seed: int) -> ConceptEmbedding:
         """Learn a copy of the embedding, or take it as it is."""
@@ -244,7 +264,7 @@ class ZeroShotTagger(Estimator):
 
         Parameters
         ----------
-        X : array-like, scipy sparse or frame, shape (n, n_features)
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
 
         Returns
         -------
@@ -256,7 +276,8 @@ class ZeroShotTagger(Estimator):
                 "This ZeroShotTagger was fitted without features, so it cannot rank instances; use "
                 "`complete`, or fit it with X."
             )
-        features = check_features(X, owner=type(self).__name__, n_features=self.n_features_in_)
+        table = X if self.features_ is None else self.features_.transform(X)
+        features = check_features(table, owner=type(self).__name__, n_features=self.n_features_in_)
         return np.asarray(self.mapper_.predict(features), dtype=np.float32)
 
     def score_labels(self, X: object) -> NDArray[np.float64]:
@@ -264,7 +285,7 @@ class ZeroShotTagger(Estimator):
 
         Parameters
         ----------
-        X : array-like, scipy sparse or frame, shape (n, n_features)
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
 
         Returns
         -------
@@ -273,12 +294,16 @@ class ZeroShotTagger(Estimator):
         """
         return self.ranker_.scores(self.points(X))
 
+    def decision_function(self, X: object) -> NDArray[np.float64]:
+        """Score every label for each instance, under the name that scikit-learn looks for."""
+        return self.score_labels(X)
+
     def rank(self, X: object, k: int = 10) -> tuple[StrArray, NDArray[np.float64]]:
         """Give the k best labels for each instance.
 
         Parameters
         ----------
-        X : array-like, scipy sparse or frame, shape (n, n_features)
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
         k : int
             How many labels; all of them if there are fewer.
 
@@ -372,7 +397,8 @@ class ZeroShotTagger(Estimator):
         check_fitted(self, "known_")
         check_number("k", k, owner="explain", low=1, whole=True)
         column = self.known_.column(label, normalize=self.embedding_.normalize_labels_)
-        point = self.points(as_row(x))
+        one = as_row(x) if self.features_ is None else x if isinstance(x, Extracted) else [x]
+        point = self.points(one)
         if len(point) != 1:
             raise InputError(f"`explain` takes one instance; got {len(point)}.")
         return self.known_.nearest(point[0], column, k)
@@ -434,6 +460,7 @@ class ZeroShotTagger(Estimator):
         embedding: ConceptEmbedding,
         mapper: InstanceMapper | None,
         known: KnownConcepts,
+        features: MediaFeatures | None = None,
         *,
         seen: frozenset[str],
         unplaced: tuple[str, ...],
@@ -443,6 +470,7 @@ class ZeroShotTagger(Estimator):
         self.embedding_ = embedding
         self.mapper_ = mapper
         self.known_ = known
+        self.features_ = features
         self.seen_ = seen
         self.unplaced_ = unplaced
         self.n_features_in_ = n_features

@@ -6,9 +6,13 @@ import os
 import sys
 import warnings
 
-from polyseme.cli.commands import app
+from polyseme.cli import commands, experiment_commands, media_commands
+from polyseme.cli.app import app
 
 __all__ = ["app", "main"]
+
+# Importing the modules has put their commands into the application.
+_COMMANDS = (media_commands, commands, experiment_commands)
 
 
 def main() -> None:

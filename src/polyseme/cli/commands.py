@@ -1,4 +1,4 @@
-"""The commands, one function each; everything heavy is imported inside them."""
+"""The commands that learn and rank; everything heavy is imported inside them."""
 
 from __future__ import annotations
 
@@ -8,44 +8,20 @@ from typing import Annotated
 
 import typer
 
-from polyseme.cli.output import Form, emit, say
-from polyseme.experiments.names import EXPERIMENTS, SEED
-
-app = typer.Typer(
-    name="polyseme",
-    help="Rank tags for items by what tags mean in each other's company: tags seen on training "
-    "items, tags that none of them carries, and tags that turn up later.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+from polyseme.cli.app import (
+    LEARNING,
+    SHOWING,
+    Delimiter,
+    Features,
+    Model,
+    Output,
+    Preset,
+    Split,
+    TagsColumn,
+    Top,
+    app,
 )
-
-Model = Annotated[Path, typer.Argument(help="Folder of a model that `polyseme fit` wrote.")]
-Features = Annotated[
-    Path, typer.Argument(help="Features, one row an item: .npy, .npz, .csv, .tsv, .parquet, .arff.")
-]
-Output = Annotated[
-    Form, typer.Option("--form", "-f", help="auto: a table on a terminal, JSON lines elsewhere.")
-]
-Top = Annotated[int, typer.Option("--top", "-k", min=1, help="How many to give.")]
-Split = Annotated[
-    str | None,
-    typer.Option(
-        help="Use only the documents of this split (their `split` field), and their rows."
-    ),
-]
-TagsColumn = Annotated[
-    str | None,
-    typer.Option(help="For CSV: the column that holds the tags (default: tags, labels)."),
-]
-Delimiter = Annotated[str | None, typer.Option(help="For CSV: what stands between two tags.")]
-
-
-class Preset(StrEnum):
-    """Named sets of parameters."""
-
-    default = "default"
-    paper = "paper"
+from polyseme.cli.output import Form, emit, say
 
 
 class Score(StrEnum):
@@ -62,46 +38,53 @@ class MapperKind(StrEnum):
     kernel_ridge = "kernel-ridge"
 
 
-def _version(asked: bool) -> None:
-    """Print the version and end."""
-    if asked:
-        from polyseme import __version__
+class Reduction(StrEnum):
+    """Ways to fewer image features."""
 
-        typer.echo(__version__)
-        raise typer.Exit
-
-
-@app.callback()
-def _common(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    pass
+    pca = "pca"
+    rbm = "rbm"
+    uth = "uth"
 
 
-@app.command()
+@app.command(rich_help_panel=SHOWING)
 def demo(
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("demo.html"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of splits and training.")] = 0,
+    from_pictures: Annotated[
+        bool,
+        typer.Option(
+            "--from-pictures",
+            help="Look at the emoji's picture files instead of taking their stored features.",
+        ),
+    ] = False,
 ) -> None:
     """Tag emoji, with a quarter of the tags hidden, and write a page that shows how it went."""
     from polyseme.demo import run_demo
 
-    run_demo(out, seed=seed, say=say)
+    run_demo(out, seed=seed, from_pictures=from_pictures, say=say)
     typer.echo(str(out))
 
 
-@app.command()
+@app.command(rich_help_panel=LEARNING)
 def fit(
     model: Annotated[Path, typer.Argument(help="Folder to write the model to.")],
     documents: Annotated[
-        Path,
-        typer.Option("--documents", "-d", help="Tags of each item: .jsonl, .csv, .npz, .arff."),
-    ],
+        Path | None,
+        typer.Option(
+            "--documents",
+            "-d",
+            help="Tags of each item: .jsonl, .csv, .npz, .arff. For an extracted folder they name "
+            "their files; without any, the tags in the files' XMP sidecars are taken.",
+        ),
+    ] = None,
     features: Annotated[
         Path | None,
-        typer.Option("--features", "-x", help="Features of each item; without any, tags only."),
+        typer.Option(
+            "--features",
+            "-x",
+            help="Features of each item, or the folder that `polyseme extract` wrote; without "
+            "any, tags only.",
+        ),
     ] = None,
     semantics: Annotated[
         Path | None,
@@ -119,6 +102,16 @@ def fit(
     ] = None,
     topics: Annotated[
         str | None, typer.Option(help="Number of context topics, or 'hdp' to have it chosen.")
+    ] = None,
+    reduce: Annotated[
+        Reduction | None,
+        typer.Option(help="image: reduce the network's features by this, learned here."),
+    ] = None,
+    reduce_to: Annotated[
+        int | None, typer.Option(min=1, help="image: to how many (default: 512).")
+    ] = None,
+    words: Annotated[
+        int | None, typer.Option(min=1, help="audio: words of the codebook (default: 128).")
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="The most training epochs.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same model.")] = 0,
@@ -138,6 +131,11 @@ def fit(
             documents,
             features,
             semantics,
+            media={
+                "reduction": None if reduce is None else reduce.value,
+                "n_components": reduce_to,
+                "n_words": words,
+            },
             preset=preset.value,
             mapper=None if mapper is None else mapper.value,
             score=score.value,
@@ -155,29 +153,31 @@ def fit(
     typer.echo(str(model))
 
 
-@app.command()
+@app.command(rich_help_panel=LEARNING)
 def rank(model: Model, features: Features, top: Top = 10, form: Output = Form.auto) -> None:
     """Rank tags for items."""
-    from polyseme import load, read_features
+    from polyseme import load
+    from polyseme.cli.media import items_of
 
     tagger = load(model)
     kinds = dict(zip(tagger.labels_, tagger.kinds_.tolist(), strict=True))
-    labels, scores = tagger.rank(read_features(features), k=top)
+    table, items = items_of(features)
+    labels, scores = tagger.rank(table, k=top)
     emit(
         (
             {
-                "row": row,
+                **item,
                 "labels": names.tolist(),
                 "kinds": [kinds[name] for name in names.tolist()],
                 "scores": [round(score, 6) for score in values.tolist()],
             }
-            for row, (names, values) in enumerate(zip(labels, scores, strict=True))
+            for item, names, values in zip(items, labels, scores, strict=True)
         ),
         form,
     )
 
 
-@app.command()
+@app.command(rich_help_panel=LEARNING)
 def complete(
     model: Model,
     tags: Annotated[list[str], typer.Argument(help="The tags an item has already.")],
@@ -200,7 +200,7 @@ def complete(
     )
 
 
-@app.command()
+@app.command(rich_help_panel=LEARNING)
 def explain(
     model: Model,
     features: Features,
@@ -210,13 +210,15 @@ def explain(
     form: Output = Form.auto,
 ) -> None:
     """Show the known tag sets behind a tag's score, from near to far."""
-    from polyseme import load, read_features
+    from polyseme import load
     from polyseme._validation import InputError
+    from polyseme.cli.media import items_of
 
-    table = read_features(features)
-    if row >= table.shape[0]:
-        raise InputError(f"There is no row {row}: '{features}' has {table.shape[0]} rows.")
-    found = load(model).explain(table[row : row + 1], label, k=top)
+    table, items = items_of(features)
+    if row >= len(items):
+        raise InputError(f"There is no row {row}: '{features}' has {len(items)} rows.")
+    one = table.select([row]) if features.is_dir() else table[row : row + 1]
+    found = load(model).explain(one, label, k=top)
     emit(
         (
             {
@@ -232,7 +234,7 @@ def explain(
     )
 
 
-@app.command()
+@app.command(rich_help_panel=LEARNING)
 def evaluate(
     model: Model,
     features: Features,
@@ -249,7 +251,7 @@ def evaluate(
     emit(evaluate_files(model, features, documents, split=split, reading=reading), form)
 
 
-@app.command()
+@app.command(rich_help_panel=LEARNING)
 def info(
     path: Annotated[Path, typer.Argument(help="A model's folder, or a file of documents.")],
     form: Output = Form.auto,
@@ -262,91 +264,3 @@ def info(
         emit(({"what": key, "value": value} for key, value in facts.items()), form)
     else:
         emit([facts], form)
-
-
-@app.command()
-def reproduce(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="NAME",
-            help=f"Tables and figures: all, {', '.join(EXPERIMENTS)}. By default all.",
-            show_default=False,
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(envvar="POLYSEME_DATA", help="Folder that holds the corpora."),
-    ] = None,
-    trials: Annotated[
-        int, typer.Option(min=1, help="Trials of each; `compare` has ten at the least.")
-    ] = 3,
-    seed: Annotated[int, typer.Option(min=0, help="Trial t draws with seed + t.")] = SEED,
-    quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Samples and short trainings: see that everything runs."),
-    ] = False,
-    preset: Annotated[
-        Preset, typer.Option(help="How the concept space is trained.")
-    ] = Preset.default,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for records, tables and the report. By default results, or results-quick.",
-            show_default=False,
-        ),
-    ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes, one thread each.")] = 2,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Run again what is recorded already.")
-    ] = False,
-    from_records: Annotated[
-        bool,
-        typer.Option("--from-records", help="Run nothing: tables and report of what is recorded."),
-    ] = False,
-    form: Output = Form.auto,
-) -> None:
-    """Run the paper's tables and figures and print ours beside the published values."""
-    from polyseme.cli.experiments import reproduce_named
-
-    options = {
-        "trials": trials,
-        "seed": seed,
-        "quick": quick,
-        "preset": preset.value,
-        "workers": workers,
-        "fresh": fresh,
-        "from_records": from_records,
-    }
-    try:
-        report = reproduce_named(names or ["all"], data, out, form, **options)
-    except KeyboardInterrupt:
-        say("polyseme: interrupted; run the same command again to go on where it stopped.")
-        raise typer.Exit(1) from None
-    say(f"report: {report}")
-
-
-@app.command()
-def audit(
-    setting: Annotated[str, typer.Argument(help="Where a split is drawn: hsun, corel5k, ….")],
-    data: Annotated[
-        Path | None,
-        typer.Option(envvar="POLYSEME_DATA", help="Folder that holds the corpora."),
-    ] = None,
-    trial: Annotated[int, typer.Option(min=0, help="Which trial, from 0.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Trial t draws with seed + t.")] = SEED,
-    quick: Annotated[bool, typer.Option("--quick", help="Audit a sample.")] = False,
-    split_only: Annotated[
-        bool, typer.Option("--split-only", help="Look at the split without learning from it.")
-    ] = False,
-) -> None:
-    """Prove that nothing a split hides reaches training, and print the receipt."""
-    from polyseme.cli.experiments import audit_setting
-
-    lines, passed = audit_setting(
-        setting, data, trial=trial, seed=seed, quick=quick, learn=not split_only
-    )
-    for line in lines:
-        typer.echo(line)
-    if not passed:
-        raise typer.Exit(1)

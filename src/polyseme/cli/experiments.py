@@ -24,7 +24,7 @@ def reproduce_named(
     from polyseme.experiments.rendering.tables import to_records
     from polyseme.experiments.reproduce import default_folder, reproduce
 
-    folder = default_folder(out, quick=options["quick"])
+    folder = default_folder(out, quick=options["quick"], pictures=options["pictures"] is not None)
     sections = reproduce(names, data, out=folder, say=say, terminal=sys.stderr.isatty(), **options)
     tables = [table for section in sections for table in section.tables]
     if form == Form.csv and len(tables) > 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,17 @@ from numpy.typing import NDArray
 from polyseme._persistence import check_destination, remove_model
 from polyseme._validation import InputError, PolysemeWarning, first_few
 from polyseme.corpus import LabelCorpus
+from polyseme.features import MediaFeatures, read_extraction
 from polyseme.files import read_features
 
 
 def fit_files(
     model: Path,
-    documents: Path,
+    documents: Path | None,
     features: Path | None,
     semantics: Path | None,
     *,
+    media: Mapping[str, Any],
     preset: str,
     mapper: str | None,
     score: str,
@@ -42,11 +45,10 @@ def fit_files(
     from polyseme.tagger import ZeroShotTagger
 
     check_destination(model)
-    corpus, rows = _documents(documents, split, _fitting(documents, reading))
-    table = None if features is None else _features(features, rows)
-    teaching = (
-        None if semantics is None else LabelCorpus.read(semantics, **_fitting(semantics, reading))
-    )
+    learning = _learning(documents, features, split, media, reading)
+    teaching = learning.everything
+    if semantics is not None:
+        teaching = LabelCorpus.read(semantics, **_fitting(semantics, reading))
     # The state of an interrupted run lies beside the model, never inside an older one.
     checkpoint = model.resolve().with_name(model.resolve().name + ".checkpoint")
     embedding = ConceptEmbedding.from_preset(preset, checkpoint=checkpoint, verbose=True)
@@ -59,11 +61,16 @@ def fit_files(
         embedding.set_params(training=plan.set_params(max_epochs=epochs))
     embedding.set_params(normalize_labels=reading["normalize"])
     tagger = ZeroShotTagger.from_preset(
-        preset, embedding=embedding, score=score, verbose=True, random_state=seed
+        preset,
+        embedding=embedding,
+        features=learning.front_end,
+        score=score,
+        verbose=True,
+        random_state=seed,
     )
     if mapper is not None:
         tagger.set_params(mapper=InstanceMapper(kind=mapper))
-    tagger.fit(table, corpus, teaching)
+    tagger.fit(learning.X, learning.documents, teaching)
     tagger.save(model)
     remove_model(checkpoint)
     kinds = {kind: int((tagger.kinds_ == kind).sum()) for kind in ("seen", "unseen", "oov")}
@@ -91,7 +98,13 @@ def evaluate_files(
     # Labels are compared as the model does, whatever the command says elsewhere.
     spelling = {"normalize": tagger.embedding_.normalize_labels_}
     corpus, rows = _documents(documents, split, _fitting(documents, {**reading, **spelling}))
-    table = _features(features, rows)
+    table: Any
+    if features.is_dir():
+        from polyseme.cli.media import matched
+
+        table, corpus, _ = matched(read_extraction(features), corpus)
+    else:
+        table = _features(features, rows)
     if table.shape[0] != len(corpus):
         raise InputError(
             f"'{features}' has {table.shape[0]} rows but '{documents}' has {len(corpus)} documents."
@@ -157,6 +170,7 @@ def _describe_model(path: Path) -> dict[str, Any]:
         "held-out E-MAP": tagger.embedding_.best_score_,
         "epochs": len(tagger.embedding_.history_),
         "features": tagger.n_features_in_,
+        "front end": "none (numbers)" if tagger.features_ is None else str(tagger.features_),
         "mapper": "none (tags only)" if mapper is None else mapper.kind,
         "score": tagger.score,
         "unplaced documents": len(tagger.unplaced_),
@@ -176,6 +190,41 @@ def _documents(
         raise InputError(f"Unknown split '{split}' in '{path}'; known: {listed}.")
     rows = np.array([name == split for name in corpus.splits or ()])
     return corpus.select(rows), rows
+
+
+@dataclass(frozen=True)
+class _Learning:
+    """What a tagger is fitted with: items, their documents, all documents, and a front end."""
+
+    X: Any
+    documents: LabelCorpus
+    everything: LabelCorpus | None = None
+    front_end: MediaFeatures | None = None
+
+
+def _learning(
+    documents: Path | None,
+    features: Path | None,
+    split: str | None,
+    media: Mapping[str, Any],
+    reading: Mapping[str, Any],
+) -> _Learning:
+    """Read what a tagger is fitted with, from files of numbers or from an extracted folder."""
+    corpus, rows = None, None
+    if documents is not None:
+        corpus, rows = _documents(documents, split, _fitting(documents, reading))
+    if features is not None and features.is_dir():
+        from polyseme.cli.media import front_end_of, matched
+
+        extraction = read_extraction(features)
+        front_end = front_end_of(extraction, dict(media))
+        items, kept, everything = matched(extraction, corpus, normalize=reading["normalize"])
+        return _Learning(items, kept, everything, front_end)
+    if corpus is None:
+        raise InputError("Give the tags of each item with --documents.")
+    for name in (name for name, value in media.items() if value is not None):
+        raise InputError(f"`{name}` is for folders that `polyseme extract` wrote, not for numbers.")
+    return _Learning(None if features is None else _features(features, rows), corpus)
 
 
 def _features(

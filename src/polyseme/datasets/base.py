@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +86,10 @@ class DatasetForm:
         unseen labels must be dropped.
     square_root : bool
         Whether the features are probabilities, of which the square root is used.
+    embedded : callable without arguments, returning DatasetParts, optional
+        Gives the dataset where it is part of polyseme and needs no folder.
+    write_media : callable taking a folder and documents' ids, optional
+        Writes the media files of some documents, each under its document's id.
     """
 
     name: str
@@ -102,6 +107,8 @@ class DatasetForm:
     has_groups: bool = False
     detectors: bool = False
     square_root: bool = False
+    embedded: Callable[[], DatasetParts] | None = None
+    write_media: Callable[[Path, Sequence[str]], object] | None = None
 
     def files(self) -> tuple[str, ...]:
         """List the files that its folder must hold (the documents may also be unzipped)."""
@@ -146,6 +153,8 @@ class Dataset:
         """Say whether these are the files that the published figures were made with.
 
         Always False for a sample, for an original of which no file was at hand, and for a folder
-        of one's own.
+        of one's own. An embedded dataset checks its own files.
         """
+        if self.form.embedded is not None:
+            return not self.is_sample
         return bool(self.form.checksums) and dict(self.files) == dict(self.form.checksums)

@@ -7,23 +7,33 @@ which licences). Out: an `EmojiCorpus` with documents, features and the place of
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
-from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import InputError, check_number
+from polyseme.datasets.embedded import EmbeddedFiles, frequent, package_folder
 
 DRAWINGS = ("noto", "twemoji")
 CELL = 64
 COLUMNS = 40
-_REMEDY = "reinstall polyseme, or in a checkout restore the file from version control"
+_ATTRIBUTION = """Pictures of emoji, selected from two sets without altering a visible pixel.
+
+noto: Noto Emoji, copyright Google LLC, https://github.com/googlefonts/noto-emoji,
+licensed under the Apache License 2.0, https://www.apache.org/licenses/LICENSE-2.0
+
+twemoji: Twemoji, copyright Twitter, Inc and other contributors,
+https://github.com/jdecked/twemoji, graphics licensed under CC-BY 4.0,
+https://creativecommons.org/licenses/by/4.0/
+
+Tags: after emojilib (copyright 2014 Mu-An Chiou, MIT), emojibase (copyright 2017-2019 Miles
+Johnson, MIT) and Unicode CLDR (copyright Unicode, Inc., Unicode License v3).
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +94,58 @@ class EmojiCorpus:
         left, top = emoji % COLUMNS * CELL, emoji // COLUMNS * CELL
         return left, top, left + CELL, top + CELL
 
+    def picture_names(self) -> list[str]:
+        """Name the picture file of every row, as `write` does: "noto/1F600.png"."""
+        return [
+            f"{drawing}/{self.ids[group]}.png"
+            for drawing, group in zip(self.drawing, self.group, strict=True)
+        ]
+
+    def write(self, folder: str | Path, names: Collection[str] | None = None) -> list[Path]:
+        """Write drawings as PNG files, with labels in `tags.jsonl` and whose work they are.
+
+        Parameters
+        ----------
+        folder : str or Path
+            A new or empty folder; gets a folder for each drawing.
+        names : collection of str, optional
+            Which of `picture_names`; by default all.
+
+        Returns
+        -------
+        list of Path
+            The pictures, in the order of the rows.
+        """
+        from PIL import Image
+
+        target = new_folder(folder)
+        wanted = None if names is None else set(names)
+        sheets = {one: Image.open(self.sheets[one]).convert("RGBA") for one in DRAWINGS}
+        written: list[Path] = []
+        lines: list[str] = []
+        for name, drawing, group in zip(
+            self.picture_names(), self.drawing, self.group.tolist(), strict=True
+        ):
+            if wanted is not None and name not in wanted:
+                continue
+            written.append(target / name)
+            written[-1].parent.mkdir(exist_ok=True)
+            sheets[drawing].crop(self.cell(group)).save(written[-1])
+            row = {"file": name, "labels": self.documents[group], "group": self.ids[group]}
+            lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+        (target / "tags.jsonl").write_text("".join(lines), "utf-8")
+        (target / "LICENCE.txt").write_text(_ATTRIBUTION, "utf-8")
+        return written
+
+
+def new_folder(folder: str | Path) -> Path:
+    """Make a folder to write samples to; one that holds anything is refused."""
+    path = Path(folder)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"'{path}' is not empty; name a new folder to write to.")
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
 
 def load_emoji(*, min_count: int = 10) -> EmojiCorpus:
     """Load the embedded emoji after checking their files against the stored checksums.
@@ -109,19 +171,19 @@ def load_emoji(*, min_count: int = 10) -> EmojiCorpus:
     """
     check_number("min_count", min_count, owner="load_emoji", low=1, whole=True)
     folder = _data_folder()
-    checksums = _read_checksums(folder)
-    text = gzip.decompress(_read(folder, "documents.jsonl.gz", checksums)).decode()
+    files = EmbeddedFiles("emoji", folder)
+    text = gzip.decompress(files.read("documents.jsonl.gz")).decode()
     rows = [json.loads(line) for line in text.splitlines()]
     for drawing in DRAWINGS:
-        _read(folder, f"{drawing}.webp", checksums)
-    tables = [_read_table(folder, f"{drawing}.npy", checksums) for drawing in DRAWINGS]
+        files.read(f"{drawing}.webp")
+    tables = [_read_table(files, f"{drawing}.npy") for drawing in DRAWINGS]
     return EmojiCorpus(
         ids=[row["id"] for row in rows],
         characters=[row["emoji"] for row in rows],
         names=[row["name"] for row in rows],
         categories=[row["category"] for row in rows],
         subcategories=[row["subcategory"] for row in rows],
-        documents=_frequent([row["labels"] for row in rows], min_count),
+        documents=frequent([row["labels"] for row in rows], min_count),
         features=np.concatenate(tables),
         drawing=[drawing for drawing in DRAWINGS for _ in rows],
         group=np.tile(np.arange(len(rows), dtype=np.int64), len(DRAWINGS)),
@@ -130,48 +192,11 @@ def load_emoji(*, min_count: int = 10) -> EmojiCorpus:
 
 
 def _data_folder() -> Path:
-    """Find the folder of the data files beside this module, wherever it is installed."""
-    return Path(str(resources.files("polyseme.datasets") / "emoji_data"))
+    """Find the folder of the data files."""
+    return package_folder("emoji_data")
 
 
-def _frequent(documents: list[list[str]], min_count: int) -> list[list[str]]:
-    """Keep the labels of at least `min_count` documents."""
-    counts = Counter(label for labels in documents for label in labels)
-    return [[label for label in labels if counts[label] >= min_count] for labels in documents]
-
-
-def _read_bytes(folder: Path, name: str) -> bytes:
-    """Read one data file, or say that it is missing."""
-    try:
-        return (folder / name).read_bytes()
-    except OSError as error:
-        raise InputError(f"The emoji data file '{name}' cannot be read; {_REMEDY}.") from error
-
-
-def _read_checksums(folder: Path) -> dict[str, str]:
-    """Read the stored SHA-256 sums by file name."""
-    content = _read_bytes(folder, "checksums.json")
-    try:
-        sums = json.loads(content)
-    except ValueError:
-        sums = None
-    if not isinstance(sums, dict):
-        raise InputError(f"The emoji data file 'checksums.json' is damaged; {_REMEDY}.")
-    return sums
-
-
-def _read(folder: Path, name: str, checksums: dict[str, str]) -> bytes:
-    """Read one data file and refuse it unless its SHA-256 is the stored one."""
-    content = _read_bytes(folder, name)
-    if hashlib.sha256(content).hexdigest() != checksums.get(name):
-        raise InputError(
-            f"The emoji data file '{name}' is damaged: its SHA-256 is not the stored one; "
-            f"{_REMEDY}."
-        )
-    return content
-
-
-def _read_table(folder: Path, name: str, checksums: dict[str, str]) -> NDArray[np.float32]:
+def _read_table(files: EmbeddedFiles, name: str) -> NDArray[np.float32]:
     """Read one feature table, (n, 1280), in single precision."""
-    stored = np.load(io.BytesIO(_read(folder, name, checksums)), allow_pickle=False)
+    stored = np.load(io.BytesIO(files.read(name)), allow_pickle=False)
     return np.asarray(stored, dtype=np.float32)

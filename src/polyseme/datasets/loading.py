@@ -45,8 +45,8 @@ def load_dataset(name: str, data: str | Path | None = None, *, sample: bool = Fa
     >>> len(hsun.corpus), hsun.X.shape, hsun.is_sample
     (240, (240, 34), True)
     """
-    if sample:
-        return _sample(name)
+    if sample or _is_embedded(name):
+        return _without_files(name, sample=sample)
     folder = _folder(name, data)
     form = FORMS.get(name) or own_form(name)
     parts, files = read_folder(folder, form)
@@ -88,6 +88,8 @@ def choose(candidates: Sequence[Names], data: str | Path | None = None) -> Names
     wanted = [" with ".join(dict.fromkeys(names)) for names in candidates]
     if not all(wanted) or not wanted:
         raise InputError("`candidates` of `choose` must name at least one dataset each.")
+    if all(map(_is_embedded, candidates[0])):
+        return candidates[0]
     root = data_root(data, wanted=f"'{wanted[0]}'")
     for names in candidates:
         if all((root / _one_folder(name)).is_dir() for name in names):
@@ -170,12 +172,17 @@ def own_form(name: str) -> DatasetForm:
     )
 
 
-def _sample(name: str) -> Dataset:
-    """Make the sample of a known dataset."""
+def _is_embedded(name: str) -> bool:
+    """Say whether a dataset is part of polyseme."""
+    return name in FORMS and FORMS[name].embedded is not None
+
+
+def _without_files(name: str, *, sample: bool) -> Dataset:
+    """Give the sample of a known dataset, or the whole of an embedded one."""
     if name not in FORMS:
         raise unknown_name("dataset", name, FORMS)
     form = FORMS[name]
-    parts = form.sample()
+    parts = form.sample() if sample or form.embedded is None else form.embedded()
     return Dataset(
         name=name,
         form=form,
@@ -183,7 +190,7 @@ def _sample(name: str) -> Dataset:
         X=used_features(parts.X, form),
         feature_names=parts.feature_names,
         checksum=parts.digest(),
-        is_sample=True,
+        is_sample=sample,
     )
 
 

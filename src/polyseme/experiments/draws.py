@@ -15,6 +15,7 @@ from polyseme._validation import InputError
 from polyseme.baselines import WordVectors
 from polyseme.corpus import LabelCorpus
 from polyseme.datasets import Dataset, choose, load_dataset
+from polyseme.experiments.media import NAMED, load_pictures
 from polyseme.experiments.names import SEED
 from polyseme.experiments.settings import Setting, get_setting
 from polyseme.protocols import (
@@ -46,6 +47,8 @@ class Conditions:
         How the concept space and the mapping are trained.
     cache : str or None
         Where learned concept spaces are kept for other runs; None keeps nothing.
+    pictures : str or None
+        A folder of the user's pictures, for the settings that take one.
     """
 
     data: str | None = None
@@ -53,6 +56,7 @@ class Conditions:
     quick: bool = False
     preset: str = "default"
     cache: str | None = None
+    pictures: str | None = None
 
 
 # ---------------------------------------------------------------------- data
@@ -70,8 +74,15 @@ def word_vectors(data: str | None) -> WordVectors:
     return WordVectors.find(data)
 
 
+def takes_named(setting: Setting, conditions: Conditions) -> bool:
+    """Say whether the user's pictures take the place of a setting's corpora."""
+    return setting.named_pictures and conditions.pictures is not None
+
+
 def chosen_pair(setting: Setting, conditions: Conditions) -> tuple[str, str]:
     """Give the first pair of corpora whose folders are there; for samples, see `Setting`."""
+    if takes_named(setting, conditions):
+        return NAMED, NAMED
     if conditions.quick:
         return setting.sample_pair()
     return choose(setting.corpora, conditions.data)
@@ -79,6 +90,9 @@ def chosen_pair(setting: Setting, conditions: Conditions) -> tuple[str, str]:
 
 def load_pair(setting: Setting, conditions: Conditions) -> tuple[Dataset, Dataset]:
     """Load a setting's source and target, which may be one and the same."""
+    if takes_named(setting, conditions):
+        named = load_pictures(conditions.pictures or "", conditions.cache)
+        return named, named
     source, target = chosen_pair(setting, conditions)
     loaded = load_once(source, conditions.data, conditions.quick)
     if source == target:

@@ -30,8 +30,10 @@ from polyseme.baselines import (
 from polyseme.experiments.draws import Conditions, word_vectors
 from polyseme.experiments.spaces import make_mapper, space_config
 from polyseme.experiments.trials import Trial
+from polyseme.features import ImageFeatures
+from polyseme.features.network import DEPTHS
 from polyseme.priming import PrimingRanker
-from polyseme.protocols import own_document_scores
+from polyseme.protocols import measure, own_document_scores
 from polyseme.scoring import regression_error, scattering
 from polyseme.senses import SenseRule, find_senses
 
@@ -227,6 +229,52 @@ class Regression(Method):
 
 
 @dataclass(frozen=True)
+class FeatureSet(Method):
+    """Classifiers of the seen labels on one kind of image features (in the paper: Appendix A).
+
+    Attributes
+    ----------
+    parameters : mapping
+        Of `ImageFeatures`.
+    """
+
+    features: ClassVar[bool] = True
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def config(self, conditions: Conditions) -> dict[str, Any]:
+        """Give what decides its results as JSON values, also what is left at its default."""
+        front_end = self._front_end(conditions)
+        parameters = {name: repr(value) for name, value in front_end.get_params().items()}
+        classifiers = SeenClassifiers().get_params()
+        return super().config(conditions) | {
+            "recipe": front_end.recipe(),
+            "parameters": parameters,
+            "classifiers": {name: repr(value) for name, value in classifiers.items()},
+        }
+
+    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
+        """Learn from the training instances, measure on the validation instances."""
+        table = trial.media_features(self._front_end(trial.conditions))
+        classifiers = SeenClassifiers(random_state=trial.seed)
+        classifiers.fit(table[trial.split.train], trial.train_documents)
+        scores = classifiers.probabilities(table[trial.split.validation])
+        tested = trial.split.instances("validation")
+        columns = {"training": trial.split.labels.seen}
+        found: Metrics = measure(tested, scores, classifiers.labels_, columns)
+        found["training"]["features"] = table.shape[1]
+        return found, trial.audit()
+
+    def _front_end(self, conditions: Conditions) -> ImageFeatures:
+        """Make the front end, at the size at which the embedded emoji's features were made."""
+        made = ImageFeatures(size=192, n_jobs=1, **self.parameters)
+        if conditions.quick:
+            made.set_params(size=64, n_components=made.n_components // 16)
+        if conditions.quick and made.reduction is not None:
+            made.set_params(depth="pooled")  # a quarter of the numbers, a tenth of the time
+        return made
+
+
+@dataclass(frozen=True)
 class Sizes(Method):
     """How many labels and instances each set of the split has (in the paper: Table 1)."""
 
@@ -318,6 +366,20 @@ _METHODS: tuple[Method, ...] = (
         for d in DIMENSIONS
     ),
     *(Regression(f"mapping-{d}", f"d = {d}", (d,), cost=20.0) for d in DIMENSIONS),
+    *(
+        FeatureSet(f"depth-{depth}", depth, cost=40.0, parameters={"depth": depth})
+        for depth in DEPTHS
+    ),
+    *(
+        FeatureSet(
+            f"{reduction}-{size}",
+            f"{title} ({size})",
+            cost=40.0,
+            parameters={"reduction": reduction, "n_components": size},
+        )
+        for reduction, title in (("rbm", "RBM"), ("uth", "UTH"), ("pca", "PCA"))
+        for size in (256, 512)
+    ),
     Sizes("sizes", "sizes", cost=1.0),
     Usage("usage", "label usage", cost=1.0),
     SensesOfLabels("senses", "senses of labels", (200,)),

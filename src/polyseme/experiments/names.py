@@ -19,5 +19,8 @@ EXPERIMENTS = (
     "fig12",
     "fig13",
     "fig14",
+    "figA1",
+    "figA2",
     "compare",
+    "clips",
 )

@@ -40,6 +40,7 @@ def reproduce(
     seed: int = SEED,
     quick: bool = False,
     preset: str = "default",
+    pictures: str | Path | None = None,
     out: str | Path | None = None,
     workers: int = 2,
     fresh: bool = False,
@@ -64,8 +65,12 @@ def reproduce(
         Samples of our own making and short trainings: shows that everything runs, in minutes.
     preset : {"default", "paper"}
         How the concept space is trained.
+    pictures : str or Path, optional
+        A folder of one's own pictures for the experiments on pictures, in place of the emoji: with
+        `tags.jsonl` (or .csv), or XMP files beside the pictures.
     out : str or Path, optional
-        The folder to write to; by default `results`, or `results-quick`. Runs that are recorded
+        The folder to write to; by default `results`, `results-quick`, or `results-pictures` with
+        one's own pictures. Runs that are recorded
         there with the same configuration are not run again.
     workers : int
         Processes, one thread each.
@@ -89,9 +94,14 @@ def reproduce(
     wanted = _experiments(names)
     check_number("trials", trials, owner="reproduce", low=1, whole=True)
     check_number("workers", workers, owner="reproduce", low=1, whole=True)
-    folder = default_folder(out, quick=quick)
+    folder = default_folder(out, quick=quick, pictures=pictures is not None)
     conditions = Conditions(
-        None if data is None else os.fspath(data), seed, quick, preset, str(folder / "cache")
+        None if data is None else os.fspath(data),
+        seed,
+        quick,
+        preset,
+        str(folder / "cache"),
+        None if pictures is None else os.fspath(pictures),
     )
     store = RecordStore(folder / "records")
     if not from_records:
@@ -116,9 +126,11 @@ def reproduce(
     return _publish(wanted, store, conditions, trials, folder, say or (lambda line: None))
 
 
-def default_folder(out: str | Path | None, *, quick: bool) -> Path:
-    """Give the folder to write to: the one that is named, or `results`, or `results-quick`."""
-    return Path(out if out is not None else "results-quick" if quick else "results")
+def default_folder(out: str | Path | None, *, quick: bool, pictures: bool = False) -> Path:
+    """Give the folder to write to: the one that is named, or one for each kind of data."""
+    if out is not None:
+        return Path(out)
+    return Path("results-quick" if quick else "results-pictures" if pictures else "results")
 
 
 def _make_folder(folder: Path) -> None:
@@ -216,6 +228,8 @@ def command_of(names: str, conditions: Conditions, trials: int) -> str:
     words.append("--quick" if conditions.quick else f'--data "$POLYSEME_DATA" --trials {trials}')
     if conditions.seed != SEED:
         words.append(f"--seed {conditions.seed}")
+    if conditions.pictures is not None:
+        words.append("--pictures FOLDER")
     if conditions.preset != "default":
         words.append(f"--preset {conditions.preset}")
     return " ".join(words)

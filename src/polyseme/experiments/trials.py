@@ -17,9 +17,17 @@ from numpy.typing import NDArray
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.baselines import SeenClassifiers, WordVectors
 from polyseme.corpus import LabelCorpus
-from polyseme.experiments.draws import Conditions, draw_split, load_pair, word_vectors
+from polyseme.experiments.draws import (
+    Conditions,
+    draw_split,
+    load_pair,
+    takes_named,
+    word_vectors,
+)
+from polyseme.experiments.media import raw_numbers
 from polyseme.experiments.settings import Setting
 from polyseme.experiments.spaces import SpaceStore, make_mapper
+from polyseme.features import MediaFeatures, front_end_class
 from polyseme.protocols import Given, Receipt, audit, evaluation_columns, measure
 from polyseme.tagger import ZeroShotTagger
 
@@ -78,9 +86,31 @@ class Trial:
     @cached_property
     def instance_features(self) -> NDArray[np.float32] | None:
         """Features that may be used, rows as the target's documents; None without any."""
+        if self.setting.front_end is not None:
+            front_end = front_end_class(self.setting.front_end)()
+            return self.part("front end", lambda: (self.media_features(front_end), None))
         if self.target.X is None or self._columns is None:
             return self.target.X
         return np.ascontiguousarray(self.target.X[:, self._columns])
+
+    def media_features(self, front_end: MediaFeatures) -> NDArray[np.float32]:
+        """Make features from media files; what is learned is learned from training instances.
+
+        Parameters
+        ----------
+        front_end : MediaFeatures
+            Is fitted here, with the trial's seed.
+
+        Returns
+        -------
+        float32 array, shape (n_documents, n_features)
+            Rows as the target's documents.
+        """
+        named = takes_named(self.setting, self.conditions)
+        folder = self.conditions.pictures if named else None
+        raw = raw_numbers(self.target, front_end, self.conditions.cache, folder)
+        front_end.set_params(random_state=self.seed).fit(raw.select(self.split.train.tolist()))
+        return np.asarray(front_end.transform(raw), dtype=np.float32)
 
     @cached_property
     def feature_names(self) -> tuple[str, ...] | None:

@@ -1,7 +1,7 @@
 """JSON lines: documents in, results out.
 
-In comes one JSON object per line with `labels` (or `tags`) and where known `id`, `group` and
-`split`, or one plain JSON list of labels per line; out go `RawDocuments`.
+In comes one JSON object per line with `labels` (or `tags`) and where known `id` (or `file`),
+`group` and `split`, or one plain JSON list of labels per line; out go `RawDocuments`.
 """
 
 from __future__ import annotations
@@ -119,6 +119,8 @@ def _fields(record: Mapping[str, object], path: Path, number: int) -> dict[str, 
     given = {}
     for name in _FIELDS:
         value = record.get(name)
+        if value is None and name == "id":
+            value = record.get("file")
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, (str, int)):

@@ -32,8 +32,8 @@ def read_documents(
 ) -> RawDocuments:
     """Read documents from a table with a header row.
 
-    Tags are stripped and empty ones dropped. The columns `id`, `group` and `split` are read where
-    they exist, stripped; one that is empty in every row counts as absent.
+    Tags are stripped and empty ones dropped. The columns `id` (or `file`), `group` and `split` are
+    read where they exist, stripped; one that is empty in every row counts as absent.
 
     Parameters
     ----------
@@ -60,7 +60,8 @@ def read_documents(
     if delimiter is None:
         delimiter = next((d for d in _GUESSED_DELIMITERS if any(d in cell for cell in cells)), None)
     return RawDocuments(
-        ids=_field(table, header, "id", tags_at, path),
+        ids=_field(table, header, "id", tags_at, path)
+        or _field(table, header, "file", tags_at, path),
         label_sets=[_pieces(cell, delimiter) for cell in cells],
         indicator=None,
         labels=None,

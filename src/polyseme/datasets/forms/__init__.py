@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from polyseme.datasets.base import DatasetForm
 from polyseme.datasets.forms import (
+    clips,
     corel5k,
+    emoji,
     espgame,
     genius,
     hetrec_lastfm,
@@ -36,5 +38,7 @@ FORMS: dict[str, DatasetForm] = {
         genius.FORM,
         hetrec_lastfm.FORM,
         mtg_jamendo.FORM,
+        emoji.FORM,
+        clips.FORM,
     )
 }

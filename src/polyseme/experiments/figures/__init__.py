@@ -13,7 +13,7 @@ def get_experiment(name: str) -> Experiment:
     """Give an experiment by its name; an unknown one is an `InputError` that lists them."""
     if name not in EXPERIMENTS:
         raise unknown_name("experiment", name, EXPERIMENTS)
-    module = import_module(f"{__name__}.{name}")
+    module = import_module(f"{__name__}.{name.lower()}")
     found: Experiment = module.EXPERIMENT
     if found.name != name:
         raise InputError(f"The experiment in '{module.__file__}' must be named '{name}'.")

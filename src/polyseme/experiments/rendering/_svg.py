@@ -67,7 +67,7 @@ SETTINGS: Any = {
 }
 HALO, TIP = "halo", "tip:"
 
-_NAME = re.compile(r"[a-z][a-z0-9-]*")
+_NAME = re.compile(r"[a-z][a-zA-Z0-9-]*")
 _UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NUMBER = re.compile(r"-?\d+\.\d{3,}")
 _SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
@@ -110,7 +110,7 @@ def draw(
         Takes the empty figure. An artist whose gid is `HALO` stands out from what lies below it;
         one whose gid begins with `TIP` shows the rest of the gid to who points at it.
     name : str
-        Begins all ids; small letters, digits and hyphens.
+        Begins all ids; letters, digits and hyphens, a small letter first.
     label : str
         What the picture shows, for who cannot see it.
     size : (float, float)
@@ -123,7 +123,8 @@ def draw(
     """
     if not _NAME.fullmatch(name):
         raise InputError(
-            f"`name` of a plot must be small letters, digits and hyphens; got {name!r}."
+            f"`name` of a plot must be letters, digits and hyphens, a small letter first; got "
+            f"{name!r}."
         )
     check_matplotlib()
     import matplotlib

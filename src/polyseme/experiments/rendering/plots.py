@@ -134,7 +134,7 @@ def bars(name: str, points: Sequence[Point], *, measure: str, title: str = "") -
     Parameters
     ----------
     name : str
-        Unique in the page; small letters, digits and hyphens.
+        Unique in the page; letters, digits and hyphens, a small letter first.
     points : sequence of Point
         Series and groups appear in the order of their first point; published values as hollow
         diamonds.
@@ -188,7 +188,7 @@ def curves(
     Parameters
     ----------
     name : str
-        Unique in the page; small letters, digits and hyphens.
+        Unique in the page; letters, digits and hyphens, a small letter first.
     points : sequence of Point
         With numbers as `x`, all above zero.
     measure, x : str
@@ -239,7 +239,7 @@ def differences(
     Parameters
     ----------
     name : str
-        Unique in the page; small letters, digits and hyphens.
+        Unique in the page; letters, digits and hyphens, a small letter first.
     lines : sequence of Difference
         From top to bottom.
     measure : str
@@ -293,7 +293,7 @@ def usage(
     Parameters
     ----------
     name : str
-        Unique in the page; small letters, digits and hyphens.
+        Unique in the page; letters, digits and hyphens, a small letter first.
     first, second : mapping of label to float
         How often each corpus uses a label; one that the second lacks counts as 0.
     names : (str, str)
@@ -367,7 +367,7 @@ def senses(
     Parameters
     ----------
     name : str
-        Unique in the page; small letters, digits and hyphens.
+        Unique in the page; letters, digits and hyphens, a small letter first.
     points : array-like, shape (n, 2)
         The label's concepts.
     sense : sequence of int, length n

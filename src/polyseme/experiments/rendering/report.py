@@ -23,7 +23,7 @@ from polyseme.experiments.rendering.cells import Table
 from polyseme.experiments.rendering.facts import Facts, data_role
 from polyseme.experiments.rendering.tables import code_span, escape_markdown, to_csv, to_markdown
 
-_NAME = re.compile(r"[a-z][a-z0-9-]*")
+_NAME = re.compile(r"[a-z][a-zA-Z0-9-]*")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Section:
     Attributes
     ----------
     name : str
-        Short and unique; small letters, digits and hyphens.
+        Short and unique; letters, digits and hyphens, a small letter first.
     title : str
         Its heading.
     text : str
@@ -193,8 +193,8 @@ def _check(sections: Sequence[Section]) -> None:
     for name in [*(section.name for section in sections), *tables]:
         if not _NAME.fullmatch(name):
             raise InputError(
-                f"Names of sections and tables must be small letters, digits and hyphens; "
-                f"got {name!r}."
+                "Names of sections and tables must be letters, digits and hyphens, a small letter "
+                f"first; got {name!r}."
             )
     _refuse_doubles("name", ["top", "summary", *(section.name for section in sections)])
     _refuse_doubles("table name", tables)

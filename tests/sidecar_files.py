@@ -1,0 +1,16 @@
+"""Sidecars as photo programs write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from polyseme.files.xmp import merge_tags
+
+
+def write_sidecar(path: Path, tags: list[str]) -> None:
+    """Write tags as a person's program does: without a note that they were suggested."""
+    merge_tags(path, tags)
+    text = path.read_text("utf-8")
+    start = text.index("  <rdf:Description xmlns:polyseme")
+    end = text.index("</rdf:Description>", start) + len("</rdf:Description>\n")
+    path.write_text(text[:start] + text[end:], "utf-8")

