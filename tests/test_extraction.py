@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -233,6 +234,67 @@ def test_the_store_keeps_arrays_of_any_shape(tmp_path):
         assert not store.has(b"x")
 
 
+def test_names_that_are_no_text_and_names_with_odd_line_ends_are_kept(tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    names = ["line\u2028end.txt", "next\u0085line.txt", "new\nline.txt", "plain.txt"]
+    if os.name == "posix":
+        names.append(os.fsdecode(b"bad\xff.txt"))
+    for name in names:
+        (folder / name).write_text(name.encode("ascii", "replace").decode())
+    extract_folder(folder, tmp_path / "out", Letters())
+    assert set(read_extraction(tmp_path / "out").ids) == set(names)
+    assert extract_folder(folder, tmp_path / "out", Letters()).n_cached == len(names)
+
+
+def test_a_file_of_the_same_size_and_time_but_other_content_is_looked_at_again(texts, tmp_path):
+    extract_folder(texts, tmp_path / "out", Letters())
+    before = (texts / "a.txt").stat()
+    (texts / "a.txt").write_text("bba")
+    os.utime(texts / "a.txt", ns=(before.st_atime_ns, before.st_mtime_ns))
+    extract_folder(texts, tmp_path / "out", Letters())
+    np.testing.assert_array_equal(read_extraction(tmp_path / "out").raw[0], [1, 2])
+
+
+def test_damaged_sidecars_are_told_of(texts, tmp_path):
+    (texts / "a.txt.xmp").write_text("<broken")
+    summary = extract_folder(texts, tmp_path / "out", Letters())
+    assert [name for name, _ in summary.sidecars] == ["a.txt"]
+
+
+def test_numbers_of_another_kind_are_not_replaced(texts, tmp_path):
+    extract_folder(texts, tmp_path / "out", Letters())
+    with pytest.raises(InputError, match="holds numbers of image files"):
+        extract_folder(texts, tmp_path / "out", AudioFeatures())
+
+
+def test_two_extractions_into_one_folder_do_not_mix(texts, tmp_path):
+    extract_folder(texts, tmp_path / "out", Letters())
+    with (
+        FeatureStore(tmp_path / "out" / "cache.sqlite", "one"),
+        pytest.raises(InputError, match="Another extraction is writing"),
+    ):
+        extract_folder(texts, tmp_path / "out", Letters())
+
+
+def test_nothing_is_loaded_when_all_is_cached(texts, tmp_path):
+    extract_folder(texts, tmp_path / "out", Letters())
+    (texts / "b.txt").unlink()  # the bad one, which is tried every time
+
+    class Heavy(Letters):
+        def single_threaded(self):
+            raise AssertionError("loaded")
+
+    assert extract_folder(texts, tmp_path / "out", Heavy()).n_cached == 2
+
+
+def test_extractions_can_be_split_like_arrays(texts, tmp_path):
+    extract_folder(texts, tmp_path / "out", Letters())
+    found = read_extraction(tmp_path / "out")
+    assert found[[1]].ids == found[1:].ids == found[np.array([False, True])].ids == found[1].ids
+    assert found[::-1].ids == found.ids[::-1]
+
+
 # ------------------------------------------------------------------ odd and broken files
 
 
@@ -286,12 +348,25 @@ def test_named_files_are_taken_whatever_they_are_called(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "names", [["x/a.png", "b.png"], ["a.png", "b.png"], ["a", "b"], ["./x\\a.png", "b.png"]]
+    "names",
+    [
+        ["x/a.png", "b.png"],
+        ["a.png", "b.png"],
+        ["a", "b"],
+        ["./x\\a.png", "b.png"],
+        ["photos/x/a.png", "/home/me/b.png"],
+        ["X/A.PNG", "B"],
+    ],
 )
 def test_documents_find_their_files_by_path_name_or_stem(names):
     files, documents = match_documents(["b.png", "x/a.png", "c.png"], [*names, "nobody"])
     assert files.tolist() == [1, 0]
     assert documents.tolist() == [0, 1]
+
+
+def test_letters_may_be_composed_or_not():
+    files, _ = match_documents(["Zoe\u0308.png"], ["Zo\u00eb.png"])
+    assert files.tolist() == [0]
 
 
 def test_ambiguous_and_unknown_names_are_refused():

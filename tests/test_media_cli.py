@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -129,6 +134,10 @@ def test_broken_files_are_named_and_fail_only_strict_runs(pictures, tmp_path):
     assert len(lines(done.stdout)) == 30
     assert "torn.png: " in done.stderr
     run("tag", pictures / "model", tmp_path / "photos", "--strict", code=1)
+    run("tag", pictures / "model", tmp_path / "photos" / "torn.png", code=1)
+    photo = next((tmp_path / "photos").glob("1F*.png"))
+    twice = run("tag", pictures / "model", photo, tmp_path / "photos", "--form", "jsonl")
+    assert len(lines(twice.stdout)) == 30
 
 
 def test_a_reduction_is_learned_and_saved(pictures, tmp_path):
@@ -138,6 +147,38 @@ def test_a_reduction_is_learned_and_saved(pictures, tmp_path):
     facts = lines(run("info", tmp_path / "model", "--form", "jsonl").stdout)[0]
     assert facts["features"] == 6
     run("tag", tmp_path / "model", pictures / "files" / "noto")
+
+
+def test_progress_is_shown_on_a_terminal(pictures, tmp_path):
+    pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
+    command = [sys.executable, "-m", "polyseme", "extract", "image", str(pictures / "files")]
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        [*command, "--out", str(tmp_path / "out"), "--size", "32"],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        check=False,
+    )
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # a terminal whose other end is closed
+        while part := os.read(ours, 4096):
+            shown += part
+    assert done.returncode == 0, shown
+    assert b"60/60" in shown
+    assert b"/s" in shown
+
+
+def test_reading_pictures_leaves_other_libraries_alone(pictures):
+    from sklearn.linear_model import Ridge
+    from sklearn.model_selection import GridSearchCV
+
+    from polyseme import ImageFeatures
+
+    path = next((pictures / "files" / "noto").glob("*.png"))
+    ImageFeatures(size=32).fit_transform([path])
+    rows = np.arange(8.0).reshape(8, 1)
+    GridSearchCV(Ridge(), {"alpha": [1, 2]}, cv=2).fit(rows, rows[:, 0])
 
 
 def complaint(*words: object) -> str:
@@ -159,6 +200,9 @@ def test_misuse_is_one_sentence(pictures, sounds, tmp_path):
     )
     assert "extracted from audio files" in complaint("rank", pictures / "model", sounds / "numbers")
     assert "no image file" in complaint("tag", pictures / "model", sounds / "files")
+    assert "--split" in complaint(
+        "fit", tmp_path / "m", "-x", pictures / "numbers", "--split", "train"
+    )
     assert "is not empty" in complaint("sample", "image", pictures / "files")
 
 

@@ -128,8 +128,8 @@ class FileProgress:
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
             )
+            self.task = self.bar.add_task(self.doing, total=0, note="")
             self.bar.start()
-            self.task = self.bar.add_task(self.doing, total=None, note="")
         return self
 
     def __exit__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -27,6 +28,8 @@ from polyseme.files import read_features
 from polyseme.tagger import ZeroShotTagger
 
 _TOLD = 20
+# Parameters of front ends, and the options of `fit` that set them.
+OPTIONS = {"reduction": "--reduce", "n_components": "--reduce-to", "n_words": "--words"}
 _RANKED_AT_ONCE = 64
 
 
@@ -36,8 +39,10 @@ def extract_files(kind: str, folder: Path, out: Path, parameters: dict[str, Any]
     with quiet_decoders(), FileProgress(f"extracting {kind}") as progress:
         summary = extract_folder(folder, out, front_end, tell=progress.tell)
     tell_skipped(summary.skipped)
+    for name, reason in summary.sidecars[:_TOLD]:
+        say(f"the tags beside {name} cannot be read: {reason}")
     say(summary.sentence())
-    return not summary.skipped
+    return not summary.skipped and not summary.sidecars
 
 
 def tell_skipped(skipped: Sequence[tuple[str, str]]) -> None:
@@ -75,16 +80,18 @@ def matched(
         ids = [extraction.ids[row] for row in rows]
         sets = [extraction.tags[row] for row in rows]
         corpus = LabelCorpus.from_documents(sets, ids=ids, normalize=normalize)
+        if len(rows) < len(extraction):
+            say(f"{len(rows):,} of {len(extraction):,} extracted files have tags beside them")
         return extraction.select(rows), corpus, corpus
     files, documents = match_documents(extraction.ids, corpus.ids)
     without = sorted(set(range(len(extraction))) - set(files.tolist()))
     if without:
         names = first_few([extraction.ids[row] for row in without], most=3)
-        say(f"{len(without):,} extracted files have no tags and are left out: {names}")
+        say(f"extracted files that no document in use names are left out ({len(without)}): {names}")
     if len(documents) < len(corpus):
         unused = sorted(set(range(len(corpus))) - set(documents.tolist()))
         names = first_few([corpus.ids[row] for row in unused], most=3)
-        say(f"{len(unused):,} documents have no file and teach meaning only: {names}")
+        say(f"documents without a file teach meaning only ({len(unused)}): {names}")
     return extraction.select(files.tolist()), corpus.select(documents), corpus
 
 
@@ -96,7 +103,8 @@ def front_end_of(extraction: Extraction, parameters: dict[str, Any]) -> MediaFea
     for name, value in parameters.items():
         if value is not None and name not in known:
             raise InputError(
-                f"`{name}` does not apply to {extraction.kind} files, which were extracted."
+                f"`{OPTIONS[name]}` does not apply to {extraction.kind} files, and these were "
+                "extracted."
             )
     return made(**fitting, **{n: v for n, v in parameters.items() if v is not None})
 
@@ -119,6 +127,8 @@ class Tagging:
     ----------
     skipped : list of (str, str)
         Files that could not be used so far, and why.
+    n_tagged : int
+        Files that were tagged so far.
     """
 
     def __init__(
@@ -138,6 +148,7 @@ class Tagging:
         self.front_end = tagger.features_.set_params(n_jobs=n_jobs)
         self.k = k
         self.skipped: list[tuple[str, str]] = []
+        self.n_tagged = 0
         self.files = find_media(places, self.front_end.suffixes).media
         if not self.files:
             raise InputError(
@@ -147,11 +158,13 @@ class Tagging:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield a record for each file, in order and as they come; note what is skipped."""
+        self.n_tagged = 0
         kinds = dict(zip(self.tagger.labels_, self.tagger.kinds_.tolist(), strict=True))
         for some in self._ranked():
             for file, labels, scores in some:
+                self.n_tagged += 1
                 yield {
-                    "file": str(file.path),
+                    "file": os.fsencode(file.path).decode("utf-8", "backslashreplace"),
                     "labels": labels,
                     "kinds": [kinds[label] for label in labels],
                     "scores": [round(score, 6) for score in scores],
@@ -169,11 +182,11 @@ class Tagging:
         from polyseme.files.xmp import merge_tags, sidecar_of
 
         for record in self.records():
-            sidecar = sidecar_of(Path(record["file"]))
+            sidecar = sidecar_of(Path(os.fsdecode(record["file"].encode())))
             try:
                 added = merge_tags(sidecar, record["labels"])
             except InputError as error:
-                self.skipped.append((str(sidecar), str(error)))
+                self.skipped.append((record["file"], str(error)))
                 continue
             yield {"file": record["file"], "sidecar": str(sidecar), "added": added}
 

@@ -128,5 +128,5 @@ def tag(
     else:
         emit(tagging.lines() if for_people(form) else tagging.records(), form)
     tell_skipped(tagging.skipped)
-    if strict and tagging.skipped:
+    if tagging.skipped and (strict or len(tagging.skipped) >= len(tagging.files)):
         raise typer.Exit(1)

@@ -216,14 +216,20 @@ def _learning(
     if features is not None and features.is_dir():
         from polyseme.cli.media import front_end_of, matched
 
+        if corpus is None and split is not None:
+            raise InputError("`--split` chooses among documents; give them with --documents.")
         extraction = read_extraction(features)
         front_end = front_end_of(extraction, dict(media))
         items, kept, everything = matched(extraction, corpus, normalize=reading["normalize"])
         return _Learning(items, kept, everything, front_end)
     if corpus is None:
         raise InputError("Give the tags of each item with --documents.")
+    from polyseme.cli.media import OPTIONS
+
     for name in (name for name, value in media.items() if value is not None):
-        raise InputError(f"`{name}` is for folders that `polyseme extract` wrote, not for numbers.")
+        raise InputError(
+            f"`{OPTIONS[name]}` is for folders that `polyseme extract` wrote, not for numbers."
+        )
     return _Learning(None if features is None else _features(features, rows), corpus)
 
 

@@ -6,10 +6,8 @@ stands everything about modes, bits and transparency, and what Pillow gets wrong
 
 from __future__ import annotations
 
-import contextlib
-import threading
+import re
 import warnings
-from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -43,31 +41,15 @@ def load_pillow() -> None:
         raise needs("image", "Reading pictures") from error
 
 
-class _InThisThread(threading.local):
-    """Takes the place of a pattern in a warning filter; matches while a picture is read here."""
-
-    reading = False
-
-    def match(self, _: str) -> bool:
-        return self.reading
+# `warnings.catch_warnings` would change what other threads see; this names Pillow's modules only.
+_FILTER = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
 
 
-# `warnings.catch_warnings` would change what other threads see.
-_here = _InThisThread()
-_FILTER = ("ignore", None, Warning, _here, 0)
-
-
-@contextlib.contextmanager
-def without_warnings() -> Iterator[None]:
-    """Silence the warnings of decoders, in this thread only and also under `-W error`."""
+def silence_pillow() -> None:
+    """Ignore Pillow's warnings from here on, in every thread and also under `-W error`."""
     filters = cast("list[object]", warnings.filters)
     if _FILTER not in filters:
         filters.insert(0, _FILTER)
-    _here.reading = True
-    try:
-        yield
-    finally:
-        _here.reading = False
 
 
 def identified(file: IO[bytes]) -> ImageFile:
@@ -179,5 +161,6 @@ def _between(values: NDArray[Any], low: float, high: float) -> NDArray[np.uint8]
     """Scale so that `low` is black and `high` white; one value alone is black or white by sign."""
     span = (high - low) or 1.0
     low = low if high > low else 0.0
-    share = np.clip((values.astype(np.float64) - low) / span, 0, 1)
+    with np.errstate(invalid="ignore"):  # a float that is no number becomes black below
+        share = np.clip((values.astype(np.float64) - low) / span, 0, 1)
     return np.rint(np.nan_to_num(share) * 255).astype(np.uint8)

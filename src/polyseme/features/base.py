@@ -61,6 +61,10 @@ class Extracted:
         """One item a row; scikit-learn counts rows by this."""
         return (len(self.ids),)
 
+    def __getitem__(self, rows: Any) -> Extracted:
+        """Keep some items, by numbers, a slice or a mask; scikit-learn splits by this."""
+        return self.select(np.atleast_1d(np.arange(len(self))[rows]).tolist())
+
     def select(self, rows: Iterable[int]) -> Extracted:
         """Keep some items, in the given order."""
         chosen = list(rows)
@@ -126,6 +130,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
             Not used.
         """
         self.learn(self.raw(X))
+        self.recipe_ = self.recipe()
         return self
 
     def transform(self, X: object) -> NDArray[np.floating[Any]]:
@@ -140,12 +145,17 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         float array, shape (n, n_features_out_)
         """
         check_fitted(self, "n_features_out_")
+        if getattr(self, "recipe_", self.recipe()) != self.recipe():
+            raise InputError(
+                f"Parameters of this {type(self).__name__} were changed after `fit`; fit it again."
+            )
         return self.apply(self.raw(X))
 
     def fit_transform(self, X: object, y: object = None) -> NDArray[np.floating[Any]]:
         """Learn from items and give their features, looking at each once."""
         raw = self.raw(X)
         self.learn(raw)
+        self.recipe_ = self.recipe()
         return self.apply(raw)
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
@@ -168,7 +178,12 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         """
         if self.n_jobs is not None:
             check_number("n_jobs", self.n_jobs, owner=type(self).__name__, low=1, whole=True)
+        self.recipe()
         batches = iter(partial(_take, iter(items), self.batch_size), [])
+        first = next(batches, None)
+        if first is None:  # nothing to look at, so nothing heavy is loaded
+            return
+        batches = itertools.chain([first], batches)
         with self.single_threaded():
             for found in ordered_map(self.extract_batch, batches, self.n_jobs or n_cores()):
                 yield from found

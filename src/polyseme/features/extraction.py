@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,13 +24,12 @@ from polyseme._validation import InputError, first_few
 from polyseme.features.base import Extracted, MediaFeatures, Raw
 from polyseme.features.finding import Found, MediaFile, find_media
 from polyseme.features.media import MediaError
-from polyseme.features.store import FeatureStore
+from polyseme.features.store import FeatureStore, state_of
 from polyseme.files.xmp import read_tags, sidecar_of
 
 MANIFEST, LEDGER, CACHE = "extraction.json", "files.jsonl", "cache.sqlite"
 FORMAT, FORMAT_VERSION = "polyseme extraction", 1
 _TABLES = {"image": "features.npy", "audio": "segments.npy"}
-_OWN = {MANIFEST, LEDGER, CACHE, *_TABLES.values()}
 
 Tell = Callable[[int, int, int], None]
 
@@ -48,6 +48,8 @@ class Summary:
         Media files that could not be used, and why.
     others : tuple of (str, str)
         Files that are no media of this kind, and why.
+    sidecars : tuple of (str, str)
+        Extracted files whose sidecar cannot be read, and why.
     """
 
     kind: str
@@ -55,6 +57,7 @@ class Summary:
     n_cached: int
     skipped: tuple[tuple[str, str], ...]
     others: tuple[tuple[str, str], ...]
+    sidecars: tuple[tuple[str, str], ...]
 
     def sentence(self) -> str:
         """Say it in one sentence."""
@@ -111,7 +114,7 @@ def extract_folder(
     source, target = Path(folder), Path(out)
     if not source.is_dir():
         raise InputError(f"There is no folder '{source}'; name the folder that holds the files.")
-    _prepare(source, target)
+    _prepare(source, target, front_end.kind)
     found = find_media([source], front_end.suffixes, leave_out=target)
     if not found.media:
         raise InputError(
@@ -126,10 +129,16 @@ def extract_folder(
                 f"None of the {len(found.media)} {front_end.kind} files in '{source}' can be used: "
                 f"{first_few([f'{name} {why}' for name, why in skipped.items()], most=3)}."
             )
-        _write(
-            target, front_end, found, [(file, contents[file.id]) for file in kept], skipped, store
-        )
-    return Summary(front_end.kind, len(kept), n_cached, tuple(skipped.items()), tuple(found.others))
+        pairs = [(file, contents[file.id]) for file in kept]
+        sidecars = _write(target, front_end, found, pairs, skipped, store)
+    return Summary(
+        front_end.kind,
+        len(kept),
+        n_cached,
+        tuple(skipped.items()),
+        tuple(found.others),
+        tuple(sidecars),
+    )
 
 
 def read_extraction(folder: str | Path) -> Extraction:
@@ -147,7 +156,7 @@ def read_extraction(folder: str | Path) -> Extraction:
     manifest = _manifest(path)
     kind = str(manifest["kind"])
     table = _table(path / _TABLES[kind])
-    rows = [json.loads(line) for line in (path / LEDGER).read_text("utf-8").splitlines()]
+    rows = [json.loads(line) for line in (path / LEDGER).read_bytes().split(b"\n") if line]
     used = [row for row in rows if row["outcome"] == "extracted"]
     raw: Sequence[Raw] = table
     n_rows = len(used)
@@ -181,7 +190,7 @@ def _extract(
     """Fill the store; give the content hash of every usable file, reasons, and the known ones."""
     contents: dict[str, bytes] = {}
     skipped: dict[str, str] = {}
-    waiting: deque[tuple[MediaFile, bytes]] = deque()
+    waiting: deque[tuple[MediaFile, bytes, str]] = deque()
     n_cached = 0
 
     def note() -> None:
@@ -193,6 +202,7 @@ def _extract(
         nonlocal n_cached
         for file in media:
             try:
+                state = state_of(file.path)
                 content = store.content_of(file.path)
             except OSError as error:
                 skipped[file.id] = _why(error)
@@ -203,19 +213,29 @@ def _extract(
                 n_cached += 1
                 note()
             else:
-                waiting.append((file, content))
+                waiting.append((file, content, state))
                 yield file.path
 
     for raw in front_end.extract(unknown()):
-        file, content = waiting.popleft()
+        file, content, state = waiting.popleft()
         if isinstance(raw, MediaError):
             skipped[file.id] = str(raw)
+        elif _state_or_nothing(file.path) != state:
+            skipped[file.id] = "was changed while it was looked at; run again"
         else:
             store.put(content, raw)
             contents[file.id] = content
         note()
     order = {file.id: place for place, file in enumerate(media)}
     return contents, dict(sorted(skipped.items(), key=lambda one: order[one[0]])), n_cached
+
+
+def _state_or_nothing(path: Path) -> str:
+    """Give the state of a file; nothing when it has gone."""
+    try:
+        return state_of(path)
+    except OSError:
+        return ""
 
 
 def _why(error: OSError) -> str:
@@ -226,7 +246,7 @@ def _why(error: OSError) -> str:
 # ---------------------------------------------------------------------- the folder of numbers
 
 
-def _prepare(source: Path, target: Path) -> None:
+def _prepare(source: Path, target: Path, kind: str) -> None:
     """Make the folder to write to, or refuse one that holds something else."""
     if target.exists() and not target.is_dir():
         raise InputError(f"'{target}' is a file; name a folder to write to.")
@@ -237,8 +257,14 @@ def _prepare(source: Path, target: Path) -> None:
         raise InputError(
             f"'{target}' holds '{foreign[0].name}', which no extraction wrote; name another folder."
         )
+    if (target / MANIFEST).exists() and _manifest(target)["kind"] != kind:
+        raise InputError(
+            f"'{target}' holds numbers of {_manifest(target)['kind']} files; name another folder."
+        )
     try:
         target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=target):
+            pass
     except OSError as error:
         raise InputError(f"Nothing can be written to '{target}': {error.strerror}.") from None
 
@@ -250,20 +276,8 @@ def _write(
     kept: Sequence[tuple[MediaFile, bytes]],
     skipped: dict[str, str],
     store: FeatureStore,
-) -> None:
-    """Write numbers and ledger, then the manifest, without which there is no extraction."""
-    (target / MANIFEST).unlink(missing_ok=True)
-    lengths = _write_table(target / _TABLES[front_end.kind], front_end.kind, kept, store)
-    with _replacing(target / LEDGER) as stream:
-        for row, ((file, content), length) in enumerate(zip(kept, lengths, strict=True)):
-            line: dict[str, Any] = {"file": file.id, "outcome": "extracted", "row": row}
-            line |= {"sha256": content.hex()} | _sidecar(file.path)
-            if front_end.kind == "audio":
-                line["segments"] = length
-            stream.write(_line(line))
-        for outcome, files in (("skipped", skipped.items()), ("passed over", found.others)):
-            for name, reason in files:
-                stream.write(_line({"file": name, "outcome": outcome, "reason": reason}))
+) -> list[tuple[str, str]]:
+    """Write numbers, ledger and manifest; give the files whose sidecar cannot be read."""
     manifest = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
@@ -273,12 +287,32 @@ def _write(
         "skipped": len(skipped),
         "passed over": len(found.others),
     }
-    with _replacing(target / MANIFEST) as stream:
-        stream.write((json.dumps(manifest, indent=2) + "\n").encode())
+    damaged = []
+    with (
+        _replacing(target / MANIFEST) as last,
+        _replacing(target / LEDGER) as ledger,
+        _replacing(target / _TABLES[front_end.kind]) as table,
+    ):
+        lengths = _write_table(table, front_end.kind, kept, store)
+        for row, ((file, content), length) in enumerate(zip(kept, lengths, strict=True)):
+            line: dict[str, Any] = {"file": file.id, "outcome": "extracted", "row": row}
+            line |= {"sha256": content.hex()} | _sidecar(file.path)
+            if "sidecar" in line:
+                damaged.append((file.id, str(line["sidecar"])))
+            if front_end.kind == "audio":
+                line["segments"] = length
+            ledger.write(_line(line))
+        for outcome, files in (("skipped", skipped.items()), ("passed over", found.others)):
+            for name, reason in files:
+                ledger.write(_line({"file": name, "outcome": outcome, "reason": reason}))
+        last.write((json.dumps(manifest, indent=2) + "\n").encode())
+        # Everything is written; without a manifest there is no extraction while names change.
+        (target / MANIFEST).unlink(missing_ok=True)
+    return damaged
 
 
 def _write_table(
-    path: Path, kind: str, kept: Sequence[tuple[MediaFile, bytes]], store: FeatureStore
+    stream: BinaryIO, kind: str, kept: Sequence[tuple[MediaFile, bytes]], store: FeatureStore
 ) -> list[int]:
     """Write all raw numbers as one array, row by row; give the rows of each file."""
     lengths, n_columns = [], 0
@@ -287,13 +321,12 @@ def _write_table(
         assert raw is not None  # put there a moment ago
         lengths.append(len(raw) if kind == "audio" else 1)
         n_columns = raw.shape[-1]
-    with _replacing(path) as stream:
-        header = {"descr": "<f4", "fortran_order": False, "shape": (sum(lengths), n_columns)}
-        np.lib.format.write_array_header_1_0(stream, header)
-        for _, content in kept:
-            raw = store.get(content)
-            assert raw is not None
-            stream.write(raw.tobytes())
+    header = {"descr": "<f4", "fortran_order": False, "shape": (sum(lengths), n_columns)}
+    np.lib.format.write_array_header_1_0(stream, header)
+    for _, content in kept:
+        raw = store.get(content)
+        assert raw is not None
+        stream.write(raw.tobytes())
     return lengths
 
 

@@ -72,6 +72,9 @@ def find_media(
             found.media.append(MediaFile(place.as_posix(), place))
         else:
             raise InputError(f"There is no file or folder '{place}'; check the path.")
+    found.media = list({file.path.absolute(): file for file in reversed(found.media)}.values())[
+        ::-1
+    ]
     return found
 
 

@@ -5,7 +5,8 @@ In: names of files and names of documents. Out: pairs of rows, by path, by file 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -17,7 +18,8 @@ def match_documents(files: Sequence[str], documents: Sequence[str]) -> tuple[Int
     """Find the document of each file.
 
     A document may be named as the file is, path and all, by the file's name alone, or by its name
-    without the ending.
+    without the ending; folders above the one that was extracted, and case where nothing else fits,
+    do not matter.
 
     Parameters
     ----------
@@ -31,16 +33,11 @@ def match_documents(files: Sequence[str], documents: Sequence[str]) -> tuple[Int
     file_rows, document_rows : int64 arrays of one length
         Pairs, in the order of the documents; neither holds a row twice.
     """
-    paths = [PurePosixPath(name) for name in files]
-    ways = [
-        _rows_by_name([str(path) for path in paths]),
-        _rows_by_name([path.name for path in paths]),
-        _rows_by_name([path.stem for path in paths]),
-    ]
+    ways = _ways([PurePosixPath(_plain(name)) for name in files])
     owner: dict[int, int] = {}
     for row, name in enumerate(documents):
-        wanted = str(PurePosixPath(name.replace("\\", "/")))
-        fitting = next((way[wanted] for way in ways if wanted in way), [])
+        wanted = PurePosixPath(_plain(name))
+        fitting = next((way[one] for one, way in _tries(wanted, ways) if one in way), [])
         if len(fitting) > 1:
             raise InputError(
                 f"Several files are called '{wanted}', such as "
@@ -61,6 +58,35 @@ def match_documents(files: Sequence[str], documents: Sequence[str]) -> tuple[Int
             "documents an `id` (or `file`) that is the file's name."
         )
     return np.array(list(owner), dtype=np.int64), np.array(list(owner.values()), dtype=np.int64)
+
+
+def _plain(name: str) -> str:
+    """Write a name with forward slashes and composed letters, whatever system it comes from."""
+    return unicodedata.normalize("NFC", name.replace("\\", "/"))
+
+
+def _ways(paths: Sequence[PurePosixPath]) -> list[dict[str, list[int]]]:
+    """Give rows by path, by name and by stem; then again without regard to case."""
+    by = [
+        [str(path) for path in paths],
+        [path.name for path in paths],
+        [path.stem for path in paths],
+    ]
+    by += [[name.casefold() for name in names] for names in by]
+    return [_rows_by_name(names) for names in by]
+
+
+def _tries(
+    wanted: PurePosixPath, ways: Sequence[dict[str, list[int]]]
+) -> Iterator[tuple[str, dict[str, list[int]]]]:
+    """Yield what to look up where: the name as it is, without leading folders, without case."""
+    name = str(wanted)
+    for way in ways[:3]:
+        yield name, way
+    for start in range(1, len(wanted.parts)):
+        yield "/".join(wanted.parts[start:]), ways[0]
+    for way in ways[3:]:
+        yield name.casefold(), way
 
 
 def _rows_by_name(names: Sequence[str]) -> dict[str, list[int]]:

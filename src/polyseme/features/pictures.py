@@ -28,7 +28,7 @@ from polyseme.features._raster import (
     load_pillow,
     mend_transparency,
     refuse_misread,
-    without_warnings,
+    silence_pillow,
 )
 from polyseme.features._svg import MOST_BYTES, rasterise
 from polyseme.features.media import MediaError, Source
@@ -89,7 +89,8 @@ def read_picture(
     check_number("max_megapixels", max_megapixels, owner="read_picture", low=0, above=True)
     load_pillow()
     try:
-        with _opened(Path(path)) as file, without_warnings():
+        silence_pillow()
+        with _opened(Path(path)) as file:
             if _MARKUP.match(file.read(512)):
                 file.seek(0)
                 content = file.read(MOST_BYTES + 1)

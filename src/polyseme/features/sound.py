@@ -153,7 +153,7 @@ def quiet_decoders() -> Iterator[None]:
         yield
     finally:
         os.dup2(kept, 2)
-        if replaced is not None and sys.stderr is replaced:
+        if replaced is not None:
             sys.stderr = before
         os.close(kept)
 

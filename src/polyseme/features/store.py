@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,9 +24,7 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS raw (
     content BLOB, recipe TEXT, shape TEXT, numbers BLOB, PRIMARY KEY (content, recipe)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS files (
-    path TEXT PRIMARY KEY, size INTEGER, changed INTEGER, content BLOB
-) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, state TEXT, content BLOB) WITHOUT ROWID;
 """
 _COMMIT_SECONDS = 2.0
 
@@ -49,11 +48,17 @@ class FeatureStore:
     def __enter__(self) -> Self:
         """Open the file."""
         try:
-            self._connection = sqlite3.connect(self.path)
+            self._connection = sqlite3.connect(self.path, timeout=1.0)
+            # Held until it is closed: two that write at a time would wait for each other anyway.
+            self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = NORMAL")
             self._connection.executescript(_TABLES)
         except sqlite3.Error as error:
+            if "locked" in str(error):
+                raise InputError(
+                    f"Another extraction is writing to '{self.path.parent}'; wait until it is done."
+                ) from error
             raise InputError(
                 f"The cache '{self.path}' cannot be used ({error}); remove it and run again."
             ) from error
@@ -70,30 +75,23 @@ class FeatureStore:
         self._connection.close()
 
     def content_of(self, path: Path) -> bytes:
-        """Give the SHA-256 of a file; a file of known size and time of change is not read again."""
-        info = path.stat()
-        name = str(path.absolute())
-        row = self._connection.execute(
-            "SELECT content FROM files WHERE path = ? AND size = ? AND changed = ?",
-            (name, info.st_size, info.st_mtime_ns),
-        ).fetchone()
+        """Give the SHA-256 of a file; one that has not been touched since is not read again."""
+        name, state = os.fsencode(path.absolute()), state_of(path)
+        row = self._ask("SELECT content FROM files WHERE path = ? AND state = ?", (name, state))
         if row is not None:
             known: bytes = row[0]
             return known
         with path.open("rb") as stream:
             content = hashlib.file_digest(stream, "sha256").digest()
-        self._connection.execute(
-            "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)",
-            (name, info.st_size, info.st_mtime_ns, content),
-        )
+        self._run("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", (name, state, content))
         return content
 
     def get(self, content: bytes) -> Raw | None:
         """Give the raw numbers under a hash; None when there are none."""
-        row = self._connection.execute(
+        row = self._ask(
             "SELECT shape, numbers FROM raw WHERE content = ? AND recipe = ?",
             (content, self.recipe),
-        ).fetchone()
+        )
         if row is None:
             return None
         shape = tuple(json.loads(row[0]))
@@ -101,17 +99,41 @@ class FeatureStore:
 
     def has(self, content: bytes) -> bool:
         """Say whether there are raw numbers under a hash."""
-        row = self._connection.execute(
+        row = self._ask(
             "SELECT 1 FROM raw WHERE content = ? AND recipe = ?", (content, self.recipe)
-        ).fetchone()
+        )
         return row is not None
 
     def put(self, content: bytes, raw: Raw) -> None:
         """Keep raw numbers under a hash; they reach the disk within seconds."""
-        self._connection.execute(
+        self._run(
             "INSERT OR REPLACE INTO raw VALUES (?, ?, ?, ?)",
             (content, self.recipe, json.dumps(raw.shape), raw.astype("<f4").tobytes()),
         )
+
+    def _ask(self, question: str, values: tuple[object, ...]) -> Any:
+        """Give the first row of an answer; None without any."""
+        return self._execute(question, values).fetchone()
+
+    def _run(self, command: str, values: tuple[object, ...]) -> None:
+        """Change something; changes reach the disk within seconds."""
+        self._execute(command, values)
         if time.monotonic() - self._committed > _COMMIT_SECONDS:
             self._connection.commit()
             self._committed = time.monotonic()
+
+    def _execute(self, command: str, values: tuple[object, ...]) -> sqlite3.Cursor:
+        """Run one statement; say in a sentence why it cannot be run."""
+        try:
+            return self._connection.execute(command, values)
+        except sqlite3.Error as error:
+            raise InputError(
+                f"The cache '{self.path}' cannot be used: {error}; make room for it, or wait until "
+                "nobody else writes there, and run again."
+            ) from error
+
+
+def state_of(path: Path) -> str:
+    """Give what changes whenever a file does: size, times, and which file it is."""
+    info = path.stat()
+    return f"{info.st_size} {info.st_mtime_ns} {info.st_ctime_ns} {info.st_ino}"
