@@ -42,8 +42,9 @@ ALLOWED: dict[str, set[str] | None] = {
     "known": PATH | {"embedding"},
     "priming": PATH | {"embedding", "known", "mapping"},
     "scoring": {"_validation"},
-    "tagger": PATH | {"features", "embedding", "known", "mapping", "priming"},
-    "storage": PATH | {"features", "embedding", "known", "mapping", "priming", "tagger"},
+    "experts": PATH | {"embedding", "known", "mapping", "solvers"},
+    "tagger": PATH | {"features", "embedding", "known", "mapping", "experts", "priming"},
+    "storage": PATH | {"features", "embedding", "known", "mapping", "experts", "priming", "tagger"},
     # behind the steps: arrays and whole numbers, no label strings
     "index": {"_validation"},
     "solvers": {"_validation", "_folds"},

@@ -6,8 +6,10 @@ that holds it out.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from polyseme._validation import InputError, IntArray
 
@@ -55,3 +57,14 @@ def group_numbers(groups: ArrayLike | None, n: int) -> IntArray | None:
             f"`groups` must name one group for each of the {n} rows; got shape {names.shape}."
         )
     return np.unique(names, return_inverse=True)[1].astype(np.int64)
+
+
+def hidden_groups(
+    n_labels: int, n_groups: int, generator: np.random.Generator
+) -> Iterator[NDArray[np.bool_]]:
+    """Yield groups of labels that take turns as pseudo-unseen ones, each (n_labels,)."""
+    groups = generator.permutation(n_labels) % n_groups
+    for group in range(n_groups):
+        hidden = groups == group
+        if hidden.any() and not hidden.all():
+            yield hidden

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._rows import unique_rows
-from polyseme._validation import InputError, warn_unplaced
+from polyseme._validation import InputError, IntArray, warn_unplaced
 from polyseme.corpus import LabelCorpus
 from polyseme.embedding import ConceptEmbedding
 from polyseme.index import ConceptIndex
@@ -289,6 +289,33 @@ def known_documents(
     return known, unplaced
 
 
+def met_documents(corpus: LabelCorpus, teaching: LabelCorpus) -> IntArray:
+    """Find the instances' documents among the semantics documents.
+
+    Parameters
+    ----------
+    corpus, teaching : LabelCorpus
+        Instances' documents and semantics documents.
+
+    Returns
+    -------
+    int64 array, shape (n_instances,)
+        The row of the same document in `teaching`, or -1; see `unmet_documents`.
+    """
+    if corpus is teaching or (corpus.numbered and teaching.numbered and _same(corpus, teaching)):
+        return np.arange(len(corpus), dtype=np.int64)
+    met = np.full(len(corpus), -1, dtype=np.int64)
+    if corpus.numbered or teaching.numbered:
+        return met
+    places = {name: row for row, name in enumerate(teaching.ids)}
+    for row, name in enumerate(corpus.ids):
+        if name in places:
+            labels = {corpus.key(label) for label in corpus.document(row)}
+            others = {teaching.key(label) for label in teaching.document(places[name])}
+            met[row] = places[name] if labels == others else -1
+    return met
+
+
 def unmet_documents(corpus: LabelCorpus, teaching: LabelCorpus) -> LabelCorpus:
     """Give the instances' documents that the semantics documents do not hold already.
 
@@ -309,18 +336,13 @@ def unmet_documents(corpus: LabelCorpus, teaching: LabelCorpus) -> LabelCorpus:
     `instance:ROW`, unless both corpora are the same list; a namesake with other labels is called
     `instance:NAME`.
     """
-    if corpus.numbered and teaching.numbered and _same(corpus, teaching):
-        return corpus.select([])
-    places = {name: row for row, name in enumerate(teaching.ids)}
+    met = met_documents(corpus, teaching)
     taken = set(teaching.ids) | (set() if corpus.numbered else set(corpus.ids))
+    met_names = set(teaching.ids)
     fresh, names = [], []
-    for row, name in enumerate(corpus.ids):
-        if corpus.numbered or name in places:
-            if not corpus.numbered and not teaching.numbered:
-                labels = {corpus.key(label) for label in corpus.document(row)}
-                others = {teaching.key(label) for label in teaching.document(places[name])}
-                if labels == others:
-                    continue
+    for row in np.flatnonzero(met < 0).tolist():
+        name = corpus.ids[row]
+        if corpus.numbered or name in met_names:
             name = f"instance:{name}"
             while name in taken:
                 name = f"instance:{name}"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from polyseme._persistence import read_model, write_model
 from polyseme.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.embedding import ConceptEmbedding
+from polyseme.experts import LabelExperts
 from polyseme.features import front_end_from_state
 from polyseme.known import KnownConcepts
 from polyseme.mapping import InstanceMapper
@@ -37,12 +38,15 @@ def save_tagger(tagger: ZeroShotTagger, path: str | Path) -> None:
         states["mapper"] = tagger.mapper_.get_state()
     if tagger.features_ is not None:
         states["features"] = tagger.features_.get_state()
+    if tagger.experts_ is not None:
+        states["experts"] = tagger.experts_.get_state()
     config: Config = {
         "parameters": _plain(
             {name: getattr(tagger, name) for name in ("score", "bandwidth", "memory_mb")}
         ),
         "parts": {name: state[0] for name, state in states.items()},
         "media": None if tagger.features_ is None else tagger.features_.kind,
+        "expert_labels": list(tagger.expert_labels_),
         "oov": list(known.labels[known.n_vocabulary :]),
         "seen": sorted(tagger.seen_),
         "ids": list(known.ids),
@@ -88,6 +92,9 @@ def load(path: str | Path) -> ZeroShotTagger:
         features = front_end_from_state(
             config["media"], config["parts"]["features"], _within(arrays, "features")
         )
+    experts = None
+    if "experts" in config["parts"]:
+        experts = LabelExperts.from_state(config["parts"]["experts"], _within(arrays, "experts"))
     known = _within(arrays, "known")
     labels = embedding.labels_ + tuple(config["oov"])
     matrix = sp.csr_matrix(
@@ -95,7 +102,11 @@ def load(path: str | Path) -> ZeroShotTagger:
         shape=(len(config["ids"]), len(labels)),
     )
     tagger = ZeroShotTagger(
-        embedding=embedding, mapper=mapper, features=features, **config["parameters"]
+        embedding=embedding,
+        mapper=mapper,
+        features=features,
+        experts=experts,
+        **config["parameters"],
     )
     return tagger.restore(
         embedding,
@@ -111,6 +122,8 @@ def load(path: str | Path) -> ZeroShotTagger:
             known["set_ids"],
         ),
         features,
+        experts,
+        tuple(config.get("expert_labels", ())),
         seen=frozenset(config["seen"]),
         unplaced=tuple(config["unplaced"]),
         n_features=config["n_features_in"],

@@ -29,17 +29,22 @@ from polyseme._validation import (
     check_number,
     check_option,
     draw_seed,
+    first_few,
     warn_unplaced,
 )
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
 from polyseme.embedding import ConceptEmbedding
+from polyseme.experts import LabelExperts
+from polyseme.experts.lessons import lessons_of
+from polyseme.experts.scorer import ExpertScorer
 from polyseme.features.base import Extracted, MediaFeatures
 from polyseme.known import Explanation, KnownConcepts, known_documents
 from polyseme.mapping import InstanceMapper
 from polyseme.presets import mapper_parameters
-from polyseme.priming import PrimingRanker
+from polyseme.priming import PrimingRanker, rank_labels
 
 StrArray = NDArray[np.str_]
+SCORES = ("experts", "nearest", "density")
 
 
 class ZeroShotTagger(Estimator):
@@ -57,11 +62,15 @@ class ZeroShotTagger(Estimator):
     features : MediaFeatures, optional
         A front end such as `ImageFeatures()`: X is then whatever it takes (files, pictures,
         sounds), here and in all other methods, and what it learns is learned by `fit`.
+    experts : LabelExperts, optional
+        For the score "experts"; by default `LabelExperts()`.
     fit_embedding : bool
         Whether `fit` learns a copy of `embedding`. False takes it as it is, already fitted, and
         its documents must be given as `semantics`.
-    score : {"nearest", "density"}
-        How distances become scores; see `PrimingRanker`.
+    score : {"experts", "nearest", "density"}
+        How instances get their scores: probabilities by experts that read features and labels'
+        company (see `LabelExperts`), or by distances from an instance's point to known concepts
+        (see `PrimingRanker`; "nearest" is the published way).
     bandwidth : float, optional
         For "density".
     memory_mb : float
@@ -80,6 +89,8 @@ class ZeroShotTagger(Estimator):
         documents, never in the semantics vocabulary).
     embedding_, mapper_, features_ : the fitted parts
         `mapper_` is None when no features were given, `features_` without a front end.
+    experts_ : LabelExperts or None
+        None without features, and for other scores.
     known_ : KnownConcepts
         The documents and concepts that labels are ranked by.
     seen_ : frozenset of str
@@ -93,6 +104,7 @@ class ZeroShotTagger(Estimator):
     embedding_: ConceptEmbedding
     mapper_: InstanceMapper | None
     features_: MediaFeatures | None
+    experts_: LabelExperts | None
     known_: KnownConcepts
     seen_: frozenset[str]
     unplaced_: tuple[str, ...]
@@ -102,8 +114,9 @@ class ZeroShotTagger(Estimator):
         embedding: ConceptEmbedding | None = None,
         mapper: InstanceMapper | None = None,
         features: MediaFeatures | None = None,
+        experts: LabelExperts | None = None,
         fit_embedding: bool = True,
-        score: str = "nearest",
+        score: str = "experts",
         bandwidth: float | None = None,
         memory_mb: float = 64.0,
         verbose: bool = False,
@@ -112,6 +125,7 @@ class ZeroShotTagger(Estimator):
         self.embedding = embedding
         self.mapper = mapper
         self.features = features
+        self.experts = experts
         self.fit_embedding = fit_embedding
         self.score = score
         self.bandwidth = bandwidth
@@ -131,7 +145,9 @@ class ZeroShotTagger(Estimator):
             Overrides of single parameters.
         """
         parameters.setdefault("embedding", ConceptEmbedding.from_preset(name))
-        parameters.setdefault("mapper", InstanceMapper(**mapper_parameters(name)))
+        if name != "default":
+            parameters.setdefault("mapper", InstanceMapper(**mapper_parameters(name)))
+            parameters.setdefault("score", "nearest")
         return cls(**parameters)
 
     # ------------------------------------------------------------------ learning
@@ -170,12 +186,15 @@ class ZeroShotTagger(Estimator):
         embedding = self._fitted_embedding(teaching, embedding_seed)
         mapper = self._fitted_mapper(embedding, features, corpus, mapper_seed)
         known, unplaced = known_documents(embedding, teaching, corpus)
+        experts = self._fitted_experts(features, corpus, teaching, known, draw_seed(generator))
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
         return self.restore(
             embedding,
             mapper,
             known,
             front_end,
+            experts,
+            known.labels,
             seen=corpus.used(embedding.labels_) if X is not None else frozenset(),
             unplaced=unplaced,
             n_features=0 if features is None else features.shape[1],
@@ -184,7 +203,7 @@ class ZeroShotTagger(Estimator):
     def _check_parameters(self) -> None:
         """Raise on a bad parameter before the long work begins."""
         owner = type(self).__name__
-        check_option("score", self.score, ("nearest", "density"), owner=owner)
+        check_option("score", self.score, SCORES, owner=owner)
         check_number("memory_mb", self.memory_mb, owner=owner, low=0, above=True)
         if self.bandwidth is not None:
             check_number("bandwidth", self.bandwidth, owner=owner, low=0, above=True)
@@ -237,12 +256,34 @@ class ZeroShotTagger(Estimator):
                 "No instance carries a label of the semantics documents, so none can be placed in "
                 "the concept space; check that both use the same labels."
             )
-        mapper = InstanceMapper() if self.mapper is None else copy_of(self.mapper)
+        mapper = self._default_mapper() if self.mapper is None else copy_of(self.mapper)
         if mapper.random_state is None:
             mapper.set_params(random_state=seed)
         groups = corpus.select(placed).groups
         with working(f"mapping {len(placed)} instances ({mapper.kind})", shown=self.verbose):
             return mapper.fit(features[placed], targets[placed], groups)
+
+    def _default_mapper(self) -> InstanceMapper:
+        """Make a mapper; where experts score, points only explain, and the quick one will do."""
+        return InstanceMapper(kind="kernel-ridge" if self.score == "experts" else "nu-svr")
+
+    def _fitted_experts(
+        self,
+        features: NDArray[np.float64] | sp.csr_matrix | None,
+        corpus: LabelCorpus,
+        teaching: LabelCorpus,
+        known: KnownConcepts,
+        seed: int,
+    ) -> LabelExperts | None:
+        """Learn the experts over the labels that are known; None where they are not asked."""
+        if features is None or self.score != "experts":
+            return None
+        experts = LabelExperts() if self.experts is None else copy_of(self.experts)
+        if experts.random_state is None:
+            experts.set_params(random_state=seed)
+        lessons = lessons_of(corpus, teaching, known.labels)
+        with working(f"experts on {len(corpus)} instances", shown=self.verbose):
+            return experts.fit(features, *lessons)
 
     def _refresh(self) -> None:
         """Bring labels, kinds and the search index up to date with the known concepts."""
@@ -253,9 +294,12 @@ class ZeroShotTagger(Estimator):
         self.ranker_ = PrimingRanker(
             self.known_.index(self.memory_mb),
             self.embedding_.distance_scale_,
-            self.score,
+            "nearest" if self.score == "experts" else self.score,
             self.bandwidth,
         )
+        self._scorer: ExpertScorer | None = None
+        if self.experts_ is not None:
+            self._scorer = ExpertScorer(self.experts_, self.expert_labels_, self.known_)
 
     # ------------------------------------------------------------------ asking
 
@@ -270,6 +314,15 @@ class ZeroShotTagger(Estimator):
         -------
         float32 array, shape (n, n_components)
         """
+        return self._mapped(self._features_of(X))
+
+    def _mapped(self, features: NDArray[np.float64] | sp.csr_matrix) -> NDArray[np.float32]:
+        """Map checked features into the concept space."""
+        assert self.mapper_ is not None  # where there are features, there is a mapper
+        return np.asarray(self.mapper_.predict(features), dtype=np.float32)
+
+    def _features_of(self, X: object) -> NDArray[np.float64] | sp.csr_matrix:
+        """Check instances, after the front end where there is one, (n, n_features)."""
         check_fitted(self, "known_")
         if self.mapper_ is None:
             raise InputError(
@@ -277,28 +330,83 @@ class ZeroShotTagger(Estimator):
                 "`complete`, or fit it with X."
             )
         table = X if self.features_ is None else self.features_.transform(X)
-        features = check_features(table, owner=type(self).__name__, n_features=self.n_features_in_)
-        return np.asarray(self.mapper_.predict(features), dtype=np.float32)
+        return check_features(table, owner=type(self).__name__, n_features=self.n_features_in_)
 
-    def score_labels(self, X: object) -> NDArray[np.float64]:
-        """Score every label for each instance (in the paper: equation 9).
+    def score_labels(
+        self, X: object, tags: Iterable[Collection[str]] | None = None
+    ) -> NDArray[np.float64]:
+        """Score every label for each instance.
 
         Parameters
         ----------
         X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+        tags : iterable of collections of str, optional
+            Labels that each instance is known to have, n collections; with the score "experts"
+            only. They get the score 1 and move the others.
 
         Returns
         -------
         float64 array, shape (n, n_labels)
-            Larger is better; rows sum to one (or are all 0 when no label has a concept).
+            Larger is better. With the score "experts" probabilities; otherwise rows sum to one
+            (or are all 0 when no label has a concept), as in the paper's equation 9.
         """
-        return self.ranker_.scores(self.points(X))
+        features = self._features_of(X)
+        if self._scorer is not None:
+            given = None if tags is None else self._given(tags, features.shape[0])
+            return self._scorer.probabilities(features, given)
+        if tags is not None:
+            raise InputError("`tags` need the score 'experts'; this tagger has another one.")
+        return self.ranker_.scores(self._mapped(features))
+
+    def _given(self, tags: Iterable[Collection[str]], n: int) -> NDArray[np.float64]:
+        """Give known tags as a table (n, n_labels); unknown ones are named and passed over."""
+        corpus = LabelCorpus.from_documents(tags, normalize=self.embedding_.normalize_labels_)
+        if len(corpus) != n:
+            raise InputError(f"`tags` has {len(corpus)} collections for {n} instances.")
+        matrix, unknown = corpus.align(self.labels_)
+        if unknown:
+            warnings.warn(
+                f"Unknown tags are passed over: {first_few(unknown)}.",
+                PolysemeWarning,
+                stacklevel=4,
+            )
+        return np.asarray(matrix[:, : len(self.labels_)].toarray(), dtype=np.float64)
+
+    def predict_proba(self, X: object) -> NDArray[np.float64]:
+        """Give the probability of every label, (n, n_labels); needs the score "experts"."""
+        if self.score != "experts":
+            raise InputError("Probabilities need the score 'experts'; this tagger has another one.")
+        return self.score_labels(X)
+
+    def predict(self, X: object, threshold: float = 0.5) -> list[tuple[str, ...]]:
+        """Give a tag set for each instance: the labels that are likely enough, best first.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+        threshold : float
+            How likely a label must be.
+
+        Returns
+        -------
+        list of tuples of str, length n
+        """
+        check_number("threshold", threshold, owner="predict", low=0, high=1)
+        table = self.predict_proba(X)
+        names = np.asarray(self.labels_)
+        order = np.argsort(-table, axis=1, kind="stable")
+        return [
+            tuple(names[best[row[best] >= threshold]].tolist())
+            for row, best in zip(table, order, strict=True)
+        ]
 
     def decision_function(self, X: object) -> NDArray[np.float64]:
         """Score every label for each instance, under the name that scikit-learn looks for."""
         return self.score_labels(X)
 
-    def rank(self, X: object, k: int = 10) -> tuple[StrArray, NDArray[np.float64]]:
+    def rank(
+        self, X: object, k: int = 10, tags: Iterable[Collection[str]] | None = None
+    ) -> tuple[StrArray, NDArray[np.float64]]:
         """Give the k best labels for each instance.
 
         Parameters
@@ -306,6 +414,8 @@ class ZeroShotTagger(Estimator):
         X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
         k : int
             How many labels; all of them if there are fewer.
+        tags : iterable of collections of str, optional
+            Labels that each instance is known to have; see `score_labels`.
 
         Returns
         -------
@@ -313,9 +423,9 @@ class ZeroShotTagger(Estimator):
         scores : float64 array, shape (n, k)
             Falling from left to right.
         """
-        points = self.points(X)
-        label_ids, scores = self.ranker_.rank(points, k)
-        return np.asarray(self.labels_)[label_ids], scores
+        scores = self.score_labels(X, tags)
+        label_ids, best = rank_labels(scores, self.ranker_.index.n_occurrences, k)
+        return np.asarray(self.labels_)[label_ids], best
 
     def complete(
         self, tags: Collection[str] | Iterable[Collection[str]], k: int = 10
@@ -461,6 +571,8 @@ class ZeroShotTagger(Estimator):
         mapper: InstanceMapper | None,
         known: KnownConcepts,
         features: MediaFeatures | None = None,
+        experts: LabelExperts | None = None,
+        expert_labels: tuple[str, ...] = (),
         *,
         seen: frozenset[str],
         unplaced: tuple[str, ...],
@@ -471,6 +583,8 @@ class ZeroShotTagger(Estimator):
         self.mapper_ = mapper
         self.known_ = known
         self.features_ = features
+        self.experts_ = experts
+        self.expert_labels_ = expert_labels
         self.seen_ = seen
         self.unplaced_ = unplaced
         self.n_features_in_ = n_features

@@ -7,7 +7,6 @@ fills in `_learn` and `_scores`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from typing import Self
 
 import numpy as np
@@ -15,12 +14,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator
-from polyseme._folds import fold_numbers, group_numbers
+from polyseme._folds import fold_numbers, group_numbers, hidden_groups
 from polyseme._validation import IntArray, check_features, check_fitted, check_instances
 from polyseme.corpus import Documents, as_corpus, check_corpus
 from polyseme.known import unmet_documents
 from polyseme.mapping import InstanceMapper
 from polyseme.priming import rank_labels
+
+__all__ = ["Baseline", "Features", "hidden_groups"]
 
 Features = NDArray[np.float64] | sp.csr_matrix
 
@@ -101,14 +102,3 @@ class Baseline(Estimator, ABC):
     @abstractmethod
     def _scores(self, X: Features) -> NDArray[np.float64]:
         """Score every label for each instance, (n, n_labels)."""
-
-
-def hidden_groups(
-    n_labels: int, n_groups: int, generator: np.random.Generator
-) -> Iterator[NDArray[np.bool_]]:
-    """Yield groups of labels that take turns as pseudo-unseen ones, each (n_labels,)."""
-    groups = generator.permutation(n_labels) % n_groups
-    for group in range(n_groups):
-        hidden = groups == group
-        if hidden.any() and not hidden.all():
-            yield hidden

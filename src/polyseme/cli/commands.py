@@ -27,6 +27,7 @@ from polyseme.cli.output import Form, emit, say
 class Score(StrEnum):
     """Ways from distances to scores."""
 
+    experts = "experts"
     nearest = "nearest"
     density = "density"
 
@@ -95,8 +96,13 @@ def fit(
         MapperKind | None, typer.Option(help="How features find their place (default: nu-svr).")
     ] = None,
     score: Annotated[
-        Score, typer.Option(help="By a tag's nearest known concept, or by all that are near.")
-    ] = Score.nearest,
+        Score | None,
+        typer.Option(
+            help="Probabilities by experts (the default), by a tag's nearest known concept as in "
+            "the paper, or by all concepts that are near.",
+            show_default=False,
+        ),
+    ] = None,
     components: Annotated[
         int | None, typer.Option(min=1, help="Dimensions of the concept space.")
     ] = None,
@@ -138,7 +144,7 @@ def fit(
             },
             preset=preset.value,
             mapper=None if mapper is None else mapper.value,
-            score=score.value,
+            score=None if score is None else score.value,
             components=components,
             topics=topics,
             epochs=epochs,

@@ -29,7 +29,7 @@ def fit_files(
     media: Mapping[str, Any],
     preset: str,
     mapper: str | None,
-    score: str,
+    score: str | None,
     components: int | None,
     topics: str | None,
     epochs: int | None,
@@ -64,10 +64,11 @@ def fit_files(
         preset,
         embedding=embedding,
         features=learning.front_end,
-        score=score,
         verbose=True,
         random_state=seed,
     )
+    if score is not None:
+        tagger.set_params(score=score)
     if mapper is not None:
         tagger.set_params(mapper=InstanceMapper(kind=mapper))
     tagger.fit(learning.X, learning.documents, teaching)

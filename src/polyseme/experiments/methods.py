@@ -8,13 +8,13 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._validation import PolysemeWarning, unknown_name
+from polyseme._validation import PolysemeWarning, check_features, unknown_name
 from polyseme.baselines import (
     Chance,
     Composition,
@@ -30,6 +30,10 @@ from polyseme.baselines import (
 from polyseme.experiments.draws import Conditions, word_vectors
 from polyseme.experiments.spaces import make_mapper, space_config
 from polyseme.experiments.trials import Trial
+from polyseme.experts import LabelExperts
+from polyseme.experts.documents import PLAN as DOCUMENT_PLAN
+from polyseme.experts.instances import PLAN as INSTANCE_PLAN
+from polyseme.experts.model import SEEN_EXPERTS, UNSEEN_EXPERTS
 from polyseme.features import ImageFeatures
 from polyseme.features.network import DEPTHS
 from polyseme.priming import PrimingRanker
@@ -176,6 +180,47 @@ class WholeSystem(Method):
         )
         scores = ranker.scores(tagger.points(trial.features(trial.split.test)))
         return trial.measure(scores, tagger.labels_), trial.audit(tagger, trial.given())
+
+
+@dataclass(frozen=True)
+class ExpertSystem(Method):
+    """The default tagger's way to score, whole or with a part left out.
+
+    Attributes
+    ----------
+    seen, unseen : tuple of str
+        Who is asked; see `LabelExperts`.
+    use_shifts : bool
+    mix : bool
+        Whether all held-out instances are tested, also those without an unseen label.
+    """
+
+    features: ClassVar[bool] = True
+    seen: tuple[str, ...] = SEEN_EXPERTS
+    unseen: tuple[str, ...] = UNSEEN_EXPERTS
+    use_shifts: bool = True
+    mix: bool = False
+
+    def config(self, conditions: Conditions) -> dict[str, Any]:
+        """Give what decides its results as JSON values, also what is left at its default."""
+        parameters = {name: repr(value) for name, value in LabelExperts().get_params().items()}
+        plans = {"documents": asdict(DOCUMENT_PLAN), "instances": asdict(INSTANCE_PLAN)}
+        asked = {"seen": self.seen, "unseen": self.unseen, "shifts": self.use_shifts}
+        return super().config(conditions) | {
+            "experts": parameters,
+            "plans": plans,
+            "asked": asked,
+            "mix": self.mix,
+        }
+
+    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
+        """Score the test instances, or the natural mix."""
+        fitted, labels = trial.experts()
+        experts = fitted.with_experts(self.seen, self.unseen, use_shifts=self.use_shifts)
+        rows = trial.mixed if self.mix else trial.split.test
+        scores = experts.logits(check_features(trial.features(rows), owner="LabelExperts"))
+        audited = trial.audit(given=trial.given())
+        return trial.measure(scores, labels, mix=self.mix), audited
 
 
 @dataclass(frozen=True)
@@ -326,6 +371,9 @@ class SensesOfLabels(Method):
         return {"senses": {"maps": maps}}, trial.audit(space)
 
 
+_NO_LINEAR, _NO_CONTEXT, _NO_DIRECT = (
+    tuple(one for one in UNSEEN_EXPERTS if one != name) for name in UNSEEN_EXPERTS
+)
 DIMENSIONS = (10, 50, 200)
 _METHODS: tuple[Method, ...] = (
     WholeSystem("polyseme", "concept embedding", (200,), cost=30.0),
@@ -360,6 +408,25 @@ _METHODS: tuple[Method, ...] = (
     FittedRanker("nearest-instances", "nearest instances", kind=NearestInstances),
     FittedRanker("popularity", "popularity", kind=Popularity),
     FittedRanker("chance", "chance", kind=Chance),
+    ExpertSystem("default", "polyseme's default", cost=25.0),
+    ExpertSystem("default-no-shift", "… without label shifts", use_shifts=False),
+    ExpertSystem("default-no-context", "… without context on unseen labels", unseen=_NO_CONTEXT),
+    ExpertSystem("default-no-direct", "… without direct networks there", unseen=_NO_DIRECT),
+    ExpertSystem("default-no-linear", "… without the linear expert there", unseen=_NO_LINEAR),
+    ExpertSystem("default-kernel", "… kernel alone on seen labels", seen=("kernel",)),
+    ExpertSystem("default-network", "… networks alone on seen labels", seen=("network",)),
+    ExpertSystem(
+        "costa-shifted", "tuned COSTA, label shifts", seen=("kernel",), unseen=("linear",)
+    ),
+    ExpertSystem("default-mix", "polyseme's default", mix=True),
+    ExpertSystem(
+        "costa-mix",
+        "tuned COSTA",
+        seen=("kernel",),
+        unseen=("linear",),
+        use_shifts=False,
+        mix=True,
+    ),
     *(ErrorFree(f"error-free-{d}", f"d = {d}", (d,)) for d in DIMENSIONS),
     *(
         ErrorFree(f"error-free-{d}-own", f"d = {d}, own known", (d,), own="paper")

@@ -21,6 +21,7 @@ EXPERIMENTS = (
     "fig14",
     "figA1",
     "figA2",
+    "default",
     "compare",
     "clips",
 )

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._validation import InputError, PolysemeWarning
+from polyseme._validation import InputError, PolysemeWarning, check_features
 from polyseme.baselines import SeenClassifiers, WordVectors
 from polyseme.corpus import LabelCorpus
 from polyseme.experiments.draws import (
@@ -27,6 +27,8 @@ from polyseme.experiments.draws import (
 from polyseme.experiments.media import raw_numbers
 from polyseme.experiments.settings import Setting
 from polyseme.experiments.spaces import SpaceStore, make_mapper
+from polyseme.experts import LabelExperts
+from polyseme.experts.lessons import lessons_of
 from polyseme.features import MediaFeatures, front_end_class
 from polyseme.protocols import Given, Receipt, audit, evaluation_columns, measure
 from polyseme.tagger import ZeroShotTagger
@@ -189,13 +191,27 @@ class Trial:
         def make() -> tuple[ZeroShotTagger, None]:
             space = self.space(n_components)
             mapper = make_mapper(self.conditions).set_params(random_state=self.seed)
-            tagger = ZeroShotTagger(embedding=space.embedding_, mapper=mapper, fit_embedding=False)
+            tagger = ZeroShotTagger(
+                embedding=space.embedding_, mapper=mapper, fit_embedding=False, score="nearest"
+            )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PolysemeWarning)
                 tagger.fit(self.train_features, self.train_documents, self.known_documents)
             return tagger, None
 
         return self.part(f"mapping {n_components}", make)
+
+    def experts(self) -> tuple[LabelExperts, tuple[str, ...]]:
+        """Give the default tagger's experts and their labels; they need no concept space."""
+
+        def make() -> tuple[tuple[LabelExperts, tuple[str, ...]], None]:
+            teaching, corpus = self.known_documents, self.train_documents
+            labels = teaching.labels + corpus.align(teaching.labels)[1]
+            features = check_features(self.train_features, owner="LabelExperts")
+            experts = LabelExperts(random_state=self.seed)
+            return (experts.fit(features, *lessons_of(corpus, teaching, labels)), labels), None
+
+        return self.part("experts", make)
 
     def classifiers(self) -> SeenClassifiers:
         """Give the support vector machines that all forms of COSTA share."""
@@ -216,7 +232,7 @@ class Trial:
     # ------------------------------------------------------------------ measuring
 
     def measure(
-        self, scores: Scores, labels: Sequence[str], *, oov: bool = True
+        self, scores: Scores, labels: Sequence[str], *, oov: bool = True, mix: bool = False
     ) -> dict[str, dict[str, float]]:
         """Measure scores of the test instances over the evaluation columns.
 
@@ -227,6 +243,8 @@ class Trial:
             The labels of the scores' columns.
         oov : bool
             Whether the method scores oov labels at all; if not, columns with them are left out.
+        mix : bool
+            Whether scores are those of `mixed` instead of the test instances.
 
         Returns
         -------
@@ -236,7 +254,13 @@ class Trial:
         columns = evaluation_columns(self.split.labels)
         if not oov:
             columns = {name: one for name, one in columns.items() if name not in ("all", "oov")}
-        return measure(self.split.instances("test"), scores, labels, columns)
+        tested = self.split.target.select(self.mixed if mix else self.split.test)
+        return measure(tested, scores, labels, columns)
+
+    @cached_property
+    def mixed(self) -> NDArray[np.int64]:
+        """Held-out instances as they come, with and without unseen labels."""
+        return np.union1d(self.split.test, self.split.validation)
 
     def receipt(
         self, fitted: object, given: Given | None = None, *, relearn_topics: bool = False

@@ -13,7 +13,14 @@ EXPERIMENT = ScoreFigure(
         "training clip."
     ),
     settings=("clips",),
-    methods=("polyseme", "polyseme-density", "tuned-costa", "popularity", "chance"),
-    reference="polyseme",
+    methods=(
+        "default",
+        "polyseme",
+        "polyseme-density",
+        "tuned-costa",
+        "popularity",
+        "chance",
+    ),
+    reference="default",
     trials=(5, 5),
 )

@@ -1,0 +1,266 @@
+"""Experts: what features and documents say, blended, and never by who has seen the instance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from polyseme import ZeroShotTagger, load
+from polyseme._validation import InputError, PolysemeWarning
+from polyseme.baselines.transfer import ridge
+from polyseme.corpus import LabelCorpus
+from polyseme.experts import LabelExperts
+from polyseme.experts.blending import as_probabilities, blend, label_shifts, logit, sigmoid
+from polyseme.experts.lessons import lessons_of
+from polyseme.nn.bank import BankPlan, NetworkBank, enough_steps
+from polyseme.scoring import evaluate
+from polyseme.solvers.ridge import RidgeSums
+
+QUICK = {"document_steps": 40, "instance_steps": 40, "nets_per_fold": 1, "n_folds": 3}
+
+
+def world_of_pairs(n=120, seed=0):
+    """Labels 2k and 2k+1 come together; label 1 only on documents that are no instances."""
+    rng = np.random.default_rng(seed)
+    topics = rng.integers(0, 3, n)
+    table = np.zeros((n, 6))
+    table[np.arange(n), 2 * topics] = table[np.arange(n), 2 * topics + 1] = 1
+    table[::2, 1] = 0
+    X = rng.normal(size=(3, 10))[topics] * 3 + rng.normal(size=(n, 10))
+    instances = np.flatnonzero(table[:, 1] == 0)
+    return X, sp.csr_matrix(table), instances, topics
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, documents, instances, _ = world_of_pairs()
+    experts = LabelExperts(random_state=0, **QUICK)
+    return experts.fit(X[instances], documents[instances], documents, instances)
+
+
+# ------------------------------------------------------------------ the parts
+
+
+def test_ridge_from_sums_is_ridge_from_rows():
+    rng = np.random.default_rng(0)
+    inputs, targets = (rng.random((30, 5)) < 0.4).astype(float), rng.normal(size=(30, 3))
+    for given in (inputs, sp.csr_matrix(inputs)):
+        found = RidgeSums.of(given, targets).solve(0.1)
+        for one, other in zip(found, ridge(inputs, targets, 0.1), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-10)
+    held = np.arange(30) < 10
+    rest = RidgeSums.of(inputs, targets).without(RidgeSums.of(inputs[held], targets[held]))
+    for one, other in zip(rest.solve(0.1), ridge(inputs[~held], targets[~held], 0.1), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+def test_scores_become_probabilities_in_the_same_order():
+    scores = np.linspace(-2, 2, 41)[:, None]
+    found = as_probabilities(scores, np.array([0.1]))
+    assert (found > 0).all()
+    assert (np.diff(found[:, 0]) > 0).all()
+    assert abs(found[-1, 0] - 2) < 1e-3
+
+
+def test_a_blend_is_the_geometric_mean():
+    one, other = np.array([[0.2, 0.9]]), np.array([[0.8, 0.4]])
+    np.testing.assert_allclose(sigmoid(blend([one, other])), np.sqrt(one * other))
+
+
+def test_shifts_bring_labels_to_their_priors():
+    rng = np.random.default_rng(0)
+    logits, weights = rng.normal(size=(50, 4)), rng.random(50)
+    priors = np.array([0.01, 0.3, 0.5, 0.9])
+    moved = sigmoid(logits + label_shifts(logits, weights, priors))
+    np.testing.assert_allclose(weights @ moved / weights.sum(), priors, atol=1e-6)
+
+
+def test_a_bank_is_networks_side_by_side():
+    rng = np.random.default_rng(0)
+    plan = BankPlan(8, 4, (0.0, 0.0, 0.0), 60, 32, 1e-2, 0.0)
+    seed = torch.Generator().manual_seed(0)
+    inputs = rng.normal(size=(64, 3)).astype(np.float32)
+    truth = (inputs[:, :1] > 0).astype(np.float32)
+    rows, goals = torch.from_numpy(inputs), torch.from_numpy(truth)
+    bank = NetworkBank.start(3, 3, np.array([0.5]), plan, seed)
+    before = bank.probabilities(inputs)
+    bank.train(
+        lambda chosen: (rows[chosen], goals[chosen], torch.ones(*chosen.shape, 1)),
+        [np.arange(64), np.arange(32), np.arange(32, 64)],
+        plan,
+        rng,
+        seed,
+    )
+    found = bank.probabilities(inputs)
+    assert ((found > 0.5) == truth).mean() > 0.9 > ((before > 0.5) == truth).mean()
+    alone = np.mean([bank.probabilities(inputs, [member]) for member in range(3)], axis=0)
+    np.testing.assert_allclose(found, alone)
+    again = NetworkBank.from_state(bank.get_state())
+    np.testing.assert_array_equal(again.probabilities(inputs), found)
+    assert bank.codes(inputs).shape == (64, 12)
+    assert np.abs(bank.codes(inputs)).max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "given", "steps"),
+    [(3000, None, 600), (100, None, 100), (10**6, None, 31250), (5, 7, 7)],
+)
+def test_steps_follow_the_number_of_rows(n_rows, given, steps):
+    plan = BankPlan(1, 1, (0.0, 0.0, 0.0), 600, 256, 1e-3, 0.0)
+    assert enough_steps(plan, n_rows, given).n_steps == steps
+
+
+# ------------------------------------------------------------------ together
+
+
+def test_unseen_labels_are_found_by_their_company(fitted):
+    X, documents, _, topics = world_of_pairs()
+    found = fitted.probabilities(X)
+    assert fitted.unseen_.tolist() == [1]
+    assert found[topics == 0, 1].min() > found[topics != 0, 1].max()
+    truth = documents.toarray().astype(bool)
+    assert evaluate(truth[:, fitted.seen_], found[:, fitted.seen_])["example_map"] > 0.95
+    assert np.isfinite(found).all() and ((found > 0) & (found < 1)).all()
+
+
+def test_readings_of_training_instances_come_from_who_has_not_seen_them():
+    """Labels of pure noise: whoever has seen an instance knows them, the others cannot."""
+    rng = np.random.default_rng(0)
+    X, labels = rng.normal(size=(90, 60)), sp.csr_matrix(rng.random((90, 4)) < 0.5)
+    experts = LabelExperts(random_state=0, n_folds=3, document_steps=20, instance_steps=300)
+    experts.fit(X, labels, labels, np.arange(90))
+    truth = labels.toarray().astype(bool)
+    seen = experts.networks_.probabilities(X)
+    held, _ = experts._held_out
+    assert ((seen > 0.5) == truth).mean() > 0.9
+    assert ((held["network"] > 0.5) == truth).mean() < 0.65
+
+
+def test_same_seed_same_scores_and_saved_as_fitted(fitted):
+    X, documents, instances, _ = world_of_pairs()
+    again = LabelExperts(random_state=0, **QUICK)
+    again.fit(X[instances], documents[instances], documents, instances)
+    np.testing.assert_array_equal(again.logits(X), fitted.logits(X))
+    loaded = LabelExperts.from_state(*fitted.get_state())
+    np.testing.assert_array_equal(loaded.logits(X), fitted.logits(X))
+
+
+def test_sparse_features_count_like_dense_ones(fitted):
+    X, documents, instances, _ = world_of_pairs()
+    sparse = LabelExperts(random_state=0, **QUICK)
+    sparse.fit(sp.csr_matrix(X[instances]), documents[instances], documents, instances)
+    np.testing.assert_allclose(
+        sparse.networks_.probabilities(sp.csr_matrix(X)),
+        fitted.networks_.probabilities(X),
+        atol=1e-4,
+    )
+
+
+def test_given_tags_move_the_others(fitted):
+    X = np.zeros((1, 10))
+    tags = np.zeros((1, 6))
+    tags[0, 2] = 1
+    assert fitted.logits(X, tags)[0, 3] > fitted.logits(X)[0, 3]
+
+
+def test_others_can_be_asked_without_training(fitted):
+    X, _, _, _ = world_of_pairs()
+    same = fitted.with_experts(fitted.seen_experts, fitted.unseen_experts)
+    np.testing.assert_array_equal(same.logits(X), fitted.logits(X))
+    kernel = fitted.with_experts(("kernel",), ("linear",), use_shifts=False)
+    np.testing.assert_allclose(
+        kernel.logits(X)[:, fitted.seen_], logit(np.minimum(fitted.readings(X)["kernel"], 1))
+    )
+    assert not kernel.shifts_.any()
+    assert fitted.shifts_.any()
+
+
+@pytest.mark.parametrize("n", [2, 5, 9])
+@pytest.mark.parametrize("n_labels", [1, 3])
+def test_tiny_data_have_finite_scores(n, n_labels):
+    rng = np.random.default_rng(n)
+    labels = sp.csr_matrix((rng.random((n, n_labels)) < 0.6) | (np.arange(n) == 0)[:, None])
+    X = rng.normal(size=(n, 4))
+    for groups in (None, np.zeros(n, dtype=np.int64)):
+        experts = LabelExperts(random_state=0, document_steps=3, instance_steps=3)
+        experts.fit(X, labels, labels, np.arange(n), groups)
+        assert np.isfinite(experts.logits(X)).all()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "complaint"),
+    [
+        ({"n_folds": 1}, "`n_folds` of `LabelExperts`"),
+        ({"instance_steps": 0}, "`instance_steps` of `LabelExperts`"),
+        ({"unseen_experts": ("oracle",)}, "`unseen_experts` of `LabelExperts`"),
+        ({"seen_experts": ()}, "one expert at least"),
+    ],
+)
+def test_bad_parameters_are_named(parameters, complaint):
+    X, documents, instances, _ = world_of_pairs()
+    with pytest.raises(InputError, match=complaint):
+        LabelExperts(**parameters).fit(X[instances], documents[instances], documents, instances)
+
+
+def test_own_documents_are_found_by_name():
+    teaching = LabelCorpus.from_documents([["a"], ["b"], ["a", "b"]], ids=["x", "y", "z"])
+    corpus = LabelCorpus.from_documents([["b"], ["a", "c"]], ids=["y", "w"])
+    lessons = lessons_of(corpus, teaching, ("a", "b", "c"))
+    assert lessons.own.tolist() == [1, 3]
+    assert lessons.documents.toarray().tolist() == [[1, 0, 0], [0, 1, 0], [1, 1, 0], [1, 0, 1]]
+    assert lessons.groups is None
+
+
+# ------------------------------------------------------------------ in the tagger
+
+
+def test_predictions_agree_with_probabilities_and_ranks(toy_tagger, world):
+    table = toy_tagger.predict_proba(world.X_test)
+    labels, scores = toy_tagger.rank(world.X_test, k=3)
+    for row, tags in enumerate(toy_tagger.predict(world.X_test, threshold=0.3)):
+        likely = {toy_tagger.labels_[column] for column in np.flatnonzero(table[row] >= 0.3)}
+        assert set(tags) == likely
+        assert list(tags[:3]) == labels[row][: len(tags)].tolist()
+        assert scores[row, 0] == table[row].max()
+
+
+def test_tags_and_features_are_fused(toy_tagger, world):
+    beach = world.X_test[world.themes_test.index("beach")][None]
+    plain, _ = toy_tagger.rank(beach, k=3)
+    given, scores = toy_tagger.rank(beach, k=3, tags=[["keyboard"]])
+    assert given[0, 0] == "keyboard" and scores[0, 0] == 1
+    column = toy_tagger.labels_.index("screen")
+    moved = toy_tagger.score_labels(beach, tags=[["keyboard"]])[0, column]
+    assert moved > toy_tagger.score_labels(beach)[0, column]
+    assert "keyboard" not in plain
+    with pytest.warns(PolysemeWarning, match="passed over: nonsense"):
+        toy_tagger.rank(beach, tags=[["nonsense"]])
+    with pytest.raises(InputError, match="2 collections for 1 instances"):
+        toy_tagger.rank(beach, tags=[["sea"], ["sand"]])
+
+
+def test_other_scores_have_no_probabilities(world, tiny_embedding):
+    tagger = ZeroShotTagger(embedding=tiny_embedding(), score="nearest", random_state=0)
+    tagger.fit(world.X, world.documents)
+    assert tagger.experts_ is None
+    for ask in (tagger.predict_proba, tagger.predict):
+        with pytest.raises(InputError, match="need the score 'experts'"):
+            ask(world.X_test)
+    with pytest.raises(InputError, match="`tags` need the score 'experts'"):
+        tagger.rank(world.X_test[:1], tags=[["sea"]])
+
+
+def test_labels_that_turn_up_later_survive_saving(toy_tagger, world, tmp_path):
+    toy_tagger.save(tmp_path / "model")
+    tagger = load(tmp_path / "model")
+    np.testing.assert_array_equal(
+        tagger.predict_proba(world.X_test), toy_tagger.predict_proba(world.X_test)
+    )
+    tagger.add_documents([("sea", "jellyfish"), ("sand", "jellyfish")])
+    tagger.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_allclose(
+        again.predict_proba(world.X_test), tagger.predict_proba(world.X_test), rtol=1e-6
+    )
