@@ -12,7 +12,14 @@ from polyseme._validation import InputError, PolysemeWarning
 from polyseme.baselines.transfer import ridge
 from polyseme.corpus import LabelCorpus
 from polyseme.experts import LabelExperts
-from polyseme.experts.blending import as_probabilities, blend, label_shifts, logit, sigmoid
+from polyseme.experts.blending import (
+    as_probabilities,
+    blend,
+    label_shifts,
+    logit,
+    precision_thresholds,
+    sigmoid,
+)
 from polyseme.experts.lessons import lessons_of
 from polyseme.nn.bank import BankPlan, NetworkBank, enough_steps
 from polyseme.scoring import evaluate
@@ -75,6 +82,22 @@ def test_shifts_bring_labels_to_their_priors():
     priors = np.array([0.01, 0.3, 0.5, 0.9])
     moved = sigmoid(logits + label_shifts(logits, weights, priors))
     np.testing.assert_allclose(weights @ moved / weights.sum(), priors, atol=1e-6)
+
+
+def test_thresholds_reach_the_precision_that_is_wanted():
+    rng = np.random.default_rng(0)
+    probabilities = rng.random((200, 3)).round(2)
+    truth = (rng.random((200, 3)) < probabilities).astype(float)
+    weights = rng.random(200)
+    wanted = np.array([0.5, 0.7, 0.9, 0.999])
+    found = precision_thresholds(probabilities, truth, weights, wanted)
+    for one, goal in zip(found[:3], wanted, strict=False):
+        given = probabilities >= one
+        counted = (weights[:, None] * given).sum()
+        assert (weights[:, None] * given * truth).sum() / counted >= goal
+    assert (np.diff(found) >= 0).all()
+    never = precision_thresholds(probabilities, np.zeros_like(truth), weights, wanted)
+    assert (never == 1).all()
 
 
 def test_a_bank_is_networks_side_by_side():
@@ -224,6 +247,20 @@ def test_predictions_agree_with_probabilities_and_ranks(toy_tagger, world):
         assert set(tags) == likely
         assert list(tags[:3]) == labels[row][: len(tags)].tolist()
         assert scores[row, 0] == table[row].max()
+
+
+def test_a_target_precision_gives_fewer_tags_that_are_right(toy_tagger, world):
+    truth = world.truth(toy_tagger.labels_)
+    place = {label: column for column, label in enumerate(toy_tagger.labels_)}
+    sizes = []
+    for precision in (0.3, 0.5):
+        found = toy_tagger.predict(world.X_test, precision=precision)
+        right = [truth[row, place[tag]] for row, tags in enumerate(found) for tag in tags]
+        assert np.mean(right) >= precision - 0.1
+        sizes.append(len(right))
+    assert sizes[0] >= sizes[1] > 0
+    with pytest.raises(InputError, match="`precision` of `predict`"):
+        toy_tagger.predict(world.X_test, precision=1.5)
 
 
 def test_tags_and_features_are_fused(toy_tagger, world):

@@ -148,7 +148,9 @@ def test_the_tagger_tells_its_mapper_the_groups_of_placed_instances(
     )
     documents = [("owl",), *world.documents[1:]]  # an oov label alone cannot be placed
     mapper = InstanceMapper(kind="kernel-ridge")
-    tagger = ZeroShotTagger(embedding=tiny_embedding(), mapper=mapper, random_state=0)
+    tagger = ZeroShotTagger(
+        embedding=tiny_embedding(), mapper=mapper, score="nearest", random_state=0
+    )
     with pytest.warns(UserWarning, match="1 of 600 documents hold no label"):
         tagger.fit(world.X, grouped(documents, 7), world.semantics)
     assert told == [tuple(f"g{row // 7}" for row in range(1, 300))]

@@ -378,7 +378,9 @@ class ZeroShotTagger(Estimator):
             raise InputError("Probabilities need the score 'experts'; this tagger has another one.")
         return self.score_labels(X)
 
-    def predict(self, X: object, threshold: float = 0.5) -> list[tuple[str, ...]]:
+    def predict(
+        self, X: object, threshold: float = 0.5, precision: float | None = None
+    ) -> list[tuple[str, ...]]:
         """Give a tag set for each instance: the labels that are likely enough, best first.
 
         Parameters
@@ -386,6 +388,9 @@ class ZeroShotTagger(Estimator):
         X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
         threshold : float
             How likely a label must be.
+        precision : float, optional
+            The share of given labels that should be true, in place of `threshold`: the threshold
+            is then the one that reached it on training instances held out from the experts.
 
         Returns
         -------
@@ -393,6 +398,10 @@ class ZeroShotTagger(Estimator):
         """
         check_number("threshold", threshold, owner="predict", low=0, high=1)
         table = self.predict_proba(X)
+        if precision is not None:
+            check_number("precision", precision, owner="predict", low=0.01, high=0.99)
+            assert self.experts_ is not None  # there would be no probabilities without
+            threshold = self.experts_.threshold_for(precision)
         names = np.asarray(self.labels_)
         order = np.argsort(-table, axis=1, kind="stable")
         return [

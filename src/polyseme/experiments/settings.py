@@ -6,7 +6,7 @@ In: a name. Out: a `Setting`, from which every trial draws its split; a new sett
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from polyseme._validation import unknown_name
@@ -326,6 +326,20 @@ SETTINGS: dict[str, Setting] = {
             feature_departures=(_MAPPING, _POPULARITY),
         ),
     )
+}
+
+
+# How large a share of the labels may be unseen, and on how many documents these then are.
+_SHARES = {"10": (0.10, (0.05, 0.25)), "50": (0.50, (0.40, 0.85))}
+SETTINGS |= {
+    f"{name}-unseen-{percent}": replace(
+        SETTINGS[name],
+        name=f"{name}-unseen-{percent}",
+        title=f"{SETTINGS[name].title}, {percent} % of the labels unseen",
+        labels={"unseen_share": share, "document_share": documents},
+    )
+    for name in ("hsun", "corel5k", "msd-subset")
+    for percent, (share, documents) in _SHARES.items()
 }
 
 

@@ -82,3 +82,33 @@ def label_shifts(logits: Matrix, weights: Matrix, priors: Matrix) -> Matrix:
         below = shares @ sigmoid(logits + middle) < priors
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return np.asarray(0.5 * (low + high))
+
+
+def precision_thresholds(
+    probabilities: Matrix, truth: Matrix, weights: Matrix, wanted: Matrix
+) -> Matrix:
+    """Find how likely labels must be, so that so many of those that are given are true.
+
+    Parameters
+    ----------
+    probabilities, truth : float64 arrays, shape (n, n_labels)
+        Of instances that the experts had not seen.
+    weights : float64 array, shape (n,)
+        What each instance counts.
+    wanted : float64 array, shape (n_wanted,)
+        Precisions.
+
+    Returns
+    -------
+    float64 array, shape (n_wanted,)
+        The smallest threshold from which on the precision is reached; 1 where it never is.
+    """
+    order = np.argsort(-probabilities.ravel(), kind="stable")
+    counted = np.repeat(weights, probabilities.shape[1])[order]
+    reached = np.cumsum(counted * truth.ravel()[order]) / np.maximum(np.cumsum(counted), 1e-12)
+    falling = probabilities.ravel()[order]
+    # Labels that are equally likely are given together or not at all.
+    last = np.append(np.diff(falling) < 0, True)[: len(falling)]
+    reached, falling = reached[last], falling[last]
+    found = [falling[reached >= one] for one in wanted]
+    return np.array([one.min() if len(one) else 1.0 for one in found])

@@ -26,7 +26,14 @@ from polyseme._validation import (
     check_option,
     draw_seed,
 )
-from polyseme.experts.blending import as_probabilities, blend, label_shifts, logit, sigmoid
+from polyseme.experts.blending import (
+    as_probabilities,
+    blend,
+    label_shifts,
+    logit,
+    precision_thresholds,
+    sigmoid,
+)
 from polyseme.experts.documents import DocumentExpert
 from polyseme.experts.instances import Features, InstanceNetworks, out_of_fold
 from polyseme.experts.transfer import PENALTIES, choose_transfer_penalty
@@ -37,6 +44,7 @@ Readings = dict[str, Matrix]
 
 # An instance stands for at most so many others.
 _MOST_CERTAIN = 0.9
+PRECISIONS = np.arange(1, 100) / 100
 SEEN_EXPERTS = ("kernel", "network")
 UNSEEN_EXPERTS = ("linear", "context", "direct")
 
@@ -79,6 +87,9 @@ class LabelExperts(Estimator):
         Of the regression from seen to unseen labels, chosen on labels made pseudo-unseen.
     shifts_ : float64 array, shape (n_labels,)
         What is added to each label's logit.
+    thresholds_ : float64 array, shape (99,)
+        How likely labels must be for a precision of 1, 2, … 99 %, on seen labels of training
+        instances that the experts had not seen.
     """
 
     def __init__(
@@ -177,7 +188,12 @@ class LabelExperts(Estimator):
             generator=generator,
         )
         self._held_out = (self._held_out_readings(X, kernel, mine), weights)
-        return self._shift(len(np.unique(mine)) > 1)
+        self._shift(len(np.unique(mine)) > 1)
+        logits = self._blended(self._held_out[0]) + self.shifts_
+        self.thresholds_ = precision_thresholds(
+            sigmoid(logits[:, self.seen_]), truth, weights, PRECISIONS
+        )
+        return self
 
     def _shift(self, possible: bool) -> Self:
         """Learn what brings labels to their priors, where there are held-out readings."""
@@ -245,6 +261,10 @@ class LabelExperts(Estimator):
     def probabilities(self, X: Features, tags: Matrix | None = None) -> Matrix:
         """Give the probability of every label, (n, n_labels); see `logits`."""
         return sigmoid(self.logits(X, tags))
+
+    def threshold_for(self, precision: float) -> float:
+        """Say how likely labels must be for a share of them to be true; see `thresholds_`."""
+        return float(np.interp(precision, PRECISIONS, self.thresholds_))
 
     def readings(self, X: Features) -> Readings:
         """Give what each expert says.
@@ -337,7 +357,7 @@ class LabelExperts(Estimator):
         held = {f"mapper.{name}": one for name, one in arrays.items()}
         held |= {f"documents.{name}": one for name, one in self.documents_.get_state().items()}
         held |= {f"networks.{name}": one for name, one in self.networks_.get_state().items()}
-        for name in ("seen", "unseen", "priors", "shifts"):
+        for name in ("seen", "unseen", "priors", "shifts", "thresholds"):
             held[name] = getattr(self, f"{name}_")
         return config, held
 
@@ -353,7 +373,7 @@ class LabelExperts(Estimator):
         for name in ("seen_experts", "unseen_experts"):
             parameters[name] = tuple(parameters[name])
         made = cls(**parameters)
-        for name in ("seen", "unseen", "priors", "shifts"):
+        for name in ("seen", "unseen", "priors", "shifts", "thresholds"):
             setattr(made, f"{name}_", np.array(arrays[name]))
         made.penalty_ = float(config["penalty"])
         made.mapper_ = InstanceMapper.from_state(config["mapper"], within("mapper"))
