@@ -90,6 +90,11 @@ class LabelExperts(Estimator):
     thresholds_ : float64 array, shape (99,)
         How likely labels must be for a precision of 1, 2, … 99 %, on seen labels of training
         instances that the experts had not seen.
+
+    Notes
+    -----
+    Shifts take it that instances hold a label as often as documents do. Where the documents come
+    from another collection that uses labels otherwise, `use_shifts=False` is the better choice.
     """
 
     def __init__(
