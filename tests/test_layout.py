@@ -53,7 +53,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "_progress": {"_validation", "nn"},
     # beside the way
     "datasets": BASE | {"files", "corpus"},
-    "baselines": PATH | {"embedding", "known", "mapping", "priming", "tagger", "solvers"},
+    "baselines": PATH
+    | {"embedding", "known", "mapping", "experts", "priming", "tagger", "solvers"},
     "senses": PATH | {"embedding"},
     "protocols": PATH | {"embedding", "known", "mapping", "priming", "tagger", "solvers"},
     # on top: nothing below imports these

@@ -18,7 +18,6 @@ from polyseme._folds import fold_numbers, group_numbers, hidden_groups
 from polyseme._validation import IntArray, check_features, check_fitted, check_instances
 from polyseme.corpus import Documents, as_corpus, check_corpus
 from polyseme.known import unmet_documents
-from polyseme.mapping import InstanceMapper
 from polyseme.priming import rank_labels
 
 __all__ = ["Baseline", "Features", "hidden_groups"]
@@ -77,23 +76,6 @@ class Baseline(Estimator, ABC):
     def _folds(self, n_folds: int, generator: np.random.Generator, n: int) -> IntArray:
         """Draw the fold of each of the n instances, a group always in one; see `fold_numbers`."""
         return fold_numbers(n, n_folds, generator, self.groups_)
-
-    def _out_of_fold(
-        self, mapper: InstanceMapper, X: Features, targets: NDArray[np.float64], folds: IntArray
-    ) -> NDArray[np.float64]:
-        """Predict each instance's targets (n, d) by a kernel ridge mapper that has not seen it.
-
-        The fitted `mapper` gives the settings. With a single fold there is nobody to learn from:
-        all predictions are 0.
-        """
-        predicted = np.zeros_like(targets)
-        for fold in range(folds.max() + 1) if folds.any() else ():
-            held = folds == fold
-            one = InstanceMapper(
-                kind="kernel-ridge", gamma=mapper.gamma_, penalty=mapper.penalty_
-            ).fit(X[~held], targets[~held])
-            predicted[held] = one.predict(X[held])
-        return predicted
 
     @abstractmethod
     def _learn(self, X: Features, matrix: sp.csr_matrix, lessons: sp.csr_matrix) -> None:

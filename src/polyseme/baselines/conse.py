@@ -16,6 +16,7 @@ from polyseme._validation import InputError, RandomState, as_generator, check_nu
 from polyseme.baselines.base import Features, hidden_groups
 from polyseme.baselines.word_base import WordBaseline, zero_shot_quality
 from polyseme.baselines.word_vectors import WordVectors
+from polyseme.experts.instances import out_of_fold
 from polyseme.mapping import InstanceMapper
 
 
@@ -88,7 +89,7 @@ class ConSE(WordBaseline):
             self.n_top_ = int(self.n_top)
             return
         folds = self._folds(self.n_folds, generator, len(truth))
-        predicted = self._out_of_fold(self.classifier_, X, truth, folds)
+        predicted = out_of_fold(self.classifier_, X, truth, folds)
         self.n_top_ = self._choose(predicted, truth.astype(bool), generator)
 
     def _scores(self, X: Features) -> NDArray[np.float64]:

@@ -25,6 +25,7 @@ from polyseme.baselines.base import Features, hidden_groups
 from polyseme.baselines.directions import ranking_directions
 from polyseme.baselines.word_base import WordBaseline, zero_shot_quality
 from polyseme.baselines.word_vectors import WordVectors
+from polyseme.experts.instances import out_of_fold
 from polyseme.mapping import InstanceMapper
 
 # The search need not be exact to find the better setting.
@@ -172,7 +173,7 @@ class Fast0Tag(WordBaseline):
             mapper.fit(X[part], paths[:, 0], self._groups_of(part))
             flat = paths.reshape(len(part), -1)
             _, numbers = np.unique(folds[part], return_inverse=True)
-            predicted = self._out_of_fold(mapper, X[part], flat, numbers).reshape(paths.shape)
+            predicted = out_of_fold(mapper, X[part], flat, numbers).reshape(paths.shape)
             for place in range(len(self.penalties)):
                 scores = predicted[:, place] @ vectors.T
                 quality[place] += zero_shot_quality(truth[part], scores, hidden)

@@ -23,6 +23,7 @@ from polyseme._validation import (
     draw_seed,
 )
 from polyseme.baselines.base import Baseline, Features
+from polyseme.experts.instances import out_of_fold
 from polyseme.mapping import InstanceMapper
 from polyseme.scoring import example_map
 
@@ -98,7 +99,7 @@ class LatentSemantic(Baseline):
         if len(sizes) > 1:
             folds = fold_numbers(len(placed), _N_FOLDS, generator, groups)
             truth = known[:, self.kinds_ == "seen"].toarray().astype(np.float64)
-            predicted = self._out_of_fold(self.mapper_, X[placed], truth, folds)
+            predicted = out_of_fold(self.mapper_, X[placed], truth, folds)
             hidden = generator.permutation(truth.shape[1]) % _N_TURNS
             self.n_components_ = self._choose(predicted, truth > 0, hidden, directions, sizes)
         self.directions_ = directions[:, : self.n_components_]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from polyseme._validation import RandomState, as_generator, draw_seed
 from polyseme.baselines.base import Baseline, Features, hidden_groups
 from polyseme.baselines.transfer import ridge
+from polyseme.experts.instances import out_of_fold
 from polyseme.mapping import InstanceMapper
 from polyseme.scoring import mean_average_precision
 
@@ -65,7 +66,7 @@ class TunedCosta(Baseline):
         self.penalty_ = self.penalties[0]
         if not self.direct_.all():
             folds = self._folds(self.n_folds, generator, len(truth))
-            predicted = self._out_of_fold(self.classifier_, X, truth[:, self.direct_], folds)
+            predicted = out_of_fold(self.classifier_, X, truth[:, self.direct_], folds)
             self.penalty_ = self._choose(predicted, truth[:, self.direct_], inputs, generator)
             self.regression_ = ridge(inputs, taught[:, ~self.direct_], self.penalty_)
 
