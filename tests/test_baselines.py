@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 import polyseme.baselines
+from polyseme import WordVectors
 from polyseme._validation import InputError, NotFittedError
 from polyseme.baselines import (
     Chance,
@@ -20,7 +21,6 @@ from polyseme.baselines import (
     Popularity,
     SeenClassifiers,
     TunedCosta,
-    WordVectors,
 )
 from polyseme.baselines.base import Baseline
 from polyseme.corpus import LabelCorpus

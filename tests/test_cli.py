@@ -88,6 +88,68 @@ def test_ranks_equal_those_of_the_library(run, files, model, world):
     assert [row["labels"] for row in records(out)] == labels.tolist()
 
 
+def test_a_precision_keeps_what_is_likely_enough(run, files, model, toy_tagger, world):
+    _, out, _ = run("rank", model, files / "test.npy", "-k", 50, "--precision", 0.5, "-f", "jsonl")
+    found = [set(one["labels"]) for one in records(out)]
+    assert found == [set(tags) for tags in toy_tagger.predict(world.X_test, precision=0.5)]
+    assert 0 < max(map(len, found)) < len(toy_tagger.labels_)
+    _, out, _ = run("rank", model, files / "test.npy", "-k", 1, "-p", 0.5, "-f", "jsonl")
+    assert max(len(one["labels"]) for one in records(out)) == 1
+
+
+def test_tags_that_items_have_already_move_the_others(run, files, model, toy_tagger, world):
+    given = [["keyboard"], *([] for _ in world.X_test[1:])]
+    write_jsonl(files / "given.jsonl", given)
+    code, out, _ = run(
+        "rank", model, files / "test.npy", "--tags", files / "given.jsonl", "-k", 4, "-f", "jsonl"
+    )
+    assert code == 0
+    labels, _ = toy_tagger.rank(world.X_test, k=4, tags=given)
+    assert [one["labels"] for one in records(out)] == labels.tolist()
+    assert records(out)[0]["labels"][0] == "keyboard"
+    write_jsonl(files / "few.jsonl", given[:2])
+    code, _, err = run("rank", model, files / "test.npy", "--tags", files / "few.jsonl")
+    assert code == 1 and "2 documents but" in err
+
+
+def test_a_model_takes_in_documents_and_names_without_training(run, files, model, tmp_path):
+    grown = tmp_path / "grown"
+    write_jsonl(files / "more.jsonl", [["sea", "jellyfish"], ["sand", "jellyfish"]])
+    code, out, err = run("add", model, "--documents", files / "more.jsonl", "--out", grown)
+    assert (code, out.strip()) == (0, str(grown))
+    assert "added 2 documents; new labels: jellyfish" in err
+    np.savez(
+        files / "words.npz",
+        words=np.array(["sea", "sand", "desk", "phone", "coast"]),
+        vectors=np.array([[1, 0.1], [1, 0.0], [0, 1], [0.1, 1], [1, 0.05]]),
+    )
+    code, _, err = run("add", grown, "--label", "coast", "--vectors", files / "words.npz")
+    assert code == 0 and "added 1 labels by name; new labels: coast" in err
+    _, out, _ = run("rank", grown, files / "test.npy", "-k", 50, "-f", "jsonl")
+    assert all({"jellyfish", "coast"} <= set(one["labels"]) for one in records(out))
+    _, out, _ = run("rank", model, files / "test.npy", "-k", 50, "-f", "jsonl")
+    assert "jellyfish" not in records(out)[0]["labels"], "the other model is as it was"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "Give tag sets with --documents"),
+        (["--label", "coast"], "`--label` and `--vectors` belong together"),
+        (["--vectors", "words.npz"], "Give tag sets with --documents"),
+    ],
+)
+def test_what_cannot_be_added_is_said(run, model, words, message):
+    code, _, err = run("add", model, *words)
+    assert code == 1 and message in err and err.count("\n") == 1
+
+
+def test_a_device_that_is_not_there_is_named_before_training(run, files, tmp_path):
+    given = ("--documents", files / "documents.jsonl", "--features", files / "features.npy")
+    code, _, err = run("fit", tmp_path / "model", *given, "--device", "nowhere")
+    assert code == 1 and "`device` of `ZeroShotTagger` is 'nowhere'" in err
+
+
 def test_csv_goes_in_and_comes_out(run, files, tmp_path):
     code, _, err = run(
         "fit", tmp_path / "m", "-d", files / "documents.csv", "-x", files / "features.npy", *SMALL

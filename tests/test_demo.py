@@ -31,6 +31,7 @@ from polyseme.demo.results import (
 from polyseme.demo.split import EmojiSplit, SplitSettings, draw_split, families
 from polyseme.demo.thumbnails import Thumbnails
 from polyseme.embedding import ConceptEmbedding, Concepts
+from polyseme.experts import LabelExperts
 from polyseme.nn.plan import TrainingPlan
 from polyseme.senses import SenseMap, SenseRule, find_senses
 
@@ -384,7 +385,9 @@ def quick_settings() -> DemoSettings:
         tagger={
             "embedding": ConceptEmbedding(n_components=8, hidden_sizes=(16,), training=plan),
             "mapper": InstanceMapper(kind="kernel-ridge"),
-            "score": "density",
+            "experts": LabelExperts(
+                n_folds=2, nets_per_fold=1, document_steps=10, instance_steps=10
+            ),
         },
     )
 

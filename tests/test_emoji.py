@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -15,7 +14,6 @@ from polyseme.datasets import emoji as module
 
 FOLDER = Path(module.__file__).parent / "emoji_data"
 N = 1610
-DATA_FILES = ["documents.jsonl.gz", "noto.npy", "noto.webp", "twemoji.npy", "twemoji.webp"]
 
 
 @pytest.fixture(scope="module")
@@ -27,15 +25,6 @@ def corpus() -> EmojiCorpus:
 def stored() -> list[dict[str, object]]:
     text = gzip.decompress((FOLDER / "documents.jsonl.gz").read_bytes()).decode()
     return [json.loads(line) for line in text.splitlines()]
-
-
-@pytest.fixture
-def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stand a folder of links in for the data; a test may replace one file of it."""
-    for name in [*DATA_FILES, "checksums.json"]:
-        (tmp_path / name).symlink_to(FOLDER / name)
-    monkeypatch.setattr(module, "_data_folder", lambda: tmp_path)
-    return tmp_path
 
 
 def frequencies(documents: list[list[str]]) -> Counter[str]:
@@ -178,44 +167,6 @@ def test_sheets_are_lossless_webp_that_hold_every_cell(corpus: EmojiCorpus, draw
     bits = int.from_bytes(head[21:25], "little")
     width, height = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
     assert (width, height) == (corpus.cell(39)[2], corpus.cell(N - 1)[3])
-
-
-def test_checksums_are_those_of_all_data_files() -> None:
-    sums = json.loads((FOLDER / "checksums.json").read_text("utf-8"))
-    assert sorted(sums) == sorted([*DATA_FILES, "label_rules.json"])
-    for name, digest in sums.items():
-        assert hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() == digest, name
-
-
-@pytest.mark.parametrize("name", DATA_FILES)
-def test_a_changed_byte_is_refused(copy: Path, name: str) -> None:
-    content = bytearray((FOLDER / name).read_bytes())
-    content[len(content) // 2] ^= 1
-    (copy / name).unlink()
-    (copy / name).write_bytes(content)
-    with pytest.raises(InputError, match=f"'{name}' is damaged.*reinstall polyseme"):
-        load_emoji()
-
-
-@pytest.mark.parametrize("name", [*DATA_FILES, "checksums.json"])
-def test_a_missing_file_is_named(copy: Path, name: str) -> None:
-    (copy / name).unlink()
-    with pytest.raises(InputError, match=f"'{name}' cannot be read; reinstall polyseme"):
-        load_emoji()
-
-
-@pytest.mark.parametrize("content", ["{", "[]", "{}"])
-def test_damaged_checksums_are_refused(copy: Path, content: str) -> None:
-    (copy / "checksums.json").unlink()
-    (copy / "checksums.json").write_text(content, "utf-8")
-    with pytest.raises(InputError, match=r"is damaged.*reinstall polyseme"):
-        load_emoji()
-
-
-@pytest.mark.parametrize("min_count", [0, -3, 2.5, "ten"])
-def test_a_meaningless_min_count_is_refused(min_count: object) -> None:
-    with pytest.raises(InputError, match="`min_count` of `load_emoji` must be a whole number"):
-        load_emoji(min_count=min_count)  # type: ignore[arg-type]  # the point of the test
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,14 @@ from polyseme.experts.blending import (
     precision_thresholds,
     sigmoid,
 )
+from polyseme.experts.late import LateLabels, late_frequencies
 from polyseme.experts.lessons import lessons_of
+from polyseme.experts.levels import (
+    PRECISIONS,
+    expected_frequencies,
+    label_priors,
+    learn_levels,
+)
 from polyseme.nn.bank import BankPlan, NetworkBank, enough_steps
 from polyseme.scoring import evaluate
 from polyseme.solvers.ridge import RidgeSums
@@ -45,6 +52,20 @@ def fitted():
     X, documents, instances, _ = world_of_pairs()
     experts = LabelExperts(random_state=0, **QUICK)
     return experts.fit(X[instances], documents[instances], documents, instances)
+
+
+@pytest.fixture(scope="module")
+def fitted_to_chances():
+    """Experts of eight labels that are drawn with a chance each, and many new instances."""
+    rng = np.random.default_rng(0)
+    directions = rng.normal(size=(6, 8)) * 1.5
+    n_train = 400
+    X = rng.normal(size=(n_train + 4000, 6))
+    truth = rng.random((len(X), 8)) < sigmoid(X @ directions - 1.5)
+    documents = sp.csr_matrix(truth[:n_train].astype(float))
+    experts = LabelExperts(random_state=0, **QUICK)
+    experts.fit(X[:n_train], documents, documents, np.arange(n_train))
+    return experts, X[n_train:], truth[n_train:], n_train
 
 
 # ------------------------------------------------------------------ the parts
@@ -76,6 +97,46 @@ def test_a_blend_is_the_geometric_mean():
     np.testing.assert_allclose(sigmoid(blend([one, other])), np.sqrt(one * other))
 
 
+def test_a_slope_makes_several_more_certain_and_one_stays_as_it_is():
+    one, other = np.array([[0.2, 0.9]]), np.array([[0.8, 0.4]])
+    np.testing.assert_allclose(blend([one, other], 1.4), 1.4 * blend([one, other]))
+    np.testing.assert_allclose(sigmoid(blend([one], 1.4)), one)
+
+
+def test_frequencies_are_documents_where_those_are_the_instances_own():
+    priors = np.array([0.2, 0.6])
+    targets, weights = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 0.0]]), np.array([1.0, 2.0, 1.0])
+    assert expected_frequencies(priors, targets, weights, 0.0).tolist() == priors.tolist()
+    found = expected_frequencies(priors, np.tile(targets, (500, 1)), np.tile(weights, 500), 1.0)
+    np.testing.assert_allclose(found, [0.75, 0.05], atol=1e-3)
+    half = expected_frequencies(priors, np.tile(targets, (500, 1)), np.tile(weights, 500), 0.5)
+    np.testing.assert_allclose(half, (priors + found) / 2)
+    nothing = expected_frequencies(np.array([1e-9, 1.0]), targets[:, :2], weights, 0.0)
+    assert ((nothing > 0) & (nothing < 1)).all()
+
+
+def test_priors_of_unseen_labels_rest_on_semantics_documents_alone():
+    found = label_priors(np.array([30.0, 10.0]), 100, np.array([1]), 40)
+    np.testing.assert_allclose(found, [30.5 / 101, 10.5 / 41])
+    assert label_priors(np.array([3.0, 3.0]), 3, np.array([1]), 3).max() < 1
+
+
+def test_levels_bring_probabilities_to_frequencies_and_promise_what_they_say():
+    rng = np.random.default_rng(0)
+    logits, weights = rng.normal(size=(400, 5)) * 2, rng.random(400)
+    truth = (rng.random((400, 3)) < sigmoid(logits[:, :3])).astype(float)
+    columns, frequencies = (np.arange(3), np.arange(3, 5)), np.full(5, 0.2)
+    levels = learn_levels(logits, truth, columns, weights, frequencies)
+    found = sigmoid(logits + levels.shifts)
+    np.testing.assert_allclose(weights @ found / weights.sum(), 0.2, atol=1e-6)
+    unseen = found[:, 3:]
+    for place in (29, 59):
+        given = unseen >= levels.unseen_thresholds[place]
+        promised = (weights[:, None] * unseen * given).sum() / (weights[:, None] * given).sum()
+        assert promised == pytest.approx(PRECISIONS[place], abs=0.01)
+    assert not learn_levels(logits, truth, columns, weights, None).shifts.any()
+
+
 def test_shifts_bring_labels_to_their_priors():
     rng = np.random.default_rng(0)
     logits, weights = rng.normal(size=(50, 4)), rng.random(50)
@@ -84,20 +145,52 @@ def test_shifts_bring_labels_to_their_priors():
     np.testing.assert_allclose(weights @ moved / weights.sum(), priors, atol=1e-6)
 
 
-def test_thresholds_reach_the_precision_that_is_wanted():
-    rng = np.random.default_rng(0)
-    probabilities = rng.random((200, 3)).round(2)
-    truth = (rng.random((200, 3)) < probabilities).astype(float)
-    weights = rng.random(200)
-    wanted = np.array([0.5, 0.7, 0.9, 0.999])
+def threshold_by_trial(probabilities, truth, weights, goal):
+    """Try every probability that occurs as a threshold and keep the smallest that serves."""
+    n, n_labels = probabilities.shape
+    smallest = None
+    for threshold in sorted(set(probabilities.ravel())):
+        given = right = 0.0
+        for row in range(n):
+            for label in range(n_labels):
+                if probabilities[row, label] >= threshold:
+                    given += weights[row]
+                    right += weights[row] * truth[row, label]
+        if smallest is None and given and right / given >= goal:
+            smallest = threshold
+    return 1.0 if smallest is None else smallest
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_thresholds_are_those_found_by_trial(seed, whole):
+    rng = np.random.default_rng(seed)
+    n, n_labels = 25, 3
+    probabilities = rng.random((n, n_labels)).round(1)  # ten labels or so for every probability
+    truth = (rng.random((n, n_labels)) < probabilities).astype(float)
+    weights = rng.integers(0, 3, n).astype(float) if whole else rng.random(n)
+    # Whole weights reach these precisions exactly, and zero weights count nothing.
+    wanted = np.array([0.25, 0.5, 0.6, 0.75, 0.8, 0.9, 1.0])
     found = precision_thresholds(probabilities, truth, weights, wanted)
-    for one, goal in zip(found[:3], wanted, strict=False):
-        given = probabilities >= one
-        counted = (weights[:, None] * given).sum()
-        assert (weights[:, None] * given * truth).sum() / counted >= goal
-    assert (np.diff(found) >= 0).all()
+    assert found.tolist() == [
+        threshold_by_trial(probabilities, truth, weights, goal) for goal in wanted
+    ]
+    assert len(set(found)) > 3
     never = precision_thresholds(probabilities, np.zeros_like(truth), weights, wanted)
     assert (never == 1).all()
+
+
+@pytest.mark.parametrize("goal", [0.5, 0.7, 0.9])
+def test_new_instances_have_the_precision_that_is_wanted(fitted_to_chances, goal):
+    experts, X, truth, n_train = fitted_to_chances
+    given = sigmoid(experts.logits(X)) >= experts.thresholds(goal)
+    # Labels are independent given the features. The threshold rests on as many of them as the
+    # training instances were given, the measured share on as many as the new ones were.
+    n_given = given.sum()
+    n_behind = n_given * n_train / len(X)
+    error = np.sqrt(goal * (1 - goal) * (1 / n_given + 1 / n_behind))
+    assert abs(truth[given].mean() - goal) < 4 * error
+    assert truth.mean() < goal - 8 * error  # neither everything nor a random half would do
 
 
 def test_a_bank_is_networks_side_by_side():
@@ -110,7 +203,7 @@ def test_a_bank_is_networks_side_by_side():
     bank = NetworkBank.start(3, 3, np.array([0.5]), plan, seed)
     before = bank.probabilities(inputs)
     bank.train(
-        lambda chosen: (rows[chosen], goals[chosen], torch.ones(*chosen.shape, 1)),
+        lambda chosen, _: (rows[chosen], goals[chosen], torch.ones(*chosen.shape, 1)),
         [np.arange(64), np.arange(32), np.arange(32, 64)],
         plan,
         rng,
@@ -156,7 +249,7 @@ def test_readings_of_training_instances_come_from_who_has_not_seen_them():
     experts.fit(X, labels, labels, np.arange(90))
     truth = labels.toarray().astype(bool)
     seen = experts.networks_.probabilities(X)
-    held, _ = experts._held_out
+    held = experts._held_out[0]
     assert ((seen > 0.5) == truth).mean() > 0.9
     assert ((held["network"] > 0.5) == truth).mean() < 0.65
 
@@ -196,8 +289,8 @@ def test_others_can_be_asked_without_training(fitted):
     np.testing.assert_allclose(
         kernel.logits(X)[:, fitted.seen_], logit(np.minimum(fitted.readings(X)["kernel"], 1))
     )
-    assert not kernel.shifts_.any()
-    assert fitted.shifts_.any()
+    assert not kernel.levels_.shifts.any()
+    assert fitted.levels_.shifts.any()
 
 
 @pytest.mark.parametrize("n", [2, 5, 9])
@@ -236,6 +329,80 @@ def test_own_documents_are_found_by_name():
     assert lessons.groups is None
 
 
+# ------------------------------------------------------------------ from elsewhere, and later
+
+
+def test_documents_from_elsewhere_do_not_decide_how_common_labels_are():
+    """The same pairs of labels, but elsewhere the first pair is nearly everywhere."""
+    X, documents, instances, _ = world_of_pairs()
+    common = sp.csr_matrix(np.repeat([[1.0, 1, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1]], [300, 20], axis=0))
+    own = 320 + np.arange(len(instances))
+    together = sp.csr_matrix(sp.vstack([common, documents[instances]]))
+    experts = LabelExperts(use_weights=False, random_state=0, **QUICK)
+    experts.fit(X[instances], documents[instances], together, own, n_semantics=320)
+    here = np.asarray(documents[instances].mean(axis=0)).ravel()
+    seen = experts.seen_
+    np.testing.assert_allclose(experts.frequencies_[seen], here[seen], atol=0.01)
+    assert abs(experts.priors_[seen] - here[seen]).max() > 0.3, "elsewhere"
+    told = experts.probabilities(X[instances]).mean(axis=0)
+    np.testing.assert_allclose(told[seen], here[seen], atol=0.1)
+
+
+def test_instances_that_hold_no_unseen_label_by_choice_do_not_teach_that_nobody_does():
+    X, documents, instances, topics = world_of_pairs()
+    semantics = documents[np.flatnonzero(topics == 0)]
+    own = semantics.shape[0] + np.arange(len(instances))
+    together = sp.csr_matrix(sp.vstack([semantics, documents[instances]]))
+    found = {}
+    for n_semantics in (semantics.shape[0], None):
+        experts = LabelExperts(random_state=0, **QUICK)
+        experts.fit(X[instances], documents[instances], together, own, n_semantics=n_semantics)
+        found[n_semantics] = experts.probabilities(X[topics == 0])[:, 1].mean()
+    assert found[semantics.shape[0]] > 1.1 * found[None]
+
+
+def test_late_labels_are_as_common_as_labels_are_unless_a_sample_tells():
+    picked = late_frequencies(np.array([2.0]), holding=2, fresh=2, typical=0.03)
+    np.testing.assert_allclose(picked, 0.03)
+    several = late_frequencies(np.array([2.0, 11.0]), holding=13, fresh=13, typical=0.03)
+    np.testing.assert_allclose(several, [0.015, 0.06])
+    sampled = late_frequencies(np.array([1000.0]), holding=1000, fresh=100_000, typical=0.2)
+    np.testing.assert_allclose(sampled, 0.01, rtol=0.3)
+    assert late_frequencies(np.array([9e9, 1.0]), 2, 2, 0.5).max() < 1
+
+
+def test_late_labels_find_their_level_on_instances_that_were_held_out(fitted):
+    _, documents, _, topics = world_of_pairs()
+    late = sp.csr_matrix((topics == 1).astype(float)[:, None])
+    asked = LateLabels(fitted, documents[:, fitted.seen_], late)
+    found = sigmoid(asked.logits(fitted.reference_))[:, 0]
+    weights = fitted.reference_weights_
+    assert weights @ found / weights.sum() == pytest.approx(asked.frequencies[0], rel=1e-3)
+    natural = LateLabels(fitted, documents[:, fitted.seen_], late, n_fresh=120).frequencies
+    assert natural != asked.frequencies
+
+
+def test_a_late_label_goes_where_its_documents_go(fitted):
+    X, documents, _, topics = world_of_pairs()
+    late = sp.csr_matrix(((topics == 1) & (np.arange(120) % 4 == 0)).astype(float)[:, None])
+    found = LateLabels(fitted, documents[:, fitted.seen_], late).logits(fitted.readings(X))[:, 0]
+    assert found[topics == 1].min() > found[topics != 1].max()
+
+
+@pytest.mark.parametrize("device", ["nowhere", "cuda:99", 3])
+def test_a_device_that_is_not_there_is_named(device):
+    with pytest.raises(InputError, match=r"`device` of `LabelExperts` is .* torch cannot use"):
+        LabelExperts(device=device).fit(np.eye(2), sp.eye(2).tocsr(), sp.eye(2).tocsr(), [0, 1])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_learns_the_same_within_what_chance_makes():
+    X, documents, instances, topics = world_of_pairs()
+    experts = LabelExperts(random_state=0, device="cuda", **QUICK)
+    found = experts.fit(X[instances], documents[instances], documents, instances).probabilities(X)
+    assert found[topics == 0, 1].min() > found[topics != 0, 1].max()
+
+
 # ------------------------------------------------------------------ in the tagger
 
 
@@ -252,14 +419,19 @@ def test_predictions_agree_with_probabilities_and_ranks(toy_tagger, world):
 def test_a_target_precision_gives_fewer_tags_that_are_right(toy_tagger, world):
     truth = world.truth(toy_tagger.labels_)
     place = {label: column for column, label in enumerate(toy_tagger.labels_)}
-    sizes = []
+    sizes, shares = [truth.size], [truth.mean()]
     for precision in (0.3, 0.5):
         found = toy_tagger.predict(world.X_test, precision=precision)
+        likely = toy_tagger.predict_proba(world.X_test) >= toy_tagger.thresholds(precision)
+        assert [set(tags) for tags in found] == [
+            {toy_tagger.labels_[column] for column in np.flatnonzero(row)} for row in likely
+        ]
         right = [truth[row, place[tag]] for row, tags in enumerate(found) for tag in tags]
-        assert np.mean(right) >= precision - 0.1
         sizes.append(len(right))
-    assert sizes[0] >= sizes[1] > 0
-    with pytest.raises(InputError, match="`precision` of `predict`"):
+        shares.append(np.mean(right))
+    assert sizes[0] > sizes[1] > sizes[2] > 0
+    assert shares[0] < shares[1] < shares[2]
+    with pytest.raises(InputError, match="`precision` of `ZeroShotTagger`"):
         toy_tagger.predict(world.X_test, precision=1.5)
 
 

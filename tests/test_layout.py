@@ -20,6 +20,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 BASE = {"_validation", "_labels", "_estimator", "_rows", "_folds", "_threads"}
 BASE |= {"_folder", "_persistence"}
 PATH = BASE | {"files", "corpus", "descriptors", "index", "scoring", "nn", "presets", "_progress"}
+STEPS = PATH | {"features", "embedding", "known", "mapping", "experts", "priming"}
 ANYTHING = None
 
 # For each file or folder of the package: what else of the package it may import.
@@ -42,9 +43,10 @@ ALLOWED: dict[str, set[str] | None] = {
     "known": PATH | {"embedding"},
     "priming": PATH | {"embedding", "known", "mapping"},
     "scoring": {"_validation"},
-    "experts": PATH | {"embedding", "known", "mapping", "solvers"},
-    "tagger": PATH | {"features", "embedding", "known", "mapping", "experts", "priming"},
-    "storage": PATH | {"features", "embedding", "known", "mapping", "experts", "priming", "tagger"},
+    "words": BASE | {"files", "corpus"},
+    "experts": PATH | {"embedding", "known", "mapping", "solvers", "words"},
+    "tagger": STEPS | {"words"},
+    "storage": STEPS | {"tagger"},
     # behind the steps: arrays and whole numbers, no label strings
     "index": {"_validation"},
     "solvers": {"_validation", "_folds"},
@@ -54,7 +56,7 @@ ALLOWED: dict[str, set[str] | None] = {
     # beside the way
     "datasets": BASE | {"files", "corpus"},
     "baselines": PATH
-    | {"embedding", "known", "mapping", "experts", "priming", "tagger", "solvers"},
+    | {"embedding", "known", "mapping", "experts", "priming", "tagger", "solvers", "words"},
     "senses": PATH | {"embedding"},
     "protocols": PATH | {"embedding", "known", "mapping", "priming", "tagger", "solvers"},
     # on top: nothing below imports these

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -522,14 +523,95 @@ def test_only_one_large_picture_is_held_at_a_time(odd, monkeypatch: pytest.Monke
         assert (max(most) == 1) is allowed
 
 
-def test_decoders_warnings_are_heard_of_nowhere_and_others_still_are(tmp_path: Path) -> None:
-    photo = Image.fromarray(quadrants())
-    photo.save(tmp_path / "a.jpg", exif=b"Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01\x03\0")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert_near(corners(read_picture(tmp_path / "a.jpg", size=32)), CORNERS, within=8)
+@pytest.fixture
+def warned_of(tmp_path: Path) -> tuple[Path, Path]:
+    """Two sound pictures whose extras Pillow warns of: when it opens one, when asked for EXIF."""
+    colours = quadrants()
+    rows = b"".join(b"\0" + row.tobytes() for row in colours)
+    size = (colours.shape[1], colours.shape[0])
+    no_frames = (b"acTL", bytes(8))
+    animated, photo = tmp_path / "a.png", tmp_path / "a.jpg"
+    animated.write_bytes(png(rows, size, depth=8, colour=2, before=(no_frames,)))
+    cut_short = b"Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01\x03\0"
+    Image.fromarray(colours).save(photo, exif=cut_short)
+    return animated, photo
+
+
+def users_warnings(paths: tuple[Path, ...]) -> list[str]:
+    """What somebody hears who opens pictures with Pillow under the filter "error"."""
+    heard = []
+    for path in paths:
+        try:
+            with Image.open(path) as picture:
+                picture.getexif()
+        except UserWarning as warning:
+            heard.append(str(warning).split()[0])
+    return heard
+
+
+def test_decoders_warnings_are_heard_of_nowhere_and_others_still_are(
+    warned_of: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meanwhile = []
+    original = pictures.flat
+
+    def in_the_midst(picture: Image.Image) -> Image.Image:
+        with ThreadPoolExecutor(1) as other:
+            meanwhile.append(other.submit(users_warnings, warned_of).result())
         with pytest.raises(UserWarning, match="ours"):
             warnings.warn("ours", UserWarning, stacklevel=1)
+        return original(picture)
+
+    monkeypatch.setattr(pictures, "flat", in_the_midst)
+    users = ["Invalid", "Corrupt"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert users_warnings(warned_of) == users
+        for path in warned_of:
+            assert_near(corners(read_picture(path, size=32)), CORNERS, within=8)
+            assert users_warnings(warned_of) == users
+    assert meanwhile == [users, users]
+
+
+def test_reading_leaves_no_word_in_a_record_of_warnings(warned_of: tuple[Path, Path]) -> None:
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        for path in warned_of:
+            read_picture(path, size=32)
+        assert not heard
+        Image.open(warned_of[0]).close()
+    assert [str(one.message).split()[0] for one in heard] == ["Invalid"]
+
+
+def test_filters_of_warnings_are_left_as_they_were_and_can_be_taken_along(
+    warned_of: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """scikit-learn takes them along to its workers, and looks into them there."""
+    before = list(warnings.filters)
+    original = pictures.flat
+
+    def in_the_midst(picture: Image.Image) -> Image.Image:
+        assert len(warnings.filters) == len(before) + 1
+        here, there = warnings.filters[0], pickle.loads(pickle.dumps(warnings.filters))[0]
+        assert here[3].pattern == there[3].pattern
+        assert here[3].match("PIL.Image") and not there[3].match("PIL.Image")
+        return original(picture)
+
+    monkeypatch.setattr(pictures, "flat", in_the_midst)
+    read_picture(warned_of[0], size=32)
+    assert warnings.filters == before
+
+
+def test_a_file_that_is_refused_does_not_leave_pillow_silent(
+    warned_of: tuple[Path, Path], tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(warned_of[0].read_bytes()[:-40])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(MediaError, match="is truncated"):
+            read_picture(broken, size=32)
+        assert users_warnings(warned_of) == ["Invalid", "Corrupt"]
 
 
 # ---------------------------------------------------------------- drawings

@@ -5,8 +5,8 @@ import inspect
 
 import pytest
 
+from polyseme import WordVectors
 from polyseme._validation import InputError
-from polyseme.baselines import WordVectors
 from polyseme.experiments import EXPERIMENTS
 from polyseme.experiments.draws import Conditions
 from polyseme.experiments.figures import get_experiment

@@ -208,7 +208,10 @@ def test_documents_come_and_go_without_training(own_tagger, world):
     assert np.array_equal(own_tagger.points(world.X_test), points)
     scores = own_tagger.score_labels(world.X_test)[:, -1]
     there = np.array([theme == "beach" for theme in world.themes_test])
-    assert scores[there].mean() > 1.2 * scores[~there].mean(), "it is rare, but of the beach"
+    assert scores[there].mean() > 1.2 * scores[~there].mean()
+    assert scores[there].min() > np.median(scores[~there])
+    ranked, _ = own_tagger.rank(world.X_test[there], k=8)
+    assert (ranked == "jellyfish").any(axis=1).all(), "two documents are enough to be suggested"
     own_tagger.remove_documents(ids)
     assert "jellyfish" not in own_tagger.labels_
     assert np.array_equal(own_tagger.score_labels(world.X_test), before)

@@ -12,17 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
+from polyseme import WordVectors
 from polyseme._validation import InputError, PolysemeWarning
-from polyseme.baselines import Composition, ConSE, Fast0Tag, WordVectors, word_files
+from polyseme.baselines import Composition, ConSE, Fast0Tag
 from polyseme.baselines import composition as composition_module
 from polyseme.baselines.base import hidden_groups
 from polyseme.baselines.composition import best_cosines
 from polyseme.baselines.conse import combine_top
 from polyseme.baselines.directions import RankingProblem, ranking_directions
 from polyseme.baselines.word_base import zero_shot_quality
-from polyseme.baselines.word_vectors import words_of
 from polyseme.corpus import LabelCorpus
 from polyseme.scoring import concept_map, example_map, roc_auc
+from polyseme.words import files as word_files
+from polyseme.words.vectors import words_of
 
 # --------------------------------------------------------------------------- words and vectors
 

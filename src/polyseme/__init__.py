@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from polyseme.corpus import LabelCorpus
     from polyseme.descriptors import ContextDescriptor, LabelDescriptor
     from polyseme.embedding import ConceptEmbedding, Concepts
+    from polyseme.experts import LabelExperts
     from polyseme.features import AudioFeatures, ImageFeatures, extract_folder, read_extraction
     from polyseme.files import read_features
     from polyseme.index import ConceptIndex
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from polyseme.scoring import evaluate
     from polyseme.storage import load
     from polyseme.tagger import ZeroShotTagger
+    from polyseme.words import WordVectors
 
 try:
     __version__ = version("polyseme")
@@ -44,8 +46,10 @@ _HOME = {
     "extract_folder": "polyseme.features",
     "read_extraction": "polyseme.features",
     "InstanceMapper": "polyseme.mapping",
+    "LabelExperts": "polyseme.experts",
     "ConceptIndex": "polyseme.index",
     "ZeroShotTagger": "polyseme.tagger",
+    "WordVectors": "polyseme.words",
     "load": "polyseme.storage",
     "evaluate": "polyseme.scoring",
     "read_features": "polyseme.files",
@@ -61,7 +65,9 @@ __all__ = [
     "InstanceMapper",
     "LabelCorpus",
     "LabelDescriptor",
+    "LabelExperts",
     "TrainingPlan",
+    "WordVectors",
     "ZeroShotTagger",
     "evaluate",
     "extract_folder",

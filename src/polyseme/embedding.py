@@ -33,6 +33,7 @@ from polyseme._validation import (
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
 from polyseme.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.nn.checkpoint import TrainingCheckpoint, fingerprint
+from polyseme.nn.devices import check_device
 from polyseme.nn.plan import TrainingPlan
 from polyseme.presets import embedding_parameters
 
@@ -106,6 +107,9 @@ class ConceptEmbedding(Estimator):
         A folder where training leaves its state after every epoch. If it holds the state of a run
         on the same data with the same parameters, that run goes on and ends as if it had never
         stopped; a finished one is taken as it is. Remove the folder when it is no longer needed.
+    device : str
+        Where the network is trained, as torch names it: "cpu", "cuda". It is used on the
+        processor.
     verbose : bool
         Whether a progress bar is shown on standard error.
     random_state : int, numpy Generator or None
@@ -116,7 +120,8 @@ class ConceptEmbedding(Estimator):
     labels_ : tuple of str, length n_labels
         The vocabulary, in column order (in the paper: Γ^(S)).
     history_ : list of dict
-        One record per epoch: stage, losses, and the score on held-out documents.
+        One record per epoch: stage, losses, and from `min_epochs` on the score on held-out
+        documents.
     best_score_ : float
         Error-free example MAP of the weights that were kept, in 0..1, on documents held out from
         the network (the descriptors know them); nan without held-out documents.
@@ -154,6 +159,7 @@ class ConceptEmbedding(Estimator):
         training: TrainingPlan | None = None,
         normalize_labels: bool = True,
         checkpoint: str | Path | None = None,
+        device: str = "cpu",
         verbose: bool = False,
         random_state: RandomState = None,
     ) -> None:
@@ -169,6 +175,7 @@ class ConceptEmbedding(Estimator):
         self.training = training
         self.normalize_labels = normalize_labels
         self.checkpoint = checkpoint
+        self.device = device
         self.verbose = verbose
         self.random_state = random_state
 
@@ -230,7 +237,7 @@ class ConceptEmbedding(Estimator):
 
             trainer.run(after_epoch)
         return self.restore(
-            trainer.network,
+            trainer.network.cpu(),
             *describers,
             labels=corpus.labels,
             normalize=corpus.normalize,
@@ -256,6 +263,7 @@ class ConceptEmbedding(Estimator):
             check_number(name, getattr(self, name), owner=owner, low=0)
         if self.distance_scale is not None:
             check_number("distance_scale", self.distance_scale, owner=owner, low=0, above=True)
+        check_device(self.device, owner=owner)
         plan = TrainingPlan() if self.training is None else self.training
         plan.check()
         return plan
@@ -324,6 +332,7 @@ class ConceptEmbedding(Estimator):
             loss,
             np.random.default_rng(draw_seed(generator)),
             evaluate,
+            self.device,
         )
 
     # ------------------------------------------------------------------ embedding

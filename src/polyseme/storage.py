@@ -17,17 +17,19 @@ from polyseme._persistence import read_model, write_model
 from polyseme.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.embedding import ConceptEmbedding
 from polyseme.experts import LabelExperts
+from polyseme.experts.named import NamedLabels
 from polyseme.features import front_end_from_state
 from polyseme.known import KnownConcepts
 from polyseme.mapping import InstanceMapper
 from polyseme.nn.plan import TrainingPlan
 from polyseme.tagger import ZeroShotTagger
+from polyseme.tagger.parts import Parts
 
 Config = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
 KIND = "tagger"
 _PARTS = ("label_descriptor", "context_descriptor", "training")
-_NOT_KEPT = ("checkpoint", "verbose", "random_state")
+_NOT_KEPT = ("checkpoint", "device", "verbose", "random_state")
 
 
 def save_tagger(tagger: ZeroShotTagger, path: str | Path) -> None:
@@ -52,6 +54,7 @@ def save_tagger(tagger: ZeroShotTagger, path: str | Path) -> None:
         "ids": list(known.ids),
         "unplaced": list(tagger.unplaced_),
         "n_features_in": tagger.n_features_in_,
+        "named": [] if tagger.named_ is None else list(tagger.named_.labels),
     }
     arrays: Arrays = {
         f"{name}.{key}": value for name, state in states.items() for key, value in state[1].items()
@@ -64,6 +67,8 @@ def save_tagger(tagger: ZeroShotTagger, path: str | Path) -> None:
         "known.label_ids": known.label_ids,
         "known.set_ids": known.set_ids,
     }
+    if tagger.named_ is not None:
+        arrays["named"] = tagger.named_.weights
     write_model(path, KIND, config, arrays)
 
 
@@ -95,6 +100,7 @@ def load(path: str | Path) -> ZeroShotTagger:
     experts = None
     if "experts" in config["parts"]:
         experts = LabelExperts.from_state(config["parts"]["experts"], _within(arrays, "experts"))
+    named = config.get("named", [])
     known = _within(arrays, "known")
     labels = embedding.labels_ + tuple(config["oov"])
     matrix = sp.csr_matrix(
@@ -109,24 +115,27 @@ def load(path: str | Path) -> ZeroShotTagger:
         **config["parameters"],
     )
     return tagger.restore(
-        embedding,
-        mapper,
-        KnownConcepts(
-            labels,
-            len(embedding.labels_),
-            tuple(config["ids"]),
-            matrix,
-            known["sets"],
-            known["points"],
-            known["label_ids"],
-            known["set_ids"],
-        ),
-        features,
-        experts,
-        tuple(config.get("expert_labels", ())),
-        seen=frozenset(config["seen"]),
-        unplaced=tuple(config["unplaced"]),
-        n_features=config["n_features_in"],
+        Parts(
+            embedding,
+            mapper,
+            features,
+            experts,
+            tuple(config.get("expert_labels", ())),
+            KnownConcepts(
+                labels,
+                len(embedding.labels_),
+                tuple(config["ids"]),
+                matrix,
+                known["sets"],
+                known["points"],
+                known["label_ids"],
+                known["set_ids"],
+            ),
+            seen=frozenset(config["seen"]),
+            unplaced=tuple(config["unplaced"]),
+            n_features=config["n_features_in"],
+            named=NamedLabels(tuple(named), arrays["named"]) if named else None,
+        )
     )
 
 

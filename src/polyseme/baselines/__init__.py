@@ -10,7 +10,6 @@ from polyseme.baselines.latent import LatentSemantic
 from polyseme.baselines.nearest import NearestInstances
 from polyseme.baselines.popularity import Popularity
 from polyseme.baselines.tuned_costa import TunedCosta
-from polyseme.baselines.word_vectors import WordVectors
 
 __all__ = [
     "Chance",
@@ -23,5 +22,4 @@ __all__ = [
     "ConSE",
     "Fast0Tag",
     "Composition",
-    "WordVectors",
 ]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from polyseme._validation import InputError, RandomState, check_number, first_few
 from polyseme.baselines.base import Features
 from polyseme.baselines.word_base import WordBaseline
-from polyseme.baselines.word_vectors import WordVectors
 from polyseme.mapping import InstanceMapper
+from polyseme.words import WordVectors
 
 # So many labels are combined at once; the others are walked through one pattern at a time.
 _LOW_LABELS = 12

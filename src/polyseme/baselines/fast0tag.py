@@ -24,9 +24,9 @@ from polyseme._validation import (
 from polyseme.baselines.base import Features, hidden_groups
 from polyseme.baselines.directions import ranking_directions
 from polyseme.baselines.word_base import WordBaseline, zero_shot_quality
-from polyseme.baselines.word_vectors import WordVectors
 from polyseme.experts.instances import out_of_fold
 from polyseme.mapping import InstanceMapper
+from polyseme.words import WordVectors
 
 # The search need not be exact to find the better setting.
 _SEARCH_TOLERANCE = 0.1

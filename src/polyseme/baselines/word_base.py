@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from polyseme._validation import InputError, IntArray, PolysemeWarning, first_few
 from polyseme.baselines.base import Baseline
-from polyseme.baselines.word_vectors import WordVectors
 from polyseme.scoring import concept_map, example_map
+from polyseme.words import WordVectors
 
 
 class WordBaseline(Baseline):

@@ -36,6 +36,18 @@ Output = Annotated[
     Form, typer.Option("--form", "-f", help="auto: a table on a terminal, JSON lines elsewhere.")
 ]
 Top = Annotated[int, typer.Option("--top", "-k", min=1, help="How many to give.")]
+Precision = Annotated[
+    float | None,
+    typer.Option(
+        "--precision",
+        "-p",
+        min=0.01,
+        max=0.99,
+        help="Give only tags that are likely enough for this share of them to be true, as far as "
+        "training items tell; --top is then the most.",
+        show_default=False,
+    ),
+]
 Split = Annotated[
     str | None,
     typer.Option(

@@ -15,6 +15,7 @@ from polyseme.cli.app import (
     Features,
     Model,
     Output,
+    Precision,
     Preset,
     Split,
     TagsColumn,
@@ -120,6 +121,7 @@ def fit(
         int | None, typer.Option(min=1, help="audio: words of the codebook (default: 128).")
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="The most training epochs.")] = None,
+    device: Annotated[str, typer.Option(help="Where networks are trained: cpu, cuda.")] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same model.")] = 0,
     split: Split = None,
     tags_column: TagsColumn = None,
@@ -148,6 +150,7 @@ def fit(
             components=components,
             topics=topics,
             epochs=epochs,
+            device=device,
             seed=seed,
             split=split,
             reading={"tags_column": tags_column, "delimiter": delimiter, "normalize": normalize},
@@ -160,27 +163,53 @@ def fit(
 
 
 @app.command(rich_help_panel=LEARNING)
-def rank(model: Model, features: Features, top: Top = 10, form: Output = Form.auto) -> None:
-    """Rank tags for items."""
-    from polyseme import load
-    from polyseme.cli.media import items_of
-
-    tagger = load(model)
-    kinds = dict(zip(tagger.labels_, tagger.kinds_.tolist(), strict=True))
-    table, items = items_of(features)
-    labels, scores = tagger.rank(table, k=top)
-    emit(
-        (
-            {
-                **item,
-                "labels": names.tolist(),
-                "kinds": [kinds[name] for name in names.tolist()],
-                "scores": [round(score, 6) for score in values.tolist()],
-            }
-            for item, names, values in zip(items, labels, scores, strict=True)
+def rank(
+    model: Model,
+    features: Features,
+    top: Top = 10,
+    precision: Precision = None,
+    tags: Annotated[
+        Path | None,
+        typer.Option(
+            help="Tags that each item has already, one document a row: they move the others."
         ),
-        form,
-    )
+    ] = None,
+    form: Output = Form.auto,
+) -> None:
+    """Rank tags for items."""
+    from polyseme.cli.tasks import rank_files
+
+    emit(rank_files(model, features, top, tags=tags, precision=precision), form)
+
+
+@app.command(rich_help_panel=LEARNING)
+def add(
+    model: Model,
+    documents: Annotated[
+        Path | None,
+        typer.Option("--documents", "-d", help="Tag sets to know from now on; new tags are oov."),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", "-l", help="A tag that no tag set holds, by its name; repeatable."),
+    ] = None,
+    vectors: Annotated[
+        Path | None,
+        typer.Option(help="For --label: word vectors, .npz or text as GloVe has it."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder to write to (default: the model's own)."),
+    ] = None,
+    tags_column: TagsColumn = None,
+    delimiter: Delimiter = None,
+) -> None:
+    """Let a model know more tag sets, or tags by name. Nothing is trained."""
+    from polyseme.cli.tasks import add_to_model
+
+    reading = {"tags_column": tags_column, "delimiter": delimiter}
+    say(add_to_model(model, documents, label or [], vectors, out=out or model, reading=reading))
+    typer.echo(str(out or model))
 
 
 @app.command(rich_help_panel=LEARNING)

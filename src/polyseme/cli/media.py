@@ -11,6 +11,7 @@ from typing import Any
 from polyseme._progress import FileProgress
 from polyseme._validation import InputError, first_few
 from polyseme.cli.output import say
+from polyseme.cli.suggestions import Suggestions
 from polyseme.corpus import LabelCorpus
 from polyseme.features import (
     Extracted,
@@ -120,6 +121,8 @@ class Tagging:
         Media files, and folders that hold some.
     k : int
         Tags a file.
+    precision : float, optional
+        The share of tags that should be true.
     n_jobs : int, optional
         Files looked at at a time; by default one for each processor.
 
@@ -137,6 +140,7 @@ class Tagging:
         places: Sequence[Path],
         k: int,
         *,
+        precision: float | None = None,
         n_jobs: int | None = None,
     ) -> None:
         if tagger.features_ is None:
@@ -144,9 +148,8 @@ class Tagging:
                 "This model was fitted on numbers, not on files, and cannot look at any; fit it on "
                 "a folder that `polyseme extract` wrote, or use `polyseme rank`."
             )
-        self.tagger = tagger
         self.front_end = tagger.features_.set_params(n_jobs=n_jobs)
-        self.k = k
+        self.suggestions = Suggestions(tagger, k, precision)
         self.skipped: list[tuple[str, str]] = []
         self.n_tagged = 0
         self.files = find_media(places, self.front_end.suffixes).media
@@ -159,16 +162,11 @@ class Tagging:
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield a record for each file, in order and as they come; note what is skipped."""
         self.n_tagged = 0
-        kinds = dict(zip(self.tagger.labels_, self.tagger.kinds_.tolist(), strict=True))
         for some in self._ranked():
-            for file, labels, scores in some:
+            for file, record in some:
                 self.n_tagged += 1
-                yield {
-                    "file": os.fsencode(file.path).decode("utf-8", "backslashreplace"),
-                    "labels": labels,
-                    "kinds": [kinds[label] for label in labels],
-                    "scores": [round(score, 6) for score in scores],
-                }
+                name = os.fsencode(file.path).decode("utf-8", "backslashreplace")
+                yield {"file": name} | record
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield a line for each file as people read it; tags that no training item had say so."""
@@ -190,7 +188,7 @@ class Tagging:
                 continue
             yield {"file": record["file"], "sidecar": str(sidecar), "added": added}
 
-    def _ranked(self) -> Iterator[list[tuple[MediaFile, list[str], list[float]]]]:
+    def _ranked(self) -> Iterator[list[tuple[MediaFile, dict[str, Any]]]]:
         """Yield files with their tags, some at a time."""
         done = 0
         with (
@@ -214,7 +212,7 @@ class Tagging:
 
     def _rank(
         self, waiting: Sequence[tuple[MediaFile, Any]]
-    ) -> list[tuple[MediaFile, list[str], list[float]]]:
+    ) -> list[tuple[MediaFile, dict[str, Any]]]:
         """Rank tags for some files."""
         extracted = Extracted(
             self.front_end.kind,
@@ -222,11 +220,8 @@ class Tagging:
             tuple(file.id for file, _ in waiting),
             [raw for _, raw in waiting],
         )
-        labels, scores = self.tagger.rank(extracted, k=self.k)
-        return [
-            (file, names.tolist(), values.tolist())
-            for (file, _), names, values in zip(waiting, labels, scores, strict=True)
-        ]
+        files = (file for file, _ in waiting)
+        return list(zip(files, self.suggestions.records(extracted), strict=True))
 
 
 def items_of(path: Path) -> tuple[Any, list[dict[str, Any]]]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from polyseme.cli.app import FILES, Model, Output, Top, app
+from polyseme.cli.app import FILES, Model, Output, Precision, Top, app
 from polyseme.cli.output import Form, emit, for_people, say
 
 AGAIN = "polyseme: interrupted; run the same command again to go on where it stopped."
@@ -106,6 +106,7 @@ def tag(
     model: Model,
     paths: Annotated[list[Path], typer.Argument(help="Media files, or folders that hold some.")],
     top: Top = 10,
+    precision: Precision = None,
     form: Output = Form.auto,
     sidecars: Annotated[
         bool,
@@ -121,7 +122,7 @@ def tag(
     from polyseme import load
     from polyseme.cli.media import Tagging, tell_skipped
 
-    tagging = Tagging(load(model), paths, top, n_jobs=workers)
+    tagging = Tagging(load(model), paths, top, precision=precision, n_jobs=workers)
     if sidecars:
         # All are written before any is told of: a reader that goes away must not stop it.
         emit(list(tagging.sidecars()), form)

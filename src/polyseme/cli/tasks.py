@@ -1,10 +1,10 @@
-"""What `fit`, `evaluate` and `info` do with files, apart from parsing and printing."""
+"""What `fit`, `rank`, `add`, `evaluate` and `info` do with files, apart from printing."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ def fit_files(
     components: int | None,
     topics: str | None,
     epochs: int | None,
+    device: str,
     seed: int,
     split: str | None,
     reading: Mapping[str, Any],
@@ -64,6 +65,7 @@ def fit_files(
         preset,
         embedding=embedding,
         features=learning.front_end,
+        device=device,
         verbose=True,
         random_state=seed,
     )
@@ -133,6 +135,64 @@ def evaluate_files(
                 "n_labels": int(columns.sum()),
                 "n_items": int(carried.sum()),
             } | found
+
+
+def rank_files(
+    model: Path, features: Path, k: int, *, tags: Path | None, precision: float | None
+) -> Iterator[dict[str, Any]]:
+    """Rank tags for the items of a file or an extracted folder, a record for each."""
+    from polyseme.cli.media import items_of
+    from polyseme.cli.suggestions import Suggestions
+    from polyseme.storage import load
+
+    tagger = load(model)
+    table, items = items_of(features)
+    given = None
+    if tags is not None:
+        corpus = LabelCorpus.read(tags, normalize=tagger.embedding_.normalize_labels_)
+        if len(corpus) != len(items):
+            raise InputError(
+                f"'{tags}' has {len(corpus)} documents but '{features}' has {len(items)} items; "
+                "give one document for each, an empty one where nothing is known."
+            )
+        given = list(corpus)
+    found = Suggestions(tagger, k, precision).records(table, given)
+    for item, record in zip(items, found, strict=True):
+        yield item | record
+
+
+def add_to_model(
+    model: Path,
+    documents: Path | None,
+    labels: Sequence[str],
+    vectors: Path | None,
+    *,
+    out: Path,
+    reading: Mapping[str, Any],
+) -> str:
+    """Add documents, or labels by name, to a saved tagger; give a sentence about it."""
+    from polyseme.storage import load
+    from polyseme.words import WordVectors
+
+    if documents is None and not labels:
+        raise InputError("Give tag sets with --documents, or tags with --label and --vectors.")
+    if bool(labels) != (vectors is not None):
+        raise InputError("`--label` and `--vectors` belong together: a name needs word vectors.")
+    if out != model:
+        check_destination(out)
+    tagger = load(model)
+    before = frozenset(tagger.labels_)
+    told = []
+    if documents is not None:
+        spelling = {"normalize": tagger.embedding_.normalize_labels_}
+        corpus = LabelCorpus.read(documents, **_fitting(documents, {**reading, **spelling}))
+        told.append(f"{len(tagger.add_documents(corpus))} documents")
+    if vectors is not None:
+        words = WordVectors.read(vectors, labels=[*tagger.labels_, *labels])
+        told.append(f"{len(tagger.add_labels(labels, words))} labels by name")
+    tagger.save(out)
+    fresh = [label for label in tagger.labels_ if label not in before]
+    return f"added {' and '.join(told)}; new labels: {first_few(fresh) if fresh else 'none'}"
 
 
 def describe(path: Path) -> dict[str, Any]:

@@ -39,13 +39,12 @@ class DemoSettings:
     senses : SenseRule
         Which labels the pictures of the concept space show.
     tagger : dict
-        Parameters of `ZeroShotTagger` that are not the library's defaults. With the default score
-        oov labels crowd the top of a common list; "density" was chosen on held-out training emoji.
+        Parameters of `ZeroShotTagger` that are not the library's defaults.
     """
 
     split: SplitSettings = field(default_factory=SplitSettings)
     senses: SenseRule = field(default_factory=SenseRule)
-    tagger: dict[str, Any] = field(default_factory=lambda: {"score": "density"})
+    tagger: dict[str, Any] = field(default_factory=dict)
 
 
 class _Stopwatch:

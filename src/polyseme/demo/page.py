@@ -142,8 +142,8 @@ def _scores(results: DemoResults) -> str:
         f"{results.n_test:,} test emoji in two drawings each: small differences may be chance. "
         "± is the standard error over test emoji, whose two drawings count as one. ▸ marks the "
         f"best of a column. The {len(results.oov)} oov tags are "
-        f"{escape(', '.join(results.oov))}; COSTA learns them from the pictures like any seen tag, "
-        "polyseme only from the tags they stand beside. "
+        f"{escape(', '.join(results.oov))}; some pictures had them, but no tag list that taught "
+        "meaning. "
         "Tuned COSTA has a classifier for each seen tag and predicts unseen tags from those; "
         "popularity gives every picture the commonest tags. Several meanings of a word, completed "
         "tag lists and reasons, further down, come with the concept space, which neither has.</p>"
@@ -311,9 +311,9 @@ def _reasons(results: DemoResults, pictures: Pictures) -> str:
     """Give the known concepts behind a few predictions."""
     told = "".join(reason(one, results, pictures) for one in results.reasons)
     return (
-        "<p>A picture becomes a point in the concept space, and a tag scores by how near its known "
-        "concepts are. So every prediction has its reasons: training emoji whose tag lists are "
-        "those contexts, from near to far, with their distance (unrelated concepts lie about "
+        "<p>Tags are ranked by their probabilities. What stands behind one shows in the concept "
+        "space, where a picture becomes a point: training emoji whose tag lists hold the tag, "
+        "from near to far, with their distance (unrelated concepts lie about "
         f"{results.distance_scale:.0f} apart). The predictions were drawn at random among the "
         f'right unseen, the right oov and the wrong ones.</p><div class="reasons">{told}</div>'
     )

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from polyseme._validation import InputError
-from polyseme.baselines import WordVectors
 from polyseme.corpus import LabelCorpus
 from polyseme.datasets import Dataset, choose, load_dataset
 from polyseme.experiments.media import NAMED, load_pictures
@@ -27,6 +26,7 @@ from polyseme.protocols import (
     random_labels,
     within_corpus,
 )
+from polyseme.words import WordVectors
 
 N_ATTEMPTS = 20
 

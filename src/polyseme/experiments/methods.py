@@ -1,20 +1,20 @@
 """What is measured in a trial: whole systems, the concept space alone, mappings, and counts.
 
-In: a `Trial`. Out: metrics; a new method is one entry of `METHODS`.
+In: a `Trial`. Out: metrics. A new method is one entry of the list at the end; kinds of methods
+that need more than `fit` and `score_labels` have their files in `experiments/_kinds`.
 """
 
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._validation import PolysemeWarning, check_features, unknown_name
+from polyseme._validation import PolysemeWarning, unknown_name
 from polyseme.baselines import (
     Chance,
     Composition,
@@ -27,21 +27,37 @@ from polyseme.baselines import (
     SeenClassifiers,
     TunedCosta,
 )
+from polyseme.experiments._kinds.calibration import Calibration, LateCalibration
+from polyseme.experiments._kinds.counts import Sizes, Usage
+from polyseme.experiments._kinds.features import FeatureSet
+from polyseme.experiments._kinds.method import Method, Metrics
+from polyseme.experiments._kinds.spaces import ErrorFree, Regression, SensesOfLabels
+from polyseme.experiments._kinds.systems import ExpertSystem, WholeSystem
 from polyseme.experiments.draws import Conditions, word_vectors
-from polyseme.experiments.spaces import make_mapper, space_config
 from polyseme.experiments.trials import Trial
-from polyseme.experts import LabelExperts
-from polyseme.experts.documents import PLAN as DOCUMENT_PLAN
-from polyseme.experts.instances import PLAN as INSTANCE_PLAN
-from polyseme.experts.model import SEEN_EXPERTS, UNSEEN_EXPERTS
-from polyseme.features import ImageFeatures
+from polyseme.experts.model import UNSEEN_EXPERTS
 from polyseme.features.network import DEPTHS
-from polyseme.priming import PrimingRanker
-from polyseme.protocols import measure, own_document_scores
-from polyseme.scoring import regression_error, scattering
-from polyseme.senses import SenseRule, find_senses
 
-Metrics = dict[str, Any]
+__all__ = [
+    "DIMENSIONS",
+    "METHODS",
+    "RANKERS",
+    "Calibration",
+    "ErrorFree",
+    "ExpertSystem",
+    "FeatureSet",
+    "FittedRanker",
+    "LateCalibration",
+    "Method",
+    "Metrics",
+    "Ranker",
+    "Regression",
+    "SensesOfLabels",
+    "Sizes",
+    "Usage",
+    "WholeSystem",
+    "get_method",
+]
 
 
 class Ranker(Protocol):
@@ -54,45 +70,6 @@ class Ranker(Protocol):
 
     def score_labels(self, X: object) -> NDArray[np.float64]:
         """Score every label."""
-
-
-@dataclass(frozen=True)
-class Method(ABC):
-    """Something that is measured in a trial.
-
-    Attributes
-    ----------
-    name : str
-        Names it in records and on the command line.
-    title : str
-        Names it in tables.
-    dimensions : tuple of int
-        Sizes of the concept spaces it needs.
-    features : bool
-        Whether it needs instances' features.
-    cost : float
-        About how many seconds a run takes, to say how long is left.
-    """
-
-    name: str
-    title: str
-    dimensions: tuple[int, ...] = ()
-    cost: float = 5.0
-    features: ClassVar[bool] = False
-
-    def config(self, conditions: Conditions) -> dict[str, Any]:
-        """Give what decides its results as JSON values, also what is left at its default."""
-        config: dict[str, Any] = {"name": self.name}
-        if self.dimensions:
-            config["spaces"] = [space_config(d, conditions) for d in self.dimensions]
-        if self.dimensions and self.features:
-            mapper = make_mapper(conditions).get_params()
-            config["mapper"] = {name: repr(value) for name, value in mapper.items()}
-        return config
-
-    @abstractmethod
-    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
-        """Give metrics and the audit of what reached training."""
 
 
 @dataclass(frozen=True)
@@ -155,222 +132,6 @@ class FittedRanker(Method):
         )
 
 
-@dataclass(frozen=True)
-class WholeSystem(Method):
-    """The concept embedding, mapped from features.
-
-    Attributes
-    ----------
-    score : {"nearest", "density"}
-        How distances become scores.
-    """
-
-    features: ClassVar[bool] = True
-    score: str = "nearest"
-
-    def config(self, conditions: Conditions) -> dict[str, Any]:
-        """Give what decides its results as JSON values, also what is left at its default."""
-        return super().config(conditions) | {"score": self.score}
-
-    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
-        """Rank the test instances by the concepts around their points."""
-        tagger = trial.tagger(self.dimensions[0])
-        ranker = PrimingRanker(
-            tagger.known_.index(64.0), tagger.embedding_.distance_scale_, self.score
-        )
-        scores = ranker.scores(tagger.points(trial.features(trial.split.test)))
-        return trial.measure(scores, tagger.labels_), trial.audit(tagger, trial.given())
-
-
-@dataclass(frozen=True)
-class ExpertSystem(Method):
-    """The default tagger's way to score, whole or with a part left out.
-
-    Attributes
-    ----------
-    seen, unseen : tuple of str
-        Who is asked; see `LabelExperts`.
-    use_shifts : bool
-    mix : bool
-        Whether all held-out instances are tested, also those without an unseen label.
-    """
-
-    features: ClassVar[bool] = True
-    seen: tuple[str, ...] = SEEN_EXPERTS
-    unseen: tuple[str, ...] = UNSEEN_EXPERTS
-    use_shifts: bool = True
-    mix: bool = False
-
-    def config(self, conditions: Conditions) -> dict[str, Any]:
-        """Give what decides its results as JSON values, also what is left at its default."""
-        parameters = {name: repr(value) for name, value in LabelExperts().get_params().items()}
-        plans = {"documents": asdict(DOCUMENT_PLAN), "instances": asdict(INSTANCE_PLAN)}
-        asked = {"seen": self.seen, "unseen": self.unseen, "shifts": self.use_shifts}
-        return super().config(conditions) | {
-            "experts": parameters,
-            "plans": plans,
-            "asked": asked,
-            "mix": self.mix,
-        }
-
-    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
-        """Score the test instances, or the natural mix."""
-        fitted, labels = trial.experts()
-        experts = fitted.with_experts(self.seen, self.unseen, use_shifts=self.use_shifts)
-        rows = trial.mixed if self.mix else trial.split.test
-        scores = experts.logits(check_features(trial.features(rows), owner="LabelExperts"))
-        audited = trial.audit(given=trial.given())
-        return trial.measure(scores, labels, mix=self.mix), audited
-
-
-@dataclass(frozen=True)
-class ErrorFree(Method):
-    """The concept space alone: labels are ranked around the test documents' true points.
-
-    Attributes
-    ----------
-    own : {"strict", "paper"}
-        Whether a test document that is also a known one helps to find its own labels.
-    """
-
-    own: str = "strict"
-
-    def config(self, conditions: Conditions) -> dict[str, Any]:
-        """Give what decides its results as JSON values, also what is left at its default."""
-        return super().config(conditions) | {"own": self.own}
-
-    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
-        """Rank labels around true points."""
-        space = trial.space(self.dimensions[0])
-        known = space.known_
-        fresh = trial.split.unmet_instances("train")
-        if len(fresh):
-            known, _, _ = known.add(space.embedding_, fresh)
-        tested = trial.split.instances("test")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PolysemeWarning)
-            scores = own_document_scores(known, space.embedding_, tested, own=self.own)
-        return trial.measure(scores, known.labels), trial.audit(space)
-
-
-@dataclass(frozen=True)
-class Regression(Method):
-    """How far the mapping's points lie from the true ones (in the paper: Table 2)."""
-
-    features: ClassVar[bool] = True
-
-    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
-        """Compare predicted and true points of the test instances."""
-        tagger = trial.tagger(self.dimensions[0])
-        tested = trial.split.instances("test")
-        truth = tagger.embedding_.targets(tested)
-        placed = np.isfinite(truth).all(axis=1)
-        predicted = tagger.points(trial.features(trial.split.test))
-        known = trial.space(self.dimensions[0]).known_
-        points = np.repeat(known.points, np.bincount(known.sets)[known.set_ids], axis=0)
-        spread = scattering(points, max_points=3000, random_state=trial.seed)
-        error = regression_error(predicted[placed], truth[placed], points)
-        return {"space": spread | error}, trial.audit(tagger, trial.given())
-
-
-@dataclass(frozen=True)
-class FeatureSet(Method):
-    """Classifiers of the seen labels on one kind of image features (in the paper: Appendix A).
-
-    Attributes
-    ----------
-    parameters : mapping
-        Of `ImageFeatures`.
-    """
-
-    features: ClassVar[bool] = True
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-
-    def config(self, conditions: Conditions) -> dict[str, Any]:
-        """Give what decides its results as JSON values, also what is left at its default."""
-        front_end = self._front_end(conditions)
-        parameters = {name: repr(value) for name, value in front_end.get_params().items()}
-        classifiers = SeenClassifiers().get_params()
-        return super().config(conditions) | {
-            "recipe": front_end.recipe(),
-            "parameters": parameters,
-            "classifiers": {name: repr(value) for name, value in classifiers.items()},
-        }
-
-    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
-        """Learn from the training instances, measure on the validation instances."""
-        table = trial.media_features(self._front_end(trial.conditions))
-        classifiers = SeenClassifiers(random_state=trial.seed)
-        classifiers.fit(table[trial.split.train], trial.train_documents)
-        scores = classifiers.probabilities(table[trial.split.validation])
-        tested = trial.split.instances("validation")
-        columns = {"training": trial.split.labels.seen}
-        found: Metrics = measure(tested, scores, classifiers.labels_, columns)
-        found["training"]["features"] = table.shape[1]
-        return found, trial.audit()
-
-    def _front_end(self, conditions: Conditions) -> ImageFeatures:
-        """Make the front end, at the size at which the embedded emoji's features were made."""
-        made = ImageFeatures(size=192, n_jobs=1, **self.parameters)
-        if conditions.quick:
-            made.set_params(size=64, n_components=made.n_components // 16)
-        if conditions.quick and made.reduction is not None:
-            made.set_params(depth="pooled")  # a quarter of the numbers, a tenth of the time
-        return made
-
-
-@dataclass(frozen=True)
-class Sizes(Method):
-    """How many labels and instances each set of the split has (in the paper: Table 1)."""
-
-    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
-        """Count."""
-        return {"sizes": trial.split.sizes()}, trial.audit()
-
-
-@dataclass(frozen=True)
-class Usage(Method):
-    """How often source and target use the source's labels (in the paper: Fig. 5)."""
-
-    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
-        """Count the documents that hold each label, in percent."""
-        source = trial.split.source
-        matrix = trial.target.corpus.align(source.labels)[0][:, : len(source.labels)]
-        first = 100 * np.asarray(source.matrix.mean(axis=0)).ravel()
-        second = 100 * np.asarray(matrix.mean(axis=0)).ravel()
-        told = {
-            side: dict(zip(source.labels, shares.round(4).tolist(), strict=True))
-            for side, shares in (("source", first), ("target", second))
-        }
-        return {"usage": told}, trial.audit()
-
-
-@dataclass(frozen=True)
-class SensesOfLabels(Method):
-    """Labels whose concepts fall apart into senses (the idea of the paper's Fig. 1)."""
-
-    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
-        """Find them and lay them out in two dimensions."""
-        space = trial.space(self.dimensions[0])
-        concepts = space.embedding_.transform(trial.split.known())
-        rows = np.arange(len(trial.split.known()))
-        least = 9 if trial.conditions.quick else 60
-        rule = SenseRule(n_labels=3, fewest=least, most=20 * least, min_members=least // 3)
-        found = find_senses(concepts, rows, rule=rule, random_state=trial.seed)
-        maps = [
-            {
-                "label": one.label,
-                "points": one.points.round(2).tolist(),
-                "senses": one.senses.tolist(),
-                "words": [list(words) for words in one.words],
-                "background": one.background.round(2).tolist(),
-                "silhouette": round(one.silhouette, 4),
-            }
-            for one in found
-        ]
-        return {"senses": {"maps": maps}}, trial.audit(space)
-
-
 _NO_LINEAR, _NO_CONTEXT, _NO_DIRECT = (
     tuple(one for one in UNSEEN_EXPERTS if one != name) for name in UNSEEN_EXPERTS
 )
@@ -410,6 +171,7 @@ _METHODS: tuple[Method, ...] = (
     FittedRanker("chance", "chance", kind=Chance),
     ExpertSystem("default", "polyseme's default", cost=25.0),
     ExpertSystem("default-no-shift", "… without label shifts", use_shifts=False),
+    ExpertSystem("default-no-slopes", "… without slopes", slopes=(1.0, 1.0)),
     ExpertSystem("default-no-context", "… without context on unseen labels", unseen=_NO_CONTEXT),
     ExpertSystem("default-no-direct", "… without direct networks there", unseen=_NO_DIRECT),
     ExpertSystem("default-no-linear", "… without the linear expert there", unseen=_NO_LINEAR),
@@ -427,6 +189,9 @@ _METHODS: tuple[Method, ...] = (
         use_shifts=False,
         mix=True,
     ),
+    Calibration("calibration", "probabilities"),
+    Calibration("calibration-costa", "scores of tuned COSTA as probabilities", raw=True),
+    LateCalibration("calibration-late", "probabilities of late labels", cost=25.0),
     *(ErrorFree(f"error-free-{d}", f"d = {d}", (d,)) for d in DIMENSIONS),
     *(
         ErrorFree(f"error-free-{d}-own", f"d = {d}, own known", (d,), own="paper")

@@ -289,6 +289,21 @@ SETTINGS: dict[str, Setting] = {
             departures=(_LABELS, "Two thirds of the pictures are D1, drawn anew in every trial."),
         ),
         Setting(
+            "emoji",
+            "Emoji, within the corpus",
+            "within",
+            _within("emoji"),
+            labels={"unseen_share": 0.25, "document_share": (0.25, 0.45)},
+            split={"first": 2 / 3, "validation_from": "first", "validation": 0.1},
+            n_partitions=3,
+            departures=(
+                _TIES,
+                "Two thirds of the emoji are D1; an emoji's drawings stay on one side.",
+                "No choice about the default was made on emoji; they were looked at once it stood.",
+            ),
+            feature_departures=(_MAPPING, _POPULARITY),
+        ),
+        Setting(
             "clips",
             "Rendered clips, within the corpus",
             "within",
@@ -301,8 +316,14 @@ SETTINGS: dict[str, Setting] = {
                 "Two thirds of the clips are D1, drawn anew in every trial; both variations of a "
                 "piece stay on one side. A quarter of 53 labels is on at least half of the clips, "
                 "so that about 180 are left to train on.",
-                "Tags are true but not complete, as people's are: about two thirds of what holds "
-                "is given, so a training clip may sound of an unseen tag that it does not carry.",
+                "Tags are true but not complete: about 65 % of what holds is given, so a training "
+                "clip may sound of an unseen tag that it does not carry. They are so because with "
+                "complete tags the tagger of that time did not beat popularity in E-MAP (448 "
+                "clips, unseen labels: E-MAP 30.3 and C-MAP 27.4, popularity 39.0 and 18.0).",
+                "The clips are made up. About seven designs were tried before this one, and the "
+                "design was judged on label splits of seeds 0 to 4 while it was being made. The "
+                "figures show that the chain from sound to tags works; they are no evidence for "
+                "the method.",
             ),
             feature_departures=(
                 _MAPPING,

@@ -53,7 +53,9 @@ def space_config(n_components: int, conditions: Conditions) -> dict[str, Any]:
         "training": embedding.training or TrainingPlan(),
     }
     own = embedding.get_params(deep=False)
-    config = {name: repr(value) for name, value in own.items() if name not in parts}
+    # Where a space is trained does not decide what it is.
+    passed_over = {*parts, "device"}
+    config = {name: repr(value) for name, value in own.items() if name not in passed_over}
     return config | {
         name: {key: repr(value) for key, value in part.get_params().items()}
         for name, part in parts.items()

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import InputError, PolysemeWarning, check_features
-from polyseme.baselines import SeenClassifiers, WordVectors
+from polyseme.baselines import SeenClassifiers
 from polyseme.corpus import LabelCorpus
 from polyseme.experiments.draws import (
     Conditions,
@@ -28,10 +28,11 @@ from polyseme.experiments.media import raw_numbers
 from polyseme.experiments.settings import Setting
 from polyseme.experiments.spaces import SpaceStore, make_mapper
 from polyseme.experts import LabelExperts
-from polyseme.experts.lessons import lessons_of
+from polyseme.experts.lessons import Lessons, lessons_of
 from polyseme.features import MediaFeatures, front_end_class
 from polyseme.protocols import Given, Receipt, audit, evaluation_columns, measure
 from polyseme.tagger import ZeroShotTagger
+from polyseme.words import WordVectors
 
 T = TypeVar("T")
 Scores = NDArray[np.float64]
@@ -205,13 +206,21 @@ class Trial:
         """Give the default tagger's experts and their labels; they need no concept space."""
 
         def make() -> tuple[tuple[LabelExperts, tuple[str, ...]], None]:
-            teaching, corpus = self.known_documents, self.train_documents
-            labels = teaching.labels + corpus.align(teaching.labels)[1]
+            lessons, labels = self.lessons()
             features = check_features(self.train_features, owner="LabelExperts")
-            experts = LabelExperts(random_state=self.seed)
-            return (experts.fit(features, *lessons_of(corpus, teaching, labels)), labels), None
+            return (self.new_experts().fit(features, *lessons), labels), None
 
         return self.part("experts", make)
+
+    def lessons(self) -> tuple[Lessons, tuple[str, ...]]:
+        """Give what the experts learn from, and the labels of its columns."""
+        teaching, corpus = self.known_documents, self.train_documents
+        labels = teaching.labels + corpus.align(teaching.labels)[1]
+        return lessons_of(corpus, teaching, labels), labels
+
+    def new_experts(self) -> LabelExperts:
+        """Make experts that have learned nothing yet."""
+        return LabelExperts(random_state=self.seed)
 
     def classifiers(self) -> SeenClassifiers:
         """Give the support vector machines that all forms of COSTA share."""

@@ -52,10 +52,14 @@ def as_probabilities(scores: Matrix, priors: Matrix) -> Matrix:
     return np.asarray(0.5 * (scores + np.sqrt(scores * scores + 4 * floor * floor)))
 
 
-def blend(readings: Sequence[Matrix]) -> Matrix:
-    """Give the logits of the geometric mean of probabilities, each (n, n_labels)."""
+def blend(readings: Sequence[Matrix], slope: float = 1.0) -> Matrix:
+    """Give the logits of the geometric mean of probabilities, (n, n_labels), times a slope.
+
+    A single reading is taken at its word, without the slope.
+    """
     logs = [np.log(np.maximum(one, 1e-9)) for one in readings]
-    return logit(np.exp(np.minimum(np.mean(logs, axis=0), 0.0)))
+    times = slope if len(readings) > 1 else 1.0
+    return np.asarray(times * logit(np.exp(np.minimum(np.mean(logs, axis=0), 0.0))))
 
 
 def label_shifts(logits: Matrix, weights: Matrix, priors: Matrix) -> Matrix:

@@ -26,7 +26,7 @@ PLAN = BankPlan(
     hidden=256,
     code=128,
     dropout=(0.0, 0.3, 0.3),
-    n_steps=600,
+    n_steps=1200,
     batch_size=256,
     learning_rate=2e-3,
     decay=0.5,
@@ -69,6 +69,8 @@ class DocumentExpert:
         priors: Matrix,
         n_steps: int | None,
         generator: np.random.Generator,
+        device: str = "cpu",
+        n_semantics: int | None = None,
     ) -> Self:
         """Learn from documents.
 
@@ -86,9 +88,16 @@ class DocumentExpert:
         n_steps : int, optional
             Of the networks' training; by default by the number of documents.
         generator : numpy Generator
+        device : str
+            Where the networks are trained.
+        n_semantics : int, optional
+            Only the first so many documents tell of unseen labels: that the others hold none is
+            how they were chosen. By default all.
         """
         rows = sp.csr_matrix(documents, dtype=np.float64)
-        ridge = RidgeSums.of(rows[:, :n_seen], rows[:, n_seen:]).solve(penalty)
+        n_telling = rows.shape[0] if n_semantics is None else n_semantics
+        telling = rows[:n_telling]
+        ridge = RidgeSums.of(telling[:, :n_seen], telling[:, n_seen:]).solve(penalty)
         seed = torch.Generator().manual_seed(draw_seed(generator))
         n_folds = int(folds.max()) + 1
         plan = enough_steps(PLAN, rows.shape[0], n_steps)
@@ -98,22 +107,34 @@ class DocumentExpert:
             for fold in range(n_folds)
         ]
 
-        def batch(chosen: IntArray) -> Batch:
+        def batch(chosen: IntArray, draws: torch.Generator) -> Batch:
             """Hide labels; only hidden ones count."""
+
+            def drawn(*shape: int) -> torch.Tensor:
+                return torch.rand(*shape, generator=draws, device=draws.device)
+
             dense = rows[chosen.ravel()].toarray().astype(np.float32)
-            truth = torch.from_numpy(dense.reshape(*chosen.shape, -1))
-            rate = HIDDEN * torch.rand(*chosen.shape, 1, generator=seed)
-            hidden = torch.rand(truth.shape, generator=seed) < rate
-            hidden[..., n_seen:] |= torch.rand(*chosen.shape, 1, generator=seed) < UNSEEN_HIDDEN
+            truth = torch.from_numpy(dense.reshape(*chosen.shape, -1)).to(draws.device)
+            rate = HIDDEN * drawn(*chosen.shape, 1)
+            hidden = drawn(*truth.shape) < rate
+            hidden[..., n_seen:] |= drawn(*chosen.shape, 1) < UNSEEN_HIDDEN
             weights = hidden.float()
             weights[..., :n_seen] *= SEEN_WEIGHT
+            if n_telling < rows.shape[0]:
+                told = torch.from_numpy(chosen < n_telling).to(draws.device)
+                weights[..., n_seen:] *= told[..., None]
             return truth * ~hidden, truth, weights
 
-        networks.train(batch, visible, plan, generator, seed)
+        networks.train(batch, visible, plan, generator, seed, device)
         return cls(n_seen, ridge, networks)
 
     def soft_targets(
-        self, documents: sp.csr_matrix, folds: IntArray, of: IntArray, penalty: float
+        self,
+        documents: sp.csr_matrix,
+        folds: IntArray,
+        of: IntArray,
+        penalty: float,
+        n_semantics: int | None = None,
     ) -> tuple[Matrix, Matrix]:
         """Guess the unseen labels of training instances from their seen ones, out of fold.
 
@@ -125,6 +146,8 @@ class DocumentExpert:
         of : int64 array, shape (n,)
             The instances' own documents.
         penalty : float
+        n_semantics : int, optional
+            As in `learn`.
 
         Returns
         -------
@@ -136,13 +159,14 @@ class DocumentExpert:
         given, hidden = rows[:, : self.n_seen], rows[:, self.n_seen :]
         some = sp.csr_matrix(np.asarray(hidden.sum(axis=1) > 0, dtype=np.float64))
         goals = sp.csr_matrix(sp.hstack([hidden, some]))
-        everything = RidgeSums.of(given, goals)
+        telling = np.arange(rows.shape[0]) < (n_semantics or rows.shape[0])
+        everything = RidgeSums.of(given[telling], goals[telling])
         linear = np.tile(everything.targets / max(everything.n, 1), (len(of), 1))
         network = np.zeros((len(of), hidden.shape[1]))
         single = not folds.any()
         for fold in np.unique(folds[of]):
             mine = of[folds[of] == fold]
-            held = folds == fold
+            held = (folds == fold) & telling
             inputs = np.zeros((len(mine), rows.shape[1]))
             inputs[:, : self.n_seen] = given[mine].toarray()
             at = folds[of] == fold

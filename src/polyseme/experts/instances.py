@@ -95,6 +95,7 @@ class InstanceNetworks:
         nets_per_fold: int,
         n_steps: int | None,
         generator: np.random.Generator,
+        device: str = "cpu",
     ) -> Self:
         """Train on true and soft targets alike.
 
@@ -111,6 +112,8 @@ class InstanceNetworks:
         n_steps : int, optional
             By default by the number of instances.
         generator : numpy Generator
+        device : str
+            Where the networks are trained.
         """
         seed = torch.Generator().manual_seed(draw_seed(generator))
         members = np.repeat(np.arange(n_folds), nets_per_fold)
@@ -121,23 +124,24 @@ class InstanceNetworks:
         made = cls(
             NetworkBank.start(len(members), X.shape[1], priors, plan, seed), members, mean, scale
         )
-        goals = torch.from_numpy(targets.astype(np.float32))
-        counts = torch.from_numpy(weights.astype(np.float32))[:, None]
-        rows = None if sp.issparse(X) else torch.from_numpy(made.standard(X))
+        goals = torch.from_numpy(targets.astype(np.float32)).to(device)
+        counts = torch.from_numpy(weights.astype(np.float32))[:, None].to(device)
+        rows = None if sp.issparse(X) else torch.from_numpy(made.standard(X)).to(device)
 
-        def batch(chosen: IntArray) -> Batch:
+        def batch(chosen: IntArray, draws: torch.Generator) -> Batch:
             """Gather rows, and make sparse ones dense."""
+            at = torch.from_numpy(chosen).to(draws.device)
             if rows is None:
                 dense = torch.from_numpy(made.standard(X[chosen.ravel()]))
-                inputs = dense.reshape(*chosen.shape, -1)
+                inputs = dense.reshape(*chosen.shape, -1).to(draws.device)
             else:
-                inputs = rows[chosen]
-            return inputs, goals[chosen], counts[chosen]
+                inputs = rows[at]
+            return inputs, goals[at], counts[at]
 
         visible = [np.flatnonzero(folds != fold) for fold in members]
         everybody = np.arange(len(targets))
         visible = [some if len(some) else everybody for some in visible]
-        made.networks.train(batch, visible, plan, generator, seed)
+        made.networks.train(batch, visible, plan, generator, seed, device)
         return made
 
     def probabilities(self, X: Features, fold: int | None = None) -> Matrix:

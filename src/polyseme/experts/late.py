@@ -2,6 +2,10 @@
 
 In: fitted experts and documents that hold the new labels. Out: probabilities of the new labels for
 instances, from their seen labels and from their context codes, both in closed form.
+
+Documents that were there before a label turned up could not hold it, so their silence says nothing
+about how common it is; nor do documents that were added because they hold it. Until some hundred
+others have been counted, new labels are taken to be about as common as labels are.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme.experts.blending import as_probabilities, blend
+from polyseme.experts.blending import as_probabilities, blend, label_shifts
 from polyseme.experts.model import LabelExperts, Readings
 from polyseme.solvers.ridge import RidgeSums
 
@@ -18,6 +22,8 @@ Matrix = NDArray[np.float64]
 
 # On the squared weights of codes, as a multiple of the number of documents.
 _CODE_PENALTY = 0.1
+# So many documents what is usual is worth, beside those counted.
+_USUAL = 400.0
 _BLOCK = 2048
 
 
@@ -32,12 +38,28 @@ class LateLabels:
         The experts' seen labels in known documents.
     late : csr_matrix, shape (m, n_late)
         The new labels in the same documents.
+    n_fresh : int, optional
+        How many of the documents could hold the new labels; by default those that the experts did
+        not learn from, or that hold one.
+
+    Attributes
+    ----------
+    frequencies : float64 array, shape (n_late,)
+        How often instances are expected to have each label.
+    shifts : float64 array, shape (n_late,)
+        What brings the experts' reference instances to these.
     """
 
-    def __init__(self, experts: LabelExperts, seen: sp.csr_matrix, late: sp.csr_matrix) -> None:
+    def __init__(
+        self,
+        experts: LabelExperts,
+        seen: sp.csr_matrix,
+        late: sp.csr_matrix,
+        n_fresh: int | None = None,
+    ) -> None:
         self.experts = experts
         given, wanted = sp.csr_matrix(seen, dtype=np.float64), sp.csr_matrix(late, dtype=np.float64)
-        counts = np.asarray(wanted.sum(axis=0)).ravel()
+        counts = np.asarray(wanted.sum(axis=0), dtype=np.float64).ravel()
         self.priors = (counts + 0.5) / (given.shape[0] + 1)
         self.by_labels = RidgeSums.of(given, wanted).solve(experts.penalty_)
         codes = np.concatenate(
@@ -47,6 +69,14 @@ class LateLabels:
             ]
         )
         self.by_codes = RidgeSums.of(codes, np.asarray(wanted.toarray())).solve(_CODE_PENALTY)
+        holding = int(np.count_nonzero(np.diff(wanted.indptr)))
+        fresh = max(given.shape[0] - experts.n_documents_, holding) if n_fresh is None else n_fresh
+        self.frequencies = late_frequencies(counts, holding, fresh, experts.typical_frequency)
+        self.shifts = np.zeros(len(counts))
+        if len(experts.reference_weights_):
+            self.shifts = label_shifts(
+                self._blended(experts.reference_), experts.reference_weights_, self.frequencies
+            )
 
     def logits(self, readings: Readings) -> Matrix:
         """Give the logits of the new labels, (n, n_late).
@@ -56,7 +86,40 @@ class LateLabels:
         readings : dict
             What `LabelExperts.readings` says about instances.
         """
+        return self._blended(readings) + self.shifts
+
+    def _blended(self, readings: Readings) -> Matrix:
+        """Blend what seen labels and codes say, (n, n_late)."""
         labels = np.clip(readings["kernel"], 0.0, 1.0) @ self.by_labels[0] + self.by_labels[1]
         codes = self.experts.documents_.codes(readings["network"])
         context = codes @ self.by_codes[0] + self.by_codes[1]
-        return blend([as_probabilities(one, self.priors) for one in (labels, context)])
+        both = [as_probabilities(one, self.priors) for one in (labels, context)]
+        return blend(both, self.experts.slopes[1])
+
+
+def late_frequencies(counts: Matrix, holding: int, fresh: int, typical: float) -> Matrix:
+    """Say how often instances are expected to have new labels.
+
+    Parameters
+    ----------
+    counts : float64 array, shape (n_late,)
+        Documents that hold each.
+    holding : int
+        Documents that hold some.
+    fresh : int
+        Documents that could hold some. The more of them do not, the more they count as a sample of
+        what there is, and the less as examples that were picked.
+    typical : float
+        How common labels are.
+
+    Returns
+    -------
+    float64 array, shape (n_late,)
+        Above 0 and below 1.
+    """
+    # Among picked examples the commoner label may still be told from the rarer one.
+    relative = (counts + 1) / np.exp(np.log(counts + 1).mean())
+    usual = np.minimum(typical * relative, 0.5)
+    sampled = (counts + _USUAL * usual) / (fresh + _USUAL)
+    share = 1 - holding / max(fresh, 1)
+    return np.asarray(share * sampled + (1 - share) * usual)

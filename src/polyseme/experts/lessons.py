@@ -29,12 +29,15 @@ class Lessons(NamedTuple):
     own : int64 array, shape (n,)
         The document of each instance.
     groups : int64 array, shape (m,), or None
+    n_semantics : int
+        How many of the documents are semantics documents; they come first.
     """
 
     matrix: sp.csr_matrix
     documents: sp.csr_matrix
     own: IntArray
     groups: IntArray | None
+    n_semantics: int
 
 
 def lessons_of(corpus: LabelCorpus, teaching: LabelCorpus, labels: Sequence[str]) -> Lessons:
@@ -63,4 +66,5 @@ def lessons_of(corpus: LabelCorpus, teaching: LabelCorpus, labels: Sequence[str]
         first = teaching.groups or tuple(f"document {row}" for row in range(len(teaching)))
         second = corpus.groups or tuple(f"instance {row}" for row in range(len(corpus)))
         names = [*first, *(second[row] for row in fresh)]
-    return Lessons(matrix, documents, own, group_numbers(names, documents.shape[0]))
+    numbers = group_numbers(names, documents.shape[0])
+    return Lessons(matrix, documents, own, numbers, taught.shape[0])

@@ -8,7 +8,7 @@ and in context, and by networks that learned from soft targets.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,27 +26,46 @@ from polyseme._validation import (
     check_option,
     draw_seed,
 )
-from polyseme.experts.blending import (
-    as_probabilities,
-    blend,
-    label_shifts,
-    logit,
-    precision_thresholds,
-    sigmoid,
-)
+from polyseme.experts.blending import as_probabilities, blend, logit, sigmoid
 from polyseme.experts.documents import DocumentExpert
 from polyseme.experts.instances import Features, InstanceNetworks, out_of_fold
+from polyseme.experts.levels import (
+    PRECISIONS,
+    expected_frequencies,
+    label_priors,
+    learn_levels,
+)
+from polyseme.experts.saving import experts_from_state, experts_state
 from polyseme.experts.transfer import PENALTIES, choose_transfer_penalty
 from polyseme.mapping import InstanceMapper
+from polyseme.nn.devices import check_device
 
 Matrix = NDArray[np.float64]
 Readings = dict[str, Matrix]
 
 # An instance stands for at most so many others.
 _MOST_CERTAIN = 0.9
-PRECISIONS = np.arange(1, 100) / 100
+# Instances whose readings are kept.
+_REFERENCE = 512
 SEEN_EXPERTS = ("kernel", "network")
 UNSEEN_EXPERTS = ("linear", "context", "direct")
+# Of seen and of unseen labels; results/default-model.md has the search.
+SLOPES = (1.1, 1.4)
+
+
+class HeldOut(NamedTuple):
+    """What experts say of training instances that they had not seen.
+
+    Attributes
+    ----------
+    readings : dict of str to float64 array
+    truth : float64 array, shape (n, n_seen)
+    weights : float64 array, shape (n,)
+    """
+
+    readings: Readings
+    truth: Matrix
+    weights: Matrix
 
 
 class LabelExperts(Estimator):
@@ -71,6 +90,13 @@ class LabelExperts(Estimator):
         Who is asked about seen labels.
     unseen_experts : sequence of {"linear", "context", "direct"}
         Who is asked about unseen labels.
+    slopes : (float, float)
+        What the logits of seen and of unseen labels are multiplied by before they are shifted:
+        experts err apart from each other, so that together they are more certain than their mean
+        says. A single expert is taken at its word.
+    device : str
+        Where networks are trained, as torch names it: "cpu", "cuda". They are used on the
+        processor. Another device draws other numbers, so its results differ slightly.
     random_state : int, numpy Generator or None
 
     Attributes
@@ -79,22 +105,24 @@ class LabelExperts(Estimator):
         Columns with and without training instances.
     priors_ : float64 array, shape (n_labels,)
         How often documents hold each label.
+    frequencies_ : float64 array, shape (n_labels,)
+        How often instances are expected to have each label; see `expected_frequencies`.
     mapper_ : InstanceMapper
         Kernel ridge regression onto seen labels.
     documents_ : DocumentExpert
     networks_ : InstanceNetworks
     penalty_ : float
         Of the regression from seen to unseen labels, chosen on labels made pseudo-unseen.
-    shifts_ : float64 array, shape (n_labels,)
-        What is added to each label's logit.
-    thresholds_ : float64 array, shape (99,)
-        How likely labels must be for a precision of 1, 2, … 99 %, on seen labels of training
-        instances that the experts had not seen.
-
-    Notes
-    -----
-    Shifts take it that instances hold a label as often as documents do. Where the documents come
-    from another collection that uses labels otherwise, `use_shifts=False` is the better choice.
+    levels_ : Levels
+        Shifts of labels, and thresholds by precision, learned on training instances that the
+        experts had not seen.
+    n_documents_ : int
+        Documents that were learned from.
+    reference_ : dict of str to float64 array
+        Some training instances' held-out readings "kernel" and "network", by which labels that
+        turn up later find their level.
+    reference_weights_ : float64 array, shape (n_reference,)
+        What each of these instances counts; empty where none could be held out.
     """
 
     def __init__(
@@ -107,6 +135,8 @@ class LabelExperts(Estimator):
         use_shifts: bool = True,
         seen_experts: tuple[str, ...] = SEEN_EXPERTS,
         unseen_experts: tuple[str, ...] = UNSEEN_EXPERTS,
+        slopes: tuple[float, float] = SLOPES,
+        device: str = "cpu",
         random_state: RandomState = None,
     ) -> None:
         self.n_folds = n_folds
@@ -117,6 +147,8 @@ class LabelExperts(Estimator):
         self.use_shifts = use_shifts
         self.seen_experts = seen_experts
         self.unseen_experts = unseen_experts
+        self.slopes = slopes
+        self.device = device
         self.random_state = random_state
 
     def fit(
@@ -126,6 +158,7 @@ class LabelExperts(Estimator):
         documents: sp.csr_matrix,
         own: IntArray,
         groups: IntArray | None = None,
+        n_semantics: int | None = None,
     ) -> Self:
         """Learn from instances and documents.
 
@@ -140,10 +173,14 @@ class LabelExperts(Estimator):
             Which document is each instance's own.
         groups : int64 array, shape (m,), optional
             Documents of one group stay in one fold.
+        n_semantics : int, optional
+            The first so many documents are semantics documents; the others are instances' own
+            that are not among them. By default all.
         """
         self._check_parameters()
+        n_first = documents.shape[0] if n_semantics is None else n_semantics
         with one_thread_below(documents.shape[1]):
-            return self._fit(X, matrix, documents, own, groups)
+            return self._fit(X, matrix, documents, own, groups, n_first)
 
     def _fit(
         self,
@@ -152,14 +189,15 @@ class LabelExperts(Estimator):
         documents: sp.csr_matrix,
         own: IntArray,
         groups: IntArray | None,
+        n_semantics: int,
     ) -> Self:
         """Learn, step by step; see `fit`."""
         generator = as_generator(self.random_state)
         carried = np.asarray(matrix.sum(axis=0)).ravel() > 0
         self.seen_, self.unseen_ = np.flatnonzero(carried), np.flatnonzero(~carried)
-        n_documents = documents.shape[0]
+        n_documents = self.n_documents_ = documents.shape[0]
         counts = np.asarray(documents.sum(axis=0), dtype=np.float64).ravel()
-        self.priors_ = (counts + 0.5) / (n_documents + 1)
+        self.priors_ = label_priors(counts, n_documents, self.unseen_, n_semantics)
         truth = np.asarray(matrix[:, self.seen_].toarray(), dtype=np.float64)
         folds = fold_numbers(n_documents, self.n_folds, generator, groups)
         mine = folds[own]
@@ -167,7 +205,7 @@ class LabelExperts(Estimator):
         self.mapper_ = mapper.fit(X, truth, None if groups is None else groups[own])
         kernel = out_of_fold(self.mapper_, X, truth, mine)
         ordered = sp.csr_matrix(documents[:, self._order], dtype=np.float64)
-        self.penalty_ = self._choose_penalty(kernel, truth, ordered, generator)
+        self.penalty_ = self._choose_penalty(kernel, truth, ordered[:n_semantics], generator)
         self.documents_ = DocumentExpert.learn(
             ordered,
             len(self.seen_),
@@ -176,40 +214,58 @@ class LabelExperts(Estimator):
             self.priors_[self._order],
             self.document_steps,
             generator,
+            self.device,
+            n_semantics,
         )
-        soft, some = self.documents_.soft_targets(ordered, folds, own, self.penalty_)
+        soft, some = self.documents_.soft_targets(ordered, folds, own, self.penalty_, n_semantics)
         weights = np.ones(len(truth))
         if self.use_weights:
             weights = 1 / (1 - np.minimum(some, _MOST_CERTAIN))
             weights /= weights.mean()
+        targets = np.hstack([truth, soft])
         self.networks_ = InstanceNetworks.learn(
             X,
-            np.hstack([truth, soft]),
+            targets,
             weights,
             mine,
             n_folds=int(folds.max()) + 1,
             nets_per_fold=self.nets_per_fold,
             n_steps=self.instance_steps,
             generator=generator,
+            device=self.device,
         )
-        self._held_out = (self._held_out_readings(X, kernel, mine), weights)
-        self._shift(len(np.unique(mine)) > 1)
-        logits = self._blended(self._held_out[0]) + self.shifts_
-        self.thresholds_ = precision_thresholds(
-            sigmoid(logits[:, self.seen_]), truth, weights, PRECISIONS
-        )
-        return self
+        fresh = float((own >= n_semantics).mean())
+        by_column = targets[:, np.argsort(self._order)]
+        self.frequencies_ = expected_frequencies(self.priors_, by_column, weights, fresh)
+        self._held_out = HeldOut(self._held_out_readings(X, kernel, mine), truth, weights)
+        held_out = len(np.unique(mine)) > 1
+        self._keep_reference(held_out, generator)
+        return self._learn_levels(held_out)
 
-    def _shift(self, possible: bool) -> Self:
-        """Learn what brings labels to their priors, where there are held-out readings."""
-        self.shifts_ = np.zeros(len(self.priors_))
-        if self.use_shifts and possible:
-            readings, weights = self._held_out
-            self.shifts_ = label_shifts(self._blended(readings), weights, self.priors_)
+    def _keep_reference(self, possible: bool, generator: np.random.Generator) -> None:
+        """Keep held-out readings of some instances."""
+        readings, _, weights = self._held_out
+        n_kept = min(len(weights), _REFERENCE) if possible else 0
+        kept = np.sort(generator.choice(len(weights), n_kept, replace=False))
+        self.reference_ = {name: readings[name][kept] for name in SEEN_EXPERTS}
+        self.reference_weights_ = weights[kept]
+
+    def _learn_levels(self, possible: bool) -> Self:
+        """Learn shifts and thresholds, where there are held-out readings."""
+        readings, truth, weights = self._held_out
+        frequencies = self.frequencies_ if self.use_shifts and possible else None
+        columns = (self.seen_, self.unseen_)
+        blended = self._blended(readings)
+        self.levels_ = learn_levels(blended, truth, columns, weights, frequencies)
         return self
 
     def with_experts(
-        self, seen: tuple[str, ...], unseen: tuple[str, ...], *, use_shifts: bool = True
+        self,
+        seen: tuple[str, ...],
+        unseen: tuple[str, ...],
+        *,
+        use_shifts: bool = True,
+        slopes: tuple[float, float] = SLOPES,
     ) -> LabelExperts:
         """Give the same experts, of whom others are asked; nothing is trained again.
 
@@ -218,19 +274,25 @@ class LabelExperts(Estimator):
         seen, unseen : tuples of str
             As `seen_experts` and `unseen_experts`.
         use_shifts : bool
+        slopes : (float, float)
 
         Returns
         -------
         LabelExperts
             Needs experts that were fitted in this process, not loaded ones.
         """
-        changed = {"seen_experts": seen, "unseen_experts": unseen, "use_shifts": use_shifts}
+        changed = {
+            "seen_experts": seen,
+            "unseen_experts": unseen,
+            "use_shifts": use_shifts,
+            "slopes": slopes,
+        }
         other = LabelExperts(**(self.get_params() | changed))
         other._check_parameters()
         for name, value in vars(self).items():
             if name not in changed:
                 setattr(other, name, value)
-        return other._shift(bool(self.shifts_.any()))
+        return other._learn_levels(len(self.reference_weights_) > 0)
 
     # ------------------------------------------------------------------ asking
 
@@ -252,7 +314,7 @@ class LabelExperts(Estimator):
 
     def logits_of(self, readings: Readings, tags: Matrix | None = None) -> Matrix:
         """Give the logits that readings come to; see `readings` and `logits`."""
-        found = self._blended(readings) + self.shifts_
+        found = self._blended(readings) + self.levels_.shifts
         if tags is None:
             return found
         before = np.zeros((len(found), len(self._order)))
@@ -267,9 +329,15 @@ class LabelExperts(Estimator):
         """Give the probability of every label, (n, n_labels); see `logits`."""
         return sigmoid(self.logits(X, tags))
 
-    def threshold_for(self, precision: float) -> float:
-        """Say how likely labels must be for a share of them to be true; see `thresholds_`."""
-        return float(np.interp(precision, PRECISIONS, self.thresholds_))
+    def thresholds(self, precision: float) -> Matrix:
+        """Say how likely each label must be for a share of them to be true, (n_labels,)."""
+        found = np.full(len(self._order), self.unseen_threshold(precision))
+        found[self.seen_] = np.interp(precision, PRECISIONS, self.levels_.thresholds)
+        return found
+
+    def unseen_threshold(self, precision: float) -> float:
+        """Say how likely unseen labels must be for a share of them to be true."""
+        return float(np.interp(precision, PRECISIONS, self.levels_.unseen_thresholds))
 
     def readings(self, X: Features) -> Readings:
         """Give what each expert says.
@@ -300,11 +368,25 @@ class LabelExperts(Estimator):
             "direct": direct,
         }
 
+    def seen_logits(self, readings: Readings) -> Matrix:
+        """Give the logits of seen labels alone, (n, n_seen); see `readings`."""
+        return self._blended_seen(readings) + self.levels_.shifts[self.seen_]
+
+    @property
+    def typical_frequency(self) -> float:
+        """How often documents hold a label, by the geometric mean over labels."""
+        return float(np.exp(np.log(self.priors_).mean()))
+
+    def _blended_seen(self, readings: Readings) -> Matrix:
+        """Blend the experts that are asked about seen labels."""
+        return blend([readings[name] for name in self.seen_experts], self.slopes[0])
+
     def _blended(self, readings: Readings) -> Matrix:
         """Blend the experts that are asked."""
         found = np.empty((len(readings["network"]), len(self._order)))
-        found[:, self.seen_] = blend([readings[name] for name in self.seen_experts])
-        found[:, self.unseen_] = blend([readings[name] for name in self.unseen_experts])
+        unseen = [readings[name] for name in self.unseen_experts]
+        found[:, self.seen_] = self._blended_seen(readings)
+        found[:, self.unseen_] = blend(unseen, self.slopes[1])
         return found
 
     def _held_out_readings(self, X: Features, kernel: Matrix, folds: IntArray) -> Readings:
@@ -337,6 +419,7 @@ class LabelExperts(Estimator):
         """Raise on a parameter out of its range."""
         owner = type(self).__name__
         check_number("n_folds", self.n_folds, owner=owner, low=2, whole=True)
+        check_device(self.device, owner=owner)
         for name in ("nets_per_fold", "document_steps", "instance_steps"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), owner=owner, low=1, whole=True)
@@ -350,38 +433,11 @@ class LabelExperts(Estimator):
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Give the fitted experts as JSON values and arrays, for saving without pickle."""
-        parameters = self.get_params(deep=False)
-        parameters.pop("random_state")
-        mapper, arrays = self.mapper_.get_state()
-        config = {
-            "parameters": parameters
-            | {name: list(parameters[name]) for name in ("seen_experts", "unseen_experts")},
-            "mapper": mapper,
-            "penalty": self.penalty_,
-        }
-        held = {f"mapper.{name}": one for name, one in arrays.items()}
-        held |= {f"documents.{name}": one for name, one in self.documents_.get_state().items()}
-        held |= {f"networks.{name}": one for name, one in self.networks_.get_state().items()}
-        for name in ("seen", "unseen", "priors", "shifts", "thresholds"):
-            held[name] = getattr(self, f"{name}_")
-        return config, held
+        return experts_state(self)
 
     @classmethod
-    def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+    def from_state(
+        cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    ) -> LabelExperts:
         """Rebuild fitted experts from `get_state`."""
-
-        def within(part: str) -> dict[str, NDArray[Any]]:
-            start = f"{part}."
-            return {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
-
-        parameters = dict(config["parameters"])
-        for name in ("seen_experts", "unseen_experts"):
-            parameters[name] = tuple(parameters[name])
-        made = cls(**parameters)
-        for name in ("seen", "unseen", "priors", "shifts", "thresholds"):
-            setattr(made, f"{name}_", np.array(arrays[name]))
-        made.penalty_ = float(config["penalty"])
-        made.mapper_ = InstanceMapper.from_state(config["mapper"], within("mapper"))
-        made.documents_ = DocumentExpert.from_state(len(made.seen_), within("documents"))
-        made.networks_ = InstanceNetworks.from_state(within("networks"))
-        return made
+        return experts_from_state(cls, config, arrays)

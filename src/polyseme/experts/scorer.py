@@ -16,6 +16,7 @@ from polyseme.experts.blending import sigmoid
 from polyseme.experts.instances import Features
 from polyseme.experts.late import LateLabels
 from polyseme.experts.model import LabelExperts
+from polyseme.experts.named import NamedLabels, NamedScorer
 from polyseme.known import KnownConcepts
 
 Matrix = NDArray[np.float64]
@@ -32,17 +33,32 @@ class ExpertScorer:
         Names of their columns.
     known : KnownConcepts
         The labels to score, and the documents that tell about those the experts never met.
+    named : NamedLabels, optional
+        Labels to score by their names alone, after the known ones.
     """
 
-    def __init__(self, experts: LabelExperts, labels: Sequence[str], known: KnownConcepts) -> None:
+    def __init__(
+        self,
+        experts: LabelExperts,
+        labels: Sequence[str],
+        known: KnownConcepts,
+        named: NamedLabels | None = None,
+    ) -> None:
         self.experts = experts
         self.labels = tuple(labels)
-        self.n_labels = len(known.labels)
+        self._named: NamedScorer | None = None
+        n_named = 0
+        if named is not None and named.labels:
+            self._named, n_named = NamedScorer(experts, named), len(named.labels)
+        self.n_labels = len(known.labels) + n_named
         place = {label: column for column, label in enumerate(self.labels)}
-        self._at: IntArray = np.array([place.get(label, -1) for label in known.labels], np.int64)
-        self._known = np.asarray(known.matrix.sum(axis=0)).ravel() > 0
+        # The experts' column of each label: -1 for a late one, -2 for a named one.
+        at = [place.get(label, -1) for label in known.labels] + n_named * [-2]
+        self._at: IntArray = np.array(at, dtype=np.int64)
+        self._known = np.ones(self.n_labels, dtype=bool)
+        self._known[: len(known.labels)] = np.asarray(known.matrix.sum(axis=0)).ravel() > 0
         self._late: LateLabels | None = None
-        unmet = np.flatnonzero(self._at < 0)
+        unmet = np.flatnonzero(self._at == -1)
         if len(unmet):
             here = {label: column for column, label in enumerate(known.labels)}
             columns = [here.get(self.labels[seen], -1) for seen in experts.seen_]
@@ -76,7 +92,16 @@ class ExpertScorer:
             :, self._at[self._at >= 0]
         ]
         if self._late is not None:
-            logits[:, self._at < 0] = self._late.logits(readings)
+            logits[:, self._at == -1] = self._late.logits(readings)
+        if self._named is not None:
+            logits[:, self._at == -2] = self._named.logits(readings)
         # A label whose documents were all taken away is not suggested any more.
         found = np.where(self._known, sigmoid(logits), 0.0)
         return found if tags is None else np.where(tags > 0, 1.0, found)
+
+    def thresholds(self, precision: float) -> Matrix:
+        """Say how likely each label must be for a share of them to be true, (n_labels,)."""
+        found = np.full(self.n_labels, self.experts.unseen_threshold(precision))
+        met = self._at >= 0
+        found[met] = self.experts.thresholds(precision)[self._at[met]]
+        return found

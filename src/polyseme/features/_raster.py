@@ -6,8 +6,11 @@ stands everything about modes, bits and transparency, and what Pillow gets wrong
 
 from __future__ import annotations
 
+import contextlib
 import re
+import threading
 import warnings
+from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 # What strangers' files are tried as. Decoders that run other programs are not among them.
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM")
 _BAND = 4_000_000
+_PILLOW, _NOTHING = re.compile(r"PIL\."), re.compile(r"(?!)")
 
 
 def load_pillow() -> None:
@@ -41,15 +45,32 @@ def load_pillow() -> None:
         raise needs("image", "Reading pictures") from error
 
 
-# `warnings.catch_warnings` would change what other threads see; this names Pillow's modules only.
-_FILTER = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
+class _Reading(threading.local):
+    """A pattern of module names: Pillow's in the thread that reads, while it does, else none."""
+
+    pattern = _NOTHING.pattern
+    match: Callable[[str], object] = _NOTHING.match
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Say nothing in other processes; scikit-learn takes the filters along to its workers."""
+        return re.compile, (self.pattern,)
 
 
-def silence_pillow() -> None:
-    """Ignore Pillow's warnings from here on, in every thread and also under `-W error`."""
+@contextlib.contextmanager
+def quiet_pillow() -> Iterator[None]:
+    """Ignore Pillow's warnings in this thread, also under `-W error`, until the block ends."""
+    # `warnings.catch_warnings` would change what other threads hear.
+    reading = _Reading()
+    reading.match = _PILLOW.match
+    one = ("ignore", None, Warning, reading, 0)
     filters = cast("list[object]", warnings.filters)
-    if _FILTER not in filters:
-        filters.insert(0, _FILTER)
+    filters.insert(0, one)
+    try:
+        yield
+    finally:
+        reading.match = _NOTHING.match  # somebody may have copied the filters meanwhile
+        with contextlib.suppress(ValueError):
+            filters.remove(one)
 
 
 def identified(file: IO[bytes]) -> ImageFile:

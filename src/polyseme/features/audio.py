@@ -13,14 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._validation import (
-    InputError,
-    RandomState,
-    as_generator,
-    check_fitted,
-    check_number,
-    draw_seed,
-)
+from polyseme._validation import RandomState, as_generator, check_number, draw_seed
 from polyseme.features import echonest
 from polyseme.features.base import MediaFeatures, Raw, Recipe, State, as_path, attempt
 from polyseme.features.codebook import Codebook
@@ -124,32 +117,15 @@ class AudioFeatures(MediaFeatures):
 
     def get_state(self) -> State:
         """Give the fitted front end as JSON values and arrays; see `MediaFeatures.get_state`."""
-        check_fitted(self, "codebook_")
-        parameters = {
-            name: value
-            for name, value in self.get_params().items()
-            if name not in ("n_jobs", "random_state")
-        }
-        book, arrays = self.codebook_.get_state()
-        config = {
-            "parameters": parameters,
-            "recipe": self.recipe(),
-            "n_features_out": self.n_features_out_,
-            "codebook": book,
-        }
+        config = self._state_config()
+        config["codebook"], arrays = self.codebook_.get_state()
         return config, arrays
 
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted front end; see `MediaFeatures.from_state`."""
-        made = cls(**config["parameters"])
-        if config["recipe"] != made.recipe():
-            raise InputError(
-                "The saved model was made with another version of the sound analysis; extract the "
-                "clips again and fit anew."
-            )
+        made = cls._from_config(config, analysis="sound analysis", items="clips")
         made.codebook_ = Codebook.from_state(config["codebook"], arrays)
-        made.n_features_out_ = int(config["n_features_out"])
         return made
 
     def _segments(self, item: object) -> Raw:

@@ -207,6 +207,32 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         text = json.dumps([self.kind, self.recipe()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    def _state_config(self) -> dict[str, Any]:
+        """Give what the saved state of every front end begins with."""
+        check_fitted(self, "n_features_out_")
+        parameters = {
+            name: value
+            for name, value in self.get_params().items()
+            if name not in ("n_jobs", "random_state")
+        }
+        return {
+            "parameters": parameters,
+            "recipe": self.recipe(),
+            "n_features_out": self.n_features_out_,
+        }
+
+    @classmethod
+    def _from_config(cls, config: Mapping[str, Any], *, analysis: str, items: str) -> Self:
+        """Take back what `_state_config` gave, unless items are analysed otherwise by now."""
+        made = cls(**config["parameters"])
+        if config["recipe"] != made.recipe():
+            raise InputError(
+                f"The saved model was made with another version of the {analysis}; extract the "
+                f"{items} again and fit anew."
+            )
+        made.n_features_out_ = int(config["n_features_out"])
+        return made
+
     def _check_recipe(self, extracted: Extracted) -> None:
         """Refuse raw numbers that were made in another way."""
         if extracted.kind != self.kind:

@@ -18,7 +18,6 @@ from polyseme._validation import (
     InputError,
     RandomState,
     as_generator,
-    check_fitted,
     check_number,
     check_option,
     draw_seed,
@@ -146,36 +145,18 @@ class ImageFeatures(MediaFeatures):
 
     def get_state(self) -> State:
         """Give the fitted front end as JSON values and arrays; see `MediaFeatures.get_state`."""
-        check_fitted(self, "n_features_out_")
-        parameters = {
-            name: value
-            for name, value in self.get_params().items()
-            if name not in ("n_jobs", "random_state")
-        }
-        config: dict[str, Any] = {
-            "parameters": parameters,
-            "recipe": self.recipe(),
-            "n_features_out": self.n_features_out_,
-            "reduction": None,
-        }
-        arrays: dict[str, NDArray[Any]] = {}
-        if self.reduction_ is not None:
-            config["reduction"], arrays = self.reduction_.get_state()
+        config = self._state_config() | {"reduction": None}
+        if self.reduction_ is None:
+            return config, {}
+        config["reduction"], arrays = self.reduction_.get_state()
         return config, arrays
 
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted front end; see `MediaFeatures.from_state`."""
-        made = cls(**config["parameters"])
-        if config["recipe"] != made.recipe():
-            raise InputError(
-                "The saved model was made with another version of the picture network; extract "
-                "the pictures again and fit anew."
-            )
-        made.n_features_out_ = int(config["n_features_out"])
-        made.reduction_ = None
-        if config["reduction"] is not None:
-            made.reduction_ = reduction_from_state(config["reduction"], arrays)
+        made = cls._from_config(config, analysis="picture network", items="pictures")
+        saved = config["reduction"]
+        made.reduction_ = None if saved is None else reduction_from_state(saved, arrays)
         return made
 
     def _picture(self, item: object) -> NDArray[np.uint8]:

@@ -27,8 +27,8 @@ from polyseme.features._raster import (
     identified,
     load_pillow,
     mend_transparency,
+    quiet_pillow,
     refuse_misread,
-    silence_pillow,
 )
 from polyseme.features._svg import MOST_BYTES, rasterise
 from polyseme.features.media import MediaError, Source
@@ -89,8 +89,7 @@ def read_picture(
     check_number("max_megapixels", max_megapixels, owner="read_picture", low=0, above=True)
     load_pillow()
     try:
-        silence_pillow()
-        with _opened(Path(path)) as file:
+        with quiet_pillow(), _opened(Path(path)) as file:
             if _MARKUP.match(file.read(512)):
                 file.seek(0)
                 content = file.read(MOST_BYTES + 1)

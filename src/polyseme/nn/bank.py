@@ -1,7 +1,7 @@
 """Several small networks trained side by side: one product of stacked matrices for all of them.
 
 In: rows of numbers with targets, and which rows each network may see. Out: networks that give
-probabilities, each alone or averaged, and codes. Training is in float32 on the processor.
+probabilities, each alone or averaged, and codes. Training is in float32.
 """
 
 from __future__ import annotations
@@ -120,29 +120,36 @@ class NetworkBank:
 
     def train(
         self,
-        make_batch: Callable[[IntArray], Batch],
+        make_batch: Callable[[IntArray, torch.Generator], Batch],
         rows: Sequence[IntArray],
         plan: BankPlan,
         generator: np.random.Generator,
         seed: torch.Generator,
+        device: str = "cpu",
     ) -> Self:
         """Train by cross-entropy, all networks at a time.
 
         Parameters
         ----------
         make_batch : callable
-            Takes row numbers (n_nets, batch_size).
+            Takes row numbers (n_nets, batch_size) and a generator, and gives a batch on the
+            generator's device.
         rows : sequence of int64 arrays
             The rows that each network may see.
         plan : BankPlan
         generator : numpy Generator
             Draws the rows.
         seed : torch.Generator
-            Draws what is left out.
+            Draws what is left out; on another device, seeds the generator there.
+        device : str
+            Where to train; the trained networks are on the processor.
         """
+        draws = seed
+        if device != "cpu":
+            draws = torch.Generator(device).manual_seed(seed.initial_seed())
+        self.weights = [one.to(device).requires_grad_() for one in self.weights]
+        self.biases = [one.to(device).requires_grad_() for one in self.biases]
         parameters = [*self.weights, *self.biases]
-        for one in parameters:
-            one.requires_grad_()
         optimizer = torch.optim.AdamW(
             parameters, lr=plan.learning_rate, weight_decay=plan.decay, fused=True
         )
@@ -153,15 +160,15 @@ class NetworkBank:
             optimizer.param_groups[0]["lr"] = plan.learning_rate * warm * cosine
             drawn = (generator.random((len(rows), plan.batch_size)) * sizes).astype(np.int64)
             chosen = np.stack([some[one] for some, one in zip(rows, drawn, strict=True)])
-            inputs, targets, weights = make_batch(chosen)
-            logits = self._logits(inputs, plan.dropout, seed)
+            inputs, targets, weights = make_batch(chosen, draws)
+            logits = self._logits(inputs, plan.dropout, draws)
             each = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
             loss = (each * weights).sum() / targets.shape[1] / targets.shape[2]
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
             optimizer.step()
-        for one in parameters:
-            one.requires_grad_(False)
+        self.weights = [one.detach().cpu() for one in self.weights]
+        self.biases = [one.detach().cpu() for one in self.biases]
         return self
 
     def probabilities(self, inputs: Floats, members: Sequence[int] | None = None) -> Matrix:
@@ -205,14 +212,14 @@ class NetworkBank:
         return cls([held[f"weight{one}"] for one in layers], [held[f"bias{one}"] for one in layers])
 
     def _logits(
-        self, inputs: Tensor, dropout: tuple[float, float, float], seed: torch.Generator
+        self, inputs: Tensor, dropout: tuple[float, float, float], draws: torch.Generator
     ) -> Tensor:
         """Run all networks on their rows, leaving units out."""
-        hidden = _thinned(inputs, dropout[0], seed)
+        hidden = _thinned(inputs, dropout[0], draws)
         hidden = torch.relu(torch.baddbmm(self.biases[0], hidden, self.weights[0]))
-        hidden = _thinned(hidden, dropout[1], seed)
+        hidden = _thinned(hidden, dropout[1], draws)
         code = torch.tanh(torch.baddbmm(self.biases[1], hidden, self.weights[1]))
-        return torch.baddbmm(self.biases[2], _thinned(code, dropout[2], seed), self.weights[2])
+        return torch.baddbmm(self.biases[2], _thinned(code, dropout[2], draws), self.weights[2])
 
     def _code_of(self, inputs: Floats, member: int) -> Tensor:
         """Give one network's codes, (n, n_code)."""
@@ -221,9 +228,9 @@ class NetworkBank:
         return torch.tanh(hidden @ self.weights[1][member] + self.biases[1][member])
 
 
-def _thinned(units: Tensor, share: float, seed: torch.Generator) -> Tensor:
+def _thinned(units: Tensor, share: float, draws: torch.Generator) -> Tensor:
     """Leave out a share of units and strengthen the others."""
     if not share:
         return units
-    kept = torch.rand(units.shape, generator=seed) >= share
+    kept = torch.rand(units.shape, generator=draws, device=units.device) >= share
     return units * kept / (1 - share)

@@ -34,7 +34,8 @@ def fingerprint(
     Parameters
     ----------
     parameters : mapping
-        Of the estimator; where it leaves its state and whether it says so do not count.
+        Of the estimator; where it trains, where it leaves its state and whether it says so do not
+        count.
     labels : sequence of str
         The vocabulary.
     matrices : sequence of csr_matrix or None
@@ -48,7 +49,7 @@ def fingerprint(
         # A generator's own words hold an address; the checkpoint holds the seed drawn from it.
         name: "generator" if isinstance(value, np.random.Generator) else repr(value)
         for name, value in sorted(parameters.items())
-        if name not in ("checkpoint", "verbose")
+        if name not in ("checkpoint", "device", "verbose")
     }
     digest = hashlib.sha256(json.dumps([told, labels]).encode())
     for matrix in matrices:
@@ -123,11 +124,16 @@ class TrainingCheckpoint:
             return
         state = trainer.state
         arrays = {
-            f"network.{name}": value.numpy() for name, value in trainer.network.state_dict().items()
+            f"network.{name}": value.cpu().numpy()
+            for name, value in trainer.network.state_dict().items()
         }
-        arrays |= {f"best.{name}": value.numpy() for name, value in state.best_weights.items()}
+        arrays |= {
+            f"best.{name}": value.cpu().numpy() for name, value in state.best_weights.items()
+        }
         for number, values in trainer.optimizer.state_dict()["state"].items():
-            arrays |= {f"optimizer.{number}.{key}": value.numpy() for key, value in values.items()}
+            arrays |= {
+                f"optimizer.{number}.{key}": value.cpu().numpy() for key, value in values.items()
+            }
         config: dict[str, Any] = {
             "fingerprint": self.fingerprint,
             "seed": seed,

@@ -35,13 +35,14 @@ def encode_documents(
     float32 array, shape (matrix.nnz, n_components)
     """
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    labels = torch.from_numpy(matrix.indices.astype(np.int64))
+    device = network.descriptors.device
+    labels = torch.from_numpy(matrix.indices.astype(np.int64)).to(device)
     points = np.empty((len(rows), network.output.in_features), dtype=np.float32)
     with torch.no_grad():
         for start in range(0, len(rows), chunk):
             part = slice(start, start + chunk)
-            histograms = torch.from_numpy(contexts[rows[part]])
-            points[part] = network.encode(labels[part], histograms).numpy()
+            histograms = torch.from_numpy(contexts[rows[part]]).to(device)
+            points[part] = network.encode(labels[part], histograms).cpu().numpy()
     return points
 
 

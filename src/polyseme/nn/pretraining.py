@@ -56,12 +56,12 @@ def pretrain_layer(
     for _ in range(n_passes):
         total, count = 0.0, 0
         # The visible bias belongs to this pass only; it is found again within a few steps.
-        visible = torch.zeros(module.in_features, dtype=module.weight.dtype, requires_grad=True)
+        visible = torch.zeros_like(module.weight[0], requires_grad=True)
         weights = [module.weight, module.bias, visible]
         for batch in sampler.epoch(generator):
             with torch.no_grad():
                 inputs = _below(network, layer, batch, contexts)
-            kept = torch.from_numpy(generator.random(inputs.shape) >= noise).to(inputs.dtype)
+            kept = torch.from_numpy(generator.random(inputs.shape) >= noise).to(inputs)
             hidden = torch.tanh(module(inputs * kept))
             error = (hidden @ module.weight + visible - inputs).square().mean()
             gradients = torch.autograd.grad(error, weights)

@@ -25,6 +25,9 @@ from polyseme.nn.pretraining import pretrain_layer
 
 Record = dict[str, Any]
 
+# Up to this size the labels of all documents are kept dense.
+_DENSE_BYTES = 64 * 2**20
+
 
 @dataclass(frozen=True)
 class LossSettings:
@@ -96,6 +99,8 @@ class ConceptTrainer:
         All randomness after the initial weights.
     evaluate : callable, optional
         Gives the network's score on held-out documents, larger is better.
+    device : str
+        Where the steps are computed; all that is drawn comes from `generator`, wherever that is.
     """
 
     def __init__(
@@ -107,10 +112,15 @@ class ConceptTrainer:
         loss: LossSettings,
         generator: np.random.Generator,
         evaluate: Callable[[ConceptNetwork], float] | None = None,
+        device: str = "cpu",
     ) -> None:
-        self.network = network
+        self.network = network.to(device)
         self.matrix = matrix
-        self.contexts = torch.as_tensor(contexts, dtype=network.descriptors.dtype)
+        self.contexts = torch.as_tensor(contexts).to(network.descriptors)
+        # A small matrix is laid out once; a large one row by row, as steps need it.
+        self._held: Tensor | None = None
+        if matrix.shape[0] * matrix.shape[1] <= _DENSE_BYTES:
+            self._held = torch.from_numpy(matrix.toarray()).to(device)
         self.plan = plan
         self.loss = loss
         self.generator = generator
@@ -178,11 +188,13 @@ class ConceptTrainer:
             self.optimizer.step()
             n_pairs += len(combined)
             values = (combined, prediction, distance)
-            totals += [float(value.detach().sum()) for value in values]
+            # One list: on a GPU every number that is asked for makes it wait.
+            totals += torch.stack([value.detach().sum() for value in values]).tolist()
         means = totals / max(n_pairs, 1)
         record.update(loss=means[0], prediction_loss=means[1], distance_loss=means[2])
-        # The prediction stage only prepares: its weights are handed on as they are.
-        if self.evaluate is not None and name == "siamese":
+        # The prediction stage only prepares: its weights are handed on as they are. So are those
+        # of the first epochs, and a score costs as much as many steps.
+        if self.evaluate is not None and name == "siamese" and self.state.epoch >= self._first:
             record["score"] = self.evaluate(self.network)
         return record
 
@@ -207,10 +219,11 @@ class ConceptTrainer:
         -------
         prediction, distance : tensors, shape (n_pairs,)
         """
-        contexts = self.contexts[torch.from_numpy(batch.document_ids)]
-        codes, activations = self.network(torch.from_numpy(batch.label_ids), contexts)
-        held = torch.from_numpy(self.matrix[batch.document_ids].toarray())
-        positive = torch.from_numpy(batch.positive)
+        device = self.contexts.device
+        contexts = self.contexts[torch.from_numpy(batch.document_ids).to(device)]
+        codes, activations = self.network(torch.from_numpy(batch.label_ids).to(device), contexts)
+        held = self._labels_of(batch.document_ids)
+        positive = torch.from_numpy(batch.positive).to(device)
         targets = (held == positive[:, None]).to(activations.dtype)
         prediction = prediction_loss(activations, targets, self.loss.weighting)
         similarity = context_similarity(contexts[0::2], contexts[1::2], self.loss.sensitivity)
@@ -224,12 +237,23 @@ class ConceptTrainer:
         )
         return prediction[0::2] + prediction[1::2], distance
 
+    def _labels_of(self, document_ids: NDArray[np.int64]) -> Tensor:
+        """Give the labels of documents, bool of shape (n, n_labels), where they are needed."""
+        device = self.contexts.device
+        if self._held is not None:
+            return self._held[torch.from_numpy(document_ids).to(device)]
+        return torch.from_numpy(self.matrix[document_ids].toarray()).to(device)
+
     # ------------------------------------------------------------------ stopping
+
+    @property
+    def _first(self) -> int:
+        """The first epoch of the current stage whose weights may be kept."""
+        return min(self.plan.min_epochs, self.stages[self.state.stage][1] - 1)
 
     def _judge(self, record: Record) -> bool:
         """Note a new best score; say whether patience is exhausted."""
-        first = min(self.plan.min_epochs, self.stages[self.state.stage][1] - 1)
-        if "score" not in record or record["epoch"] < first:
+        if "score" not in record:
             return False
         if record["score"] > self.state.best_score:
             self.state.best_score = record["score"]

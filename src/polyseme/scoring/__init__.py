@@ -2,7 +2,8 @@
 
 In: `truth`, 0/1 of shape (n, n_labels), and `scores`, floats of the same shape, larger is better.
 Out: one float per metric, or one per row or label; `validate` comes first, `evaluate` runs all.
-`scattering` and `regression_error` measure points in concept space instead.
+`reliability`, `expected_calibration_error` and `log_loss` take probabilities; `scattering` and
+`regression_error` measure points in concept space instead.
 
 Ties never count in one's favour: with `ties="worst"`, the default, irrelevant entries come first
 among equal scores; `ties="index"` keeps column order (row order, where a label ranks rows). A
@@ -13,6 +14,12 @@ positive row are left out of means; a mean over nothing is NaN and warns.
 
 from __future__ import annotations
 
+from polyseme.scoring.calibration import (
+    Reliability,
+    expected_calibration_error,
+    log_loss,
+    reliability,
+)
 from polyseme.scoring.checks import Truth, validate
 from polyseme.scoring.ranking import (
     Ties,
@@ -31,6 +38,7 @@ from polyseme.scoring.ranking import (
 from polyseme.scoring.space import regression_error, scattering
 
 __all__ = [
+    "Reliability",
     "Ties",
     "Truth",
     "concept_map",
@@ -39,11 +47,14 @@ __all__ = [
     "evaluate",
     "example_map",
     "example_precision",
+    "expected_calibration_error",
     "f1_at_k",
     "label_ranking_average_precision",
+    "log_loss",
     "mean_average_precision",
     "ranking_loss",
     "regression_error",
+    "reliability",
     "roc_auc",
     "scattering",
     "validate",

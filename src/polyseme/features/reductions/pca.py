@@ -7,35 +7,26 @@ which the training rows spread most.
 from __future__ import annotations
 
 import warnings
-from typing import Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._estimator import Estimator, TransformerMixin
-from polyseme._validation import (
-    PolysemeWarning,
-    RandomState,
-    as_generator,
-    check_fitted,
-    check_number,
-    draw_seed,
-)
+from polyseme._validation import PolysemeWarning, RandomState, check_number, draw_seed
 from polyseme.features.reductions.state import (
     BLOCK_ROWS,
     Arrays,
     Config,
+    Reduction,
     State,
-    dense_rows,
     saved_arrays,
-    state_config,
 )
 
 # Up to this many rows or columns all components are computed exactly, in seconds.
 _EXACT_SIDE = 2048
 
 
-class PrincipalComponents(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped base
+class PrincipalComponents(Reduction):
     """Project features on their principal components.
 
     Parameters
@@ -67,51 +58,32 @@ class PrincipalComponents(TransformerMixin, Estimator):  # type: ignore[misc]  #
            [ 1.41]], dtype=float32)
     """
 
+    kind: ClassVar[str] = "pca"
+
     def __init__(self, n_components: int = 512, random_state: RandomState = None) -> None:
         self.n_components = n_components
         self.random_state = random_state
 
-    def fit(self, X: object, y: object = None) -> Self:
-        """Learn the directions.
-
-        Parameters
-        ----------
-        X : array-like, scipy sparse, pandas or polars frame, shape (n, n_features)
-        y : object
-            Ignored.
-
-        Returns
-        -------
-        self
-        """
+    def check_parameters(self) -> None:
+        """Raise an `InputError` that names the first parameter out of its range."""
         owner = type(self).__name__
         check_number("n_components", self.n_components, owner=owner, low=1, whole=True)
-        generator = as_generator(self.random_state)
-        rows = dense_rows(X, owner=owner, n_rows=1)
+
+    def learn(self, rows: NDArray[np.float64], generator: np.random.Generator) -> None:
+        """Learn the directions; see `Reduction.learn`."""
         most = min(rows.shape)
         if self.n_components > most:
             warnings.warn(
-                f"`n_components` of `{owner}` is {self.n_components} but {rows.shape[0]} rows of "
-                f"{rows.shape[1]} features have {most} component(s); keeping these.",
+                f"`n_components` of `{type(self).__name__}` is {self.n_components} but "
+                f"{rows.shape[0]} rows of {rows.shape[1]} features have {most} component(s); "
+                "keeping these.",
                 PolysemeWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         self._decompose(rows, min(self.n_components, most), generator)
-        return self
 
-    def transform(self, X: object) -> NDArray[np.float32]:
-        """Project features.
-
-        Parameters
-        ----------
-        X : array-like, scipy sparse, pandas or polars frame, shape (m, n_features)
-
-        Returns
-        -------
-        float32 array, shape (m, n_components_)
-        """
-        check_fitted(self, "components_")
-        rows = dense_rows(X, owner=type(self).__name__, n_features=self.n_features_in_)
+    def apply(self, rows: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Project rows; see `Reduction.apply`."""
         found = np.empty((len(rows), self.n_components_), dtype=np.float32)
         for start in range(0, len(rows), BLOCK_ROWS):
             block = slice(start, start + BLOCK_ROWS)
@@ -119,48 +91,25 @@ class PrincipalComponents(TransformerMixin, Estimator):  # type: ignore[misc]  #
             np.matmul(centred, self.components_.T, out=found[block])
         return found
 
-    def get_state(self) -> State:
-        """Give the fitted reduction as JSON values and arrays, for saving without pickle.
-
-        Returns
-        -------
-        config : dict
-            Parameters; a generator given as `random_state` is left out.
-        arrays : dict of str to array
-        """
-        check_fitted(self, "components_")
-        config = state_config(self, "pca", self.n_features_in_)
-        config["n_components"] = self.n_components_
-        return config, {
+    def learned_state(self) -> State:
+        """Give the directions, their variances and the mean; see `Reduction.learned_state`."""
+        return {"n_components": self.n_components_}, {
             "mean": self.mean_,
             "components": self.components_,
             "explained_variance": self.explained_variance_,
         }
 
-    @classmethod
-    def from_state(cls, config: Config, arrays: Arrays) -> Self:
-        """Rebuild a fitted reduction from `get_state`; it transforms bit for bit the same.
-
-        Parameters
-        ----------
-        config : mapping
-        arrays : mapping of str to array
-
-        Returns
-        -------
-        PrincipalComponents
-        """
-        reduction = cls(**config["parameters"])
+    def take_state(self, config: Config, arrays: Arrays) -> None:
+        """Take back the directions, their variances and the mean; see `Reduction.take_state`."""
         width, depth = int(config["n_features_in"]), int(config["n_components"])
         shapes = {
             "mean": (width,),
             "components": (depth, width),
             "explained_variance": (depth,),
         }
-        for name, array in saved_arrays(arrays, shapes, owner=cls.__name__).items():
-            setattr(reduction, f"{name}_", array)
-        reduction.n_features_in_, reduction.n_components_ = width, depth
-        return reduction
+        for name, array in saved_arrays(arrays, shapes, owner=type(self).__name__).items():
+            setattr(self, f"{name}_", array)
+        self.n_components_ = depth
 
     def _decompose(
         self, rows: NDArray[np.float64], n_components: int, generator: np.random.Generator
@@ -181,4 +130,4 @@ class PrincipalComponents(TransformerMixin, Estimator):  # type: ignore[misc]  #
         self.components_ = np.ascontiguousarray(pca.components_, dtype=np.float32)
         spread = np.nan_to_num(np.asarray(pca.explained_variance_, dtype=np.float64))
         self.explained_variance_ = spread
-        self.n_features_in_, self.n_components_ = width, n_components
+        self.n_components_ = n_components

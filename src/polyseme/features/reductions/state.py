@@ -1,20 +1,27 @@
-"""What the reductions share: the checks of features and how a fitted one becomes plain values.
+"""What the reductions share: the checks of features, and how a fitted one becomes plain values.
 
-In: what a user passed, or a saved state. Out: dense rows, or JSON values and arrays.
+In: what a user passed, or a saved state. Out: reduced features, or JSON values and arrays.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._estimator import Estimator
+from polyseme._estimator import Estimator, TransformerMixin
 from polyseme._persistence import JSON
-from polyseme._validation import InputError, check_features
+from polyseme._validation import (
+    InputError,
+    RandomState,
+    as_generator,
+    check_features,
+    check_fitted,
+)
 
 Config = Mapping[str, Any]
 Arrays = Mapping[str, NDArray[Any]]
@@ -24,23 +31,112 @@ State = tuple[dict[str, JSON], dict[str, NDArray[Any]]]
 BLOCK_ROWS = 4096
 
 
-class Reduction(Protocol):
-    """What turns features (n, n_features) into fewer, learned on training rows only."""
+class Reduction(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # untyped base
+    """What turns features (n, n_features) into fewer, learned on training rows only.
 
+    A new reduction gives its parameters, its name and the methods that are abstract here.
+    """
+
+    kind: ClassVar[str]
+    random_state: RandomState
     n_features_in_: int
     n_components_: int
 
+    # ------------------------------------------------------------------ what a reduction gives
+
+    @abstractmethod
+    def check_parameters(self) -> None:
+        """Raise an `InputError` that names the first parameter out of its range."""
+
+    @abstractmethod
+    def learn(self, rows: NDArray[np.float64], generator: np.random.Generator) -> None:
+        """Learn from checked rows (n, n_features); sets `n_components_`."""
+
+    @abstractmethod
+    def apply(self, rows: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Reduce checked rows (m, n_features) to (m, n_components_)."""
+
+    @abstractmethod
+    def learned_state(self) -> State:
+        """Give what was learned as JSON values and arrays."""
+
+    @abstractmethod
+    def take_state(self, config: Config, arrays: Arrays) -> None:
+        """Take back what `learned_state` gave, from among a whole saved state."""
+
+    # ------------------------------------------------------------------ what all have in common
+
     def fit(self, X: object, y: object = None) -> Self:
-        """Learn from features (n, n_features)."""
-        ...
+        """Learn from training rows.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse, pandas or polars frame, shape (n, n_features)
+        y : object
+            Ignored.
+
+        Returns
+        -------
+        self
+        """
+        self.check_parameters()
+        generator = as_generator(self.random_state)
+        rows = dense_rows(X, owner=type(self).__name__, n_rows=1)
+        self.learn(rows, generator)
+        self.n_features_in_ = rows.shape[1]
+        return self
 
     def transform(self, X: object) -> NDArray[np.float32]:
-        """Give the reduced features, float32 (n, n_components_)."""
-        ...
+        """Give the reduced features.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse, pandas or polars frame, shape (m, n_features)
+
+        Returns
+        -------
+        float32 array, shape (m, n_components_)
+        """
+        check_fitted(self, "n_features_in_")
+        rows = dense_rows(X, owner=type(self).__name__, n_features=self.n_features_in_)
+        return self.apply(rows)
 
     def get_state(self) -> State:
-        """Give JSON values, with the name of the reduction under "kind", and arrays."""
-        ...
+        """Give the fitted reduction as JSON values and arrays, for saving without pickle.
+
+        Returns
+        -------
+        config : dict
+            The name of the reduction under "kind", its parameters (a generator given as
+            `random_state` is left out) and what was learned.
+        arrays : dict of str to array
+        """
+        check_fitted(self, "n_features_in_")
+        config: dict[str, JSON] = {
+            "kind": self.kind,
+            "parameters": {name: _plain(value) for name, value in self.get_params().items()},
+            "n_features_in": self.n_features_in_,
+        }
+        learned, arrays = self.learned_state()
+        return config | learned, arrays
+
+    @classmethod
+    def from_state(cls, config: Config, arrays: Arrays) -> Self:
+        """Rebuild a fitted reduction from `get_state`; it transforms bit for bit the same.
+
+        Parameters
+        ----------
+        config : mapping
+        arrays : mapping of str to array
+
+        Returns
+        -------
+        Reduction
+        """
+        made = cls(**config["parameters"])
+        made.take_state(config, arrays)
+        made.n_features_in_ = int(config["n_features_in"])
+        return made
 
 
 def dense_rows(
@@ -69,12 +165,6 @@ def dense_rows(
             f"`{owner}`."
         )
     return np.asarray(features.toarray() if sp.issparse(features) else features)
-
-
-def state_config(reduction: Estimator, kind: str, n_features: int) -> dict[str, JSON]:
-    """Give what every saved reduction begins with: its kind, its parameters, its input's width."""
-    parameters = {name: _plain(value) for name, value in reduction.get_params().items()}
-    return {"kind": kind, "parameters": parameters, "n_features_in": n_features}
 
 
 def saved_arrays(

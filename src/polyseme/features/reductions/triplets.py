@@ -8,29 +8,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._estimator import Estimator, TransformerMixin
+from polyseme._persistence import JSON
 from polyseme._threads import one_thread
-from polyseme._validation import (
-    PolysemeWarning,
-    RandomState,
-    as_generator,
-    check_fitted,
-    check_number,
-)
+from polyseme._validation import PolysemeWarning, RandomState, check_number
 from polyseme.features.reductions.boltzmann import BoltzmannStack, check_hidden_sizes
-from polyseme.features.reductions.state import Arrays, Config, State, dense_rows, state_config
+from polyseme.features.reductions.state import Arrays, Config, Reduction, State
 from polyseme.features.reductions.tuning import TuningSettings, fine_tune
 
 # Finding neighbours takes time with the square of the rows; so many tell enough about near and far.
 _MOST_ROWS = 10_000
 
 
-class TripletHashing(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped base
+class TripletHashing(Reduction):
     """Reduce features by a stack of Boltzmann machines that is fine-tuned on triplets.
 
     A triplet is an anchor, one of its nearest rows and a row that is farther from it. The loss is
@@ -90,6 +84,8 @@ class TripletHashing(TransformerMixin, Estimator):  # type: ignore[misc]  # unty
     (50, 4)
     """
 
+    kind: ClassVar[str] = "uth"
+
     def __init__(
         self,
         n_components: int = 512,
@@ -116,23 +112,8 @@ class TripletHashing(TransformerMixin, Estimator):  # type: ignore[misc]  # unty
         self.held_out = held_out
         self.random_state = random_state
 
-    def fit(self, X: object, y: object = None) -> Self:
-        """Pre-train the stack and fine-tune it.
-
-        Parameters
-        ----------
-        X : array-like, scipy sparse, pandas or polars frame, shape (n, n_features)
-        y : object
-            Ignored.
-
-        Returns
-        -------
-        self
-        """
-        owner = type(self).__name__
-        self.check_parameters()
-        generator = as_generator(self.random_state)
-        rows = dense_rows(X, owner=owner, n_rows=1)
+    def learn(self, rows: NDArray[np.float64], generator: np.random.Generator) -> None:
+        """Pre-train the stack and fine-tune it; see `Reduction.learn`."""
         stack = BoltzmannStack(
             self.n_components, self.n_layers, self.hidden_sizes, random_state=generator
         ).fit(rows)
@@ -140,61 +121,24 @@ class TripletHashing(TransformerMixin, Estimator):  # type: ignore[misc]  # unty
         self.n_steps_ = 0
         if self.n_steps:
             self._tune(rows, stack, generator)
-        self.stack_ = stack
-        self.n_features_in_, self.n_components_ = stack.n_features_in_, stack.n_components_
-        return self
+        self.stack_, self.n_components_ = stack, stack.n_components_
 
-    def transform(self, X: object) -> NDArray[np.float32]:
-        """Give the outputs of the top layer.
+    def apply(self, rows: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Give the outputs of the top layer, in [0, 1]; see `Reduction.apply`."""
+        return self.stack_.apply(rows)
 
-        Parameters
-        ----------
-        X : array-like, scipy sparse, pandas or polars frame, shape (m, n_features)
+    def learned_state(self) -> State:
+        """Give the stack and the losses; see `Reduction.learned_state`."""
+        stack, arrays = self.stack_.get_state()
+        config: dict[str, JSON] = {"stack": stack, "losses": list(self.losses_)}
+        return config | {"n_steps": self.n_steps_}, arrays
 
-        Returns
-        -------
-        float32 array, shape (m, n_components_)
-            In [0, 1].
-        """
-        check_fitted(self, "stack_")
-        rows = dense_rows(X, owner=type(self).__name__, n_features=self.n_features_in_)
-        return self.stack_.transform(rows)
-
-    def get_state(self) -> State:
-        """Give the fitted reduction as JSON values and arrays, for saving without pickle.
-
-        Returns
-        -------
-        config : dict
-            Parameters and losses; a generator given as `random_state` is left out.
-        arrays : dict of str to array
-        """
-        check_fitted(self, "stack_")
-        config = state_config(self, "uth", self.n_features_in_)
-        config["stack"], arrays = self.stack_.get_state()
-        config["losses"], config["n_steps"] = list(self.losses_), self.n_steps_
-        return config, arrays
-
-    @classmethod
-    def from_state(cls, config: Config, arrays: Arrays) -> Self:
-        """Rebuild a fitted reduction from `get_state`; it transforms bit for bit the same.
-
-        Parameters
-        ----------
-        config : mapping
-        arrays : mapping of str to array
-
-        Returns
-        -------
-        TripletHashing
-        """
-        hashing = cls(**config["parameters"])
-        hashing.stack_ = BoltzmannStack.from_state(config["stack"], arrays)
-        hashing.losses_ = [float(loss) for loss in config["losses"]]
-        hashing.n_steps_ = int(config["n_steps"])
-        hashing.n_features_in_ = hashing.stack_.n_features_in_
-        hashing.n_components_ = hashing.stack_.n_components_
-        return hashing
+    def take_state(self, config: Config, arrays: Arrays) -> None:
+        """Take back the stack and the losses; see `Reduction.take_state`."""
+        self.stack_ = BoltzmannStack.from_state(config["stack"], arrays)
+        self.losses_ = [float(loss) for loss in config["losses"]]
+        self.n_steps_ = int(config["n_steps"])
+        self.n_components_ = self.stack_.n_components_
 
     def check_parameters(self) -> None:
         """Raise an `InputError` that names the first parameter out of its range."""
@@ -229,7 +173,7 @@ class TripletHashing(TransformerMixin, Estimator):  # type: ignore[misc]  # unty
                 f"`X` has no row that is farther from another than a third one, so "
                 f"`{type(self).__name__}` keeps the stack as it was pre-trained.",
                 PolysemeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
             return
         stack.layers_ = tuned.layers

@@ -1,4 +1,4 @@
-"""Word vectors and what they say about labels, for the baselines that rest on them.
+"""Word vectors and what they say about labels.
 
 In: a mapping, an `.npz` file, a GloVe text file or, as a stand-in, label documents. Out:
 `WordVectors`, and through it one unit vector per label.
@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from polyseme._labels import normalize_label
 from polyseme._validation import InputError, RandomState, as_generator, check_number, draw_seed
-from polyseme.baselines.word_files import MAX_SIZE, read_words, too_many_words
 from polyseme.corpus import Documents, as_corpus
+from polyseme.words.files import MAX_SIZE, read_words, too_many_words
 
 FILE = "glove100-label-words.npz"
 VARIABLE = "POLYSEME_DATA"
@@ -62,7 +62,7 @@ class WordVectors:
 
     Examples
     --------
-    >>> from polyseme.baselines import WordVectors
+    >>> from polyseme import WordVectors
     >>> words = WordVectors({"deep": [1, 0], "house": [0, 1], "sea": [0, 2]})
     >>> vectors, known = words.label_vectors(["Deep House", "sea", "xyz"])
     >>> vectors.round(2).tolist()

@@ -1,0 +1,50 @@
+"""Ranked tags as records, for `rank` and `tag` alike.
+
+In: a tagger and items. Out: a record for each item, with tags, their kinds and scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from polyseme.tagger import ZeroShotTagger
+
+
+class Suggestions:
+    """What a tagger suggests: its best tags, or those of them that are likely enough.
+
+    Parameters
+    ----------
+    tagger : ZeroShotTagger
+    k : int
+        The most tags an item.
+    precision : float, optional
+        The share of tags that should be true; see `ZeroShotTagger.thresholds`.
+    """
+
+    def __init__(self, tagger: ZeroShotTagger, k: int, precision: float | None = None) -> None:
+        self.tagger = tagger
+        self.k = k
+        self._kinds = dict(zip(tagger.labels_, tagger.kinds_.tolist(), strict=True))
+        least = np.zeros(len(tagger.labels_))
+        if precision is not None:
+            least = tagger.thresholds(precision)
+        self._least = dict(zip(tagger.labels_, least.tolist(), strict=True))
+
+    def records(self, X: Any, tags: Any = None) -> Iterator[dict[str, Any]]:
+        """Yield labels, kinds and scores of each item; see `ZeroShotTagger.rank`."""
+        labels, scores = self.tagger.rank(X, k=self.k, tags=tags)
+        for names, values in zip(labels.tolist(), scores.tolist(), strict=True):
+            kept = [
+                (name, self._kinds[name], round(score, 6))
+                for name, score in zip(names, values, strict=True)
+                if score >= self._least[name]
+            ]
+            yield {
+                "labels": [name for name, _, _ in kept],
+                "kinds": [kind for _, kind, _ in kept],
+                "scores": [score for _, _, score in kept],
+            }

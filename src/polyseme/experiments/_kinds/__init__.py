@@ -1,0 +1,1 @@
+"""The kinds of methods; `polyseme.experiments.methods` lists the methods themselves."""

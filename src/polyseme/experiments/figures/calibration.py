@@ -1,0 +1,143 @@
+"""How far the default's probabilities can be believed: seen, unseen and late labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polyseme.experiments._kinds.calibration import PRECISIONS
+from polyseme.experiments.experiment import Experiment, Results
+from polyseme.experiments.rendering.cells import Cell, Table, Value
+from polyseme.experiments.rendering.reliability import reliability_curves
+from polyseme.experiments.rendering.report import Figure, Section
+from polyseme.experiments.settings import get_setting
+
+# Method, set of labels, and what the row is called.
+ROWS = (
+    ("calibration", "training", "seen labels"),
+    ("calibration", "zsl-only", "unseen labels"),
+    ("calibration-late", "oov", "labels that turned up later"),
+    ("calibration-costa", "training", "seen labels, tuned COSTA's scores"),
+    ("calibration-costa", "zsl-only", "unseen labels, tuned COSTA's scores"),
+)
+# What the curves of the first rows are called.
+LEGEND = ("seen labels", "unseen labels", "late labels")
+MEASURES = ("calibration error", "log-loss", "expected / true")
+# What is known of the late labels, and what the row is called.
+WAYS = (
+    ("taught", "learned from the start, as unseen labels"),
+    ("oov", "documents that turned up later"),
+    ("named", "their names alone, by word vectors"),
+    ("chance", "nothing (chance)"),
+)
+
+
+@dataclass(frozen=True)
+class CalibrationFigure(Experiment):
+    """A table and reliability curves for each setting."""
+
+    def section(self, results: Results, command: str) -> Section:
+        """Make its section of the report; see `Experiment.section`."""
+        tables, figures = [], []
+        for setting in self.settings:
+            title = get_setting(setting).title
+            rows: list[tuple[Value, ...]] = []
+            for method, column, told in ROWS:
+                cells = [
+                    Cell.of(results.values(setting, method, column, measure))
+                    for measure in (*MEASURES, *_asked())
+                ]
+                rows.append((told, *cells))
+            header = ("calibration error (%)", "log-loss", "expected / true", *_asked())
+            tables.append(
+                Table(
+                    f"{self.name}-{setting}",
+                    title,
+                    ("probabilities of", *header),
+                    tuple(rows),
+                    notes=(*results.notes((setting,), features=True), *self.departures),
+                    command=command,
+                    caution=results.caution((setting,)),
+                )
+            )
+            curves = {
+                name: self._curve(results, setting, method, column)
+                for name, (method, column, _) in zip(LEGEND, ROWS, strict=False)
+            }
+            svg = reliability_curves(f"reliability-{setting}", curves)
+            figures.append(Figure(svg, f"{title}: how often labels of each probability are true"))
+        return self.make_section(*tables, self._late(results, command), figures=figures)
+
+    def _late(self, results: Results, command: str) -> Table:
+        """Compare what can be known of labels that were not learned."""
+        rows: list[tuple[Value, ...]] = []
+        for setting in self.settings:
+            for column, told in WAYS:
+                cells = [
+                    Cell.of(results.values(setting, "calibration-late", column, measure))
+                    for measure in ("E-MAP", "C-MAP")
+                ]
+                rows.append((get_setting(setting).title, told, *cells))
+        return Table(
+            f"{self.name}-late",
+            "A third of the unseen labels, all held-out instances",
+            ("setting", "what is known of them", "E-MAP", "C-MAP"),
+            tuple(rows),
+            notes=(*results.data_notes(self.settings), *self.departures),
+            command=command,
+            caution=results.caution(self.settings),
+        )
+
+    def _curve(
+        self, results: Results, setting: str, method: str, column: str
+    ) -> dict[str, Sequence[float | None]]:
+        """Add up the bins of all trials."""
+        bins: dict[int, Any] = {}
+        for curve in results.values(setting, method, column, "curve"):
+            for count, predicted, observed in zip(*_columns(curve), strict=True):
+                # Mean probabilities lie inside their bins, so that they tell which one it is.
+                place = min(int(predicted * N_BINS), N_BINS - 1)
+                bins[place] = bins.get(place, np.zeros(3)) + count * np.array(
+                    [1.0, predicted, observed]
+                )
+        sums = [bins[place] for place in sorted(bins)]
+        return {
+            "counts": [float(one[0]) for one in sums],
+            "predicted": [float(one[1] / one[0]) for one in sums],
+            "observed": [float(one[2] / one[0]) for one in sums],
+        }
+
+
+N_BINS = 15
+
+
+def _columns(curve: Any) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
+    """Give the bins of one trial; none where it has no curve."""
+    if curve is None:
+        return (), (), ()
+    return curve["counts"], curve["predicted"], curve["observed"]
+
+
+def _asked() -> tuple[str, ...]:
+    """Name the columns of precisions."""
+    return tuple(f"reached of {100 * one:.0f} %" for one in PRECISIONS)
+
+
+EXPERIMENT = CalibrationFigure(
+    name="calibration",
+    title="Probabilities of the default",
+    text=(
+        "Held-out instances as they come, with and without unseen labels. Calibration error: mean "
+        "distance of predicted and observed in 15 bins. Log-loss: nats an instance. Expected / "
+        "true: the sum of probabilities for each label that is true. Reached of 50 %: the share of "
+        "labels that are true when a precision of 50 % is asked for. Labels that turned up later: "
+        "a third of the unseen ones, left out of everything that is learned and then placed by "
+        "their documents."
+    ),
+    settings=("hsun", "corel5k", "msd-subset"),
+    methods=("calibration", "calibration-costa", "calibration-late"),
+    departures=("Not in the paper.",),
+)

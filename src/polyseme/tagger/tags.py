@@ -1,0 +1,117 @@
+"""Tags that are given: as a table, and as a point in concept space.
+
+In: partial tag sets as people write them. Out: columns of known labels, and where the tags lie.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme._validation import InputError, IntArray, PolysemeWarning, first_few
+from polyseme.corpus import LabelCorpus
+from polyseme.embedding import ConceptEmbedding
+from polyseme.known import KnownConcepts
+
+
+def tag_table(
+    tags: Iterable[Collection[str]], labels: Sequence[str], n: int, *, normalize: bool
+) -> NDArray[np.float64]:
+    """Give tag sets as a table; unknown tags are named in a warning and passed over.
+
+    Parameters
+    ----------
+    tags : iterable of collections of str, n of them
+    labels : sequence of str, length n_labels
+    n : int
+        How many tag sets there must be.
+    normalize : bool
+        Whether spellings that differ in case or white space are one.
+
+    Returns
+    -------
+    float64 array, shape (n, n_labels)
+        1 where a tag is given.
+    """
+    corpus = LabelCorpus.from_documents(tags, normalize=normalize)
+    if len(corpus) != n:
+        raise InputError(f"`tags` has {len(corpus)} collections for {n} instances.")
+    matrix, unknown = corpus.align(labels)
+    _warn_unknown(unknown)
+    return np.asarray(matrix[:, : len(labels)].toarray(), dtype=np.float64)
+
+
+def tag_columns(tags: Collection[str], labels: Sequence[str], *, normalize: bool) -> IntArray:
+    """Give the columns of one tag set, at least one; see `tag_table`."""
+    corpus = LabelCorpus.from_documents([tags], normalize=normalize)
+    matrix, unknown = corpus.align(labels)
+    given = matrix.indices[matrix.indices < len(labels)].astype(np.int64)
+    if not len(given):
+        raise InputError(
+            f"None of the tags is known: {', '.join(unknown) or 'no tag was given'}; "
+            "see `labels_` for the known ones."
+        )
+    _warn_unknown(unknown)
+    return np.asarray(given)
+
+
+def tag_sets(
+    table: NDArray[np.float64], least: NDArray[np.float64], labels: Sequence[str]
+) -> list[tuple[str, ...]]:
+    """Give the labels of each row that are likely enough, the likeliest first.
+
+    Parameters
+    ----------
+    table : float64 array, shape (n, n_labels)
+    least : float64 array, shape (n_labels,)
+        How likely each label must be.
+    labels : sequence of str, length n_labels
+
+    Returns
+    -------
+    list of tuples of str, length n
+    """
+    names = np.asarray(labels)
+    order = np.argsort(-table, axis=1, kind="stable")
+    return [
+        tuple(names[best[row[best] >= least[best]]].tolist())
+        for row, best in zip(table, order, strict=True)
+    ]
+
+
+def point_of_tags(
+    columns: IntArray, embedding: ConceptEmbedding, known: KnownConcepts
+) -> NDArray[np.float32]:
+    """Place a tag set: the mean of its concepts.
+
+    Parameters
+    ----------
+    columns : int64 array, shape (n_tags,)
+        Columns of `known.labels`.
+    embedding : ConceptEmbedding
+    known : KnownConcepts
+
+    Returns
+    -------
+    float32 array, shape (1, n_components)
+    """
+    inside = columns[columns < known.n_vocabulary]
+    if len(inside):
+        tags = [known.labels[column] for column in inside]
+        return embedding.targets(
+            LabelCorpus.from_documents([tags], normalize=embedding.normalize_labels_)
+        )
+    # Oov labels alone have no context of their own: take the places where they are known.
+    rows = np.isin(known.label_ids, columns)
+    return np.asarray(known.points[rows].mean(axis=0, keepdims=True))
+
+
+def _warn_unknown(unknown: Sequence[str]) -> None:
+    """Name tags that are not known, if there are any."""
+    if unknown:
+        warnings.warn(
+            f"Unknown tags are passed over: {first_few(unknown)}.", PolysemeWarning, stacklevel=5
+        )
