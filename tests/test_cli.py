@@ -131,6 +131,16 @@ def test_a_model_takes_in_documents_and_names_without_training(run, files, model
     assert "jellyfish" not in records(out)[0]["labels"], "the other model is as it was"
 
 
+def test_tags_of_files_are_found_by_their_names():
+    from polyseme.cli.tasks import _tags_of_items
+    from polyseme.corpus import LabelCorpus
+
+    corpus = LabelCorpus.from_documents([["b"], ["a"]], ids=["two.png", "one.png"])
+    items = [{"file": "one.png"}, {"file": "two.png"}, {"file": "three.png"}]
+    found = _tags_of_items(corpus, items, "tags", "items")
+    assert found == [("a",), ("b",), ()]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

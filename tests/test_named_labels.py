@@ -7,7 +7,7 @@ import pytest
 
 import polyseme
 from polyseme import WordVectors, ZeroShotTagger
-from polyseme._validation import InputError
+from polyseme._validation import InputError, PolysemeWarning
 from polyseme.datasets import toy
 from polyseme.experts.named import NamedLabels, NamedScorer
 
@@ -59,7 +59,7 @@ def test_a_name_goes_where_names_like_it_go(own_tagger, world):
     assert added == (theme,) and own_tagger.labels_[-1] == theme
     assert own_tagger.kinds_[-1] == "oov"
     after = own_tagger.score_labels(world.X_test)
-    np.testing.assert_array_equal(after[:, :-1], before), "nothing else moves"
+    np.testing.assert_array_equal(after[:, :-1], before, err_msg="nothing else moves")
     there = np.array([one == theme for one in world.themes_test])
     assert after[there, -1].mean() > 1.5 * after[~there, -1].mean()
     ranked, _ = own_tagger.rank(world.X_test, k=len(own_tagger.labels_))
@@ -74,7 +74,7 @@ def test_a_name_goes_where_names_like_it_go(own_tagger, world):
 
 def test_named_labels_survive_saving_and_the_vectors_are_not_needed(own_tagger, world, tmp_path):
     own_tagger.add_labels(["beach"], words_of_themes())
-    own_tagger.add_labels(["street", "beach", "Street "], words_of_themes())
+    own_tagger.add_labels(["street", "beach", " street  "], words_of_themes())
     own_tagger.save(tmp_path / "again")
     loaded = polyseme.load(tmp_path / "again")
     assert loaded.labels_[-2:] == ("beach", "street")
@@ -113,3 +113,30 @@ def test_what_cannot_be_named_is_said(own_tagger, world, tiny_embedding):
     other.fit(world.X, world.documents)
     with pytest.raises(InputError, match="Labels by name need the score 'experts'"):
         other.add_labels(["beach"], words_of_themes())
+
+
+def test_a_name_without_concepts_is_neither_completed_nor_explained(own_tagger, world):
+    own_tagger.add_labels("beach", words_of_themes())
+    assert own_tagger.labels_[-1] == "beach", "a single name is one label, not five letters"
+    with pytest.raises(InputError, match="'beach' is known by name alone"):
+        own_tagger.explain(world.X_test[0], "beach")
+    with pytest.raises(InputError, match="'beach' is known by name alone"):
+        own_tagger.complete(["beach"])
+    with pytest.raises(InputError, match="must be WordVectors or a mapping"):
+        own_tagger.add_labels(["street"], "words.npz")
+
+
+def test_a_document_without_a_place_does_not_take_a_name_away(own_tagger):
+    own_tagger.add_labels(["beach"], words_of_themes())
+    with pytest.warns(PolysemeWarning):
+        own_tagger.add_documents([["beach", "never met"]])
+    assert own_tagger.named_ is not None and "never met" not in own_tagger.labels_
+
+
+def test_what_is_refused_leaves_the_tagger_as_it_was(own_tagger, world, monkeypatch):
+    before = own_tagger.score_labels(world.X_test)
+    monkeypatch.setattr(own_tagger.experts_, "reference_weights_", np.empty(0))
+    with pytest.raises(InputError, match="need more training instances"):
+        own_tagger.add_labels(["beach"], words_of_themes())
+    assert "beach" not in own_tagger.labels_ and own_tagger.named_ is None
+    np.testing.assert_array_equal(own_tagger.score_labels(world.X_test), before)

@@ -241,7 +241,7 @@ def test_what_goes_wrong_inside_a_process_is_told():
 def test_bad_input_gets_one_sentence(tmp_path, monkeypatch):
     with pytest.raises(
         InputError,
-        match=r"Unknown experiment 'fig99'; known: all, clips, compare, .*; did you mean 'fig9'",
+        match=r"Unknown experiment 'fig99'; known: all, calibration, .*; did you mean 'fig9'",
     ):
         reproduce(["fig9", "fig99"], quick=True, out=tmp_path)
     with pytest.raises(InputError, match="Name what to reproduce: all, fig1"):

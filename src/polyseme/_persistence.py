@@ -36,7 +36,16 @@ from polyseme._folder import (
     replace_files,
 )
 
-__all__ = ["FORMAT_VERSION", "JSON", "ModelFileError", "read_model", "remove_model", "write_model"]
+__all__ = [
+    "FORMAT_VERSION",
+    "JSON",
+    "ModelFileError",
+    "plain",
+    "read_model",
+    "remove_model",
+    "within",
+    "write_model",
+]
 
 JSON: TypeAlias = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
 AnyArray: TypeAlias = NDArray[Any]
@@ -46,6 +55,17 @@ FORMAT_VERSION = 1
 _READ_ATTEMPTS = 20
 _KIND = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _DTYPES = frozenset(np.dtype(code).name for code in "?bhiqBHIQefd")
+
+
+def plain(value: Any) -> Any:
+    """Give a numpy number, as a grid search makes them, as a number; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def within(arrays: Mapping[str, AnyArray], part: str) -> dict[str, AnyArray]:
+    """Give the arrays that are named after a part, such as "mapper.weights", by their own names."""
+    start = f"{part}."
+    return {name.removeprefix(start): a for name, a in arrays.items() if name.startswith(start)}
 
 
 def write_model(

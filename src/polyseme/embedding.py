@@ -108,8 +108,7 @@ class ConceptEmbedding(Estimator):
         on the same data with the same parameters, that run goes on and ends as if it had never
         stopped; a finished one is taken as it is. Remove the folder when it is no longer needed.
     device : str
-        Where the network is trained, as torch names it: "cpu", "cuda". It is used on the
-        processor.
+        Where the network is trained ("cpu", "cuda"); it is used on the processor.
     verbose : bool
         Whether a progress bar is shown on standard error.
     random_state : int, numpy Generator or None
@@ -120,8 +119,7 @@ class ConceptEmbedding(Estimator):
     labels_ : tuple of str, length n_labels
         The vocabulary, in column order (in the paper: Γ^(S)).
     history_ : list of dict
-        One record per epoch: stage, losses, and from `min_epochs` on the score on held-out
-        documents.
+        One record per epoch: stage, losses, and once weights may be kept the held-out score.
     best_score_ : float
         Error-free example MAP of the weights that were kept, in 0..1, on documents held out from
         the network (the descriptors know them); nan without held-out documents.

@@ -120,6 +120,11 @@ class KnownConcepts:
         """
         matrix, extra = corpus.align(self.labels)
         placed = np.diff(matrix[:, : self.n_vocabulary].indptr) > 0
+        # A label that only stands in documents without a place is not known by them.
+        met = np.asarray(matrix[placed][:, len(self.labels) :].sum(axis=0)).ravel() > 0
+        extra = tuple(label for label, here in zip(extra, met, strict=True) if here)
+        kept = np.concatenate([np.ones(len(self.labels), dtype=bool), met])
+        matrix = sp.csr_matrix(matrix[:, kept])
         names = self._names(corpus)
         new_ids = tuple(name for name, keep in zip(names, placed, strict=True) if keep)
         unplaced = tuple(name for name, keep in zip(names, placed, strict=True) if not keep)

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._persistence import read_model, write_model
+from polyseme._persistence import plain, read_model, within, write_model
 from polyseme.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.embedding import ConceptEmbedding
 from polyseme.experts import LabelExperts
@@ -54,6 +54,7 @@ def save_tagger(tagger: ZeroShotTagger, path: str | Path) -> None:
         "ids": list(known.ids),
         "unplaced": list(tagger.unplaced_),
         "n_features_in": tagger.n_features_in_,
+        "n_taught": tagger.n_taught_,
         "named": [] if tagger.named_ is None else list(tagger.named_.labels),
     }
     arrays: Arrays = {
@@ -87,21 +88,21 @@ def load(path: str | Path) -> ZeroShotTagger:
         Ranks exactly as the saved one did.
     """
     config, arrays = read_model(path, KIND)
-    embedding = _embedding_from(config["parts"]["embedding"], _within(arrays, "embedding"))
+    embedding = _embedding_from(config["parts"]["embedding"], within(arrays, "embedding"))
     mapper = None
     if "mapper" in config["parts"]:
-        mapper = InstanceMapper.from_state(config["parts"]["mapper"], _within(arrays, "mapper"))
+        mapper = InstanceMapper.from_state(config["parts"]["mapper"], within(arrays, "mapper"))
     features = None
     # Models of version 0.1 have no front end and do not say so.
     if config.get("media") is not None:
         features = front_end_from_state(
-            config["media"], config["parts"]["features"], _within(arrays, "features")
+            config["media"], config["parts"]["features"], within(arrays, "features")
         )
     experts = None
     if "experts" in config["parts"]:
-        experts = LabelExperts.from_state(config["parts"]["experts"], _within(arrays, "experts"))
+        experts = LabelExperts.from_state(config["parts"]["experts"], within(arrays, "experts"))
     named = config.get("named", [])
-    known = _within(arrays, "known")
+    known = within(arrays, "known")
     labels = embedding.labels_ + tuple(config["oov"])
     matrix = sp.csr_matrix(
         (np.ones(len(known["indices"]), dtype=bool), known["indices"], known["indptr"]),
@@ -134,32 +135,21 @@ def load(path: str | Path) -> ZeroShotTagger:
             seen=frozenset(config["seen"]),
             unplaced=tuple(config["unplaced"]),
             n_features=config["n_features_in"],
+            # Models without experts need none and may not say so.
+            n_taught=config.get("n_taught", len(config["ids"])),
             named=NamedLabels(tuple(named), arrays["named"]) if named else None,
         )
     )
 
 
 def _plain(parameters: Config) -> Config:
-    """Give parameters as JSON values; numpy numbers, as a grid search makes them, are numbers."""
-    return {
-        name: value.item() if isinstance(value, np.generic) else value
-        for name, value in parameters.items()
-    }
+    """Give parameters as JSON values."""
+    return {name: plain(value) for name, value in parameters.items()}
 
 
 def _seed(random_state: object) -> int | None:
     """Give a seed that can be written down, so that an audit can learn the same again."""
     return int(random_state) if isinstance(random_state, (int, np.integer)) else None
-
-
-def _within(arrays: Arrays, part: str) -> Arrays:
-    """Give the arrays of one part under their own names."""
-    prefix = f"{part}."
-    return {
-        name.removeprefix(prefix): value
-        for name, value in arrays.items()
-        if name.startswith(prefix)
-    }
 
 
 def _embedding_state(embedding: ConceptEmbedding) -> tuple[Config, Arrays]:
@@ -205,7 +195,7 @@ def _embedding_from(config: Config, arrays: Arrays) -> ConceptEmbedding:
     labels = LabelDescriptor(**config["label_descriptor"])
     contexts = ContextDescriptor(**config["context_descriptor"])
     embedding = ConceptEmbedding(label_descriptor=labels, context_descriptor=contexts, **parameters)
-    weights = _within(arrays, "network")
+    weights = within(arrays, "network")
     network = ConceptNetwork(
         weights["descriptors"],
         len(arrays["topics"]),

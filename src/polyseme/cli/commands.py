@@ -174,12 +174,16 @@ def rank(
             help="Tags that each item has already, one document a row: they move the others."
         ),
     ] = None,
+    tags_column: TagsColumn = None,
+    delimiter: Delimiter = None,
     form: Output = Form.auto,
 ) -> None:
     """Rank tags for items."""
     from polyseme.cli.tasks import rank_files
 
-    emit(rank_files(model, features, top, tags=tags, precision=precision), form)
+    reading = {"tags_column": tags_column, "delimiter": delimiter}
+    ranked = rank_files(model, features, top, tags=tags, precision=precision, reading=reading)
+    emit(ranked, form)
 
 
 @app.command(rich_help_panel=LEARNING)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from polyseme._persistence import check_destination, remove_model
 from polyseme._validation import InputError, PolysemeWarning, first_few
 from polyseme.corpus import LabelCorpus
-from polyseme.features import MediaFeatures, read_extraction
+from polyseme.features import MediaFeatures, match_documents, read_extraction
 from polyseme.files import read_features
 
 
@@ -94,7 +94,7 @@ def evaluate_files(
     reading: Mapping[str, Any],
 ) -> Iterator[dict[str, Any]]:
     """Score a saved tagger's rankings against true labels, a record per set of labels."""
-    from polyseme.scoring import evaluate
+    from polyseme.scoring import evaluate, expected_calibration_error
     from polyseme.storage import load
 
     tagger = load(model)
@@ -124,12 +124,16 @@ def evaluate_files(
             PolysemeWarning,
             stacklevel=2,
         )
+    believable = tagger.score == "experts"
     groups = {"all": np.ones(len(tagger.labels_), dtype=bool)}
     groups |= {kind: tagger.kinds_ == kind for kind in ("seen", "unseen", "oov")}
     for name, columns in groups.items():
         carried = truth[:, columns].any(axis=1)
         if carried.any():
             found = evaluate(truth[:, columns], scores[:, columns])
+            if believable:
+                error = expected_calibration_error(truth[:, columns], scores[:, columns])
+                found["calibration_error"] = error
             yield {
                 "labels": name,
                 "n_labels": int(columns.sum()),
@@ -138,7 +142,13 @@ def evaluate_files(
 
 
 def rank_files(
-    model: Path, features: Path, k: int, *, tags: Path | None, precision: float | None
+    model: Path,
+    features: Path,
+    k: int,
+    *,
+    tags: Path | None,
+    precision: float | None,
+    reading: Mapping[str, Any],
 ) -> Iterator[dict[str, Any]]:
     """Rank tags for the items of a file or an extracted folder, a record for each."""
     from polyseme.cli.media import items_of
@@ -149,16 +159,31 @@ def rank_files(
     table, items = items_of(features)
     given = None
     if tags is not None:
-        corpus = LabelCorpus.read(tags, normalize=tagger.embedding_.normalize_labels_)
-        if len(corpus) != len(items):
-            raise InputError(
-                f"'{tags}' has {len(corpus)} documents but '{features}' has {len(items)} items; "
-                "give one document for each, an empty one where nothing is known."
-            )
-        given = list(corpus)
+        spelling = {"normalize": tagger.embedding_.normalize_labels_}
+        corpus = LabelCorpus.read(tags, **_fitting(tags, {**reading, **spelling}))
+        given = _tags_of_items(corpus, items, f"'{tags}'", f"'{features}'")
     found = Suggestions(tagger, k, precision).records(table, given)
     for item, record in zip(items, found, strict=True):
         yield item | record
+
+
+def _tags_of_items(
+    corpus: LabelCorpus, items: Sequence[Mapping[str, Any]], tags: str, features: str
+) -> list[tuple[str, ...]]:
+    """Give the tags that each item has already: of files by their names, of rows in order."""
+    documents = [tuple(document) for document in corpus]
+    if items and "file" in items[0]:
+        files, rows = match_documents([str(item["file"]) for item in items], corpus.ids)
+        given: list[tuple[str, ...]] = [()] * len(items)
+        for file, row in zip(files.tolist(), rows.tolist(), strict=True):
+            given[file] = documents[row]
+        return given
+    if len(documents) != len(items):
+        raise InputError(
+            f"{tags} has {len(documents)} documents but {features} has {len(items)} items; give "
+            "one document for each, an empty one where nothing is known."
+        )
+    return documents
 
 
 def add_to_model(

@@ -87,7 +87,7 @@ def _introduction(results: DemoResults) -> str:
         f"{results.n_taught:,} of them: every emoji with one of {len(results.unseen)} "
         "<b>unseen</b> tags was held back. "
         f"{len(results.oov)} further tags, called <b>oov</b> (out of vocabulary), were struck "
-        "from the lists that taught meaning; it met them only afterwards, beside other tags. "
+        "from the lists that taught meaning; it met them only on pictures, beside other tags. "
         f"Below it tags {results.n_test:,} emoji of which it knows nothing but the picture.</p>"
     )
 

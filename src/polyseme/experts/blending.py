@@ -1,7 +1,7 @@
 """From several readings of an instance to one probability for each label.
 
 In: scores of one label by several experts. Out: their geometric mean, moved so that labels are
-expected as often as documents hold them.
+expected as often as they should be.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def blend(readings: Sequence[Matrix], slope: float = 1.0) -> Matrix:
     return np.asarray(times * logit(np.exp(np.minimum(np.mean(logs, axis=0), 0.0))))
 
 
-def label_shifts(logits: Matrix, weights: Matrix, priors: Matrix) -> Matrix:
+def label_shifts(
+    logits: Matrix, weights: Matrix, priors: Matrix, farthest: float = _FARTHEST
+) -> Matrix:
     """Find what brings the mean probability of every label to its prior.
 
     Parameters
@@ -72,6 +74,8 @@ def label_shifts(logits: Matrix, weights: Matrix, priors: Matrix) -> Matrix:
     weights : float64 array, shape (n,)
         What each instance counts.
     priors : float64 array, shape (n_labels,)
+    farthest : float
+        A logit moves by this much at most.
 
     Returns
     -------
@@ -79,7 +83,7 @@ def label_shifts(logits: Matrix, weights: Matrix, priors: Matrix) -> Matrix:
         To be added to logits.
     """
     shares = weights / weights.sum()
-    low = np.full(logits.shape[1], -_FARTHEST)
+    low = np.full(logits.shape[1], -farthest)
     high = -low
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)

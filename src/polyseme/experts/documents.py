@@ -15,6 +15,7 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
+from polyseme._persistence import within
 from polyseme._validation import IntArray, draw_seed
 from polyseme.nn.bank import BankPlan, Batch, NetworkBank, enough_steps
 from polyseme.solvers.ridge import RidgeSums
@@ -159,7 +160,8 @@ class DocumentExpert:
         given, hidden = rows[:, : self.n_seen], rows[:, self.n_seen :]
         some = sp.csr_matrix(np.asarray(hidden.sum(axis=1) > 0, dtype=np.float64))
         goals = sp.csr_matrix(sp.hstack([hidden, some]))
-        telling = np.arange(rows.shape[0]) < (n_semantics or rows.shape[0])
+        n_telling = rows.shape[0] if n_semantics is None else n_semantics
+        telling = np.arange(rows.shape[0]) < n_telling
         everything = RidgeSums.of(given[telling], goals[telling])
         linear = np.tile(everything.targets / max(everything.n, 1), (len(of), 1))
         network = np.zeros((len(of), hidden.shape[1]))
@@ -171,8 +173,9 @@ class DocumentExpert:
             inputs[:, : self.n_seen] = given[mine].toarray()
             at = folds[of] == fold
             network[at] = self.networks.probabilities(inputs, [int(fold)])[:, self.n_seen :]
-            if not single:
-                sums = everything.without(RidgeSums.of(given[held], goals[held]))
+            sums = everything.without(RidgeSums.of(given[held], goals[held]))
+            # Where all who could tell are in this fold, the mean must do.
+            if sums.n and not single:
                 weights, intercept = sums.solve(penalty)
                 linear[at] = given[mine] @ weights + intercept
         linear = np.clip(linear, 0.0, 1.0)
@@ -212,11 +215,7 @@ class DocumentExpert:
     @classmethod
     def from_state(cls, n_seen: int, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild an expert from `get_state`."""
-        networks = {
-            name.removeprefix("networks."): one
-            for name, one in arrays.items()
-            if name.startswith("networks.")
-        }
+        networks = within(arrays, "networks")
         ridge = (np.array(arrays["ridge.weights"]), np.array(arrays["ridge.intercept"]))
         return cls(n_seen, ridge, NetworkBank.from_state(networks))
 

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
+from polyseme._persistence import within
 from polyseme._validation import IntArray, draw_seed
 from polyseme.mapping import InstanceMapper
 from polyseme.nn.bank import BankPlan, Batch, NetworkBank, enough_steps
@@ -170,10 +171,6 @@ class InstanceNetworks:
     @classmethod
     def from_state(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild the networks from `get_state`."""
-        networks = {
-            name.removeprefix("networks."): one
-            for name, one in arrays.items()
-            if name.startswith("networks.")
-        }
+        networks = within(arrays, "networks")
         held = [np.array(arrays[name]) for name in ("members", "mean", "scale")]
         return cls(NetworkBank.from_state(networks), *held)

@@ -21,9 +21,13 @@ from polyseme.solvers.ridge import RidgeSums
 Matrix = NDArray[np.float64]
 
 # On the squared weights of codes, as a multiple of the number of documents.
-_CODE_PENALTY = 0.1
+CODE_PENALTY = 0.1
+# The least penalty of a label that one document holds; that of others falls with their number.
+RARE = 0.05
+# Labels of two documents have a long way to where labels usually are.
+_FARTHEST = 20.0
 # So many documents what is usual is worth, beside those counted.
-_USUAL = 400.0
+USUAL = 400.0
 _BLOCK = 2048
 
 
@@ -38,9 +42,8 @@ class LateLabels:
         The experts' seen labels in known documents.
     late : csr_matrix, shape (m, n_late)
         The new labels in the same documents.
-    n_fresh : int, optional
-        How many of the documents could hold the new labels; by default those that the experts did
-        not learn from, or that hold one.
+    n_fresh : int
+        How many of the documents could hold the new labels.
 
     Attributes
     ----------
@@ -55,28 +58,42 @@ class LateLabels:
         experts: LabelExperts,
         seen: sp.csr_matrix,
         late: sp.csr_matrix,
-        n_fresh: int | None = None,
+        n_fresh: int,
     ) -> None:
         self.experts = experts
         given, wanted = sp.csr_matrix(seen, dtype=np.float64), sp.csr_matrix(late, dtype=np.float64)
         counts = np.asarray(wanted.sum(axis=0), dtype=np.float64).ravel()
         self.priors = (counts + 0.5) / (given.shape[0] + 1)
-        self.by_labels = RidgeSums.of(given, wanted).solve(experts.penalty_)
+        self.by_labels = self._solve(RidgeSums.of(given, wanted), counts)
         codes = np.concatenate(
             [
                 experts.documents_.codes(given[start : start + _BLOCK].toarray())
                 for start in range(0, given.shape[0], _BLOCK)
             ]
         )
-        self.by_codes = RidgeSums.of(codes, np.asarray(wanted.toarray())).solve(_CODE_PENALTY)
+        self.by_codes = RidgeSums.of(codes, np.asarray(wanted.toarray())).solve(CODE_PENALTY)
         holding = int(np.count_nonzero(np.diff(wanted.indptr)))
-        fresh = max(given.shape[0] - experts.n_documents_, holding) if n_fresh is None else n_fresh
+        fresh = max(n_fresh, holding)
         self.frequencies = late_frequencies(counts, holding, fresh, experts.typical_frequency)
         self.shifts = np.zeros(len(counts))
         if len(experts.reference_weights_):
             self.shifts = label_shifts(
-                self._blended(experts.reference_), experts.reference_weights_, self.frequencies
+                self._blended(experts.reference_),
+                experts.reference_weights_,
+                self.frequencies,
+                farthest=_FARTHEST,
             )
+
+    def _solve(self, sums: RidgeSums, counts: Matrix) -> tuple[Matrix, Matrix]:
+        """Solve the regression from seen labels, the stronger smoothed the rarer a label is."""
+        least = np.log2(np.maximum(self.experts.penalty_, RARE / np.maximum(counts, 1)))
+        weights = np.empty((len(sums.inputs), len(counts)))
+        intercept = np.empty(len(counts))
+        for power in np.unique(np.rint(least)):
+            some = np.rint(least) == power
+            found, constant = sums.solve(float(2.0**power))
+            weights[:, some], intercept[some] = found[:, some], constant[some]
+        return weights, intercept
 
     def logits(self, readings: Readings) -> Matrix:
         """Give the logits of the new labels, (n, n_late).
@@ -117,9 +134,6 @@ def late_frequencies(counts: Matrix, holding: int, fresh: int, typical: float) -
     float64 array, shape (n_late,)
         Above 0 and below 1.
     """
-    # Among picked examples the commoner label may still be told from the rarer one.
-    relative = (counts + 1) / np.exp(np.log(counts + 1).mean())
-    usual = np.minimum(typical * relative, 0.5)
-    sampled = (counts + _USUAL * usual) / (fresh + _USUAL)
+    sampled = (counts + USUAL * typical) / (fresh + USUAL)
     share = 1 - holding / max(fresh, 1)
-    return np.asarray(share * sampled + (1 - share) * usual)
+    return np.asarray(share * sampled + (1 - share) * typical)

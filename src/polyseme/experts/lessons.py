@@ -63,8 +63,11 @@ def lessons_of(corpus: LabelCorpus, teaching: LabelCorpus, labels: Sequence[str]
     documents = sp.csr_matrix(sp.vstack([taught, matrix[fresh]], format="csr"))
     names = None
     if teaching.groups is not None or corpus.groups is not None:
-        first = teaching.groups or tuple(f"document {row}" for row in range(len(teaching)))
+        first = list(teaching.groups or (f"document {row}" for row in range(len(teaching))))
         second = corpus.groups or tuple(f"instance {row}" for row in range(len(corpus)))
+        if teaching.groups is None:
+            for row in np.flatnonzero(own < len(first)):
+                first[own[row]] = second[row]
         names = [*first, *(second[row] for row in fresh)]
     numbers = group_numbers(names, documents.shape[0])
     return Lessons(matrix, documents, own, numbers, taught.shape[0])

@@ -121,6 +121,9 @@ def learn_levels(
     return Levels(
         shifts,
         precision_thresholds(seen, truth, weights, PRECISIONS),
-        # Nobody knows which unseen labels are true: their own probabilities must do.
-        precision_thresholds(unseen, unseen, weights, PRECISIONS),
+        # Nobody knows which unseen labels are true: their own probabilities must do, and where
+        # there are no such labels, a label must be as likely as the precision is high.
+        precision_thresholds(unseen, unseen, weights, PRECISIONS)
+        if unseen.shape[1]
+        else PRECISIONS.copy(),
     )

@@ -79,13 +79,14 @@ class LabelExperts(Estimator):
     nets_per_fold : int
         Instance networks for each fold.
     document_steps, instance_steps : int, optional
-        Training steps of the two kinds of networks; by default 600 and 300 for some thousand
+        Training steps of the two kinds of networks; by default 1,200 and 300 for some thousand
         documents and instances, fewer for few and more for many.
     use_weights : bool
         Whether training instances, which hold no unseen label, are weighted so that they stand
         for a natural mix of instances.
     use_shifts : bool
-        Whether labels are moved to be expected as often as documents hold them.
+        Whether labels are moved to be expected as often as they should be; see
+        `expected_frequencies`.
     seen_experts : sequence of {"kernel", "network"}
         Who is asked about seen labels.
     unseen_experts : sequence of {"linear", "context", "direct"}
@@ -116,8 +117,6 @@ class LabelExperts(Estimator):
     levels_ : Levels
         Shifts of labels, and thresholds by precision, learned on training instances that the
         experts had not seen.
-    n_documents_ : int
-        Documents that were learned from.
     reference_ : dict of str to float64 array
         Some training instances' held-out readings "kernel" and "network", by which labels that
         turn up later find their level.
@@ -195,7 +194,7 @@ class LabelExperts(Estimator):
         generator = as_generator(self.random_state)
         carried = np.asarray(matrix.sum(axis=0)).ravel() > 0
         self.seen_, self.unseen_ = np.flatnonzero(carried), np.flatnonzero(~carried)
-        n_documents = self.n_documents_ = documents.shape[0]
+        n_documents = documents.shape[0]
         counts = np.asarray(documents.sum(axis=0), dtype=np.float64).ravel()
         self.priors_ = label_priors(counts, n_documents, self.unseen_, n_semantics)
         truth = np.asarray(matrix[:, self.seen_].toarray(), dtype=np.float64)
@@ -265,7 +264,7 @@ class LabelExperts(Estimator):
         unseen: tuple[str, ...],
         *,
         use_shifts: bool = True,
-        slopes: tuple[float, float] = SLOPES,
+        slopes: tuple[float, float] | None = None,
     ) -> LabelExperts:
         """Give the same experts, of whom others are asked; nothing is trained again.
 
@@ -274,7 +273,8 @@ class LabelExperts(Estimator):
         seen, unseen : tuples of str
             As `seen_experts` and `unseen_experts`.
         use_shifts : bool
-        slopes : (float, float)
+        slopes : (float, float), optional
+            By default those it has.
 
         Returns
         -------
@@ -285,8 +285,10 @@ class LabelExperts(Estimator):
             "seen_experts": seen,
             "unseen_experts": unseen,
             "use_shifts": use_shifts,
-            "slopes": slopes,
+            "slopes": self.slopes if slopes is None else slopes,
         }
+        if not hasattr(self, "_held_out"):
+            raise InputError("Experts that were loaded hold no instances back; fit them anew.")
         other = LabelExperts(**(self.get_params() | changed))
         other._check_parameters()
         for name, value in vars(self).items():
@@ -331,6 +333,11 @@ class LabelExperts(Estimator):
 
     def thresholds(self, precision: float) -> Matrix:
         """Say how likely each label must be for a share of them to be true, (n_labels,)."""
+        if not len(self.reference_weights_):
+            raise InputError(
+                "A precision is learned on training instances that can be held out; here all of "
+                "them are of one group, or there is but one."
+            )
         found = np.full(len(self._order), self.unseen_threshold(precision))
         found[self.seen_] = np.interp(precision, PRECISIONS, self.levels_.thresholds)
         return found
@@ -428,6 +435,10 @@ class LabelExperts(Estimator):
                 raise InputError(f"`{name}` of `{owner}` must name one expert at least.")
             for one in getattr(self, name):
                 check_option(name, one, known, owner=owner)
+        if not isinstance(self.slopes, (tuple, list)) or len(self.slopes) != 2:
+            raise InputError(f"`slopes` of `{owner}` must be two numbers; got {self.slopes!r}.")
+        for slope in self.slopes:
+            check_number("slopes", slope, owner=owner, low=0, above=True)
 
     # ------------------------------------------------------------------ persistence
 

@@ -22,8 +22,8 @@ Matrix = NDArray[np.float64]
 
 # How fast likeness falls with the cosine of two names, and how far each seen label is trusted;
 # chosen on nested splits of training halves.
-_SPREAD = 0.3
-_NOISE = 0.3
+SPREAD = 0.3
+NOISE = 0.3
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ class NamedLabels:
         given, has = vectors.label_vectors(seen)
         if not has.any():
             raise InputError("None of the seen labels has a word vector; give other vectors.")
-        likeness = np.exp((given[has] @ given[has].T - 1) / _SPREAD)
-        across = np.exp((given[has] @ wanted.T - 1) / _SPREAD)
+        likeness = np.exp((given[has] @ given[has].T - 1) / SPREAD)
+        across = np.exp((given[has] @ wanted.T - 1) / SPREAD)
         weights = np.zeros((len(labels), len(seen)))
-        weights[:, has] = np.linalg.solve(likeness + _NOISE * np.eye(has.sum()), across).T
+        weights[:, has] = np.linalg.solve(likeness + NOISE * np.eye(has.sum()), across).T
         return cls(tuple(labels), weights)
 
     def select(self, kept: Sequence[int]) -> NamedLabels:

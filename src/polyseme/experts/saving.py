@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyseme._persistence import ModelFileError, plain, within
 from polyseme.experts.documents import DocumentExpert
 from polyseme.experts.instances import InstanceNetworks
 from polyseme.experts.levels import Levels
@@ -29,14 +30,13 @@ _ARRAYS = ("seen", "unseen", "priors", "frequencies", "reference_weights")
 def experts_state(experts: LabelExperts) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Give fitted experts as JSON values and arrays."""
     given = experts.get_params(deep=False)
-    parameters = {name: value for name, value in given.items() if name not in _NOT_KEPT}
-    parameters |= {name: list(parameters[name]) for name in _TUPLES}
+    parameters = {name: plain(value) for name, value in given.items() if name not in _NOT_KEPT}
+    parameters |= {name: [plain(one) for one in given[name]] for name in _TUPLES}
     mapper, arrays = experts.mapper_.get_state()
     config = {
         "parameters": parameters,
         "mapper": mapper,
         "penalty": experts.penalty_,
-        "n_documents": experts.n_documents_,
     }
     parts = {
         "mapper": arrays,
@@ -52,14 +52,18 @@ def experts_state(experts: LabelExperts) -> tuple[dict[str, Any], dict[str, NDAr
 def experts_from_state(
     kind: type[LabelExperts], config: Mapping[str, Any], arrays: Arrays
 ) -> LabelExperts:
-    """Rebuild fitted experts from `experts_state`."""
+    """Rebuild fitted experts from `experts_state`; an earlier version's are refused."""
+    if "levels.shifts" not in arrays:
+        raise ModelFileError(
+            "The model was written by an earlier version of polyseme, whose experts were others; "
+            "fit it anew."
+        )
     parameters = dict(config["parameters"])
     parameters |= {name: tuple(parameters[name]) for name in _TUPLES}
     made = kind(**parameters)
     for name in _ARRAYS:
         setattr(made, f"{name}_", np.array(arrays[name]))
     made.penalty_ = float(config["penalty"])
-    made.n_documents_ = int(config["n_documents"])
     made.reference_ = {name: np.array(one) for name, one in within(arrays, "reference").items()}
     levels = {name: np.array(one) for name, one in within(arrays, "levels").items()}
     made.levels_ = Levels(**levels)
@@ -67,9 +71,3 @@ def experts_from_state(
     made.documents_ = DocumentExpert.from_state(len(made.seen_), within(arrays, "documents"))
     made.networks_ = InstanceNetworks.from_state(within(arrays, "networks"))
     return made
-
-
-def within(arrays: Arrays, part: str) -> dict[str, NDArray[Any]]:
-    """Give the arrays of one part under their own names."""
-    start = f"{part}."
-    return {name.removeprefix(start): a for name, a in arrays.items() if name.startswith(start)}

@@ -35,6 +35,8 @@ class ExpertScorer:
         The labels to score, and the documents that tell about those the experts never met.
     named : NamedLabels, optional
         Labels to score by their names alone, after the known ones.
+    n_taught : int
+        Documents that were known when the experts learned; others came later.
     """
 
     def __init__(
@@ -43,6 +45,8 @@ class ExpertScorer:
         labels: Sequence[str],
         known: KnownConcepts,
         named: NamedLabels | None = None,
+        *,
+        n_taught: int,
     ) -> None:
         self.experts = experts
         self.labels = tuple(labels)
@@ -67,7 +71,12 @@ class ExpertScorer:
                     "A label that instances taught has gone with its documents; add them again, or "
                     "fit anew."
                 )
-            self._late = LateLabels(experts, known.matrix[:, columns], known.matrix[:, unmet])
+            self._late = LateLabels(
+                experts,
+                known.matrix[:, columns],
+                known.matrix[:, unmet],
+                n_fresh=known.matrix.shape[0] - n_taught,
+            )
 
     def probabilities(self, X: Features, tags: Matrix | None = None) -> Matrix:
         """Give the probability of every label.

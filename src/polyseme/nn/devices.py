@@ -20,7 +20,7 @@ def check_device(device: object, *, owner: str) -> str:
     import torch
 
     try:
-        torch.empty(0, device=torch.device(str(device)))
+        torch.zeros(1, device=torch.device(str(device))).item()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         # torch says the same thing in several ways, one of them an assertion.
         raise InputError(

@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from polyseme._validation import InputError, check_number
 from polyseme.scoring.checks import BoolArray, Truth, Values, validate
 
+# Bins of equal width, as they are usually drawn.
+BINS = 15
 # Probabilities of 0 and 1 are taken for this close to them.
 _SMALLEST = 1e-12
 
@@ -44,7 +46,7 @@ class Reliability:
         return float(apart @ (self.counts[filled] / self.counts.sum()))
 
 
-def reliability(truth: Truth, probabilities: ArrayLike, *, n_bins: int = 15) -> Reliability:
+def reliability(truth: Truth, probabilities: ArrayLike, *, n_bins: int = BINS) -> Reliability:
     """Compare probabilities with what is true.
 
     Parameters
@@ -69,7 +71,7 @@ def reliability(truth: Truth, probabilities: ArrayLike, *, n_bins: int = 15) -> 
 
 
 def expected_calibration_error(
-    truth: Truth, probabilities: ArrayLike, *, n_bins: int = 15
+    truth: Truth, probabilities: ArrayLike, *, n_bins: int = BINS
 ) -> float:
     """Give the expected calibration error, smaller is better; see `reliability`."""
     return reliability(truth, probabilities, n_bins=n_bins).expected_error

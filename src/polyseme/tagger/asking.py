@@ -70,7 +70,8 @@ class AskedTagger(LearnedTagger):
         X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
         tags : iterable of collections of str, optional
             Labels that each instance is known to have, n collections; with the score "experts"
-            only. They get the score 1 and move the others.
+            only. They get the score 1 and move the others; labels that turned up after `fit`
+            neither move others nor are moved.
 
         Returns
         -------
@@ -119,11 +120,12 @@ class AskedTagger(LearnedTagger):
         Returns
         -------
         float64 array, shape (n_labels,)
-            Learned on training instances that were held out from the experts: for seen labels as
-            they are, for others on seen labels that were treated as unseen.
+            Learned on training instances that were held out from the experts: against the truth
+            for seen labels, against their own probabilities for others, of which nobody knows
+            which are true.
         """
         check_fitted(self, "known_")
-        check_number("precision", precision, owner=type(self).__name__, low=0.01, high=0.99)
+        check_number("precision", precision, owner="predict", low=0.01, high=0.99)
         if self._scorer is None:
             raise InputError("A precision needs the score 'experts' and features to learn it from.")
         return self._scorer.thresholds(precision)
@@ -220,7 +222,8 @@ class AskedTagger(LearnedTagger):
     def _complete_one(self, tags: Collection[str], k: int) -> tuple[StrArray, NDArray[np.float64]]:
         """Complete one tag set."""
         normalize = self.embedding_.normalize_labels_
-        given = tag_columns(tags, self.labels_, normalize=normalize)
+        self._refuse_names(tags)
+        given = tag_columns(tags, self.known_.labels, normalize=normalize)
         point = point_of_tags(given, self.embedding_, self.known_)
         label_ids, scores = self.ranker_.rank_others(point, given, k)
         return np.asarray(self.labels_)[label_ids], scores
@@ -233,7 +236,7 @@ class AskedTagger(LearnedTagger):
         x : array-like, shape (n_features,) or (1, n_features)
             One instance.
         label : str
-            One of `labels_`.
+            One of `labels_` that documents hold.
         k : int
             How many concepts; documents with the same labels share one.
 
@@ -244,9 +247,20 @@ class AskedTagger(LearnedTagger):
         """
         check_fitted(self, "known_")
         check_number("k", k, owner="explain", low=1, whole=True)
+        self._refuse_names([label])
         column = self.known_.column(label, normalize=self.embedding_.normalize_labels_)
         one = as_row(x) if self.features_ is None else x if isinstance(x, Extracted) else [x]
         point = self.points(one)
         if len(point) != 1:
             raise InputError(f"`explain` takes one instance; got {len(point)}.")
         return self.known_.nearest(point[0], column, k)
+
+    def _refuse_names(self, labels: Iterable[str]) -> None:
+        """Raise where a label is known by name alone, for it has no concepts."""
+        named = () if self.named_ is None else {self._key(label) for label in self.named_.labels}
+        for label in labels:
+            if isinstance(label, str) and self._key(label) in named:
+                raise InputError(
+                    f"'{label}' is known by name alone and has no concepts; add documents that "
+                    "hold it."
+                )

@@ -11,7 +11,7 @@ from typing import Self
 from numpy.typing import ArrayLike
 
 from polyseme._validation import InputError, check_fitted, first_few, warn_unplaced
-from polyseme.corpus import Documents, as_corpus
+from polyseme.corpus import Documents, LabelCorpus, as_corpus
 from polyseme.experts.named import NamedLabels
 from polyseme.tagger.asking import AskedTagger
 from polyseme.words import WordVectors
@@ -34,10 +34,10 @@ class GrowingTagger(AskedTagger):
         """
         check_fitted(self, "known_")
         corpus = as_corpus(documents, normalize=self.embedding_.normalize_labels_)
-        self.known_, ids, unplaced = self.known_.add(self.embedding_, corpus)
+        known, ids, unplaced = self.known_.add(self.embedding_, corpus)
+        self._know(known, self.named_)
         self.unplaced_ += unplaced
         warn_unplaced(unplaced, len(corpus))
-        self._refresh()
         return ids
 
     def remove_documents(self, ids: Collection[str]) -> Self:
@@ -51,9 +51,7 @@ class GrowingTagger(AskedTagger):
             Names of known documents.
         """
         check_fitted(self, "known_")
-        self.known_ = self.known_.remove(ids)
-        self._refresh()
-        return self
+        return self._know(self.known_.remove(ids), self.named_)
 
     def add_labels(
         self, labels: Collection[str], vectors: WordVectors | Mapping[str, ArrayLike]
@@ -77,16 +75,20 @@ class GrowingTagger(AskedTagger):
         check_fitted(self, "known_")
         if self.experts_ is None:
             raise InputError("Labels by name need the score 'experts' and features; add documents.")
+        if not isinstance(vectors, (WordVectors, Mapping)):
+            raise InputError(
+                "`vectors` must be WordVectors or a mapping of words to numbers; got "
+                f"{type(vectors).__name__}. `WordVectors.read` reads a file."
+            )
         words = vectors if isinstance(vectors, WordVectors) else WordVectors(vectors)
         known = {self._key(label) for label in self.labels_}
-        wanted = {self._key(label): label for label in reversed(list(labels))}
-        fresh = tuple(label for key, label in reversed(wanted.items()) if key not in known)
+        fresh = [label for label in self._names(labels) if self._key(label) not in known]
         if fresh:
             seen = [self.expert_labels_[column] for column in self.experts_.seen_]
             placed = NamedLabels.place(fresh, seen, words)
-            self.named_ = placed if self.named_ is None else self.named_.together(placed)
-            self._refresh()
-        return fresh
+            named = placed if self.named_ is None else self.named_.together(placed)
+            self._know(self.known_, named)
+        return tuple(fresh)
 
     def remove_labels(self, labels: Collection[str]) -> Self:
         """Forget labels that were added by name.
@@ -97,15 +99,20 @@ class GrowingTagger(AskedTagger):
         """
         check_fitted(self, "known_")
         named = () if self.named_ is None else self.named_.labels
-        gone = {self._key(label) for label in labels}
+        gone = {self._key(label) for label in self._names(labels)}
         unknown = gone - {self._key(label) for label in named}
         if unknown:
             raise InputError(
                 f"Not known by name: {first_few(sorted(unknown))}; labels that documents hold go "
                 "with their documents."
             )
-        if self.named_ is not None:
-            kept = [at for at, label in enumerate(named) if self._key(label) not in gone]
-            self.named_ = self.named_.select(kept)
-            self._refresh()
-        return self
+        if self.named_ is None:
+            return self
+        kept = [at for at, label in enumerate(named) if self._key(label) not in gone]
+        return self._know(self.known_, self.named_.select(kept))
+
+    def _names(self, labels: Collection[str]) -> tuple[str, ...]:
+        """Check labels that are given by name, and tidy them as those of documents are."""
+        given = [labels] if isinstance(labels, str) else labels
+        corpus = LabelCorpus.from_documents([given], normalize=self.embedding_.normalize_labels_)
+        return corpus.labels

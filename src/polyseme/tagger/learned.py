@@ -35,6 +35,7 @@ class LearnedTagger(Estimator):
     features_: MediaFeatures | None
     experts_: LabelExperts | None
     expert_labels_: tuple[str, ...]
+    n_taught_: int
     known_: KnownConcepts
     named_: NamedLabels | None
     seen_: frozenset[str]
@@ -55,38 +56,41 @@ class LearnedTagger(Estimator):
         self.features_ = parts.features
         self.experts_ = parts.experts
         self.expert_labels_ = parts.expert_labels
-        self.known_ = parts.known
-        self.named_ = parts.named
+        self.n_taught_ = parts.n_taught
         self.seen_ = parts.seen
         self.unplaced_ = parts.unplaced
         self.n_features_in_ = parts.n_features
-        self._refresh()
-        return self
+        return self._know(parts.known, parts.named)
 
     def _key(self, label: str) -> str:
         """Give what labels are compared by."""
         return normalize_label(label) if self.embedding_.normalize_labels_ else label
 
-    def _refresh(self) -> None:
-        """Bring labels, kinds and the ways to score up to date with what is known."""
-        if self.named_ is not None:
+    def _know(self, known: KnownConcepts, named: NamedLabels | None) -> Self:
+        """Take over what is known from now on, with all that follows; if it cannot be, raise."""
+        if named is not None:
             # Once documents hold a label, its name is not asked any more.
-            known = {self._key(label) for label in self.known_.labels}
-            names = enumerate(self.named_.labels)
-            places = [at for at, label in names if self._key(label) not in known]
-            self.named_ = self.named_.select(places) if places else None
-        self.labels_ = self.known_.labels + (() if self.named_ is None else self.named_.labels)
-        seen = np.isin(np.asarray(self.labels_), sorted(self.seen_))
-        self.kinds_ = np.where(seen, "seen", "unseen")
-        self.kinds_[self.known_.n_vocabulary :] = "oov"
-        self.ranker_ = PrimingRanker(
-            self.known_.index(self.memory_mb),
+            held = {self._key(label) for label in known.labels}
+            names = enumerate(named.labels)
+            places = [at for at, label in names if self._key(label) not in held]
+            named = named.select(places) if places else None
+        scorer = None
+        if self.experts_ is not None:
+            scorer = ExpertScorer(
+                self.experts_, self.expert_labels_, known, named, n_taught=self.n_taught_
+            )
+        ranker = PrimingRanker(
+            known.index(self.memory_mb),
             self.embedding_.distance_scale_,
             "nearest" if self.score == "experts" else self.score,
             self.bandwidth,
         )
-        self._scorer: ExpertScorer | None = None
-        if self.experts_ is not None:
-            self._scorer = ExpertScorer(
-                self.experts_, self.expert_labels_, self.known_, self.named_
-            )
+        # Nothing is set before everything is made: what is refused leaves the tagger as it was.
+        self.known_, self.named_ = known, named
+        self.ranker_: PrimingRanker = ranker
+        self._scorer: ExpertScorer | None = scorer
+        self.labels_ = known.labels + (() if named is None else named.labels)
+        seen = np.isin(np.asarray(self.labels_), sorted(self.seen_))
+        self.kinds_ = np.where(seen, "seen", "unseen")
+        self.kinds_[known.n_vocabulary :] = "oov"
+        return self

@@ -58,8 +58,8 @@ class ZeroShotTagger(GrowingTagger):
     memory_mb : float
         The most working memory of a search, in megabytes.
     device : str
-        Where networks are trained, as torch names it ("cpu", "cuda"), unless a part names a place
-        of its own. Trained models are used on the processor.
+        Where networks are trained, as torch names it ("cpu", "cuda"); parts that say "cpu" take it
+        over. Trained models are used on the processor.
     verbose : bool
         Whether progress is shown on standard error.
     random_state : int, numpy Generator or None
@@ -71,7 +71,7 @@ class ZeroShotTagger(GrowingTagger):
         Every label it can rank: the semantics vocabulary, then the oov labels.
     kinds_ : array of str, shape (n_labels,)
         "seen" (has training instances), "unseen" (only in the semantics documents) or "oov" (in
-        documents, never in the semantics vocabulary).
+        documents, never in the semantics vocabulary, or known by name alone).
     embedding_, mapper_, features_ : the fitted parts
         `mapper_` is None when no features were given, `features_` without a front end.
     experts_ : LabelExperts or None

@@ -56,6 +56,8 @@ class Parts:
         Names of documents that could not be placed.
     n_features : int
         0 without features.
+    n_taught : int
+        Documents that were known when the experts learned.
     named : NamedLabels or None
         Labels that were added by name.
     """
@@ -69,6 +71,7 @@ class Parts:
     seen: frozenset[str]
     unplaced: tuple[str, ...]
     n_features: int
+    n_taught: int
     named: NamedLabels | None = None
 
 
@@ -135,6 +138,7 @@ class PartLearner:
             seen=corpus.used(embedding.labels_) if X is not None else frozenset(),
             unplaced=unplaced,
             n_features=0 if features is None else features.shape[1],
+            n_taught=len(known.ids),
         )
 
     def _learn_features(self, X: object, seed: int) -> tuple[MediaFeatures | None, Any]:

@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._validation import check_features
+from polyseme._validation import IntArray, check_features
 from polyseme.experiments._kinds.method import Method, Metrics
 from polyseme.experiments._kinds.systems import expert_config
 from polyseme.experiments.draws import Conditions, word_vectors
 from polyseme.experiments.trials import Trial
+from polyseme.experts import LabelExperts
 from polyseme.experts.blending import logit, sigmoid
-from polyseme.experts.late import LateLabels
-from polyseme.experts.named import NamedLabels, NamedScorer
+from polyseme.experts.late import CODE_PENALTY, RARE, USUAL, LateLabels
+from polyseme.experts.named import NOISE, SPREAD, NamedLabels, NamedScorer
 from polyseme.protocols import evaluation_columns
 from polyseme.scoring import concept_map, example_map, log_loss, reliability
 
@@ -77,7 +79,8 @@ class LateCalibration(Method):
     def config(self, conditions: Conditions) -> dict[str, Any]:
         """Give what decides its results as JSON values, also what is left at its default."""
         words = None if conditions.quick else word_vectors(conditions.data).checksum
-        return super().config(conditions) | expert_config() | {"words": words}
+        late = {"usual": USUAL, "penalty": (CODE_PENALTY, RARE), "words": (SPREAD, NOISE)}
+        return super().config(conditions) | expert_config() | {"words": words, "late": late}
 
     def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
         """Learn without some labels, then take the documents that hold them, or their names."""
@@ -95,13 +98,13 @@ class LateCalibration(Method):
         seen, names = kept[experts.seen_], [labels[column] for column in late]
         X = check_features(trial.features(trial.mixed), owner="LabelExperts")
         readings = experts.readings(X)
-        documents = lessons.documents
-        later = LateLabels(
-            experts, documents[:, seen], documents[:, late], n_fresh=documents.shape[0]
-        )
+        documents, n_documents = lessons.documents, lessons.documents.shape[0]
+        sample = LateLabels(experts, documents[:, seen], documents[:, late], n_fresh=n_documents)
+        picked = self._picked(experts, documents, seen, late)
         logits = {
             "taught": trial.experts()[0].logits(X)[:, late],
-            "oov": later.logits(readings),
+            "sample": sample.logits(readings),
+            "oov": picked.logits(readings),
             "chance": generator.random((X.shape[0], len(late))),
         }
         has = trial.word_vectors.label_vectors(names)[1]
@@ -121,6 +124,19 @@ class LateCalibration(Method):
             found["oov"] |= reached(truth, given, precision)
         return found, trial.audit(given=trial.given())
 
+    def _picked(
+        self, experts: LabelExperts, documents: sp.csr_matrix, seen: IntArray, late: IntArray
+    ) -> LateLabels:
+        """Add the documents that hold late labels to those that were learned from."""
+        holding = np.flatnonzero(np.asarray(documents[:, late].sum(axis=1)).ravel())
+        before = sp.csr_matrix((documents.shape[0], len(late)))
+        return LateLabels(
+            experts,
+            sp.csr_matrix(sp.vstack([documents[:, seen], documents[holding][:, seen]])),
+            sp.csr_matrix(sp.vstack([before, documents[holding][:, late]])),
+            n_fresh=len(holding),
+        )
+
     def _measured(self, truth: NDArray[np.bool_], logits: Matrix) -> dict[str, Any]:
         """Measure ranks and probabilities."""
         found: dict[str, Any] = believed(truth, sigmoid(logits))
@@ -131,12 +147,13 @@ class LateCalibration(Method):
 
 
 def believed(truth: NDArray[np.bool_], probabilities: Matrix) -> dict[str, Any]:
-    """Give calibration error (%), log-loss, expected for each true label, and the curve."""
+    """Give calibration error and base rate (%), log-loss, expected for each true, the curve."""
     curve = reliability(truth, probabilities)
     filled = curve.counts > 0
     return {
         "calibration error": 100 * curve.expected_error,
         "log-loss": log_loss(truth, probabilities),
+        "true": 100 * float(truth.mean()),
         "expected / true": float(probabilities.sum() / max(truth.sum(), 1)),
         "curve": {
             "counts": curve.counts[filled].tolist(),

@@ -22,7 +22,7 @@ from polyseme.priming import PrimingRanker
 def expert_config() -> dict[str, Any]:
     """Give every parameter that decides what experts learn, also those left at their defaults."""
     experts = LabelExperts().get_params()
-    # Where networks are trained does not decide what they are.
+    # Records are made on the processor, whatever else could train the networks.
     parameters = {name: repr(experts[name]) for name in experts if name != "device"}
     plans = {"documents": asdict(DOCUMENT_PLAN), "instances": asdict(INSTANCE_PLAN)}
     return {"experts": parameters, "plans": plans}

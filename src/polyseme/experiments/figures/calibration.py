@@ -14,6 +14,7 @@ from polyseme.experiments.rendering.cells import Cell, Table, Value
 from polyseme.experiments.rendering.reliability import reliability_curves
 from polyseme.experiments.rendering.report import Figure, Section
 from polyseme.experiments.settings import get_setting
+from polyseme.scoring.calibration import BINS
 
 # Method, set of labels, and what the row is called.
 ROWS = (
@@ -25,11 +26,12 @@ ROWS = (
 )
 # What the curves of the first rows are called.
 LEGEND = ("seen labels", "unseen labels", "late labels")
-MEASURES = ("calibration error", "log-loss", "expected / true")
+MEASURES = ("true", "calibration error", "log-loss", "expected / true")
 # What is known of the late labels, and what the row is called.
 WAYS = (
     ("taught", "learned from the start, as unseen labels"),
-    ("oov", "documents that turned up later"),
+    ("sample", "a sample of documents that turned up later"),
+    ("oov", "documents picked for them that turned up later"),
     ("named", "their names alone, by word vectors"),
     ("chance", "nothing (chance)"),
 )
@@ -51,7 +53,7 @@ class CalibrationFigure(Experiment):
                     for measure in (*MEASURES, *_asked())
                 ]
                 rows.append((told, *cells))
-            header = ("calibration error (%)", "log-loss", "expected / true", *_asked())
+            header = ("true (%)", "calibration error (%)", *MEASURES[2:], *_asked())
             tables.append(
                 Table(
                     f"{self.name}-{setting}",
@@ -99,7 +101,7 @@ class CalibrationFigure(Experiment):
         for curve in results.values(setting, method, column, "curve"):
             for count, predicted, observed in zip(*_columns(curve), strict=True):
                 # Mean probabilities lie inside their bins, so that they tell which one it is.
-                place = min(int(predicted * N_BINS), N_BINS - 1)
+                place = min(int(predicted * BINS), BINS - 1)
                 bins[place] = bins.get(place, np.zeros(3)) + count * np.array(
                     [1.0, predicted, observed]
                 )
@@ -111,9 +113,6 @@ class CalibrationFigure(Experiment):
         }
 
 
-N_BINS = 15
-
-
 def _columns(curve: Any) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
     """Give the bins of one trial; none where it has no curve."""
     if curve is None:
@@ -123,7 +122,9 @@ def _columns(curve: Any) -> tuple[Sequence[float], Sequence[float], Sequence[flo
 
 def _asked() -> tuple[str, ...]:
     """Name the columns of precisions."""
-    return tuple(f"reached of {100 * one:.0f} %" for one in PRECISIONS)
+    return tuple(
+        f"{what} {100 * one:.0f} %" for one in PRECISIONS for what in ("reached of", "found at")
+    )
 
 
 EXPERIMENT = CalibrationFigure(
@@ -131,11 +132,13 @@ EXPERIMENT = CalibrationFigure(
     title="Probabilities of the default",
     text=(
         "Held-out instances as they come, with and without unseen labels. Calibration error: mean "
-        "distance of predicted and observed in 15 bins. Log-loss: nats an instance. Expected / "
+        "distance of predicted and observed in 15 bins; where few labels are true (first column) a "
+        "small one is easily had, and the curves say more. Log-loss: nats an instance. Expected / "
         "true: the sum of probabilities for each label that is true. Reached of 50 %: the share of "
-        "labels that are true when a precision of 50 % is asked for. Labels that turned up later: "
-        "a third of the unseen ones, left out of everything that is learned and then placed by "
-        "their documents."
+        "labels that are true when a precision of 50 % is asked for; found at 50 %: the share of "
+        "true labels that are then given. Labels that turned up later: a third of the unseen ones, "
+        "left out of everything that is learned and then placed by documents picked because they "
+        "hold them."
     ),
     settings=("hsun", "corel5k", "msd-subset"),
     methods=("calibration", "calibration-costa", "calibration-late"),

@@ -62,8 +62,8 @@ class DefaultComparison(Experiment):
                     )
             words.append(f"{setting}: {', '.join(told)}")
         return (
-            "Our default less tuned COSTA on unseen labels alone, over label splits: "
-            f"{'; '.join(words)}."
+            "Our default less tuned COSTA on unseen labels alone, over label splits (paired "
+            f"t-tests, before Holm's correction): {'; '.join(words)}."
         )
 
     def _tests(
