@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from polyseme.nn.training import ConceptTrainer
 
 
+_WEIGHTINGS = ("balanced", "literal", "none")
+
+
 @dataclass(frozen=True)
 class Concepts:
     """Labels in context as points, one row per (label, document).
@@ -251,12 +254,7 @@ class ConceptEmbedding(Estimator):
         check_number("n_components", self.n_components, owner=owner, low=1, whole=True)
         for size in self.hidden_sizes:
             check_number("hidden_sizes", size, owner=owner, low=1, whole=True)
-        check_option(
-            "positive_weighting",
-            self.positive_weighting,
-            ("balanced", "literal", "none"),
-            owner=owner,
-        )
+        check_option("positive_weighting", self.positive_weighting, _WEIGHTINGS, owner=owner)
         for name in ("context_sensitivity", "distance_weight", "negative_weight"):
             check_number(name, getattr(self, name), owner=owner, low=0)
         if self.distance_scale is not None:

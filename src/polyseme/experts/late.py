@@ -15,7 +15,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme.experts.blending import as_probabilities, blend, label_shifts
-from polyseme.experts.model import LabelExperts, Readings
+from polyseme.experts.levels import Readings
+from polyseme.experts.model import LabelExperts
 from polyseme.solvers.ridge import RidgeSums
 
 Matrix = NDArray[np.float64]

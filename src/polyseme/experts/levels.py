@@ -15,10 +15,26 @@ from polyseme._validation import IntArray
 from polyseme.experts.blending import label_shifts, precision_thresholds, sigmoid
 
 Matrix = NDArray[np.float64]
+Readings = dict[str, Matrix]
 
 PRECISIONS = np.arange(1, 100) / 100
 # No label is expected more seldom than this.
 _RAREST = 1e-6
+
+
+class HeldOut(NamedTuple):
+    """What experts say of training instances that they had not seen.
+
+    Attributes
+    ----------
+    readings : dict of str to float64 array
+    truth : float64 array, shape (n, n_seen)
+    weights : float64 array, shape (n,)
+    """
+
+    readings: Readings
+    truth: Matrix
+    weights: Matrix
 
 
 class Levels(NamedTuple):

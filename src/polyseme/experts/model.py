@@ -8,7 +8,7 @@ and in context, and by networks that learned from soft targets.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,6 +31,8 @@ from polyseme.experts.documents import DocumentExpert
 from polyseme.experts.instances import Features, InstanceNetworks, out_of_fold
 from polyseme.experts.levels import (
     PRECISIONS,
+    HeldOut,
+    Readings,
     expected_frequencies,
     label_priors,
     learn_levels,
@@ -41,7 +43,6 @@ from polyseme.mapping import InstanceMapper
 from polyseme.nn.devices import check_device
 
 Matrix = NDArray[np.float64]
-Readings = dict[str, Matrix]
 
 # An instance stands for at most so many others.
 _MOST_CERTAIN = 0.9
@@ -51,21 +52,6 @@ SEEN_EXPERTS = ("kernel", "network")
 UNSEEN_EXPERTS = ("linear", "context", "direct")
 # Of seen and of unseen labels; results/default-model.md has the search.
 SLOPES = (1.1, 1.4)
-
-
-class HeldOut(NamedTuple):
-    """What experts say of training instances that they had not seen.
-
-    Attributes
-    ----------
-    readings : dict of str to float64 array
-    truth : float64 array, shape (n, n_seen)
-    weights : float64 array, shape (n,)
-    """
-
-    readings: Readings
-    truth: Matrix
-    weights: Matrix
 
 
 class LabelExperts(Estimator):

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from polyseme._validation import InputError, first_few
 from polyseme.experts.blending import label_shifts
-from polyseme.experts.model import LabelExperts, Readings
+from polyseme.experts.levels import Readings
+from polyseme.experts.model import LabelExperts
 from polyseme.words import WordVectors
 
 Matrix = NDArray[np.float64]
