@@ -171,7 +171,8 @@ def rank(
     tags: Annotated[
         Path | None,
         typer.Option(
-            help="Tags that each item has already, one document a row: they move the others."
+            help="Tags that items have already, which move the others: a document for each row, or "
+            "named after the files."
         ),
     ] = None,
     tags_column: TagsColumn = None,
