@@ -244,6 +244,8 @@ PLAN_ERRORS = [
     ("negatives_per_positive", -1, "must be a whole number at least 0; got -1"),
     ("pretrain_epochs", -1, "must be a whole number at least 0; got -1"),
     ("prediction_epochs", 2.5, "must be a whole number at least 0; got 2.5"),
+    ("max_steps", 0, "must be a whole number at least 1; got 0"),
+    ("precision", "half", "must be one of 'single', 'mixed'; got 'half'"),
 ]
 
 

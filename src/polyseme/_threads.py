@@ -10,11 +10,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from typing import TypeVar
 
+from polyseme import _native
+
 T = TypeVar("T")
 R = TypeVar("R")
 
 # From about here on a training step is large enough for several threads to pay.
-MANY_LABELS = 2000
+MANY_LABELS = 500
 
 
 def one_thread_below(n_labels: int) -> AbstractContextManager[None]:
@@ -37,7 +39,7 @@ def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with threadpool_limits(limits=1):
+        with threadpool_limits(limits=1), _native.one_thread():
             yield
     finally:
         torch.set_num_threads(before)

@@ -39,10 +39,12 @@ from polyseme.presets import embedding_parameters
 
 if TYPE_CHECKING:
     from polyseme.nn.networks import ConceptNetwork
+    from polyseme.nn.processes import Processes
     from polyseme.nn.training import ConceptTrainer
 
 
 _WEIGHTINGS = ("balanced", "literal", "none")
+_DOCUMENTS_AT_A_TIME = 32_768
 
 
 @dataclass(frozen=True)
@@ -222,21 +224,27 @@ class ConceptEmbedding(Estimator):
         corpus = check_corpus(corpus, owner=type(self).__name__).without_unused()
         held_out = None if validation is None else self._held_out(validation, labels, corpus)
         data = fingerprint(self.get_params(), corpus.labels, (corpus.matrix, held_out))
+        from polyseme.nn.processes import training_processes
+
         checkpoint = TrainingCheckpoint(self.checkpoint, data)
         seed = checkpoint.seed(self.random_state)
         generator = as_generator(seed)
         scale = math.sqrt(self.n_components) if self.distance_scale is None else self.distance_scale
         describers = self._fit_descriptors(corpus.matrix, generator)
-        trainer = self._trainer(corpus.matrix, held_out, *describers, scale, plan, generator)
-        checkpoint.restore(trainer)
-        bar = TrainingProgress(trainer, self.verbose)
-        with one_thread_below(len(corpus.labels)), bar as progress:
+        with training_processes(self.device) as processes:
+            trainer = self._trainer(
+                corpus.matrix, held_out, *describers, scale, plan, generator, processes
+            )
+            checkpoint.restore(trainer)
+            bar = TrainingProgress(trainer, self.verbose and processes.rank == 0)
+            with one_thread_below(len(corpus.labels)), bar as progress:
 
-            def after_epoch(current: ConceptTrainer, record: dict[str, Any]) -> None:
-                checkpoint.write(current, seed)
-                progress.update(record)
+                def after_epoch(current: ConceptTrainer, record: dict[str, Any]) -> None:
+                    if processes.rank == 0:
+                        checkpoint.write(current, seed)
+                    progress.update(record)
 
-            trainer.run(after_epoch)
+                trainer.run(after_epoch)
         return self.restore(
             trainer.network.cpu(),
             *describers,
@@ -292,13 +300,15 @@ class ConceptEmbedding(Estimator):
         scale: float,
         plan: TrainingPlan,
         generator: np.random.Generator,
+        processes: Processes,
     ) -> ConceptTrainer:
         """Build network, held-out evaluation and trainer."""
         import torch
 
         from polyseme.nn.networks import ConceptNetwork
+        from polyseme.nn.staging import LossSettings
         from polyseme.nn.stopping import stopping_score
-        from polyseme.nn.training import ConceptTrainer, LossSettings
+        from polyseme.nn.training import ConceptTrainer
 
         contexts = context_descriptor.transform(matrix)
         held_out_contexts = None if validation is None else context_descriptor.transform(validation)
@@ -329,6 +339,7 @@ class ConceptEmbedding(Estimator):
             np.random.default_rng(draw_seed(generator)),
             evaluate,
             self.device,
+            processes,
         )
 
     # ------------------------------------------------------------------ embedding
@@ -398,7 +409,13 @@ class ConceptEmbedding(Estimator):
         matrix, _ = corpus.align(self.labels_)
         inside = sp.csr_matrix(matrix[:, : len(self.labels_)])
         self._report_unplaced(corpus, inside)
-        return row_means(inside, self.encode(inside))
+        distinct, places = unique_rows(inside)
+        means = np.empty((distinct.shape[0], self.n_components), dtype=np.float32)
+        # The concepts of all documents are several times as large as their means.
+        for start in range(0, distinct.shape[0], _DOCUMENTS_AT_A_TIME):
+            part = sp.csr_matrix(distinct[start : start + _DOCUMENTS_AT_A_TIME])
+            means[start : start + _DOCUMENTS_AT_A_TIME] = row_means(part, self.encode(part))
+        return np.asarray(means[places])
 
     def encode(self, matrix: sp.csr_matrix) -> NDArray[np.float32]:
         """Embed the entries of a document-label matrix over the vocabulary.
@@ -419,6 +436,8 @@ class ConceptEmbedding(Estimator):
         points = encode_documents(
             self.network_, distinct, self.context_descriptor_.transform(distinct)
         )
+        if distinct.shape[0] == matrix.shape[0]:
+            return points  # every document stands for itself
         lengths = np.diff(distinct.indptr)[places]
         starts = np.repeat(distinct.indptr[:-1][places], lengths)
         within = np.arange(len(starts)) - np.repeat(np.cumsum(lengths) - lengths, lengths)

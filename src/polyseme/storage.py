@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._persistence import plain, read_model, within, write_model
+from polyseme._shifted import ShiftedRows
 from polyseme.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.embedding import ConceptEmbedding
 from polyseme.experts import LabelExperts
@@ -28,6 +29,7 @@ from polyseme.tagger.parts import Parts
 Config = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
 KIND = "tagger"
+_SPARSE_PARTS = ("data", "indices", "indptr")
 _PARTS = ("label_descriptor", "context_descriptor", "training")
 _NOT_KEPT = ("checkpoint", "device", "verbose", "random_state")
 
@@ -174,9 +176,14 @@ def _embedding_state(embedding: ConceptEmbedding) -> tuple[Config, Arrays]:
     }
     config["parameters"]["hidden_sizes"] = [int(size) for size in embedding.hidden_sizes]
     arrays: Arrays = {
-        f"network.{name}": value.detach().numpy()
+        f"network.{name}": np.ascontiguousarray(value.detach().numpy())
         for name, value in embedding.network_.state_dict().items()
     }
+    rows = embedding.label_descriptor_.descriptors_
+    if isinstance(rows, ShiftedRows):
+        del arrays["network.descriptors"]
+        arrays |= {f"descriptors.{part}": getattr(rows.rows, part) for part in _SPARSE_PARTS}
+        arrays |= {"descriptors.shift": rows.shift, "descriptors.used": rows.used}
     arrays["idf"] = embedding.label_descriptor_.idf_
     arrays["topics"] = embedding.context_descriptor_.topics_
     return config, arrays
@@ -196,21 +203,20 @@ def _embedding_from(config: Config, arrays: Arrays) -> ConceptEmbedding:
     contexts = ContextDescriptor(**config["context_descriptor"])
     embedding = ConceptEmbedding(label_descriptor=labels, context_descriptor=contexts, **parameters)
     weights = within(arrays, "network")
+    dense = weights.pop("descriptors", None)
+    descriptors = _shifted_rows(within(arrays, "descriptors")) if dense is None else dense
     network = ConceptNetwork(
-        weights["descriptors"],
+        descriptors,
         len(arrays["topics"]),
         embedding.hidden_sizes,
         embedding.n_components,
         torch.Generator(),
     )
-    network.load_state_dict(
-        {name: torch.from_numpy(np.array(value)) for name, value in weights.items()}
-    )
+    state = {name: torch.from_numpy(np.array(value)) for name, value in weights.items()}
+    network.load_state_dict(state | {"descriptors": network.descriptors})
     return embedding.restore(
         network,
-        LabelDescriptor(**config["label_descriptor"]).restore(
-            weights["descriptors"], arrays["idf"]
-        ),
+        LabelDescriptor(**config["label_descriptor"]).restore(descriptors, arrays["idf"]),
         ContextDescriptor(**config["context_descriptor"]).restore(arrays["topics"]),
         labels=tuple(config["labels"]),
         normalize=config["normalize_labels"],
@@ -219,3 +225,11 @@ def _embedding_from(config: Config, arrays: Arrays) -> ConceptEmbedding:
         history=config["history"],
         best_score=math.nan if config["best_score"] is None else config["best_score"],
     )
+
+
+def _shifted_rows(arrays: Arrays) -> ShiftedRows:
+    """Rebuild sparse label descriptors."""
+    data, indices, indptr = (arrays[part] for part in _SPARSE_PARTS)
+    n_labels = len(arrays["used"])
+    rows = sp.csr_matrix((data, indices, indptr), shape=(n_labels, len(arrays["shift"])))
+    return ShiftedRows(rows, arrays["shift"], arrays["used"])

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from polyseme._estimator import Estimator
 from polyseme._persistence import remove_model
 from polyseme._validation import PolysemeWarning
 from polyseme.descriptors import ContextDescriptor, LabelDescriptor
@@ -56,9 +57,16 @@ def space_config(n_components: int, conditions: Conditions) -> dict[str, Any]:
     # Where a space is trained does not decide what it is.
     passed_over = {*parts, "device"}
     config = {name: repr(value) for name, value in own.items() if name not in passed_over}
-    return config | {
-        name: {key: repr(value) for key, value in part.get_params().items()}
-        for name, part in parts.items()
+    return config | {name: _told(part) for name, part in parts.items()}
+
+
+def _told(part: Estimator) -> dict[str, str]:
+    """Give a part's parameters; those that came later count only where they are used."""
+    later = {"max_steps": None, "precision": "single", "max_documents": 200_000}
+    return {
+        key: repr(value)
+        for key, value in part.get_params().items()
+        if key not in later or value != later[key]
     }
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from polyseme.nn.training import ConceptTrainer
 
 KIND = "checkpoint"
+# How the optimiser's memory is laid out; a state in another layout is not taken up.
+_LAYOUT = "flat"
 
 
 def fingerprint(
@@ -51,7 +53,7 @@ def fingerprint(
         for name, value in sorted(parameters.items())
         if name not in ("checkpoint", "device", "verbose")
     }
-    digest = hashlib.sha256(json.dumps([told, labels]).encode())
+    digest = hashlib.sha256(json.dumps([_LAYOUT, told, labels]).encode())
     for matrix in matrices:
         if matrix is not None:
             digest.update(matrix.indices.astype(np.int64).tobytes())
@@ -95,6 +97,8 @@ class TrainingCheckpoint:
             return
         import torch
 
+        from polyseme.nn.moments import put_moments
+
         def tensors(prefix: str) -> dict[str, torch.Tensor]:
             return {
                 name.removeprefix(prefix): torch.from_numpy(np.array(value))
@@ -110,18 +114,15 @@ class TrainingCheckpoint:
         state.best_weights = tensors("best.")
         trainer.network.load_state_dict(tensors("network."))
         trainer.optimizer = trainer.new_optimizer()
-        moments: dict[int, dict[str, torch.Tensor]] = {}
-        for name, value in tensors("optimizer.").items():
-            number, key = name.split(".", 1)
-            moments.setdefault(int(number), {})[key] = value
-        full = trainer.optimizer.state_dict()
-        trainer.optimizer.load_state_dict({"state": moments, "param_groups": full["param_groups"]})
+        put_moments(trainer.optimizer, tensors("optimizer."))
         trainer.generator.bit_generator.state = self.config["generator"]
 
     def write(self, trainer: ConceptTrainer, seed: int) -> None:
         """Save where a trainer stands, between two epochs."""
         if self.path is None:
             return
+        from polyseme.nn.moments import moments_of
+
         state = trainer.state
         arrays = {
             f"network.{name}": value.cpu().numpy()
@@ -130,10 +131,10 @@ class TrainingCheckpoint:
         arrays |= {
             f"best.{name}": value.cpu().numpy() for name, value in state.best_weights.items()
         }
-        for number, values in trainer.optimizer.state_dict()["state"].items():
-            arrays |= {
-                f"optimizer.{number}.{key}": value.cpu().numpy() for key, value in values.items()
-            }
+        arrays |= {
+            f"optimizer.{key}": value.cpu().numpy()
+            for key, value in moments_of(trainer.optimizer).items()
+        }
         config: dict[str, Any] = {
             "fingerprint": self.fingerprint,
             "seed": seed,

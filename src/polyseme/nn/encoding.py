@@ -35,14 +35,16 @@ def encode_documents(
     float32 array, shape (matrix.nnz, n_components)
     """
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    device = network.descriptors.device
+    device = network.output.weight.device
     labels = torch.from_numpy(matrix.indices.astype(np.int64)).to(device)
     points = np.empty((len(rows), network.output.in_features), dtype=np.float32)
     with torch.no_grad():
+        # Few concepts hold few labels, whose descriptors alone are multiplied then.
+        inputs = network.label_inputs() if len(rows) > network.n_labels else None
         for start in range(0, len(rows), chunk):
             part = slice(start, start + chunk)
             histograms = torch.from_numpy(contexts[rows[part]]).to(device)
-            points[part] = network.encode(labels[part], histograms).cpu().numpy()
+            points[part] = network.encode(labels[part], histograms, inputs).cpu().numpy()
     return points
 
 

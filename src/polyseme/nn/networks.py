@@ -13,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from polyseme._shifted import ShiftedRows
+
 
 class ConceptNetwork(nn.Module):
     """Sub-network of the Siamese architecture (in the paper: Fig. 4, parameters Θ).
@@ -23,8 +25,8 @@ class ConceptNetwork(nn.Module):
 
     Parameters
     ----------
-    descriptors : float32 array, shape (n_labels, n_label_features)
-        One descriptor per label; constant.
+    descriptors : float32 array or ShiftedRows, shape (n_labels, n_label_features)
+        One descriptor per label; constant. Sparse ones stay sparse.
     n_topics : int
         Length of a context histogram.
     hidden_sizes : sequence of int
@@ -41,7 +43,7 @@ class ConceptNetwork(nn.Module):
 
     def __init__(
         self,
-        descriptors: NDArray[np.floating],
+        descriptors: NDArray[np.floating] | ShiftedRows,
         n_topics: int,
         hidden_sizes: Sequence[int],
         n_components: int,
@@ -50,33 +52,72 @@ class ConceptNetwork(nn.Module):
     ) -> None:
         super().__init__()
         n_labels, n_label_features = descriptors.shape
-        self.register_buffer("descriptors", torch.as_tensor(descriptors, dtype=dtype))
+        self.shifted = descriptors if isinstance(descriptors, ShiftedRows) else None
+        held = np.empty((0, n_label_features)) if self.shifted else descriptors
+        self.register_buffer("descriptors", torch.as_tensor(held, dtype=dtype))
+        self.n_labels, self.n_label_features = n_labels, n_label_features
         sizes = [n_label_features + n_topics, *hidden_sizes, n_components]
         self.layers = nn.ModuleList(
             _linear(n_in, n_out, generator, dtype) for n_in, n_out in pairwise(sizes)
         )
         self.output = _linear(n_components, n_labels, generator, dtype)
 
-    def encode(self, label_ids: Tensor, contexts: Tensor) -> Tensor:
+    @property
+    def first(self) -> nn.Linear:
+        """The first layer, whose inputs are a label's descriptor and its context's histogram."""
+        layer = self.layers[0]
+        assert isinstance(layer, nn.Linear)
+        return layer
+
+    def lay_out(self) -> None:
+        """Take sparse descriptors as a dense matrix from now on, as accelerators multiply them."""
+        if self.shifted is not None:
+            dense = torch.from_numpy(self.shifted.toarray())
+            self.descriptors = dense.to(self.output.weight)
+            self.shifted = None
+
+    def descriptor_rows(self, label_ids: Tensor) -> Tensor:
+        """Give the descriptors of labels, shape (n, n_label_features)."""
+        if self.shifted is None:
+            return self.descriptors[label_ids]
+        chosen = label_ids.numpy()
+        some = ShiftedRows(self.shifted.rows[chosen], self.shifted.shift, self.shifted.used[chosen])
+        return torch.from_numpy(some.toarray()).to(self.output.weight)
+
+    def label_inputs(self) -> Tensor:
+        """Give what each label contributes to the first layer, shape (n_labels, n_hidden).
+
+        Computed once, it serves every context that a label is met in.
+        """
+        by_label = self.first.weight[:, : self.n_label_features]
+        if self.shifted is None:
+            return nn.functional.linear(self.descriptors, by_label)
+        weights = np.ascontiguousarray(by_label.detach().numpy().T)
+        return torch.from_numpy(self.shifted.times(weights))
+
+    def encode(self, label_ids: Tensor, contexts: Tensor, inputs: Tensor | None = None) -> Tensor:
         """Embed labels in their contexts.
 
         Parameters
         ----------
         label_ids : int64 tensor, shape (n,)
         contexts : tensor, shape (n, n_topics)
+        inputs : tensor, shape (n_labels, n_hidden), optional
+            What `label_inputs` gives, where many batches share it.
 
         Returns
         -------
         tensor, shape (n, n_components), inside (-1, 1)
         """
-        first = self.layers[0]
-        assert isinstance(first, nn.Linear)
-        n_label_features = self.descriptors.shape[1]
-        by_label = first.weight[:, :n_label_features]
-        by_context = first.weight[:, n_label_features:]
-        # A batch holds few distinct labels: multiply each descriptor once, then gather.
-        distinct, places = torch.unique(label_ids, return_inverse=True)
-        from_label = nn.functional.linear(self.descriptors[distinct], by_label)[places]
+        first = self.first
+        by_context = first.weight[:, self.n_label_features :]
+        if inputs is None:
+            # A batch holds few distinct labels: multiply each descriptor once, then gather.
+            distinct, places = torch.unique(label_ids, return_inverse=True)
+            by_label = first.weight[:, : self.n_label_features]
+            from_label = nn.functional.linear(self.descriptor_rows(distinct), by_label)[places]
+        else:
+            from_label = inputs[label_ids]
         hidden = torch.tanh(from_label + nn.functional.linear(contexts, by_context, first.bias))
         for layer in self.layers[1:]:
             hidden = torch.tanh(layer(hidden))

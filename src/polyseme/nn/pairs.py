@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 IntArray = NDArray[np.int64]
 
+# Batches drawn at a time: enough for arrays to pay, few enough to stay small.
+_AT_A_TIME = 256
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -108,11 +111,15 @@ class PairSampler:
         if not self.negatives_per_positive:
             per_batch = max(2, per_batch - per_batch % 2)
         order = self._order(generator)
-        for start in range(0, len(order), per_batch):
-            chosen = order[start : start + per_batch]
-            batch = self._batch(chosen, generator)
-            if len(batch.label_ids) >= 2:
-                yield batch
+        n_whole = len(order) // per_batch
+        whole = order[: n_whole * per_batch].reshape(n_whole, per_batch)
+        parts = [whole[start : start + _AT_A_TIME] for start in range(0, n_whole, _AT_A_TIME)]
+        if len(order) % per_batch:
+            parts.append(order[None, n_whole * per_batch :])
+        for chosen in parts:
+            for batch in self._batches(chosen, generator):
+                if len(batch.label_ids) >= 2:
+                    yield batch
 
     def _order(self, generator: np.random.Generator) -> IntArray:
         """Order the positive examples: shuffled, or document by shuffled document."""
@@ -121,21 +128,32 @@ class PairSampler:
         place = generator.permutation(self.matrix.shape[0])
         return np.argsort(place[self.document_ids], kind="stable")
 
-    def _batch(self, chosen: IntArray, generator: np.random.Generator) -> Batch:
-        """Add the negatives of the chosen positives and lay the pairs side by side."""
+    def _batches(self, chosen: IntArray, generator: np.random.Generator) -> Iterator[Batch]:
+        """Add the negatives of the chosen positives, a row for each batch, and pair both."""
         documents = self.document_ids[chosen]
-        others = np.repeat(documents, self.negatives_per_positive)
-        negatives = self.absent_labels(others, generator)
-        labels = np.concatenate([self.label_ids[chosen], negatives])
-        documents = np.concatenate([documents, others])
-        positive = np.arange(len(labels)) < len(chosen)
+        others = np.repeat(documents, self.negatives_per_positive, axis=1)
+        negatives = self.absent_labels(others.ravel(), generator).reshape(others.shape)
+        labels = np.concatenate([self.label_ids[chosen], negatives], axis=1)
+        documents = np.concatenate([documents, others], axis=1)
         if self.pairing == "random":
-            order = generator.permutation(len(labels))
+            order = np.broadcast_to(np.arange(labels.shape[1]), labels.shape)
+            order = generator.permuted(order, axis=1)
         else:
-            order = np.argsort(documents + generator.random(len(documents)) * 0.5, kind="stable")
-        order = order[labels[order] >= 0]
-        if len(order) % 2:
-            # One example finds no partner: a negative one if there is any, they are drawn anew.
-            unpaired = np.flatnonzero(~positive[order])
-            order = np.delete(order, unpaired[-1] if len(unpaired) else -1)
-        return Batch(labels[order], documents[order], positive[order])
+            order = np.argsort(documents + generator.random(documents.shape) * 0.5, axis=1)
+        labels = np.take_along_axis(labels, order, axis=1)
+        documents = np.take_along_axis(documents, order, axis=1)
+        positive = order < chosen.shape[1]
+        odd = (labels.shape[1] % 2 == 1) | (labels < 0).any(axis=1)
+        for row, uneven in enumerate(odd):
+            batch = Batch(labels[row], documents[row], positive[row])
+            yield _paired(batch) if uneven else batch
+
+
+def _paired(batch: Batch) -> Batch:
+    """Leave out what has no label, and one example more where one finds no partner."""
+    kept = np.flatnonzero(batch.label_ids >= 0)
+    if len(kept) % 2:
+        # A negative one if there is any: they are drawn anew.
+        unpaired = np.flatnonzero(~batch.positive[kept])
+        kept = np.delete(kept, unpaired[-1] if len(unpaired) else -1)
+    return Batch(batch.label_ids[kept], batch.document_ids[kept], batch.positive[kept])

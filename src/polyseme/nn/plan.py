@@ -27,6 +27,8 @@ class TrainingPlan(Estimator):
     min_steps : int
         Steps an epoch at the least: over a small corpus, one epoch passes over the examples more
         than once.
+    max_steps : int, optional
+        Steps an epoch at the most: over a large corpus, one epoch is a sample of the examples.
     max_epochs : int
         The most epochs with the combined loss.
     min_epochs : int
@@ -44,6 +46,9 @@ class TrainingPlan(Estimator):
         Epochs of greedy layer-wise pre-training per layer; 0 leaves it out.
     prediction_epochs : int
         Epochs with the prediction loss alone before the combined loss.
+    precision : {"single", "mixed"}
+        "mixed" multiplies with the output layer in bfloat16: faster where there are many labels,
+        and coarser.
     """
 
     def __init__(
@@ -64,6 +69,8 @@ class TrainingPlan(Estimator):
         pairing: str = "random",
         pretrain_epochs: int = 0,
         prediction_epochs: int = 0,
+        max_steps: int | None = None,
+        precision: str = "single",
     ) -> None:
         self.optimizer = optimizer
         self.learning_rate = learning_rate
@@ -81,6 +88,8 @@ class TrainingPlan(Estimator):
         self.pairing = pairing
         self.pretrain_epochs = pretrain_epochs
         self.prediction_epochs = prediction_epochs
+        self.max_steps = max_steps
+        self.precision = precision
 
     def check(self) -> None:
         """Raise an `InputError` that names the first parameter out of its range."""
@@ -88,6 +97,7 @@ class TrainingPlan(Estimator):
         check_option("optimizer", self.optimizer, ("adam", "sgd"), owner=owner)
         check_option("schedule", self.schedule, ("cosine", "step"), owner=owner)
         check_option("reduction", self.reduction, ("mean", "sum"), owner=owner)
+        check_option("precision", self.precision, ("single", "mixed"), owner=owner)
         check_option("pairing", self.pairing, ("random", "document"), owner=owner)
         check_number("learning_rate", self.learning_rate, owner=owner, low=0, above=True)
         check_number("decay", self.decay, owner=owner, low=0, high=1, above=True)
@@ -103,6 +113,8 @@ class TrainingPlan(Estimator):
             "pretrain_epochs": 0,
             "prediction_epochs": 0,
         }
+        if self.max_steps is not None:
+            whole["max_steps"] = 1
         for name, low in whole.items():
             check_number(name, getattr(self, name), owner=owner, low=low, whole=True)
 

@@ -77,7 +77,7 @@ def _below(network: ConceptNetwork, layer: int, batch: Batch, contexts: Tensor) 
     """Give what comes into a layer, (n, in_features)."""
     hidden = torch.cat(
         [
-            network.descriptors[torch.from_numpy(batch.label_ids)],
+            network.descriptor_rows(torch.from_numpy(batch.label_ids)),
             contexts[torch.from_numpy(batch.document_ids)],
         ],
         dim=1,

@@ -6,9 +6,9 @@ its history. Nothing here knows label strings, files or progress bars.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,41 +17,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyseme.nn.losses import context_similarity, distance_loss, prediction_loss, reduce_loss
+from polyseme.nn.losses import context_similarity, distance_loss, prediction_loss
 from polyseme.nn.networks import ConceptNetwork
 from polyseme.nn.pairs import Batch, PairSampler
 from polyseme.nn.plan import TrainingPlan
 from polyseme.nn.pretraining import pretrain_layer
+from polyseme.nn.processes import Processes
+from polyseme.nn.runners import GraphRunner, StepRunner
+from polyseme.nn.staging import LossSettings, Stager
+from polyseme.nn.steps import StepGradient
 
 Record = dict[str, Any]
-
-# Up to this size the labels of all documents are kept dense.
-_DENSE_BYTES = 64 * 2**20
-
-
-@dataclass(frozen=True)
-class LossSettings:
-    """Constants of the combined loss (in the paper: equation 4).
-
-    Attributes
-    ----------
-    weighting : str
-        Reading of κ: "balanced", "literal" or "none".
-    sensitivity : float
-        λ.
-    scale : float
-        β.
-    negative_weight : float
-        ρ.
-    distance_weight : float
-        α.
-    """
-
-    weighting: str
-    sensitivity: float
-    scale: float
-    negative_weight: float
-    distance_weight: float
 
 
 @dataclass
@@ -63,7 +39,8 @@ class TrainingState:
     stage, epoch : int
         Index of the current stage and number of its finished epochs.
     history : list of dict
-        One record per finished epoch: stage, epoch, losses, validation score.
+        One record per finished epoch: stage, epoch, losses (of one step in sixteen), validation
+        score.
     best_score : float
         The best validation score of the current stage.
     n_stale : int
@@ -101,6 +78,8 @@ class ConceptTrainer:
         Gives the network's score on held-out documents, larger is better.
     device : str
         Where the steps are computed; all that is drawn comes from `generator`, wherever that is.
+    processes : Processes
+        Those that train this network together, each with the same arguments.
     """
 
     def __init__(
@@ -113,14 +92,14 @@ class ConceptTrainer:
         generator: np.random.Generator,
         evaluate: Callable[[ConceptNetwork], float] | None = None,
         device: str = "cpu",
+        processes: Processes | None = None,
     ) -> None:
+        if device != "cpu":
+            network.lay_out()
         self.network = network.to(device)
         self.matrix = matrix
-        self.contexts = torch.as_tensor(contexts).to(network.descriptors)
-        # A small matrix is laid out once; a large one row by row, as steps need it.
-        self._held: Tensor | None = None
-        if matrix.shape[0] * matrix.shape[1] <= _DENSE_BYTES:
-            self._held = torch.from_numpy(matrix.toarray()).to(device)
+        self.contexts = torch.as_tensor(contexts).to(network.output.weight.detach())
+        self.processes = Processes() if processes is None else processes
         self.plan = plan
         self.loss = loss
         self.generator = generator
@@ -131,6 +110,14 @@ class ConceptTrainer:
             negatives_per_positive=plan.negatives_per_positive,
             pairing=plan.pairing,
         )
+        self.gradient = StepGradient(network, plan.precision == "mixed")
+        self.weights = self.gradient.weights.values
+        self.processes.agree(self.weights)
+        # Updates by graphs need Adam's rate as a number on the card.
+        self._captured = self.contexts.is_cuda and plan.optimizer == "adam"
+        runner = GraphRunner if self._captured else StepRunner
+        stager = Stager(matrix, self.contexts, loss, spare=self._captured)
+        self.runner = runner(self.gradient, stager, plan.reduction, self.processes)
         self.state = TrainingState()
         self.optimizer = self.new_optimizer()
 
@@ -167,7 +154,10 @@ class ConceptTrainer:
         """Run one epoch of a stage and give its record."""
         rate = self.plan.rate(self.state.epoch, n_epochs)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
         record: Record = {"stage": name, "epoch": self.state.epoch, "learning_rate": rate}
         if name == "pretrain":
             layer = self.state.stage
@@ -176,30 +166,31 @@ class ConceptTrainer:
                 self.network, layer, self.sampler, self.contexts, self.generator, n_passes=1
             )
             return record
-        totals = np.zeros(3)
-        n_pairs = 0
-        for batch in self._batches():
-            self.optimizer.zero_grad(set_to_none=True)
-            prediction, distance = self.batch_losses(batch)
-            combined = prediction
-            if name == "siamese":
-                combined = prediction + self.loss.distance_weight * distance
-            reduce_loss(combined, self.plan.reduction).backward()  # type: ignore[no-untyped-call]  # torch's own
-            self.optimizer.step()
-            n_pairs += len(combined)
-            values = (combined, prediction, distance)
-            # One list: on a GPU every number that is asked for makes it wait.
-            totals += torch.stack([value.detach().sum() for value in values]).tolist()
-        means = totals / max(n_pairs, 1)
-        record.update(loss=means[0], prediction_loss=means[1], distance_loss=means[2])
+        siamese = name == "siamese"
+        sums, n_pairs = self.runner.run(self._batches(), self.optimizer, siamese=siamese)
+        prediction, distance = (sums / max(n_pairs, 1)).tolist()
+        combined = prediction + self.loss.distance_weight * distance if siamese else prediction
+        record.update(loss=combined, prediction_loss=prediction, distance_loss=distance)
         # The prediction stage only prepares: its weights are handed on as they are. So are those
         # of the first epochs, and a score costs as much as many steps.
-        if self.evaluate is not None and name == "siamese" and self.state.epoch >= self._first:
-            record["score"] = self.evaluate(self.network)
+        if self.evaluate is not None and siamese and self.state.epoch >= self._first:
+            record["score"] = self._score(self.evaluate)
         return record
 
+    def _score(self, evaluate: Callable[[ConceptNetwork], float]) -> float:
+        """Score the network, in one process for all."""
+        score = evaluate(self.network) if self.processes.rank == 0 else 0.0
+        return float(self.processes.agree(torch.tensor(score, dtype=torch.float64)))
+
     def _batches(self) -> Iterator[Batch]:
-        """Iterate over the batches of one epoch: a whole pass, and more up to the least steps."""
+        """Iterate over an epoch's batches: a whole pass, more up to the least steps, or fewer."""
+        if self.plan.max_steps is not None:
+            yield from islice(self._passes(), self.plan.max_steps)
+        else:
+            yield from self._passes()
+
+    def _passes(self) -> Iterator[Batch]:
+        """Iterate over the batches of one pass, and of more up to the least steps."""
         n_steps, n_passes = 0, 0
         while n_passes == 0 or n_steps < self.plan.min_steps:
             before = n_steps
@@ -215,6 +206,8 @@ class ConceptTrainer:
     def batch_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Give each pair's prediction losses, summed over its sides, and its distance loss.
 
+        The loss in plain terms, whose gradient `StepGradient` computes by hand.
+
         Returns
         -------
         prediction, distance : tensors, shape (n_pairs,)
@@ -222,7 +215,7 @@ class ConceptTrainer:
         device = self.contexts.device
         contexts = self.contexts[torch.from_numpy(batch.document_ids).to(device)]
         codes, activations = self.network(torch.from_numpy(batch.label_ids).to(device), contexts)
-        held = self._labels_of(batch.document_ids)
+        held = torch.from_numpy(self.matrix[batch.document_ids].toarray()).to(device)
         positive = torch.from_numpy(batch.positive).to(device)
         targets = (held == positive[:, None]).to(activations.dtype)
         prediction = prediction_loss(activations, targets, self.loss.weighting)
@@ -236,13 +229,6 @@ class ConceptTrainer:
             negative_weight=self.loss.negative_weight,
         )
         return prediction[0::2] + prediction[1::2], distance
-
-    def _labels_of(self, document_ids: NDArray[np.int64]) -> Tensor:
-        """Give the labels of documents, bool of shape (n, n_labels), where they are needed."""
-        device = self.contexts.device
-        if self._held is not None:
-            return self._held[torch.from_numpy(document_ids).to(device)]
-        return torch.from_numpy(self.matrix[document_ids].toarray()).to(device)
 
     # ------------------------------------------------------------------ stopping
 
@@ -258,7 +244,9 @@ class ConceptTrainer:
         if record["score"] > self.state.best_score:
             self.state.best_score = record["score"]
             self.state.n_stale = 0
-            self.state.best_weights = copy.deepcopy(self.network.state_dict())
+            self.state.best_weights = {
+                name: value.detach().clone() for name, value in self.network.named_parameters()
+            }
         else:
             self.state.n_stale += 1
         return self.state.n_stale >= self.plan.patience
@@ -266,7 +254,7 @@ class ConceptTrainer:
     def _finish_stage(self) -> None:
         """Go back to the stage's best weights and open the next stage."""
         if self.state.best_weights:
-            self.network.load_state_dict(self.state.best_weights)
+            self.network.load_state_dict(self.state.best_weights, strict=False)
         self.state.stage += 1
         self.state.epoch = 0
         self.state.n_stale = 0
@@ -277,7 +265,15 @@ class ConceptTrainer:
 
     def new_optimizer(self) -> torch.optim.Optimizer:
         """Make the optimiser of the plan over all weights, with empty moments."""
-        weights = list(self.network.parameters())
+        # A card updates parts side by side, and one vector on a few of its processors only.
+        n_parts = 64 if self._captured else 1
+        parts = [torch.nn.Parameter(part) for part in self.weights.chunk(n_parts)]
+        for part, slope in zip(parts, self.gradient.weights.gradient.chunk(n_parts), strict=True):
+            part.grad = slope
+        rate = self.plan.learning_rate
         if self.plan.optimizer == "sgd":
-            return torch.optim.SGD(weights, lr=self.plan.learning_rate)
-        return torch.optim.Adam(weights, lr=self.plan.learning_rate)
+            return torch.optim.SGD(parts, lr=rate)
+        if self._captured:
+            held = torch.tensor(rate, device=self.weights.device)
+            return torch.optim.Adam(parts, lr=held, fused=True, capturable=True)
+        return torch.optim.Adam(parts, lr=rate, fused=self.weights.device.type == "cpu")

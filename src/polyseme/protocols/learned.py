@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._estimator import copy_of
+from polyseme._shifted import ShiftedRows
 from polyseme._validation import check_features
 from polyseme.corpus import LabelCorpus
 from polyseme.embedding import ConceptEmbedding
@@ -82,8 +83,8 @@ def _descriptors(teaching: LabelCorpus, embedding: ConceptEmbedding) -> Iterator
     if [*map(teaching.key, embedding.labels_)] == [*map(teaching.key, teaching.labels)]:
         wanted.fit(teaching.matrix)
     for name in ("idf_", "descriptors_"):
-        learned = getattr(embedding.label_descriptor_, name)
-        again = getattr(wanted, name, None)
+        learned = _numbers(getattr(embedding.label_descriptor_, name))
+        again = _numbers(getattr(wanted, name, None))
         yield check(
             f"{name.rstrip('_')} learned from semantics alone",
             f"{learned.size} values, {len(teaching)} documents",
@@ -93,6 +94,13 @@ def _descriptors(teaching: LabelCorpus, embedding: ConceptEmbedding) -> Iterator
             "the same when learned again, bit for bit",
             "not what these documents give",
         )
+
+
+def _numbers(learned: Any) -> Any:
+    """Give learned numbers as one array, also those of sparse rows; None stays None."""
+    if isinstance(learned, ShiftedRows):
+        return np.concatenate([learned.rows.data, learned.rows.indices, learned.shift])
+    return learned
 
 
 def _topics(teaching: LabelCorpus, embedding: ConceptEmbedding) -> Check:

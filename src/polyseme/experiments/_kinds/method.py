@@ -47,7 +47,11 @@ class Method(ABC):
             config["spaces"] = [space_config(d, conditions) for d in self.dimensions]
         if self.dimensions and self.features:
             mapper = make_mapper(conditions).get_params()
-            config["mapper"] = {name: repr(value) for name, value in mapper.items()}
+            # Where it is fitted decides nothing; records were kept before there were landmarks.
+            passed_over = {"device"} | ({"n_landmarks"} if mapper["n_landmarks"] is None else set())
+            config["mapper"] = {
+                name: repr(value) for name, value in mapper.items() if name not in passed_over
+            }
         return config
 
     @abstractmethod

@@ -64,7 +64,10 @@ class Regression(Method):
         placed = np.isfinite(truth).all(axis=1)
         predicted = tagger.points(trial.features(trial.split.test))
         known = trial.space(self.dimensions[0]).known_
-        points = np.repeat(known.points, np.bincount(known.sets)[known.set_ids], axis=0)
+        # Set by set, whatever order the concepts are kept in: the scattering draws some of them.
+        order = np.argsort(known.set_ids, kind="stable")
+        counts = np.bincount(known.sets)[known.set_ids[order]]
+        points = np.repeat(known.points[order], counts, axis=0)
         spread = scattering(points, max_points=3000, random_state=trial.seed)
         error = regression_error(predicted[placed], truth[placed], points)
         return {"space": spread | error}, trial.audit(tagger, trial.given())
