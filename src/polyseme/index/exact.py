@@ -6,19 +6,30 @@ Memory beyond inputs and result is bounded by a parameter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polyseme._validation import InputError, check_number
+from polyseme.index import compiled, portable
+from polyseme.index.concepts import Concepts
+from polyseme.index.distinct import distinct, refuse_non_finite
+
+if TYPE_CHECKING:
+    from polyseme.index.device import DeviceConcepts
 
 
 class ConceptIndex:
     """Concepts of every label, searched exactly.
 
-    Identical concepts of one label are stored once and counted, which changes no result.
+    Identical concepts of one label are stored once and counted, which changes no result. Concepts
+    that come sorted by label, all different and in single precision are not copied: leave the
+    array as it is while the index is in use.
+
+    Distances are searched by a compiled library where the package was installed with one, else in
+    numpy; the two agree to 1e-5 of each distance. The library holds a copy of the concepts in
+    bytes, a quarter of their own memory and 16 bytes each, from the first search on.
 
     Parameters
     ----------
@@ -31,7 +42,11 @@ class ConceptIndex:
     counts : int array, shape (n_concepts,), optional
         How many times each concept occurs; by default once.
     memory_mb : float
-        The most working memory of a search, in megabytes.
+        The most working memory of a search, in megabytes; more than 10 is not made use of, except
+        on a device of its own.
+    device : str
+        "cpu", or a device of torch such as "cuda", which then holds the concepts too and searches
+        them.
 
     Attributes
     ----------
@@ -55,10 +70,12 @@ class ConceptIndex:
         *,
         counts: ArrayLike | None = None,
         memory_mb: float = 64.0,
+        device: str = "cpu",
     ) -> None:
         check_number("n_labels", n_labels, owner="ConceptIndex", low=0, whole=True)
         check_number("memory_mb", memory_mb, owner="ConceptIndex", low=0, above=True)
-        concepts = np.asarray(points, dtype=np.float32)
+        # Other types of number are rounded block by block, not all at once.
+        concepts = points if isinstance(points, np.ndarray) else np.asarray(points, np.float32)
         labels = np.asarray(label_ids, dtype=np.int64)
         occurrences = (
             np.ones(len(labels), dtype=np.int64)
@@ -84,17 +101,19 @@ class ConceptIndex:
             raise InputError(
                 f"`counts` of `ConceptIndex` must be at least 1; got {occurrences.min()}."
             )
-        _refuse_non_finite(concepts, "points")
+        refuse_non_finite(concepts, "points")
         self.n_labels = int(n_labels)
         self.memory_mb = memory_mb
+        self.device = device
         self.n_occurrences = np.bincount(labels, occurrences, minlength=n_labels).astype(np.int64)
-        self._points, self._labels, self._counts = _distinct(concepts, labels, occurrences)
-        self._squares = np.einsum("ij,ij->i", self._points, self._points, dtype=np.float64)
+        self._concepts = Concepts(*distinct(concepts, labels, occurrences))
+        self._compiled: compiled.PackedConcepts | None = None
+        self._on_device: DeviceConcepts | None = None
 
     @property
     def n_concepts(self) -> int:
         """Count the distinct concepts."""
-        return len(self._labels)
+        return len(self._concepts)
 
     def distances(self, queries: ArrayLike) -> NDArray[np.float32]:
         """Give the distance from each query to the nearest concept of each label.
@@ -109,14 +128,13 @@ class ConceptIndex:
             Infinity where a label has no concept.
         """
         asked = self._queries(queries)
-        result = np.full((len(asked), self.n_labels), np.inf, dtype=np.float32)
-        for block in self._blocks(asked):
-            nearest = _by_label(np.minimum, block.squared, block.starts)
-            self._refine(nearest, block, asked)
-            # A label's concepts may lie in two neighbouring blocks.
-            before = result[block.rows, block.labels]
-            result[block.rows, block.labels] = np.minimum(before, nearest.T)
-        return np.sqrt(result, out=result)
+        if self.device != "cpu":
+            return self._device().distances(asked)
+        if self._compiled is None:
+            self._compiled = compiled.searcher(self._concepts)
+        if self._compiled is not None and self._compiled.wants(len(asked)):
+            return self._compiled.distances(asked, self.n_labels)
+        return portable.distances(self._concepts, asked, self.n_labels, self.memory_mb)
 
     def log_densities(self, queries: ArrayLike, bandwidth: float) -> NDArray[np.float64]:
         """Give the log of the summed Gaussian kernel over each label's concepts, at each query.
@@ -135,132 +153,29 @@ class ConceptIndex:
         """
         check_number("bandwidth", bandwidth, owner="ConceptIndex", low=0, above=True)
         asked = self._queries(queries)
-        result = np.full((len(asked), self.n_labels), -np.inf)
-        log_counts = np.log(self._counts)
-        # Double precision: a small bandwidth magnifies the rounding of the squared distances.
-        for block in self._blocks(asked.astype(np.float64)):
-            logs = np.maximum(block.squared, 0.0, out=block.squared)
-            logs /= -2.0 * bandwidth**2
-            logs += log_counts[block.concepts, None]
-            top = _by_label(np.maximum, logs, block.starts)
-            logs -= np.repeat(top, block.sizes, axis=0)
-            np.exp(logs, out=logs)
-            sums = np.log(_by_label(np.add, logs, block.starts)) + top
-            before = result[block.rows, block.labels]
-            result[block.rows, block.labels] = np.logaddexp(before, sums.T)
-        return result
-
-    # ------------------------------------------------------------------ blocks
+        if self.device != "cpu":
+            return self._device().log_densities(asked, bandwidth)
+        return portable.log_densities(
+            self._concepts, asked, self.n_labels, bandwidth, self.memory_mb
+        )
 
     def _queries(self, queries: ArrayLike) -> NDArray[np.float32]:
         """Check the query points."""
         asked = np.asarray(queries, dtype=np.float32)
-        if asked.ndim != 2 or asked.shape[1] != self._points.shape[1]:
+        d = self._concepts.points.shape[1]
+        if asked.ndim != 2 or asked.shape[1] != d:
             raise InputError(
-                f"`queries` of `ConceptIndex` have shape {asked.shape}; expected "
-                f"(q, {self._points.shape[1]})."
+                f"`queries` of `ConceptIndex` have shape {asked.shape}; expected (q, {d})."
             )
-        _refuse_non_finite(asked, "queries")
+        refuse_non_finite(asked, "queries")
         return asked
 
-    def _blocks(self, asked: NDArray[Any]) -> Iterator[_Block]:
-        """Walk over concepts and queries in blocks whose working memory is bounded.
+    def _device(self) -> DeviceConcepts:
+        """Give the concepts on their device, moved there when first asked for."""
+        from polyseme.index.device import DeviceConcepts
 
-        The squared distances have the type of the queries.
-        """
-        # A pair takes at most 48 bytes (squared distance, copies, places of near ones), a concept
-        # those of all queries and of its own copy in double precision.
-        n_bytes = max(2**16, int(self.memory_mb * 1e6))
-        n_rows = max(1, min(len(asked), 512, n_bytes // 48))
-        n_concepts = max(1, n_bytes // (48 * n_rows + 8 * self._points.shape[1]))
-        for row in range(0, len(asked), n_rows):
-            rows = slice(row, min(row + n_rows, len(asked)))
-            part = asked[rows]
-            lengths = np.einsum("ij,ij->i", part, part)
-            doubled = -2.0 * part
-            for first in range(0, self.n_concepts, n_concepts):
-                concepts = slice(first, min(first + n_concepts, self.n_concepts))
-                squared = self._points[concepts].astype(part.dtype, copy=False) @ doubled.T
-                squared += self._squares[concepts, None].astype(part.dtype)
-                squared += lengths
-                ids = self._labels[concepts]
-                starts = np.append(0, np.flatnonzero(np.diff(ids)) + 1)
-                sizes = np.diff(np.append(starts, len(ids)))
-                yield _Block(rows, concepts, ids[starts], starts, sizes, squared, lengths)
-
-    def _refine(
-        self, nearest: NDArray[np.float32], block: _Block, asked: NDArray[np.float32]
-    ) -> None:
-        """Recompute small squared distances from the differences, where expansion cancels."""
-        np.maximum(nearest, 0.0, out=nearest)
-        largest = np.maximum.reduceat(self._squares[block.concepts], block.starts)
-        size = block.lengths + largest.astype(np.float32)[:, None]
-        close = nearest < 1e-2 * size
-        if not close.any():
-            return
-        limit = np.where(close, nearest + 1e-5 * size, -np.inf).astype(np.float32)
-        concept, query = np.nonzero(block.squared <= np.repeat(limit, block.sizes, axis=0))
-        segment = np.searchsorted(block.starts, concept, side="right") - 1
-        exact = np.full(nearest.shape, np.inf)
-        step = max(1, int(self.memory_mb * 1e6 / (24 * self._points.shape[1] + 1)))
-        for start in range(0, len(concept), step):
-            part = slice(start, start + step)
-            difference = self._points[block.concepts.start + concept[part]].astype(np.float64)
-            difference -= asked[block.rows.start + query[part]]
-            np.minimum.at(
-                exact,
-                (segment[part], query[part]),
-                np.einsum("ij,ij->i", difference, difference),
+        if self._on_device is None:
+            self._on_device = DeviceConcepts(
+                self._concepts, self.n_labels, self.device, self.memory_mb
             )
-        nearest[close] = exact[close]
-
-
-class _Block(NamedTuple):
-    """Squared distances of some concepts (axis 0) to some queries (axis 1)."""
-
-    rows: slice
-    concepts: slice
-    labels: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    squared: NDArray[Any]
-    lengths: NDArray[Any]
-
-
-def _by_label(operation: np.ufunc, values: NDArray[Any], starts: NDArray[np.int64]) -> NDArray[Any]:
-    """Reduce the rows from each start to the next, (n_concepts, q) to (n_starts, q)."""
-    # Along the first axis `reduceat` goes column by column, fifty times slower than slices; but a
-    # slice costs a microsecond or two, which only pays when it holds many values.
-    if values.size < 256 * len(starts):
-        return np.asarray(operation.reduceat(values, starts, axis=0))
-    result = np.empty((len(starts), values.shape[1]), dtype=values.dtype)
-    for number, rows in enumerate(zip(starts, [*starts[1:], len(values)], strict=True)):
-        operation.reduce(values[slice(*rows)], axis=0, out=result[number])
-    return result
-
-
-def _refuse_non_finite(points: NDArray[np.float32], name: str) -> None:
-    """Raise unless every coordinate is a number whose square does not overflow."""
-    if not (np.abs(points) <= 1e15).all():
-        raise InputError(
-            f"`{name}` of `ConceptIndex` hold NaN or infinity, or numbers beyond 1e15."
-        )
-
-
-def _distinct(
-    points: NDArray[np.float32], labels: NDArray[np.int64], counts: NDArray[np.int64]
-) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
-    """Sort concepts by label and join identical ones, adding up their counts."""
-    if len(labels) == 0:
-        return points, labels, counts
-    # Adding zero makes -0.0 and 0.0 one value before rows are compared as bytes.
-    rows = np.ascontiguousarray(points + np.float32(0.0))
-    width = rows.dtype.itemsize * rows.shape[1]
-    keys = rows.view(np.dtype((np.void, width))).ravel() if width else np.zeros(len(labels), "V1")
-    _, key = np.unique(keys, return_inverse=True)
-    order = np.lexsort((key, labels))
-    fresh = np.ones(len(order), dtype=bool)
-    fresh[1:] = (np.diff(labels[order]) != 0) | (np.diff(key[order]) != 0)
-    kept = order[fresh]
-    totals = np.add.reduceat(counts[order], np.flatnonzero(fresh))
-    return rows[kept], labels[kept], totals
+        return self._on_device
