@@ -30,6 +30,22 @@ def test_rbf_kernel_equals_a_plain_loop(dtype):
     assert (kernel == kernel.T).all()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1025, 1537])  # beyond two tiles, with an odd rest
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+def test_tiles_give_the_kernel_of_one_product(n, scale, dtype):
+    rng = np.random.default_rng(n)
+    rows = (rng.normal(size=(n, 4)) * scale).astype(dtype)
+    rows[100:200] = rows[0]
+    rows[300:310] = 0
+    kernel = rbf_kernel(rows, 0.3 / scale**2)
+    wide = rows.astype(np.float64) / scale
+    expected = np.exp(-0.3 * ((wide[:, None, :] - wide[None, ::7]) ** 2).sum(axis=2))
+    assert np.allclose(kernel[:, ::7], expected, atol=1e-5)
+    assert (kernel == kernel.T).all()
+    assert (np.diag(kernel) == 1).all()
+
+
 def test_sparse_rows_give_the_dense_kernel():
     dense = np.random.default_rng(1).poisson(0.4, size=(30, 12)).astype(float)
     kernel = rbf_kernel(sp.csr_matrix(dense), 0.2)

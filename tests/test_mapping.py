@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
+import torch
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -317,12 +318,11 @@ def test_unusable_features_are_explained():
         mapper.predict(X[:, :2])
 
 
-@pytest.mark.parametrize(("solver", "fits"), [("admm", 362), ("libsvm", 256)])
-def test_kernels_beyond_the_memory_bound_are_refused_with_what_fits(solver, fits):
-    X, points = world(n=520)  # float32 for our solver
-    message = f"has 520 instances.* `memory_mb` is 1: raise it, or fit on .* at most {fits} inst"
+def test_kernels_beyond_the_memory_bound_are_refused_to_libsvm_with_what_fits():
+    X, points = world(n=520)
+    message = "has 520 instances.* `memory_mb` is 1: raise it, or fit on .* at most 256 inst"
     with pytest.raises(InputError, match=message):
-        quick(memory_mb=1, solver=solver).fit(X, points)
+        quick(memory_mb=1, solver="libsvm").fit(X, points)
 
 
 @pytest.mark.parametrize("error", [NotFittedError, _validation.NotFittedError, InputError])
@@ -331,6 +331,45 @@ def test_unfitted_mappers_say_so(error):
         InstanceMapper().predict([[1.0]])
     with pytest.raises(error, match="not fitted yet"):
         InstanceMapper().get_state()
+
+
+# Devices: "cpu:0" is the processor by way of torch
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [100, 600])  # float64 and float32
+@pytest.mark.parametrize("n_landmarks", [None, 40])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix])
+def test_a_device_finds_what_the_processor_finds(kind, n, n_landmarks, make):
+    X, points = counts(n=n)
+    given = {"n_landmarks": n_landmarks, "random_state": 0, "nu": 0.43}
+    plain = quick(kind, **given).fit(make(X), points)
+    device = quick(kind, device="cpu:0", **given).fit(make(X), points)
+    expected = plain.predict(X)
+    assert np.abs(device.predict(make(X)) - expected).max() <= 2e-3
+    assert np.allclose(plain.set_params(device="cpu:0").predict(X), expected, atol=1e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n_landmarks", [None, 100])
+def test_a_graphics_card_finds_what_the_processor_finds(kind, n_landmarks):
+    X, points = world(n=2000)
+    given = {"n_landmarks": n_landmarks, "random_state": 0, "nu": 0.43}
+    expected = quick(kind, **given).fit(X, points).predict(X)
+    found = quick(kind, device="cuda", **given).fit(X, points).predict(X)
+    assert np.abs(found - expected).max() <= 5e-3
+
+
+def test_devices_are_checked_and_left_out_of_the_state():
+    X, points = world(n=20)
+    with pytest.raises(InputError, match="`device` of `InstanceMapper` is 'nowhere', which torch"):
+        quick(device="nowhere").fit(X, points)
+    with pytest.raises(InputError, match="must be 'admm' for landmarks and devices"):
+        quick(solver="libsvm", device="cpu:0").fit(X, points)
+    config, arrays = quick(device="cpu:0").fit(X, points).get_state()
+    assert "device" not in config["parameters"]
+    assert InstanceMapper.from_state(config, arrays).device == "cpu"
 
 
 # Persistence

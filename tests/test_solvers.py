@@ -4,15 +4,29 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.kernel_ridge import KernelRidge
 
 from polyseme._validation import InputError, PolysemeWarning
-from polyseme.solvers import search
+from polyseme.solvers import operators, search
+from polyseme.solvers.blocks import in_blocks
+from polyseme.solvers.device import (
+    DevicePredictor,
+    solve_landmark_nu_svr_on,
+    solve_landmark_ridge_on,
+    solve_nu_svr_on,
+    solve_ridge_on,
+)
+from polyseme.solvers.device_optimality import project
 from polyseme.solvers.kernel_ridge import kernel_ridge_path, solve_kernel_ridge
-from polyseme.solvers.kernels import (
-    rbf_kernel,
+from polyseme.solvers.kernels import rbf_kernel, rbf_predict
+from polyseme.solvers.landmarks import (
+    LandmarkRows,
+    solve_landmark_nu_svr,
+    solve_landmark_ridge,
 )
 from polyseme.solvers.nu_svr import SharedKernelSolver, solve_nu_svr, solve_nu_svr_libsvm
 from polyseme.solvers.projection import project_to_box_and_budget
@@ -70,6 +84,19 @@ def test_projection_treats_each_row_by_its_own_bounds():
     )
     assert z == pytest.approx(np.array([[1.0, -1.0, 0.5], [2.0, 0.0, 0.0]]))
     assert threshold == pytest.approx([0.0, 1.0])
+
+
+@given(
+    v=st.lists(st.floats(-10, 10), min_size=1, max_size=12),
+    bound=st.floats(0.1, 5),
+    budget=st.floats(0.1, 20),
+    guess=st.floats(0, 10),
+)
+@settings(deadline=None, max_examples=100)
+def test_projection_of_tensors_equals_bisection(v, bound, budget, guess):
+    parts = [[v], [[bound]], [budget], [guess]]
+    z, _ = project(*(torch.tensor(part, dtype=torch.float64) for part in parts))
+    assert z[0].tolist() == pytest.approx(bisected(v, bound, budget), abs=1e-9)
 
 
 # nu-SVR
@@ -264,6 +291,118 @@ def test_unusable_kernels_are_refused():
         SharedKernelSolver(np.zeros((2, 3)))
     with pytest.raises(InputError, match="must be positive semi-definite"):
         solve_nu_svr(np.diag([1.0, -50.0, 1.0]), np.arange(3.0)[:, None], nu=0.5, C=1.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("nu", "C"), [(0.1, 1.0), (0.4, 10.0), (1.0, 1.0)])
+def test_triangular_solutions_equal_the_inverse(monkeypatch, dtype, nu, C):
+    X, Y = noisy_problem(n=151)
+    kernel = rbf_kernel(X.astype(dtype), 0.5)
+    inverse = solve_nu_svr(kernel, Y, nu=nu, C=C)
+    monkeypatch.setattr(operators, "_INVERSE_ROWS", 0)
+    factor = solve_nu_svr(kernel, Y, nu=nu, C=C)
+    apart = np.abs(predictions(kernel, inverse) - predictions(kernel, factor)) / Y.std(axis=0)
+    assert apart.max() <= 5e-4
+
+
+def test_outputs_of_very_different_scales_are_solved_together():
+    X, Y = noisy_problem(n=201)
+    Y = (Y - Y.mean(axis=0)) / Y.std(axis=0) * np.geomspace(1e-4, 1e2, Y.shape[1])
+    kernel = rbf_kernel(X, 0.4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PolysemeWarning)
+        ours = solve_nu_svr(kernel, Y, nu=0.4, C=1.0, tolerance=1e-5, max_iter=5000)
+    reference = solve_nu_svr_libsvm(kernel, Y, nu=0.4, C=1.0, tolerance=1e-6)
+    apart = np.abs(predictions(kernel, ours) - predictions(kernel, reference)) / Y.std(axis=0)
+    assert apart.max() <= 5e-3
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (1, 1), (3, 200_000), (700, 700)])
+def test_blocks_cover_every_row_once(shape):
+    seen = np.zeros(shape[0], dtype=int)
+
+    def count(rows):
+        seen[rows] += 1
+
+    in_blocks(count, *shape)
+    assert (seen == 1).all()
+
+
+def test_what_fails_in_a_block_is_raised():
+    def fail(rows):
+        raise ValueError("in a block")
+
+    with pytest.raises(ValueError, match="in a block"):
+        in_blocks(fail, 1000, 1000)
+
+
+# The same with tensors: here on the processor, where they must equal numpy's
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("nu", "C"), [(0.1, 1.0), (0.43, 10.0), (0.8, 2.0), (1.0, 0.1)])
+def test_tensors_solve_nu_svr_as_arrays_do(dtype, nu, C):
+    X, Y = noisy_problem(n=151)
+    kernel = rbf_kernel(X.astype(dtype), 0.5)
+    ours = solve_nu_svr(kernel, Y, nu=nu, C=C)
+    found = solve_nu_svr_on("cpu", X.astype(dtype), Y, gamma=0.5, nu=nu, C=C)
+    assert found.coefficients.dtype == found.bias.dtype == dtype
+    apart = np.abs(predictions(kernel, ours) - predictions(kernel, found)) / Y.std(axis=0)
+    assert apart.max() <= 1e-3
+
+
+@pytest.mark.parametrize("n", [1, 2, 30])
+def test_tensors_solve_degenerate_problems(n):
+    X, Y = noisy_problem(n=n)
+    X, Y = np.round(X), np.round(Y)
+    Y[:, 1] = 3.0
+    kernel = rbf_kernel(X, 0.2)
+    ours = solve_nu_svr(kernel, Y, nu=0.43, C=5.0, tolerance=1e-6)
+    found = solve_nu_svr_on("cpu", X, Y, gamma=0.2, nu=0.43, C=5.0, tolerance=1e-6)
+    assert predictions(kernel, found) == pytest.approx(predictions(kernel, ours), abs=1e-2)
+
+
+def test_tensors_that_do_not_converge_warn():
+    X, Y = noisy_problem()
+    with pytest.warns(PolysemeWarning, match="of 5 outputs did not converge in 10 iterations"):
+        solve_nu_svr_on("cpu", X, Y, gamma=0.05, nu=0.4, C=100.0, max_iter=10)
+
+
+@pytest.mark.parametrize(("dtype", "within"), [(np.float32, 1e-3), (np.float64, 1e-9)])
+def test_tensors_solve_kernel_ridge_as_arrays_do(dtype, within):
+    X, Y = noisy_problem()
+    rows = X.astype(dtype)
+    ours = solve_kernel_ridge(rbf_kernel(rows, 0.4), Y, penalty=0.3)
+    coefficients, bias = solve_ridge_on("cpu", rows, Y, gamma=0.4, penalty=0.3)
+    expected = rbf_predict(rows, rows, 0.4, *ours)
+    found = DevicePredictor("cpu", rows, 0.4, coefficients, bias).predict(rows)
+    assert found.dtype == dtype
+    assert np.abs((found - expected) / Y.std(axis=0)).max() <= within
+    with pytest.raises(InputError, match="`penalty` is too small for this kernel"):
+        solve_ridge_on("cpu", np.ones((3, 1)), np.eye(3), gamma=1.0, penalty=1e-17)
+
+
+@pytest.mark.parametrize("memory", [1e9, 3e4])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix])
+def test_tensors_solve_landmarks_as_arrays_do(memory, make):
+    X, Y = noisy_problem(n=151)
+    X = np.round(X)
+    landmarks = make(X[::4])
+    rows = LandmarkRows(lambda part: X[part], len(X), landmarks, 0.3, memory)
+    for ours, found, within in (
+        (
+            solve_landmark_ridge(rows, Y, penalty=0.3),
+            solve_landmark_ridge_on("cpu", rows, Y, penalty=0.3),
+            1e-6,
+        ),
+        (
+            solve_landmark_nu_svr(rows, Y, nu=0.4, C=2.0, tolerance=1e-3),
+            solve_landmark_nu_svr_on("cpu", rows, Y, nu=0.4, C=2.0, tolerance=1e-3),
+            1e-3,
+        ),
+    ):
+        expected, predicted = (rbf_predict(X, rows.landmarks, 0.3, *one) for one in (ours, found))
+        assert np.abs((predicted - expected) / Y.std(axis=0)).max() <= within
 
 
 # Kernel ridge

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from polyseme._validation import FloatArray
+from polyseme.solvers.blocks import in_blocks
 
 Rows: TypeAlias = FloatArray | sp.csr_matrix
 
@@ -24,6 +25,8 @@ SCALINGS = ("standard", "l2", "none")
 _HEURISTIC_ROWS = 1000
 _BLOCK_ROWS = 4096
 _SHARED_WORK = 2e8
+_TILE = 512
+_WHOLE_ROWS = 100_000
 
 
 def column_statistics(X: Rows, scaling: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -45,20 +48,31 @@ def column_statistics(X: Rows, scaling: str) -> tuple[NDArray[np.float64], NDArr
     n_features = X.shape[1]
     if not sp.issparse(X):
         X = np.ascontiguousarray(X)  # sums depend on the order in memory, if only in the last digit
-    mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
+    mean = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
     scale = np.ones(n_features)
     if scaling == "standard":
         if sp.issparse(X):
             square = np.asarray(X.multiply(X).mean(axis=0), dtype=np.float64).ravel()
             spread = np.sqrt(np.maximum(square - mean**2, 0))
         else:
-            spread = np.asarray(X).std(axis=0)
+            spread = _spread(np.asarray(X), mean)
         # Rounding leaves a constant column with a spread of a few units in the last place.
         varies = spread > 1e-7 * np.abs(mean) if sp.issparse(X) else spread > 1e-12 * np.abs(mean)
         scale[varies] = spread[varies]
     if sp.issparse(X) or scaling == "l2":
         mean = np.zeros(n_features)
     return mean, scale
+
+
+def _spread(X: FloatArray, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give the standard deviations of columns, without a second copy of many rows."""
+    if X.dtype == np.float64 and len(X) <= _WHOLE_ROWS:
+        return np.asarray(X.std(axis=0))
+    total = np.zeros(X.shape[1])
+    for block in row_blocks(len(X), 1, _BLOCK_ROWS):
+        centred = X[block] - mean
+        total += np.einsum("ij,ij->j", centred, centred)
+    return np.asarray(np.sqrt(total / len(X)))
 
 
 def scale_rows(
@@ -123,25 +137,58 @@ def squared_distances(queries: FloatArray, rows: Rows) -> FloatArray:
     return np.maximum(product, 0, out=product)
 
 
-def pairwise_squared_distances(rows: Rows) -> FloatArray:
+def pairwise_squared_distances(rows: Rows, gamma: float | None = None) -> FloatArray:
     """Squared distances among the rows themselves: symmetric, with a zero diagonal.
 
     Parameters
     ----------
     rows : array or csr_matrix, shape (n, n_features)
+    gamma : float, optional
+        Turn them into the Gaussian kernel at once; see `rbf_from_squared`.
 
     Returns
     -------
     array, shape (n, n)
     """
+    n = rows.shape[0]
+    if not sp.issparse(rows) and n > 2 * _TILE:
+        return _tiled_distances(np.asarray(rows), gamma)
     if sp.issparse(rows):
-        distances = np.empty((rows.shape[0], rows.shape[0]), dtype=rows.dtype)
-        for block in row_blocks(rows.shape[0], rows.shape[1] * rows.dtype.itemsize, 2**26):
+        distances = np.empty((n, n), dtype=rows.dtype)
+        for block in row_blocks(n, rows.shape[1] * rows.dtype.itemsize, 2**26):
             distances[block] = squared_distances(rows[block].toarray(), rows)
     else:
         distances = squared_distances(np.asarray(rows), rows)
     mirror_lower(distances)  # rounding may differ between (i, j) and (j, i)
     np.fill_diagonal(distances, 0)
+    return distances if gamma is None else rbf_from_squared(distances, gamma, out=distances)
+
+
+def _tiled_distances(rows: FloatArray, gamma: float | None) -> FloatArray:
+    """Compute the lower triangle tile by tile, each finished and mirrored while in the cache."""
+    n, lengths = len(rows), np.einsum("ij,ij->i", rows, rows)
+    distances = np.empty((n, n), dtype=rows.dtype)
+    starts = range(0, n, _TILE)
+    tiles = [(down, across) for down in starts for across in starts if across <= down]
+
+    def fill(numbers: slice) -> None:
+        for down, across in tiles[numbers]:
+            high, low = slice(down, down + _TILE), slice(across, across + _TILE)
+            tile = rows[high] @ rows[low].T
+            tile *= -2
+            tile += lengths[high, None]
+            tile += lengths[low]
+            np.maximum(tile, 0, out=tile)
+            if down == across:
+                mirror_lower(tile)
+                np.fill_diagonal(tile, 0)
+            if gamma is not None:
+                rbf_from_squared(tile, gamma, out=tile)
+            distances[high, low] = tile
+            distances[low, high] = tile.T
+
+    with blas_threads(0):
+        in_blocks(fill, len(tiles), _TILE**2)
     return distances
 
 
@@ -187,8 +234,44 @@ def rbf_kernel(rows: Rows, gamma: float) -> FloatArray:
     -------
     array, shape (n, n)
     """
-    distances = pairwise_squared_distances(rows)
-    return rbf_from_squared(distances, gamma, out=distances)
+    return pairwise_squared_distances(rows, gamma)
+
+
+def rbf_rows(queries: FloatArray, rows: Rows, gamma: float) -> FloatArray:
+    """Gaussian kernel between queries and rows.
+
+    Parameters
+    ----------
+    queries : array, shape (m, n_features)
+    rows : array or csr_matrix, shape (n, n_features)
+    gamma : float
+
+    Returns
+    -------
+    array, shape (m, n)
+        In the precision of the queries.
+    """
+    product: FloatArray
+    if sp.issparse(rows):
+        product = np.ascontiguousarray(np.asarray(rows @ queries.T).T)
+        lengths = np.asarray(rows.multiply(rows).sum(axis=1)).ravel().astype(queries.dtype)
+    else:
+        product = queries @ np.asarray(rows).T
+        lengths = np.einsum("ij,ij->i", rows, rows)
+    own = np.einsum("ij,ij->i", queries, queries)
+    two = queries.dtype.type(2)
+
+    def finish(block: slice) -> None:
+        part = product[block]
+        part *= two
+        part -= own[block, None]
+        part -= lengths
+        np.minimum(part, 0, out=part)
+        part *= part.dtype.type(gamma)
+        np.exp(part, out=part)
+
+    in_blocks(finish, *product.shape)
+    return product
 
 
 def rbf_predict(
@@ -208,8 +291,9 @@ def rbf_predict(
     -------
     array, shape (m, d)
     """
-    distances = squared_distances(queries, rows)
-    return rbf_from_squared(distances, gamma, out=distances) @ coefficients + bias
+    predicted: FloatArray = rbf_rows(queries, rows, gamma) @ coefficients
+    predicted += bias
+    return predicted
 
 
 def row_blocks(n: int, row_bytes: int, memory_bytes: float) -> Iterator[slice]:
