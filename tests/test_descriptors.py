@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from scipy.special import digamma
 from sklearn.base import clone
 
+from polyseme._topics import fold_in, posterior, sample_topics, some_documents
 from polyseme._validation import InputError, NotFittedError
-from polyseme.descriptors import ContextDescriptor, LabelDescriptor, _fold_in, _sample_topics
+from polyseme.descriptors import ContextDescriptor, LabelDescriptor
 
 # The last label is in no document, the one before it in all of them.
 DOCUMENTS = np.array(
@@ -138,6 +139,7 @@ def test_saved_label_arrays_are_taken_back():
         (ContextDescriptor, {"topic_prior": -1}, "`topic_prior` .* above 0; got -1"),
         (ContextDescriptor, {"n_iter": 0}, "`n_iter` .* at least 1; got 0"),
         (ContextDescriptor, {"max_topics": 1}, "`max_topics` .* at least 2; got 1"),
+        (ContextDescriptor, {"max_documents": 1}, "`max_documents` .* at least 2; got 1"),
         (ContextDescriptor, {"random_state": -3}, "`random_state` must not be negative"),
     ],
 )
@@ -187,17 +189,55 @@ def plain_fold_in(labels, topics, prior):
 
 
 @pytest.mark.parametrize("prior", [0.05, 1.0])
-@pytest.mark.parametrize("chunk", [2, 4096])
-def test_histograms_equal_the_plain_iteration(prior, chunk):
+@pytest.mark.parametrize("block", [1, 40, 2**18])
+def test_histograms_equal_the_plain_iteration(prior, block):
     generator = np.random.default_rng(1)
     topics = generator.dirichlet(np.full(8, 0.3), size=4) + 1e-4
     topics /= topics.sum(axis=1, keepdims=True)
     documents = generator.random((7, 8)) < 0.4
     documents[3] = False
-    found = _fold_in(sp.csr_matrix(documents), topics, prior, chunk=chunk)
+    found = fold_in(sp.csr_matrix(documents), topics, prior, block=block)
+    assert found.dtype == np.float32
     for row, document in enumerate(documents):
         expected = plain_fold_in(np.flatnonzero(document), topics, prior)
-        np.testing.assert_allclose(found[row], expected, rtol=1e-9)
+        np.testing.assert_allclose(found[row], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+def test_posteriors_equal_the_plain_iteration_on_hard_likelihoods(scale):
+    generator = np.random.default_rng(2)
+    topics = generator.dirichlet(np.full(9, 0.1), size=5) + 1e-9
+    topics[:, 3] = topics[:, 2]  # twins
+    topics[:, 4] = 0.2  # says nothing
+    topics *= scale
+    documents = np.array([[2, 3], [4, 4], [0, 8], [1, 4]])
+    found = posterior(topics.T[documents], 0.1, 100, 1e-6)
+    found /= found.sum(axis=1, keepdims=True)
+    for row, document in enumerate(documents):
+        np.testing.assert_allclose(found[row], plain_fold_in(document, topics, 0.1), rtol=1e-9)
+
+
+def test_topics_are_learned_from_some_documents_and_describe_all():
+    matrix = np.vstack([blocks(60), np.zeros((5, 15), dtype=blocks(1).dtype)])
+    plain = ContextDescriptor(n_topics=3, n_iter=50, random_state=0).fit(matrix)
+    enough = clone(plain).set_params(max_documents=60).fit(matrix)
+    np.testing.assert_array_equal(enough.topics_, plain.topics_)
+    unbounded = clone(plain).set_params(max_documents=None).fit(matrix)
+    np.testing.assert_array_equal(unbounded.topics_, plain.topics_)
+    few = clone(plain).set_params(max_documents=30)
+    np.testing.assert_array_equal(few.fit(matrix).topics_, clone(few).fit(matrix).topics_)
+    assert not np.array_equal(few.topics_, plain.topics_)
+    assert few.topics_.shape == plain.topics_.shape and (few.topics_ > 0).all()
+    assert few.transform(matrix).shape == (65, 3)
+
+
+def test_documents_are_drawn_among_those_with_labels_in_their_order():
+    documents = sp.csr_matrix(np.eye(8, dtype=bool)[[0, 1, 2, 3, 4, 5, 6, 7]])
+    documents = sp.csr_matrix(sp.vstack([documents, sp.csr_matrix((4, 8), dtype=bool)]))
+    drawn = some_documents(documents, 5, np.random.default_rng(0))
+    assert np.diff(drawn.indptr).tolist() == [1] * 5
+    assert (np.diff(drawn.indices) > 0).all()
+    assert some_documents(documents, 8, np.random.default_rng(0)) is documents
 
 
 def test_topics_of_three_blocks_are_recovered(context):
@@ -213,7 +253,7 @@ def test_topics_of_three_blocks_are_recovered(context):
 
 def test_sampled_counts_are_the_labels_uses():
     matrix = blocks(30)
-    counts = _sample_topics(
+    counts = sample_topics(
         sp.csr_matrix(np.pad(matrix, ((0, 3), (0, 1)))),
         5,
         n_topics=4,

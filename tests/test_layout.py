@@ -18,7 +18,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What stands below everything: checks, labels, the estimator base, row sets, model folders.
 BASE = {"_validation", "_labels", "_estimator", "_rows", "_folds", "_threads"}
-BASE |= {"_folder", "_persistence"}
+BASE |= {"_folder", "_persistence", "_shifted"}
 PATH = BASE | {"files", "corpus", "descriptors", "index", "scoring", "nn", "presets", "_progress"}
 STEPS = PATH | {"features", "embedding", "known", "mapping", "experts", "priming"}
 ANYTHING = None
@@ -29,15 +29,18 @@ ALLOWED: dict[str, set[str] | None] = {
     "_labels": {"_validation"},
     "_estimator": {"_validation"},
     "_rows": {"_validation"},
+    "_shifted": set(),
+    "_topics": {"_rows"},
     "_folds": {"_validation"},
-    "_threads": set(),
+    "_threads": {"_native"},
+    "_native": set(),
     "_folder": {"_validation"},
     "_persistence": {"_validation", "_folder"},
     # the data's way
     "files": {"_validation"},
     "features": BASE | {"files"},
     "corpus": BASE | {"files"},
-    "descriptors": BASE | {"files", "corpus"},
+    "descriptors": BASE | {"_topics", "files", "corpus"},
     "embedding": PATH,
     "mapping": PATH | {"embedding", "solvers"},
     "known": PATH | {"embedding"},
@@ -47,8 +50,9 @@ ALLOWED: dict[str, set[str] | None] = {
     "experts": PATH | {"embedding", "known", "mapping", "solvers", "words"},
     "tagger": STEPS | {"words"},
     "storage": STEPS | {"tagger"},
+    "cluster": STEPS | {"tagger", "storage"},
     # behind the steps: arrays and whole numbers, no label strings
-    "index": {"_validation"},
+    "index": {"_validation", "_native"},
     "solvers": {"_validation", "_folds"},
     "nn": BASE | {"index", "scoring"},
     "presets": BASE | {"nn"},
@@ -73,6 +77,7 @@ TOP = {"experiments", "demo", "cli", "__main__"}
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 NO_HOME = {"utils", "util", "helpers", "helper", "common", "misc"}
 HEAVY = ("torch", "sklearn", "pandas", "polars", "tomotopy", "PIL", "librosa", "numba", "h5py")
+HEAVY += ("ray", "pyarrow")
 
 
 class Import(NamedTuple):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import polyseme
-from polyseme import InstanceMapper, LabelCorpus, ZeroShotTagger
+from polyseme import InstanceMapper, LabelCorpus, ZeroShotTagger, priming
 from polyseme._validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.scoring import example_map
 
@@ -471,3 +471,17 @@ def test_any_finite_features_give_a_whole_ranking(toy_tagger, X, k):
     assert labels.shape == scores.shape == (len(X), width)
     assert np.isfinite(scores).all()
     assert all(len(set(row)) == width for row in labels)
+
+
+@pytest.mark.parametrize("tags", [None, "given"])
+def test_experts_answer_the_same_in_blocks(toy_tagger, world, monkeypatch, tags):
+    X = world.X[:9]
+    held = None if tags is None else [document[:1] for document in world.documents[:9]]
+    asked = ("score_labels", "predict", "rank")
+    wanted = [getattr(toy_tagger, name)(X, tags=held) for name in asked]
+    monkeypatch.setattr(priming, "_BLOCK_NUMBERS", 2 * len(toy_tagger.labels_))
+    scores, sets, (labels, best) = (getattr(toy_tagger, name)(X, tags=held) for name in asked)
+    np.testing.assert_allclose(scores, wanted[0], rtol=1e-4, atol=1e-7)
+    assert sets == wanted[1]
+    np.testing.assert_array_equal(labels, wanted[2][0])
+    np.testing.assert_allclose(best, wanted[2][1], rtol=1e-4)

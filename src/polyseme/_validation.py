@@ -145,7 +145,7 @@ def check_fitted(estimator: object, attribute: str) -> None:
 
 
 def check_features(
-    X: object, *, owner: str, n_features: int | None = None
+    X: object, *, owner: str, n_features: int | None = None, keep_single: bool = False
 ) -> NDArray[np.float64] | sp.csr_matrix:
     """Check a feature matrix in any accepted form.
 
@@ -157,18 +157,22 @@ def check_features(
         The class that asks, for the error message.
     n_features : int, optional
         The number of columns the model was fitted with.
+    keep_single : bool
+        Whether float32 arrays and sparse matrices stay as they are: for callers that widen block
+        by block.
 
     Returns
     -------
-    float64 array or csr_matrix, shape (n, n_features)
+    float64 (or float32) array or csr_matrix, shape (n, n_features)
     """
+    dtype = np.float32 if keep_single and getattr(X, "dtype", None) == np.float32 else np.float64
     if sp.issparse(X):
         sparse: Any = X
         if np.iscomplexobj(sparse):
             raise _complex_error(owner)
-        matrix: NDArray[np.float64] | sp.csr_matrix = sp.csr_matrix(sparse, dtype=np.float64)
+        matrix: NDArray[np.float64] | sp.csr_matrix = sp.csr_matrix(sparse, dtype=dtype)
     else:
-        matrix = _dense(X, owner=owner)
+        matrix = _dense(X, owner=owner, dtype=dtype)
     if matrix.ndim != 2:
         raise InputError(
             f"`X` must have two dimensions (instances, features) for `{owner}`; "
@@ -211,20 +215,22 @@ def check_instances(
     return features
 
 
-def _dense(X: object, *, owner: str) -> NDArray[np.float64]:
-    """Turn an array-like or a frame into a float64 array, naming what cannot be converted."""
+def _dense(
+    X: object, *, owner: str, dtype: type[np.float32] | type[np.float64] = np.float64
+) -> NDArray[np.float64]:
+    """Turn an array-like or a frame into an array of floats, naming what cannot be converted."""
     if hasattr(X, "to_numpy"):
         X = X.to_numpy()
     try:
         array = np.asarray(X)
-        real = None if np.iscomplexobj(array) else np.asarray(array, dtype=np.float64)
+        real: Any = None if np.iscomplexobj(array) else np.asarray(array, dtype=dtype)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"`X` of `{owner}` must hold numbers only; {error}. Encode text columns first."
         ) from error
     if real is None:
         raise _complex_error(owner)
-    return real
+    return np.asarray(real)
 
 
 def _complex_error(owner: str) -> InputError:

@@ -98,17 +98,24 @@ class LabelCorpus:
         LabelCorpus
             With its labels in sorted order.
         """
-        counts: dict[str, Counter[str]] = {}
         keys: dict[str, int] = {}
+        # A spelling is looked at once, however often it occurs.
+        column_of: dict[str, int] = {}
+        uses: Counter[str] = Counter()
         indices, indptr = array("q"), array("q", [0])
         for number, document in enumerate(documents):
-            columns = set()
-            for label in labels_of(document, number):
-                key = normalize_label(label) if normalize else label
-                columns.add(keys.setdefault(key, len(keys)))
-                counts.setdefault(key, Counter())[label] += 1
-            indices.extend(sorted(columns))
+            given = list(labels_of(document, number))
+            uses.update(given)
+            for label in given:
+                if label not in column_of:
+                    key = normalize_label(label) if normalize else label
+                    column_of[label] = keys.setdefault(key, len(keys))
+            indices.extend(sorted({column_of[label] for label in given}))
             indptr.append(len(indices))
+        spelled: list[Counter[str]] = [Counter() for _ in keys]
+        for label, column in column_of.items():
+            spelled[column][label] = uses[label]
+        counts = dict(zip(keys, spelled, strict=True))
         return cls._assemble(keys, counts, indices, indptr, ids=ids, normalize=normalize)
 
     @classmethod

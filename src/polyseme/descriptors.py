@@ -13,7 +13,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator, TransformerMixin
-from polyseme._rows import unique_rows
+from polyseme._shifted import ShiftedRows
+from polyseme._topics import add_documents, fold_in, sample_topics, some_documents
 from polyseme._validation import (
     InputError,
     RandomState,
@@ -23,6 +24,10 @@ from polyseme._validation import (
     check_option,
     draw_seed,
 )
+
+# From so many labels on, with at most this share of their pairs in use, rows stay sparse.
+_MANY_LABELS = 2000
+_FEW_PAIRS = 0.1
 
 
 class LabelDescriptor(Estimator):
@@ -45,8 +50,9 @@ class LabelDescriptor(Estimator):
 
     Attributes
     ----------
-    descriptors_ : float32 array, shape (n_labels, n_labels)
-        One row per label; labels without a document have a row of zeros.
+    descriptors_ : float32 array or ShiftedRows, shape (n_labels, n_labels)
+        One row per label; labels without a document have a row of zeros. Many labels few of which
+        meet (2,000 or more, at most a tenth of the pairs) are described by sparse rows.
     idf_ : float64 array, shape (n_labels,)
         log(n_documents / number of documents with the label), 0 for labels without any.
     n_features_in_ : int
@@ -95,16 +101,25 @@ class LabelDescriptor(Estimator):
             lengths = np.maximum(np.diff(documents.indptr), 1)
             documents = sp.diags(1.0 / lengths) @ documents
         uses = documents @ sp.diags(self.idf_)
-        shared = np.asarray((uses.T @ uses).todense())
+        shared = sp.csr_matrix(uses.T @ uses)
         if not self.keep_diagonal:
-            np.fill_diagonal(shared, 0)
-        self.descriptors_ = self._scale(shared, counts > 0).astype(np.float32)
-        self.n_features_in_ = shared.shape[0]
+            shared.setdiag(0)
+        n_labels = shared.shape[0]
+        self.descriptors_: NDArray[np.float32] | ShiftedRows
+        if n_labels >= _MANY_LABELS and shared.nnz <= _FEW_PAIRS * n_labels**2:
+            self.descriptors_ = self._scale_sparse(shared, counts > 0)
+        else:
+            self.descriptors_ = self._scale(shared.toarray(), counts > 0).astype(np.float32)
+        self.n_features_in_ = n_labels
         return self
 
-    def restore(self, descriptors: NDArray[np.float32], idf: NDArray[np.float64]) -> Self:
+    def restore(
+        self, descriptors: NDArray[np.float32] | ShiftedRows, idf: NDArray[np.float64]
+    ) -> Self:
         """Take back learned state that was saved as arrays."""
-        self.descriptors_ = np.asarray(descriptors, dtype=np.float32)
+        if not isinstance(descriptors, ShiftedRows):
+            descriptors = np.asarray(descriptors, dtype=np.float32)
+        self.descriptors_ = descriptors
         self.idf_ = np.asarray(idf, dtype=np.float64)
         self.n_features_in_ = len(self.idf_)
         return self
@@ -125,6 +140,30 @@ class LabelDescriptor(Estimator):
         scaled = self.strength * (rows - rows[used].mean(axis=0)) / spread
         scaled[~used] = 0.0
         return np.asarray(scaled)
+
+    def _scale_sparse(self, shared: sp.csr_matrix, used: NDArray[np.bool_]) -> ShiftedRows:
+        """Scale sparse rows in the same way, the columns' means apart."""
+        n_labels = shared.shape[0]
+        none = np.zeros(n_labels, dtype=np.float32)
+        in_use = used.astype(np.float32)
+        if self.scaling == "none":
+            return ShiftedRows(shared.astype(np.float32), none, in_use)
+        if self.scaling == "max":
+            greatest = max(float(abs(shared).max()), np.finfo(float).tiny)
+            return ShiftedRows(sp.csr_matrix(shared / greatest, dtype=np.float32), none, in_use)
+        lengths = np.sqrt(np.asarray(shared.multiply(shared).sum(axis=1)).ravel())
+        inverse = np.divide(1.0, lengths, out=np.zeros(n_labels), where=lengths > 0)
+        rows = sp.csr_matrix(sp.diags(inverse) @ shared)
+        if self.scaling == "l2":
+            return ShiftedRows(rows.astype(np.float32), none, in_use)
+        n_used = max(int(used.sum()), 1)
+        mean = np.asarray(rows.sum(axis=0)).ravel() / n_used
+        square = np.asarray(rows.multiply(rows).sum(axis=0)).ravel() / n_used
+        variance = square - mean**2
+        # What is left of a constant column is rounding.
+        factor = self.strength / np.sqrt(np.where(variance > 1e-13 * square, variance, 1.0))
+        standard = sp.csr_matrix(rows @ sp.diags(factor), dtype=np.float32)
+        return ShiftedRows(standard, (factor * mean).astype(np.float32), in_use)
 
 
 class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # scikit-learn ships no types
@@ -147,6 +186,9 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         Gibbs sweeps over the documents.
     max_topics : int
         The most topics "hdp" may return; it returns at least two.
+    max_documents : int, optional
+        Topics are learned from at most so many documents, drawn at random where there are more;
+        they describe all. None: from all.
     random_state : int, numpy Generator or None
         Seeds the sampler.
 
@@ -171,6 +213,7 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         topic_prior: float = 0.01,
         n_iter: int = 500,
         max_topics: int = 100,
+        max_documents: int | None = 200_000,
         random_state: RandomState = None,
     ) -> None:
         self.n_topics = n_topics
@@ -178,6 +221,7 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         self.topic_prior = topic_prior
         self.n_iter = n_iter
         self.max_topics = max_topics
+        self.max_documents = max_documents
         self.random_state = random_state
 
     def fit(self, matrix: sp.csr_matrix | NDArray[np.generic], y: None = None) -> Self:
@@ -198,14 +242,17 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         check_number("topic_prior", self.topic_prior, owner=owner, low=0, above=True)
         check_number("n_iter", self.n_iter, owner=owner, low=1, whole=True)
         check_number("max_topics", self.max_topics, owner=owner, low=2, whole=True)
+        if self.max_documents is not None:
+            check_number("max_documents", self.max_documents, owner=owner, low=2, whole=True)
         documents = _document_matrix(matrix, owner=owner)
         generator = as_generator(self.random_state)
+        documents = some_documents(documents, self.max_documents, generator)
         if self.n_topics == "hdp":
             n_topics = self._count_topics(documents, draw_seed(generator))
         else:
             n_topics = min(int(self.n_topics), max(2, len(np.unique(documents.indices))))
         prior = 1.0 / n_topics if self.document_prior is None else self.document_prior
-        counts = _sample_topics(
+        counts = sample_topics(
             documents,
             draw_seed(generator),
             n_topics=n_topics,
@@ -242,7 +289,7 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
                 f"{self.n_features_in_}."
             )
         prior = 1.0 / self.n_topics_ if self.document_prior is None else self.document_prior
-        histograms = _fold_in(documents, self.topics_, prior).astype(np.float32)
+        histograms = fold_in(documents, self.topics_, prior)
         # A tiny prior is zero in single precision, and the similarity of contexts takes logarithms.
         return np.maximum(histograms, np.finfo(np.float32).tiny)
 
@@ -257,7 +304,7 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         import tomotopy
 
         model = tomotopy.HDPModel(eta=self.topic_prior, initial_k=2, seed=seed)
-        _add_documents(model, documents)
+        add_documents(model, documents)
         model.train(self.n_iter, workers=1)
         return int(np.clip(model.live_k, 2, self.max_topics))
 
@@ -273,83 +320,3 @@ def _document_matrix(matrix: Any, *, owner: str, may_be_empty: bool = False) -> 
     if documents.nnz == 0 and not may_be_empty:
         raise InputError(f"`{owner}` got no document with a label; pass at least one.")
     return documents
-
-
-def _add_documents(model: Any, documents: sp.csr_matrix) -> None:
-    """Hand the non-empty documents to a tomotopy model as lists of column numbers."""
-    words = [str(column) for column in range(documents.shape[1])]
-    for start, stop in zip(documents.indptr[:-1], documents.indptr[1:], strict=True):
-        if stop > start:
-            model.add_doc([words[column] for column in documents.indices[start:stop]])
-
-
-def _sample_topics(
-    documents: sp.csr_matrix,
-    seed: int,
-    *,
-    n_topics: int,
-    document_prior: float,
-    topic_prior: float,
-    n_iter: int,
-) -> NDArray[np.float64]:
-    """Run collapsed Gibbs sampling; give expected label counts per topic, (n_topics, n_labels)."""
-    import tomotopy
-
-    model = tomotopy.LDAModel(k=n_topics, alpha=document_prior, eta=topic_prior, seed=seed)
-    model.optim_interval = 0
-    _add_documents(model, documents)
-    model.train(n_iter, workers=1)
-    columns = np.array([int(word) for word in model.used_vocabs])
-    sizes = np.asarray(model.get_count_by_topics(), dtype=np.float64)
-    counts = np.zeros((n_topics, documents.shape[1]))
-    for topic in range(n_topics):
-        distribution = np.asarray(model.get_topic_word_dist(topic), dtype=np.float64)
-        # tomotopy gives smoothed distributions; undo the smoothing to get the counts.
-        total = sizes[topic] + topic_prior * len(columns)
-        counts[topic, columns] = np.maximum(distribution * total - topic_prior, 0.0)
-    return counts
-
-
-def _fold_in(
-    documents: sp.csr_matrix,
-    topics: NDArray[np.float64],
-    prior: float,
-    *,
-    n_iter: int = 100,
-    tolerance: float = 1e-6,
-    chunk: int = 4096,
-) -> NDArray[np.float64]:
-    """Infer topic histograms by mean-field iteration from a fixed start.
-
-    Identical rows give identical results whatever stands beside them, because every operation
-    works on one document (or one document-label entry) at a time and a document stops by itself.
-    """
-    from scipy.special import digamma
-
-    unique, inverse = unique_rows(documents)
-    n_topics = topics.shape[0]
-    by_label = np.ascontiguousarray(topics.T)
-    result = np.full((unique.shape[0], n_topics), 1.0 / n_topics)
-    for start in range(0, unique.shape[0], chunk):
-        part = unique[start : start + chunk]
-        lengths = np.diff(part.indptr)
-        rows = np.repeat(np.arange(part.shape[0]), lengths)
-        likelihood = by_label[part.indices]
-        gamma = np.full((part.shape[0], n_topics), prior) + (lengths / n_topics)[:, None]
-        active = lengths > 0
-        for _ in range(n_iter):
-            if not active.any():
-                break
-            entries = active[rows]
-            logs = digamma(gamma)
-            # Only ratios matter; with many topics and few labels the plain exponentials are all 0.
-            logs -= logs.max(axis=1, keepdims=True)
-            weights = np.exp(logs)[rows[entries]] * likelihood[entries]
-            weights /= weights.sum(axis=1, keepdims=True)
-            starts = np.concatenate([[0], np.cumsum(lengths[active])[:-1]])
-            updated = prior + np.add.reduceat(weights, starts, axis=0)
-            change = np.abs(updated - gamma[active]).max(axis=1)
-            gamma[active] = updated
-            active[np.flatnonzero(active)[change < tolerance]] = False
-        result[start : start + chunk] = gamma / gamma.sum(axis=1, keepdims=True)
-    return result[inverse]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +19,9 @@ from polyseme._validation import InputError, IntArray, warn_unplaced
 from polyseme.corpus import LabelCorpus
 from polyseme.embedding import ConceptEmbedding
 from polyseme.index import ConceptIndex
+
+# Label sets embedded at a time.
+_BLOCK = 32768
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class KnownConcepts:
     sets : int64 array, shape (n_documents,)
         The distinct label set of each document.
     points : float32 array, shape (n_concepts, n_components)
-        Concepts of the distinct label sets.
+        Concepts of the distinct label sets, sorted by label and within a label by set.
     label_ids, set_ids : int64 arrays, shape (n_concepts,)
         The label and the label set of each concept.
     """
@@ -86,8 +88,16 @@ class KnownConcepts:
         matrix = sp.csr_matrix(np.empty((0, n_labels), dtype=bool))
         return cls(embedding.labels_, n_labels, (), matrix, empty, points, empty, empty)
 
-    def index(self, memory_mb: float) -> ConceptIndex:
-        """Build the search index over all concepts, each counted once per document."""
+    def index(self, memory_mb: float, device: str = "cpu") -> ConceptIndex:
+        """Build the search index over all concepts, each counted once per document.
+
+        Parameters
+        ----------
+        memory_mb : float
+            The most working memory of a search, in megabytes.
+        device : str
+            Where to search: "cpu" or a device of torch.
+        """
         counts = np.bincount(self.sets, minlength=int(self.set_ids.max(initial=-1)) + 1)
         return ConceptIndex(
             self.points,
@@ -95,6 +105,7 @@ class KnownConcepts:
             len(self.labels),
             counts=counts[self.set_ids],
             memory_mb=memory_mb,
+            device=device,
         )
 
     def add(
@@ -137,27 +148,36 @@ class KnownConcepts:
         distinct, sets = unique_rows(documents)
         # Rows met first keep their numbers, so the sets known before stay 0..n-1.
         n_before = int(self.sets.max(initial=-1)) + 1
-        fresh = LabelCorpus.from_indicator(distinct[n_before:], labels, normalize=False)
-        concepts = embedding.transform(fresh) if len(fresh) else None
-        parts: list[tuple[Any, Any, Any]] = [(self.points, self.label_ids, self.set_ids)]
-        if concepts is not None:
-            place = {label: column for column, label in enumerate(labels)}
-            columns = np.array([place[label] for label in concepts.labels], dtype=np.int64)
-            parts.append(
-                (concepts.points, columns[concepts.label_ids], concepts.document_ids + n_before)
-            )
-        points, label_ids, set_ids = (np.concatenate(column) for column in zip(*parts, strict=True))
+        concepts = self._with_concepts(embedding, distinct[n_before:], labels, n_before)
         known = KnownConcepts(
-            labels,
-            self.n_vocabulary,
-            self.ids + new_ids,
-            documents,
-            sets,
-            points,
-            label_ids,
-            set_ids,
+            labels, self.n_vocabulary, self.ids + new_ids, documents, sets, *concepts
         )
         return known, new_ids, unplaced
+
+    def _with_concepts(
+        self, embedding: ConceptEmbedding, fresh: sp.csr_matrix, labels: Sequence[str], first: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
+        """Give points, labels and sets of the concepts held and of further label sets.
+
+        Points are written once, where they belong: with many documents they are most of the
+        memory.
+        """
+        own_sets = np.repeat(np.arange(fresh.shape[0], dtype=np.int64), np.diff(fresh.indptr))
+        label_ids = np.concatenate([self.label_ids, fresh.indices.astype(np.int64)])
+        set_ids = np.concatenate([self.set_ids, first + own_sets])
+        order = np.argsort(label_ids, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        points = np.empty((len(order), self.points.shape[1]), dtype=np.float32)
+        n_held = len(self.points)
+        points[place[:n_held]] = self.points
+        for start in range(0, fresh.shape[0], _BLOCK):
+            part = sp.csr_matrix(fresh[start : start + _BLOCK])
+            ids = tuple(str(number) for number in range(part.shape[0]))
+            corpus = LabelCorpus(tuple(labels), part, ids, numbered=True, normalize=False)
+            rows = slice(*(n_held + fresh.indptr[[start, start + part.shape[0]]]))
+            points[place[rows]] = embedding.transform(corpus).points
+        return points, label_ids[order], set_ids[order]
 
     def remove(self, ids: Collection[str]) -> KnownConcepts:
         """Give the store without some documents; oov labels left without any disappear.
@@ -182,7 +202,7 @@ class KnownConcepts:
         renumbered = np.full(int(self.sets.max(initial=-1)) + 1, -1, dtype=np.int64)
         renumbered[self.sets[keep]] = sets
         rows = np.flatnonzero(renumbered[self.set_ids] >= 0)
-        rows = rows[np.argsort(renumbered[self.set_ids[rows]], kind="stable")]
+        rows = rows[np.lexsort((renumbered[self.set_ids[rows]], self.label_ids[rows]))]
         return KnownConcepts(
             tuple(self.labels[column] for column in columns),
             self.n_vocabulary,
@@ -313,12 +333,28 @@ def met_documents(corpus: LabelCorpus, teaching: LabelCorpus) -> IntArray:
     if corpus.numbered or teaching.numbered:
         return met
     places = {name: row for row, name in enumerate(teaching.ids)}
-    for row, name in enumerate(corpus.ids):
-        if name in places:
-            labels = {corpus.key(label) for label in corpus.document(row)}
-            others = {teaching.key(label) for label in teaching.document(places[name])}
-            met[row] = places[name] if labels == others else -1
+    namesakes = np.array([places.get(name, -1) for name in corpus.ids], dtype=np.int64)
+    rows = np.flatnonzero(namesakes >= 0)
+    keys: dict[str, int] = {}
+    documents = _over_keys(corpus, keys)[rows]
+    others = _over_keys(teaching, keys)[namesakes[rows]]
+    same = np.diff(documents.indptr) == np.diff(others.indptr)
+    rows, documents, others = rows[same], documents[same], others[same]
+    owners = np.repeat(np.arange(len(rows)), np.diff(documents.indptr))
+    differing = np.zeros(len(rows), dtype=bool)
+    differing[owners[documents.indices != others.indices]] = True
+    met[rows[~differing]] = namesakes[rows[~differing]]
     return met
+
+
+def _over_keys(corpus: LabelCorpus, keys: dict[str, int]) -> sp.csr_matrix:
+    """Give documents over what labels are compared by; new keys are numbered."""
+    columns = [keys.setdefault(corpus.key(label), len(keys)) for label in corpus.labels]
+    matrix = corpus.matrix
+    places = np.array(columns, dtype=np.int64)[matrix.indices]
+    over = sp.csr_matrix((matrix.data, places, matrix.indptr), (len(corpus), len(keys)))
+    over.sort_indices()
+    return over
 
 
 def unmet_documents(corpus: LabelCorpus, teaching: LabelCorpus) -> LabelCorpus:

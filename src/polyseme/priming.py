@@ -12,6 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from polyseme._validation import check_number, check_option
 from polyseme.index import ConceptIndex
 
+# Scores that are worked on at a time; a few tables of them exist beside each other.
+_BLOCK_NUMBERS = 2**22
+
 
 def relatedness(distances: ArrayLike, *, floor: float) -> NDArray[np.float64]:
     """Turn distances into scores that sum to one (in the paper: equation 9).
@@ -30,7 +33,8 @@ def relatedness(distances: ArrayLike, *, floor: float) -> NDArray[np.float64]:
     """
     inverse = 1.0 / np.maximum(np.asarray(distances, dtype=np.float64), floor)
     totals = inverse.sum(axis=1, keepdims=True)
-    return np.asarray(np.divide(inverse, totals, out=np.zeros_like(inverse), where=totals > 0))
+    # Where the total is 0, so is everything it is made of.
+    return np.asarray(np.divide(inverse, totals, out=inverse, where=totals > 0))
 
 
 def rank_labels(
@@ -56,9 +60,39 @@ def rank_labels(
     check_number("k", k, owner="rank", low=1, whole=True)
     table = np.asarray(scores, dtype=np.float64)
     preferred = np.lexsort((np.arange(table.shape[1]), -np.asarray(n_occurrences)))
-    order = np.argsort(-table[:, preferred], axis=1, kind="stable")[:, :k]
-    label_ids = preferred[order]
+    label_ids = np.empty((len(table), min(k, table.shape[1])), dtype=np.int64)
+    for rows in rank_blocks(*table.shape):
+        label_ids[rows] = preferred[_first_in_order(-table[rows][:, preferred], k)]
     return label_ids, np.take_along_axis(table, label_ids, axis=1)
+
+
+def rank_blocks(n: int, n_labels: int) -> list[slice]:
+    """Cut n rows into blocks for which tables over all labels stay small.
+
+    Parameters
+    ----------
+    n, n_labels : int
+
+    Returns
+    -------
+    list of slice
+        At least one row each; none without rows.
+    """
+    step = max(1, _BLOCK_NUMBERS // max(n_labels, 1))
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
+
+def _first_in_order(values: NDArray[np.float64], k: int) -> NDArray[np.int64]:
+    """Give the places of each row's k smallest values, the first of equals first."""
+    if 8 * k >= values.shape[1]:
+        return np.argsort(values, axis=1, kind="stable")[:, :k]
+    limits = np.partition(values, k - 1, axis=1)[:, k - 1]
+    found = np.empty((len(values), k), dtype=np.int64)
+    for row, (numbers, limit) in enumerate(zip(values, limits, strict=True)):
+        # A limit that is no number has fewer than k numbers before it.
+        near = np.flatnonzero(~(numbers > limit))
+        found[row] = near[np.argsort(numbers[near], kind="stable")[:k]]
+    return found
 
 
 class PrimingRanker:
@@ -112,7 +146,14 @@ class PrimingRanker:
 
     def rank(self, points: ArrayLike, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Give the k best labels around each point; see `rank_labels`."""
-        return rank_labels(self.scores(points), self.index.n_occurrences, k)
+        check_number("k", k, owner="rank", low=1, whole=True)
+        asked = np.asarray(points)
+        shape = (len(asked), min(k, self.index.n_labels))
+        label_ids, scores = np.empty(shape, dtype=np.int64), np.empty(shape)
+        for rows in rank_blocks(len(asked), self.index.n_labels):
+            ranked = rank_labels(self.scores(asked[rows]), self.index.n_occurrences, k)
+            label_ids[rows], scores[rows] = ranked
+        return label_ids, scores
 
     def rank_others(
         self, point: ArrayLike, given: NDArray[np.int64], k: int

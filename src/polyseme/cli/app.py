@@ -19,6 +19,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+class Engine(StrEnum):
+    """Where long work is done."""
+
+    local = "local"
+    ray = "ray"
+
+
 # Groups of commands in the help.
 SHOWING = "See that it works"
 LEARNING = "Learn, rank and ask"
@@ -30,6 +38,34 @@ Features = Annotated[
     typer.Argument(
         help="Features, one row an item: .npy, .npz, .csv, .tsv, .parquet, .arff; or the folder "
         "that `polyseme extract` wrote."
+    ),
+]
+Shardable = Annotated[
+    Path,
+    typer.Argument(
+        help="Features, one row an item: .npy, .npz, .csv, .tsv, .parquet, .arff; the folder that "
+        "`polyseme extract` wrote; or a folder of .npy or .parquet shards.",
+    ),
+]
+# Where long work is done: the same options for all commands that do some.
+Where = Annotated[
+    Engine,
+    typer.Option(help="This process, or the workers of a Ray cluster; the results are the same."),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        help="For --engine ray: auto or HOST:PORT of a cluster that runs; local, or nothing, "
+        "starts one on this machine.",
+        show_default=False,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Threads, or workers of --engine ray; by default one for each processor.",
+        show_default=False,
     ),
 ]
 Output = Annotated[

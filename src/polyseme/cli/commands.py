@@ -11,15 +11,20 @@ import typer
 from polyseme.cli.app import (
     LEARNING,
     SHOWING,
+    Address,
     Delimiter,
+    Engine,
     Features,
     Model,
     Output,
     Precision,
     Preset,
+    Shardable,
     Split,
     TagsColumn,
     Top,
+    Where,
+    Workers,
     app,
 )
 from polyseme.cli.output import Form, emit, say
@@ -158,14 +163,22 @@ def fit(
     except KeyboardInterrupt:
         say("polyseme: interrupted; run the same command again to go on where it stopped.")
         raise typer.Exit(1) from None
-    say(summary)
-    typer.echo(str(model))
+    if summary:
+        say(summary)
+        typer.echo(str(model))
+
+
+class OutForm(StrEnum):
+    """What rankings of shards are written as."""
+
+    jsonl = "jsonl"
+    parquet = "parquet"
 
 
 @app.command(rich_help_panel=LEARNING)
 def rank(
     model: Model,
-    features: Features,
+    features: Shardable,
     top: Top = 10,
     precision: Precision = None,
     tags: Annotated[
@@ -178,13 +191,59 @@ def rank(
     tags_column: TagsColumn = None,
     delimiter: Delimiter = None,
     form: Output = Form.auto,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="For .npy and .parquet: write a file of rankings for each shard to this folder. "
+            "Interrupted? The same command goes on.",
+            show_default=False,
+        ),
+    ] = None,
+    out_form: Annotated[
+        OutForm, typer.Option(help="For --out: what rankings are written as.")
+    ] = OutForm.jsonl,
+    engine: Where = Engine.local,
+    address: Address = None,
+    workers: Workers = None,
 ) -> None:
     """Rank tags for items."""
-    from polyseme.cli.tasks import rank_files
+    from polyseme.cli.tasks import rank_files, rank_into
+    from polyseme.cluster import open_engine
 
-    reading = {"tags_column": tags_column, "delimiter": delimiter}
-    ranked = rank_files(model, features, top, tags=tags, precision=precision, reading=reading)
-    emit(ranked, form)
+    with open_engine(engine.value, address, workers, say) as where:
+        if out is None:
+            ranked = rank_files(
+                model,
+                features,
+                top,
+                tags=tags,
+                precision=precision,
+                reading={"tags_column": tags_column, "delimiter": delimiter},
+                engine=where,
+                workers=workers,
+            )
+            emit(ranked, form)
+            return
+        if tags is not None or form != Form.auto:
+            raise typer.BadParameter("--tags and --form do not go with --out; see --out-form.")
+        try:
+            told = rank_into(
+                model,
+                features,
+                out,
+                k=top,
+                precision=precision,
+                form=out_form.value,
+                engine=where,
+                workers=workers,
+            )
+        except KeyboardInterrupt:
+            say("polyseme: interrupted; run the same command again to go on where it stopped.")
+            raise typer.Exit(1) from None
+    say(told)
+    typer.echo(str(out))
 
 
 @app.command(rich_help_panel=LEARNING)

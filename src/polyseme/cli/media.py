@@ -1,49 +1,93 @@
-"""What `extract` and `tag` do with media files, and how `fit` takes an extracted folder."""
+"""What `extract` does with media files, and how other commands take an extracted folder."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from polyseme._progress import FileProgress
 from polyseme._validation import InputError, first_few
 from polyseme.cli.output import say
-from polyseme.cli.suggestions import Suggestions
+from polyseme.cluster import extract_media
+from polyseme.cluster.engines import RayEngine
 from polyseme.corpus import LabelCorpus
 from polyseme.features import (
     Extracted,
     Extraction,
-    MediaError,
     MediaFeatures,
-    extract_folder,
     front_end_class,
     match_documents,
     read_extraction,
 )
-from polyseme.features.finding import MediaFile, find_media
 from polyseme.features.sound import quiet_decoders
 from polyseme.files import read_features
-from polyseme.tagger import ZeroShotTagger
 
 _TOLD = 20
 # Parameters of front ends, and the options of `fit` that set them.
 OPTIONS = {"reduction": "--reduce", "n_components": "--reduce-to", "n_words": "--words"}
-_RANKED_AT_ONCE = 64
 
 
-def extract_files(kind: str, folder: Path, out: Path, parameters: dict[str, Any]) -> bool:
+def extract_files(
+    kind: str,
+    folder: Path,
+    out: Path,
+    parameters: dict[str, Any],
+    engine: RayEngine | None = None,
+) -> bool:
     """Extract a folder, tell what became of its files, and say whether none was skipped."""
     front_end = front_end_class(kind)(**parameters)
-    with quiet_decoders(), FileProgress(f"extracting {kind}") as progress:
-        summary = extract_folder(folder, out, front_end, tell=progress.tell)
+    progress = Stages("reading", f"extracting {kind}")
+    with quiet_decoders(), progress:
+        summary = extract_media(
+            folder,
+            out,
+            front_end,
+            engine=engine,
+            tell=progress.stage(1),
+            tell_reading=progress.stage(0),
+        )
     tell_skipped(summary.skipped)
     for name, reason in summary.sidecars[:_TOLD]:
         say(f"the tags beside {name} cannot be read: {reason}")
     say(summary.sentence())
     return not summary.skipped and not summary.sidecars
+
+
+class Stages:
+    """Progress of work that has several stages: one bar after the other.
+
+    Parameters
+    ----------
+    *doing : str
+        What each stage does with files.
+    """
+
+    def __init__(self, *doing: str) -> None:
+        self.doing = doing
+        self._open = ExitStack()
+        self._at, self._bar = -1, FileProgress("")
+
+    def __enter__(self) -> Self:
+        """Begin without a bar."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the bar of the last stage."""
+        self._open.close()
+
+    def stage(self, number: int) -> Callable[[int, int, int], None]:
+        """Give what tells of one stage; see `FileProgress.tell`."""
+
+        def tell(done: int, total: int, skipped: int) -> None:
+            if number != self._at:
+                self._open.close()
+                self._at = number
+                self._bar = self._open.enter_context(FileProgress(self.doing[number]))
+            self._bar.tell(done, total, skipped)
+
+        return tell
 
 
 def tell_skipped(skipped: Sequence[tuple[str, str]]) -> None:
@@ -108,120 +152,6 @@ def front_end_of(extraction: Extraction, parameters: dict[str, Any]) -> MediaFea
                 "extracted."
             )
     return made(**fitting, **{n: v for n, v in parameters.items() if v is not None})
-
-
-class Tagging:
-    """Files on their way to tags.
-
-    Parameters
-    ----------
-    tagger : ZeroShotTagger
-        Fitted with a front end.
-    places : sequence of Path
-        Media files, and folders that hold some.
-    k : int
-        Tags a file.
-    precision : float, optional
-        The share of tags that should be true.
-    n_jobs : int, optional
-        Files looked at at a time; by default one for each processor.
-
-    Attributes
-    ----------
-    skipped : list of (str, str)
-        Files that could not be used so far, and why.
-    n_tagged : int
-        Files that were tagged so far.
-    """
-
-    def __init__(
-        self,
-        tagger: ZeroShotTagger,
-        places: Sequence[Path],
-        k: int,
-        *,
-        precision: float | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        if tagger.features_ is None:
-            raise InputError(
-                "This model was fitted on numbers, not on files, and cannot look at any; fit it on "
-                "a folder that `polyseme extract` wrote, or use `polyseme rank`."
-            )
-        self.front_end = tagger.features_.set_params(n_jobs=n_jobs)
-        self.suggestions = Suggestions(tagger, k, precision)
-        self.skipped: list[tuple[str, str]] = []
-        self.n_tagged = 0
-        self.files = find_media(places, self.front_end.suffixes).media
-        if not self.files:
-            raise InputError(
-                f"There is no {self.front_end.kind} file in {', '.join(map(str, places))}; names "
-                f"must end in {', '.join(sorted(self.front_end.suffixes))}."
-            )
-
-    def records(self) -> Iterator[dict[str, Any]]:
-        """Yield a record for each file, in order and as they come; note what is skipped."""
-        self.n_tagged = 0
-        for some in self._ranked():
-            for file, record in some:
-                self.n_tagged += 1
-                name = os.fsencode(file.path).decode("utf-8", "backslashreplace")
-                yield {"file": name} | record
-
-    def lines(self) -> Iterator[dict[str, Any]]:
-        """Yield a line for each file as people read it; tags that no training item had say so."""
-        for record in self.records():
-            pairs = zip(record["labels"], record["kinds"], strict=True)
-            tags = [label if kind == "seen" else f"{label} ({kind})" for label, kind in pairs]
-            yield {"file": record["file"], "tags": tags}
-
-    def sidecars(self) -> Iterator[dict[str, Any]]:
-        """Write the tags of each file beside it, and yield what was added where."""
-        from polyseme.files.xmp import merge_tags, sidecar_of
-
-        for record in self.records():
-            sidecar = sidecar_of(Path(os.fsdecode(record["file"].encode())))
-            try:
-                added = merge_tags(sidecar, record["labels"])
-            except InputError as error:
-                self.skipped.append((record["file"], str(error)))
-                continue
-            yield {"file": record["file"], "sidecar": str(sidecar), "added": added}
-
-    def _ranked(self) -> Iterator[list[tuple[MediaFile, dict[str, Any]]]]:
-        """Yield files with their tags, some at a time."""
-        done = 0
-        with (
-            quiet_decoders(),
-            FileProgress("tagging") as progress,
-            closing(self.front_end.extract(file.path for file in self.files)) as extracted,
-        ):
-            waiting: list[tuple[MediaFile, Any]] = []
-            for file, raw in zip(self.files, extracted, strict=True):
-                done += 1
-                if isinstance(raw, MediaError):
-                    self.skipped.append((str(file.path), str(raw)))
-                else:
-                    waiting.append((file, raw))
-                progress.tell(done, len(self.files), len(self.skipped))
-                if len(waiting) == _RANKED_AT_ONCE:
-                    yield self._rank(waiting)
-                    waiting = []
-        if waiting:
-            yield self._rank(waiting)
-
-    def _rank(
-        self, waiting: Sequence[tuple[MediaFile, Any]]
-    ) -> list[tuple[MediaFile, dict[str, Any]]]:
-        """Rank tags for some files."""
-        extracted = Extracted(
-            self.front_end.kind,
-            self.front_end.recipe(),
-            tuple(file.id for file, _ in waiting),
-            [raw for _, raw in waiting],
-        )
-        files = (file for file, _ in waiting)
-        return list(zip(files, self.suggestions.records(extracted), strict=True))
 
 
 def items_of(path: Path) -> tuple[Any, list[dict[str, Any]]]:

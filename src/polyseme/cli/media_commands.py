@@ -8,7 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from polyseme.cli.app import FILES, Model, Output, Precision, Top, app
+from polyseme.cli.app import (
+    FILES,
+    Address,
+    Engine,
+    Model,
+    Output,
+    Precision,
+    Top,
+    Where,
+    Workers,
+    app,
+)
 from polyseme.cli.output import Form, emit, for_people, say
 
 AGAIN = "polyseme: interrupted; run the same command again to go on where it stopped."
@@ -41,10 +52,6 @@ class Framing(StrEnum):
 KindOfMedia = Annotated[Kind, typer.Argument(help="What the files are.", metavar="image|audio")]
 Strict = Annotated[
     bool, typer.Option("--strict", help="End with exit code 1 if any file had to be skipped.")
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(min=1, help="Threads; by default one for each processor.", show_default=False),
 ]
 
 
@@ -80,11 +87,14 @@ def extract(
     max_seconds: Annotated[
         float, typer.Option(help="audio: how much of each file is listened to.")
     ] = 600.0,
+    engine: Where = Engine.local,
+    address: Address = None,
     workers: Workers = None,
     strict: Strict = False,
 ) -> None:
     """Turn a folder of media into numbers. Interrupted? The same command goes on."""
     from polyseme.cli.media import extract_files
+    from polyseme.cluster import open_engine
 
     parameters: dict[str, Any] = {"n_jobs": workers}
     if kind == Kind.image:
@@ -92,7 +102,8 @@ def extract(
     else:
         parameters |= {"max_seconds": max_seconds}
     try:
-        complete = extract_files(kind.value, folder, out, parameters)
+        with open_engine(engine.value, address, workers, say) as where:
+            complete = extract_files(kind.value, folder, out, parameters, where)
     except KeyboardInterrupt:
         say(AGAIN)
         raise typer.Exit(1) from None
@@ -115,19 +126,24 @@ def tag(
             help="Write the tags into XMP files beside the media, to those already there.",
         ),
     ] = False,
+    engine: Where = Engine.local,
+    address: Address = None,
     workers: Workers = None,
     strict: Strict = False,
 ) -> None:
     """Tag media files. They are only read; with --sidecars, tags go into files beside them."""
     from polyseme import load
-    from polyseme.cli.media import Tagging, tell_skipped
+    from polyseme.cli.media import tell_skipped
+    from polyseme.cluster import Tagging, open_engine
 
-    tagging = Tagging(load(model), paths, top, precision=precision, n_jobs=workers)
-    if sidecars:
-        # All are written before any is told of: a reader that goes away must not stop it.
-        emit(list(tagging.sidecars()), form)
-    else:
-        emit(tagging.lines() if for_people(form) else tagging.records(), form)
+    options: dict[str, Any] = {"precision": precision, "n_jobs": workers, "model": model}
+    with open_engine(engine.value, address, workers, say) as where:
+        tagging = Tagging(load(model), paths, top, engine=where, **options)
+        if sidecars:
+            # All are written before any is told of: a reader that goes away must not stop it.
+            emit(list(tagging.sidecars()), form)
+        else:
+            emit(tagging.lines() if for_people(form) else tagging.records(), form)
     tell_skipped(tagging.skipped)
     if tagging.skipped and (strict or len(tagging.skipped) >= len(tagging.files)):
         raise typer.Exit(1)

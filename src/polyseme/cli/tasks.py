@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,7 +18,11 @@ from polyseme._persistence import check_destination, remove_model
 from polyseme._validation import InputError, PolysemeWarning, first_few
 from polyseme.corpus import LabelCorpus
 from polyseme.features import MediaFeatures, match_documents, read_extraction
+from polyseme.features.extraction import is_extraction
 from polyseme.files import read_features
+
+if TYPE_CHECKING:
+    from polyseme.cluster.engines import RayEngine
 
 
 def fit_files(
@@ -52,7 +57,9 @@ def fit_files(
         teaching = LabelCorpus.read(semantics, **_fitting(semantics, reading))
     # The state of an interrupted run lies beside the model, never inside an older one.
     checkpoint = model.resolve().with_name(model.resolve().name + ".checkpoint")
-    embedding = ConceptEmbedding.from_preset(preset, checkpoint=checkpoint, verbose=True)
+    # Of several processes that train together (torchrun), the first one speaks and writes.
+    first = os.environ.get("RANK", "0") == "0"
+    embedding = ConceptEmbedding.from_preset(preset, checkpoint=checkpoint, verbose=first)
     if components is not None:
         embedding.set_params(n_components=components)
     if topics is not None:
@@ -66,7 +73,7 @@ def fit_files(
         embedding=embedding,
         features=learning.front_end,
         device=device,
-        verbose=True,
+        verbose=first,
         random_state=seed,
     )
     if score is not None:
@@ -74,6 +81,8 @@ def fit_files(
     if mapper is not None:
         tagger.set_params(mapper=InstanceMapper(kind=mapper))
     tagger.fit(learning.X, learning.documents, teaching)
+    if not first:
+        return ""
     tagger.save(model)
     remove_model(checkpoint)
     kinds = {kind: int((tagger.kinds_ == kind).sum()) for kind in ("seen", "unseen", "oov")}
@@ -149,22 +158,60 @@ def rank_files(
     tags: Path | None,
     precision: float | None,
     reading: Mapping[str, Any],
+    engine: RayEngine | None = None,
+    workers: int | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Rank tags for the items of a file or an extracted folder, a record for each."""
-    from polyseme.cli.media import items_of
-    from polyseme.cli.suggestions import Suggestions
+    """Rank tags for the items of a file, an extracted folder or shards, a record for each."""
+    from polyseme.cluster.ranking import rank_table
+    from polyseme.cluster.suggestions import Suggestions
+    from polyseme.cluster.tables import table_of
     from polyseme.storage import load
 
     tagger = load(model)
-    table, items = items_of(features)
+    suggestions = Suggestions(tagger, k, precision)
+    table = table_of(features)
     given = None
     if tags is not None:
         spelling = {"normalize": tagger.embedding_.normalize_labels_}
         corpus = LabelCorpus.read(tags, **_fitting(tags, {**reading, **spelling}))
-        given = _tags_of_items(corpus, items, f"'{tags}'", f"'{features}'")
-    found = Suggestions(tagger, k, precision).records(table, given)
-    for item, record in zip(items, found, strict=True):
+        given = _tags_of_items(corpus, list(table.names()), f"'{tags}'", f"'{features}'")
+    blocks = table.blocks(suggestions.n_rows, given)
+    found = rank_table(blocks, model, suggestions, engine, workers)
+    for item, record in zip(table.names(), found, strict=True):
         yield item | record
+
+
+def rank_into(
+    model: Path,
+    features: Path,
+    out: Path,
+    *,
+    k: int,
+    precision: float | None,
+    form: str,
+    engine: RayEngine | None,
+    workers: int | None,
+) -> str:
+    """Rank tags for the rows of shards into a folder; give a sentence about it."""
+    from polyseme._progress import FileProgress
+    from polyseme.cli.output import say
+    from polyseme.cluster import rank_shards
+    from polyseme.files.shards import find_shards
+
+    if is_extraction(features):
+        raise InputError(
+            "`--out` is for .npy and .parquet shards; what `polyseme extract` wrote is ranked "
+            "without it."
+        )
+    others = find_shards(features).others
+    if others:
+        say(f"files that are no shards are passed over ({len(others)}): {first_few(others)}")
+    options: dict[str, Any] = {"k": k, "precision": precision, "form": form}
+    with FileProgress("ranking") as progress:
+        done = rank_shards(
+            model, features, out, engine=engine, workers=workers, tell=progress.tell, **options
+        )
+    return done.sentence()
 
 
 def _tags_of_items(

@@ -8,12 +8,9 @@ pictures, `segments.npy` for sound), a line for every file met (`files.jsonl`), 
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,8 +20,10 @@ import numpy as np
 from polyseme._validation import InputError, first_few
 from polyseme.features.base import Extracted, MediaFeatures, Raw
 from polyseme.features.finding import Found, MediaFile, find_media
+from polyseme.features.labour import Labour
 from polyseme.features.media import MediaError
 from polyseme.features.store import FeatureStore, state_of
+from polyseme.files._replacing import replacing
 from polyseme.files.xmp import read_tags, sidecar_of
 
 MANIFEST, LEDGER, CACHE = "extraction.json", "files.jsonl", "cache.sqlite"
@@ -89,7 +88,12 @@ class Extraction(Extracted):
 
 
 def extract_folder(
-    folder: str | Path, out: str | Path, front_end: MediaFeatures, *, tell: Tell | None = None
+    folder: str | Path,
+    out: str | Path,
+    front_end: MediaFeatures,
+    *,
+    tell: Tell | None = None,
+    labour: Labour | None = None,
 ) -> Summary:
     """Extract the raw numbers of all media files of a folder.
 
@@ -106,6 +110,8 @@ def extract_folder(
         Says which files are media and how they become numbers; it need not be fitted.
     tell : callable, optional
         Called after each file with the number done, of how many, and how many were skipped.
+    labour : Labour, optional
+        Who reads files and looks at them; by default this process.
 
     Returns
     -------
@@ -122,7 +128,10 @@ def extract_folder(
             f"names must end in {', '.join(sorted(front_end.suffixes))}."
         )
     with FeatureStore(target / CACHE, front_end.digest()) as store:
-        contents, skipped, n_cached = _extract(found.media, front_end, store, tell)
+        if labour is not None:
+            labour.prepare(found.media, store)
+        extract = front_end.extract if labour is None else labour.extract
+        contents, skipped, n_cached = _extract(found.media, extract, store, tell)
         kept = [file for file in found.media if file.id in contents]
         if not kept:
             raise InputError(
@@ -185,7 +194,10 @@ def is_extraction(path: Path) -> bool:
 
 
 def _extract(
-    media: Sequence[MediaFile], front_end: MediaFeatures, store: FeatureStore, tell: Tell | None
+    media: Sequence[MediaFile],
+    extract: Callable[[Iterable[Path]], Iterator[Raw | MediaError]],
+    store: FeatureStore,
+    tell: Tell | None,
 ) -> tuple[dict[str, bytes], dict[str, str], int]:
     """Fill the store; give the content hash of every usable file, reasons, and the known ones."""
     contents: dict[str, bytes] = {}
@@ -216,7 +228,7 @@ def _extract(
                 waiting.append((file, content, state))
                 yield file.path
 
-    for raw in front_end.extract(unknown()):
+    for raw in extract(unknown()):
         file, content, state = waiting.popleft()
         if isinstance(raw, MediaError):
             skipped[file.id] = str(raw)
@@ -289,9 +301,9 @@ def _write(
     }
     damaged = []
     with (
-        _replacing(target / MANIFEST) as last,
-        _replacing(target / LEDGER) as ledger,
-        _replacing(target / _TABLES[front_end.kind]) as table,
+        replacing(target / MANIFEST) as last,
+        replacing(target / LEDGER) as ledger,
+        replacing(target / _TABLES[front_end.kind]) as table,
     ):
         lengths = _write_table(table, front_end.kind, kept, store)
         for row, ((file, content), length) in enumerate(zip(kept, lengths, strict=True)):
@@ -341,21 +353,6 @@ def _sidecar(path: Path) -> dict[str, Any]:
     except InputError as error:
         return {"sidecar": str(error)}
     return {"tags": tags} if tags else {}
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """Write a file under a temporary name; it takes its place when all went well."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("xb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _line(record: dict[str, Any]) -> bytes:

@@ -76,15 +76,32 @@ class FeatureStore:
 
     def content_of(self, path: Path) -> bytes:
         """Give the SHA-256 of a file; one that has not been touched since is not read again."""
-        name, state = os.fsencode(path.absolute()), state_of(path)
-        row = self._ask("SELECT content FROM files WHERE path = ? AND state = ?", (name, state))
-        if row is not None:
-            known: bytes = row[0]
+        state = state_of(path)
+        known = self._noted(path, state)
+        if known is not None:
             return known
         with path.open("rb") as stream:
             content = hashlib.file_digest(stream, "sha256").digest()
-        self._run("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", (name, state, content))
+        self.note(path, state, content)
         return content
+
+    def knows(self, path: Path) -> bool:
+        """Say whether the SHA-256 of a file, as it is now, is known without reading it."""
+        try:
+            return self._noted(path, state_of(path)) is not None
+        except OSError:
+            return False
+
+    def note(self, path: Path, state: str, content: bytes) -> None:
+        """Keep the SHA-256 that a file had in a state; see `state_of`."""
+        name = os.fsencode(path.absolute())
+        self._run("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", (name, state, content))
+
+    def _noted(self, path: Path, state: str) -> bytes | None:
+        """Give the SHA-256 that was noted for a file in a state."""
+        values = (os.fsencode(path.absolute()), state)
+        row = self._ask("SELECT content FROM files WHERE path = ? AND state = ?", values)
+        return None if row is None else bytes(row[0])
 
     def get(self, content: bytes) -> Raw | None:
         """Give the raw numbers under a hash; None when there are none."""

@@ -5,7 +5,7 @@ In: instances, or tags. Out: labels with scores, larger is better.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from polyseme._validation import (
 )
 from polyseme.features.base import Extracted
 from polyseme.known import Explanation
-from polyseme.priming import rank_labels
+from polyseme.priming import rank_blocks, rank_labels
 from polyseme.tagger.learned import LearnedTagger
 from polyseme.tagger.tags import point_of_tags, tag_columns, tag_sets, tag_table
 
@@ -80,15 +80,30 @@ class AskedTagger(LearnedTagger):
             (or are all 0 when no label has a concept), as in the paper's equation 9.
         """
         features = self._features_of(X)
-        if self._scorer is not None:
-            given = None
-            if tags is not None:
-                normalize = self.embedding_.normalize_labels_
-                given = tag_table(tags, self.labels_, features.shape[0], normalize=normalize)
-            return self._scorer.probabilities(features, given)
+        scores = np.empty((features.shape[0], len(self.labels_)))
+        for rows, part in self._scored(features, tags):
+            scores[rows] = part
+        return scores
+
+    def _scored(
+        self,
+        features: NDArray[np.float64] | sp.csr_matrix,
+        tags: Iterable[Collection[str]] | None,
+    ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """Give the scores of checked features, some rows at a time."""
+        n, given = features.shape[0], None
         if tags is not None:
-            raise InputError("`tags` need the score 'experts'; this tagger has another one.")
-        return self.ranker_.scores(self._mapped(features))
+            if self._scorer is None:
+                raise InputError("`tags` need the score 'experts'; this tagger has another one.")
+            normalize = self.embedding_.normalize_labels_
+            given = tag_table(tags, self.labels_, n, normalize=normalize)
+        for rows in rank_blocks(n, len(self.labels_)):
+            part = features[rows]
+            if self._scorer is None:
+                yield rows, self.ranker_.scores(self._mapped(part))
+            else:
+                known = None if given is None else given[rows].toarray()
+                yield rows, self._scorer.probabilities(part, known)
 
     def predict_proba(
         self, X: object, tags: Iterable[Collection[str]] | None = None
@@ -105,9 +120,13 @@ class AskedTagger(LearnedTagger):
         -------
         float64 array, shape (n, n_labels)
         """
+        self._refuse_probabilities()
+        return self.score_labels(X, tags)
+
+    def _refuse_probabilities(self) -> None:
+        """Raise where scores are no probabilities."""
         if self.score != "experts":
             raise InputError("Probabilities need the score 'experts'; this tagger has another one.")
-        return self.score_labels(X, tags)
 
     def thresholds(self, precision: float) -> NDArray[np.float64]:
         """Say how likely labels must be for a share of those that are given to be true.
@@ -155,11 +174,13 @@ class AskedTagger(LearnedTagger):
         list of tuples of str, length n
         """
         check_number("threshold", threshold, owner="predict", low=0, high=1)
-        table = self.predict_proba(X, tags)
+        self._refuse_probabilities()
+        features = self._features_of(X)
         least = np.full(len(self.labels_), threshold)
         if precision is not None:
             least = self.thresholds(precision)
-        return tag_sets(table, least, self.labels_)
+        blocks = self._scored(features, tags)
+        return [tags for _, part in blocks for tags in tag_sets(part, least, self.labels_)]
 
     def decision_function(self, X: object) -> NDArray[np.float64]:
         """Score every label for each instance, under the name that scikit-learn looks for."""
@@ -184,10 +205,14 @@ class AskedTagger(LearnedTagger):
         scores : float64 array, shape (n, k)
             Falling from left to right.
         """
-        scores = self.score_labels(X, tags)
+        check_number("k", k, owner="rank", low=1, whole=True)
+        features = self._features_of(X)
         occurrences = np.zeros(len(self.labels_), dtype=np.int64)
         occurrences[: len(self.known_.labels)] = self.ranker_.index.n_occurrences
-        label_ids, best = rank_labels(scores, occurrences, k)
+        shape = (features.shape[0], min(k, len(self.labels_)))
+        label_ids, best = np.empty(shape, dtype=np.int64), np.empty(shape)
+        for rows, scores in self._scored(features, tags):
+            label_ids[rows], best[rows] = rank_labels(scores, occurrences, k)
         return np.asarray(self.labels_)[label_ids], best
 
     def complete(

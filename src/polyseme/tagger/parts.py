@@ -190,9 +190,14 @@ class PartLearner:
             mapper = InstanceMapper(kind="kernel-ridge" if self.with_experts else "nu-svr")
         if mapper.random_state is None:
             mapper.set_params(random_state=seed)
-        groups = corpus.select(placed).groups
+        if mapper.device == "cpu":
+            mapper.set_params(device=self.device)
+        groups = None if corpus.groups is None else tuple(corpus.groups[row] for row in placed)
+        if len(placed) < len(targets):
+            features, targets = features[placed], targets[placed]
         with working(f"mapping {len(placed)} instances ({mapper.kind})", shown=self.verbose):
-            return mapper.fit(features[placed], targets[placed], groups)
+            # Learned where networks are, used on the processor like all else.
+            return mapper.fit(features, targets, groups).set_params(device="cpu")
 
     def _learn_experts(
         self,

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._validation import InputError, IntArray, PolysemeWarning, first_few
@@ -19,7 +20,7 @@ from polyseme.known import KnownConcepts
 
 def tag_table(
     tags: Iterable[Collection[str]], labels: Sequence[str], n: int, *, normalize: bool
-) -> NDArray[np.float64]:
+) -> sp.csr_matrix:
     """Give tag sets as a table; unknown tags are named in a warning and passed over.
 
     Parameters
@@ -33,7 +34,7 @@ def tag_table(
 
     Returns
     -------
-    float64 array, shape (n, n_labels)
+    csr_matrix of float64, shape (n, n_labels)
         1 where a tag is given.
     """
     corpus = LabelCorpus.from_documents(tags, normalize=normalize)
@@ -41,7 +42,7 @@ def tag_table(
         raise InputError(f"`tags` has {len(corpus)} collections for {n} instances.")
     matrix, unknown = corpus.align(labels)
     _warn_unknown(unknown)
-    return np.asarray(matrix[:, : len(labels)].toarray(), dtype=np.float64)
+    return sp.csr_matrix(matrix[:, : len(labels)], dtype=np.float64)
 
 
 def tag_columns(tags: Collection[str], labels: Sequence[str], *, normalize: bool) -> IntArray:

@@ -1,4 +1,4 @@
-"""Ranked tags as records, for `rank` and `tag` alike.
+"""Ranked tags as records, for `rank` and `tag`, on one machine and on many.
 
 In: a tagger and items. Out: a record for each item, with tags, their kinds and scores.
 """
@@ -12,6 +12,12 @@ import numpy as np
 
 from polyseme.tagger import ZeroShotTagger
 
+# The score of a row may change in its last digits with the rows that are scored beside it, so every
+# engine cuts tables at the same places.
+MOST_ROWS = 1024
+_LEAST_ROWS = 16
+_SCORES_AT_ONCE = 2**22
+
 
 class Suggestions:
     """What a tagger suggests: its best tags, or those of them that are likely enough.
@@ -23,13 +29,21 @@ class Suggestions:
         The most tags an item.
     precision : float, optional
         The share of tags that should be true; see `ZeroShotTagger.thresholds`.
+
+    Attributes
+    ----------
+    n_rows : int
+        Items to rank at a time: so many that a table of all their scores stays small.
     """
 
     def __init__(self, tagger: ZeroShotTagger, k: int, precision: float | None = None) -> None:
         self.tagger = tagger
         self.k = k
+        self.precision = precision
+        n_labels = len(tagger.labels_)
+        self.n_rows = max(_LEAST_ROWS, min(MOST_ROWS, _SCORES_AT_ONCE // max(1, n_labels)))
         self._kinds = dict(zip(tagger.labels_, tagger.kinds_.tolist(), strict=True))
-        least = np.zeros(len(tagger.labels_))
+        least = np.zeros(n_labels)
         if precision is not None:
             least = tagger.thresholds(precision)
         self._least = dict(zip(tagger.labels_, least.tolist(), strict=True))
