@@ -10,7 +10,7 @@ export POLYSEME_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: demo test lint docs reproduce clean
+.PHONY: demo test lint docs reproduce bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/polyseme demo --out demo.html
@@ -31,12 +31,20 @@ docs: $(VENV)/.dev
 reproduce: $(VENV)/.dev
 	$(BIN)/polyseme reproduce all --trials 3 $(FLAGS)
 
+# `make bench ONLY="priming mapping"` runs some; `make bench SIZE=quick` checks that all run.
+bench: $(VENV)/.bench
+	$(BIN)/python benchmarks/run.py $(ONLY) --size $(or $(SIZE),full) $(FLAGS)
+
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[demo]"
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(VENV)/.core $@
+
+$(VENV)/.bench: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	touch $(VENV)/.core $@
 
 $(BIN)/python:

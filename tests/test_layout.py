@@ -52,8 +52,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "storage": STEPS | {"tagger"},
     "cluster": STEPS | {"tagger", "storage"},
     # behind the steps: arrays and whole numbers, no label strings
-    "index": {"_validation", "_native"},
-    "solvers": {"_validation", "_folds"},
+    "index": {"_validation", "_native", "_threads"},
+    "solvers": {"_validation", "_folds", "_threads"},
     "nn": BASE | {"index", "scoring"},
     "presets": BASE | {"nn"},
     "_progress": {"_validation", "nn"},

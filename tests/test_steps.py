@@ -326,23 +326,27 @@ def test_a_constant_column_of_sparse_descriptors_stays_small(sparse_from_ten):
     assert np.abs(described.toarray()).max() < 10
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 3])
-def test_sparse_products_are_the_dense_ones(n_threads, monkeypatch):
-    monkeypatch.setattr("polyseme._shifted._WORTH_SHARING", 5)
+def test_sparse_products_are_the_dense_ones():
     generator = np.random.default_rng(0)
     rows = sp.random(40, 17, 0.2, format="csr", dtype=np.float32, random_state=0)
     used = (generator.random(40) < 0.8).astype(np.float32)
     shifted = ShiftedRows(rows, generator.standard_normal(17).astype(np.float32), used)
-    dense = shifted.toarray().astype(np.float64)
-    weights = generator.standard_normal((17, 6)).astype(np.float32)
+    dense = torch.from_numpy(shifted.toarray()).double()
+    weights = torch.from_numpy(generator.standard_normal((17, 6)).astype(np.float32))
+    empty = ShiftedRows(sp.csr_matrix((40, 17), dtype=np.float32), shifted.shift, used)
     for chosen in (None, np.array([5, 0, 39, 5]), np.array([], dtype=np.int64)):
         part = dense if chosen is None else dense[chosen]
-        found = shifted.times(weights, chosen, n_threads)
-        np.testing.assert_allclose(found, part @ weights, atol=1e-5)
-        values = generator.standard_normal((len(part), 6)).astype(np.float32)
-        out = np.full((17, 6), np.nan, dtype=np.float32)
-        shifted.transposed_times(values, out, chosen, n_threads)
-        np.testing.assert_allclose(out, part.T @ values, atol=1e-5)
+        found = shifted.times(weights, chosen)
+        np.testing.assert_allclose(found, part @ weights.double(), atol=1e-5)
+        values = torch.from_numpy(generator.standard_normal((len(part), 6)).astype(np.float32))
+        out = torch.full((17, 6), torch.nan)
+        shifted.transposed_times(values, out, chosen)
+        np.testing.assert_allclose(out, part.T @ values.double(), atol=1e-5)
+        nothing = torch.from_numpy(empty.toarray()).double()
+        nothing = nothing if chosen is None else nothing[chosen]
+        np.testing.assert_allclose(
+            empty.times(weights, chosen), nothing @ weights.double(), atol=1e-5
+        )
 
 
 def test_steps_on_sparse_descriptors_are_those_on_dense_ones(sparse_from_ten):

@@ -5,16 +5,15 @@ In: sparse rows and what is subtracted from them. Out: products with dense matri
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-# Sharing fewer products among threads takes longer than multiplying.
-_WORTH_SHARING = 20_000
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -52,53 +51,46 @@ class ShiftedRows:
         """Lay the whole matrix out; for small ones and for comparison."""
         return np.asarray(self.rows.toarray() - self.used[:, None] * self.shift, dtype=np.float32)
 
-    def times(
-        self,
-        weights: NDArray[np.float32],
-        chosen: NDArray[np.int64] | None = None,
-        n_threads: int = 1,
-    ) -> NDArray[np.float32]:
+    def times(self, weights: Tensor, chosen: NDArray[np.int64] | None = None) -> Tensor:
         """Multiply some rows, or all, by a matrix.
 
         Parameters
         ----------
-        weights : float32 array, shape (n_columns, h)
+        weights : float32 tensor, shape (n_columns, h)
         chosen : int64 array, shape (m,), optional
             The rows to multiply.
-        n_threads : int
-            Threads to share the work; the result is the same for any number.
 
         Returns
         -------
-        float32 array, shape (m, h)
+        float32 tensor, shape (m, h)
         """
+        import torch
+
         rows, used = self._chosen(chosen)
-        product = _shared_product(rows, weights, n_threads)
-        product -= used[:, None] * (self.shift @ weights)
-        return product
+        product = _product(rows.indptr, rows.indices, rows.data, weights)
+        subtracted = torch.mv(weights.t(), torch.from_numpy(self.shift))
+        return product.addr_(torch.from_numpy(used), subtracted, alpha=-1.0)
 
     def transposed_times(
-        self,
-        values: NDArray[np.float32],
-        out: NDArray[np.float32],
-        chosen: NDArray[np.int64] | None = None,
-        n_threads: int = 1,
+        self, values: Tensor, out: Tensor, chosen: NDArray[np.int64] | None = None
     ) -> None:
         """Multiply the transpose of some rows, or all, by a matrix.
 
         Parameters
         ----------
-        values : float32 array, shape (m, h)
-        out : float32 array, shape (n_columns, h)
+        values : float32 tensor, shape (m, h)
+        out : float32 tensor, shape (n_columns, h)
             Where the product is written.
         chosen : int64 array, shape (m,), optional
             The rows whose transpose is meant.
-        n_threads : int
-            Threads to share the work; the result is the same for any number.
         """
+        import torch
+
         rows, used = self._chosen(chosen)
-        np.multiply(self.shift[:, None], -(used @ values), out=out)
-        out += _shared_product(sp.csr_matrix(rows.T), values, n_threads)
+        turned = rows.tocsc()
+        product = _product(turned.indptr, turned.indices, turned.data, values)
+        subtracted = torch.mv(values.t(), torch.from_numpy(used))
+        torch.addr(product, torch.from_numpy(self.shift), subtracted, alpha=-1.0, out=out)
 
     def _chosen(
         self, chosen: NDArray[np.int64] | None
@@ -109,15 +101,27 @@ class ShiftedRows:
         return self.rows[chosen], self.used[chosen]
 
 
-def _shared_product(
-    rows: sp.csr_matrix, dense: NDArray[np.float32], n_threads: int
-) -> NDArray[np.float32]:
-    """Multiply sparse rows by a matrix, in parts of equal work for each thread."""
-    if n_threads == 1 or rows.nnz < _WORTH_SHARING:
-        return np.asarray(rows @ dense)
-    wanted = np.linspace(0, rows.nnz, n_threads + 1)
-    cuts = np.searchsorted(rows.indptr, wanted)
-    cuts[0], cuts[-1] = 0, rows.shape[0]
-    parts = [rows[start:stop] for start, stop in pairwise(cuts)]
-    with ThreadPoolExecutor(n_threads) as pool:
-        return np.concatenate(list(pool.map(lambda part: part @ dense, parts)))
+def _product(
+    indptr: NDArray[np.integer],
+    indices: NDArray[np.integer],
+    data: NDArray[np.float32],
+    dense: Tensor,
+) -> Tensor:
+    """Multiply sparse rows by a matrix.
+
+    Written as a weighted sum of the matrix's rows, for which torch has a kernel three times faster
+    than scipy's product, on the threads that all its other work is done by.
+    """
+    from torch import from_numpy
+    from torch.nn.functional import embedding_bag
+
+    if not len(data):
+        return dense.new_zeros((len(indptr) - 1, dense.shape[1]))
+    return embedding_bag(
+        from_numpy(np.asarray(indices, dtype=np.int64)),
+        dense,
+        from_numpy(np.asarray(indptr, dtype=np.int64)),
+        mode="sum",
+        per_sample_weights=from_numpy(data),
+        include_last_offset=True,
+    )

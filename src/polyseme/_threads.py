@@ -7,10 +7,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from importlib import import_module
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from polyseme import _native
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -43,6 +47,21 @@ def one_thread() -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(before)
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Keep the linear algebra library to one thread, where threads of our own call it."""
+    limit: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
+    return limit
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    """Find the loaded libraries once: it takes milliseconds."""
+    from threadpoolctl import ThreadpoolController
+
+    import_module("scipy.linalg")  # a library that is loaded later would not be limited
+    return ThreadpoolController()
 
 
 def n_cores() -> int:

@@ -26,8 +26,8 @@ from polyseme._validation import (
 )
 
 # From so many labels on, with at most this share of their pairs in use, rows stay sparse.
-_MANY_LABELS = 2000
-_FEW_PAIRS = 0.1
+_MANY_LABELS = 500
+_FEW_PAIRS = 0.25
 
 
 class LabelDescriptor(Estimator):
@@ -52,7 +52,7 @@ class LabelDescriptor(Estimator):
     ----------
     descriptors_ : float32 array or ShiftedRows, shape (n_labels, n_labels)
         One row per label; labels without a document have a row of zeros. Many labels few of which
-        meet (2,000 or more, at most a tenth of the pairs) are described by sparse rows.
+        meet (500 or more, at most a quarter of the pairs) are described by sparse rows.
     idf_ : float64 array, shape (n_labels,)
         log(n_documents / number of documents with the label), 0 for labels without any.
     n_features_in_ : int

@@ -101,10 +101,13 @@ class PackedConcepts:
         asked = np.ascontiguousarray(asked)
         result = np.full((len(asked), n_labels), np.inf, dtype=np.float32)
         n, level = len(self.concepts), _native.level()
+        if len(asked) <= 2:
+            level = min(level, 1)  # these wait for memory, and narrower instructions read no less
         threads = min(_native.n_threads(), max(1, int(len(asked) * n / _WORTH)))
         n_rows = max(1, min(_MOST_ROWS, -(-len(asked) // threads)))
         n_parts = -(-len(asked) // n_rows)
-        wanted = 1 if threads == 1 else 2 * threads
+        # Labels differ in how much a filter spares: small tasks leave no thread waiting long.
+        wanted = 1 if threads == 1 else 8 * threads
         n_cuts = max(1, -(-wanted // max(1, n_parts)), int(n_rows * n / _ENOUGH))
         step = -(-n // (n_cuts * _STRIP)) * _STRIP
         _run(

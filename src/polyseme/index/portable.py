@@ -6,11 +6,15 @@ In: sorted concepts and query points. Out: the smallest distance or the log dens
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polyseme import _native
+from polyseme._threads import one_blas_thread
 from polyseme.index.concepts import Concepts
 
 # Blocks of more than so many bytes leave the cache; more memory would not make a search faster.
@@ -19,6 +23,8 @@ _MOST_ROWS = 1000
 _MOST_CONCEPTS = 1024
 # Up to so many queries are measured from differences, which costs less than copying concepts.
 _FEW = 3
+# Pairs of concept and query from which on the concepts are searched in parts, and how many.
+_WORTH_PARTS, _PARTS = 2e7, 8
 # Squared distances below this share of the squared lengths are computed again.
 _CLOSE = 2e-2
 
@@ -56,9 +62,29 @@ def distances(
         Right to about 1e-5 of itself, however close; infinity where a label has no concept.
     """
     result = _empty(concepts, len(asked), n_labels, np.float32(np.inf))
+    parts = _parts(concepts, len(asked))
+    if len(parts) == 1:
+        _search(concepts, asked, parts[0], memory_mb, result)
+        return result
+    # Products, and what is made of them, side by side: only products would share cores by
+    # themselves. Every thread has blocks of its own.
+    n_threads = max(1, min(_native.n_threads(), int(memory_mb * 1e6 / _MOST_BYTES)))
+    with one_blas_thread(), ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(lambda part: _search(concepts, asked, part, memory_mb, result), parts))
+    return result
+
+
+def _search(
+    concepts: Concepts,
+    asked: NDArray[np.float32],
+    part: slice,
+    memory_mb: float,
+    result: NDArray[np.float32],
+) -> None:
+    """Fill the columns of the labels whose concepts lie in a part."""
     few = len(asked) <= _FEW
     blocks = _differences if few else _products
-    for block in blocks(concepts, asked, np.dtype(np.float32), memory_mb):
+    for block in blocks(concepts, asked, np.dtype(np.float32), memory_mb, part):
         nearest = _by_label(np.minimum, block)
         if not few:
             _refine(nearest, block, concepts, asked, memory_mb)
@@ -71,7 +97,17 @@ def distances(
         if before is not None:
             here = result[block.rows, block.labels[0]]
             np.minimum(here, before, out=here)
-    return result
+
+
+def _parts(concepts: Concepts, n_queries: int) -> list[slice]:
+    """Cut the concepts where labels end; the same cuts however many threads there are."""
+    n = len(concepts)
+    if n * n_queries < _WORTH_PARTS:
+        return [slice(0, n)]
+    wanted = np.linspace(0, n, _PARTS + 1)[1:-1]
+    inner = concepts.starts[np.searchsorted(concepts.starts, wanted)]
+    edges = np.unique(np.concatenate([[0], inner, [n]])).tolist()
+    return [slice(first, last) for first, last in pairwise(edges)]
 
 
 def log_densities(
@@ -142,7 +178,11 @@ def _sizes(n_queries: int, d: int, itemsize: int, memory_mb: float) -> tuple[int
 
 
 def _products(
-    concepts: Concepts, asked: NDArray[np.float32], dtype: np.dtype[Any], memory_mb: float
+    concepts: Concepts,
+    asked: NDArray[np.float32],
+    dtype: np.dtype[Any],
+    memory_mb: float,
+    part_of: slice | None = None,
 ) -> Iterator[_Block]:
     """Walk over blocks; squared distances come from one matrix product, squares included."""
     d = concepts.points.shape[1]
@@ -158,7 +198,7 @@ def _products(
         right[:, d] = lengths
         part *= -2.0
         buffer = np.empty(len(left) * len(right), dtype=dtype)
-        for where, continued, labels, starts, sizes in _pieces(concepts, n_concepts):
+        for where, continued, labels, starts, sizes in _pieces(concepts, n_concepts, part_of):
             size = where.stop - where.start
             some = left[:size]
             np.subtract(concepts.points[where], centre, out=some[:, :d])
@@ -175,13 +215,17 @@ def _products(
 
 
 def _differences(
-    concepts: Concepts, asked: NDArray[np.float32], dtype: np.dtype[Any], memory_mb: float
+    concepts: Concepts,
+    asked: NDArray[np.float32],
+    dtype: np.dtype[Any],
+    memory_mb: float,
+    part_of: slice | None = None,
 ) -> Iterator[_Block]:
     """Walk over blocks for one query at a time; nothing cancels, nothing need be refined."""
     _, n_concepts = _sizes(1, concepts.points.shape[1], dtype.itemsize, memory_mb)
     left = np.empty((min(n_concepts, len(concepts)), concepts.points.shape[1]), dtype=dtype)
     for row, query in enumerate(asked):
-        for where, continued, labels, starts, sizes in _pieces(concepts, n_concepts):
+        for where, continued, labels, starts, sizes in _pieces(concepts, n_concepts, part_of):
             gaps = np.subtract(concepts.points[where], query, out=left[: where.stop - where.start])
             squared = np.einsum("ij,ij->i", gaps, gaps)[:, None]
             rows, none = slice(row, row + 1), squared[:0]
@@ -189,15 +233,16 @@ def _differences(
 
 
 def _pieces(
-    concepts: Concepts, n_concepts: int
+    concepts: Concepts, n_concepts: int, part_of: slice | None
 ) -> Iterator[tuple[slice, bool, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
-    """Cut the concepts into blocks.
+    """Cut the concepts, or a part of them, into blocks.
 
     Yields which concepts, whether the first label began in the block before, the labels, where
     those start, and how many concepts each has.
     """
-    for first in range(0, len(concepts), n_concepts):
-        last = min(first + n_concepts, len(concepts))
+    whole = slice(0, len(concepts)) if part_of is None else part_of
+    for first in range(whole.start, whole.stop, n_concepts):
+        last = min(first + n_concepts, whole.stop)
         begin = int(np.searchsorted(concepts.starts, first, side="right")) - 1
         end = int(np.searchsorted(concepts.starts, last, side="left"))
         starts = np.maximum(concepts.starts[begin:end] - first, 0)

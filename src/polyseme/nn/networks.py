@@ -92,8 +92,7 @@ class ConceptNetwork(nn.Module):
         by_label = self.first.weight[:, : self.n_label_features]
         if self.shifted is None:
             return nn.functional.linear(self.descriptors, by_label)
-        weights = np.ascontiguousarray(by_label.detach().numpy().T)
-        return torch.from_numpy(self.shifted.times(weights))
+        return self.shifted.times(by_label.detach().t().contiguous())
 
     def encode(self, label_ids: Tensor, contexts: Tensor, inputs: Tensor | None = None) -> Tensor:
         """Embed labels in their contexts.

@@ -117,9 +117,7 @@ class StepGradient:
             inputs = torch.addmm(first.bias, rows, by_label)
         else:
             assert chosen is not None
-            n_threads = torch.get_num_threads()
-            product = network.shifted.times(by_label.numpy(), chosen.numpy(), n_threads)
-            inputs = torch.from_numpy(product).add_(first.bias)
+            inputs = network.shifted.times(by_label, chosen.numpy()).add_(first.bias)
         hidden = inputs[places]
         hidden.addmm_(given.contexts, first.weight[:, network.n_label_features :].t())
         layers = [_tanh(hidden)]
@@ -220,9 +218,7 @@ class StepGradient:
             torch.mm(rows.t(), summed, out=gradient[:n])
         else:
             assert chosen is not None
-            network.shifted.transposed_times(
-                summed.numpy(), gradient[:n].numpy(), chosen.numpy(), torch.get_num_threads()
-            )
+            network.shifted.transposed_times(summed, gradient[:n], chosen.numpy())
 
 
 def _tanh(values: Tensor) -> Tensor:

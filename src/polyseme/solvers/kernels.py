@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
+from polyseme._threads import one_blas_thread
 from polyseme._validation import FloatArray
 from polyseme.solvers.blocks import in_blocks
 
@@ -362,11 +361,4 @@ def blas_threads(work: float) -> AbstractContextManager[Any]:
     """
     if work > _SHARED_WORK:
         return nullcontext()
-    limit: AbstractContextManager[Any] = _thread_control().limit(limits=1, user_api="blas")
-    return limit
-
-
-@cache
-def _thread_control() -> ThreadpoolController:
-    """Find the loaded libraries once: it takes milliseconds."""
-    return ThreadpoolController()
+    return one_blas_thread()

@@ -1,0 +1,227 @@
+"""The page of the benchmarks: one HTML file that loads nothing, in the looks of the results page.
+
+In: reports. Out: HTML with their targets, tables, bars and curves, machine by machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from string import Template
+
+from _plots import bar_columns, bars, curve_plot, margin, meter, names_of
+from _reporting import (
+    Cell,
+    Ratio,
+    Report,
+    Table,
+    is_ours,
+    machine_name,
+    new_text,
+    shown,
+    software,
+    told_below,
+)
+
+from polyseme.experiments.rendering._report_html import paragraphs, text_of, words_of
+
+TITLE = "Benchmarks"
+CSS = """
+.met, .short { font-weight: 650; white-space: nowrap; }
+.met { color: var(--m2); }
+.short { color: var(--m1); }
+.machine { color: var(--soft); font-size: .9rem; }
+.narrow { width: fit-content; max-width: 100%; }
+.overview { max-height: none; }
+.meter { display: block; width: 120px; height: 14px; }
+tr.head th { font-weight: 650; padding-top: 18px; max-width: none; }
+.exhibits .exhibit { flex: 1 1 420px; }
+.exhibit.wide { flex-basis: 100%; }
+.plots { flex: 1 1 380px; min-width: 0; max-width: 560px; display: grid; gap: 14px; }
+thead th { white-space: normal; min-width: 4.6em; }
+tbody th { font-weight: 400; }
+tbody th[scope="row"] { max-width: 26em; }
+tr.ours > :first-child { font-weight: 700; }
+h3:not(:first-of-type) { margin-top: 3em; }
+@media (max-width: 560px) {
+  th, td { padding: 6px 7px; font-size: .84rem; }
+  tr.head th { max-width: 70vw; white-space: normal; }
+  .narrow th:first-child { max-width: 9.5em; }
+  .overview tr > :nth-child(5), .note.bars { display: none; }
+  .exhibits .exhibit, .plots { flex-basis: 100%; }
+  tbody th[scope="row"] { min-width: 7em; max-width: 10em; }
+}
+"""
+SMALL = (
+    '<div class="alert" role="note"><h2>Small sizes</h2>A check that everything runs; the figures '
+    "mean nothing.</div>"
+)
+LEAD = (
+    "What polyseme takes, beside what one would otherwise run: ways take turns in one process on "
+    "the same data, and what the answers are worth stands beside the time. A figure with a target "
+    "says whether it is reached."
+)
+
+
+def page(reports: Mapping[str, Report]) -> str:
+    """Render all reports.
+
+    Parameters
+    ----------
+    reports : mapping of str to Report
+        By file name, in the order of `read_reports`.
+    """
+    sections: dict[str, list[str]] = {}
+    titles: dict[str, str] = {}
+    before: list[Report] = []
+    for name, report in zip(names_of(reports), reports.values(), strict=True):
+        titles.setdefault(report.name, report.title)
+        sections.setdefault(report.name, []).append(_report(name, report, before))
+        before.append(report)
+    contents = "\n".join(
+        f'<li><a href="#{name}">{text_of(title)}</a></li>' for name, title in titles.items()
+    )
+    bodies = "\n".join(
+        f'<section id="{name}">\n<h2>{text_of(titles[name])}</h2>\n{"".join(parts)}</section>'
+        for name, parts in sections.items()
+    )
+    return Template(_beside("report.html")).substitute(
+        title=TITLE,
+        css=_beside("report.css") + CSS,
+        contents=f'<li><a href="#top">Targets</a></li>\n{contents}',
+        summary=_summary(reports),
+        sections=bodies,
+    )
+
+
+def _beside(name: str) -> str:
+    """Read a file of the results page."""
+    return (resources.files("polyseme.experiments.rendering") / name).read_text(encoding="utf-8")
+
+
+def _summary(reports: Mapping[str, Report]) -> str:
+    """Give what stands on top: how many targets are reached, and all of them."""
+    ratios = [ratio for one in reports.values() for ratio in one.ratios]
+    short = sum(not ratio.met for ratio in ratios)
+    machines = dict.fromkeys(machine_name(one.machine) for one in reports.values())
+    tiles = [
+        (len(ratios), "figures with a target"),
+        (len(ratios) - short, "reached"),
+        (short, "short"),
+        (len({one.name for one in reports.values()}), "benchmarks"),
+    ]
+    listed = "".join(f"<li><strong>{n}</strong><span>{told}</span></li>" for n, told in tiles)
+    parts = [
+        paragraphs(LEAD, "lead"),
+        SMALL if any(one.size != "full" for one in reports.values()) else "",
+        f'<p class="machine">{" · ".join(text_of(one) for one in machines)}</p>',
+        f'<ul class="numbers">{listed}</ul>',
+        _overview(reports) if ratios else "",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _overview(reports: Mapping[str, Report]) -> str:
+    """Give all ratios, with how far past their targets they lie."""
+    found = [margin(ratio) for one in reports.values() for ratio in one.ratios]
+    known = [max(past, 1 / past) for past in found if past is not None]
+    most = min(max([2.0, *known]), 20.0)
+    several = len({machine_name(one.machine) for one in reports.values()}) > 1
+    rows = ""
+    for name, report in zip(names_of(reports), reports.values(), strict=True):
+        if report.ratios:
+            on = f" on {machine_name(report.machine)}" if several else ""
+            told = f'<a href="#{name}-machine">{text_of(report.title)}</a>{text_of(on)}'
+            rows += f'<tr class="head"><th scope="rowgroup" colspan="5">{told}</th></tr>'
+        rows += "".join(_target(ratio, meter(ratio, most)) for ratio in report.ratios)
+    head = ("what", "reached", "target", "", "past the target")
+    cells = "".join(f'<th scope="col">{one}</th>' for one in head)
+    return (
+        '<div class="scroll narrow overview" tabindex="0"><table><thead><tr>'
+        f"{cells}</tr></thead><tbody>{rows}</tbody></table></div>"
+        '<p class="note bars">Bars show how many times better than its target a figure is, in '
+        f"logarithms up to {shown(most)} times; to the left of the line it is short.</p>"
+    )
+
+
+def _report(name: str, report: Report, before: list[Report]) -> str:
+    """Give what one benchmark found on one machine, without words that stand above already."""
+    seconds = f"; {shown(report.seconds)} s in all" if report.seconds else ""
+    parts = [
+        f'<h3 id="{name}-machine">On {text_of(machine_name(report.machine))}</h3>',
+        f'<p class="machine">{text_of(software(report.machine) + seconds)}</p>',
+        paragraphs(new_text(report, before)),
+    ]
+    if report.ratios:
+        parts.append(_ratios(report))
+    for number, table in enumerate(report.tables):
+        drawn = "".join(
+            _figure(bars(f"bars-{name}-{number}-{place}", table, column))
+            for place, column in enumerate(bar_columns(table))
+        )
+        beside = f'<div class="plots">{drawn}</div>' if drawn else ""
+        parts.append(f'<div class="exhibits">{_table(table, bool(drawn))}{beside}</div>')
+    curves = "".join(
+        _figure(svg)
+        for number, curve in enumerate(report.curves)
+        if (svg := curve_plot(f"curve-{name}-{number}", curve))
+    )
+    parts.append(f'<div class="exhibits">{curves}</div>' if curves else "")
+    return "\n".join(part for part in parts if part) + "\n"
+
+
+def _figure(svg: str) -> str:
+    """Frame a plot."""
+    return f'<figure><div class="canvas" tabindex="0">{svg}</div></figure>'
+
+
+def _ratios(report: Report) -> str:
+    """Give a report's ratios with their targets as a table."""
+    cells = "".join(f'<th scope="col">{one}</th>' for one in ("what", "reached", "target", ""))
+    rows = "".join(_target(ratio) for ratio in report.ratios)
+    return (
+        '<p class="caption">Targets</p><div class="scroll narrow" tabindex="0"><table><thead><tr>'
+        f"{cells}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _target(ratio: Ratio, drawn: str | None = None) -> str:
+    """Give a ratio, its target and its mark as a row, with a picture if there is one."""
+    value, target = (text_of(f"{shown(one)}{ratio.unit}") for one in (ratio.value, ratio.target))
+    mark = '<span class="met">✓ met</span>' if ratio.met else '<span class="short">✗ SHORT</span>'
+    bound = "≥" if ratio.at_least else "≤"
+    picture = "" if drawn is None else f"<td>{drawn}</td>"
+    return (
+        f'<tr><th scope="row">{words_of(ratio.what)}</th><td><b>{value}</b></td>'
+        f'<td>{bound} {target}</td><td class="text">{mark}</td>{picture}</tr>'
+    )
+
+
+def _table(table: Table, is_drawn: bool) -> str:
+    """Give one table with its note; ours stands out."""
+    kinds = [
+        ' class="text"' if any(isinstance(row[place], str) for row in table.rows) else ""
+        for place in range(len(table.columns))
+    ]
+    head = "".join(
+        f'<th scope="col"{kind}>{words_of(name)}</th>'
+        for name, kind in zip(table.columns, kinds, strict=True)
+    )
+    body = "".join(_row(row, kinds) for row in table.rows)
+    wide = " wide" if len(table.columns) > 5 else ""
+    told = told_below(table)
+    note = f'<p class="note">{words_of(told)}</p>' if told else ""
+    return (
+        f'<div class="exhibit{wide}"><p class="caption">{words_of(table.title)}</p>'
+        f'<div class="scroll{"" if is_drawn else " narrow"}" tabindex="0">'
+        f"<table><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>{note}</div>"
+    )
+
+
+def _row(row: list[Cell], kinds: list[str]) -> str:
+    """Give one row of a table."""
+    first, *rest = (words_of(shown(cell)) for cell in row)
+    cells = "".join(f"<td{kind}>{cell}</td>" for cell, kind in zip(rest, kinds[1:], strict=True))
+    ours = ' class="ours"' if is_ours(row) else ""
+    return f'<tr{ours}><th scope="row">{first}</th>{cells}</tr>'
