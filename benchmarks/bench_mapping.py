@@ -179,8 +179,8 @@ def compare(plan: Plan) -> tuple[Table, list[Ratio]]:
         ],
         rows,
         f"Differences of predictions to libsvm at tolerance 1e-6 on the first {plan.exact} "
-        f"outputs, absolute and in spreads of the target. NuSVR is fitted once, with warm processes "
-        f"and a cache of 1,000 MB each; ours is the least of {plan.repeats} fits.{scaled}",
+        f"outputs, absolute and in spreads of the target. NuSVR is fitted once, by processes that "
+        f"are awake, with a cache of 1,000 MB; ours is the least of {plan.repeats} fits.{scaled}",
     )
     at = f"at N={plan.n:,}"
     goals = {3000: (45.0, 8.0), 10_000: (45.0, 6.0)}.get(plan.n, (1.0, 1.0))

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from _reporting import Cell, Ratio, Report, Table, command_line, seconds_of
 from numpy.typing import NDArray
+from sklearn.metrics.pairwise import euclidean_distances
 
 Array = NDArray[Any]
 D = 200

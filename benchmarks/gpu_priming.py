@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from _reporting import machine
 
-from polyseme.index.concepts import Concepts
+from polyseme.index.by_label import SortedConcepts
 from polyseme.index.device import DeviceConcepts
 
 D = 200
@@ -82,7 +82,7 @@ def check(device: str) -> str:
     before, fused._MOST_PADDING = fused._MOST_PADDING, 1e9
     try:
         for name, (points, labels, queries) in awkward().items():
-            concepts = Concepts(points, labels, np.ones(len(labels), dtype=np.int64))
+            concepts = SortedConcepts(points, labels, np.ones(len(labels), dtype=np.int64))
             exact = reference(points, labels, queries, 4)
             for kind in (False, True):
                 held = DeviceConcepts(concepts, 4, device, 256.0, fused=kind)
@@ -135,7 +135,7 @@ def measure(options: argparse.Namespace, kernel: bool) -> dict[str, Any]:
     sizes = np.maximum(1, np.floor(n * shares / shares.sum())).astype(np.int64)
     sizes[0] += n - sizes.sum()
     labels = np.repeat(np.arange(n_labels), generator.permutation(sizes))
-    concepts = Concepts(points, labels, np.ones(n, dtype=np.int64))
+    concepts = SortedConcepts(points, labels, np.ones(n, dtype=np.int64))
     rates = {name: rate(name, device, n, q) for name in ("fp32", "tf32", "bf16", "fp16")}
     flops = 2.0 * n * q * D
     found: dict[str, Any] = {"gemm_tflops": rates, "ways": {}}

@@ -12,6 +12,7 @@ import pytest
 from html_pages import Parsed
 from polyseme._threads import one_thread
 from polyseme._validation import InputError
+from polyseme.concepts import Concepts
 from polyseme.datasets import EmojiCorpus, load_emoji
 from polyseme.demo import run_demo
 from polyseme.demo.experiment import DemoSettings, group_means, mean_score, run_experiment
@@ -30,7 +31,7 @@ from polyseme.demo.results import (
 )
 from polyseme.demo.split import EmojiSplit, SplitSettings, draw_split, families
 from polyseme.demo.thumbnails import Thumbnails
-from polyseme.embedding import ConceptEmbedding, Concepts
+from polyseme.embedding import ConceptEmbedding
 from polyseme.experts import LabelExperts
 from polyseme.nn.plan import TrainingPlan
 from polyseme.senses import SenseMap, SenseRule, find_senses

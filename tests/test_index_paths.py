@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from polyseme import _native
 from polyseme._validation import InputError
 from polyseme.index import ConceptIndex, compiled, portable
-from polyseme.index.concepts import Concepts
+from polyseme.index.by_label import SortedConcepts
 from polyseme.index.device import DeviceConcepts
 from polyseme.index.distinct import distinct
 
@@ -22,7 +22,7 @@ PATHS = ["numpy", "generic", "avx2", "vnni", "torch"]
 def search(path, points, labels, n_labels, queries, memory_mb=64.0):
     """Search along one path, or skip where it is not there."""
     counts = np.ones(len(labels), dtype=np.int64)
-    concepts = Concepts(*distinct(points, labels, counts))
+    concepts = SortedConcepts(*distinct(points, labels, counts))
     if path == "numpy":
         return portable.distances(concepts, queries, n_labels, memory_mb)
     if path == "torch":
@@ -204,7 +204,7 @@ def test_torch_blocks_of_any_size_agree(memory_mb):
 def test_torch_densities_equal_those_of_numpy():
     points, labels, queries = CASES["unsorted"]
     counts = np.random.default_rng(3).integers(1, 5, len(labels))
-    concepts = Concepts(*distinct(points, labels, counts))
+    concepts = SortedConcepts(*distinct(points, labels, counts))
     found = DeviceConcepts(concepts, 42, "cpu", 0.2).log_densities(queries, 0.8)
     expected = ConceptIndex(points, labels, 42, counts=counts).log_densities(queries, 0.8)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
@@ -235,7 +235,7 @@ def test_fused_kernel_equals_the_plain_loop(monkeypatch):
     monkeypatch.setattr("polyseme.index.fused._MOST_PADDING", 1e9)
     for name, (points, labels, queries) in CASES.items():
         n_labels = int(labels.max()) + 2
-        concepts = Concepts(*distinct(points, labels, np.ones(len(labels), dtype=np.int64)))
+        concepts = SortedConcepts(*distinct(points, labels, np.ones(len(labels), dtype=np.int64)))
         held = DeviceConcepts(concepts, n_labels, "cuda", 256.0, fused=True)
         assert held.fused is not None
         expected = plain(points, labels, n_labels, queries)
@@ -248,7 +248,7 @@ def test_working_memory_stays_small_at_the_default_limit(n_queries):
     points = generator.standard_normal((40_000, 60), dtype=np.float32)
     labels = np.sort(generator.integers(0, 100, 40_000))
     queries = generator.standard_normal((n_queries, 60), dtype=np.float32)
-    concepts = Concepts(points, labels, np.ones(40_000, dtype=np.int64))
+    concepts = SortedConcepts(points, labels, np.ones(40_000, dtype=np.int64))
     tracemalloc.start()
     result = portable.distances(concepts, queries, 100, 64.0)
     peak = tracemalloc.get_traced_memory()[1]

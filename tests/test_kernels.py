@@ -135,3 +135,10 @@ def test_l2_scaling_gives_unit_rows_and_leaves_zero_ones(make):
     rows = scale_rows(X, "l2", *column_statistics(X, "l2"), np.float64)
     dense = rows.toarray() if sp.issparse(rows) else rows
     assert np.allclose(dense, [[0.6, 0.8], [0, 0], [0, -1]])
+
+
+def test_sparse_columns_in_single_precision_keep_their_spread():
+    generator = np.random.default_rng(0)
+    X = (3 + 0.05 * generator.standard_normal((200_000, 2))).astype(np.float32)
+    _, scale = column_statistics(sp.csr_matrix(X), "standard")
+    np.testing.assert_allclose(scale, X.astype(np.float64).std(axis=0), rtol=1e-6)

@@ -19,7 +19,8 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # What stands below everything: checks, labels, the estimator base, row sets, model folders.
 BASE = {"_validation", "_labels", "_estimator", "_rows", "_folds", "_threads"}
 BASE |= {"_folder", "_persistence", "_shifted"}
-PATH = BASE | {"files", "corpus", "descriptors", "index", "scoring", "nn", "presets", "_progress"}
+PATH = BASE | {"files", "corpus", "descriptors", "concepts", "index", "scoring", "nn", "presets"}
+PATH |= {"_progress"}
 STEPS = PATH | {"features", "embedding", "known", "mapping", "experts", "priming"}
 ANYTHING = None
 
@@ -41,6 +42,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "features": BASE | {"files"},
     "corpus": BASE | {"files"},
     "descriptors": BASE | {"_topics", "files", "corpus"},
+    "concepts": set(),
     "embedding": PATH,
     "mapping": PATH | {"embedding", "solvers"},
     "known": PATH | {"embedding"},

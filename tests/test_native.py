@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import threading
 
 import pytest
+from threadpoolctl import threadpool_info
 
 from polyseme import _native
 from polyseme._native import build as native_build
-from polyseme._threads import one_thread
+from polyseme._threads import n_cores, one_blas_thread, one_thread
 
 
 @pytest.fixture
@@ -77,7 +79,7 @@ def test_less_may_be_asked_for_but_not_more(monkeypatch):
 @pytest.mark.parametrize(("told", "expected"), [("1", 1), ("1,4", 1), ("", None), ("many", None)])
 def test_threads_follow_the_environment(monkeypatch, told, expected):
     monkeypatch.setenv("OMP_NUM_THREADS", told)
-    assert _native.n_threads() == expected or (expected is None and _native.n_threads() >= 1)
+    assert _native.n_threads() == (n_cores() if expected is None else expected)
 
 
 def test_importing_the_index_starts_no_compiler_and_loads_no_library():
@@ -98,3 +100,30 @@ def test_searches_keep_to_one_thread_where_everything_does(monkeypatch):
             assert _native.n_threads() == 1
         assert _native.n_threads() == 1
     assert _native.n_threads() == 2
+
+
+def test_threads_of_blas_are_given_back_by_the_last_that_took_them():
+    def threads():
+        return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+
+    before = threads()
+    inside, leave = threading.Barrier(3), threading.Event()
+
+    def first():
+        with one_blas_thread():
+            inside.wait()
+
+    def last():
+        with one_blas_thread():
+            inside.wait()
+            leave.wait()
+
+    workers = [threading.Thread(target=one) for one in (first, last)]
+    for one in workers:
+        one.start()
+    inside.wait()
+    workers[0].join()
+    assert set(threads()) <= {1}
+    leave.set()
+    workers[1].join()
+    assert threads() == before

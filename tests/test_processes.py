@@ -24,9 +24,10 @@ import numpy as np
 from test_processes import fitted
 
 embedding = fitted(checkpoint=sys.argv[2])
-if os.environ["RANK"] == "0":
-    np.savez(sys.argv[1], **{name: value.numpy() for name, value in
-                             embedding.network_.state_dict().items()})
+state = embedding.network_.state_dict()
+np.savez(sys.argv[1] + os.environ["RANK"], **{name: state[name].numpy() for name in state})
+unseeded = fitted(random_state=None).network_.state_dict()
+np.save(sys.argv[1] + "unseeded" + os.environ["RANK"], unseeded["output.weight"].numpy())
 """
 
 
@@ -46,13 +47,13 @@ def fitted(**parameters):
     """Train on them, on one thread."""
     torch.set_num_threads(1)
     plan = TrainingPlan(batch_size=31, max_epochs=4, min_epochs=1, min_steps=3)
-    embedding = ConceptEmbedding(6, (8,), training=plan, random_state=3, **parameters)
+    embedding = ConceptEmbedding(6, (8,), training=plan, **({"random_state": 3} | parameters))
     return embedding.fit(documents())
 
 
 def weights_by(n_processes, folder, checkpoint):
-    """Train under torchrun; give the weights that process 0 kept."""
-    script, out = folder / "script.py", folder / "weights.npz"
+    """Train under torchrun; give the weights of process 0, and of all without a seed."""
+    script, out = folder / "script.py", folder / "weights"
     script.write_text(SCRIPT, "utf-8")
     settings = os.environ | {
         "PYTHONPATH": str(Path(__file__).parent),
@@ -63,12 +64,13 @@ def weights_by(n_processes, folder, checkpoint):
     call += [str(n_processes), str(script), str(out), str(checkpoint)]
     done = subprocess.run(call, env=settings, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-2000:]
-    return np.load(out)
+    unseeded = [np.load(folder / f"weightsunseeded{rank}.npy") for rank in range(n_processes)]
+    return np.load(folder / "weights0.npz"), unseeded
 
 
 @pytest.mark.slow
 def test_two_processes_train_the_network_of_one(tmp_path):
-    together = weights_by(2, tmp_path, tmp_path / "checkpoint")
+    together, unseeded = weights_by(2, tmp_path, tmp_path / "checkpoint")
     alone = fitted().network_.state_dict()
     assert set(together) == set(alone)
     for name, value in alone.items():
@@ -77,6 +79,8 @@ def test_two_processes_train_the_network_of_one(tmp_path):
     again = fitted(checkpoint=tmp_path / "checkpoint").network_.state_dict()
     for name in alone:
         np.testing.assert_array_equal(again[name].numpy(), together[name])
+    # Without a seed all take the first one's.
+    np.testing.assert_array_equal(*unseeded)
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 7])
@@ -122,3 +126,14 @@ def test_the_command_under_torchrun_writes_one_model_and_says_it_once(tmp_path):
     assert done.stderr.count("from 150 documents") == 1
     assert len(load(tmp_path / "model").labels_) == 9
     assert not (tmp_path / "model.checkpoint").exists()
+
+
+def test_a_rank_without_a_world_means_nothing(tmp_path):
+    lines = [json.dumps({"labels": sorted(one)}) for one in documents()[:40]]
+    (tmp_path / "documents.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    call = [sys.executable, "-m", "polyseme", "fit", str(tmp_path / "model"), "--epochs", "1"]
+    call += ["-d", str(tmp_path / "documents.jsonl"), "--components", "4"]
+    settings = os.environ | {"RANK": "1", "OMP_NUM_THREADS": "1"}
+    settings.pop("WORLD_SIZE", None)
+    done = subprocess.run(call, env=settings, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == [str(tmp_path / "model")], done.stderr[-500:]

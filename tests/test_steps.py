@@ -10,6 +10,7 @@ import torch
 import polyseme.descriptors
 from polyseme._shifted import ShiftedRows
 from polyseme.descriptors import LabelDescriptor
+from polyseme.nn.checkpoint import TrainingCheckpoint
 from polyseme.nn.losses import WEIGHTINGS, reduce_loss
 from polyseme.nn.moments import moments_of, put_moments
 from polyseme.nn.networks import ConceptNetwork
@@ -17,6 +18,7 @@ from polyseme.nn.pairs import Batch
 from polyseme.nn.plan import TrainingPlan
 from polyseme.nn.runners import LOOK_EVERY
 from polyseme.nn.staging import LossSettings, Stager
+from polyseme.nn.stopping import error_free_score
 from polyseme.nn.training import ConceptTrainer
 
 N_TOPICS = 5
@@ -366,3 +368,31 @@ def test_steps_on_sparse_descriptors_are_those_on_dense_ones(sparse_from_ten):
         found = sparse.network.encode(ids, contexts)
     assert sparse.network.shifted is None
     np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_a_checkpoint_serves_sparse_and_dense_descriptors_alike(sparse_from_ten, tmp_path):
+    described = LabelDescriptor().fit(documents()).descriptors_
+    plan = {"max_epochs": 2, "dtype": torch.float32}
+    here = trainer(descriptors=described, **plan)
+    here.run(lambda current, record: TrainingCheckpoint(tmp_path / "c", "x").write(current, 0))
+    there = trainer(descriptors=described, seed=5, **plan)
+    there.network.lay_out()
+    TrainingCheckpoint(tmp_path / "c", "x").restore(there)
+    assert torch.equal(there.weights, here.weights)
+    assert len(there.state.history) == 2
+
+
+def test_held_out_documents_are_scored_block_by_block(monkeypatch):
+    tested = trainer(dtype=torch.float32)
+    known, asked = tested.matrix[:80], tested.matrix[80:]
+    contexts = tested.contexts.numpy()
+
+    def score(**settings):
+        found = error_free_score(known, contexts[:80], asked, contexts[80:], **settings)
+        return found(tested.network)
+
+    whole = score()
+    monkeypatch.setattr("polyseme.nn.stopping._AT_A_TIME", 7)
+    assert score() == pytest.approx(whole, rel=1e-9)
+    fewer = score(most=20)
+    assert 0 < fewer < 1 and fewer != whole

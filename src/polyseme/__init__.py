@@ -15,9 +15,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from polyseme.concepts import Concepts
     from polyseme.corpus import LabelCorpus
     from polyseme.descriptors import ContextDescriptor, LabelDescriptor
-    from polyseme.embedding import ConceptEmbedding, Concepts
+    from polyseme.embedding import ConceptEmbedding
     from polyseme.experts import LabelExperts
     from polyseme.features import AudioFeatures, ImageFeatures, extract_folder, read_extraction
     from polyseme.files import read_features
@@ -40,7 +41,7 @@ _HOME = {
     "ContextDescriptor": "polyseme.descriptors",
     "TrainingPlan": "polyseme.nn.plan",
     "ConceptEmbedding": "polyseme.embedding",
-    "Concepts": "polyseme.embedding",
+    "Concepts": "polyseme.concepts",
     "ImageFeatures": "polyseme.features",
     "AudioFeatures": "polyseme.features",
     "extract_folder": "polyseme.features",

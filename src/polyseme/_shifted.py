@@ -42,11 +42,6 @@ class ShiftedRows:
         n_rows, n_columns = self.rows.shape
         return int(n_rows), int(n_columns)
 
-    @property
-    def size(self) -> int:
-        """The numbers held."""
-        return int(self.rows.nnz) + len(self.shift)
-
     def toarray(self) -> NDArray[np.float32]:
         """Lay the whole matrix out; for small ones and for comparison."""
         return np.asarray(self.rows.toarray() - self.used[:, None] * self.shift, dtype=np.float32)

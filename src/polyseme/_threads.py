@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from importlib import import_module
+from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from polyseme import _native
@@ -49,10 +50,28 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def one_blas_thread() -> AbstractContextManager[object]:
-    """Keep the linear algebra library to one thread, where threads of our own call it."""
-    limit: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
-    return limit
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep the linear algebra library to one thread, where threads of our own call it.
+
+    Any number of threads may do so at a time; the last one to leave gives back what there was.
+    """
+    global _n_limiting, _limit
+    with _limiting:
+        if _n_limiting == 0:
+            _limit = _controller().limit(limits=1, user_api="blas")
+        _n_limiting += 1
+    try:
+        yield
+    finally:
+        with _limiting:
+            _n_limiting -= 1
+            if _n_limiting == 0 and _limit is not None:
+                _limit.restore_original_limits()
+                _limit = None
+
+
+_limiting, _n_limiting, _limit = Lock(), 0, None
 
 
 @cache

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,6 +29,7 @@ from polyseme._validation import (
     draw_seed,
     warn_unplaced,
 )
+from polyseme.concepts import Concepts
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
 from polyseme.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.nn.checkpoint import TrainingCheckpoint, fingerprint
@@ -45,35 +45,6 @@ if TYPE_CHECKING:
 
 _WEIGHTINGS = ("balanced", "literal", "none")
 _DOCUMENTS_AT_A_TIME = 32_768
-
-
-@dataclass(frozen=True)
-class Concepts:
-    """Labels in context as points, one row per (label, document).
-
-    Attributes
-    ----------
-    points : float32 array, shape (n_concepts, n_components)
-        The concepts, document by document.
-    label_ids : int64 array, shape (n_concepts,)
-        Each concept's label, as a place in `labels`.
-    document_ids : int64 array, shape (n_concepts,)
-        Each concept's document, as a place among the documents given.
-    labels : tuple of str
-        The vocabulary of the embedding, then the oov labels that the documents hold.
-    unplaced : int64 array, shape (n_unplaced,)
-        Documents that could not be embedded, because none of their labels is in the vocabulary.
-    """
-
-    points: NDArray[np.float32]
-    label_ids: NDArray[np.int64]
-    document_ids: NDArray[np.int64]
-    labels: tuple[str, ...]
-    unplaced: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        """Count the concepts."""
-        return len(self.label_ids)
 
 
 class ConceptEmbedding(Estimator):
@@ -219,23 +190,27 @@ class ConceptEmbedding(Estimator):
         -------
         self
         """
+        from polyseme.nn.processes import training_processes
+
         plan = self._check_parameters()
         corpus = as_corpus(documents, labels, normalize=self.normalize_labels)
         corpus = check_corpus(corpus, owner=type(self).__name__).without_unused()
         held_out = None if validation is None else self._held_out(validation, labels, corpus)
         data = fingerprint(self.get_params(), corpus.labels, (corpus.matrix, held_out))
-        from polyseme.nn.processes import training_processes
-
         checkpoint = TrainingCheckpoint(self.checkpoint, data)
-        seed = checkpoint.seed(self.random_state)
-        generator = as_generator(seed)
         scale = math.sqrt(self.n_components) if self.distance_scale is None else self.distance_scale
-        describers = self._fit_descriptors(corpus.matrix, generator)
         with training_processes(self.device) as processes:
+            seed = processes.agreed(checkpoint.seed(self.random_state))
+            generator = as_generator(seed)
+            describers = self._fit_descriptors(corpus.matrix, generator)
             trainer = self._trainer(
                 corpus.matrix, held_out, *describers, scale, plan, generator, processes
             )
             checkpoint.restore(trainer)
+            if processes.agreed(len(trainer.state.history)) != len(trainer.state.history):
+                raise InputError(
+                    f"Only some processes see the checkpoint '{self.checkpoint}'; let all see it."
+                )
             bar = TrainingProgress(trainer, self.verbose and processes.rank == 0)
             with one_thread_below(len(corpus.labels)), bar as progress:
 

@@ -7,7 +7,7 @@ that predicts points for other instances: nu-support-vector or ridge regressions
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -35,22 +35,12 @@ from polyseme.nn.devices import check_device
 from polyseme.solvers.fitting import Regression, evaluation, fit_all, fit_landmarks
 from polyseme.solvers.kernels import SCALINGS, Rows, column_statistics, row_blocks, scale_rows
 from polyseme.solvers.landmarks import LandmarkRows, draw_landmarks, landmarks_within
-from polyseme.solvers.search import (
-    C_GRID,
-    NU_GRID,
-    PENALTY_GRID,
-    Setting,
-    combine,
-    cross_validate,
-    kernel_widths,
-)
+from polyseme.solvers.search import cross_validate, settings_to_compare
+from polyseme.solvers.state import SETTINGS, check_points, put_state, state_of
 
 KINDS = ("nu-svr", "kernel-ridge")
 SOLVERS = ("admm", "libsvm")
 
-_SETTINGS = ("nu", "C", "gamma", "penalty")
-_ARRAYS = ("mean", "scale", "support", "dual_coef", "intercept")
-_SPARSE_PARTS = ("data", "indices", "indptr")
 # Up to this many rows float64 costs nothing worth saving.
 _DOUBLE_ROWS = 512
 # The least sample of many instances that heuristics for gamma look at.
@@ -211,7 +201,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         self.check_parameters()
         features = check_features(X, owner="InstanceMapper", keep_single=True)
         validate_data(self, X, skip_check_array=True)
-        targets = _check_points(points, features.shape[0])
+        targets = check_points(points, features.shape[0])
         self.n_features_in_ = features.shape[1]
         self._flat = targets.ndim == 1
         targets = targets.reshape(len(targets), -1)
@@ -321,24 +311,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         """
         if not hasattr(self, "dual_coef_"):
             raise _NotFittedError("This InstanceMapper is not fitted yet; call `fit` first.")
-        parameters = {name: _plain(value) for name, value in self.get_params().items()}
-        del parameters["device"]  # where a model was fitted says nothing of where it is used
-        names = getattr(self, "feature_names_in_", None)
-        config = {
-            "parameters": parameters,
-            "settings": {f"{name}_": getattr(self, f"{name}_") for name in _SETTINGS},
-            "cv_results": self.cv_results_,
-            "n_landmarks": self.n_landmarks_,
-            "flat": self._flat,
-            "n_features_in": self.n_features_in_,
-            "feature_names_in": None if names is None else [str(name) for name in names],
-        }
-        arrays = {name: getattr(self, f"{name}_") for name in _ARRAYS}
-        if sp.issparse(self.X_fit_):
-            arrays |= {f"rows_{part}": getattr(self.X_fit_, part) for part in _SPARSE_PARTS}
-        else:
-            arrays["rows"] = self.X_fit_
-        return config, arrays
+        return state_of(self)
 
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
@@ -353,29 +326,8 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         -------
         InstanceMapper
         """
-        wanted = {*_ARRAYS, *(f"rows_{part}" for part in _SPARSE_PARTS)}
-        if "rows" in arrays:
-            wanted = {*_ARRAYS, "rows"}
-        if missing := sorted(wanted - set(arrays)):
-            raise InputError(f"The saved InstanceMapper lacks the array(s) {', '.join(missing)}.")
-        held = {name: np.array(arrays[name], order="C") for name in wanted}
         mapper = cls(**config["parameters"])
-        for name in _ARRAYS:
-            setattr(mapper, f"{name}_", held[name])
-        for name, value in config["settings"].items():
-            setattr(mapper, name, value)
-        mapper.cv_results_ = list(config["cv_results"])
-        mapper.n_landmarks_ = config.get("n_landmarks")  # earlier versions had none
-        mapper._flat = bool(config["flat"])
-        mapper.n_features_in_ = int(config["n_features_in"])
-        if config["feature_names_in"] is not None:
-            mapper.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)
-        if "rows" in held:
-            mapper.X_fit_ = held["rows"]
-        else:
-            data, indices, indptr = (held[f"rows_{part}"] for part in _SPARSE_PARTS)
-            shape = (len(held["dual_coef"]), mapper.n_features_in_)
-            mapper.X_fit_ = sp.csr_matrix((data, indices, indptr), shape=shape)
+        put_state(mapper, config, arrays)
         return mapper
 
     def __sklearn_tags__(self) -> Any:
@@ -449,7 +401,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
             "libsvm": self._by_libsvm,
             "device": self.device,
         }
-        found = {name: getattr(self, f"{name}_") for name in _SETTINGS}
+        found = {name: getattr(self, f"{name}_") for name in SETTINGS}
         return Regression(**own, **{name: it for name, it in found.items() if it is not None})
 
     def _search(
@@ -460,7 +412,8 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         generator: np.random.Generator,
     ) -> None:
         """Choose the settings that were not given by cross-validation."""
-        settings = self._settings(rows, targets, generator)
+        given = {name: getattr(self, name) for name in SETTINGS}
+        settings = settings_to_compare(self.kind, given, rows, targets, generator)
         self.cv_results_: list[dict[str, Any]] = []
         if len(settings) > 1 and len(targets) > 1:
             n_folds = self._n_folds(len(targets))
@@ -473,7 +426,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
                     for setting, column in zip(settings, errors.T, strict=True)
                 ]
                 settings = [settings[int(np.argmin(errors.mean(axis=0)))]]
-        for name in _SETTINGS:
+        for name in SETTINGS:
             setattr(self, f"{name}_", settings[0].get(name))
 
     def _n_folds(self, n: int) -> int:
@@ -487,63 +440,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
             )
         return min(self.n_folds, n)
 
-    def _settings(
-        self, rows: Rows, targets: FloatArray, generator: np.random.Generator
-    ) -> list[Setting]:
-        """List what is to be compared: given values as they are, the others as grids."""
-        grids: dict[str, Sequence[float]]
-        grids = {"gamma": kernel_widths(rows, self.gamma, generator)}
-        if self.kind == "kernel-ridge":
-            grids["penalty"] = PENALTY_GRID if self.penalty is None else (float(self.penalty),)
-            return combine(grids)
-        spread = float(np.sqrt(targets.var(axis=0).mean())) or 1.0
-        bounds = [spread * factor for factor in C_GRID]
-        grids["C"] = bounds if self.C is None else (float(self.C),)
-        grids["nu"] = NU_GRID if self.nu is None else (float(self.nu),)
-        return combine(grids)
-
 
 def _precision(n: int) -> type[np.float32] | type[np.float64]:
     """Say in which precision n instances are fitted."""
     return np.float64 if n <= _DOUBLE_ROWS else np.float32
-
-
-def _check_points(points: object, n: int) -> FloatArray:
-    """Turn targets into an array of floats of one or two dimensions with n rows, or raise."""
-    if points is None:
-        raise InputError(
-            "`InstanceMapper` requires y to be passed, but the target y is None; pass the points, "
-            "one row per instance."
-        )
-    array = np.asarray(points.to_numpy() if hasattr(points, "to_numpy") else points)
-    try:
-        single = array.dtype == np.float32
-        array = np.ascontiguousarray(array, dtype=np.float32 if single else np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"`points` of `InstanceMapper` must hold numbers only; {error}."
-        ) from error
-    if array.ndim not in (1, 2) or array.size == 0:
-        raise InputError(
-            "`points` of `InstanceMapper` must have shape (n,) or (n, d) with at least one "
-            f"instance and one coordinate; got shape {array.shape}."
-        )
-    if len(array) != n:
-        raise InputError(
-            f"`points` of `InstanceMapper` has {len(array)} rows but `X` has {n}; pass one point "
-            "per instance."
-        )
-    if not np.isfinite(array).all():
-        rows = np.flatnonzero(~np.isfinite(array.reshape(n, -1)).all(axis=1))
-        raise InputError(
-            f"`points` of `InstanceMapper` contains NaN or infinity, first in row {rows[0]}; drop "
-            f"such instances ({len(rows)} in all)."
-        )
-    return array
-
-
-def _plain(value: Any) -> Any:
-    """Turn a parameter into a JSON value; a generator cannot be one and becomes None."""
-    if isinstance(value, np.generic):
-        return value.item()
-    return value if isinstance(value, (bool, int, float, str)) else None

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import RandomState, as_generator, draw_seed
-from polyseme.embedding import Concepts
+from polyseme.concepts import Concepts
 
 SENSES = (2, 3, 4)
 

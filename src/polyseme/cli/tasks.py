@@ -58,7 +58,8 @@ def fit_files(
     # The state of an interrupted run lies beside the model, never inside an older one.
     checkpoint = model.resolve().with_name(model.resolve().name + ".checkpoint")
     # Of several processes that train together (torchrun), the first one speaks and writes.
-    first = os.environ.get("RANK", "0") == "0"
+    alone = os.environ.get("WORLD_SIZE", "1") == "1"
+    first = alone or os.environ.get("RANK", "0") == "0"
     embedding = ConceptEmbedding.from_preset(preset, checkpoint=checkpoint, verbose=first)
     if components is not None:
         embedding.set_params(n_components=components)

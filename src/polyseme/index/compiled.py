@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme import _native
-from polyseme.index.concepts import Concepts
+from polyseme.index.by_label import SortedConcepts
 
 _LANES, _STRIP = 16, 64
 # Sums of products of bytes must fit 32 bits.
@@ -28,12 +28,12 @@ _SMALL = 4
 _FEW = 8
 
 
-def searcher(concepts: Concepts) -> PackedConcepts | None:
+def searcher(concepts: SortedConcepts) -> PackedConcepts | None:
     """Make the compiled search ready, if there is a library and it can hold these concepts.
 
     Parameters
     ----------
-    concepts : Concepts
+    concepts : SortedConcepts
 
     Returns
     -------
@@ -51,12 +51,12 @@ class PackedConcepts:
 
     Parameters
     ----------
-    concepts : Concepts
+    concepts : SortedConcepts
     library : ctypes.CDLL
         See `polyseme._native.library`.
     """
 
-    def __init__(self, concepts: Concepts, library: ctypes.CDLL) -> None:
+    def __init__(self, concepts: SortedConcepts, library: ctypes.CDLL) -> None:
         self.concepts, self.library = concepts, library
         n, d = concepts.points.shape
         n_groups = -(-n // _STRIP) * (_STRIP // _LANES)

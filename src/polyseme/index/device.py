@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import InputError
-from polyseme.index.concepts import Concepts
+from polyseme.index.by_label import SortedConcepts
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +25,7 @@ class DeviceConcepts:
 
     Parameters
     ----------
-    concepts : Concepts
+    concepts : SortedConcepts
     n_labels : int
     device : str
         A device of torch, such as "cuda".
@@ -37,7 +37,7 @@ class DeviceConcepts:
 
     def __init__(
         self,
-        concepts: Concepts,
+        concepts: SortedConcepts,
         n_labels: int,
         device: str,
         memory_mb: float,

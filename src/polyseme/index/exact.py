@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polyseme._validation import InputError, check_number
 from polyseme.index import compiled, portable
-from polyseme.index.concepts import Concepts
+from polyseme.index.by_label import SortedConcepts
 from polyseme.index.distinct import distinct, refuse_non_finite
 
 if TYPE_CHECKING:
@@ -28,8 +28,9 @@ class ConceptIndex:
     array as it is while the index is in use.
 
     Distances are searched by a compiled library where the package was installed with one, else in
-    numpy; the two agree to 1e-5 of each distance. The library holds a copy of the concepts in
-    bytes, a quarter of their own memory and 16 bytes each, from the first search on.
+    numpy; the two agree to 1e-5 of each distance that is not below 1e-18. The library holds a copy
+    of the concepts in bytes, a quarter of their own memory and 16 bytes each, from the first search
+    on.
 
     Parameters
     ----------
@@ -42,8 +43,8 @@ class ConceptIndex:
     counts : int array, shape (n_concepts,), optional
         How many times each concept occurs; by default once.
     memory_mb : float
-        The most working memory of a search, in megabytes; more than 10 is not made use of, except
-        on a device of its own.
+        The most working memory of a search, in megabytes; more than 20 is not made use of, except
+        on a device of its own, where each of two steps may take so much.
     device : str
         "cpu", or a device of torch such as "cuda", which then holds the concepts too and searches
         them.
@@ -106,7 +107,7 @@ class ConceptIndex:
         self.memory_mb = memory_mb
         self.device = device
         self.n_occurrences = np.bincount(labels, occurrences, minlength=n_labels).astype(np.int64)
-        self._concepts = Concepts(*distinct(concepts, labels, occurrences))
+        self._concepts = SortedConcepts(*distinct(concepts, labels, occurrences))
         self._compiled: compiled.PackedConcepts | None = None
         self._on_device: DeviceConcepts | None = None
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyseme.index.concepts import Concepts
+from polyseme.index.by_label import SortedConcepts
 
 if TYPE_CHECKING:
     import torch
@@ -24,13 +24,13 @@ _MOST_PADDING = 1.5
 
 
 def fused_concepts(
-    concepts: Concepts, points: torch.Tensor, centre: torch.Tensor, memory_mb: float
+    concepts: SortedConcepts, points: torch.Tensor, centre: torch.Tensor, memory_mb: float
 ) -> FusedConcepts | None:
     """Make the fused search ready, if there is triton and labels are large enough for it.
 
     Parameters
     ----------
-    concepts : Concepts
+    concepts : SortedConcepts
     points, centre : tensors, shapes (n, d) and (d,)
         The concepts and their centre on the device.
     memory_mb : float
@@ -53,7 +53,7 @@ class FusedConcepts:
 
     Parameters
     ----------
-    concepts : Concepts
+    concepts : SortedConcepts
     points, centre : tensors, shapes (n, d) and (d,)
     memory_mb : float
     kernel : object
@@ -62,7 +62,7 @@ class FusedConcepts:
 
     def __init__(
         self,
-        concepts: Concepts,
+        concepts: SortedConcepts,
         points: torch.Tensor,
         centre: torch.Tensor,
         memory_mb: float,

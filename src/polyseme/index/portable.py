@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from polyseme import _native
 from polyseme._threads import one_blas_thread
-from polyseme.index.concepts import Concepts
+from polyseme.index.by_label import SortedConcepts
 
 # Blocks of more than so many bytes leave the cache; more memory would not make a search faster.
 _MOST_BYTES = 10_000_000
@@ -23,6 +23,8 @@ _MOST_ROWS = 1000
 _MOST_CONCEPTS = 1024
 # Up to so many queries are measured from differences, which costs less than copying concepts.
 _FEW = 3
+# What threads have in all, and how many there are at the most.
+_MOST_MB, _MOST_THREADS = 20.0, 4
 # Pairs of concept and query from which on the concepts are searched in parts, and how many.
 _WORTH_PARTS, _PARTS = 2e7, 8
 # Squared distances below this share of the squared lengths are computed again.
@@ -44,13 +46,13 @@ class _Block(NamedTuple):
 
 
 def distances(
-    concepts: Concepts, asked: NDArray[np.float32], n_labels: int, memory_mb: float
+    concepts: SortedConcepts, asked: NDArray[np.float32], n_labels: int, memory_mb: float
 ) -> NDArray[np.float32]:
     """Give the distance from each query to the nearest concept of each label.
 
     Parameters
     ----------
-    concepts : Concepts
+    concepts : SortedConcepts
     asked : float32 array, shape (q, d)
     n_labels : int
     memory_mb : float
@@ -67,15 +69,16 @@ def distances(
         _search(concepts, asked, parts[0], memory_mb, result)
         return result
     # Products, and what is made of them, side by side: only products would share cores by
-    # themselves. Every thread has blocks of its own.
-    n_threads = max(1, min(_native.n_threads(), int(memory_mb * 1e6 / _MOST_BYTES)))
+    # themselves. Every thread has blocks of its own, as large however many threads there are.
+    share = min(memory_mb, _MOST_MB) / _MOST_THREADS
+    n_threads = min(_native.n_threads(), _MOST_THREADS)
     with one_blas_thread(), ThreadPoolExecutor(n_threads) as pool:
-        list(pool.map(lambda part: _search(concepts, asked, part, memory_mb, result), parts))
+        list(pool.map(lambda part: _search(concepts, asked, part, share, result), parts))
     return result
 
 
 def _search(
-    concepts: Concepts,
+    concepts: SortedConcepts,
     asked: NDArray[np.float32],
     part: slice,
     memory_mb: float,
@@ -99,7 +102,7 @@ def _search(
             np.minimum(here, before, out=here)
 
 
-def _parts(concepts: Concepts, n_queries: int) -> list[slice]:
+def _parts(concepts: SortedConcepts, n_queries: int) -> list[slice]:
     """Cut the concepts where labels end; the same cuts however many threads there are."""
     n = len(concepts)
     if n * n_queries < _WORTH_PARTS:
@@ -111,7 +114,7 @@ def _parts(concepts: Concepts, n_queries: int) -> list[slice]:
 
 
 def log_densities(
-    concepts: Concepts,
+    concepts: SortedConcepts,
     asked: NDArray[np.float32],
     n_labels: int,
     bandwidth: float,
@@ -121,7 +124,7 @@ def log_densities(
 
     Parameters
     ----------
-    concepts : Concepts
+    concepts : SortedConcepts
     asked : float32 array, shape (q, d)
     n_labels : int
     bandwidth : float
@@ -153,7 +156,7 @@ def log_densities(
 
 
 def _empty(
-    concepts: Concepts, n_queries: int, n_labels: int, value: np.floating[Any]
+    concepts: SortedConcepts, n_queries: int, n_labels: int, value: np.floating[Any]
 ) -> NDArray[Any]:
     """Make room for a result; only labels without a concept are filled, nobody else will."""
     result = np.empty((n_queries, n_labels), dtype=value.dtype)
@@ -178,7 +181,7 @@ def _sizes(n_queries: int, d: int, itemsize: int, memory_mb: float) -> tuple[int
 
 
 def _products(
-    concepts: Concepts,
+    concepts: SortedConcepts,
     asked: NDArray[np.float32],
     dtype: np.dtype[Any],
     memory_mb: float,
@@ -215,7 +218,7 @@ def _products(
 
 
 def _differences(
-    concepts: Concepts,
+    concepts: SortedConcepts,
     asked: NDArray[np.float32],
     dtype: np.dtype[Any],
     memory_mb: float,
@@ -233,7 +236,7 @@ def _differences(
 
 
 def _pieces(
-    concepts: Concepts, n_concepts: int, part_of: slice | None
+    concepts: SortedConcepts, n_concepts: int, part_of: slice | None
 ) -> Iterator[tuple[slice, bool, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
     """Cut the concepts, or a part of them, into blocks.
 
@@ -280,7 +283,7 @@ def _columns(block: _Block) -> slice | NDArray[np.int64]:
 def _refine(
     nearest: NDArray[np.float32],
     block: _Block,
-    concepts: Concepts,
+    concepts: SortedConcepts,
     asked: NDArray[np.float32],
     memory_mb: float,
 ) -> None:
@@ -311,7 +314,7 @@ def _exact(
     block: _Block,
     some: NDArray[np.int64],
     limit: NDArray[np.float32],
-    concepts: Concepts,
+    concepts: SortedConcepts,
     asked: NDArray[np.float32],
     n_bytes: int,
 ) -> NDArray[np.float64]:

@@ -112,7 +112,10 @@ class TrainingCheckpoint:
         score = self.config["best_score"]
         state.best_score = -np.inf if score is None else score
         state.best_weights = tensors("best.")
-        trainer.network.load_state_dict(tensors("network."))
+        # Descriptors are learned again, and may be laid out in another way elsewhere.
+        trainer.network.load_state_dict(
+            tensors("network.") | {"descriptors": trainer.network.descriptors}
+        )
         trainer.optimizer = trainer.new_optimizer()
         put_moments(trainer.optimizer, tensors("optimizer."))
         trainer.generator.bit_generator.state = self.config["generator"]
@@ -127,6 +130,7 @@ class TrainingCheckpoint:
         arrays = {
             f"network.{name}": value.cpu().numpy()
             for name, value in trainer.network.state_dict().items()
+            if name != "descriptors"
         }
         arrays |= {
             f"best.{name}": value.cpu().numpy() for name, value in state.best_weights.items()

@@ -29,10 +29,13 @@ class Processes:
         The number of this one; 0 writes and speaks.
     world : int
         How many there are.
+    device : str
+        Where they compute. What is sent goes by way of it: cards may know no other way.
     """
 
     rank: int = 0
     world: int = 1
+    device: str = "cpu"
 
     def share(self, batch: Batch) -> Batch:
         """Give this process's pairs of a batch."""
@@ -45,7 +48,10 @@ class Processes:
     def sum_in_place(self, values: Tensor) -> None:
         """Replace values by their sum over all processes."""
         if self.world > 1:
-            torch.distributed.all_reduce(values)
+            sent = values.to(self.device)
+            torch.distributed.all_reduce(sent)
+            if sent is not values:
+                values.copy_(sent)
 
     def summed(self, values: Tensor) -> Tensor:
         """Give the sum of values over all processes."""
@@ -55,8 +61,15 @@ class Processes:
     def agree(self, values: Tensor) -> Tensor:
         """Replace values by those of process 0, so that all have the same to the last bit."""
         if self.world > 1:
-            torch.distributed.broadcast(values, 0)
+            sent = values.to(self.device)
+            torch.distributed.broadcast(sent, 0)
+            if sent is not values:
+                values.copy_(sent)
         return values
+
+    def agreed(self, number: int) -> int:
+        """Give process 0's number."""
+        return int(self.agree(torch.tensor(number, dtype=torch.int64)))
 
 
 @contextmanager
@@ -73,7 +86,7 @@ def training_processes(device: str) -> Iterator[Processes]:
     Processes
     """
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        yield Processes(torch.distributed.get_rank(), torch.distributed.get_world_size())
+        yield _joined(device)
         return
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
@@ -89,6 +102,12 @@ def training_processes(device: str) -> Iterator[Processes]:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     torch.distributed.init_process_group("nccl" if device.startswith("cuda") else "gloo")
     try:
-        yield Processes(torch.distributed.get_rank(), torch.distributed.get_world_size())
+        yield _joined(device)
     finally:
         torch.distributed.destroy_process_group()
+
+
+def _joined(device: str) -> Processes:
+    """Describe the group that this process is in."""
+    distributed = torch.distributed
+    return Processes(distributed.get_rank(), distributed.get_world_size(), device)

@@ -17,6 +17,9 @@ from polyseme.nn.encoding import encode_documents, row_means
 from polyseme.nn.networks import ConceptNetwork
 from polyseme.scoring import example_map
 
+# Documents whose labels are laid out at a time.
+_AT_A_TIME = 1000
+
 
 def hold_out(
     matrix: sp.csr_matrix, fraction: float, generator: np.random.Generator, *, most: int = 1000
@@ -115,13 +118,17 @@ def error_free_score(
         some = np.linspace(0, len(first) - 1, most).astype(np.int64)
         distinct, first = sp.csr_matrix(distinct[some]), first[some]
     distinct_contexts = known_contexts[first]
-    truth = held_out.toarray()
+    blocks = [slice(at, at + _AT_A_TIME) for at in range(0, held_out.shape[0], _AT_A_TIME)]
 
     def score(network: ConceptNetwork) -> float:
         points = encode_documents(network, distinct, distinct_contexts)
         device = str(network.output.weight.device)
-        index = ConceptIndex(points, distinct.indices, truth.shape[1], device=device)
+        index = ConceptIndex(points, distinct.indices, held_out.shape[1], device=device)
         targets = row_means(held_out, encode_documents(network, held_out, contexts))
-        return example_map(truth, -index.distances(targets))
+        total = 0.0
+        for block in blocks:
+            truth = held_out[block].toarray()
+            total += len(truth) * example_map(truth, -index.distances(targets[block]))
+        return total / held_out.shape[0]
 
     return score

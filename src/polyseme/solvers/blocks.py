@@ -10,6 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
+from polyseme._threads import n_cores
+
 _BLOCK_SIZE = 2**17
 # Less than this is done before another thread has woken up.
 _SHARED_SIZE = 2**18
@@ -34,13 +36,6 @@ def in_blocks(function: Callable[[slice], object], n_rows: int, row_size: int) -
         return
     for _ in _pool().map(function, blocks):
         pass
-
-
-def n_cores() -> int:
-    """Say how many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @cache

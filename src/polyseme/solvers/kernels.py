@@ -45,13 +45,14 @@ def column_statistics(X: Rows, scaling: str) -> tuple[NDArray[np.float64], NDArr
         Standard deviations for "standard" (1 for a constant column), else ones.
     """
     n_features = X.shape[1]
-    if not sp.issparse(X):
-        X = np.ascontiguousarray(X)  # sums depend on the order in memory, if only in the last digit
+    # Of sums of squares in single precision little is left when the mean is subtracted; and sums
+    # depend on the order in memory, if only in the last digit.
+    X = X.astype(np.float64, copy=False) if sp.issparse(X) else np.ascontiguousarray(X)
     mean = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
     scale = np.ones(n_features)
     if scaling == "standard":
         if sp.issparse(X):
-            square = np.asarray(X.multiply(X).mean(axis=0), dtype=np.float64).ravel()
+            square = np.asarray(X.multiply(X).mean(axis=0)).ravel()
             spread = np.sqrt(np.maximum(square - mean**2, 0))
         else:
             spread = _spread(np.asarray(X), mean)

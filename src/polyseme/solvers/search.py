@@ -10,7 +10,7 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -69,6 +69,41 @@ def kernel_widths(
         middle = median_gamma(rows, generator)
         return [middle * factor for factor in GAMMA_GRID]
     return (float(gamma),)
+
+
+def settings_to_compare(
+    kind: str,
+    given: Mapping[str, Any],
+    rows: Rows,
+    targets: FloatArray,
+    generator: np.random.Generator,
+) -> list[Setting]:
+    """List what is to be compared: given values as they are, the others as grids.
+
+    Parameters
+    ----------
+    kind : {"nu-svr", "kernel-ridge"}
+    given : mapping
+        "gamma" as `kernel_widths` takes it; "nu", "C" and "penalty", None where not given.
+    rows : array or csr_matrix, shape (n, n_features)
+    targets : array, shape (n, d)
+    generator : numpy.random.Generator
+
+    Returns
+    -------
+    list of mappings
+    """
+    grids: dict[str, Sequence[float]]
+    grids = {"gamma": kernel_widths(rows, given["gamma"], generator)}
+    if kind == "kernel-ridge":
+        penalty = given["penalty"]
+        grids["penalty"] = PENALTY_GRID if penalty is None else (float(penalty),)
+        return combine(grids)
+    spread = float(np.sqrt(targets.var(axis=0).mean())) or 1.0
+    bounds = [spread * factor for factor in C_GRID]
+    grids["C"] = bounds if given["C"] is None else (float(given["C"]),)
+    grids["nu"] = NU_GRID if given["nu"] is None else (float(given["nu"]),)
+    return combine(grids)
 
 
 def combine(grids: Mapping[str, Sequence[float]]) -> list[Setting]:

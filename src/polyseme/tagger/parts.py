@@ -190,7 +190,7 @@ class PartLearner:
             mapper = InstanceMapper(kind="kernel-ridge" if self.with_experts else "nu-svr")
         if mapper.random_state is None:
             mapper.set_params(random_state=seed)
-        if mapper.device == "cpu":
+        if mapper.device == "cpu" and mapper.solver != "libsvm":
             mapper.set_params(device=self.device)
         groups = None if corpus.groups is None else tuple(corpus.groups[row] for row in placed)
         if len(placed) < len(targets):

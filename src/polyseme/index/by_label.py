@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 
 @dataclass
-class Concepts:
+class SortedConcepts:
     """Distinct concepts sorted by label.
 
     Attributes

@@ -1,0 +1,40 @@
+"""Between steps 3 and 4: labels in context as points.
+
+In: what an embedding computes. Out: one record of points with their labels and documents.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Concepts:
+    """Labels in context as points, one row per (label, document).
+
+    Attributes
+    ----------
+    points : float32 array, shape (n_concepts, n_components)
+        The concepts, document by document.
+    label_ids : int64 array, shape (n_concepts,)
+        Each concept's label, as a place in `labels`.
+    document_ids : int64 array, shape (n_concepts,)
+        Each concept's document, as a place among the documents given.
+    labels : tuple of str
+        The vocabulary of the embedding, then the oov labels that the documents hold.
+    unplaced : int64 array, shape (n_unplaced,)
+        Documents that could not be embedded, because none of their labels is in the vocabulary.
+    """
+
+    points: NDArray[np.float32]
+    label_ids: NDArray[np.int64]
+    document_ids: NDArray[np.int64]
+    labels: tuple[str, ...]
+    unplaced: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """Count the concepts."""
+        return len(self.label_ids)
