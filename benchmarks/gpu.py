@@ -28,7 +28,7 @@ def training() -> Report:
     table, ratios = step_table("cuda", STEPS)
     report = Report(
         "training",
-        "Training on a GPU",
+        "Training",
         "Steps of the concept network captured as one graph, beside plain PyTorch launched kernel "
         "by kernel on the same card; d = 200, two hidden layers of 200, Adam.",
         [table],
@@ -64,7 +64,7 @@ def priming() -> Report:
     measured = ", ".join(f"{rate:.0f} in {name}" for name, rate in rates.items())
     return Report(
         "priming",
-        "Priming on a GPU",
+        "Priming: exact minimum distance per label",
         "Exact least distance to each label's concepts: 100,000 queries, 10,000,000 concepts of "
         "200 numbers, 1,000 labels. Plain torch is timed on a twentieth of the queries.",
         [
@@ -86,7 +86,7 @@ def mapping() -> Report:
 
     return Report(
         "mapping",
-        "Mapping on a GPU",
+        "Mapping: many nu-support-vector regressions over one kernel",
         "The same fits by torch on the card and by numpy on the processor beside it.",
         [
             exact([10_000, 50_000], 10_000, "cuda", 200),
