@@ -6,6 +6,7 @@ share of a step's pairs, and sums over all of them.
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -101,9 +102,14 @@ def training_processes(device: str) -> Iterator[Processes]:
     if device == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     torch.distributed.init_process_group("nccl" if device.startswith("cuda") else "gloo")
-    try:
-        yield _joined(device)
-    finally:
+    # Kept for the next training: a group that is left and joined again may wait for itself.
+    atexit.register(_leave)
+    yield _joined(device)
+
+
+def _leave() -> None:
+    """Leave the group, if nobody else did."""
+    if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
 
