@@ -258,7 +258,7 @@ def test_an_interrupted_ranking_goes_on(machines, place, tmp_path):
         if done >= 1500:
             raise KeyboardInterrupt
 
-    # What is under way when somebody interrupts still ends, and counts.
+    # One at a time: what is under way when somebody interrupts still ends.
     options = {"engine": machines.engine, "workers": 1}
     with pytest.raises(KeyboardInterrupt):
         rank_shards(place / "model", place / "cut", tmp_path / "there", tell=stop, **options)
@@ -266,7 +266,7 @@ def test_an_interrupted_ranking_goes_on(machines, place, tmp_path):
     finished = [name for name in left if name.endswith(".jsonl")]
     assert "manifest.json" not in left and len(finished) >= 3
     done = rank_shards(place / "model", place / "cut", tmp_path / "there", **options)
-    assert len(finished) <= done.n_before <= done.n_shards == 12
+    assert len(finished) <= done.n_before < 12
     rank_shards(place / "model", place / "cut", tmp_path / "here")
     assert contents(tmp_path / "here") == contents(tmp_path / "there")
 

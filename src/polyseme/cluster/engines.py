@@ -175,6 +175,8 @@ def entered(
     if isinstance(engine, str):
         with open_engine(engine, address, workers) as opened:
             yield opened
+    elif engine is not None and workers is not None:
+        yield RayEngine(engine.ray, workers)
     else:
         yield engine
 
