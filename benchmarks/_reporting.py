@@ -21,6 +21,7 @@ from typing import Any
 FOLDER = Path(__file__).parent
 SIZES = ("full", "quick")
 Cell = str | float | int | None
+PAUSE = 0.05
 
 
 @dataclass
@@ -161,6 +162,9 @@ def seconds_of(
 ) -> dict[str, float]:
     """Time several ways in turn, so that all meet the same machine; give the least of each.
 
+    A pause before each call lets threads that wait by spinning, as those of numerical libraries
+    do for some 25 ms after a product, go to sleep: otherwise a way pays for the one before it.
+
     Parameters
     ----------
     ways : mapping of name to callable
@@ -172,6 +176,7 @@ def seconds_of(
     found = dict.fromkeys(ways, math.inf)
     for number in range(repeats + warm):
         for name, way in ways.items():
+            time.sleep(PAUSE)
             start = time.perf_counter()
             way()
             if number >= warm:

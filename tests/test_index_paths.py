@@ -122,7 +122,7 @@ def test_distance_to_a_concept_itself_is_zero_on_every_path(path, name):
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("n", [1, 15, 16, 17, 63, 64, 65, 511, 512, 513, 1100])
+@pytest.mark.parametrize("n", [1, 11, 12, 13, 16, 63, 65, 251, 252, 253, 504, 512, 513, 1100])
 def test_every_number_of_concepts_is_searched_to_its_end(path, n):
     generator = np.random.default_rng(n)
     points, queries = normal(generator, n, 5), normal(generator, 13, 5)
@@ -131,11 +131,33 @@ def test_every_number_of_concepts_is_searched_to_its_end(path, n):
     np.testing.assert_allclose(found, plain(points, labels, 4, queries), rtol=1e-5)
 
 
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("n_queries", [1, 5, 6, 15, 16, 17, 31, 32, 33, 64, 65, 530])
+def test_every_number_of_queries_is_answered(path, n_queries):
+    generator = np.random.default_rng(n_queries)
+    points, queries = normal(generator, 700, 9), normal(generator, n_queries, 9)
+    labels = np.sort(generator.zipf(1.5, 700) % 20)
+    found = search(path, points, labels, 20, queries)
+    np.testing.assert_allclose(found, plain(points, labels, 20, queries), rtol=1e-5)
+
+
+def test_what_fails_in_a_thread_is_raised():
+    done = []
+
+    def fail():
+        raise MemoryError("no room")
+
+    with pytest.raises(MemoryError, match="no room"):
+        compiled._run([fail, *[lambda: done.append(1)] * 3], threads=2)
+    compiled._run([lambda: done.append(2)] * 5, threads=3)
+    assert done.count(2) == 5
+
+
 @settings(deadline=None, max_examples=60)
 @given(
-    st.lists(st.integers(1, 40), min_size=1, max_size=60),
+    st.lists(st.integers(1, 400), min_size=1, max_size=30),
     st.integers(1, 9),
-    st.integers(1, 30),
+    st.integers(1, 70),
     st.integers(-12, 12),
     st.integers(0, 1000),
 )

@@ -24,7 +24,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "polyseme_workspace": (_Count, [_Count, _Count]),
     "polyseme_pack": (
         None,
-        [ctypes.c_int, _Address, _Address, *[_Count] * 4, *[_Address] * 3],
+        [ctypes.c_int, _Address, _Address, *[_Count] * 4, *[_Address] * 2],
     ),
     "polyseme_nearest": (
         None,

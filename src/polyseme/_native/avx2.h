@@ -2,62 +2,140 @@
 
 #define UNROLL _Pragma("GCC unroll 8")
 
-/* Bounds of `wide` halves of a group of 16 concepts for `high` queries. */
-TARGET static inline __attribute__((always_inline)) void
-tile_avx2(const Index *index, const Query *query, int64_t group, float *bound, const int high)
+/* Products of 32 bytes each, four neighbours added. */
+TARGET static inline __m256i products_avx2(__m256i concept, __m256i query)
 {
-    int64_t n_groups = groups(index->d);
-    const uint8_t *packed = index->packed + group * n_groups * 64;
-    const __m256i ones = _mm256_set1_epi16(1);
+    return _mm256_madd_epi16(_mm256_maddubs_epi16(concept, query), _mm256_set1_epi16(1));
+}
+
+TARGET static inline __m256 bounds_of_avx2(__m256i sum, const __m256 *term, __m256 scale,
+                                           __m256 length, __m256 rest)
+{
+    __m256 product = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), term[1]);
+    __m256 value = _mm256_fnmadd_ps(product, scale, term[0]);
+    return _mm256_fnmadd_ps(term[3], rest, _mm256_fnmadd_ps(term[2], length, value));
+}
+
+/* Sums of products of one concept, eight parts left to add; bytes are read as they lie. */
+TARGET static inline __m256i row_avx2(const uint8_t *packed, const int8_t *bytes, int64_t d)
+{
+    __m256i sum = _mm256_setzero_si256();
+    for (int64_t k = 0; k < d; k += 32) {
+        __builtin_prefetch(packed + AHEAD + k);
+        sum = _mm256_add_epi32(sum, products_avx2(_mm256_loadu_si256((const __m256i *)(packed + k)),
+                                                  _mm256_loadu_si256((const __m256i *)(bytes + k))));
+    }
+    return sum;
+}
+
+/* The same of four concepts in a row, two halves of each left to add. */
+TARGET static inline __m256i four_avx2(const uint8_t *packed, int64_t width, const int8_t *bytes,
+                                       int64_t d)
+{
+    __m256i ab = _mm256_hadd_epi32(row_avx2(packed, bytes, d), row_avx2(packed + width, bytes, d));
+    __m256i cd = _mm256_hadd_epi32(row_avx2(packed + 2 * width, bytes, d),
+                                   row_avx2(packed + 3 * width, bytes, d));
+    return _mm256_hadd_epi32(ab, cd);
+}
+
+/* Bounds of a span's concepts for one query, and of some that follow. */
+TARGET static void bounds_avx2(const Index *index, const Query *query, const Span *span,
+                               float *bound)
+{
+    int64_t d = index->d, width = width_of(d), stride = stride_of(index);
+    for (int64_t at = span->from; at < span->to; at += 8) {
+        const uint8_t *packed = index->packed + at * width;
+        __m256i low = four_avx2(packed, width, query->bytes, d);
+        __m256i high = four_avx2(packed + 4 * width, width, query->bytes, d);
+        __m256i sum = _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
+                                       _mm256_permute2x128_si256(low, high, 0x31));
+        __m256 term[4];
+        UNROLL for (int j = 0; j < 4; j++)
+            term[j] = _mm256_loadu_ps(index->terms + j * stride + at);
+        sum = _mm256_add_epi32(sum, _mm256_set1_epi32(query->offset));
+        _mm256_storeu_ps(bound + at - span->from,
+                         bounds_of_avx2(sum, term, _mm256_set1_ps(query->scale),
+                                        _mm256_set1_ps(query->length),
+                                        _mm256_set1_ps(query->rest)));
+    }
+}
+
+/* Bounds of `high` concepts for sixteen queries side by side, from `lane` on. */
+TARGET static inline __attribute__((always_inline)) void
+some_avx2(const uint8_t *packed, int64_t width, const float *terms, int64_t stride,
+          const Batch *batch, int64_t lane, float *bound, const int high)
+{
     __m256i sum[4][2];
     UNROLL for (int i = 0; i < high; i++)
-        UNROLL for (int j = 0; j < 2; j++) sum[i][j] = _mm256_set1_epi32(query[i].offset);
-    for (int64_t k = 0; k < n_groups; k++) {
-        __m256i column[2];
         UNROLL for (int j = 0; j < 2; j++)
-            column[j] = _mm256_loadu_si256((const __m256i *)(packed + k * 64 + 32 * j));
+            sum[i][j] = _mm256_loadu_si256((const __m256i *)(batch->offset + lane + 8 * j));
+    for (int64_t k = 0; k < width; k += 4) {
+        __m256i query[2];
+        UNROLL for (int j = 0; j < 2; j++)
+            query[j] = _mm256_loadu_si256(
+                (const __m256i *)(batch->bytes + k * WIDE + 4 * lane + 32 * j));
         UNROLL for (int i = 0; i < high; i++) {
             int32_t four;
-            memcpy(&four, query[i].bytes + 4 * k, 4);
-            __m256i row = _mm256_set1_epi32(four);
-            UNROLL for (int j = 0; j < 2; j++) {
-                __m256i pairs = _mm256_maddubs_epi16(column[j], row);
-                sum[i][j] = _mm256_add_epi32(sum[i][j], _mm256_madd_epi16(pairs, ones));
-            }
+            memcpy(&four, packed + i * width + k, 4);
+            __m256i concept = _mm256_set1_epi32(four);
+            UNROLL for (int j = 0; j < 2; j++)
+                sum[i][j] = _mm256_add_epi32(sum[i][j], products_avx2(concept, query[j]));
         }
     }
-    const float *term = index->terms + group * 64;
-    UNROLL for (int j = 0; j < 2; j++) {
-        __m256 square = _mm256_loadu_ps(term + 8 * j), scale = _mm256_loadu_ps(term + 16 + 8 * j);
-        __m256 rest = _mm256_loadu_ps(term + 32 + 8 * j);
-        __m256 norm = _mm256_loadu_ps(term + 48 + 8 * j);
-        UNROLL for (int i = 0; i < high; i++) {
-            __m256 product = _mm256_mul_ps(_mm256_cvtepi32_ps(sum[i][j]), scale);
-            __m256 value = _mm256_fnmadd_ps(product, _mm256_set1_ps(query[i].scale), square);
-            value = _mm256_fnmadd_ps(rest, _mm256_set1_ps(query[i].length), value);
-            value = _mm256_fnmadd_ps(norm, _mm256_set1_ps(query[i].rest), value);
-            _mm256_storeu_ps(bound + i * BLOCK + 8 * j, value);
+    UNROLL for (int i = 0; i < high; i++) {
+        __m256 term[4];
+        UNROLL for (int j = 0; j < 4; j++) term[j] = _mm256_set1_ps(terms[i + j * stride]);
+        UNROLL for (int j = 0; j < 2; j++) {
+            int64_t at = lane + 8 * j;
+            _mm256_storeu_ps(bound + i * WIDE + at,
+                             bounds_of_avx2(sum[i][j], term, _mm256_loadu_ps(batch->scale + at),
+                                            _mm256_loadu_ps(batch->length + at),
+                                            _mm256_loadu_ps(batch->rest + at)));
         }
     }
 }
 
-/* Bounds of the concepts [base, to) for up to QUERIES queries; base is a multiple of STRIP. */
-TARGET static void bounds_avx2(const Index *index, const Query *query, int64_t n_queries,
-                               int64_t base, int64_t to, float *bound)
+/* Bounds of a span's concepts for queries side by side. */
+TARGET static void tile_avx2(const Index *index, const Batch *batch, const Span *span,
+                             float *bound)
 {
-    int64_t end = (to + LANES - 1) / LANES;
-    for (int64_t group = base / LANES; group < end; group++) {
-        float *at = bound + group * LANES - base;
-        for (int64_t q = 0; q < n_queries; q += 4) {
-            float *place = at + q * BLOCK;
-            switch (n_queries - q) {
-            case 1: tile_avx2(index, query + q, group, place, 1); break;
-            case 2: tile_avx2(index, query + q, group, place, 2); break;
-            case 3: tile_avx2(index, query + q, group, place, 3); break;
-            default: tile_avx2(index, query + q, group, place, 4); break;
-            }
-        }
+    int64_t width = width_of(index->d), stride = stride_of(index);
+    for (int64_t lane = 0; lane < batch->n; lane += LANES) {
+        int64_t at = span->from;
+        for (; at + 4 <= span->to; at += 4)
+            some_avx2(index->packed + at * width, width, index->terms + at, stride, batch, lane,
+                      bound + (at - span->from) * WIDE, 4);
+        for (; at < span->to; at++)
+            some_avx2(index->packed + at * width, width, index->terms + at, stride, batch, lane,
+                      bound + (at - span->from) * WIDE, 1);
     }
+}
+
+/* For each of `wide` queries side by side, the first of n concepts with the smallest bound. */
+TARGET static inline void least_avx2(const float *bound, int64_t n, int64_t wide, int32_t *least)
+{
+    for (int64_t lane = 0; lane < wide; lane += 8) {
+        __m256 best = _mm256_loadu_ps(bound + lane), place = _mm256_setzero_ps();
+        for (int64_t at = 1; at < n; at++) {
+            __m256 value = _mm256_loadu_ps(bound + at * WIDE + lane);
+            __m256 less = _mm256_cmp_ps(value, best, _CMP_LT_OQ);
+            best = _mm256_blendv_ps(best, value, less);
+            place = _mm256_blendv_ps(place, _mm256_castsi256_ps(_mm256_set1_epi32((int32_t)at)),
+                                     less);
+        }
+        _mm256_storeu_si256((__m256i *)(least + lane), _mm256_castps_si256(place));
+    }
+}
+
+/* A bit for each of `wide` queries side by side whose bound does not lie above its limit. */
+TARGET static inline uint32_t under_avx2(const float *bound, const float *limit, int64_t wide)
+{
+    uint32_t found = 0;
+    for (int64_t lane = 0; lane < wide; lane += 8)
+        found |= (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(
+                     _mm256_loadu_ps(bound + lane), _mm256_loadu_ps(limit + lane), _CMP_NGT_UQ))
+                 << lane;
+    return found;
 }
 
 TARGET static inline float total_avx2(__m256 sum)
@@ -81,6 +159,25 @@ TARGET static inline float squared_avx2(const float *x, const float *y, int64_t 
         }
     for (; k < d; k++) rest += (x[k] - y[k]) * (x[k] - y[k]);
     return total_avx2(_mm256_add_ps(sum[0], sum[1])) + rest;
+}
+
+/* The squared distances of four pairs of points. */
+TARGET static inline void squared_pairs_avx2(const float *const *x, const float *const *y,
+                                             int64_t d, float *square)
+{
+    __m256 sum[4];
+    int64_t k = 0;
+    UNROLL for (int j = 0; j < 4; j++) sum[j] = _mm256_setzero_ps();
+    for (; k + 8 <= d; k += 8)
+        UNROLL for (int j = 0; j < 4; j++) {
+            __m256 gap = _mm256_sub_ps(_mm256_loadu_ps(x[j] + k), _mm256_loadu_ps(y[j] + k));
+            sum[j] = _mm256_fmadd_ps(gap, gap, sum[j]);
+        }
+    UNROLL for (int j = 0; j < 4; j++) {
+        float rest = 0.0f;
+        for (int64_t at = k; at < d; at++) rest += (x[j][at] - y[j][at]) * (x[j][at] - y[j][at]);
+        square[j] = total_avx2(sum[j]) + rest;
+    }
 }
 
 /* The sixteen squared distances of four points to four others, two of the first at a time. */

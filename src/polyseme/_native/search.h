@@ -1,5 +1,7 @@
-/* The search itself, written once and compiled for each instruction set: the includer defines
-   NAME, TARGET, TOP and the parts `bounds`, `squared`, `squared_many`, `smallest` and `below`. */
+/* The search itself, written once and compiled for each instruction set. The includer defines
+   NAME, TARGET, TOP and FEW_ONLY, and the parts `bounds`, `smallest` and `below` for one query,
+   `tile`, `least` and `under` for queries side by side unless FEW_ONLY, `squared`,
+   `squared_pairs` and `squared_many`. */
 
 /* Quantise d numbers relative to the centre to whole numbers from -top to top. */
 TARGET static void NAME(quantise)(const float *x, const float *centre, int64_t d, int top,
@@ -37,7 +39,6 @@ TARGET static void NAME(quantise)(const float *x, const float *centre, int64_t d
         kept[0] += kept[i];
         rest[0] += rest[i];
     }
-    for (int64_t k = d; k < groups(d) * 4; k++) bytes[k] = 0;
     parts->norm = sqrt(all[0]);
     parts->kept = sqrt(kept[0]);
     parts->rest = sqrt(rest[0]);
@@ -45,27 +46,21 @@ TARGET static void NAME(quantise)(const float *x, const float *centre, int64_t d
 }
 
 TARGET static void NAME(pack)(const float *points, const float *centre, int64_t n, int64_t d,
-                              int64_t first, int64_t last, uint8_t *packed, float *terms,
-                              int8_t *row)
+                              int64_t first, int64_t last, uint8_t *packed, float *terms)
 {
-    int64_t n_groups = groups(d);
-    for (int64_t concept = first * LANES; concept < last * LANES; concept++) {
-        int64_t lane = concept % LANES, group = concept / LANES;
-        uint8_t *bytes = packed + group * n_groups * 4 * LANES + lane * 4;
-        float *term = terms + group * 4 * LANES + lane;
+    int64_t width = width_of(d), stride = n + LANES;
+    for (int64_t concept = first; concept < last; concept++) {
+        uint8_t *bytes = packed + concept * width;
+        float *term = terms + concept;
         Parts parts = {0.0, 0.0, 0.0, 0.0f};
-        if (concept < n) NAME(quantise)(points + concept * d, centre, d, 127, row, &parts);
-        else memset(row, 0, (size_t)(n_groups * 4));
-        for (int64_t k = 0; k < n_groups; k++) {
-            uint32_t four;
-            memcpy(&four, row + 4 * k, 4);
-            four ^= 0x80808080u; /* adds 128 to each byte */
-            memcpy(bytes + k * 4 * LANES, &four, 4);
-        }
+        memset(bytes, 0, (size_t)width);
+        if (concept < n)
+            NAME(quantise)(points + concept * d, centre, d, 127, (int8_t *)bytes, &parts);
+        for (int64_t k = 0; k < width; k++) bytes[k] ^= 0x80; /* adds 128 */
         term[0] = concept < n ? (float)(parts.norm * parts.norm * (1.0 - SLACK * UNIT)) : INFINITY;
-        term[LANES] = 2.0f * parts.scale;
-        term[2 * LANES] = up(2.0 * parts.rest * (1.0 + 1e-9));
-        term[3 * LANES] = up(2.0 * parts.norm * (1.0 + 1e-9));
+        term[stride] = 2.0f * parts.scale;
+        term[2 * stride] = up(2.0 * parts.rest * (1.0 + 1e-9));
+        term[3 * stride] = up(2.0 * parts.norm * (1.0 + 1e-9));
     }
 }
 
@@ -73,6 +68,7 @@ TARGET static void NAME(prepare)(const Index *index, const float *raw, int8_t *b
                                  Query *query)
 {
     Parts parts;
+    memset(bytes, 0, (size_t)padded(index->d));
     NAME(quantise)(raw, index->centre, index->d, TOP, bytes, &parts);
     int32_t sum = 0;
     for (int64_t k = 0; k < index->d; k++) sum += bytes[k];
@@ -86,61 +82,174 @@ TARGET static void NAME(prepare)(const Index *index, const float *raw, int8_t *b
     query->square = parts.norm * parts.norm * (1.0 - SLACK * UNIT);
 }
 
-/* The squared distance of one concept. */
-TARGET static inline double NAME(measure)(const Index *index, const Query *query, int64_t concept)
+/* Where the concepts of a span's i-th label begin and end, counted from the span's first. */
+static inline int64_t NAME(begin)(const Index *index, const Span *span, int64_t i)
 {
-    const float *point = index->points + concept * index->d;
-    float square = NAME(squared)(point, query->raw, index->d);
-    return square < SMALL ? squared_exactly(point, query->raw, index->d) : (double)square;
+    return i ? index->starts[span->s + i] - span->from : 0;
 }
 
-/* For each label of a block of which nothing is known yet, measure the concept with the smallest
-   bound: it sets a limit that leaves few others. Done for all labels before any is looked at, so
-   that no branch waits for a sum. */
-TARGET static void NAME(start)(const Index *index, const Query *query, const float *bound,
-                               const Span *span, int32_t *least, double *best)
+static inline int64_t NAME(end)(const Index *index, const Span *span, int64_t i)
 {
-    for (int64_t segment = span->s, i = 0; segment < span->s_end; segment++, i++) {
-        int64_t from = segment == span->s ? span->from : index->starts[segment];
-        int64_t to = segment == span->s_end - 1 ? span->to : index->starts[segment + 1];
-        best[i] = held(query->out + index->labels[segment]);
-        least[i] = -1;
-        if (best[i] == INFINITY) {
-            least[i] = (int32_t)NAME(smallest)(bound, from - span->base, to - span->base);
-            best[i] = NAME(measure)(index, query, span->base + least[i]);
+    int64_t to = span->s + i + 1 < span->s_end ? index->starts[span->s + i + 1] : span->to;
+    return to - span->from;
+}
+
+/* Measure the pairs that wait, four at a time, and lower the best of their labels. */
+TARGET static void NAME(measure)(const Index *index, const Query *query, const Span *span,
+                                 Bench *bench)
+{
+    Pairs *pairs = &bench->pairs;
+    int64_t n = pairs->n, d = index->d;
+    const float *points = index->points + span->from * d;
+    for (int64_t i = 0; i < n; i += 4) {
+        float square[4];
+        const float *x[4], *y[4];
+        for (int64_t j = 0; j < 4; j++) {
+            int64_t at = i + j < n ? i + j : i;
+            x[j] = query[pairs->lane[at]].raw;
+            y[j] = points + pairs->place[at] * d;
+        }
+        NAME(squared_pairs)(x, y, d, square);
+        for (int64_t j = 0; j < 4 && i + j < n; j++) {
+            double *best = bench->best + pairs->slot[i + j];
+            double value = square[j];
+            if (value < SMALL) value = squared_exactly(x[j], y[j], d);
+            *best = value < *best ? value : *best;
         }
     }
+    pairs->n = 0;
 }
 
-/* Measure those of one label's concepts [from, to) of a block that may be nearer than `best`,
-   which is known or that of the concept at `least`. */
-TARGET static void NAME(look)(const Index *index, const Query *query, const float *bound,
-                              int64_t base, int64_t from, int64_t to, int64_t least, double best,
-                              float *place, int shared)
+static inline void NAME(wait)(Pairs *pairs, int64_t place, int64_t lane, int64_t slot)
 {
-    int32_t found[BLOCK];
-    double before = least < 0 ? best : INFINITY;
-    float limit = limit_of(query, best);
-    int64_t n_found = NAME(below)(bound, from, to, limit, found);
-    for (int64_t i = 0; i < n_found; i++) {
-        if (found[i] == least || bound[found[i]] > limit) continue;
-        double square = NAME(measure)(index, query, base + found[i]);
-        best = square < best ? square : best;
-        limit = limit_of(query, best);
-    }
-    if (best < before) lower(place, (float)sqrt(best), shared);
+    pairs->place[pairs->n] = (int32_t)place;
+    pairs->lane[pairs->n] = (int32_t)lane;
+    pairs->slot[pairs->n++] = (int32_t)slot;
 }
 
-/* Measure every concept of a run of small labels: segments [s, s_end), concepts [from, to). */
+/* Look at the labels of a block for one query, whose bounds are there. Of a label of which
+   nothing is known yet, the concept with the smallest bound is measured first: it sets a limit
+   that leaves few others. */
+TARGET static void NAME(look)(const Index *index, const Query *query, const Span *span,
+                              Bench *bench)
+{
+    int64_t n_labels = span->s_end - span->s;
+    const int64_t *labels = index->labels + span->s;
+    float *bound = bench->bound, *before = bench->before;
+    double *best = bench->best;
+    Pairs *pairs = &bench->pairs;
+    for (int64_t i = 0; i < n_labels; i++) {
+        before[i] = held(query->out + labels[i]);
+        best[i] = (double)before[i] * (double)before[i];
+        if (before[i] < INFINITY) continue;
+        int64_t least =
+            NAME(smallest)(bound, NAME(begin)(index, span, i), NAME(end)(index, span, i));
+        bound[least] = INFINITY;
+        NAME(wait)(pairs, least, 0, i);
+    }
+    NAME(measure)(index, query, span, bench);
+    for (int64_t i = 0; i < n_labels; i++) {
+        int64_t n = NAME(below)(bound, NAME(begin)(index, span, i), NAME(end)(index, span, i),
+                                limit_of(query->square, best[i]), pairs->place + pairs->n);
+        for (; n; n--) NAME(wait)(pairs, pairs->place[pairs->n], 0, i);
+    }
+    NAME(measure)(index, query, span, bench);
+    for (int64_t i = 0; i < n_labels; i++) {
+        float distance = (float)sqrt(best[i]);
+        int64_t s = span->s + i;
+        if (distance < before[i])
+            lower(query->out + labels[i], distance, s == span->first || s == span->last);
+    }
+}
+
+#if !FEW_ONLY
+/* Put queries side by side. `bytes` holds WIDE times the width of a concept. */
+static void NAME(gather)(const Query *query, int64_t n, int64_t width, int8_t *bytes, Batch *batch)
+{
+    memset(bytes, 0, (size_t)(WIDE * width));
+    batch->query = query;
+    batch->bytes = bytes;
+    batch->n = n;
+    for (int64_t i = 0; i < WIDE; i++) {
+        batch->offset[i] = i < n ? query[i].offset : 0;
+        batch->scale[i] = i < n ? query[i].scale : 0.0f;
+        batch->length[i] = i < n ? query[i].length : 0.0f;
+        batch->rest[i] = i < n ? query[i].rest : 0.0f;
+        batch->square[i] = i < n ? query[i].square : 0.0;
+        for (int64_t k = 0; i < n && k < width; k += 4)
+            memcpy(bytes + k * WIDE + 4 * i, query[i].bytes + k, 4);
+    }
+}
+
+/* The same for queries side by side. */
+TARGET static void NAME(look_many)(const Index *index, const Batch *batch, const Span *span,
+                                   Bench *bench)
+{
+    int64_t n_labels = span->s_end - span->s, n = batch->n, wide = n > LANES ? WIDE : LANES;
+    uint32_t real = n < 32 ? (1u << n) - 1 : 0xffffffffu;
+    const int64_t *labels = index->labels + span->s;
+    const Query *query = batch->query;
+    Pairs *pairs = &bench->pairs;
+    for (int64_t i = 0; i < n_labels; i++) {
+        float *before = bench->before + i * WIDE;
+        double *best = bench->best + i * WIDE;
+        int unknown = 0;
+        for (int64_t lane = 0; lane < n; lane++) {
+            before[lane] = held(query[lane].out + labels[i]);
+            unknown |= !(before[lane] < INFINITY);
+        }
+        for (int64_t lane = 0; lane < WIDE; lane++)
+            best[lane] = (double)before[lane] * (double)before[lane];
+        if (!unknown) continue;
+        int64_t from = NAME(begin)(index, span, i), to = NAME(end)(index, span, i);
+        int32_t least[WIDE];
+        NAME(least)(bench->bound + from * WIDE, to - from, wide, least);
+        if (pairs->n > PAIRS - WIDE) NAME(measure)(index, query, span, bench);
+        for (int64_t lane = 0; lane < n; lane++) {
+            if (before[lane] < INFINITY) continue;
+            bench->bound[(from + least[lane]) * WIDE + lane] = INFINITY;
+            NAME(wait)(pairs, from + least[lane], lane, i * WIDE + lane);
+        }
+    }
+    NAME(measure)(index, query, span, bench);
+    for (int64_t i = 0; i < n_labels; i++) {
+        float limit[WIDE];
+        int64_t to = NAME(end)(index, span, i);
+        for (int64_t lane = 0; lane < WIDE; lane++)
+            limit[lane] = limit_of(batch->square[lane], bench->best[i * WIDE + lane]);
+        for (int64_t at = NAME(begin)(index, span, i); at < to; at++) {
+            uint32_t found = NAME(under)(bench->bound + at * WIDE, limit, wide) & real;
+            if (!found) continue;
+            if (pairs->n > PAIRS - WIDE) NAME(measure)(index, query, span, bench);
+            for (; found; found &= found - 1) {
+                int64_t lane = __builtin_ctz(found);
+                NAME(wait)(pairs, at, lane, i * WIDE + lane);
+            }
+        }
+    }
+    NAME(measure)(index, query, span, bench);
+    for (int64_t i = 0; i < n_labels; i++) {
+        int64_t s = span->s + i;
+        int shared = s == span->first || s == span->last;
+        float distance[WIDE];
+        for (int64_t lane = 0; lane < WIDE; lane++)
+            distance[lane] = (float)sqrt(bench->best[i * WIDE + lane]);
+        for (int64_t lane = 0; lane < n; lane++)
+            if (distance[lane] < bench->before[i * WIDE + lane])
+                lower(query[lane].out + labels[i], distance[lane], shared);
+    }
+}
+#endif
+
+/* Measure every concept of a run of small labels. */
 TARGET static void NAME(direct)(const Index *index, const Query *query, int64_t n_queries,
-                                int64_t s, int64_t from, int64_t to, int64_t s_first,
-                                int64_t s_last)
+                                const Span *span)
 {
     float square[4 * 4], distance[4 * 4];
-    int64_t d = index->d;
+    int64_t d = index->d, from = span->from, to = span->to;
     for (int64_t q = 0; q < n_queries; q += 4) {
         int64_t n_rows = n_queries - q < 4 ? n_queries - q : 4;
-        int64_t segment = s;
+        int64_t segment = span->s;
         float best[4] = {INFINITY, INFINITY, INFINITY, INFINITY};
         for (int64_t c = from; c < to; c += 4) {
             int64_t n_columns = to - c < 4 ? to - c : 4;
@@ -166,7 +275,7 @@ TARGET static void NAME(direct)(const Index *index, const Query *query, int64_t 
                 }
                 int64_t next = c + j + 1;
                 if (next == to || next == index->starts[segment + 1]) {
-                    int shared = segment == s_first || segment == s_last;
+                    int shared = segment == span->first || segment == span->last;
                     for (int64_t i = 0; i < n_rows; i++)
                         lower(query[q + i].out + index->labels[segment], best[i], shared);
                     for (int i = 0; i < 4; i++) best[i] = INFINITY;
@@ -196,65 +305,66 @@ static int64_t NAME(small_until)(const Index *index, int64_t s, int64_t at, int6
     return at < last ? at : last;
 }
 
-/* Bounds of a block of concepts for some queries, then a look at each label's. */
-TARGET static void NAME(filter)(const Index *index, const Query *query, int64_t n_queries,
-                                const Span *span, int64_t s_first, int64_t s_last, float *bound)
-{
-    int32_t least[2][BLOCK];
-    double best[2][BLOCK];
-    for (int64_t q = 0; q < n_queries; q += QUERIES) {
-        int64_t n_rows = n_queries - q < QUERIES ? n_queries - q : QUERIES;
-        NAME(bounds)(index, query + q, n_rows, span->base, span->to, bound);
-        NAME(start)(index, query + q, bound, span, least[0], best[0]);
-        for (int64_t i = 0; i < n_rows; i++) {
-            const Query *one = query + q + i;
-            if (i + 1 < n_rows)
-                NAME(start)(index, one + 1, bound + (i + 1) * BLOCK, span, least[(i + 1) % 2],
-                            best[(i + 1) % 2]);
-            for (int64_t segment = span->s; segment < span->s_end; segment++) {
-                int64_t from = segment == span->s ? span->from : index->starts[segment];
-                int64_t to = segment == span->s_end - 1 ? span->to : index->starts[segment + 1];
-                NAME(look)(index, one, bound + i * BLOCK, span->base, from - span->base,
-                           to - span->base, least[i % 2][segment - span->s],
-                           best[i % 2][segment - span->s], one->out + index->labels[segment],
-                           segment == s_first || segment == s_last);
-            }
-        }
-    }
-}
-
 TARGET static void NAME(search)(const Index *index, const float *queries, int64_t n_queries,
                                 int64_t first, int64_t last, float *out, int64_t n_labels,
                                 char *work)
 {
-    int64_t width = groups(index->d) * 4;
-    float *bound = (float *)(((uintptr_t)work + 63) & ~(uintptr_t)63);
-    Query *query = (Query *)(bound + (QUERIES + 8) * BLOCK);
-    int8_t *bytes = (int8_t *)(query + n_queries);
+    int64_t d = index->d, n_batches = 0;
+    Bench *bench = (Bench *)(((uintptr_t)work + 63) & ~(uintptr_t)63);
+    Query *query = (Query *)(bench + 1);
+    Batch *batch = (Batch *)(query + n_queries);
+#if !FEW_ONLY
+    n_batches = n_queries < MANY ? 0 : (n_queries + WIDE - 1) / WIDE;
+#endif
+    int8_t *bytes = (int8_t *)(batch + n_batches), *wide = bytes + n_queries * padded(d);
     for (int64_t i = 0; i < n_queries; i++)
-        NAME(prepare)(index, queries + i * index->d, bytes + i * width, out + i * n_labels,
-                      query + i);
-    int64_t s = NAME(segment_of)(index, first), s_first = s;
-    int64_t s_last = NAME(segment_of)(index, last - 1);
-    for (int64_t at = first; at < last;) {
-        while (index->starts[s + 1] <= at) s++;
+        NAME(prepare)(index, queries + i * d, bytes + i * padded(d), out + i * n_labels, query + i);
+#if !FEW_ONLY
+    for (int64_t i = 0; i < n_batches; i++) {
+        int64_t left = n_queries - i * WIDE;
+        NAME(gather)(query + i * WIDE, left < WIDE ? left : WIDE, width_of(d),
+                     wide + i * WIDE * width_of(d), batch + i);
+    }
+#endif
+    (void)wide;
+    bench->pairs.n = 0;
+    Span span = {first, first, NAME(segment_of)(index, first), 0, 0, 0};
+    span.first = span.s;
+    span.last = NAME(segment_of)(index, last - 1);
+    for (; span.from < last; span.from = span.to) {
+        while (index->starts[span.s + 1] <= span.from) span.s++;
+        span.to = span.from + BLOCK < last ? span.from + BLOCK : last;
         /* A run of small labels is measured as it is; a few of them are not worth a change. */
-        int64_t end = NAME(small_until)(index, s, at, at + BLOCK < last ? at + BLOCK : last);
-        if (end - at >= RUN) {
-            NAME(direct)(index, query, n_queries, s, at, end, s_first, s_last);
-            at = end;
+        int64_t end = NAME(small_until)(index, span.s, span.from, span.to);
+        if (end - span.from >= RUN) {
+            span.to = end;
+            NAME(direct)(index, query, n_queries, &span);
             continue;
         }
-        int64_t stop = at - at % STRIP + BLOCK < last ? at - at % STRIP + BLOCK : last;
-        for (int64_t t = s + 1; t < index->n_segments && index->starts[t] + RUN <= stop; t++) {
+        for (int64_t t = span.s + 1; t < index->n_segments && index->starts[t] + RUN <= span.to;
+             t++) {
             int64_t begin = index->starts[t];
             if (index->starts[t + 1] - begin <= DIRECT &&
-                NAME(small_until)(index, t, begin, stop) - begin >= RUN)
-                stop = begin;
+                NAME(small_until)(index, t, begin, span.to) - begin >= RUN)
+                span.to = begin;
         }
-        Span span = {at - at % STRIP, at, stop, s, s + 1};
-        while (span.s_end < index->n_segments && index->starts[span.s_end] < stop) span.s_end++;
-        NAME(filter)(index, query, n_queries, &span, s_first, s_last, bound);
-        at = stop;
+        span.s_end = span.s + 1;
+        while (span.s_end < index->n_segments && index->starts[span.s_end] < span.to) span.s_end++;
+        /* A label that would be cut is better begun with the next block, unless it is long. */
+        int64_t begun = index->starts[span.s_end - 1];
+        if (index->starts[span.s_end] > span.to && begun > span.from + BLOCK / 2) {
+            span.to = begun;
+            span.s_end--;
+        }
+#if !FEW_ONLY
+        for (int64_t i = 0; i < n_batches; i++) {
+            NAME(tile)(index, batch + i, &span, bench->bound);
+            NAME(look_many)(index, batch + i, &span, bench);
+        }
+#endif
+        for (int64_t i = 0; !n_batches && i < n_queries; i++) {
+            NAME(bounds)(index, query + i, &span, bench->bound);
+            NAME(look)(index, query + i, &span, bench);
+        }
     }
 }

@@ -1,87 +1,187 @@
 /* Parts of the search for AVX-512 with VNNI: 64 products of bytes in one instruction. */
 
-/* Sums are named one by one: compilers leave arrays of them in memory. */
-#define COLUMNS(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
-#define ROWS(X) COLUMNS(X, 0) COLUMNS(X, 1) COLUMNS(X, 2) COLUMNS(X, 3) COLUMNS(X, 4) COLUMNS(X, 5)
-#define START(i, j) __m512i sum##i##j = _mm512_set1_epi32(query[i].offset);
-#define LOAD(i, j) __m512i column##j = _mm512_loadu_si512(packed + (j * n_groups + k) * 64);
 /* Written out, since some compilers move sums to memory and back around the intrinsic. */
-#define ADD(i, j) __asm__("vpdpbusd %2, %1, %0" : "+v"(sum##i##j) : "v"(column##j), "v"(row));
-#define ROW(i)                                                                        \
-    {                                                                                 \
-        int32_t four;                                                                 \
-        memcpy(&four, query[i].bytes + 4 * k, 4);                                     \
-        __m512i row = _mm512_set1_epi32(four);                                        \
-        COLUMNS(ADD, i)                                                               \
-    }
-#define NEXT(j)                                                                       \
-    {                                                                                 \
-        int32_t four;                                                                 \
-        memcpy(&four, query->bytes + 4 * (k + j), 4);                                 \
-        __m512i row = _mm512_set1_epi32(four);                                        \
-        __m512i column##j = _mm512_loadu_si512(packed + (k + j) * 64);                \
-        ADD(0, j)                                                                     \
-    }
-#define KEEP(i, j) keep_vnni(terms + 64 * j, query + i, sum##i##j, bound + i * BLOCK + 16 * j);
+#define ADD(sum, concept, query) \
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(concept), "v"(query));
 
-/* Turn sums of products into bounds. */
-TARGET static inline void keep_vnni(const float *term, const Query *query, __m512i sum, float *bound)
+/* ------------------------------------------------------------------ one query */
+
+/* Half as wide as the rest: wider loads, which mostly lie across two cache lines, wait longer. */
+TARGET static inline __m256i row_vnni(const uint8_t *packed, const int8_t *bytes, int64_t d)
 {
-    __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_loadu_ps(term + 16));
+    __m256i sum = _mm256_setzero_si256();
+    for (int64_t k = 0; k < d; k += 32) {
+        __builtin_prefetch(packed + AHEAD + k);
+        ADD(sum, _mm256_loadu_si256((const __m256i *)(packed + k)),
+            _mm256_loadu_si256((const __m256i *)(bytes + k)))
+    }
+    return sum;
+}
+
+/* Sums of products of four concepts in a row, two halves of each left to add. */
+TARGET static inline __m256i four_vnni(const uint8_t *packed, int64_t width, const int8_t *bytes,
+                                       int64_t d)
+{
+    __m256i ab = _mm256_hadd_epi32(row_vnni(packed, bytes, d), row_vnni(packed + width, bytes, d));
+    __m256i cd = _mm256_hadd_epi32(row_vnni(packed + 2 * width, bytes, d),
+                                   row_vnni(packed + 3 * width, bytes, d));
+    return _mm256_hadd_epi32(ab, cd);
+}
+
+/* Bounds of a span's concepts for one query, and of some that follow. */
+TARGET static void bounds_vnni(const Index *index, const Query *query, const Span *span,
+                               float *bound)
+{
+    int64_t d = index->d, width = width_of(d), stride = stride_of(index);
+    __m256 scale = _mm256_set1_ps(query->scale), length = _mm256_set1_ps(query->length);
+    __m256 rest = _mm256_set1_ps(query->rest);
+    for (int64_t at = span->from; at < span->to; at += 8) {
+        const uint8_t *packed = index->packed + at * width;
+        const float *term = index->terms + at;
+        __m256i low = four_vnni(packed, width, query->bytes, d);
+        __m256i high = four_vnni(packed + 4 * width, width, query->bytes, d);
+        __m256i sum = _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
+                                       _mm256_permute2x128_si256(low, high, 0x31));
+        sum = _mm256_add_epi32(sum, _mm256_set1_epi32(query->offset));
+        __m256 product = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), _mm256_loadu_ps(term + stride));
+        __m256 value = _mm256_fnmadd_ps(product, scale, _mm256_loadu_ps(term));
+        value = _mm256_fnmadd_ps(_mm256_loadu_ps(term + 2 * stride), length, value);
+        value = _mm256_fnmadd_ps(_mm256_loadu_ps(term + 3 * stride), rest, value);
+        _mm256_storeu_ps(bound + at - span->from, value);
+    }
+}
+
+TARGET static inline __mmask16 lanes_vnni(int64_t at, int64_t to)
+{
+    return to - at >= 16 ? 0xffff : (__mmask16)((1u << (to - at)) - 1);
+}
+
+/* The place of the smallest bound in [from, to). */
+TARGET static inline int64_t smallest_vnni(const float *bound, int64_t from, int64_t to)
+{
+    __m512 best = _mm512_set1_ps(INFINITY);
+    __m512i places = _mm512_set1_epi32((int32_t)from), step = _mm512_set1_epi32(16);
+    __m512i here = _mm512_add_epi32(_mm512_set1_epi32((int32_t)from),
+                                    _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3,
+                                                     2, 1, 0));
+    for (int64_t at = from; at < to; at += 16) {
+        __mmask16 lanes = lanes_vnni(at, to);
+        __m512 value = _mm512_maskz_loadu_ps(lanes, bound + at);
+        __mmask16 less = _mm512_mask_cmp_ps_mask(lanes, value, best, _CMP_LT_OQ);
+        best = _mm512_mask_mov_ps(best, less, value);
+        places = _mm512_mask_mov_epi32(places, less, here);
+        here = _mm512_add_epi32(here, step);
+    }
+    __mmask16 least = _mm512_cmp_ps_mask(best, _mm512_set1_ps(_mm512_reduce_min_ps(best)),
+                                         _CMP_EQ_OQ);
+    return _mm_cvtsi128_si32(_mm512_castsi512_si128(_mm512_maskz_compress_epi32(least, places)));
+}
+
+/* Collect the places in [from, to) whose bound does not lie above the limit; give their number. */
+TARGET static inline int64_t below_vnni(const float *bound, int64_t from, int64_t to, float limit,
+                                        int32_t *found)
+{
+    __m512 most = _mm512_set1_ps(limit);
+    int64_t n_found = 0;
+    for (int64_t at = from; at < to; at += 16) {
+        __mmask16 lanes = lanes_vnni(at, to);
+        uint32_t mask = _mm512_mask_cmp_ps_mask(lanes, _mm512_maskz_loadu_ps(lanes, bound + at),
+                                                most, _CMP_NGT_UQ);
+        for (; mask; mask &= mask - 1) found[n_found++] = (int32_t)(at + __builtin_ctz(mask));
+    }
+    return n_found;
+}
+
+/* ------------------------------------------------------------------ queries side by side */
+
+/* Sums are named one by one: compilers leave arrays of them in memory. */
+#define TWELVE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#define START(i) __m512i low##i = low, high##i = high;
+#define STEP(i)                                                                       \
+    {                                                                                 \
+        int32_t four;                                                                 \
+        memcpy(&four, packed + i * width + k, 4);                                     \
+        __m512i concept = _mm512_set1_epi32(four);                                    \
+        ADD(low##i, concept, first)                                                   \
+        if (both) ADD(high##i, concept, second)                                       \
+    }
+#define KEEP(i)                                                                       \
+    keep_vnni(term + i, stride, batch, 0, low##i, bound + i * WIDE);                  \
+    if (both) keep_vnni(term + i, stride, batch, LANES, high##i, bound + i * WIDE);
+
+/* Turn the sums of one concept with sixteen queries into bounds. */
+TARGET static inline void keep_vnni(const float *term, int64_t stride, const Batch *batch,
+                                    int64_t lane, __m512i sum, float *bound)
+{
+    __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_set1_ps(term[stride]));
     __m512 value =
-        _mm512_fnmadd_ps(product, _mm512_set1_ps(query->scale), _mm512_loadu_ps(term));
-    value = _mm512_fnmadd_ps(_mm512_loadu_ps(term + 32), _mm512_set1_ps(query->length), value);
-    value = _mm512_fnmadd_ps(_mm512_loadu_ps(term + 48), _mm512_set1_ps(query->rest), value);
-    _mm512_store_ps(bound, value);
+        _mm512_fnmadd_ps(product, _mm512_loadu_ps(batch->scale + lane), _mm512_set1_ps(term[0]));
+    value = _mm512_fnmadd_ps(_mm512_set1_ps(term[2 * stride]),
+                             _mm512_loadu_ps(batch->length + lane), value);
+    value = _mm512_fnmadd_ps(_mm512_set1_ps(term[3 * stride]),
+                             _mm512_loadu_ps(batch->rest + lane), value);
+    _mm512_storeu_ps(bound + lane, value);
 }
 
-/* Bounds of a strip of 64 concepts for six queries. */
+/* Bounds of twelve concepts for all queries of a batch; `both` halves of them or the first. */
+TARGET static inline __attribute__((always_inline)) void
+twelve_vnni(const uint8_t *packed, int64_t width, const float *term, int64_t stride,
+            const Batch *batch, float *bound, const int both)
+{
+    __m512i low = _mm512_loadu_si512(batch->offset);
+    __m512i high = _mm512_loadu_si512(batch->offset + LANES);
+    TWELVE(START)
+    for (int64_t k = 0; k < width; k += 4) {
+        __m512i first = _mm512_loadu_si512(batch->bytes + k * WIDE);
+        __m512i second = _mm512_loadu_si512(batch->bytes + k * WIDE + 64);
+        TWELVE(STEP)
+    }
+    TWELVE(KEEP)
+}
+
+/* Bounds of a span's concepts for queries side by side, and of some that follow. */
 TARGET static __attribute__((noinline)) void
-six_vnni(const uint8_t *packed, const float *terms, int64_t n_groups, const Query *query,
-         float *bound)
+tile_vnni(const Index *index, const Batch *batch, const Span *span, float *bound)
 {
-    ROWS(START)
-    for (int64_t k = 0; k < n_groups; k++) {
-        COLUMNS(LOAD, 0)
-        ROW(0) ROW(1) ROW(2) ROW(3) ROW(4) ROW(5)
-    }
-    ROWS(KEEP)
-}
-
-/* Bounds of a strip of 64 concepts for one query, read from front to back as it lies there. */
-TARGET static void one_vnni(const uint8_t *packed, const float *terms, int64_t n_groups,
-                            const Query *query, float *bound)
-{
-    for (int j = 0; j < 4; j++, packed += n_groups * 64) {
-        START(0, 0)
-        __m512i sum01 = _mm512_setzero_si512(), sum02 = sum01, sum03 = sum01;
-        int64_t k = 0;
-        for (; k + 4 <= n_groups; k += 4) {
-            NEXT(0) NEXT(1) NEXT(2) NEXT(3)
-        }
-        for (; k < n_groups; k++) {
-            NEXT(0)
-        }
-        sum00 = _mm512_add_epi32(_mm512_add_epi32(sum00, sum01), _mm512_add_epi32(sum02, sum03));
-        keep_vnni(terms + 64 * j, query, sum00, bound + 16 * j);
+    int64_t width = width_of(index->d), stride = stride_of(index);
+    const uint8_t *packed = index->packed + span->from * width;
+    for (int64_t at = span->from; at < span->to; at += 12) {
+        const float *term = index->terms + at;
+        if (batch->n > LANES) twelve_vnni(packed, width, term, stride, batch, bound, 1);
+        else twelve_vnni(packed, width, term, stride, batch, bound, 0);
+        packed += 12 * width;
+        bound += 12 * WIDE;
     }
 }
 
-/* Bounds of the concepts [base, to) for up to QUERIES queries; base is a multiple of STRIP. */
-TARGET static void bounds_vnni(const Index *index, const Query *query, int64_t n_queries,
-                               int64_t base, int64_t to, float *bound)
+/* For each of `wide` queries side by side, the first of n concepts with the smallest bound. */
+TARGET static inline void least_vnni(const float *bound, int64_t n, int64_t wide, int32_t *least)
 {
-    int64_t n_groups = groups(index->d);
-    for (int64_t at = base; at < to; at += STRIP) {
-        const uint8_t *packed = index->packed + at * n_groups * 4;
-        const float *terms = index->terms + at * 4;
-        int64_t q = 0;
-        for (; q + 6 <= n_queries; q += 6)
-            six_vnni(packed, terms, n_groups, query + q, bound + q * BLOCK + at - base);
-        for (; q < n_queries; q++)
-            one_vnni(packed, terms, n_groups, query + q, bound + q * BLOCK + at - base);
+    for (int64_t lane = 0; lane < wide; lane += LANES) {
+        __m512 best = _mm512_loadu_ps(bound + lane);
+        __m512i place = _mm512_setzero_si512();
+        for (int64_t at = 1; at < n; at++) {
+            __m512 value = _mm512_loadu_ps(bound + at * WIDE + lane);
+            __mmask16 less = _mm512_cmp_ps_mask(value, best, _CMP_LT_OQ);
+            best = _mm512_mask_mov_ps(best, less, value);
+            place = _mm512_mask_mov_epi32(place, less, _mm512_set1_epi32((int32_t)at));
+        }
+        _mm512_storeu_si512(least + lane, place);
     }
 }
+
+/* A bit for each of `wide` queries side by side whose bound does not lie above its limit. */
+TARGET static inline uint32_t under_vnni(const float *bound, const float *limit, int64_t wide)
+{
+    uint32_t found = _mm512_cmp_ps_mask(_mm512_loadu_ps(bound), _mm512_loadu_ps(limit),
+                                        _CMP_NGT_UQ);
+    if (wide == LANES) return found;
+    return found | (uint32_t)_mm512_cmp_ps_mask(_mm512_loadu_ps(bound + LANES),
+                                                _mm512_loadu_ps(limit + LANES), _CMP_NGT_UQ)
+                       << 16;
+}
+
+/* ------------------------------------------------------------------ exact distances */
 
 /* The squared distance of two points of d numbers, from their differences. */
 TARGET static inline float squared_vnni(const float *x, const float *y, int64_t d)
@@ -126,6 +226,32 @@ TARGET static inline float squared_vnni(const float *x, const float *y, int64_t 
                                                  _mm256_extractf128_ps(half, 1)));    \
     }
 
+/* The squared distances of four pairs of points. */
+TARGET static inline void squared_pairs_vnni(const float *const *x, const float *const *y,
+                                             int64_t d, float *square)
+{
+    const float *x0 = x[0], *x1 = x[1], *x2 = x[2], *x3 = x[3];
+    const float *y0 = y[0], *y1 = y[1], *y2 = y[2], *y3 = y[3];
+    __m512 square00 = _mm512_setzero_ps(), square01 = square00, square02 = square00;
+    __m512 square03 = square00;
+#define PAIR(j)                                                                       \
+    {                                                                                 \
+        __m512 gap = _mm512_sub_ps(_mm512_maskz_loadu_ps(mask, x##j + k),             \
+                                   _mm512_maskz_loadu_ps(mask, y##j + k));            \
+        square0##j = _mm512_fmadd_ps(gap, gap, square0##j);                           \
+    }
+    int64_t k = 0;
+    __mmask16 mask = 0xffff;
+    for (; k + 16 <= d; k += 16) {
+        PAIR(0) PAIR(1) PAIR(2) PAIR(3)
+    }
+    if (k < d) {
+        mask = (__mmask16)((1u << (d - k)) - 1);
+        PAIR(0) PAIR(1) PAIR(2) PAIR(3)
+    }
+    FOUR(0)
+}
+
 /* The sixteen squared distances of four points to four others. */
 TARGET static void squared_many_vnni(const float *const *x, const float *const *y, int64_t d,
                                      float *square)
@@ -146,56 +272,13 @@ TARGET static void squared_many_vnni(const float *const *x, const float *const *
     FOUR(0) FOUR(1) FOUR(2) FOUR(3)
 }
 
-TARGET static inline __mmask16 lanes_vnni(int64_t at, int64_t to)
-{
-    return to - at >= 16 ? 0xffff : (__mmask16)((1u << (to - at)) - 1);
-}
-
-/* The place of the smallest bound in [from, to). */
-TARGET static inline int64_t smallest_vnni(const float *bound, int64_t from, int64_t to)
-{
-    __m512 best = _mm512_set1_ps(INFINITY);
-    __m512i places = _mm512_set1_epi32((int32_t)from), step = _mm512_set1_epi32(16);
-    __m512i here = _mm512_add_epi32(_mm512_set1_epi32((int32_t)from),
-                                    _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3,
-                                                     2, 1, 0));
-    for (int64_t at = from; at < to; at += 16) {
-        __mmask16 lanes = lanes_vnni(at, to);
-        __m512 value = _mm512_maskz_loadu_ps(lanes, bound + at);
-        __mmask16 less = _mm512_mask_cmp_ps_mask(lanes, value, best, _CMP_LT_OQ);
-        best = _mm512_mask_mov_ps(best, less, value);
-        places = _mm512_mask_mov_epi32(places, less, here);
-        here = _mm512_add_epi32(here, step);
-    }
-    __mmask16 least = _mm512_cmp_ps_mask(best, _mm512_set1_ps(_mm512_reduce_min_ps(best)),
-                                         _CMP_EQ_OQ);
-    return _mm_cvtsi128_si32(_mm512_castsi512_si128(_mm512_maskz_compress_epi32(least, places)));
-}
-
-/* Collect the places in [from, to) whose bound does not lie above the limit; give their number. */
-TARGET static inline int64_t below_vnni(const float *bound, int64_t from, int64_t to, float limit,
-                                        int32_t *found)
-{
-    __m512 most = _mm512_set1_ps(limit);
-    int64_t n_found = 0;
-    for (int64_t at = from; at < to; at += 16) {
-        __mmask16 lanes = lanes_vnni(at, to);
-        uint32_t mask = _mm512_mask_cmp_ps_mask(lanes, _mm512_maskz_loadu_ps(lanes, bound + at),
-                                                most, _CMP_NGT_UQ);
-        for (; mask; mask &= mask - 1) found[n_found++] = (int32_t)(at + __builtin_ctz(mask));
-    }
-    return n_found;
-}
-
-#undef COLUMNS
-#undef ROWS
-#undef START
-#undef LOAD
 #undef ADD
-#undef ROW
+#undef TWELVE
+#undef START
+#undef STEP
 #undef KEEP
-#undef NEXT
 #undef ALL
 #undef ZERO
 #undef GAP
 #undef FOUR
+#undef PAIR

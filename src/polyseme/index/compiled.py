@@ -7,8 +7,9 @@ copy of them in bytes is held, and four numbers each.
 from __future__ import annotations
 
 import ctypes
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 from polyseme import _native
 from polyseme.index.by_label import SortedConcepts
 
-_LANES, _STRIP = 16, 64
+# Places after the last concept, and bytes after those, that the library may read.
+_LANES, _BEYOND = 16, 64
 # Sums of products of bytes must fit 32 bits.
 _MOST_COMPONENTS = 60_000
 _MOST_ROWS = 512
 # Pairs of concept and query that are worth a thread of their own, and after which a call returns.
-_WORTH, _ENOUGH = 2e4, 5e8
+_WORTH, _ENOUGH = 4e4, 5e8
 # Labels with so few concepts leave nothing to filter.
 _SMALL = 4
 # In plain C, matrix products of the numerical library are faster from about here on.
@@ -59,16 +61,15 @@ class PackedConcepts:
     def __init__(self, concepts: SortedConcepts, library: ctypes.CDLL) -> None:
         self.concepts, self.library = concepts, library
         n, d = concepts.points.shape
-        n_groups = -(-n // _STRIP) * (_STRIP // _LANES)
         self.width = -(-d // 4) * 4
         sizes = np.diff(concepts.starts)
         self.mostly_small = bool(sizes[sizes <= _SMALL].sum() > n / 2)
-        self.packed = np.empty(n_groups * _LANES * self.width, dtype=np.uint8)
-        self.terms = np.empty(n_groups * _LANES * 4, dtype=np.float32)
-        step = max(1, -(-n_groups // (4 * _native.n_threads())), 2**16 // d)
+        self.packed = np.empty((n + _LANES) * self.width + _BEYOND, dtype=np.uint8)
+        self.packed[-_BEYOND:] = 0
+        self.terms = np.empty((4, n + _LANES), dtype=np.float32)
+        step = max(1, -(-n // (4 * _native.n_threads())), 2**20 // d)
         level = _native.level()
-        _run([self._packing(first, first + step, n_groups, level)
-              for first in range(0, n_groups, step)])  # fmt: skip
+        _run([self._packing(first, first + step, level) for first in range(0, n + _LANES, step)])
 
     def wants(self, n_queries: int) -> bool:
         """Say whether the compiled search is the faster one for so many queries.
@@ -101,15 +102,13 @@ class PackedConcepts:
         asked = np.ascontiguousarray(asked)
         result = np.full((len(asked), n_labels), np.inf, dtype=np.float32)
         n, level = len(self.concepts), _native.level()
-        if len(asked) <= 2:
-            level = min(level, 1)  # these wait for memory, and narrower instructions read no less
         threads = min(_native.n_threads(), max(1, int(len(asked) * n / _WORTH)))
-        n_rows = max(1, min(_MOST_ROWS, -(-len(asked) // threads)))
-        n_parts = -(-len(asked) // n_rows)
+        n_parts = -(-len(asked) // _MOST_ROWS)
+        n_rows = max(1, -(-len(asked) // max(1, n_parts)))
         # Labels differ in how much a filter spares: small tasks leave no thread waiting long.
         wanted = 1 if threads == 1 else 8 * threads
         n_cuts = max(1, -(-wanted // max(1, n_parts)), int(n_rows * n / _ENOUGH))
-        step = -(-n // (n_cuts * _STRIP)) * _STRIP
+        step = -(-n // n_cuts)
         _run(
             [
                 self._searching(asked[row : row + n_rows], (first, min(first + step, n)),
@@ -121,16 +120,14 @@ class PackedConcepts:
         )  # fmt: skip
         return result
 
-    def _packing(self, first: int, last: int, n_groups: int, level: int) -> Callable[[], None]:
-        """Make the call that packs the groups from first to last."""
+    def _packing(self, first: int, last: int, level: int) -> Callable[[], None]:
+        """Make the call that packs the concepts from first to last."""
         points, centre = self.concepts.points, self.concepts.centre
 
         def call() -> None:
-            row = np.empty(self.width, dtype=np.int8)
             self.library.polyseme_pack(
                 level, points.ctypes.data, centre.ctypes.data, *points.shape, first,
-                min(last, n_groups), self.packed.ctypes.data, self.terms.ctypes.data,
-                row.ctypes.data,
+                min(last, len(points) + _LANES), self.packed.ctypes.data, self.terms.ctypes.data,
             )  # fmt: skip
 
         return call
@@ -159,12 +156,24 @@ class PackedConcepts:
 
 
 def _run(calls: list[Callable[[], None]], threads: int | None = None) -> None:
-    """Make all calls, in as many threads as there are; the library runs without Python's lock."""
+    """Make all calls, in this thread and others; the library runs without Python's lock."""
     threads = min(len(calls), _native.n_threads() if threads is None else threads)
-    if threads <= 1:
-        for call in calls:
-            call()
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(call) for call in calls]:
-            done.result()
+    waiting, failures = deque(calls), deque[BaseException]()
+
+    def work() -> None:
+        while waiting and not failures:
+            try:
+                waiting.popleft()()
+            except IndexError:  # another thread took the last one
+                return
+            except BaseException as error:
+                failures.append(error)
+
+    helpers = [Thread(target=work, daemon=True) for _ in range(threads - 1)]
+    for one in helpers:
+        one.start()
+    work()
+    for one in helpers:
+        one.join()
+    if failures:
+        raise failures[0]
