@@ -206,7 +206,9 @@ def _fitted_embedding(point: Point, corpus: Any, stages: Stages) -> Any:
         min_epochs=point.epochs,
         validation_fraction=point.validation,
     )
-    topics = ContextDescriptor(n_iter=point.sweeps, max_documents=point.topic_documents)
+    topics = ContextDescriptor(
+        n_iter=point.sweeps, max_documents=point.topic_documents, max_visits=None
+    )
     embedding = ConceptEmbedding(
         n_components=point.dimension,
         context_descriptor=topics,

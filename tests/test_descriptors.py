@@ -140,6 +140,7 @@ def test_saved_label_arrays_are_taken_back():
         (ContextDescriptor, {"n_iter": 0}, "`n_iter` .* at least 1; got 0"),
         (ContextDescriptor, {"max_topics": 1}, "`max_topics` .* at least 2; got 1"),
         (ContextDescriptor, {"max_documents": 1}, "`max_documents` .* at least 2; got 1"),
+        (ContextDescriptor, {"max_visits": 0}, "`max_visits` .* at least 1; got 0"),
         (ContextDescriptor, {"random_state": -3}, "`random_state` must not be negative"),
     ],
 )
@@ -229,6 +230,18 @@ def test_topics_are_learned_from_some_documents_and_describe_all():
     assert not np.array_equal(few.topics_, plain.topics_)
     assert few.topics_.shape == plain.topics_.shape and (few.topics_ > 0).all()
     assert few.transform(matrix).shape == (65, 3)
+
+
+@pytest.mark.parametrize(
+    ("n_iter", "max_visits", "expected"),
+    [(500, None, 500), (500, 60 * 500, 500), (500, 60 * 300, 300), (500, 1, 100), (50, 1, 50)],
+)
+def test_sweeps_are_fewer_over_many_documents(n_iter, max_visits, expected):
+    matrix = np.vstack([blocks(60), np.zeros((5, 15), dtype=blocks(1).dtype)])
+    asked = ContextDescriptor(n_topics=3, n_iter=n_iter, max_visits=max_visits, random_state=0)
+    told = ContextDescriptor(n_topics=3, n_iter=expected, max_visits=None, random_state=0)
+    np.testing.assert_array_equal(asked.fit(matrix).topics_, told.fit(matrix).topics_)
+    assert asked._n_sweeps(sp.csr_matrix(matrix)) == expected
 
 
 def test_documents_are_drawn_among_those_with_labels_in_their_order():

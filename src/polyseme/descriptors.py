@@ -28,6 +28,8 @@ from polyseme._validation import (
 # From so many labels on, with at most this share of their pairs in use, rows stay sparse.
 _MANY_LABELS = 500
 _FEW_PAIRS = 0.25
+# Sweeps that topics of however many documents get.
+_LEAST_SWEEPS = 100
 
 
 class LabelDescriptor(Estimator):
@@ -183,12 +185,15 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
     topic_prior : float
         Symmetric Dirichlet prior of a topic's labels.
     n_iter : int
-        Gibbs sweeps over the documents.
+        Gibbs sweeps over the documents; see `max_visits`.
     max_topics : int
         The most topics "hdp" may return; it returns at least two.
     max_documents : int, optional
         Topics are learned from at most so many documents, drawn at random where there are more;
         they describe all. None: from all.
+    max_visits : int, optional
+        Over many documents fewer sweeps do: no more than visit so many documents in all, though
+        at least 100 (or `n_iter`, where that is less). None: always `n_iter`.
     random_state : int, numpy Generator or None
         Seeds the sampler.
 
@@ -214,6 +219,7 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         n_iter: int = 500,
         max_topics: int = 100,
         max_documents: int | None = 200_000,
+        max_visits: int | None = 20_000_000,
         random_state: RandomState = None,
     ) -> None:
         self.n_topics = n_topics
@@ -222,6 +228,7 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         self.n_iter = n_iter
         self.max_topics = max_topics
         self.max_documents = max_documents
+        self.max_visits = max_visits
         self.random_state = random_state
 
     def fit(self, matrix: sp.csr_matrix | NDArray[np.generic], y: None = None) -> Self:
@@ -244,6 +251,8 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         check_number("max_topics", self.max_topics, owner=owner, low=2, whole=True)
         if self.max_documents is not None:
             check_number("max_documents", self.max_documents, owner=owner, low=2, whole=True)
+        if self.max_visits is not None:
+            check_number("max_visits", self.max_visits, owner=owner, low=1, whole=True)
         documents = _document_matrix(matrix, owner=owner)
         generator = as_generator(self.random_state)
         documents = some_documents(documents, self.max_documents, generator)
@@ -258,7 +267,7 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
             n_topics=n_topics,
             document_prior=prior,
             topic_prior=self.topic_prior,
-            n_iter=self.n_iter,
+            n_iter=self._n_sweeps(documents),
         )
         # Labels that no document uses keep the prior's mass only.
         topics = counts + self.topic_prior
@@ -299,13 +308,20 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         self.n_topics_, self.n_features_in_ = self.topics_.shape
         return self
 
+    def _n_sweeps(self, documents: sp.csr_matrix) -> int:
+        """Say how often the sampler goes over these documents."""
+        if self.max_visits is None:
+            return self.n_iter
+        n_filled = max(1, int(np.count_nonzero(np.diff(documents.indptr))))
+        return min(self.n_iter, max(_LEAST_SWEEPS, self.max_visits // n_filled))
+
     def _count_topics(self, documents: sp.csr_matrix, seed: int) -> int:
         """Let a hierarchical Dirichlet process choose the number of topics."""
         import tomotopy
 
         model = tomotopy.HDPModel(eta=self.topic_prior, initial_k=2, seed=seed)
         add_documents(model, documents)
-        model.train(self.n_iter, workers=1)
+        model.train(self._n_sweeps(documents), workers=1)
         return int(np.clip(model.live_k, 2, self.max_topics))
 
 

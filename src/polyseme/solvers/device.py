@@ -31,10 +31,9 @@ from polyseme.solvers.landmarks import (
     CHANGE_EVERY,
     LEAST_TOLERANCE,
     MAX_ITER,
-    STATE_SHARE,
     LandmarkRows,
     LandmarkSolution,
-    alike,
+    in_parts,
     landmark_rho,
     tube_middles,
 )
@@ -166,16 +165,11 @@ def solve_landmark_nu_svr_on(
     LandmarkSolution
     """
     kernel = DeviceLandmarkKernel(rows, device, store=True)
-    n, d = targets.shape
-    most = int(STATE_SHARE * rows.memory_bytes / (_STATE_ARRAYS * rows.dtype.itemsize * n))
-    coefficients, middle = np.empty((len(rows), d), rows.dtype), np.empty(d, rows.dtype)
-    for part in alike(targets, max(most, 1)):
-        y, centre, spread = standardise(targets[:, part], rows.dtype)
-        bound = (C / spread).astype(rows.dtype)
-        weights, centres = _settle(kernel, y, bound, nu, max(tolerance, LEAST_TOLERANCE))
-        coefficients[:, part] = (weights * spread[:, None]).T
-        middle[part] = centres * spread + centre
-    return LandmarkSolution(coefficients, middle)
+
+    def settle(y: FloatArray, bound: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return _settle(kernel, y, bound, nu, max(tolerance, LEAST_TOLERANCE))
+
+    return in_parts(rows, targets, C, settle, _STATE_ARRAYS)
 
 
 def _settle(

@@ -111,6 +111,14 @@ def scale_rows(
     return np.ascontiguousarray(dense, dtype=dtype)
 
 
+def _products(queries: FloatArray, rows: Rows) -> tuple[FloatArray, FloatArray]:
+    """Give inner products of queries and rows, (m, n), and the rows' squared lengths, (n,)."""
+    if sp.issparse(rows):
+        product = np.ascontiguousarray(np.asarray(rows @ queries.T).T)
+        return product, np.asarray(rows.multiply(rows).sum(axis=1)).ravel().astype(queries.dtype)
+    return queries @ np.asarray(rows).T, np.einsum("ij,ij->i", rows, rows)
+
+
 def squared_distances(queries: FloatArray, rows: Rows) -> FloatArray:
     """Squared Euclidean distances by one matrix product, never below 0.
 
@@ -124,13 +132,7 @@ def squared_distances(queries: FloatArray, rows: Rows) -> FloatArray:
     array, shape (m, n)
         In the precision of the queries.
     """
-    product: FloatArray
-    if sp.issparse(rows):
-        product = np.ascontiguousarray(np.asarray(rows @ queries.T).T)
-        lengths = np.asarray(rows.multiply(rows).sum(axis=1)).ravel().astype(queries.dtype)
-    else:
-        product = queries @ np.asarray(rows).T
-        lengths = np.einsum("ij,ij->i", rows, rows)
+    product, lengths = _products(queries, rows)
     product *= -2
     product += np.einsum("ij,ij->i", queries, queries)[:, None]
     product += lengths
@@ -251,13 +253,7 @@ def rbf_rows(queries: FloatArray, rows: Rows, gamma: float) -> FloatArray:
     array, shape (m, n)
         In the precision of the queries.
     """
-    product: FloatArray
-    if sp.issparse(rows):
-        product = np.ascontiguousarray(np.asarray(rows @ queries.T).T)
-        lengths = np.asarray(rows.multiply(rows).sum(axis=1)).ravel().astype(queries.dtype)
-    else:
-        product = queries @ np.asarray(rows).T
-        lengths = np.einsum("ij,ij->i", rows, rows)
+    product, lengths = _products(queries, rows)
     own = np.einsum("ij,ij->i", queries, queries)
     two = queries.dtype.type(2)
 

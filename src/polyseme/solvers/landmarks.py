@@ -198,13 +198,43 @@ def solve_landmark_nu_svr(
     """
     rows.store()
     kernel = LandmarkKernel(rows)
+
+    def settle(y: FloatArray, bound: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return _iterate(kernel, y, bound, nu, max(tolerance, LEAST_TOLERANCE))
+
+    return in_parts(rows, targets, C, settle, _STATE_ARRAYS)
+
+
+def in_parts(
+    rows: LandmarkRows,
+    targets: FloatArray,
+    C: float,
+    settle: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]],
+    n_arrays: int,
+) -> LandmarkSolution:
+    """Solve for as many outputs at a time as memory allows, alike ones together.
+
+    Parameters
+    ----------
+    rows : LandmarkRows
+    targets : array, shape (n, d)
+    C : float
+    settle : callable
+        Takes standardised targets (g, n) and their bounds (g,); gives weights (g, r) of the
+        landmarks and biases (g,).
+    n_arrays : int
+        How many arrays of the size of the targets `settle` works with.
+
+    Returns
+    -------
+    LandmarkSolution
+    """
     n, d = targets.shape
-    most = int(STATE_SHARE * rows.memory_bytes / (_STATE_ARRAYS * rows.dtype.itemsize * n))
+    most = int(STATE_SHARE * rows.memory_bytes / (n_arrays * rows.dtype.itemsize * n))
     coefficients, bias = np.empty((len(rows), d), rows.dtype), np.empty(d, rows.dtype)
     for part in alike(targets, max(most, 1)):
         y, centre, spread = standardise(targets[:, part], rows.dtype)
-        bound = (C / spread).astype(rows.dtype)
-        weights, middle = _iterate(kernel, y, bound, nu, max(tolerance, LEAST_TOLERANCE))
+        weights, middle = settle(y, (C / spread).astype(rows.dtype))
         coefficients[:, part] = (weights * spread[:, None]).T
         bias[part] = middle * spread + centre
     return LandmarkSolution(coefficients, bias)
