@@ -21,7 +21,7 @@ from typing import Any
 FOLDER = Path(__file__).parent
 SIZES = ("full", "quick")
 Cell = str | float | int | None
-PAUSE = 0.05
+PAUSE = 0.15
 
 
 @dataclass
@@ -163,7 +163,7 @@ def seconds_of(
     """Time several ways in turn, so that all meet the same machine; give the least of each.
 
     A pause before each call lets threads that wait by spinning, as those of numerical libraries
-    do for some 25 ms after a product, go to sleep: otherwise a way pays for the one before it.
+    do for some 80 ms after a product, go to sleep: otherwise a way pays for the one before it.
 
     Parameters
     ----------

@@ -7,9 +7,11 @@ copy of them in bytes is held, and four numbers each.
 from __future__ import annotations
 
 import ctypes
+import os
+from _thread import LockType, allocate_lock, start_new_thread
 from collections import deque
 from collections.abc import Callable
-from threading import Thread
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,6 +161,7 @@ def _run(calls: list[Callable[[], None]], threads: int | None = None) -> None:
     """Make all calls, in this thread and others; the library runs without Python's lock."""
     threads = min(len(calls), _native.n_threads() if threads is None else threads)
     waiting, failures = deque(calls), deque[BaseException]()
+    here = _core() if threads > 1 else None
 
     def work() -> None:
         while waiting and not failures:
@@ -169,11 +172,48 @@ def _run(calls: list[Callable[[], None]], threads: int | None = None) -> None:
             except BaseException as error:
                 failures.append(error)
 
-    helpers = [Thread(target=work, daemon=True) for _ in range(threads - 1)]
-    for one in helpers:
-        one.start()
+    def help_out(busy: LockType) -> None:
+        try:
+            _leave(here)
+            work()
+        finally:
+            busy.release()
+
+    # `threading.Thread` waits until a thread runs; whoever waits may wake up on its processor.
+    helpers = [allocate_lock() for _ in range(threads - 1)]
+    for busy in helpers:
+        busy.acquire()
+        start_new_thread(help_out, (busy,))
     work()
-    for one in helpers:
-        one.join()
+    for busy in helpers:
+        busy.acquire()
     if failures:
         raise failures[0]
+
+
+def _core() -> int | None:
+    """Give the number of the processor that this thread runs on, where the system tells."""
+    asked = _core_of_system()
+    return None if asked is None else int(asked())
+
+
+@cache
+def _core_of_system() -> Callable[[], int] | None:
+    """Find the C library's function for that."""
+    try:
+        found: Callable[[], int] = ctypes.CDLL(None).sched_getcpu
+    except (AttributeError, OSError, TypeError):
+        return None
+    return found
+
+
+def _leave(core: int | None) -> None:
+    """Keep this thread off a processor, where there are others.
+
+    A thread is started on the processor of the one that starts it and moved some 10 ms later, by
+    when a search may be over.
+    """
+    if core is not None and hasattr(os, "sched_setaffinity"):
+        others = os.sched_getaffinity(0) - {core}
+        if others:
+            os.sched_setaffinity(0, others)
