@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -111,6 +112,9 @@ def _leave() -> None:
     """Leave the group, if nobody else did."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
+        # Gloo's threads let go of the last tensors only when they get Python's lock. One that
+        # waits for it until the interpreter ends aborts the process.
+        time.sleep(0.1)
 
 
 def _joined(device: str) -> Processes:
