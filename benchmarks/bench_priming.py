@@ -24,6 +24,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 Array = NDArray[Any]
 D = 200
 SAMPLE = 6
+KEPT = "bare float32 GEMM, all products kept"
 
 
 class World:
@@ -75,6 +76,11 @@ def gemm(world: World, queries: Array, block: int) -> Callable[[], None]:
             np.matmul(part, queries.T, out=out[: len(part)])
 
     return run
+
+
+def kept_gemm(world: World, queries: Array) -> Callable[[], Array]:
+    """Multiply and keep all products, which is what labels of one concept each ask for."""
+    return lambda: queries @ world.points.T
 
 
 @contextmanager
@@ -209,6 +215,8 @@ def batch(
         "polyseme, numpy": ours(index, queries, "0"),
         "polyseme, compiled for AVX2": ours(index, queries, "avx2"),
     }
+    if world.n == world.n_labels:
+        quick[KEPT] = kept_gemm(world, queries)
     if index._compiled is None:
         quick = {name: way for name, way in quick.items() if "compiled" not in name}
     if searches is not None:
@@ -223,12 +231,12 @@ def batch(
     seconds = seconds_of(quick, repeats)
     scale = len(queries) / len(fewer)
     seconds |= {name: s * scale for name, s in seconds_of(slow, 1, warm=False).items()}
-    bare = min(value for name, value in seconds.items() if "GEMM" in name)
+    bare = min(value for name, value in seconds.items() if "GEMM" in name and name != KEPT)
     rows: list[list[Cell]] = []
     for name, way in (quick | slow).items():
         found: list[Any] = []
         memory = working_mb(lambda way=way, found=found: found.append(way()) or found[0])
-        exact = isinstance(found[0], np.ndarray)
+        exact = isinstance(found[0], np.ndarray) and name != KEPT
         error = world.difference(found[0]) if exact else None
         rows.append([name, seconds[name], seconds[name] / bare, memory, error])
         del found
@@ -313,8 +321,8 @@ def measure(size: str) -> Report:
     report.tables.append(table)
     report.ratios.append(
         Ratio(
-            f"priming by numpy against a bare GEMM, {world.n:,} one-concept labels",
-            ratios["polyseme, numpy"],
+            f"priming by numpy against a GEMM that is kept, {world.n:,} one-concept labels",
+            ratios["polyseme, numpy"] / ratios[KEPT],
             1.4,
             at_least=False,
         )

@@ -5,7 +5,7 @@ In: batches. Out: updated weights, and the losses of the steps that were looked 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -13,11 +13,15 @@ from torch import Tensor
 from polyseme.nn.moments import moments_of, put_moments
 from polyseme.nn.pairs import Batch
 from polyseme.nn.processes import Processes
-from polyseme.nn.staging import Stager, Steps
+from polyseme.nn.staging import Stager, StepInput, Steps
 from polyseme.nn.steps import StepGradient
 
 # Losses cost a pass of their own, so that only one step in so many is looked at.
 LOOK_EVERY = 16
+# Steps laid out at a time on the processor: what they share is shared, and caches still hold them.
+_FEW_STEPS = 16
+# Documents of very many labels are laid out one step at a time.
+_MOST_PLACES = 2**20
 
 
 def steps_at_a_time(n: int) -> int:
@@ -66,24 +70,46 @@ class StepRunner:
         n_pairs : int
             The number of those pairs.
         """
-        totals, n_pairs = torch.zeros(2, dtype=torch.float64), 0
-        for number, batch in enumerate(batches):
-            look = number % LOOK_EVERY == 0
-            values = self.step(batch, optimizer, siamese=siamese, look=look)
-            if values is not None:
-                totals += values.to(totals)
-                n_pairs += len(batch.label_ids) // 2
+        totals, n_pairs, number = torch.zeros(2, dtype=torch.float64), 0, 0
+        for block in _alike(batches, lambda n: _FEW_STEPS):
+            laid_out = self._laid_out(block, siamese=siamese)
+            for batch, given in zip(block, laid_out, strict=True):
+                look = number % LOOK_EVERY == 0
+                values = self.step(batch, optimizer, siamese=siamese, look=look, given=given)
+                if values is not None:
+                    totals += values.to(totals)
+                    n_pairs += len(batch.label_ids) // 2
+                number += 1
         return self.processes.summed(totals), n_pairs
 
     def step(
-        self, batch: Batch, optimizer: torch.optim.Optimizer, *, siamese: bool, look: bool
+        self,
+        batch: Batch,
+        optimizer: torch.optim.Optimizer,
+        *,
+        siamese: bool,
+        look: bool,
+        given: StepInput | None = None,
     ) -> Tensor | None:
-        """Take one step; give its losses if they are looked at, those of this process's pairs."""
-        n_pairs = len(batch.label_ids) // 2
-        share = 1.0 / n_pairs if self.reduction == "mean" else 1.0
-        mine = self.processes.share(batch)
-        if len(mine.label_ids):
-            given = self.stager.one(mine, share=share, siamese=siamese)
+        """Take one step.
+
+        Parameters
+        ----------
+        batch : Batch
+        optimizer, siamese : as `run` has them
+        look : bool
+            Whether to compute the losses.
+        given : StepInput, optional
+            This process's share of the batch, where it is laid out already.
+
+        Returns
+        -------
+        tensor, shape (2,), or None
+            The losses, those of this process's pairs; None unless looked at.
+        """
+        if given is None:
+            given = self._laid_out([batch], siamese=siamese)[0]
+        if given is not None:
             values = self.gradient.compute(given, look=look)
         else:
             self.gradient.weights.gradient.zero_()
@@ -91,6 +117,19 @@ class StepRunner:
         self.processes.sum_in_place(self.gradient.weights.gradient)
         optimizer.step()
         return values
+
+    def _laid_out(self, block: list[Batch], *, siamese: bool) -> list[StepInput | None]:
+        """Lay out this process's share of batches of one size.
+
+        None stands for a share without pairs, and for a step that is better laid out by itself.
+        """
+        n_pairs = len(block[0].label_ids) // 2
+        share = 1.0 / n_pairs if self.reduction == "mean" else 1.0
+        mine = [self.processes.share(batch) for batch in block]
+        together = len(block) == 1 or self.stager.most(mine) * len(block) <= _MOST_PLACES
+        if not len(mine[0].label_ids) or not together:
+            return [None] * len(block)
+        return list(self.stager.several(mine, share=share, siamese=siamese))
 
 
 class GraphRunner(StepRunner):
@@ -109,7 +148,7 @@ class GraphRunner(StepRunner):
             return super().run(batches, optimizer, siamese=siamese)
         totals, n_pairs, number = torch.zeros(2, dtype=torch.float64), 0, 0
         graphs: _Graphs | None = getattr(self, "_graphs", None)
-        for block in _alike(batches):
+        for block in _alike(batches, steps_at_a_time):
             n = len(block[0].label_ids)
             if len(block) < LOOK_EVERY:
                 for batch in block:
@@ -214,14 +253,12 @@ class _Graphs:
         return graph
 
 
-def _alike(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
-    """Cut batches into runs of one size, no longer than are moved at a time."""
+def _alike(batches: Iterable[Batch], most: Callable[[int], int]) -> Iterator[list[Batch]]:
+    """Cut batches into runs of one size, no longer than `most` says of it."""
     waiting: list[Batch] = []
     for batch in batches:
-        if waiting and (
-            len(waiting) == steps_at_a_time(len(batch.label_ids))
-            or len(batch.label_ids) != len(waiting[0].label_ids)
-        ):
+        n = len(batch.label_ids)
+        if waiting and (n != len(waiting[0].label_ids) or len(waiting) == most(n)):
             yield waiting
             waiting = []
         waiting.append(batch)

@@ -154,9 +154,24 @@ class Stager:
         -------
         StepInput
         """
-        n, m = len(batch.label_ids), self.most([batch])
-        steps = self.many([batch], m, share=share, siamese=siamese)
-        return self.views(steps.whole[0], steps.other[0], n)
+        return self.several([batch], share=share, siamese=siamese)[0]
+
+    def several(self, batches: Sequence[Batch], *, share: float, siamese: bool) -> list[StepInput]:
+        """Lay out batches of one size together, each without filling.
+
+        Parameters
+        ----------
+        batches : sequence of Batch
+        share, siamese : as `one` has them
+
+        Returns
+        -------
+        list of StepInput
+        """
+        n, sizes = len(batches[0].label_ids), [self.most([batch]) for batch in batches]
+        steps = self.many(batches, max(sizes), share=share, siamese=siamese)
+        rows = zip(steps.whole, steps.other, sizes, strict=True)
+        return [self.views(whole, other, n, m) for whole, other, m in rows]
 
     def many(
         self, batches: Sequence[Batch], capacity: int, *, share: float, siamese: bool
@@ -185,21 +200,36 @@ class Stager:
         owned = [part.gather(1, owners) for part in (inside, outside, negative)]
         scale = owned[0] / owned[1]
         offset = scale * (owned[2] - 1.0) + owned[2]
-        contexts = self.contexts[documents]
+        contexts = self.contexts.index_select(0, documents.flatten()).view(*documents.shape, -1)
         target, weight = self._pairs(contexts, negative)
         pull = weight * (2.0 * share * self.loss.distance_weight if siamese else 0.0)
         parts = [contexts.flatten(1), negative, outside, outside * share, scale, offset]
         parts += [owned[0] * filled, owned[1] * filled, 1.0 - 2.0 * owned[2]]
         return Steps(torch.cat([labels, places], 1), torch.cat([*parts, target, weight, pull], 1))
 
-    def views(self, whole: Tensor, other: Tensor, n: int) -> StepInput:
-        """Give one step of n examples as views of its two rows."""
-        m, n_topics = len(whole) - n, self.contexts.shape[1]
+    def views(self, whole: Tensor, other: Tensor, n: int, m: int | None = None) -> StepInput:
+        """Give one step of n examples as views of its two rows.
+
+        Parameters
+        ----------
+        whole, other : tensors
+            A row of each part of `Steps`.
+        n : int
+        m : int, optional
+            The labels of the step's documents, to leave out what only fills up.
+
+        Returns
+        -------
+        StepInput
+        """
+        capacity, n_topics = len(whole) - n, self.contexts.shape[1]
         half = n // 2
-        sizes = [n * n_topics, n, n, n, m, m, m, m, m, half, half, half]
-        contexts, *rest = torch.split(other, sizes)
-        label_ids, places = torch.split(whole, [n, m])
-        parts = [label_ids, places, contexts.view(n, n_topics), *rest]
+        sizes = [n * n_topics, n, n, n, *[capacity] * 5, half, half, half]
+        contexts, negative, outside, factor, *rest = torch.split(other, sizes)
+        label_ids, places = torch.split(whole, [n, capacity])
+        inside = [part[:m] for part in (places, *rest[:5])]
+        parts = [label_ids, inside[0], contexts.view(n, n_topics), negative, outside, factor]
+        parts += [*inside[1:], *rest[5:]]
         return StepInput(**dict(zip(StepInput._fields, parts, strict=False)), width=self.width)
 
     def _moved(self, values: NDArray[Kind]) -> Tensor:
@@ -216,7 +246,9 @@ class Stager:
         lengths = self.lengths[documents]
         ends = lengths.cumsum(1)
         slots = torch.arange(capacity, device=documents.device).expand(n_steps, capacity)
-        owners = torch.searchsorted(ends, slots.contiguous(), right=True)
+        # Whose a slot is says the number of documents that end before it.
+        marks = ends.new_zeros((n_steps, capacity + 1))
+        owners = marks.scatter_add_(1, ends, torch.ones_like(ends)).cumsum(1)[:, :capacity]
         filled = owners < n
         owners = torch.where(filled, owners, 0)
         first = (self.starts[documents] - (ends - lengths)).gather(1, owners)

@@ -7,15 +7,45 @@ vector. `polyseme.nn.losses` says the same in plain terms, and tests hold both t
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import softplus
+from torch.nn.functional import embedding_bag, softplus
 
 from polyseme.nn.networks import ConceptNetwork
 from polyseme.nn.staging import StepInput
 
 _LOG_TWO = math.log(2.0)
+# oneDNN's product with bias and activation in one, where torch is built with it.
+_BUILT = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]  # torch's own
+_FUSED = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if _BUILT else None
+# Entries of a table that may be new in each step; a larger one would come page by page.
+_MOST_NEW = 2**22
+
+
+class _Labels(NamedTuple):
+    """The labels of a step whose descriptors are multiplied.
+
+    Attributes
+    ----------
+    chosen : int64 tensor, shape (n_chosen,), or None
+        None: all of them.
+    places : int64 tensor, shape (n,)
+        Where among them each example finds its own.
+    rows : tensor, shape (n_chosen, n_label_features), or None
+        Their descriptors; None for sparse ones.
+    order : int64 tensor, shape (n,), or None
+        The examples, label by label; None where sizes must not depend on what is drawn.
+    starts : int64 tensor, shape (n_chosen,), or None
+        Where each label's begin in this order.
+    """
+
+    chosen: Tensor | None
+    places: Tensor
+    rows: Tensor | None
+    order: Tensor | None = None
+    starts: Tensor | None = None
 
 
 class FlatWeights:
@@ -96,8 +126,7 @@ class StepGradient:
             Prediction and distance loss, summed over pairs; None unless looked at.
         """
         labels, hidden = self._forward(given)
-        table = self._activations(hidden[-1], given)
-        prediction = _prediction_values(table, given) if look else None
+        table, prediction = self._predictions(hidden[-1], given, look=look)
         slope = self._output_gradient(table, hidden[-1], given)
         distance = self._distance(hidden[-1], given, slope, look=look)
         self._backward(slope, hidden, labels, given)
@@ -107,34 +136,63 @@ class StepGradient:
 
     # ------------------------------------------------------------------ forward
 
-    def _forward(self, given: StepInput) -> tuple[tuple[Tensor | None, Tensor], list[Tensor]]:
-        """Give the labels looked up with each example's place among them, and all layers."""
+    def _forward(self, given: StepInput) -> tuple[_Labels, list[Tensor]]:
+        """Give the labels looked up, and all layers, shapes (n, n_units)."""
         network, first = self.network, self.network.first
         by_label = first.weight[:, : network.n_label_features].t()
-        chosen, places = self._chosen_labels(given.label_ids)
-        if network.shifted is None:
-            rows = network.descriptors if chosen is None else network.descriptors[chosen]
-            inputs = torch.addmm(first.bias, rows, by_label)
+        labels = self._labels(given.label_ids)
+        if labels.rows is not None:
+            # Not by oneDNN, which prepares itself for each new number of rows.
+            inputs = torch.addmm(first.bias, labels.rows, by_label)
         else:
-            assert chosen is not None
-            inputs = network.shifted.times(by_label, chosen.numpy()).add_(first.bias)
-        hidden = inputs[places]
+            assert network.shifted is not None and labels.chosen is not None
+            inputs = network.shifted.times(by_label, labels.chosen.numpy()).add_(first.bias)
+        hidden = inputs.index_select(0, labels.places)
         hidden.addmm_(given.contexts, first.weight[:, network.n_label_features :].t())
         layers = [_tanh(hidden)]
         for layer in network.layers[1:]:
             assert isinstance(layer, nn.Linear)
-            layers.append(_tanh(torch.addmm(layer.bias, layers[-1], layer.weight.t())))
-        return (chosen, places), layers
+            if _fuses(hidden):
+                layers.append(_fused(layers[-1], layer.weight, layer.bias, "tanh"))
+            else:
+                layers.append(_tanh(torch.addmm(layer.bias, layers[-1], layer.weight.t())))
+        return labels, layers
 
-    def _chosen_labels(self, label_ids: Tensor) -> tuple[Tensor | None, Tensor]:
-        """Say which labels' descriptors are multiplied (None: all), and where examples find one."""
+    def _labels(self, label_ids: Tensor) -> _Labels:
+        """Look up the labels of a step, each descriptor once for both directions."""
+        network, n = self.network, len(label_ids)
         if not label_ids.is_cuda:
-            distinct, places = torch.unique(label_ids, return_inverse=True)
-            return distinct, places
+            ids, order = label_ids.sort(stable=True)
+            chosen, inverse, counts = torch.unique_consecutive(
+                ids, return_inverse=True, return_counts=True
+            )
+            places = torch.empty_like(order).scatter_(0, order, inverse)
+            rows = None
+            if network.shifted is None:
+                rows = network.descriptors.index_select(0, chosen)
+            return _Labels(chosen, places, rows, order, counts.cumsum(0) - counts)
         # Sizes must not depend on what is drawn, so that a step can be captured as a graph.
-        if self.network.n_labels <= 2 * len(label_ids):
-            return None, label_ids
-        return label_ids, torch.arange(len(label_ids), device=label_ids.device)
+        if network.n_labels <= 2 * n:
+            return _Labels(None, label_ids, network.descriptors)
+        rows = network.descriptors.index_select(0, label_ids)
+        return _Labels(label_ids, torch.arange(n, device=label_ids.device), rows)
+
+    def _predictions(
+        self, codes: Tensor, given: StepInput, *, look: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Give the table of p, shape (n, n_labels), and the prediction loss if looked at."""
+        output = self.network.output
+        new = given.width == self.network.n_labels and len(codes) * given.width <= _MOST_NEW
+        if _fuses(codes) and new and not self.mixed:
+            table = _fused(
+                2.0 * codes, output.weight, 2.0 * output.bias, "none" if look else "sigmoid"
+            )
+            if not look:
+                return table, None
+        else:
+            table = self._activations(codes, given)
+        values = _prediction_values(table, given) if look else None
+        return table.sigmoid_(), values
 
     def _activations(self, codes: Tensor, given: StepInput) -> Tensor:
         """Give twice the output layer's pre-activations, in a table that is used again."""
@@ -155,10 +213,10 @@ class StepGradient:
     def _output_gradient(self, table: Tensor, codes: Tensor, given: StepInput) -> Tensor:
         """Fill the output layer's gradient and give that of the codes, shape (n, n_components)."""
         output, views = self.network.output, self.weights.views
-        table.sigmoid_()
         flat = _flat(table)
-        held = flat[given.places].to(codes.dtype)
-        flat[given.places] = torch.addcmul(given.offset, given.scale, held).to(flat.dtype)
+        held = flat.index_select(0, given.places).to(codes.dtype)
+        patched = torch.addcmul(given.offset, given.scale, held)
+        flat.scatter_(0, given.places, patched.to(flat.dtype))
         weighted = codes * given.factor[:, None]
         weight = output.weight.to(table.dtype)
         if self.mixed:
@@ -169,7 +227,7 @@ class StepGradient:
             torch.mv(table.t(), given.factor, out=views["output.bias"])
         views["output.weight"] -= given.negative @ weighted
         views["output.bias"] -= given.negative @ given.factor
-        slope = (table @ weight).to(codes.dtype)
+        slope = _times(table, weight).to(codes.dtype)
         total = torch.empty_like(output.weight[0])
         _sum_rows(output.weight, total)
         slope.addmm_(given.negative[:, None], total[None], alpha=-1.0)
@@ -193,7 +251,7 @@ class StepGradient:
         self,
         slope: Tensor,
         hidden: list[Tensor],
-        labels: tuple[Tensor | None, Tensor],
+        labels: _Labels,
         given: StepInput,
     ) -> None:
         """Carry the codes' gradient down to the first layer."""
@@ -201,24 +259,58 @@ class StepGradient:
         for number in range(len(hidden) - 1, 0, -1):
             layer = network.layers[number]
             assert isinstance(layer, nn.Linear)
-            slope = torch.ops.aten.tanh_backward(slope, hidden[number])
+            _tanh_backward(slope, hidden[number])
             torch.mm(slope.t(), hidden[number - 1], out=views[f"layers.{number}.weight"])
             _sum_rows(slope, views[f"layers.{number}.bias"])
-            slope = slope @ layer.weight
-        slope = torch.ops.aten.tanh_backward(slope, hidden[0])
+            slope = _times(slope, layer.weight)
+        _tanh_backward(slope, hidden[0])
         _sum_rows(slope, views["layers.0.bias"])
         gradient = views["layers.0.weight"].t()
         n = network.n_label_features
         torch.mm(given.contexts.t(), slope, out=gradient[n:])
-        chosen, places = labels
-        n_rows = network.n_labels if chosen is None else len(chosen)
-        summed = slope.new_zeros((n_rows, slope.shape[1])).index_add_(0, places, slope)
-        if network.shifted is None:
-            rows = network.descriptors if chosen is None else network.descriptors[chosen]
-            torch.mm(rows.t(), summed, out=gradient[:n])
+        summed = self._by_label(slope, labels)
+        if labels.rows is not None:
+            torch.mm(labels.rows.t(), summed, out=gradient[:n])
         else:
-            assert chosen is not None
-            network.shifted.transposed_times(summed, gradient[:n], chosen.numpy())
+            assert network.shifted is not None and labels.chosen is not None
+            network.shifted.transposed_times(summed, gradient[:n], labels.chosen.numpy())
+
+    def _by_label(self, slope: Tensor, labels: _Labels) -> Tensor:
+        """Add up the gradients of each label's examples, shape (n_chosen, n_units)."""
+        if labels.order is not None:
+            return embedding_bag(labels.order, slope, labels.starts, mode="sum")
+        n_rows = self.network.n_labels if labels.chosen is None else len(labels.chosen)
+        summed = slope.new_zeros((n_rows, slope.shape[1]))
+        return summed.index_add_(0, labels.places, slope)
+
+
+def _fuses(values: Tensor) -> bool:
+    """Say whether oneDNN multiplies these values, some tenth faster than MKL does."""
+    return _FUSED is not None and values.device.type == "cpu" and values.dtype == torch.float32
+
+
+def _fused(values: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
+    """Give a layer's activations.
+
+    Parameters
+    ----------
+    values : float32 tensor, shape (n, n_in)
+    weight : float32 tensor, shape (n_out, n_in)
+    bias : float32 tensor, shape (n_out,), optional
+    activation : {"none", "sigmoid", "tanh"}
+
+    Returns
+    -------
+    float32 tensor, shape (n, n_out)
+    """
+    assert _FUSED is not None
+    found: Tensor = _FUSED(values, weight, bias, activation, [], "")
+    return found
+
+
+def _times(values: Tensor, weight: Tensor) -> Tensor:
+    """Multiply by a matrix, shape (n_in, n_out), with whatever is fastest here."""
+    return _fused(values, weight.t(), None, "none") if _fuses(values) else values @ weight
 
 
 def _tanh(values: Tensor) -> Tensor:
@@ -226,6 +318,11 @@ def _tanh(values: Tensor) -> Tensor:
     if values.is_cuda:
         return values.tanh_()
     return values.mul_(2.0).sigmoid_().mul_(2.0).sub_(1.0)
+
+
+def _tanh_backward(slope: Tensor, values: Tensor) -> None:
+    """Make a gradient by tanh's values one by what tanh was taken of, in place."""
+    torch.ops.aten.tanh_backward.grad_input(slope, values, grad_input=slope)
 
 
 def _sum_rows(values: Tensor, out: Tensor) -> None:
