@@ -62,7 +62,7 @@ def space_config(n_components: int, conditions: Conditions) -> dict[str, Any]:
 
 def _told(part: Estimator) -> dict[str, str]:
     """Give a part's parameters; those that came later count only where they are used."""
-    later = {"max_steps": None, "precision": "single"}
+    later: dict[str, object] = {"max_steps": None, "precision": "single"}
     later |= {"max_documents": 200_000, "max_visits": 20_000_000}
     return {
         key: repr(value)
