@@ -286,7 +286,9 @@ def measure(size: str) -> Report:
         "priming",
         "Priming: exact minimum distance per label",
         f"{n_queries:,} queries, {D} components, {n_labels:,} labels whose numbers of concepts "
-        "follow Zipf's law; normal random numbers. Ratios are taken in one process, ways in turn.",
+        "follow Zipf's law; normal random numbers. Ratios are taken in one process, ways in turn. "
+        "Labels of one concept each ask for every product, so that their search is judged by a "
+        "product that is kept; the table has its ratio to one that is dropped block by block too.",
     )
     alone: list[list[Cell]] = []
     for n, numpy_target, native_target in zip(sizes, (1.4, 1.4), (0.5, 0.35), strict=True):

@@ -144,11 +144,14 @@ def test_every_number_of_queries_is_answered(path, n_queries):
 def test_what_fails_in_a_thread_is_raised():
     done = []
 
-    def fail():
-        raise MemoryError("no room")
+    def fail(error):
+        raise error("no room")
 
-    with pytest.raises(MemoryError, match="no room"):
-        compiled._run([fail, *[lambda: done.append(1)] * 3], threads=2)
+    for error in (MemoryError, IndexError):
+        with pytest.raises(error, match="no room"):
+            compiled._run(
+                [lambda error=error: fail(error), *[lambda: done.append(1)] * 3], threads=2
+            )
     compiled._run([lambda: done.append(2)] * 5, threads=3)
     assert done.count(2) == 5
 
@@ -174,18 +177,41 @@ def test_compiled_and_numpy_agree(sizes, d, n_queries, power, seed):
     )
 
 
-@pytest.mark.parametrize("threads", ["1", "2", "3"])
-def test_threads_change_nothing(threads, monkeypatch):
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("path", _native.LEVELS)
+def test_threads_change_nothing(path, threads, monkeypatch):
     if _native.library() is None:
         pytest.skip("the native library was not built or is turned off")
-    monkeypatch.setattr(_native, "n_threads", lambda: int(threads))
+    started = []
+    start = compiled.start_new_thread
+    monkeypatch.setattr(_native, "n_threads", lambda: threads)
     monkeypatch.setattr(compiled, "_ENOUGH", 1e4)
+    monkeypatch.setattr(compiled, "_WORTH", 1.0)
+    monkeypatch.setattr(
+        compiled, "start_new_thread", lambda *given: started.append(1) or start(*given)
+    )
     points, labels, queries = CASES["zipf"]
-    found = search("generic", points, labels, 40, queries)
-    few = search("generic", points, labels, 40, queries[:2])
     expected = plain(points, labels, 40, queries)
-    np.testing.assert_allclose(found, expected, rtol=2e-6)
-    np.testing.assert_array_equal(few, found[:2])
+    for n_queries in (2, 7, 40):
+        started.clear()
+        found = search(path, points, labels, 40, queries[:n_queries])
+        np.testing.assert_allclose(found, expected[:n_queries], rtol=2e-6)
+        assert (len(started) > 0) == (threads > 1)
+
+
+@pytest.mark.parametrize("missing", ["affinity", "threads"])
+def test_searches_do_with_what_the_system_gives(missing, monkeypatch):
+    def refuse(*_):
+        raise PermissionError("no") if missing == "affinity" else RuntimeError("no more threads")
+
+    monkeypatch.setattr(_native, "n_threads", lambda: 3)
+    if missing == "affinity":
+        monkeypatch.setattr("os.sched_setaffinity", refuse, raising=False)
+    else:
+        monkeypatch.setattr(compiled, "start_new_thread", refuse)
+    done = []
+    compiled._run([lambda: done.append(1)] * 20)
+    assert len(done) == 20
 
 
 def test_wide_concepts_are_searched():

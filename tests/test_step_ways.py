@@ -84,3 +84,40 @@ def test_narrow_layers_have_the_gradient_of_the_tape(name, hidden):
     siamese = name != "both sides the same"
     found = by_hand(single, BATCHES[name], siamese=siamese)[0]
     assert_same(found, by_tape(double, BATCHES[name], siamese=siamese)[0], 2e-4)
+
+
+@pytest.mark.parametrize("precision", ["single", "mixed"])
+@pytest.mark.parametrize("look", [True, False])
+def test_biases_as_columns_have_the_same_gradient(precision, look, monkeypatch):
+    monkeypatch.setattr(polyseme.nn.steps, "_FUSED", None)
+    found = []
+    for widens in (False, True):
+        monkeypatch.setattr(polyseme.nn.steps, "_widens", lambda values, w=widens: w)
+        tested = trainer(dtype=torch.float32, precision=precision)
+        batch = drawn_batch(tested)
+        given = tested.runner.stager.one(batch, share=2.0 / len(batch.label_ids), siamese=True)
+        for _ in range(2):  # what the first step leaves in its tables must not show
+            values = tested.gradient.compute(given, look=look)
+        views = {name: part.clone() for name, part in tested.gradient.weights.views.items()}
+        found.append((values, views))
+    (plain_values, plain), (wide_values, wide) = found
+    single = precision == "single"
+    assert_same(wide, plain, 1e-5 if single else 2e-2)
+    if look:
+        np.testing.assert_allclose(wide_values, plain_values, rtol=1e-5 if single else 1e-2)
+
+
+def test_an_operator_that_is_missing_or_does_something_else_is_not_used(monkeypatch):
+    class Other:
+        @staticmethod
+        def _linear_pointwise(values, weight, bias, *rest):
+            return values @ weight.t()
+
+    class Strict:
+        @staticmethod
+        def _linear_pointwise(values, weight):
+            return values @ weight.t()
+
+    for found in (object(), Other, Strict):
+        monkeypatch.setattr(torch.ops, "mkldnn", found)
+        assert polyseme.nn.steps._fused_product() is None

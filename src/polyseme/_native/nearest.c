@@ -25,8 +25,8 @@
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "written for processors with the low byte first"
 #endif
-#ifdef __SSE2__
-#include <emmintrin.h>
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ == 2
+#error "written for processors that round after each operation"
 #endif
 #if defined(_WIN32)
 #define EXPORT __declspec(dllexport)
@@ -99,7 +99,7 @@ typedef struct {
 /* A float that is certainly not below the number, which is within the range of normal floats. */
 static inline float up(double value) { return (float)(value + fabs(value) * (2.0 * UNIT)); }
 
-/* Bytes of a packed concept, and of a query that is read 64 bytes at a time. */
+/* Bytes of a packed concept, and of a query, which is read 32 bytes at a time. */
 static inline int64_t width_of(int64_t d) { return (d + 3) / 4 * 4; }
 static inline int64_t padded(int64_t d) { return (d + 63) / 64 * 64; }
 static inline int64_t stride_of(const Index *index) { return index->n + LANES; }

@@ -61,7 +61,11 @@ def space_config(n_components: int, conditions: Conditions) -> dict[str, Any]:
 
 
 def _told(part: Estimator) -> dict[str, str]:
-    """Give a part's parameters; those that came later count only where they are used."""
+    """Give a part's parameters; those that came later count only where they were set.
+
+    At its default, `max_visits` changes spaces of more than 40,000 documents: what was kept of such
+    ones before it came is not told apart.
+    """
     later: dict[str, object] = {"max_steps": None, "precision": "single"}
     later |= {"max_documents": 200_000, "max_visits": 20_000_000}
     return {

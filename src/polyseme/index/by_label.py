@@ -38,7 +38,7 @@ class SortedConcepts:
     def __post_init__(self) -> None:
         firsts = np.flatnonzero(np.diff(self.labels, prepend=-1))
         self.segments = self.labels[firsts]
-        self.starts = np.append(firsts, len(self.labels))
+        self.starts = np.append(firsts, len(self.labels)).astype(np.int64)
         # Any point among the concepts will do, so a few thousand of them are enough to find it.
         some = self.points[:: max(1, len(self.points) // 4096)]
         total = some.sum(axis=0, dtype=np.float64)

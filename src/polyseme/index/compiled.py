@@ -11,6 +11,7 @@ import os
 from _thread import LockType, allocate_lock, start_new_thread
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 
 import numpy as np
@@ -23,7 +24,8 @@ from polyseme.index.by_label import SortedConcepts
 _LANES, _BEYOND = 16, 64
 # Sums of products of bytes must fit 32 bits.
 _MOST_COMPONENTS = 60_000
-_MOST_ROWS = 512
+# Queries that are laid out at a time, and how many numbers they have at the most.
+_MOST_ROWS, _MOST_NUMBERS = 512, 2**22
 # Pairs of concept and query that are worth a thread of their own, and after which a call returns.
 _WORTH, _ENOUGH = 4e4, 5e8
 # Labels with so few concepts leave nothing to filter.
@@ -105,10 +107,11 @@ class PackedConcepts:
         result = np.full((len(asked), n_labels), np.inf, dtype=np.float32)
         n, level = len(self.concepts), _native.level()
         threads = min(_native.n_threads(), max(1, int(len(asked) * n / _WORTH)))
-        n_parts = -(-len(asked) // _MOST_ROWS)
+        n_parts = -(-len(asked) // max(32, min(_MOST_ROWS, _MOST_NUMBERS // asked.shape[1])))
         n_rows = max(1, -(-len(asked) // max(1, n_parts)))
         # Labels differ in how much a filter spares: small tasks leave no thread waiting long.
-        wanted = 1 if threads == 1 else 8 * threads
+        # Each lays out its queries by itself, so that they must not be too small.
+        wanted = 1 if threads == 1 else min(8 * threads, max(threads, n // 1024))
         n_cuts = max(1, -(-wanted // max(1, n_parts)), int(n_rows * n / _ENOUGH))
         step = -(-n // n_cuts)
         _run(
@@ -164,11 +167,13 @@ def _run(calls: list[Callable[[], None]], threads: int | None = None) -> None:
     here = _core() if threads > 1 else None
 
     def work() -> None:
-        while waiting and not failures:
+        while not failures:
             try:
-                waiting.popleft()()
-            except IndexError:  # another thread took the last one
+                call = waiting.popleft()
+            except IndexError:  # nothing is left
                 return
+            try:
+                call()
             except BaseException as error:
                 failures.append(error)
 
@@ -179,14 +184,23 @@ def _run(calls: list[Callable[[], None]], threads: int | None = None) -> None:
         finally:
             busy.release()
 
-    # `threading.Thread` waits until a thread runs; whoever waits may wake up on its processor.
-    helpers = [allocate_lock() for _ in range(threads - 1)]
-    for busy in helpers:
-        busy.acquire()
-        start_new_thread(help_out, (busy,))
-    work()
-    for busy in helpers:
-        busy.acquire()
+    helpers: list[LockType] = []
+    try:
+        # `threading.Thread` waits until a thread runs; whoever waits may wake up beside it.
+        for _ in range(threads - 1):
+            busy = allocate_lock()
+            busy.acquire()
+            try:
+                start_new_thread(help_out, (busy,))
+            except RuntimeError:  # the system gives no more; those that are there do it all
+                break
+            helpers.append(busy)
+        work()
+        for busy in helpers:
+            busy.acquire()
+    except BaseException:
+        waiting.clear()
+        raise
     if failures:
         raise failures[0]
 
@@ -213,7 +227,9 @@ def _leave(core: int | None) -> None:
     A thread is started on the processor of the one that starts it and moved some 10 ms later, by
     when a search may be over.
     """
-    if core is not None and hasattr(os, "sched_setaffinity"):
+    if core is None or not hasattr(os, "sched_setaffinity"):
+        return
+    with suppress(OSError):  # it may be forbidden, and is no more than a help
         others = os.sched_getaffinity(0) - {core}
         if others:
             os.sched_setaffinity(0, others)

@@ -112,8 +112,8 @@ def _leave() -> None:
     """Leave the group, if nobody else did."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
-        # Gloo's threads let go of the last tensors only when they get Python's lock. One that
-        # waits for it until the interpreter ends aborts the process.
+        # Gloo's threads let go of the last tensors only when they get Python's lock; one that
+        # still waits for it when the interpreter ends aborts the process. They get it now.
         time.sleep(0.1)
 
 

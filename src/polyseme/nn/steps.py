@@ -7,6 +7,8 @@ vector. `polyseme.nn.losses` says the same in plain terms, and tests hold both t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -15,13 +17,33 @@ from torch.nn.functional import embedding_bag, softplus
 
 from polyseme.nn.networks import ConceptNetwork
 from polyseme.nn.staging import StepInput
+from polyseme.nn.widened import WideFactors
 
 _LOG_TWO = math.log(2.0)
-# oneDNN's product with bias and activation in one, where torch is built with it.
-_BUILT = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]  # torch's own
-_FUSED = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if _BUILT else None
 # Entries of a table that may be new in each step; a larger one would come page by page.
 _MOST_NEW = 2**22
+
+
+def _fused_product() -> Callable[..., Tensor] | None:
+    """Find oneDNN's product with bias and activation in one, where torch has it as it is called.
+
+    Torch does not document it, so it is tried before it is trusted.
+    """
+    values = torch.tensor([[0.5, -1.0], [2.0, 0.25]])
+    wanted = {"none": values @ values.t() + values[0]}
+    wanted |= {"tanh": wanted["none"].tanh(), "sigmoid": wanted["none"].sigmoid()}
+    try:
+        product: Callable[..., Tensor] = torch.ops.mkldnn._linear_pointwise
+        for name, expected in wanted.items():
+            if not torch.allclose(product(values, values, values[0], name, [], ""), expected):
+                return None
+        product(values, values, None, "none", [], "")
+    except (AttributeError, RuntimeError, TypeError):
+        return None
+    return product
+
+
+_FUSED = _fused_product()
 
 
 class _Labels(NamedTuple):
@@ -109,6 +131,12 @@ class StepGradient:
         self.mixed = mixed
         self.weights = FlatWeights(network)
         self._tables: dict[tuple[int, int], Tensor] = {}
+        self._factors: dict[int, WideFactors] = {}
+        device = network.output.weight.device
+        self._side: torch.cuda.Stream | None = None
+        if device.type == "cuda":
+            self._side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's own
+        self._kept: list[Tensor] = []
 
     @torch.no_grad()
     def compute(self, given: StepInput, *, look: bool = False) -> Tensor | None:
@@ -130,9 +158,30 @@ class StepGradient:
         slope = self._output_gradient(table, hidden[-1], given)
         distance = self._distance(hidden[-1], given, slope, look=look)
         self._backward(slope, hidden, labels, given)
+        self._join()
         if prediction is None or distance is None:
             return None
         return torch.stack([prediction, distance])
+
+    @contextmanager
+    def _aside(self, *used: Tensor) -> Iterator[None]:
+        """Do what nothing else waits for beside the rest, on a card: small products leave room.
+
+        What is used must stay until `_join`, as memory that is let go may be given out again.
+        """
+        if self._side is None:
+            yield
+            return
+        self._kept += used
+        self._side.wait_stream(torch.cuda.current_stream(self._side.device))
+        with torch.cuda.stream(self._side):
+            yield
+
+    def _join(self) -> None:
+        """Wait for what was done aside."""
+        if self._side is not None:
+            torch.cuda.current_stream(self._side.device).wait_stream(self._side)
+            self._kept.clear()
 
     # ------------------------------------------------------------------ forward
 
@@ -161,7 +210,7 @@ class StepGradient:
     def _labels(self, label_ids: Tensor) -> _Labels:
         """Look up the labels of a step, each descriptor once for both directions."""
         network, n = self.network, len(label_ids)
-        if not label_ids.is_cuda:
+        if label_ids.device.type == "cpu":
             ids, order = label_ids.sort(stable=True)
             chosen, inverse, counts = torch.unique_consecutive(
                 ids, return_inverse=True, return_counts=True
@@ -192,7 +241,8 @@ class StepGradient:
         else:
             table = self._activations(codes, given)
         values = _prediction_values(table, given) if look else None
-        return table.sigmoid_(), values
+        _flat(table).sigmoid_()
+        return table, values
 
     def _activations(self, codes: Tensor, given: StepInput) -> Tensor:
         """Give twice the output layer's pre-activations, in a table that is used again."""
@@ -201,37 +251,52 @@ class StepGradient:
         size = (len(codes), given.width)
         if size not in self._tables:
             self._tables[size] = torch.zeros(size, dtype=dtype, device=codes.device)
-        whole = self._tables[size]
-        if given.width > n_labels:
-            whole[:, n_labels:] = 0.0
+        # What lies beyond the labels is patched and squeezed but never multiplied: it is finite.
+        table = self._tables[size][:, :n_labels]
+        if _widens(codes):
+            if len(codes) not in self._factors:
+                self._factors[len(codes)] = WideFactors(codes, n_labels, dtype)
+            factors = self._factors[len(codes)]
+            return factors.activations(codes, output.weight, output.bias, table)
         weight, bias = output.weight.to(dtype), output.bias.to(dtype)
         doubled = (2.0 * codes).to(dtype)
-        return torch.addmm(2.0 * bias, doubled, weight.t(), out=whole[:, :n_labels])
+        return torch.addmm(2.0 * bias, doubled, weight.t(), out=table)
 
     # ------------------------------------------------------------------ backward
 
     def _output_gradient(self, table: Tensor, codes: Tensor, given: StepInput) -> Tensor:
         """Fill the output layer's gradient and give that of the codes, shape (n, n_components)."""
-        output, views = self.network.output, self.weights.views
+        output = self.network.output
         flat = _flat(table)
         held = flat.index_select(0, given.places).to(codes.dtype)
         patched = torch.addcmul(given.offset, given.scale, held)
         flat.scatter_(0, given.places, patched.to(flat.dtype))
         weighted = codes * given.factor[:, None]
-        weight = output.weight.to(table.dtype)
-        if self.mixed:
-            views["output.weight"].copy_(table.t() @ weighted.to(table.dtype))
-            views["output.bias"].copy_(table.t() @ given.factor.to(table.dtype))
+        with self._aside(table, weighted):
+            self._multiply_back(table, weighted, given)
+        if _widens(codes):
+            slope = self._factors[len(codes)].slope(table).to(codes.dtype)
         else:
-            torch.mm(table.t(), weighted, out=views["output.weight"])
-            torch.mv(table.t(), given.factor, out=views["output.bias"])
-        views["output.weight"] -= given.negative @ weighted
-        views["output.bias"] -= given.negative @ given.factor
-        slope = _times(table, weight).to(codes.dtype)
+            slope = _times(table, output.weight.to(table.dtype)).to(codes.dtype)
         total = torch.empty_like(output.weight[0])
         _sum_rows(output.weight, total)
         slope.addmm_(given.negative[:, None], total[None], alpha=-1.0)
         return slope.mul_(given.factor[:, None])
+
+    def _multiply_back(self, table: Tensor, weighted: Tensor, given: StepInput) -> None:
+        """Fill the output layer's gradient from the table and the weighted codes."""
+        weight, bias = self.weights.views["output.weight"], self.weights.views["output.bias"]
+        if _widens(weighted):
+            factors = self._factors[len(weighted)]
+            factors.gradient(table, weighted, given.factor, weight, bias)
+        elif self.mixed:
+            weight.copy_(table.t() @ weighted.to(table.dtype))
+            bias.copy_(table.t() @ given.factor.to(table.dtype))
+        else:
+            torch.mm(table.t(), weighted, out=weight)
+            torch.mv(table.t(), given.factor, out=bias)
+        weight -= given.negative @ weighted
+        bias -= given.negative @ given.factor
 
     def _distance(
         self, codes: Tensor, given: StepInput, slope: Tensor, *, look: bool
@@ -260,14 +325,16 @@ class StepGradient:
             layer = network.layers[number]
             assert isinstance(layer, nn.Linear)
             _tanh_backward(slope, hidden[number])
-            torch.mm(slope.t(), hidden[number - 1], out=views[f"layers.{number}.weight"])
-            _sum_rows(slope, views[f"layers.{number}.bias"])
+            with self._aside(slope, hidden[number - 1]):
+                torch.mm(slope.t(), hidden[number - 1], out=views[f"layers.{number}.weight"])
+                _sum_rows(slope, views[f"layers.{number}.bias"])
             slope = _times(slope, layer.weight)
         _tanh_backward(slope, hidden[0])
-        _sum_rows(slope, views["layers.0.bias"])
         gradient = views["layers.0.weight"].t()
         n = network.n_label_features
-        torch.mm(given.contexts.t(), slope, out=gradient[n:])
+        with self._aside(slope):
+            _sum_rows(slope, views["layers.0.bias"])
+            torch.mm(given.contexts.t(), slope, out=gradient[n:])
         summed = self._by_label(slope, labels)
         if labels.rows is not None:
             torch.mm(labels.rows.t(), summed, out=gradient[:n])
@@ -282,6 +349,11 @@ class StepGradient:
         n_rows = self.network.n_labels if labels.chosen is None else len(labels.chosen)
         summed = slope.new_zeros((n_rows, slope.shape[1]))
         return summed.index_add_(0, labels.places, slope)
+
+
+def _widens(values: Tensor) -> bool:
+    """Say whether biases are multiplied as columns: where products leave passes far behind."""
+    return values.is_cuda
 
 
 def _fuses(values: Tensor) -> bool:
@@ -304,8 +376,7 @@ def _fused(values: Tensor, weight: Tensor, bias: Tensor | None, activation: str)
     float32 tensor, shape (n, n_out)
     """
     assert _FUSED is not None
-    found: Tensor = _FUSED(values, weight, bias, activation, [], "")
-    return found
+    return _FUSED(values, weight, bias, activation, [], "")
 
 
 def _times(values: Tensor, weight: Tensor) -> Tensor:
