@@ -154,11 +154,13 @@ def _ranking(score: str, model: Path, amount: Amount, ways: Ways, pids: set[int]
     for _ in range(amount.repeats):
         for name, engine in ways.items():
             out = folder / "rankings"
+            # One thread in this process; a cluster has its own number of workers.
+            workers = 1 if engine is None else None
             # Every worker loads the model before the clock runs.
-            rank_shards(model, folder / "few", out, engine=engine, workers=1)
+            rank_shards(model, folder / "few", out, engine=engine, workers=workers)
             shutil.rmtree(out)
             before, start = _clocks(pids), time.perf_counter()
-            rank_shards(model, folder / "shards", out, engine=engine, workers=1)
+            rank_shards(model, folder / "shards", out, engine=engine, workers=workers)
             seconds.setdefault(name, []).append(time.perf_counter() - start)
             work.setdefault(name, []).append(_spent(before, _clocks(pids)))
             written[name] = {path.name: path.read_bytes() for path in out.iterdir()}
