@@ -1,33 +1,36 @@
-"""How long the whole default tagger takes to fit, part by part, on the processor or on a GPU.
+"""How long the whole default tagger takes to fit, on the processor or on a GPU.
 
-The parts are what `ZeroShotTagger().fit` does: the concept space, the way into it, and the
-experts, ensembles included. Beside the seconds stands what the tagger is worth on the held-out
-instances of the split, a development one that no table reports; tuned COSTA on the same split is
-what a user would otherwise run. $POLYSEME_DATA names the folder of the corpora.
+Beside the seconds stands what the tagger is worth on the held-out items of the split, a development
+one that no table reports; tuned COSTA on the same split is what a user would otherwise run, and the
+former default (of a checkout that $POLYSEME_FORMER names) what it took before. $POLYSEME_DATA names
+the folder of the corpora.
 
     python benchmarks/bench_fit.py --out benchmarks
 """
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import time
 import warnings
 from typing import Any
 
-from _reporting import Report, Table, command_line
+from _reporting import Ratio, Report, Table, command_line
 
 SEED = 0
 CORPORA = {"hsun": "HSUN", "corel5k": "Corel5K", "msd-subset": "MSD subset"}
 COLUMNS = {"training": "seen", "zsl-only": "unseen"}
 MEASURES = ("E-MAP", "C-MAP")
-PARTS = ("concept space", "experts", "all")
+# At most so many times the former default's seconds.
+TARGET = 0.6
 MOST_THREADS = 4
 TEXT = """\
-The whole of `ZeroShotTagger().fit`, ensembles included, part by part, beside tuned COSTA \
-on the same split; what each is worth on the split's test items, on seen and on unseen labels, \
-stands beside its seconds. The split (seed 0) is none that a table reports."""
+The whole of `ZeroShotTagger().fit` beside tuned COSTA and the former default on the same split; \
+what each is worth on the split's test items, on seen and on unseen labels, stands beside its \
+seconds. The split (seed 0) is none that a table reports."""
 
 
 def measure(size: str) -> Report:
@@ -53,12 +56,18 @@ def report_of(rows: list[dict[str, Any]], threads: int) -> Report:
         mine = [row for row in rows if row["corpus"] == corpus]
         sizes = f"{mine[0]['documents']:,} documents, {mine[0]['instances']:,} instances"
         cells = [
-            [one["what"], one["device"], *map(one["seconds"].get, PARTS), *one["quality"].values()]
+            [one["what"], one["device"], one["seconds"]["all"], *one["quality"].values()]
             for one in mine
         ]
-        columns = ["way", "device", *(f"{part}, s" for part in PARTS), *marks]
+        columns = ["way", "device", "seconds", *marks]
         title = f"{CORPORA[corpus]}: {sizes}"
-        report.tables.append(Table(title, "the tagger", columns, cells, bars=["all, s"]))
+        report.tables.append(Table(title, "the tagger", columns, cells, bars=["seconds"]))
+        by_way = {one["what"]: one["seconds"]["all"] for one in mine}
+        former = by_way.get("former default (experts)")
+        if former:
+            ratio = by_way["polyseme, default"] / former
+            name = f"{CORPORA[corpus]}: whole fit, of the former default's seconds"
+            report.ratios.append(Ratio(name, round(ratio, 3), TARGET, at_least=False))
     report.tables[-1].note = f"{threads} threads of torch and BLAS."
     return report
 
@@ -85,52 +94,42 @@ def corpus_rows(corpus: str, data: str | None, device: str, threads: int) -> lis
         rows = [row(trial, corpus, "tuned COSTA", "cpu", costa, seconds)]
         if device != "cpu":
             torch.zeros(1, device=device)  # the first use of a device is not ours to count
-        tagger, seconds = fitted(given, device, small_parts(conditions))
+        tagger, seconds = fitted(given, device, conditions.quick)
         rows.append(row(trial, corpus, "polyseme, default", device, tagger, seconds))
+    former = None if data is None else former_row(corpus, data, threads)
+    if former is not None:
+        rows.insert(1, former)
     return rows
 
 
-def small_parts(conditions: Any) -> dict[str, Any]:
-    """Give the parts that make a fit brief; none for the real thing."""
-    from polyseme import LabelExperts
-    from polyseme.experiments.spaces import make_embedding
+def former_row(corpus: str, data: str, threads: int) -> dict[str, Any] | None:
+    """Fit the former default, of the checkout that $POLYSEME_FORMER names, in its own process."""
+    folder = os.environ.get("POLYSEME_FORMER")
+    if not folder:
+        return None
+    command = [sys.executable, "-c", FORMER, corpus, data, str(threads)]
+    environment = os.environ | {"PYTHONPATH": f"{folder}/src:{folder}/benchmarks"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found | {"what": "former default (experts)"}
 
-    if not conditions.quick:
-        return {}
-    experts = LabelExperts(n_folds=2, nets_per_fold=1, document_steps=10, instance_steps=10)
-    return {"embedding": make_embedding(8, conditions), "experts": experts}
+
+FORMER = """
+import json, sys
+import bench_fit
+rows = bench_fit.corpus_rows(sys.argv[1], sys.argv[2], "cpu", int(sys.argv[3]))
+print(json.dumps(rows[-1]))
+"""
 
 
-def fitted(
-    given: tuple[Any, Any, Any], device: str, parts: dict[str, Any]
-) -> tuple[Any, dict[str, float]]:
-    """Fit the default tagger and time its parts."""
-    from polyseme import ConceptEmbedding, LabelExperts, ZeroShotTagger
+def fitted(given: tuple[Any, Any, Any], device: str, quick: bool) -> tuple[Any, dict[str, float]]:
+    """Fit the default tagger."""
+    from polyseme import ConceptSpace, ZeroShotTagger
 
-    seconds: dict[str, float] = {}
-
-    def timed(kind: type[Any], name: str) -> Any:
-        plain = kind.fit
-
-        def fit(self: Any, *arguments: Any, **named: Any) -> Any:
-            start = time.perf_counter()
-            found = plain(self, *arguments, **named)
-            seconds[name] = time.perf_counter() - start
-            return found
-
-        kind.fit = fit
-        return plain
-
-    kinds = ((ConceptEmbedding, "concept space"), (LabelExperts, "experts"))
-    plain = {kind: timed(kind, name) for kind, name in kinds}
-    try:
-        start = time.perf_counter()
-        tagger = ZeroShotTagger(device=device, random_state=SEED, **parts).fit(*given)
-        seconds["all"] = time.perf_counter() - start
-    finally:
-        for kind, fit in plain.items():
-            kind.fit = fit
-    return tagger, seconds
+    space = ConceptSpace(n_folds=2, members_per_fold=1, n_steps=10) if quick else None
+    start = time.perf_counter()
+    tagger = ZeroShotTagger(space=space, device=device, random_state=SEED).fit(*given)
+    return tagger, {"all": time.perf_counter() - start}
 
 
 def row(

@@ -52,6 +52,7 @@ BENCHMARKS = (
     Benchmark("growth"),
     Benchmark("ray", needs=("ray",)),
     Benchmark("fit"),
+    Benchmark("space"),
     Benchmark("extraction", needs=("efficientnet_lite_pytorch", "librosa", "soundfile")),
 )
 NAMES = tuple(one.name for one in BENCHMARKS)

@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 import torch
 
-from polyseme import ConceptEmbedding, ContextDescriptor, InstanceMapper, TrainingPlan
+from polyseme import (
+    ConceptEmbedding,
+    ConceptSpace,
+    ContextDescriptor,
+    InstanceMapper,
+    PublishedTagger,
+    SpacePlan,
+    TrainingPlan,
+    ZeroShotTagger,
+)
 from polyseme.datasets.toy import ToyWorld, toy_world
-from polyseme.tagger import ZeroShotTagger
 
 # Test processes share two cores; one thread each keeps them out of each other's way.
 torch.set_num_threads(1)
@@ -21,6 +29,18 @@ torch.set_num_threads(1)
 @pytest.fixture(scope="session")
 def world() -> ToyWorld:
     return toy_world(random_state=0)
+
+
+@pytest.fixture(scope="session")
+def tiny_space() -> Callable[..., ConceptSpace]:
+    """Make unfitted spaces that learn in a second what the toy world has to teach."""
+
+    def make(**parameters: Any) -> ConceptSpace:
+        plan = SpacePlan(hidden=32, code=32, document_batch=64, item_batch=48, probable_batch=24)
+        settings: dict[str, Any] = {"n_folds": 3, "n_steps": 120, "plan": plan}
+        return ConceptSpace(**(settings | parameters))
+
+    return make
 
 
 @pytest.fixture(scope="session")
@@ -51,9 +71,16 @@ def trained_embedding() -> ConceptEmbedding:
 
 
 @pytest.fixture(scope="session")
-def toy_tagger(world: ToyWorld, trained_embedding: ConceptEmbedding) -> ZeroShotTagger:
+def toy_tagger(world: ToyWorld, tiny_space: Callable[..., ConceptSpace]) -> ZeroShotTagger:
     """A fitted tagger; tests must not change it (load a saved copy to do so)."""
-    tagger = ZeroShotTagger(
+    tagger = ZeroShotTagger(space=tiny_space(), random_state=0)
+    return tagger.fit(world.X, world.documents, world.semantics)
+
+
+@pytest.fixture(scope="session")
+def published_tagger(world: ToyWorld, trained_embedding: ConceptEmbedding) -> PublishedTagger:
+    """A fitted tagger of the published method; tests must not change it either."""
+    tagger = PublishedTagger(
         embedding=trained_embedding,
         mapper=InstanceMapper(kind="kernel-ridge"),
         random_state=0,

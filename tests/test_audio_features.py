@@ -128,10 +128,10 @@ def test_the_number_of_threads_changes_nothing(clips):
         np.testing.assert_array_equal(first, second)
 
 
-def test_a_tagger_goes_from_sound_to_tags(clips, tiny_embedding, tmp_path):
+def test_a_tagger_goes_from_sound_to_tags(clips, tiny_space, tmp_path):
     documents = [["low", "slow"] if number % 2 == 0 else ["high", "fast"] for number in range(12)]
     tagger = ZeroShotTagger(
-        embedding=tiny_embedding(), features=AudioFeatures(n_words=8), random_state=0
+        space=tiny_space(n_steps=60), features=AudioFeatures(n_words=8), random_state=0
     ).fit(clips, documents)
     tagger.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
@@ -140,7 +140,7 @@ def test_a_tagger_goes_from_sound_to_tags(clips, tiny_embedding, tmp_path):
     found = [set(row[:2]) == set(document) for row, document in zip(labels, documents, strict=True)]
     assert np.mean(found) >= 0.75
     pipeline = make_pipeline(
-        AudioFeatures(n_words=8, random_state=0), ZeroShotTagger(embedding=tiny_embedding())
+        AudioFeatures(n_words=8, random_state=0), ZeroShotTagger(space=tiny_space(n_steps=8))
     )
     assert pipeline.fit(clips, documents).decision_function(clips[:2]).shape == (2, 4)
 

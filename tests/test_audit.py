@@ -20,7 +20,7 @@ from polyseme.protocols import (
     oov_test,
     within_corpus,
 )
-from polyseme.tagger import ZeroShotTagger
+from polyseme.published import PublishedTagger
 
 SEEN = tuple(f"s{i}" for i in range(9))
 UNSEEN = ("u0", "u1", "u2")
@@ -70,7 +70,7 @@ def learn(tiny_embedding, usable):
     def run(split, *, teaching=None, rows=None, documents=None, semantics=None):
         embedding = tiny_embedding(context_descriptor=ContextDescriptor(n_topics=4, n_iter=20))
         embedding.fit(teaching or split.teaching(), validation=split.held_out())
-        tagger = ZeroShotTagger(
+        tagger = PublishedTagger(
             embedding=embedding,
             fit_embedding=False,
             mapper=InstanceMapper(kind="kernel-ridge", gamma="median", penalty=0.1),

@@ -1,75 +1,157 @@
+"""Levels: intercepts, thresholds and frequencies, each against a plain loop."""
+
 from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
-from sklearn import metrics
+from hypothesis import given
+from hypothesis import strategies as st
 
-from polyseme._validation import InputError
-from polyseme.scoring import expected_calibration_error, log_loss, reliability
-
-
-def world(seed, n=40, n_labels=7):
-    rng = np.random.default_rng(seed)
-    given = rng.random((n, n_labels)) ** 3
-    given[0, :3] = 0.0, 0.2, 1.0
-    return rng.random(given.shape) < given, given
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("n_bins", [1, 5, 15])
-def test_the_curve_is_what_a_plain_loop_finds(seed, n_bins):
-    truth, given = world(seed)
-    bins = [[] for _ in range(n_bins)]
-    for held, p in zip(truth.ravel(), given.ravel(), strict=True):
-        place = sum(p >= (border + 1) / n_bins for border in range(n_bins - 1))
-        bins[place].append((bool(held), p))
-    found = reliability(truth, given, n_bins=n_bins)
-    error = 0.0
-    for place, entries in enumerate(bins):
-        assert found.counts[place] == len(entries)
-        if not entries:
-            assert np.isnan(found.predicted[place]) and np.isnan(found.observed[place])
-            continue
-        observed, predicted = np.mean(entries, axis=0)
-        assert found.observed[place] == pytest.approx(observed)
-        assert found.predicted[place] == pytest.approx(predicted)
-        error += len(entries) / truth.size * abs(observed - predicted)
-    assert expected_calibration_error(truth, given, n_bins=n_bins) == pytest.approx(error)
+from polyseme.calibration import (
+    PRECISIONS,
+    calibrate,
+    expected_frequencies,
+    logit,
+    match_frequencies,
+    new_label_frequencies,
+    precision_thresholds,
+    sigmoid,
+)
 
 
-def test_probabilities_that_tell_the_truth_have_next_to_no_error_and_others_have():
-    rng = np.random.default_rng(0)
-    given = rng.random((4000, 20))
-    truth = rng.random(given.shape) < given
-    assert expected_calibration_error(truth, given) < 0.01
-    assert expected_calibration_error(truth, given**2) > 0.1
+def test_logits_and_probabilities_are_each_others_inverse_and_never_infinite():
+    given_ = np.array([0.001, 0.2, 0.5, 0.999])
+    np.testing.assert_allclose(sigmoid(logit(given_)), given_)
+    np.testing.assert_allclose(logit(given_), [np.log(p / (1 - p)) for p in given_])
+    ends = logit(np.array([0.0, 1.0]))
+    np.testing.assert_allclose(sigmoid(ends), [1e-6, 1 - 1e-6], rtol=1e-6)
+    assert sigmoid(np.array([-800.0, 800.0])).tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_log_loss_is_the_sum_of_scikit_learns_over_labels(seed):
-    truth, given = world(seed)
-    given = np.clip(given, 0.01, 0.99)
-    each = [
-        metrics.log_loss(truth[:, label], given[:, label], labels=[False, True])
-        for label in range(truth.shape[1])
+def test_intercepts_bring_mean_probabilities_to_frequencies(seed):
+    rng = np.random.default_rng(seed)
+    logits, weights = 3 * rng.normal(size=(50, 5)), rng.random(50)
+    frequencies = np.array([1e-5, 0.01, 0.3, 0.5, 0.9])
+    found = match_frequencies(logits, weights, frequencies)
+    for label in range(5):
+        mean = total = 0.0
+        for row in range(50):
+            mean += weights[row] / (1 + np.exp(-logits[row, label] - found[label]))
+            total += weights[row]
+        assert mean / total == pytest.approx(frequencies[label], rel=1e-6)
+
+
+def test_intercepts_do_not_depend_on_the_labels_beside():
+    rng = np.random.default_rng(0)
+    logits, frequencies = rng.normal(size=(20, 3)), np.array([0.1, 0.2, 0.3])
+    together = match_frequencies(logits, np.ones(20), frequencies)
+    for label in range(3):
+        one = slice(label, label + 1)
+        alone = match_frequencies(logits[:, one], np.ones(20), frequencies[one])
+        assert alone[0] == together[label]
+
+
+def threshold_by_trial(probabilities, truth, weights, goal):
+    """Try every probability that occurs as a threshold and keep the smallest that serves."""
+    n, n_labels = probabilities.shape
+    for threshold in sorted(set(probabilities.ravel())):
+        given_ = right = 0.0
+        for row in range(n):
+            for label in range(n_labels):
+                if probabilities[row, label] >= threshold:
+                    given_ += weights[row]
+                    right += weights[row] * truth[row, label]
+        if given_ and right / given_ >= goal:
+            return threshold
+    return 1.0
+
+
+@pytest.mark.parametrize("soft", [False, True], ids=["truth", "probable truth"])
+@pytest.mark.parametrize("seed", range(4))
+def test_thresholds_are_those_found_by_trial(seed, soft):
+    rng = np.random.default_rng(seed)
+    probabilities = rng.random((25, 3)).round(1)  # ten labels or so for every probability
+    truth = (rng.random((25, 3)) < probabilities).astype(float)
+    if soft:
+        truth = 0.9 * truth + 0.045
+    weights = rng.random(25)
+    found = precision_thresholds(probabilities, truth, weights)
+    assert found.tolist() == [
+        threshold_by_trial(probabilities, truth, weights, goal) for goal in PRECISIONS
     ]
-    assert log_loss(truth, given) == pytest.approx(sum(each))
-    assert log_loss(sp.csr_matrix(truth), given) == pytest.approx(sum(each))
+    assert len(set(found)) > 3 and (np.diff(found) >= 0).all()
+    assert (precision_thresholds(probabilities, np.zeros((25, 3)), weights) == 1).all()
 
 
-def test_certainty_that_is_wrong_costs_much_but_not_infinitely():
-    assert 20 < log_loss([[1]], [[0.0]]) < 40
-    assert log_loss([[1, 0]], [[1.0, 0.0]]) == pytest.approx(0.0, abs=1e-9)
+def test_items_that_count_nothing_do_not_move_a_threshold():
+    probabilities = np.array([[0.9], [0.8], [0.7]])
+    truth = np.array([[1.0], [0.0], [1.0]])
+    found = precision_thresholds(probabilities, truth, np.array([1.0, 0.0, 1.0]))
+    assert set(found) == {0.7}
 
 
-@pytest.mark.parametrize("measure", [reliability, expected_calibration_error, log_loss])
-@pytest.mark.parametrize("wrong", [-0.1, 1.5])
-def test_what_is_no_probability_is_refused(measure, wrong):
-    with pytest.raises(InputError, match="between 0 and 1"):
-        measure([[1, 0]], [[0.5, wrong]])
+def test_calibration_promises_what_it_says():
+    rng = np.random.default_rng(0)
+    logits, weights = 2 * rng.normal(size=(400, 5)), rng.random(400)
+    truth = (rng.random((400, 3)) < sigmoid(logits[:, :3])).astype(float)
+    frequencies = np.array([0.2, 0.3, 0.2, 0.1, 0.4])
+    levels = calibrate(logits, truth, weights, frequencies)
+    found = sigmoid(logits + levels.intercepts)
+    np.testing.assert_allclose(weights @ found / weights.sum(), frequencies, atol=1e-9)
+    assert levels.slopes.tolist() == [1] * 5
+    seen, unseen = found[:, :3], found[:, 3:]
+    wanted = precision_thresholds(seen, truth, weights)
+    np.testing.assert_array_equal(levels.thresholds, wanted)
+    # Which unseen labels are true nobody knows: what is promised is what probabilities promise.
+    for place in (29, 59):
+        counted = weights[:, None] * (unseen >= levels.unseen_thresholds[place])
+        promised = (counted * unseen).sum() / counted.sum()
+        assert promised == pytest.approx(PRECISIONS[place], abs=0.01)
 
 
-def test_bins_are_counted():
-    with pytest.raises(InputError, match="n_bins"):
-        reliability([[1]], [[0.5]], n_bins=0)
+def test_without_unseen_labels_a_new_one_must_be_as_likely_as_the_precision_is_high():
+    levels = calibrate(np.zeros((4, 1)), np.eye(4)[:, :1], np.ones(4), np.array([0.25]))
+    np.testing.assert_array_equal(levels.unseen_thresholds, PRECISIONS)
+    np.testing.assert_allclose(levels.thresholds[:24], 0.25)
+    assert (levels.thresholds[25:] == 1).all()
+
+
+def test_frequencies_are_documents_where_those_are_the_items_own():
+    priors, here = np.array([0.2, 0.6]), np.array([0.75, 0.05])
+    assert expected_frequencies(priors, here, 300, 0.0).tolist() == priors.tolist()
+    np.testing.assert_allclose(expected_frequencies(priors, here, 3000, 1.0), here, atol=1e-3)
+    found = expected_frequencies(priors, here, 3, 1.0)
+    np.testing.assert_allclose(found, (3 * here + 0.5 * priors) / 3.5)
+    half = expected_frequencies(priors, here, 3, 0.5)
+    np.testing.assert_allclose(half, (priors + found) / 2)
+    certain = expected_frequencies(np.array([0.0, 1.0]), np.array([0.0, 1.0]), 3, 0.5)
+    assert ((certain > 0) & (certain < 1)).all()
+
+
+def test_new_labels_are_as_common_as_labels_until_others_have_been_counted():
+    # All documents that came hold the label: they were picked, and say nothing.
+    assert new_label_frequencies(np.array([5.0]), 5, 5, 0.02).tolist() == [0.02]
+    # A sample in which one in ten holds it says nearly that.
+    sampled = new_label_frequencies(np.array([10_000.0]), 10_000, 100_000, 0.02)
+    assert sampled[0] == pytest.approx(0.9 * 0.1 + 0.1 * 0.02, rel=0.01)
+    # The commoner of two labels is expected more often.
+    found = new_label_frequencies(np.array([50.0, 5.0]), 55, 600, 0.02)
+    assert found[0] > 1.5 * found[1]
+
+
+@given(
+    st.lists(st.integers(0, 50), min_size=1, max_size=4),
+    st.integers(0, 500),
+    st.integers(0, 2000),
+    st.floats(1e-5, 0.5),
+)
+def test_frequencies_of_new_labels_follow_the_formula(counts, holding, fresh, typical):
+    found = new_label_frequencies(np.array(counts, dtype=float), holding, fresh, typical)
+    could = max(fresh, holding)
+    picked = 1.0 if could == holding and could else holding / max(could, 1)
+    for count, frequency in zip(counts, found, strict=True):
+        wanted = picked * typical + (1 - picked) * (count + 400 * typical) / (could + 400)
+        assert frequency == pytest.approx(wanted)
+        if count <= could:
+            assert 0 < frequency < 1

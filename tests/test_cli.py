@@ -51,6 +51,12 @@ def model(files, toy_tagger) -> Path:
     return files / "model"
 
 
+@pytest.fixture(scope="module")
+def published(files, published_tagger) -> Path:
+    published_tagger.save(files / "published")
+    return files / "published"
+
+
 def write_jsonl(path: Path, documents, **fields) -> None:
     lines = [json.dumps({"labels": list(document)} | fields) for document in documents]
     path.write_text("\n".join(lines) + "\n")
@@ -60,7 +66,8 @@ def records(text: str) -> list[dict]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-SMALL = ["--components", 8, "--topics", 5, "--epochs", 2, "--mapper", "kernel-ridge"]
+SMALL = ["--preset", "paper", "--components", 8, "--topics", 5, "--epochs", 2]
+SMALL += ["--mapper", "kernel-ridge"]
 
 
 # ------------------------------------------------------------------ the way of a user
@@ -179,12 +186,9 @@ def test_fit_without_features_completes(run, files, tmp_path):
     assert code == 1 and "fitted without features" in err
 
 
-def test_complete_explain_evaluate_and_info(run, files, model):
+def test_complete_evaluate_and_info(run, files, model):
     code, out, _ = run("complete", model, "apple", "pie", "-k", 3)
     assert code == 0 and {"label", "kind", "score"} == set(records(out)[0])
-    code, out, _ = run("explain", model, files / "test.npy", "apple", "--row", 0, "-k", 2)
-    assert code == 0
-    assert records(out)[0]["distance"] <= records(out)[1]["distance"]
     code, out, _ = run("evaluate", model, files / "test.npy", files / "truth.jsonl")
     found = {row["labels"]: row for row in records(out)}
     assert code == 0 and set(found) == {"all", "seen", "unseen", "oov"}
@@ -193,6 +197,194 @@ def test_complete_explain_evaluate_and_info(run, files, model):
     assert code == 0 and records(out)[0]["unseen"] == 4
     code, out, _ = run("info", files / "documents.jsonl", "-f", "jsonl")
     assert code == 0 and records(out)[0]["documents"] == 300
+
+
+def test_info_tells_what_the_space_is(run, model, toy_tagger):
+    _, out, _ = run("info", model, "-f", "jsonl")
+    (facts,) = records(out)
+    space, store = toy_tagger.space_, toy_tagger.store_
+    assert (facts["labels"], facts["seen"], facts["oov"]) == (29, 23, 2)
+    assert (facts["known documents"], facts["different tag sets"]) == (600, len(store.points))
+    assert (facts["members"], facts["dimensions"]) == (len(space.members_), space.n_dimensions)
+    assert facts["training steps"] == space.plan_.n_steps
+    assert facts["final loss of items"] == space.history_[-1]["items"]
+    assert (facts["features"], facts["feature extractor"]) == (5, "none (numbers)")
+    assert facts["documents left out"] == 0
+
+
+def test_the_default_is_fitted_and_summed_up(run, files, tiny_space, tmp_path, monkeypatch):
+    monkeypatch.setattr("polyseme.tagger.ConceptSpace", tiny_space)
+    given = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
+    code, out, err = run("fit", tmp_path / "m", *given, "-s", files / "semantics.jsonl")
+    assert (code, out.strip()) == (0, str(tmp_path / "m")), err
+    assert "29 labels (23 seen, 4 unseen, 2 oov) from 600 documents (158 different tag" in err
+    assert "members of 32 dimensions, 120 steps each" in err
+    assert not (tmp_path / "m.checkpoint").exists()
+
+
+# ------------------------------------------------------------------ evidence
+
+
+def test_evidence_is_one_record_with_everything(run, files, model, toy_tagger, world):
+    asked = ["explain", model, files / "test.npy", "charger", "--row", 1, "-k", 3]
+    code, out, _ = run(*asked)
+    (record,) = records(out)
+    found = toy_tagger.explain(world.X_test[1], "charger", k=3)
+    assert code == 0 and (record["row"], record["label"], record["kind"]) == (
+        1,
+        "charger",
+        "unseen",
+    )
+    assert [one["tag"] for one in record["tags"]] == [one.tag for one in found.tags]
+    parts = [record[name] for name in ("frequency", "features", "other_tags", "known")]
+    parts += [one["part"] for one in record["tags"]]
+    assert sum(parts) == pytest.approx(record["logit"], abs=1e-5)
+    assert record["probability"] == pytest.approx(found.probability, abs=1e-6)
+    near = record["neighbours"]
+    assert [one["distance"] for one in near] == sorted(one["distance"] for one in near)
+    assert all(one["holds"] == ("charger" in one["document"]) for one in near)
+    assert all(one["times"] >= len(one["known_as"]) > 0 for one in near)
+
+
+def test_evidence_as_csv_has_a_row_for_each_part(run, files, model):
+    _, out, _ = run("explain", model, files / "test.npy", "charger", "-k", 2, "-f", "csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["part"] for row in rows[:2]] == ["how common the tag is", "features"]
+    assert len(rows) == 2 + 2 + 2 + 1 and rows[-1]["part"] == "sum"
+    total = sum(float(row["logit"]) for row in rows[:-1])
+    assert total == pytest.approx(float(rows[-1]["logit"]), abs=1e-5)
+
+
+def test_evidence_for_people_fits_eighty_columns_and_has_bars(run, files, model):
+    code, out, _ = run("explain", model, files / "test.npy", "charger", "-k", 3, "-f", "table")
+    lines = out.splitlines()
+    assert code == 0 and max(map(len, lines)) <= 80
+    assert lines[0].startswith("why charger (unseen) has the probability 0.")
+    common, features = (
+        next(one for one in lines if name in one) for name in ("common", "features")
+    )
+    assert "█│" in common and "│█" in features, "negative left, positive right"
+    assert "known tag sets nearby" in out and "nearest known tag sets" in out
+    assert "{" not in out
+
+
+def test_bars_are_drawn_in_plain_letters_where_there_are_no_others():
+    from polyseme.cli.evidence import _bar
+
+    assert _bar(-1.0, ascii_only=True).plain == "#########|         "
+    assert _bar(0.0, ascii_only=True).plain == "         |         "
+    assert _bar(0.5, ascii_only=False).plain == "         │████▌    "
+    assert _bar(-0.5, ascii_only=False).plain == "    ▐████│         "
+
+
+def test_tags_that_an_item_has_are_part_of_its_evidence(run, files, model, toy_tagger, world):
+    asked = ["explain", model, files / "test.npy", "knife", "--tag", "pie", "--tag", "oven"]
+    code, out, _ = run(*asked, "-k", 3, "-f", "jsonl")
+    (record,) = records(out)
+    found = toy_tagger.score_labels(world.X_test[:1], tags=[["pie", "oven"]])
+    column = toy_tagger.labels_.index("knife")
+    assert code == 0 and record["probability"] == pytest.approx(found[0, column], abs=1e-6)
+    given = {one["tag"]: one["probability"] for one in record["tags"]}
+    assert given["pie"] == given["oven"] == 1.0
+
+
+def test_labels_that_look_like_markup_are_explained_as_they_are(run, world, tiny_space, tmp_path):
+    documents = [(*document, "[/red]") for document in world.documents[:80]]
+    tagger = polyseme.ZeroShotTagger(space=tiny_space(n_steps=5), random_state=0)
+    tagger.fit(world.X[:80], documents).save(tmp_path / "m")
+    np.save(tmp_path / "x.npy", world.X_test)
+    code, out, err = run("explain", tmp_path / "m", tmp_path / "x.npy", "[/red]", "-f", "table")
+    assert code == 0, err
+    assert out.startswith("why [/red] (seen)")
+
+
+# ------------------------------------------------------------------ known tag sets alone
+
+
+def test_known_tag_sets_alone_can_rank(run, files, model, toy_tagger, world, tmp_path):
+    _, out, _ = run("rank", model, files / "test.npy", "-k", 4, "--method", "priming")
+    labels, scores = toy_tagger.rank(world.X_test, k=4, method="priming")
+    found = records(out)
+    assert [one["labels"] for one in found] == labels.tolist()
+    assert found[0]["scores"] == pytest.approx(scores[0], abs=1e-6)
+    words = ["-k", 4, "--method", "priming", "--out", tmp_path / "out"]
+    code, _, err = run("rank", model, files / "test.npy", *words)
+    assert code == 0, err
+    written = records((tmp_path / "out" / "test.jsonl").read_text())
+    assert [one["labels"] for one in written] == labels.tolist()
+    code, _, err = run("rank", model, files / "test.npy", "-k", 4, "--out", tmp_path / "out")
+    assert code == 1 and "another method" in err
+
+
+def test_every_command_takes_a_published_model(run, files, published, published_tagger, world):
+    _, out, _ = run("rank", published, files / "test.npy", "-k", 4, "-f", "jsonl")
+    labels, _ = published_tagger.rank(world.X_test, k=4)
+    assert [one["labels"] for one in records(out)] == labels.tolist()
+    code, out, _ = run("complete", published, "apple", "pie", "-k", 3)
+    assert code == 0 and {"label", "kind", "score"} == set(records(out)[0])
+    code, out, _ = run("explain", published, files / "test.npy", "apple", "--row", 0, "-k", 2)
+    near, far = records(out)
+    assert code == 0 and near["distance"] <= far["distance"]
+    assert near["times"] >= len(near["known_as"]) > 0 and "apple" in near["document"]
+    code, out, _ = run("evaluate", published, files / "test.npy", files / "truth.jsonl")
+    found = {row["labels"]: row for row in records(out)}
+    assert code == 0 and set(found) == {"all", "seen", "unseen", "oov"}
+    assert found["all"]["example_map"] > 0.95
+    assert "calibration_error" not in found["all"], "its scores are no probabilities"
+    code, out, _ = run("info", published, "-f", "jsonl")
+    facts = records(out)[0]
+    assert code == 0 and (facts["unseen"], facts["dimensions"], facts["features"]) == (4, 24, 5)
+    assert (facts["mapper"], facts["score"]) == ("kernel-ridge", "nearest")
+
+
+def test_a_published_model_takes_in_documents_only(run, files, published, tmp_path):
+    write_jsonl(tmp_path / "more.jsonl", [["sea", "jellyfish"], ["sand", "jellyfish"]])
+    words = ["--documents", tmp_path / "more.jsonl", "--out", tmp_path / "grown"]
+    code, _, err = run("add", published, *words)
+    assert code == 0 and "added 2 documents; new labels: jellyfish" in err
+    np.savez(tmp_path / "words.npz", words=np.array(["sea", "coast"]), vectors=np.ones((2, 2)))
+    named = ["--label", "coast", "--vectors", tmp_path / "words.npz"]
+    write_jsonl(tmp_path / "given.jsonl", [["sea"]] * 25)
+    cases = {
+        "A label by name needs the default tagger": ["add", published, *named],
+        "a precision needs the default tagger": ["rank", published, files / "test.npy", "-p", 0.5],
+        "`tags` need the default tagger": [
+            "rank", published, files / "test.npy", "--tags", tmp_path / "given.jsonl",
+        ],
+        "`--tag` needs the default tagger": [
+            "explain", published, files / "test.npy", "apple", "--tag", "pie",
+        ],
+        "`method` needs the default tagger": [
+            "rank", published, files / "test.npy", "--method", "priming",
+        ],
+    }  # fmt: skip
+    for message, asked in cases.items():
+        code, out, err = run(*asked)
+        assert (code, out) == (1, "") and message in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--mapper", "nu-svr"],
+        ["--score", "nearest"],
+        ["--components", 8],
+        ["--topics", "hdp"],
+        ["--epochs", 2],
+    ],
+)
+def test_options_of_the_published_method_are_refused_for_the_default(run, files, tmp_path, words):
+    code, out, err = run("fit", tmp_path / "m", "-d", files / "documents.jsonl", *words)
+    assert (code, out) == (1, "")
+    wanted = f"`{words[0]}` belongs to the published method; add --preset paper."
+    assert err == f"polyseme: {wanted}\n"
+
+
+def test_the_score_of_the_published_method_can_be_chosen(run, files, tmp_path):
+    given = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
+    code, _, err = run("fit", tmp_path / "m", *given, *SMALL, "--score", "density")
+    assert code == 0, err
+    assert polyseme.load(tmp_path / "m").score == "density"
 
 
 def test_tables_are_for_people(run, model):
@@ -238,6 +430,29 @@ def test_a_fit_that_was_interrupted_goes_on(run, files, tmp_path, monkeypatch):
         assert (tmp_path / "m" / path.name).read_bytes() == path.read_bytes()
 
 
+def test_a_fit_of_the_default_that_was_interrupted_goes_on(
+    run, files, tiny_space, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("polyseme.tagger.ConceptSpace", tiny_space)
+    words = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
+    assert run("fit", tmp_path / "whole", *words)[0] == 0
+    kept = polyseme.space._TrainingState.keep
+
+    def interrupted(self, training):
+        kept(self, training)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(polyseme.space._TrainingState, "keep", interrupted)
+        code, out, err = run("fit", tmp_path / "m", *words)
+    assert code == 1 and "run the same command again" in err and out == ""
+    assert (tmp_path / "m.checkpoint").exists() and not (tmp_path / "m").exists()
+    assert run("fit", tmp_path / "m", *words)[0] == 0
+    assert not (tmp_path / "m.checkpoint").exists()
+    for path in (tmp_path / "whole").iterdir():
+        assert (tmp_path / "m" / path.name).read_bytes() == path.read_bytes()
+
+
 # ------------------------------------------------------------------ bad input
 
 
@@ -259,12 +474,15 @@ def test_every_mistake_gets_one_sentence_and_exit_code_one(run, files, model, tm
         "expecting 5 features": ["rank", model, np_save(tmp_path / "three.npy", np.ones((2, 3)))],
         "There is no row 99": ["explain", model, files / "test.npy", "apple", "--row", 99],
         "Unknown label 'appel'": ["explain", model, files / "test.npy", "appel"],
+        "votes of known tag sets are none": [
+            "rank", model, files / "test.npy", "--method", "priming", "-p", 0.5,
+        ],
         "None of the tags is known": ["complete", model, "zeppelin"],
         "not a polyseme model": ["info", tmp_path],
         "Unknown experiment": ["reproduce", "fig99"],
         "Line 2 of x.jsonl": ["info", bad(tmp_path, "x.jsonl", '{"labels": ["a"]}\n{oops\n')],
         "must be a whole number or 'hdp'": [
-            "fit", tmp_path / "m", "-d", documents, "--topics", "many",
+            "fit", tmp_path / "m", "-d", documents, "--preset", "paper", "--topics", "many",
         ],
         "rows but there are 25 documents": [
             "fit", tmp_path / "m", "-d", files / "truth.jsonl", "-x", features,
@@ -287,7 +505,7 @@ def np_save(path: Path, array) -> Path:
 def test_a_foreign_folder_is_refused_before_training(run, files, tmp_path, monkeypatch):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("keep me")
-    monkeypatch.setattr(polyseme.ConceptEmbedding, "fit", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(polyseme.ConceptSpace, "fit", lambda *_, **__: pytest.fail("trained"))
     code, _, err = run("fit", tmp_path / "mine", "-d", files / "documents.jsonl")
     assert code == 1 and "Refusing to write a model" in err
     code, _, err = run("fit", files / "truth.jsonl", "-d", files / "documents.jsonl")
@@ -314,7 +532,7 @@ def interrupt(*_, **__):
 
 def test_labels_that_look_like_markup_are_printed_as_they_are(run, world, tiny_embedding, tmp_path):
     documents = [(*document, "[/red]", ":sun:") for document in world.documents[:60]]
-    tagger = polyseme.ZeroShotTagger(embedding=tiny_embedding(), random_state=0)
+    tagger = polyseme.PublishedTagger(embedding=tiny_embedding(), random_state=0)
     tagger.fit(None, documents).save(tmp_path / "m")
     code, out, err = run("complete", tmp_path / "m", "sea", "[bold]", "-k", 40, "-f", "table")
     assert code == 0, err

@@ -149,7 +149,8 @@ def pictures(tmp_path_factory) -> Path:
     (extra / "lost.png").symlink_to("nowhere.png")
     run("extract", "image", place / "files", "--out", place / "numbers", "--size", 64)
     tags = place / "files" / "tags.jsonl"
-    small = ["--components", 8, "--topics", 4, "--epochs", 2, "--mapper", "kernel-ridge"]
+    small = ["--preset", "paper", "--components", 8, "--topics", 4, "--epochs", 2]
+    small += ["--mapper", "kernel-ridge"]
     run("fit", place / "model", "-x", place / "numbers", "-d", tags, *small)
     return place
 

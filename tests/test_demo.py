@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from polyseme._validation import InputError
 from polyseme.concepts import Concepts
 from polyseme.datasets import EmojiCorpus, load_emoji
 from polyseme.demo import run_demo
+from polyseme.demo.cards import parts
+from polyseme.demo.examples import LEAST_PART, _leading
 from polyseme.demo.experiment import DemoSettings, group_means, mean_score, run_experiment
 from polyseme.demo.page import build_page
 from polyseme.demo.plots import SIZE, _push_apart
@@ -23,18 +26,17 @@ from polyseme.demo.results import (
     Card,
     Completion,
     DemoResults,
+    Known,
     MethodScores,
-    Neighbour,
     Reason,
     Score,
     Tag,
 )
 from polyseme.demo.split import EmojiSplit, SplitSettings, draw_split, families
 from polyseme.demo.thumbnails import Thumbnails
-from polyseme.embedding import ConceptEmbedding
-from polyseme.experts import LabelExperts
-from polyseme.nn.plan import TrainingPlan
+from polyseme.evidence import Evidence, TagEvidence
 from polyseme.senses import SenseMap, SenseRule, find_senses
+from polyseme.space import ConceptSpace
 
 HOSTILE = '<script>alert("1")</script>&\''
 PIXEL = "data:image/webp;base64,AAAA"
@@ -45,6 +47,11 @@ class OnePicture:
 
     def uri(self, emoji: int, drawing: str) -> str:
         return PIXEL
+
+
+def made_up_evidence(label: str = "moon") -> Evidence:
+    tags = (TagEvidence(label, 0.91, 1.5, -1.2), TagEvidence("night", 0.2, -0.5, 0.4))
+    return Evidence(label, "unseen", 0.5, 0.0, -3.0, 2.25, tags, 0.01, -0.26, ())
 
 
 def made_up_results(label: str = "moon") -> DemoResults:
@@ -79,7 +86,8 @@ def made_up_results(label: str = "moon") -> DemoResults:
         Tag(label, "unseen", False),
         2,
         "all",
-        (Neighbour((1, 2, 3, 4), (label, "night"), 1.25),),
+        made_up_evidence(label),
+        (Known((1, 2, 3, 4), (label, "night"), 0.25, 0.5, holds=True),),
     )
     return DemoResults(
         seed=3,
@@ -106,7 +114,6 @@ def made_up_results(label: str = "moon") -> DemoResults:
             ),
         ),
         sense_range=(9, 40),
-        distance_scale=14.1,
         settings=((label, label),),
         seconds={"polyseme": 1.0, label: 2.0},
     )
@@ -174,6 +181,16 @@ def test_no_test_emoji_is_in_any_training_document(split: EmojiSplit) -> None:
     _, documents = split.pictures(split.taught)
     known = {name.split("/")[0] for name in (*documents.ids, *split.semantics().ids)}
     assert known.isdisjoint(split.emoji.ids[one] for one in split.test)
+
+
+def test_documents_of_one_emoji_are_of_one_group(split: EmojiSplit) -> None:
+    _, documents = split.pictures(split.taught)
+    semantics = split.semantics()
+    group_of = dict(zip(semantics.ids, semantics.groups or (), strict=True))
+    assert len(group_of) == len(semantics)
+    for name, group in zip(documents.ids, documents.groups or (), strict=True):
+        assert group == group_of[name.split("/")[0]]
+        assert split.emoji.ids[split.emoji_of(name)] == name.split("/")[0]
 
 
 def test_a_quarter_of_emoji_and_labels_is_hidden(split: EmojiSplit) -> None:
@@ -308,7 +325,8 @@ def test_chips_are_marked_by_kind_and_truth_and_not_by_colour_alone() -> None:
     assert len([one for one in parsed.of_class("chip", "unseen", "right") if one[0] == "li"]) == 60
     assert len([one for one in parsed.of_class("chip", "oov", "wrong") if one[0] == "li"]) == 30
     assert len([one for one in parsed.of_class("chip", "missed") if one[0] == "li"]) == 60
-    assert page.count("✓</b>") == 30 * 3 + 3
+    # The legend has three, and one known tag list holds the tag that is explained.
+    assert page.count("✓</b>") == 30 * 3 + 3 + 1
     assert page.count("✗</b>") == 30 * 1 + 3 + 1
     assert "".join(parsed.text).count("(unseen, right)") == 60
 
@@ -372,24 +390,59 @@ def test_thumbnails_are_small_decodable_and_the_same_every_time(emoji: EmojiCorp
     assert PIL.Image.open(io.BytesIO(content)).size == (64, 64)
 
 
+# ---------------------------------------------------------------------- evidence
+
+
+def bars(table: str) -> list[tuple[str, float, float, float]]:
+    """Read bars: name, where they begin and how long they are, in percent, and the number."""
+    row = (
+        r"<tr><th[^>]*>([^<]*)(?:<small>[^<]*</small>)?</th>.*?"
+        r'class="(?:plus|minus)" style="left:([\d.]+)%;width:([\d.]+)%".*?'
+        r"<td>([+-][\d.]+)</td></tr>"
+    )
+    return [(name, *map(float, numbers)) for name, *numbers in re.findall(row, table)]
+
+
+def test_bars_of_evidence_begin_at_zero_and_show_the_parts() -> None:
+    found = bars(parts(made_up_evidence()))
+    assert [name for name, *_ in found] == [
+        "how common the tag is",
+        "the picture itself",
+        "moon",
+        "night",
+        "other tags",
+        "known tag lists nearby",
+        "sum",
+    ]
+    assert [value for *_, value in found] == [-3.0, 2.2, 1.5, -0.5, 0.0, -0.3, 0.0]
+    zero = 100 * 3 / 5.25
+    for _, left, width, value in found:
+        assert (left + width if value < 0 else left) == pytest.approx(zero, abs=0.11)
+        assert width == pytest.approx(abs(value) * 100 / 5.25, abs=1.0)
+
+
+def test_tags_of_evidence_say_how_likely_they_are() -> None:
+    table = parts(made_up_evidence())
+    assert "moon<small>91% likely</small>" in table
+    assert "<small>probability 0.50</small>" in table
+
+
+def test_tags_that_say_next_to_nothing_are_counted_among_the_others() -> None:
+    tags = (TagEvidence("a", 0.5, 1.0, 0.0), TagEvidence("b", 0.5, LEAST_PART / 2, 0.0))
+    found = _leading(replace(made_up_evidence(), tags=tags, other_tags=0.25))
+    assert [one.tag for one in found.tags] == ["a"]
+    assert found.other_tags == pytest.approx(0.25 + LEAST_PART / 2)
+
+
 # ---------------------------------------------------------------------- all together
 
 
 @pytest.fixture(scope="module")
-def quick_settings() -> DemoSettings:
-    from polyseme.mapping import InstanceMapper
-
-    plan = TrainingPlan(max_epochs=2, min_steps=5)
+def quick_settings(tiny_space: Callable[..., ConceptSpace]) -> DemoSettings:
     return DemoSettings(
         split=SplitSettings(document_share=(0.2, 0.6), n_oov=3, min_oov=5),
         senses=SenseRule(n_labels=2, fewest=6),
-        tagger={
-            "embedding": ConceptEmbedding(n_components=8, hidden_sizes=(16,), training=plan),
-            "mapper": InstanceMapper(kind="kernel-ridge"),
-            "experts": LabelExperts(
-                n_folds=2, nets_per_fold=1, document_steps=10, instance_steps=10
-            ),
-        },
+        tagger={"space": tiny_space(n_steps=20)},
     )
 
 
@@ -412,9 +465,15 @@ def test_a_small_demo_runs_from_pictures_to_page_and_repeats_itself(
         assert all(tag.kind == "unseen" for tag in card.unseen)
     hidden = [card.hidden for card in results.cards]
     assert hidden == sorted(hidden, reverse=True)
+    assert results.reasons
     for reason in results.reasons:
-        assert all(reason.tag.label in one.document for one in reason.neighbours)
-        distances = [one.distance for one in reason.neighbours]
+        evidence = reason.evidence
+        assert evidence.label == reason.tag.label
+        assert sum(part for _, part in evidence.parts()) == pytest.approx(evidence.logit)
+        assert all(one.holds == (reason.tag.label in one.document) for one in reason.known)
+        for one in reason.known:
+            assert all(set(one.document) <= set(small.documents[place]) for place in one.emoji)
+        distances = [one.distance for one in reason.known]
         assert distances == sorted(distances)
     Parsed(pages[0])
 

@@ -12,7 +12,7 @@ import polyseme.baselines.classifiers
 import polyseme.baselines.costa
 import polyseme.baselines.latent
 import polyseme.solvers.search
-from polyseme import InstanceMapper, LabelCorpus, ZeroShotTagger
+from polyseme import InstanceMapper, LabelCorpus, PublishedTagger
 from polyseme._folds import fold_numbers, group_numbers
 from polyseme._validation import InputError
 from polyseme.baselines import Costa, LatentSemantic, NearestInstances, TunedCosta
@@ -148,9 +148,7 @@ def test_the_tagger_tells_its_mapper_the_groups_of_placed_instances(
     )
     documents = [("owl",), *world.documents[1:]]  # an oov label alone cannot be placed
     mapper = InstanceMapper(kind="kernel-ridge")
-    tagger = ZeroShotTagger(
-        embedding=tiny_embedding(), mapper=mapper, score="nearest", random_state=0
-    )
+    tagger = PublishedTagger(embedding=tiny_embedding(), mapper=mapper, random_state=0)
     with pytest.warns(UserWarning, match="1 of 600 documents hold no label"):
         tagger.fit(world.X, grouped(documents, 7), world.semantics)
     assert told == [tuple(f"g{row // 7}" for row in range(1, 300))]

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from polyseme import (
     ConceptEmbedding,
+    ConceptSpace,
     InstanceMapper,
     LabelCorpus,
-    ZeroShotTagger,
+    PublishedTagger,
+    SpacePlan,
     known,
     priming,
 )
@@ -24,6 +26,7 @@ from polyseme.index import ConceptIndex
 from polyseme.known import KnownConcepts, met_documents
 from polyseme.nn.plan import TrainingPlan
 from polyseme.priming import PrimingRanker, rank_blocks, rank_labels
+from polyseme.store import ConceptStore
 
 
 @pytest.fixture(scope="module")
@@ -177,11 +180,8 @@ def test_ranking_in_blocks_is_ranking_at_once(monkeypatch):
 
 
 def test_nearest_concepts_answer_the_same_in_blocks(tiny_embedding, world, monkeypatch):
-    tagger = ZeroShotTagger(
-        embedding=tiny_embedding(),
-        mapper=InstanceMapper(kind="kernel-ridge"),
-        score="nearest",
-        random_state=0,
+    tagger = PublishedTagger(
+        embedding=tiny_embedding(), mapper=InstanceMapper(kind="kernel-ridge"), random_state=0
     ).fit(world.X, world.documents, world.semantics)
     wanted, (labels, _) = tagger.score_labels(world.X), tagger.rank(world.X, 3)
     monkeypatch.setattr(priming, "_BLOCK_NUMBERS", 7 * len(tagger.labels_))
@@ -233,3 +233,20 @@ def test_no_dense_matrix_is_made_of_many_labels(wide, monkeypatch):
     monkeypatch.setattr(priming, "_BLOCK_NUMBERS", 10 * len(store.labels))
     _, most = most_bytes(ranker.rank, points, 5)
     assert most < 8 * len(points) * len(store.labels) / 4
+
+
+def test_a_space_and_its_store_make_no_dense_matrix_of_many_labels(wide):
+    dense = wide.matrix.shape[0] * wide.matrix.shape[1]
+    plan = SpacePlan(hidden=4, code=4, document_batch=8)
+    space = ConceptSpace(n_folds=2, members_per_fold=1, n_steps=1, plan=plan, random_state=0)
+    space.fit(sp.csr_matrix(wide.matrix, dtype=np.float64))
+    (store, dropped), most = most_bytes(ConceptStore.of, space, wide.labels, wide, wide)
+    assert most < dense / 4
+    assert len(store.ids) + len(dropped) == 3_000
+    codes, most = most_bytes(space.document_points, store.matrix)
+    assert most < dense / 4
+    np.testing.assert_allclose(codes, store.points[store.sets], atol=1e-5)
+    _, most = most_bytes(store.votes, store.points[:5])
+    assert most < dense / 4
+    _, most = most_bytes(store.remove, store.ids[::2])
+    assert most < dense / 4

@@ -129,10 +129,10 @@ def test_a_reduction_is_learned_by_fit_alone_and_saved(files, reduction):
     np.testing.assert_array_equal(first, again.transform(extracted))
 
 
-def test_a_pipeline_goes_from_files_to_scores(emoji, files, tiny_embedding):
+def test_a_pipeline_goes_from_files_to_scores(emoji, files, tiny_space):
     paths, rows = files
     documents = [emoji.documents[emoji.group[row]] or ["thing"] for row in rows]
-    pipeline = make_pipeline(ImageFeatures(size=64), ZeroShotTagger(embedding=tiny_embedding()))
+    pipeline = make_pipeline(ImageFeatures(size=64), ZeroShotTagger(space=tiny_space(n_steps=8)))
     pipeline.fit(paths, documents)
     scores = pipeline.decision_function(paths[:3])
     assert scores.shape == (3, len(pipeline[-1].labels_))
@@ -141,12 +141,12 @@ def test_a_pipeline_goes_from_files_to_scores(emoji, files, tiny_embedding):
 
 
 def test_a_tagger_with_a_front_end_is_one_model_from_file_to_tags(
-    emoji, files, tiny_embedding, tmp_path
+    emoji, files, tiny_space, tmp_path
 ):
     paths, rows = files
     documents = [emoji.documents[emoji.group[row]] or ["thing"] for row in rows]
     front_end = ImageFeatures(size=64, reduction="pca", n_components=16)
-    tagger = ZeroShotTagger(embedding=tiny_embedding(), features=front_end, random_state=0)
+    tagger = ZeroShotTagger(space=tiny_space(n_steps=8), features=front_end, random_state=0)
     tagger.fit(paths, documents)
     assert tagger.n_features_in_ == 16
     assert not hasattr(front_end, "n_features_out_"), "fit must leave the given front end alone"
@@ -155,8 +155,8 @@ def test_a_tagger_with_a_front_end_is_one_model_from_file_to_tags(
     for one, other in zip(tagger.rank(paths, k=5), loaded.rank(paths, k=5), strict=True):
         np.testing.assert_array_equal(one, other)
     reasons = loaded.explain(paths[0], tagger.labels_[0], k=2)
-    assert reasons
-    assert loaded.explain(paths[0], tagger.labels_[0], k=2) == reasons
+    assert reasons == tagger.explain(paths[0], tagger.labels_[0], k=2)
+    assert len(reasons.tags) == len(reasons.neighbours) == 2
     again = clone(tagger).fit(paths, documents)
     np.testing.assert_array_equal(again.score_labels(paths), tagger.score_labels(paths))
 

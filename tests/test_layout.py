@@ -21,7 +21,9 @@ BASE = {"_validation", "_labels", "_estimator", "_rows", "_folds", "_threads"}
 BASE |= {"_folder", "_persistence", "_shifted"}
 PATH = BASE | {"files", "corpus", "descriptors", "concepts", "index", "scoring", "nn", "presets"}
 PATH |= {"_progress"}
-STEPS = PATH | {"features", "embedding", "known", "mapping", "experts", "priming"}
+# The paper's steps, and the one space of the default tagger.
+STEPS = PATH | {"features", "embedding", "known", "mapping", "priming", "tags", "words"}
+SPACE = {"members", "training", "calibration", "space", "store", "evidence"}
 ANYTHING = None
 
 # For each file or folder of the package: what else of the package it may import.
@@ -49,10 +51,19 @@ ALLOWED: dict[str, set[str] | None] = {
     "priming": PATH | {"embedding", "known", "mapping"},
     "scoring": {"_validation"},
     "words": BASE | {"files", "corpus"},
-    "experts": PATH | {"embedding", "known", "mapping", "solvers", "words"},
-    "tagger": STEPS | {"words"},
-    "storage": STEPS | {"tagger"},
-    "cluster": STEPS | {"tagger", "storage"},
+    "tags": BASE | {"files", "corpus"},
+    "published": PATH | {"features", "embedding", "known", "mapping", "priming", "tags"},
+    # one space
+    "members": set(),
+    "training": BASE | {"members"},
+    "captured": {"members", "training"},
+    "calibration": set(),
+    "space": BASE | {"nn", "members", "training", "calibration"},
+    "store": BASE | {"corpus", "concepts", "known", "space"},
+    "evidence": {"members", "store"},
+    "tagger": STEPS | SPACE | {"published"},
+    "storage": STEPS | SPACE | {"tagger", "published"},
+    "cluster": STEPS | SPACE | {"tagger", "published", "storage"},
     # behind the steps: arrays and whole numbers, no label strings
     "index": {"_validation", "_native", "_threads"},
     "solvers": {"_validation", "_folds", "_threads"},
@@ -61,10 +72,10 @@ ALLOWED: dict[str, set[str] | None] = {
     "_progress": {"_validation", "nn"},
     # beside the way
     "datasets": BASE | {"files", "corpus"},
-    "baselines": PATH
-    | {"embedding", "known", "mapping", "experts", "priming", "tagger", "solvers", "words"},
+    "baselines": PATH | {"embedding", "known", "mapping", "priming", "solvers", "words"},
     "senses": PATH | {"embedding"},
-    "protocols": PATH | {"embedding", "known", "mapping", "priming", "tagger", "solvers"},
+    "protocols": PATH
+    | {"embedding", "known", "mapping", "priming", "published", "solvers", "store"},
     # on top: nothing below imports these
     "experiments": ANYTHING,
     "demo": ANYTHING,
@@ -72,8 +83,13 @@ ALLOWED: dict[str, set[str] | None] = {
     "__init__": ANYTHING,
     "__main__": ANYTHING,
 }
-# `ZeroShotTagger.save` must reach the module that knows how to write a tagger.
-INSIDE_FUNCTIONS_ONLY = {"tagger": {"storage"}}
+# A tagger's `save` must reach the module that knows how to write it, and a training the one that
+# trains on a card.
+INSIDE_FUNCTIONS_ONLY = {
+    "tagger": {"storage"},
+    "published": {"storage"},
+    "training": {"captured"},
+}
 TOP = {"experiments", "demo", "cli", "__main__"}
 
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
@@ -154,6 +170,11 @@ def test_the_table_itself_points_one_way() -> None:
         left |= free
         waiting = {unit: allowed for unit, allowed in waiting.items() if unit not in free}
     assert not left & (TOP | {"__init__"})
+
+
+def test_only_what_stands_above_may_import_a_tagger() -> None:
+    above = {unit for unit, allowed in ALLOWED.items() if allowed and "tagger" in allowed}
+    assert above == {"storage", "cluster"}
 
 
 @modules

@@ -20,7 +20,7 @@ from polyseme.cli import app
 from polyseme.files.xmp import read_tags
 from sidecar_files import write_sidecar
 
-FAST = ["--components", "8", "--topics", "4", "--epochs", "3"]
+FAST = ["--preset", "paper", "--components", "8", "--topics", "4", "--epochs", "3"]
 
 
 def run(*words: object, code: int = 0):
@@ -89,7 +89,23 @@ def test_extracted_folders_serve_every_command(pictures):
     ]
     assert lines(run("explain", pictures / "model", numbers, label, "--form", "jsonl").stdout)
     facts = lines(run("info", pictures / "model", "--form", "jsonl").stdout)[0]
-    assert facts["front end"].startswith("ImageFeatures(")
+    assert facts["feature extractor"].startswith("ImageFeatures(")
+
+
+def test_the_default_learns_from_files_too(pictures, tmp_path):
+    tags = pictures / "files" / "tags.jsonl"
+    done = run("fit", tmp_path / "model", "-x", pictures / "numbers", "-d", tags)
+    assert "members of" in done.stderr
+    facts = lines(run("info", tmp_path / "model", "--form", "jsonl").stdout)[0]
+    assert facts["feature extractor"].startswith("ImageFeatures(")
+    assert facts["documents left out"] == 4, "emoji without a tag"
+    tagged = lines(run("tag", tmp_path / "model", pictures / "files", "-f", "jsonl").stdout)
+    label = tagged[0]["labels"][0]
+    asked = ("explain", tmp_path / "model", pictures / "numbers", label, "--form", "jsonl")
+    (record,) = lines(run(*asked, "-k", 2).stdout)
+    assert tagged[0]["file"].endswith(record["file"])
+    assert record["probability"] == pytest.approx(tagged[0]["scores"][0], abs=1e-5)
+    assert record["neighbours"][0]["known_as"][0].endswith(".png")
 
 
 def test_sidecars_get_tags_and_lose_none(pictures, tmp_path):

@@ -9,7 +9,7 @@ import polyseme
 from polyseme import WordVectors, ZeroShotTagger
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.datasets import toy
-from polyseme.experts.named import NamedLabels, NamedScorer
+from polyseme.words import name_likeness
 
 THEMES = toy.THEMES
 
@@ -34,21 +34,19 @@ def own_tagger(toy_tagger, tmp_path):
     return polyseme.load(tmp_path / "model")
 
 
-def test_weights_are_those_of_kernel_ridge_regression():
+def test_likeness_is_the_weights_of_kernel_ridge_regression():
     from sklearn.kernel_ridge import KernelRidge
 
     rng = np.random.default_rng(0)
     vectors = WordVectors({f"w{i}": rng.normal(size=5) for i in range(8)})
     seen, labels = [f"w{i}" for i in range(6)] + ["none"], ["w6", "w7"]
-    placed = NamedLabels.place(labels, seen, vectors)
+    found = name_likeness(labels, seen, vectors)
     units, _ = vectors.label_vectors([*seen[:6], *labels])
     kernel = np.exp((units @ units.T - 1) / 0.3)
     values = rng.normal(size=(6, 3))
     model = KernelRidge(alpha=0.3, kernel="precomputed").fit(kernel[:6, :6], values)
-    np.testing.assert_allclose(
-        placed.weights[:, :6] @ values, model.predict(kernel[6:, :6]), atol=1e-10
-    )
-    assert not placed.weights[:, 6].any(), "a seen label without a vector counts nothing"
+    np.testing.assert_allclose(found[:, :6] @ values, model.predict(kernel[6:, :6]), atol=1e-10)
+    assert not found[:, 6].any(), "a seen label without a vector counts nothing"
 
 
 def test_a_name_goes_where_names_like_it_go(own_tagger, world):
@@ -91,17 +89,16 @@ def test_documents_take_the_place_of_a_name(own_tagger, world):
     assert "beach" not in own_tagger.labels_
 
 
-def test_instances_are_expected_to_have_it_as_often_as_labels_usually_are(toy_tagger):
-    experts = toy_tagger.experts_
-    seen = [toy_tagger.expert_labels_[column] for column in experts.seen_]
-    placed = NamedLabels.place(["beach"], seen, WordVectors(words_of_themes()))
-    scorer = NamedScorer(experts, placed)
-    found = 1 / (1 + np.exp(-scorer.logits(experts.reference_)[:, 0]))
-    weights = experts.reference_weights_
-    assert weights @ found / weights.sum() == pytest.approx(experts.typical_frequency, rel=1e-3)
+def test_items_are_expected_to_have_it_as_often_as_labels_usually_are(own_tagger):
+    own_tagger.add_labels(["beach", "street"], words_of_themes())
+    fresh = toy.toy_world(random_state=9).X  # of the themes that training items have, one by one
+    space = own_tagger.space_
+    weights = space.reference_.weights
+    found = weights @ own_tagger.score_labels(fresh)[:, -2:] / weights.sum()
+    np.testing.assert_allclose(found, space.typical_frequency, rtol=0.1)
 
 
-def test_what_cannot_be_named_is_said(own_tagger, world, tiny_embedding):
+def test_what_cannot_be_named_is_said(own_tagger):
     with pytest.raises(InputError, match="no word vectors for xyzzy"):
         own_tagger.add_labels(["xyzzy"], words_of_themes())
     with pytest.raises(InputError, match="None of the seen labels has a word vector"):
@@ -109,21 +106,29 @@ def test_what_cannot_be_named_is_said(own_tagger, world, tiny_embedding):
     with pytest.raises(InputError, match="Not known by name: sea"):
         own_tagger.remove_labels(["sea"])
     assert own_tagger.add_labels(["sea"], words_of_themes()) == (), "it is known already"
-    other = ZeroShotTagger(embedding=tiny_embedding(), score="nearest", random_state=0)
-    other.fit(world.X, world.documents)
-    with pytest.raises(InputError, match="Labels by name need the score 'experts'"):
-        other.add_labels(["beach"], words_of_themes())
 
 
-def test_a_name_without_concepts_is_neither_completed_nor_explained(own_tagger, world):
+def test_a_name_is_explained_by_the_tags_it_goes_with_but_completes_nothing(own_tagger, world):
     own_tagger.add_labels("beach", words_of_themes())
     assert own_tagger.labels_[-1] == "beach", "a single name is one label, not five letters"
-    with pytest.raises(InputError, match="'beach' is known by name alone"):
-        own_tagger.explain(world.X_test[0], "beach")
-    with pytest.raises(InputError, match="'beach' is known by name alone"):
+    there = world.themes_test.index("beach")
+    found = own_tagger.explain(world.X_test[there], " BEACH", k=3)
+    assert (found.label, found.kind, found.known) == ("beach", "oov", 0)
+    assert sum(part for _, part in found.parts()) == pytest.approx(found.logit)
+    assert found.features > 0 and not any(one.holds for one in found.neighbours)
+    assert {one.tag for one in found.tags if one.part > 0} <= set(THEMES["beach"])
+    with pytest.raises(InputError, match="'beach' came after the concept space was learned"):
         own_tagger.complete(["beach"])
+    with_sea, _ = own_tagger.complete(["beach", "sea"], k=3)
+    assert set(with_sea) <= set(THEMES["beach"])
     with pytest.raises(InputError, match="must be WordVectors or a mapping"):
         own_tagger.add_labels(["street"], "words.npz")
+
+
+def test_tags_suggest_names_too(own_tagger):
+    own_tagger.add_labels(["beach", "street"], words_of_themes())
+    scores = own_tagger.score_labels(None, [["sea", "sand"], ["bus", "lamp"]])[:, -2:]
+    assert scores[0, 0] > scores[0, 1] and scores[1, 1] > scores[1, 0]
 
 
 def test_a_document_without_a_place_does_not_take_a_name_away(own_tagger):
@@ -135,8 +140,34 @@ def test_a_document_without_a_place_does_not_take_a_name_away(own_tagger):
 
 def test_what_is_refused_leaves_the_tagger_as_it_was(own_tagger, world, monkeypatch):
     before = own_tagger.score_labels(world.X_test)
-    monkeypatch.setattr(own_tagger.experts_, "reference_weights_", np.empty(0))
-    with pytest.raises(InputError, match="need more training instances"):
+
+    def refuse(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(type(own_tagger.space_), "readout_of_names", refuse)
         own_tagger.add_labels(["beach"], words_of_themes())
+    with pytest.raises(InputError, match="no word vectors for xyzzy"):
+        own_tagger.add_labels(["beach", "xyzzy"], words_of_themes())
     assert "beach" not in own_tagger.labels_ and own_tagger.named_ is None
     np.testing.assert_array_equal(own_tagger.score_labels(world.X_test), before)
+
+
+def test_all_names_may_go_one_by_one(own_tagger, world):
+    before = own_tagger.score_labels(world.X_test)
+    own_tagger.add_labels(["beach", "street", "forest"], words_of_themes())
+    own_tagger.remove_labels("street")
+    assert own_tagger.labels_[-2:] == ("beach", "forest")
+    left = own_tagger.score_labels(world.X_test)[:, -2:]
+    own_tagger.remove_labels(["beach", "forest"]).add_labels(["forest"], words_of_themes())
+    np.testing.assert_allclose(own_tagger.score_labels(world.X_test)[:, -1], left[:, 1])
+    own_tagger.remove_labels(["forest"])
+    assert own_tagger.named_ is None
+    np.testing.assert_array_equal(own_tagger.score_labels(world.X_test), before)
+
+
+def test_names_need_no_item_that_was_held_out(world, tiny_space):
+    tagger = ZeroShotTagger(space=tiny_space(n_steps=8), random_state=0)
+    tagger.fit(world.X[:1], world.documents[:1], world.semantics[:20])
+    tagger.add_labels(["beach"], words_of_themes())
+    assert np.isfinite(tagger.score_labels(world.X_test)).all()

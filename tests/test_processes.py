@@ -118,7 +118,7 @@ def test_the_command_under_torchrun_writes_one_model_and_says_it_once(tmp_path):
     (tmp_path / "documents.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
     call = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     call += ["-m", "polyseme", "fit", str(tmp_path / "model"), "--epochs", "2"]
-    call += ["-d", str(tmp_path / "documents.jsonl"), "--components", "4"]
+    call += ["-d", str(tmp_path / "documents.jsonl"), "--preset", "paper", "--components", "4"]
     settings = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(call, env=settings, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -132,7 +132,7 @@ def test_a_rank_without_a_world_means_nothing(tmp_path):
     lines = [json.dumps({"labels": sorted(one)}) for one in documents()[:40]]
     (tmp_path / "documents.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
     call = [sys.executable, "-m", "polyseme", "fit", str(tmp_path / "model"), "--epochs", "1"]
-    call += ["-d", str(tmp_path / "documents.jsonl"), "--components", "4"]
+    call += ["-d", str(tmp_path / "documents.jsonl"), "--preset", "paper", "--components", "4"]
     settings = os.environ | {"RANK": "1", "OMP_NUM_THREADS": "1"}
     settings.pop("WORLD_SIZE", None)
     done = subprocess.run(call, env=settings, capture_output=True, text=True, timeout=120)

@@ -96,19 +96,24 @@ def test_the_digest_follows_the_configuration():
 
 
 @pytest.mark.parametrize(
-    ("owner", "parameter"),
+    ("method", "owner", "parameter"),
     [
-        ("polyseme.descriptors.ContextDescriptor", "n_iter"),
-        ("polyseme.descriptors.LabelDescriptor", "strength"),
-        ("polyseme.nn.plan.TrainingPlan", "patience"),
-        ("polyseme.embedding.ConceptEmbedding", "context_sensitivity"),
-        ("polyseme.mapping.InstanceMapper", "tolerance"),
+        ("polyseme", "polyseme.descriptors.ContextDescriptor", "n_iter"),
+        ("polyseme", "polyseme.descriptors.LabelDescriptor", "strength"),
+        ("polyseme", "polyseme.nn.plan.TrainingPlan", "patience"),
+        ("polyseme", "polyseme.embedding.ConceptEmbedding", "context_sensitivity"),
+        ("polyseme", "polyseme.mapping.InstanceMapper", "tolerance"),
+        ("default", "polyseme.space.ConceptSpace", "context"),
+        ("default-mix", "polyseme.training.SpacePlan", "hidden_tags"),
+        ("default-no-soft", "polyseme.space.ConceptSpace", "n_folds"),
+        ("calibration", "polyseme.training.SpacePlan", "decays"),
+        ("costa-mix", "polyseme.baselines.TunedCosta", "penalties"),
     ],
 )
-def test_the_digest_follows_defaults_that_nobody_names(owner, parameter, monkeypatch):
+def test_the_digest_follows_defaults_that_nobody_names(method, owner, parameter, monkeypatch):
     real = Conditions()
     monkeypatch.setattr("polyseme.experiments.schedule._data", lambda *_: (("a", "a"), {}))
-    run = Run("hsun", "polyseme", 0)
+    run = Run("hsun", method, 0)
     before = digest_of(run, real)
     module, _, name = owner.rpartition(".")
     kind = getattr(importlib.import_module(module), name)
@@ -117,6 +122,24 @@ def test_the_digest_follows_defaults_that_nobody_names(owner, parameter, monkeyp
     defaults[names.index(parameter)] = 0.123
     monkeypatch.setattr(kind.__init__, "__defaults__", tuple(defaults))
     assert digest_of(run, real) != before
+
+
+@pytest.mark.parametrize(
+    "constant", ["space.SLOPES", "space.TEMPERATURE", "space._RIDGE", "calibration._USUAL"]
+)
+def test_the_digest_of_the_default_follows_its_constants(constant, monkeypatch):
+    monkeypatch.setattr("polyseme.experiments.schedule._data", lambda *_: (("a", "a"), {}))
+    runs = [Run("hsun", method, 0) for method in ("default", "default-no-soft", "calibration")]
+    before = [digest_of(run, Conditions()) for run in runs]
+    others = digest_of(Run("hsun", "costa-mix", 0), Conditions())
+    monkeypatch.setattr(f"polyseme.{constant}", 0.123)
+    assert all(digest_of(run, Conditions()) != one for run, one in zip(runs, before, strict=True))
+    assert digest_of(Run("hsun", "costa-mix", 0), Conditions()) == others
+
+
+def test_the_parts_of_the_default_have_digests_of_their_own():
+    names = [name for name in METHODS if name.startswith(("default", "calibration", "costa-"))]
+    assert len({digest_of(Run("hsun", name, 0), QUICK) for name in names}) == len(names)
 
 
 def test_the_digest_follows_the_word_vectors(monkeypatch):

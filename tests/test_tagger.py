@@ -1,6 +1,10 @@
+"""The tagger's contract: what it takes, what it says, what it refuses, and what it remembers."""
+
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +14,25 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import polyseme
-from polyseme import InstanceMapper, LabelCorpus, ZeroShotTagger, priming
+from polyseme import (
+    ConceptSpace,
+    LabelCorpus,
+    PublishedTagger,
+    SpacePlan,
+    ZeroShotTagger,
+    priming,
+    space,
+)
+from polyseme._persistence import ModelFileError, write_model
+from polyseme._progress import FileProgress
 from polyseme._validation import InputError, NotFittedError, PolysemeWarning
+from polyseme.datasets.toy import toy_world
+from polyseme.features import Extracted, MediaError
+from polyseme.features.base import MediaFeatures
 from polyseme.scoring import example_map
+from polyseme.tagger import training_tables
+
+PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)
 
 
 @pytest.fixture
@@ -22,9 +42,10 @@ def own_tagger(toy_tagger, tmp_path):
     return polyseme.load(tmp_path / "model")
 
 
-def tiny(tiny_embedding, **parameters):
-    mapper = InstanceMapper(kind="kernel-ridge", gamma=1.0, penalty=0.01)
-    return ZeroShotTagger(embedding=tiny_embedding(), mapper=mapper, random_state=0, **parameters)
+def tiny(n_steps=8, n_folds=2, **parameters):
+    """Make a tagger that learns next to nothing, quickly."""
+    made = ConceptSpace(n_folds=n_folds, n_steps=n_steps, plan=PLAN)
+    return ZeroShotTagger(space=made, **({"random_state": 0} | parameters))
 
 
 # ------------------------------------------------------------------ the solvable world
@@ -49,13 +70,17 @@ def test_kinds_say_what_training_met(toy_tagger, world):
     assert {label for label, kind in kinds.items() if kind == "unseen"} == set(world.unseen)
     assert {label for label, kind in kinds.items() if kind == "oov"} == set(world.oov)
     assert kinds["apple"] == "seen"
+    assert toy_tagger.seen_ == {label for label, kind in kinds.items() if kind == "seen"}
+    assert toy_tagger.n_features_in_ == 5 and toy_tagger.unplaced_ == ()
 
 
-def test_default_mapper_solves_the_world_too(world, trained_embedding):
-    tagger = ZeroShotTagger(embedding=trained_embedding, score="nearest", random_state=1)
-    tagger.fit(world.X, world.documents, world.semantics)
-    assert tagger.mapper_.kind == "nu-svr"
-    assert example_map(world.truth(tagger.labels_), tagger.score_labels(world.X_test)) > 0.95
+def test_shuffled_features_rank_no_better_than_popularity(world, tiny_space, toy_tagger):
+    order = np.random.default_rng(0).permutation(len(world.X))
+    tagger = ZeroShotTagger(space=tiny_space(n_steps=60), random_state=0)
+    tagger.fit(world.X[order], world.documents, world.semantics)
+    honest = example_map(world.truth(toy_tagger.labels_), toy_tagger.score_labels(world.X_test))
+    shuffled = example_map(world.truth(tagger.labels_), tagger.score_labels(world.X_test))
+    assert shuffled < 0.5 < honest
 
 
 # ------------------------------------------------------------------ scores and rankings
@@ -65,11 +90,20 @@ def test_scores_are_probabilities_and_ranks_fall(toy_tagger, world):
     scores = toy_tagger.score_labels(world.X_test)
     assert ((scores >= 0) & (scores <= 1)).all()
     np.testing.assert_array_equal(scores, toy_tagger.predict_proba(world.X_test))
+    np.testing.assert_array_equal(scores, toy_tagger.decision_function(world.X_test))
     labels, ranked = toy_tagger.rank(world.X_test, k=7)
     assert labels.shape == ranked.shape == (len(world.X_test), 7)
     assert (np.diff(ranked, axis=1) <= 0).all()
     column = toy_tagger.labels_.index(labels[0, 0])
     assert scores[0, column] == ranked[0, 0] == scores[0].max()
+
+
+def test_new_items_have_labels_as_often_as_they_are_said_to(toy_tagger):
+    fresh = toy_world(random_state=7)
+    scores = toy_tagger.score_labels(fresh.X)
+    seen = toy_tagger.kinds_ != "unseen"
+    held = np.array([[label in one for label in toy_tagger.labels_] for one in fresh.documents])
+    np.testing.assert_allclose(scores.mean(axis=0)[seen], held.mean(axis=0)[seen], atol=0.07)
 
 
 def test_batch_equals_one_by_one(toy_tagger, world):
@@ -88,6 +122,7 @@ def test_features_in_every_form_give_the_same_scores(toy_tagger, world):
     forms = [
         X.tolist(),
         sp.csr_matrix(X),
+        sp.coo_array(X),
         pd.DataFrame(X, columns=columns),
         pl.DataFrame(X, columns),
     ]
@@ -95,40 +130,186 @@ def test_features_in_every_form_give_the_same_scores(toy_tagger, world):
         np.testing.assert_allclose(toy_tagger.score_labels(form), expected, rtol=1e-4)
 
 
-def test_density_scores_rank_the_world_as_well(world, trained_embedding):
-    tagger = ZeroShotTagger(
-        embedding=trained_embedding,
-        mapper=InstanceMapper(kind="kernel-ridge"),
-        score="density",
-        random_state=0,
-    ).fit(world.X, world.documents, world.semantics)
-    scores = tagger.score_labels(world.X_test)
-    np.testing.assert_allclose(scores.sum(axis=1), 1.0)
-    assert example_map(world.truth(tagger.labels_), scores) > 0.9
+def test_documents_in_every_form_teach_the_same(world, tmp_path):
+    import pandas as pd
+
+    X, documents = world.X[:30], world.documents[:30]
+    labels = sorted({label for document in documents for label in document})
+    table = [[label in document for label in labels] for document in documents]
+    path = tmp_path / "documents.jsonl"
+    path.write_text("".join(f"{list(document)}\n".replace("'", '"') for document in documents))
+    forms = [
+        documents,
+        [set(document) for document in documents],
+        LabelCorpus.from_documents(documents),
+        pd.DataFrame(table, columns=labels),
+        path,
+    ]
+    found = [tiny(n_steps=4).fit(X, form).score_labels(world.X_test[:3]) for form in forms]
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
 
 
-# ------------------------------------------------------------------ leakage
+def test_sparse_features_teach_what_dense_ones_do(world):
+    X = np.where(world.X > 0.1, world.X, 0.0)
+    dense = tiny().fit(X, world.documents, world.semantics)
+    sparse = tiny().fit(sp.csr_matrix(X), world.documents, world.semantics)
+    np.testing.assert_allclose(
+        sparse.score_labels(world.X_test), dense.score_labels(world.X_test), atol=1e-3
+    )
 
 
-def test_oov_labels_never_reach_the_concept_space(world, tiny_embedding):
-    with_oov = tiny(tiny_embedding).fit(world.X, world.documents, world.semantics)
-    stripped = [tuple(t for t in d if t not in world.oov) for d in world.documents]
-    without = tiny(tiny_embedding).fit(world.X, stripped, world.semantics)
-    assert not set(world.oov) & set(with_oov.embedding_.labels_)
-    assert np.array_equal(with_oov.points(world.X_test), without.points(world.X_test))
+def test_of_equal_scores_the_commoner_label_is_first(own_tagger, world, monkeypatch):
+    def level(self, codes, *, of_items):
+        return np.zeros((len(codes), len(self.labels_)))
+
+    monkeypatch.setattr(ZeroShotTagger, "_logits", level)
+    counts = dict(zip(own_tagger.store_.labels, own_tagger.store_.counts.tolist(), strict=True))
+    labels, scores = own_tagger.rank(world.X_test[:2], k=50)
+    assert (scores == 0.5).all()
+    wanted = sorted(
+        own_tagger.labels_, key=lambda one: (-counts[one], own_tagger.labels_.index(one))
+    )
+    assert labels[0].tolist() == labels[1].tolist() == wanted
 
 
-def test_shuffled_features_rank_no_better_than_popularity(world, trained_embedding, toy_tagger):
-    order = np.random.default_rng(0).permutation(len(world.X))
-    tagger = ZeroShotTagger(
-        embedding=toy_tagger.embedding_,
-        mapper=InstanceMapper(kind="kernel-ridge"),
-        fit_embedding=False,
-        random_state=0,
-    ).fit(world.X[order], world.documents, world.semantics)
-    honest = example_map(world.truth(toy_tagger.labels_), toy_tagger.score_labels(world.X_test))
-    shuffled = example_map(world.truth(tagger.labels_), tagger.score_labels(world.X_test))
-    assert shuffled < 0.5 < honest
+@pytest.mark.parametrize("tags", [None, "given"])
+def test_answers_are_the_same_in_blocks(toy_tagger, world, monkeypatch, tags):
+    X = world.X[:9]
+    held = None if tags is None else [document[:1] for document in world.documents[:9]]
+    asked = ("score_labels", "predict", "rank")
+    wanted = [getattr(toy_tagger, name)(X, tags=held) for name in asked]
+    monkeypatch.setattr(priming, "_BLOCK_NUMBERS", 2 * len(toy_tagger.labels_))
+    scores, sets, (labels, best) = (getattr(toy_tagger, name)(X, tags=held) for name in asked)
+    np.testing.assert_allclose(scores, wanted[0], rtol=1e-4, atol=1e-7)
+    assert sets == wanted[1]
+    np.testing.assert_array_equal(labels, wanted[2][0])
+    np.testing.assert_allclose(best, wanted[2][1], rtol=1e-4)
+
+
+def test_priming_alone_gives_the_votes_of_known_documents(toy_tagger, world):
+    found = toy_tagger.score_labels(world.X_test, method="priming")
+    wanted = toy_tagger.store_.votes(toy_tagger.points(world.X_test))
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    assert example_map(world.truth(toy_tagger.labels_), found) > 0.9
+    _, scores = toy_tagger.rank(world.X_test, k=3, method="priming")
+    np.testing.assert_allclose(scores[:, 0], found.max(axis=1))
+    with pytest.raises(InputError, match="`method` of `rank` must be one of 'space', 'priming'"):
+        toy_tagger.rank(world.X_test, method="prime")
+
+
+def test_items_are_placed_among_the_documents_of_their_theme(toy_tagger, world):
+    codes, points = toy_tagger.codes(world.X_test), toy_tagger.points(world.X_test)
+    assert codes.shape == (25, toy_tagger.space_.n_dimensions)
+    np.testing.assert_array_equal(points, toy_tagger.space_.points(codes))
+    store = toy_tagger.store_
+    for point, theme in zip(points, world.themes_test, strict=True):
+        (nearest,) = store.nearest(point, 0, 1)
+        assert set(nearest.document) <= set(world.themes[theme])
+    concepts = toy_tagger.concepts()
+    assert len(concepts) == store.matrix.nnz and concepts.labels == toy_tagger.labels_
+
+
+# ------------------------------------------------------------------ tags that are known
+
+
+def test_given_tags_are_certain_and_move_the_others(toy_tagger, world):
+    x = np.full((1, 5), world.X.mean())  # of no theme in particular
+    alone = toy_tagger.score_labels(x)[0]
+    told = toy_tagger.score_labels(x, tags=[["sea", "sun"]])[0]
+    place = toy_tagger.labels_.index
+    assert told[place("sea")] == told[place("sun")] == 1
+    for label in ("sand", "towel", "wave", "shell"):
+        assert told[place(label)] > alone[place(label)]
+    assert told[place("oven")] < alone[place("oven")]
+    nothing = toy_tagger.score_labels(x, tags=[[]])[0]
+    np.testing.assert_array_equal(nothing, alone)
+
+
+def test_every_row_has_its_own_tags(toy_tagger, world):
+    X = world.X_test[:2]
+    both = toy_tagger.score_labels(X, tags=[["sea"], ["oak"]])
+    for row, tags in enumerate((["sea"], ["oak"])):
+        alone = toy_tagger.score_labels(X[row : row + 1], tags=[tags])
+        np.testing.assert_allclose(both[row], alone[0], rtol=1e-4)
+    with pytest.raises(InputError, match="`tags` has 1 collections for 2 instances"):
+        toy_tagger.score_labels(X, tags=[["sea"]])
+    with pytest.raises(InputError, match="Give features, tags, or both"):
+        toy_tagger.score_labels(None)
+
+
+def test_unknown_given_tags_are_named_and_passed_over(toy_tagger, world):
+    with pytest.warns(PolysemeWarning, match="Unknown tags are passed over: zeppelin"):
+        found = toy_tagger.score_labels(world.X_test[:1], tags=[["sea", "zeppelin"]])
+    wanted = toy_tagger.score_labels(world.X_test[:1], tags=[["sea"]])
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_tags_that_are_newer_than_the_space_are_certain_but_move_nothing(own_tagger, world):
+    own_tagger.add_documents([("sea", "squid")])
+    X = world.X_test[:1]
+    without, told = own_tagger.score_labels(X), own_tagger.score_labels(X, tags=[["squid"]])
+    assert told[0, -1] == 1 > without[0, -1]
+    np.testing.assert_array_equal(told[:, :-1], without[:, :-1])
+
+
+# ------------------------------------------------------------------ tag sets
+
+
+def test_predicted_tag_sets_are_likely_enough_and_best_first(toy_tagger, world):
+    scores = toy_tagger.score_labels(world.X_test)
+    for least in (0.2, 0.5):
+        sets = toy_tagger.predict(world.X_test, threshold=least)
+        for row, found in enumerate(sets):
+            columns = [toy_tagger.labels_.index(label) for label in found]
+            given_scores = scores[row, columns]
+            assert (np.diff(given_scores) <= 0).all()
+            assert set(columns) == set(np.flatnonzero(scores[row] >= least))
+    assert any(toy_tagger.predict(world.X_test, threshold=0.2))
+    assert toy_tagger.predict(world.X_test[:1], threshold=1.0, tags=[["sea"]]) == [("sea",)]
+
+
+def test_a_wanted_precision_is_about_what_new_items_get(toy_tagger):
+    fresh = toy_world(random_state=3)
+    truth = [set(document) for document in fresh.documents]
+    seen = set(np.asarray(toy_tagger.labels_)[toy_tagger.kinds_ != "unseen"])
+    for goal in (0.4, 0.6):
+        sets = toy_tagger.predict(fresh.X, precision=goal)
+        right = [
+            label in held
+            for found, held in zip(sets, truth, strict=True)
+            for label in found
+            if label in seen
+        ]
+        assert len(right) > 200 and np.mean(right) == pytest.approx(goal, abs=0.1)
+
+
+def test_thresholds_are_those_of_the_kind(toy_tagger):
+    least = toy_tagger.thresholds(0.5)
+    seen, unseen = toy_tagger.space_.thresholds(0.5)
+    on_items = np.isin(np.asarray(toy_tagger.labels_), sorted(toy_tagger.seen_ | {"owl", "shell"}))
+    assert set(least[on_items]) == {seen} and set(least[~on_items]) == {unseen}
+    assert (toy_tagger.thresholds(0.7) >= least).all()
+
+
+@pytest.mark.parametrize("precision", [0.0, 1.0, 1.5, "high", np.nan])
+def test_a_precision_that_cannot_be_is_refused(toy_tagger, world, precision):
+    with pytest.raises(
+        InputError, match=r"`precision` of `predict` must be a number at least 0\.01"
+    ):
+        toy_tagger.predict(world.X_test, precision=precision)
+
+
+def test_precision_of_one_item_or_one_group_is_refused_in_a_sentence(world):
+    one = tiny().fit(world.X[:1], world.documents[:1], world.semantics[:20])
+    with pytest.raises(InputError, match="or there is but one"):
+        one.predict(world.X_test, precision=0.5)
+    assert np.isfinite(one.score_labels(world.X_test)).all()
+    documents = LabelCorpus.from_documents(world.documents[:20])
+    grouped = replace(documents, groups=("g",) * 20)
+    group = tiny().fit(world.X[:20], grouped)
+    with pytest.raises(InputError, match="all of them are of one group"):
+        group.thresholds(0.5)
 
 
 # ------------------------------------------------------------------ completion and explanation
@@ -141,19 +322,30 @@ def test_completion_follows_the_context(toy_tagger, world):
     assert set(at_home) <= set(world.themes["kitchen"])
 
 
-def test_completion_leaves_out_what_was_given_and_sums_to_one(toy_tagger):
+def test_completion_leaves_out_what_was_given(toy_tagger):
     n_labels = len(toy_tagger.labels_)
     labels, scores = toy_tagger.complete(["sea", "sun"], k=n_labels)
     assert len(labels) == n_labels - 2
     assert not {"sea", "sun"} & set(labels)
-    assert scores.sum() == pytest.approx(1.0)
-    assert (np.diff(scores) <= 0).all()
+    assert (np.diff(scores) <= 0).all() and ((scores > 0) & (scores < 1)).all()
+
+
+def test_completion_gives_the_numbers_of_ranking_by_tags_alone(toy_tagger):
+    labels, scores = toy_tagger.complete(["sea", "sun"], k=6)
+    ranked, best = toy_tagger.rank(None, k=8, tags=[["sea", "sun"]])
+    assert set(ranked[0, :2]) == {"sea", "sun"} and best[0, :2].tolist() == [1, 1]
+    assert labels.tolist() == ranked[0, 2:].tolist()
+    np.testing.assert_array_equal(scores, best[0, 2:])
+    table = toy_tagger.score_labels(None, tags=[["sea", "sun"]])[0]
+    np.testing.assert_array_equal(scores, [table[toy_tagger.labels_.index(one)] for one in labels])
 
 
 def test_completion_takes_several_tag_sets(toy_tagger):
     labels, scores = toy_tagger.complete([["sea", "sun"], ["oak", "moss"]], k=4)
     assert labels.shape == scores.shape == (2, 4)
     assert labels[0].tolist() == toy_tagger.complete(["sea", "sun"], k=4)[0].tolist()
+    one, _ = toy_tagger.complete("sea", k=4)
+    assert one.tolist() == toy_tagger.complete(["sea"], k=4)[0].tolist()
 
 
 def test_unknown_tags_are_named_and_all_unknown_is_an_error(toy_tagger):
@@ -166,35 +358,61 @@ def test_unknown_tags_are_named_and_all_unknown_is_an_error(toy_tagger):
         toy_tagger.complete([])
 
 
+def test_unknown_tags_are_warned_of_once(toy_tagger):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        toy_tagger.complete(["sea", "zeppelin"])
+    assert len(told) == 1
+
+
 def test_spelling_does_not_matter(toy_tagger):
     assert toy_tagger.complete(["  SEA "])[0].tolist() == toy_tagger.complete(["sea"])[0].tolist()
 
 
-def test_completion_from_oov_tags_alone_uses_where_they_are_known(toy_tagger, world):
+def test_labels_of_items_alone_are_completed_too(toy_tagger, world):
     labels, _ = toy_tagger.complete(["owl"], k=3)
     assert set(labels) <= set(world.themes["forest"])
 
 
-def test_explanations_are_the_nearest_known_concepts(toy_tagger, world):
-    x = world.X_test[0]
-    found = toy_tagger.explain(x, "apple", k=4)
-    assert [one.distance for one in found] == sorted(one.distance for one in found)
-    assert all("apple" in one.document for one in found)
-    assert all("phone" in one.document or "desk" in one.document for one in found[:1])
-    column = toy_tagger.labels_.index("apple")
-    nearest = toy_tagger.ranker_.index.distances(toy_tagger.points(x[None]))[0, column]
-    assert found[0].distance == pytest.approx(float(nearest), rel=1e-4)
-    for one in found:
-        for name in one.document_ids:
-            row = toy_tagger.known_.ids.index(name)
-            assert toy_tagger.known_.document(row) == one.document
+def test_a_tag_that_is_newer_than_the_space_completes_nothing_by_itself(own_tagger):
+    own_tagger.add_documents([("sea", "squid")])
+    with pytest.raises(InputError, match="'squid' came after the concept space was learned"):
+        own_tagger.complete(["squid"])
+    with_sea, _ = own_tagger.complete(["squid", "sea"], k=3)
+    assert with_sea.tolist() == own_tagger.complete(["sea"], k=4)[0][:3].tolist()
 
 
 def test_explaining_an_unknown_label_names_close_ones(toy_tagger, world):
     with pytest.raises(InputError, match=r"Unknown label 'appel'.*apple"):
         toy_tagger.explain(world.X_test[0], "appel")
-    with pytest.raises(InputError, match="takes one instance; got 3"):
+    with pytest.raises(InputError, match="takes one item; got 3"):
         toy_tagger.explain(world.X_test[:3], "apple")
+    with pytest.raises(InputError, match="`k` of `explain` must be a whole number"):
+        toy_tagger.explain(world.X_test[0], "apple", k=0)
+    with pytest.raises(InputError, match="Give features, tags, or both"):
+        toy_tagger.explain(None, "apple")
+
+
+def test_one_item_is_explained_in_any_form(toy_tagger, world):
+    import polars as pl
+
+    x = world.X_test[0]
+    expected = toy_tagger.explain(x, "apple", k=2)
+    forms = [x.tolist(), x[None], pl.Series(x), sp.csr_matrix(x[None]), sp.csr_array(x[None])]
+    for form in forms:
+        found = toy_tagger.explain(form, " APPLE", k=2)
+        assert found.neighbours[0].document == expected.neighbours[0].document
+        assert found.logit == pytest.approx(expected.logit, abs=1e-4)
+        assert [one.tag for one in found.tags] == [one.tag for one in expected.tags]
+
+
+def test_what_is_not_suggested_any_more_is_explained_as_such(own_tagger, world):
+    store = own_tagger.store_
+    rows = [row for row in range(len(store.ids)) if "tram" in store.document(row)]
+    own_tagger.remove_documents([store.ids[row] for row in rows])
+    found = own_tagger.explain(world.X_test[0], "tram")
+    column = own_tagger.labels_.index("tram")
+    assert found.probability == own_tagger.score_labels(world.X_test[:1])[0, column] == 0
 
 
 # ------------------------------------------------------------------ growing and shrinking
@@ -208,8 +426,7 @@ def test_documents_come_and_go_without_training(own_tagger, world):
     assert np.array_equal(own_tagger.points(world.X_test), points)
     scores = own_tagger.score_labels(world.X_test)[:, -1]
     there = np.array([theme == "beach" for theme in world.themes_test])
-    assert scores[there].mean() > 1.2 * scores[~there].mean()
-    assert scores[there].min() > np.median(scores[~there])
+    assert scores[there].min() > 1.2 * scores[~there].max()
     ranked, _ = own_tagger.rank(world.X_test[there], k=8)
     assert (ranked == "jellyfish").any(axis=1).all(), "two documents are enough to be suggested"
     own_tagger.remove_documents(ids)
@@ -217,95 +434,27 @@ def test_documents_come_and_go_without_training(own_tagger, world):
     assert np.array_equal(own_tagger.score_labels(world.X_test), before)
 
 
-def test_a_vocabulary_label_without_documents_ranks_last_with_score_zero(own_tagger, world):
-    holding = [
-        name
-        for row, name in enumerate(own_tagger.known_.ids)
-        if "tram" in own_tagger.known_.document(row)
-    ]
+def test_more_documents_of_a_known_label_make_it_likelier_where_they_lie(own_tagger, world):
+    column = own_tagger.labels_.index("towel")
+    there = np.array([theme == "beach" for theme in world.themes_test])
+    before = own_tagger.score_labels(world.X_test)[:, column]
+    own_tagger.add_documents([("sea", "sun", "towel")] * 50)
+    after = own_tagger.score_labels(world.X_test)[:, column]
+    assert (after[there] > before[there]).all()
+
+
+def test_a_learned_label_without_documents_ranks_last_with_score_zero(own_tagger, world):
+    store = own_tagger.store_
+    holding = [name for row, name in enumerate(store.ids) if "tram" in store.document(row)]
     own_tagger.remove_documents(holding)
     labels, scores = own_tagger.rank(world.X_test, k=len(own_tagger.labels_))
     assert (labels[:, -1] == "tram").all() and (scores[:, -1] == 0).all()
 
 
-def test_a_fit_that_fails_leaves_the_tagger_as_it_was(own_tagger, world):
-    before = own_tagger.score_labels(world.X_test)
-    own_tagger.set_params(fit_embedding=False, embedding=own_tagger.embedding_)
-    with pytest.raises(InputError, match="No instance carries a label"):
-        own_tagger.fit(world.X[:2], [["x"], ["y"]], world.semantics)
-    assert np.array_equal(own_tagger.score_labels(world.X_test), before)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"score": "neerest"}, "`score` of `ZeroShotTagger`"),
-        ({"bandwidth": -1.0}, "`bandwidth` of `ZeroShotTagger`"),
-        ({"memory_mb": 0}, "`memory_mb` of `ZeroShotTagger`"),
-        ({"mapper": InstanceMapper(kind="ridge")}, "`kind` of `InstanceMapper`"),
-    ],
-)
-def test_a_bad_parameter_is_named_before_any_training(parameters, message, world, monkeypatch):
-    monkeypatch.setattr(polyseme.ConceptEmbedding, "fit", lambda *_: pytest.fail("trained"))
-    with pytest.raises(InputError, match=message):
-        ZeroShotTagger(**parameters).fit(world.X, world.documents)
-
-
-def test_an_interrupted_tagger_without_a_seed_resumes(world, tiny_embedding, tmp_path, monkeypatch):
-    from polyseme.nn.checkpoint import TrainingCheckpoint
-
-    written = TrainingCheckpoint.write
-
-    def interrupted(self, trainer, seed):
-        written(self, trainer, seed)
-        raise KeyboardInterrupt
-
-    embedding = tiny_embedding(random_state=None, checkpoint=tmp_path / "run")
-    tagger = ZeroShotTagger(embedding=embedding, mapper=InstanceMapper(kind="kernel-ridge"))
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(TrainingCheckpoint, "write", interrupted)
-        tagger.fit(world.X, world.documents, world.semantics)
-    tagger.fit(world.X, world.documents, world.semantics)
-    assert len(tagger.embedding_.history_) == 4
-
-
-def test_unplaced_instances_are_named_by_their_row(world, tiny_embedding):
-    documents = [*world.documents[:3], ("zeppelin",)]
-    with pytest.warns(PolysemeWarning, match="instance:3"):
-        tagger = tiny(tiny_embedding).fit(world.X[:4], documents, world.semantics)
-    assert tagger.unplaced_ == ("instance:3",)
-
-
-def test_the_same_list_as_semantics_is_known_once(world, tiny_embedding):
-    once = tiny(tiny_embedding).fit(world.X, world.documents)
-    twice = tiny(tiny_embedding).fit(world.X, world.documents, world.documents)
-    assert twice.known_.ids == once.known_.ids
-
-
-def test_numbers_of_a_grid_search_can_be_saved(world, tiny_embedding, tmp_path):
-    tagger = tiny(tiny_embedding, bandwidth=np.float32(0.5), score="density")
-    tagger.embedding.set_params(n_components=np.int64(6), training__max_epochs=np.int64(2))
-    tagger.fit(world.X, world.documents)
-    tagger.save(tmp_path / "m")
-    scores = polyseme.load(tmp_path / "m").score_labels(world.X_test)
-    assert np.array_equal(scores, tagger.score_labels(world.X_test))
-
-
-def test_density_without_any_known_document_scores_zero(own_tagger, world):
-    own_tagger.set_params(score="density")
-    own_tagger.remove_documents(own_tagger.known_.ids)
+def test_without_any_known_document_nothing_is_suggested(own_tagger, world):
+    own_tagger.remove_documents(own_tagger.store_.ids)
     assert not own_tagger.score_labels(world.X_test).any()
-
-
-def test_one_instance_is_explained_in_any_form(toy_tagger, world):
-    import polars as pl
-
-    x = world.X_test[0]
-    expected = toy_tagger.explain(x, "apple", k=1)
-    forms = [x.tolist(), x[None], pl.Series(x), sp.csr_matrix(x[None]), sp.csr_array(x[None])]
-    for form in forms:
-        found = toy_tagger.explain(form, "apple", k=1)
-        assert found[0].document == expected[0].document
+    assert not any(own_tagger.predict(world.X_test, threshold=1e-9))
 
 
 def test_unplaced_documents_are_reported(own_tagger):
@@ -314,19 +463,31 @@ def test_unplaced_documents_are_reported(own_tagger):
     assert len(ids) == 1 and len(own_tagger.unplaced_) == 1
 
 
+def test_what_cannot_be_added_or_removed_changes_nothing(own_tagger, world):
+    before, labels = own_tagger.score_labels(world.X_test), own_tagger.labels_
+    with pytest.raises(InputError, match="No known document is named 'nobody'"):
+        own_tagger.remove_documents(["nobody"])
+    twice = LabelCorpus.from_documents([("sea", "squid")], ids=[own_tagger.store_.ids[0]])
+    with pytest.raises(InputError, match="is known already; remove it first or rename"):
+        own_tagger.add_documents(twice)
+    assert own_tagger.labels_ == labels
+    np.testing.assert_array_equal(own_tagger.score_labels(world.X_test), before)
+
+
 # ------------------------------------------------------------------ saving
 
 
 def test_a_loaded_tagger_is_the_saved_one(toy_tagger, own_tagger, world):
     assert own_tagger.labels_ == toy_tagger.labels_
     assert own_tagger.kinds_.tolist() == toy_tagger.kinds_.tolist()
-    assert np.array_equal(
-        own_tagger.score_labels(world.X_test), toy_tagger.score_labels(world.X_test)
-    )
+    X, tags = world.X_test, [["sea"]] * 25
+    for asked in ((X, None), (X, tags), (None, tags)):
+        assert np.array_equal(own_tagger.score_labels(*asked), toy_tagger.score_labels(*asked))
     assert own_tagger.complete(["sea"])[0].tolist() == toy_tagger.complete(["sea"])[0].tolist()
-    assert own_tagger.explain(world.X_test[0], "sea") == toy_tagger.explain(world.X_test[0], "sea")
-    assert own_tagger.embedding_.history_ == toy_tagger.embedding_.history_
-    assert own_tagger.embedding_.get_params()["n_components"] == 24
+    assert own_tagger.explain(X[0], "sea") == toy_tagger.explain(X[0], "sea")
+    assert own_tagger.predict(X, precision=0.4) == toy_tagger.predict(X, precision=0.4)
+    assert own_tagger.space_.history_ == toy_tagger.space_.history_
+    assert own_tagger.seen_ == toy_tagger.seen_ and own_tagger.n_features_in_ == 5
 
 
 def test_saving_twice_writes_the_same_bytes(toy_tagger, own_tagger, tmp_path):
@@ -339,42 +500,162 @@ def test_saving_twice_writes_the_same_bytes(toy_tagger, own_tagger, tmp_path):
 
 
 def test_a_loaded_tagger_can_grow_and_be_saved_again(own_tagger, tmp_path, world):
-    own_tagger.add_documents([("sea", "jellyfish")])
+    own_tagger.add_documents([("sea", "jellyfish"), ("oak", "lichen")])
+    own_tagger.add_documents([("moss", "lichen")])
     own_tagger.save(tmp_path / "grown")
     again = polyseme.load(tmp_path / "grown")
     assert again.labels_ == own_tagger.labels_
     assert np.array_equal(again.score_labels(world.X_test), own_tagger.score_labels(world.X_test))
 
 
-# ------------------------------------------------------------------ manners and bad input
+def test_a_tagger_without_features_or_thresholds_is_saved_too(world, tmp_path):
+    tagger = tiny().fit(None, world.semantics)
+    tagger.save(tmp_path / "m")
+    again = polyseme.load(tmp_path / "m")
+    np.testing.assert_array_equal(
+        again.score_labels(None, [["sea"]]), tagger.score_labels(None, [["sea"]])
+    )
 
 
-def test_same_seed_same_bits(world, tiny_embedding):
-    first, second = (
-        tiny(tiny_embedding).fit(world.X, world.documents, world.semantics) for _ in range(2)
+def test_numbers_of_a_grid_search_can_be_saved(world, tmp_path):
+    made = ConceptSpace(
+        n_folds=np.int64(2),
+        n_steps=np.int64(8),
+        context=np.float32(0.4),
+        priming=np.float64(0.2),
+        plan=PLAN,
+    )
+    tagger = ZeroShotTagger(space=made, random_state=np.int64(0)).fit(world.X, world.documents)
+    tagger.save(tmp_path / "m")
+    scores = polyseme.load(tmp_path / "m").score_labels(world.X_test)
+    assert np.array_equal(scores, tagger.score_labels(world.X_test))
+
+
+def test_models_of_other_methods_are_refused_in_a_sentence(tmp_path):
+    write_model(tmp_path / "old", "tagger", {"parts": {}}, {})
+    with pytest.raises(
+        ModelFileError, match="an earlier version of polyseme, whose method is gone"
+    ):
+        polyseme.load(tmp_path / "old")
+    write_model(tmp_path / "new", "tagger", {"method": "telepathy"}, {})
+    with pytest.raises(ModelFileError, match=r"the method 'telepathy'.*upgrade polyseme"):
+        polyseme.load(tmp_path / "new")
+
+
+# ------------------------------------------------------------------ manners
+
+
+def test_same_seed_same_bits(world):
+    first, second, other = (
+        tiny(random_state=seed).fit(world.X, world.documents, world.semantics) for seed in (0, 0, 1)
     )
     assert np.array_equal(first.score_labels(world.X_test), second.score_labels(world.X_test))
+    assert not np.array_equal(first.score_labels(world.X_test), other.score_labels(world.X_test))
 
 
-def test_clone_and_parameters(tiny_embedding):
-    tagger = clone(tiny(tiny_embedding, score="density", bandwidth=2.0))
-    assert tagger.get_params()["embedding__n_components"] == 8
-    assert tagger.set_params(mapper__penalty=0.5).mapper.penalty == 0.5
+def test_a_space_with_a_seed_of_its_own_keeps_it(world):
+    made = ConceptSpace(n_folds=2, n_steps=8, plan=PLAN, random_state=5)
+    found = [
+        ZeroShotTagger(space=made, random_state=seed)
+        .fit(world.X, world.documents)
+        .score_labels(world.X_test)
+        for seed in (0, 1)
+    ]
+    np.testing.assert_array_equal(*found)
+    assert not hasattr(made, "members_"), "fit must leave the given space alone"
 
 
-def test_a_tagger_without_features_completes_but_does_not_rank(world, tiny_embedding):
-    tagger = tiny(tiny_embedding).fit(None, world.semantics)
+def test_clone_and_parameters():
+    tagger = clone(tiny(n_folds=3, normalize_labels=False))
+    assert tagger.get_params()["space__n_folds"] == 3 and not tagger.normalize_labels
+    assert tagger.set_params(space__context=0.25).space.context == 0.25
+    assert ZeroShotTagger().get_params()["space"] is None
+
+
+def test_presets_have_names():
+    assert isinstance(ZeroShotTagger.from_preset("paper"), PublishedTagger)
+    assert type(ZeroShotTagger.from_preset("default", verbose=True)) is ZeroShotTagger
+    assert ZeroShotTagger.from_preset(verbose=True).verbose
+    with pytest.raises(InputError, match="must be one of 'default', 'paper'; got 'papper'"):
+        ZeroShotTagger.from_preset("papper")
+
+
+def test_rounds_are_shown_where_they_are_wanted(world, capsys, monkeypatch):
+    monkeypatch.setattr(FileProgress, "SECONDS", -1.0)
+    tiny(verbose=True).fit(world.X[:30], world.documents[:30])
+    assert "training the concept space, rounds: 1 of 4" in capsys.readouterr().err
+    tiny().fit(world.X[:30], world.documents[:30])
+    assert capsys.readouterr().err == ""
+
+
+def test_an_interrupted_tagger_without_a_seed_resumes(world, tmp_path, monkeypatch):
+    keep = space._TrainingState.keep
+
+    def interrupted(self, training):
+        keep(self, training)
+        raise KeyboardInterrupt
+
+    tagger = tiny(random_state=None, checkpoint=tmp_path / "run")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(space._TrainingState, "keep", interrupted)
+        tagger.fit(world.X, world.documents, world.semantics)
+    assert not hasattr(tagger, "space_")
+    tagger.fit(world.X, world.documents, world.semantics)
+    assert len(tagger.space_.history_) == 4
+
+
+def test_a_tagger_without_features_completes_but_does_not_rank(world):
+    tagger = tiny().fit(None, world.semantics)
     assert set(tagger.kinds_) == {"unseen"}
     assert len(tagger.complete(["sea"], k=3)[0]) == 3
+    assert tagger.explain(None, "sand", tags=["sea"]).features == 0
     with pytest.raises(InputError, match="fitted without features"):
         tagger.rank(world.X_test)
+    with pytest.raises(InputError, match="precision needs features"):
+        tagger.predict(None, precision=0.5, tags=[["sea"]])
 
 
-def test_asking_before_fit_says_so():
-    with pytest.raises(NotFittedError, match="not fitted yet"):
-        ZeroShotTagger().rank(np.zeros((1, 2)))
-    with pytest.raises(InputError, match="needs a fitted `embedding`"):
-        ZeroShotTagger(fit_embedding=False).fit(np.zeros((2, 2)), [["a", "b"], ["a"]])
+def test_a_tagger_without_features_grows_too(tiny_space, world):
+    tagger = ZeroShotTagger(space=tiny_space(n_steps=200), random_state=0)
+    tagger.fit(None, world.semantics)
+    ids = tagger.add_documents([("sea", "sand", "squid"), ("sun", "wave", "squid")])
+    scores = tagger.score_labels(None, [["sea", "sun"], ["oak", "moss"], ["bus", "car"]])
+    column = tagger.labels_.index("squid")
+    assert scores[0, column] > 1.2 * scores[1:, column].max()
+    tagger.remove_documents(ids)
+    assert "squid" not in tagger.labels_
+
+
+def test_without_features_labels_beside_the_semantics_are_not_known(world):
+    tagger = tiny().fit(None, [("sea", "kraken"), ("oak",)], world.semantics)
+    assert "kraken" not in tagger.labels_
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda tagger: tagger.rank(np.zeros((1, 2))),
+        lambda tagger: tagger.score_labels(np.zeros((1, 2))),
+        lambda tagger: tagger.predict(np.zeros((1, 2))),
+        lambda tagger: tagger.complete(["a"]),
+        lambda tagger: tagger.explain(np.zeros(2), "a"),
+        lambda tagger: tagger.codes(np.zeros((1, 2))),
+        lambda tagger: tagger.points(np.zeros((1, 2))),
+        lambda tagger: tagger.concepts(),
+        lambda tagger: tagger.thresholds(0.5),
+        lambda tagger: tagger.add_documents([["a"]]),
+        lambda tagger: tagger.remove_documents(["a"]),
+        lambda tagger: tagger.add_labels(["a"], {"a": [1.0]}),
+        lambda tagger: tagger.remove_labels(["a"]),
+        lambda tagger: tagger.save("model"),
+    ],
+)
+def test_asking_before_fit_says_so(ask):
+    with pytest.raises(NotFittedError, match="This ZeroShotTagger is not fitted yet"):
+        ask(ZeroShotTagger())
+
+
+# ------------------------------------------------------------------ bad input
 
 
 def nan_at(X, *rows):
@@ -394,9 +675,23 @@ def nan_at(X, *rows):
         (lambda X: X.astype(str) + "x", "must hold numbers only"),
     ],
 )
-def test_bad_features_get_one_sentence(change, message, world, tiny_embedding):
+def test_bad_features_get_one_sentence(change, message, world):
     with pytest.raises(InputError, match=message):
-        tiny(tiny_embedding).fit(change(world.X), world.documents, world.semantics)
+        tiny().fit(change(world.X), world.documents, world.semantics)
+
+
+@pytest.mark.parametrize(
+    ("documents", "semantics", "message"),
+    [
+        ([["x"], ["y"]], [("sea", "sand")] * 3, "No item carries a label of the semantics"),
+        ([(), ()], None, "All 2 documents given to `ZeroShotTagger` are empty"),
+        ([["sea"], ["oak"]], [], "at least"),
+        ([["sea"], 7], None, "Document 1 is int; expected a collection of labels"),
+    ],
+)
+def test_bad_documents_get_one_sentence(documents, semantics, message, world):
+    with pytest.raises(InputError, match=message):
+        tiny().fit(world.X[:2], documents, semantics)
 
 
 def test_wrong_columns_at_ranking_are_named(toy_tagger):
@@ -404,56 +699,111 @@ def test_wrong_columns_at_ranking_are_named(toy_tagger):
         toy_tagger.rank(np.zeros((1, 3)))
 
 
-def test_constant_features_and_fewer_instances_than_folds_work(world, tiny_embedding):
-    tagger = ZeroShotTagger(embedding=tiny_embedding(), random_state=0)
+@pytest.mark.parametrize("k", [0, -1, 2.5, "all", True])
+def test_a_number_of_labels_is_a_whole_number(toy_tagger, world, k):
+    with pytest.raises(InputError, match="`k` of `rank` must be a whole number at least 1"):
+        toy_tagger.rank(world.X_test, k=k)
+    with pytest.raises(InputError, match="`k` of `complete` must be a whole number at least 1"):
+        toy_tagger.complete(["sea"], k=k)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"space": ConceptSpace(n_folds=1)}, "`n_folds` of `ConceptSpace`"),
+        ({"space": ConceptSpace(context=2.0)}, "`context` of `ConceptSpace`"),
+        ({"device": "abacus"}, "`device` of `ZeroShotTagger` is 'abacus'"),
+        ({"random_state": -1}, "`random_state` must not be negative"),
+    ],
+)
+def test_a_bad_parameter_is_named_before_any_training(parameters, message, world, monkeypatch):
+    monkeypatch.setattr(space.SpaceTraining, "run", lambda *_: pytest.fail("trained"))
+    with pytest.raises(InputError, match=message):
+        ZeroShotTagger(**parameters).fit(world.X, world.documents)
+
+
+def test_a_fit_that_fails_leaves_the_tagger_as_it_was(own_tagger, world, monkeypatch):
+    before, labels = own_tagger.score_labels(world.X_test), own_tagger.labels_
+    with pytest.raises(InputError, match="No item carries a label"):
+        own_tagger.fit(world.X[:2], [["x"], ["y"]], world.semantics)
+    monkeypatch.setattr(
+        polyseme.tagger.ConceptStore,
+        "of",
+        classmethod(lambda *_: (_ for _ in ()).throw(MemoryError)),
+    )
+    own_tagger.set_params(space=tiny().space)
+    with pytest.raises(MemoryError):
+        own_tagger.fit(world.X[:20, :3], world.documents[:20])
+    assert own_tagger.labels_ == labels
+    assert np.array_equal(own_tagger.score_labels(world.X_test), before)
+
+
+def test_constant_features_and_fewer_items_than_folds_work(world):
+    tagger = tiny(n_folds=5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PolysemeWarning)
         tagger.fit(np.ones((2, 3)), world.documents[:2], world.semantics)
     assert np.isfinite(tagger.score_labels(np.zeros((1, 3)))).all()
 
 
-def test_instances_without_a_known_label_are_an_error_when_none_is_left(world, tiny_embedding):
-    with pytest.raises(InputError, match="No instance carries a label of the semantics"):
-        tiny(tiny_embedding).fit(world.X[:2], [["x"], ["y"]], world.semantics)
+def test_documents_without_labels_are_left_out_of_what_is_known_and_named(world):
+    documents = [*world.documents[:30], ()]
+    X = np.concatenate([world.X[:30], [[9.0] * 5]])
+    with (
+        pytest.warns(PolysemeWarning, match=r"1 of 61 documents hold no label.*instance:30"),
+        pytest.warns(PolysemeWarning, match="1 of 31 documents have no label and teach"),
+    ):
+        tagger = tiny().fit(X, documents, world.semantics[:30])
+    assert tagger.unplaced_ == ("instance:30",) and len(tagger.store_.ids) == 60
+    assert np.isfinite(tagger.score_labels(world.X_test)).all()
 
 
-def test_instances_without_labels_are_left_out_of_the_mapping_and_named(world, tiny_embedding):
-    documents = [*world.documents[:50], ()]
-    with pytest.warns(PolysemeWarning):
-        tagger = tiny(tiny_embedding).fit(
-            np.concatenate([world.X[:50], [[9.0] * 5]]), documents, world.semantics
-        )
-    assert len(tagger.unplaced_) == 1
-    clean = tiny(tiny_embedding).fit(world.X[:50], world.documents[:50], world.semantics)
-    assert np.array_equal(tagger.points(world.X_test), clean.points(world.X_test))
+def test_labels_of_items_that_no_semantics_document_holds_are_oov(world):
+    documents = [(*document, "kraken") for document in world.documents[:30]]
+    tagger = tiny().fit(world.X[:30], documents, world.semantics)
+    kinds = dict(zip(tagger.labels_, tagger.kinds_, strict=True))
+    assert kinds["kraken"] == "oov" and tagger.labels_[-1] in {"kraken", "shell", "owl"}
+    alone = tiny().fit(world.X[:30], documents)
+    assert set(alone.kinds_) == {"seen"}
 
 
-def test_spellings_stay_apart_when_asked(world, tiny_embedding):
-    documents = [("Apple", "phone"), ("apple", "pie")] * 20
-    X = np.tile([[0.0], [1.0]], (20, 1))
-    apart = ZeroShotTagger(
-        embedding=tiny_embedding(normalize_labels=False),
-        mapper=InstanceMapper(kind="kernel-ridge", gamma=1.0, penalty=0.01),
-        random_state=0,
-    ).fit(X, documents)
-    assert set(apart.labels_) == {"Apple", "apple", "phone", "pie"}
-    joined = tiny(tiny_embedding).fit(X, documents)
-    assert len(joined.labels_) == 3
+def test_the_same_list_as_semantics_is_known_once(world):
+    once = tiny().fit(world.X, world.documents)
+    twice = tiny().fit(world.X, world.documents, world.documents)
+    assert twice.store_.ids == once.store_.ids
+    np.testing.assert_array_equal(twice.score_labels(world.X_test), once.score_labels(world.X_test))
 
 
-def test_presets_have_names(world):
-    assert ZeroShotTagger.from_preset("paper").mapper.C == 1.0
-    assert ZeroShotTagger.from_preset("paper").embedding.training.optimizer == "sgd"
-    assert ZeroShotTagger.from_preset("default", score="density").score == "density"
-    with pytest.raises(InputError, match="Unknown preset 'papper'; known: default, paper"):
-        ZeroShotTagger.from_preset("papper")
-
-
-def test_named_documents_are_known_once(world, tiny_embedding):
+def test_named_documents_are_known_once(world):
     ids = [f"item {i}" for i in range(len(world.documents))]
     corpus = LabelCorpus.from_documents(world.documents, ids=ids)
-    tagger = tiny(tiny_embedding).fit(world.X, corpus, corpus)
-    assert tagger.known_.ids == tuple(ids)
+    tagger = tiny().fit(world.X[:100], corpus.select(np.arange(100)), corpus)
+    assert tagger.store_.ids == tuple(ids)
+
+
+def test_groups_of_documents_and_of_items_are_told_to_the_space():
+    def corpus(documents, ids, groups=None):
+        return replace(LabelCorpus.from_documents(documents, ids=ids), groups=groups)
+
+    teaching = corpus([("a", "b"), ("a",), ("b",)], ["x", "y", "z"])
+    items = corpus([("a",), ("b", "c")], ["y", "w"], ("g", "g"))
+    told = training_tables(items, teaching, ("a", "b", "c"))
+    assert told.own.tolist() == [1, 3] and told.n_semantics == 3
+    assert told.documents.toarray().tolist() == [[1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 1, 1]]
+    assert told.groups[1] == told.groups[3] and len(set(told.groups.tolist())) == 3
+    assert training_tables(corpus([("a",)], ["q"]), teaching, ("a", "b", "c")).groups is None
+
+
+def test_spellings_stay_apart_when_asked():
+    documents = [("Apple", "phone"), ("apple", "pie")] * 20
+    X = np.tile([[0.0], [1.0]], (20, 1))
+    apart = tiny(normalize_labels=False).fit(X, documents)
+    assert set(apart.labels_) == {"Apple", "apple", "phone", "pie"}
+    with pytest.raises(InputError, match="None of the tags is known: APPLE"):
+        apart.complete(["APPLE"])
+    assert len(apart.complete(["Apple"], k=2)[0]) == 2
+    joined = tiny().fit(X, documents)
+    assert len(joined.labels_) == 3
 
 
 @settings(deadline=None, max_examples=25)
@@ -473,15 +823,70 @@ def test_any_finite_features_give_a_whole_ranking(toy_tagger, X, k):
     assert all(len(set(row)) == width for row in labels)
 
 
-@pytest.mark.parametrize("tags", [None, "given"])
-def test_experts_answer_the_same_in_blocks(toy_tagger, world, monkeypatch, tags):
-    X = world.X[:9]
-    held = None if tags is None else [document[:1] for document in world.documents[:9]]
-    asked = ("score_labels", "predict", "rank")
-    wanted = [getattr(toy_tagger, name)(X, tags=held) for name in asked]
-    monkeypatch.setattr(priming, "_BLOCK_NUMBERS", 2 * len(toy_tagger.labels_))
-    scores, sets, (labels, best) = (getattr(toy_tagger, name)(X, tags=held) for name in asked)
-    np.testing.assert_allclose(scores, wanted[0], rtol=1e-4, atol=1e-7)
-    assert sets == wanted[1]
-    np.testing.assert_array_equal(labels, wanted[2][0])
-    np.testing.assert_allclose(best, wanted[2][1], rtol=1e-4)
+def test_no_items_have_no_tags(toy_tagger):
+    nothing = np.zeros((0, 5))
+    assert toy_tagger.score_labels(nothing).shape == (0, len(toy_tagger.labels_))
+    assert toy_tagger.rank(nothing, k=3)[0].shape == (0, 3)
+    assert toy_tagger.predict(nothing) == []
+
+
+# ------------------------------------------------------------------ front ends
+
+
+class Words(MediaFeatures):
+    """A front end for words: how often each of the letters it met occurs."""
+
+    kind = "words"
+    suffixes = frozenset({".txt"})
+
+    def __init__(self, random_state=None, n_jobs=1):
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def recipe(self):
+        return {"version": 1}
+
+    def extract_batch(self, items):
+        return [
+            np.bincount([ord(letter) for letter in str(item)], minlength=128).astype(np.float32)
+            if item
+            else MediaError("is empty")
+            for item in items
+        ]
+
+    def single_threaded(self):
+        return nullcontext()
+
+    def learn(self, raw):
+        self.letters_ = np.flatnonzero(np.sum(raw, axis=0))
+        self.seed_ = self.random_state
+        self.n_features_out_ = len(self.letters_)
+
+    def apply(self, raw):
+        return np.array(raw)[:, self.letters_]
+
+    def get_state(self):
+        return {}, {}
+
+    @classmethod
+    def from_state(cls, config, arrays):
+        return cls()
+
+
+def test_a_front_end_is_learned_by_fit_and_used_ever_after():
+    words = ["seashore", "sandsea", "oakwood", "woodoak"] * 10
+    documents = [["sea", "wet"], ["sea"], ["oak", "dry"], ["oak"]] * 10
+    given_ = Words()
+    tagger = tiny(n_steps=80, features=given_).fit(words, documents)
+    assert not hasattr(given_, "letters_"), "fit must leave the given front end alone"
+    assert tagger.n_features_in_ == len(set("".join(words)))
+    assert tagger.features_.seed_ is not None, "it is seeded by the tagger"
+    labels, _ = tagger.rank(["sea", "wood"], k=1)
+    assert labels.ravel().tolist() == ["sea", "oak"]
+    found = tagger.explain("sea", "wet")
+    raw = tagger.features_.raw(["sea"])
+    extracted = Extracted("words", {"version": 1}, ("sea",), raw)
+    assert tagger.explain(extracted, "wet") == found
+    np.testing.assert_array_equal(tagger.score_labels(extracted), tagger.score_labels(["sea"]))
+    with pytest.raises(InputError, match="cannot be used: is empty"):
+        tagger.rank(["sea", ""])

@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from polyseme._validation import InputError
+from polyseme.corpus import LabelCorpus
 from polyseme.experiments import draws
+from polyseme.experiments._kinds.calibration import late_labels, picked, shuffled_holders
+from polyseme.experiments._kinds.variants import changed
 from polyseme.experiments.draws import Conditions
-from polyseme.experiments.methods import METHODS, RANKERS, FeatureSet, get_method
+from polyseme.experiments.methods import METHODS, RANKERS, CostaSystem, FeatureSet, get_method
 from polyseme.experiments.schedule import Run, make_tasks, perform
 from polyseme.experiments.settings import SETTINGS, get_setting
+from polyseme.experiments.spaces import make_space
 from polyseme.experiments.trials import Trial
 from polyseme.protocols import carries
 
@@ -60,7 +64,7 @@ def test_what_a_split_hides_cannot_change_a_bit(monkeypatch):
     monkeypatch.setattr(draws, "load_once", lambda *arguments: poisoned)
     dirty = trial("hsun", 5)
     assert dirty.target.X is X
-    for name in RANKERS:
+    for name in (*RANKERS, "default"):
         if name == "composition":  # refuses this many labels
             continue
         assert get_method(name).run(dirty)[0] == get_method(name).run(clean)[0], name
@@ -83,7 +87,7 @@ def test_documents_that_a_split_hides_cannot_change_a_bit(name, monkeypatch):
     dirty = trial(name, 1)
     dirty.split = replace(split, source=source, target=poisoned)
     dirty.audit = lambda *learned: None  # it would tell that validation is poisoned
-    for method in ("polyseme", "tuned-costa", "costa", "popularity"):
+    for method in ("polyseme", "default", "tuned-costa", "costa", "popularity"):
         assert get_method(method).run(dirty)[0] == get_method(method).run(clean)[0], method
 
 
@@ -144,6 +148,93 @@ def test_shared_parts_are_made_once_and_their_seconds_noted():
     drawn.asked.clear()
     get_method("polyseme-density").run(drawn)
     assert drawn.asked == {"mapping 200", "concept space 200"}
+
+
+@pytest.mark.parametrize("share", [{"context": 0.0}, {"context": 1.0}, {"priming": 0.0}])
+def test_a_default_with_another_share_is_what_a_fit_would_give(share):
+    drawn = trial("hsun")
+    default, X = drawn.default_tagger(), drawn.features(drawn.split.test)
+    before = default.score_labels(X)
+    variant = changed(drawn, default, **share).score_labels(X)
+    fitted = drawn.fitted(make_space(QUICK, **share), drawn.known_documents)
+    np.testing.assert_array_equal(variant, fitted.score_labels(X))
+    assert not np.array_equal(variant, before)
+    np.testing.assert_array_equal(default.score_labels(X), before)
+    np.testing.assert_array_equal(changed(drawn, default).score_labels(X), before)
+
+
+def test_fewer_members_are_the_first_of_each_fold():
+    drawn = trial("image-cross")
+    fitted = drawn.fitted(make_space(QUICK, n_folds=3), drawn.known_documents)
+    X = drawn.features(drawn.split.test)
+    space, code = fitted.space_, fitted.space_.plan_.code
+    few = changed(drawn, fitted, n_members=1)
+    assert len(space.members_) == 3 * space.plan_.members_per_fold
+    assert len(few.space_.members_) == 1
+    np.testing.assert_allclose(
+        few.space_.views(X)[0], space.views(X)[0][:, :code], rtol=0, atol=1e-6
+    )
+    assert few.codes(X).shape == (len(X), code)
+    assert len(changed(drawn, fitted, n_members=5).space_.members_) == 3
+
+
+def test_without_levels_raw_logits_and_votes_are_mixed():
+    drawn = trial("hsun")
+    default, X = drawn.default_tagger(), drawn.features(drawn.split.test)
+    bare = changed(drawn, default, levels=False, priming=0.0)
+    weights, bias = bare.space_.readout(of_items=False)
+    logits = default.codes(X) @ weights + bias
+    np.testing.assert_allclose(bare.score_labels(X), 1 / (1 + np.exp(-logits)), rtol=1e-9)
+
+
+def test_parts_of_the_default_are_asked_without_training_again():
+    drawn = trial("hsun")
+    for name in METHODS:
+        method = get_method(name)
+        if name.startswith("default") and not method.trained:
+            method.run(drawn)
+    assert drawn.seconds.keys() == {"space"}
+    get_method("default-no-soft").run(drawn)
+    assert drawn.seconds.keys() == {"space", "space, default-no-soft"}
+
+
+def test_tuned_costa_is_the_same_by_either_way_and_levels_keep_each_labels_order():
+    drawn = trial("hsun")
+    told = get_method("tuned-costa").run(drawn)[0]
+    assert CostaSystem("x", "x").run(drawn)[0] == told
+    moved = get_method("costa-shifted").run(drawn)[0]
+    for column, values in told.items():
+        assert moved[column]["C-MAP"] == pytest.approx(values["C-MAP"])
+    assert moved["zsl"]["E-MAP"] != told["zsl"]["E-MAP"]
+
+
+def test_late_labels_are_known_from_just_so_many_documents():
+    known = LabelCorpus.from_documents(
+        [["a", "x"], ["a", "x", "y"], ["b", "y"], ["a", "b", "x"], ["x"], ["a"]]
+    )
+    order = shuffled_holders(known, ["x", "y"], np.random.default_rng(0))
+    assert [sorted(rows.tolist()) for rows in order] == [[0, 1, 3], [1, 2]]
+    for n in (1, 2, 5):
+        given = picked(known, ["x", "y"], [rows[:n] for rows in order])
+        counts = dict(zip(given.labels, np.asarray(given.matrix.sum(axis=0)).ravel(), strict=True))
+        assert (counts["x"], counts["y"]) == (min(n, 3), min(n, 2))
+        for row, name in enumerate(given.ids):
+            whole = known.document(known.ids.index(name))
+            assert set(given.document(row)) - {"x", "y"} == set(whole) - {"x", "y"}
+
+
+def test_late_labels_reach_no_training_and_are_a_third_of_those_on_no_instance():
+    drawn = trial("hsun")
+    late = late_labels(drawn, np.random.default_rng(drawn.seed))
+    unseen = set(drawn.known_documents.labels) - drawn.train_documents.used(
+        drawn.known_documents.labels
+    )
+    assert set(late) <= unseen and len(late) == max(1, len(unseen) // 3)
+    tagger = get_method("calibration-late")._without(drawn, late)
+    assert not set(late) & set(tagger.labels_)
+    metrics, _ = get_method("calibration-late").run(drawn)
+    ways = {"taught", "sample", "oov", "new-1", "new-2", "new-5", "new-20", "named", "chance"}
+    assert metrics.keys() == ways
 
 
 def test_seconds_count_what_was_learned_elsewhere_and_nothing_twice(tmp_path):

@@ -1,9 +1,9 @@
 """Multi-label zero-shot tagging by concept embedding.
 
-The data's way, one file a step: `corpus` (tag sets) -> `descriptors` (numbers for labels and
-contexts) -> `embedding` (labels in context become points) -> `mapping` (features find their way to
-those points) -> `priming` (points rank labels) -> `scoring` (how good the ranking is). `tagger`
-stands on top of them all.
+The data's way, one file a step: `corpus` (tag sets) -> `space`, learned by `training` (tag sets and
+items become codes, every label is read from a code) -> `calibration` (probabilities) -> `store`
+(known tag sets near a code vote) -> `evidence` (the parts of a score) -> `scoring` (how good the
+rankings are). `tagger` puts them together; `published` is the paper's own method.
 
 Names are imported when first used, so that `import polyseme` costs next to nothing.
 """
@@ -19,15 +19,18 @@ if TYPE_CHECKING:
     from polyseme.corpus import LabelCorpus
     from polyseme.descriptors import ContextDescriptor, LabelDescriptor
     from polyseme.embedding import ConceptEmbedding
-    from polyseme.experts import LabelExperts
+    from polyseme.evidence import Evidence
     from polyseme.features import AudioFeatures, ImageFeatures, extract_folder, read_extraction
     from polyseme.files import read_features
     from polyseme.index import ConceptIndex
     from polyseme.mapping import InstanceMapper
     from polyseme.nn.plan import TrainingPlan
+    from polyseme.published import PublishedTagger
     from polyseme.scoring import evaluate
+    from polyseme.space import ConceptSpace
     from polyseme.storage import load
     from polyseme.tagger import ZeroShotTagger
+    from polyseme.training import SpacePlan
     from polyseme.words import WordVectors
 
 try:
@@ -47,8 +50,11 @@ _HOME = {
     "extract_folder": "polyseme.features",
     "read_extraction": "polyseme.features",
     "InstanceMapper": "polyseme.mapping",
-    "LabelExperts": "polyseme.experts",
+    "ConceptSpace": "polyseme.space",
+    "SpacePlan": "polyseme.training",
+    "Evidence": "polyseme.evidence",
     "ConceptIndex": "polyseme.index",
+    "PublishedTagger": "polyseme.published",
     "ZeroShotTagger": "polyseme.tagger",
     "WordVectors": "polyseme.words",
     "load": "polyseme.storage",
@@ -66,7 +72,10 @@ __all__ = [
     "InstanceMapper",
     "LabelCorpus",
     "LabelDescriptor",
-    "LabelExperts",
+    "SpacePlan",
+    "Evidence",
+    "ConceptSpace",
+    "PublishedTagger",
     "TrainingPlan",
     "WordVectors",
     "ZeroShotTagger",

@@ -51,6 +51,19 @@ def one_thread() -> Iterator[None]:
 
 
 @contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Keep torch to one thread here, so that sums have the same bits on every machine."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Keep the linear algebra library to one thread, where threads of our own call it.
 

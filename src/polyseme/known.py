@@ -136,7 +136,7 @@ class KnownConcepts:
         extra = tuple(label for label, here in zip(extra, met, strict=True) if here)
         kept = np.concatenate([np.ones(len(self.labels), dtype=bool), met])
         matrix = sp.csr_matrix(matrix[:, kept])
-        names = self._names(corpus)
+        names = new_names(corpus, self.ids)
         new_ids = tuple(name for name, keep in zip(names, placed, strict=True) if keep)
         unplaced = tuple(name for name, keep in zip(names, placed, strict=True) if not keep)
         labels = self.labels + extra
@@ -266,23 +266,31 @@ class KnownConcepts:
         start, stop = self.matrix.indptr[row], self.matrix.indptr[row + 1]
         return tuple(self.labels[column] for column in self.matrix.indices[start:stop])
 
-    def _names(self, corpus: LabelCorpus) -> Sequence[str]:
-        """Name new documents: their own names, or fresh numbers where they have none."""
-        taken = set(self.ids)
-        if not corpus.numbered:
-            twice = next((name for name in corpus.ids if name in taken), None)
-            if twice is not None:
-                raise InputError(
-                    f"A document named '{twice}' is known already; remove it first or rename."
-                )
-            return corpus.ids
-        names, number = [], len(taken)
-        for _ in corpus.ids:
-            while str(number) in taken:
-                number += 1
-            names.append(str(number))
+
+def new_names(corpus: LabelCorpus, taken_ids: Collection[str]) -> Sequence[str]:
+    """Name new documents: their own names, or fresh numbers where they have none.
+
+    Parameters
+    ----------
+    corpus : LabelCorpus
+    taken_ids : collection of str
+        Names that are taken; a document that has one of its own among them is refused.
+    """
+    taken = set(taken_ids)
+    if not corpus.numbered:
+        twice = next((name for name in corpus.ids if name in taken), None)
+        if twice is not None:
+            raise InputError(
+                f"A document named '{twice}' is known already; remove it first or rename."
+            )
+        return corpus.ids
+    names, number = [], len(taken)
+    for _ in corpus.ids:
+        while str(number) in taken:
             number += 1
-        return names
+        names.append(str(number))
+        number += 1
+    return names
 
 
 def known_documents(

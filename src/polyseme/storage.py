@@ -1,63 +1,170 @@
 """Saved taggers: what is written of each part, and how it comes back.
 
-In: a fitted `ZeroShotTagger`. Out: a folder of JSON and arrays, and the same tagger from it.
+In: a fitted tagger. Out: a folder of JSON and arrays, and the same tagger from it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._persistence import plain, read_model, within, write_model
+from polyseme._persistence import ModelFileError, plain, read_model, within, write_model
 from polyseme._shifted import ShiftedRows
 from polyseme.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.embedding import ConceptEmbedding
-from polyseme.experts import LabelExperts
-from polyseme.experts.named import NamedLabels
 from polyseme.features import front_end_from_state
 from polyseme.known import KnownConcepts
 from polyseme.mapping import InstanceMapper
 from polyseme.nn.plan import TrainingPlan
-from polyseme.tagger import ZeroShotTagger
-from polyseme.tagger.parts import Parts
+from polyseme.published import PublishedTagger
+from polyseme.space import ConceptSpace
+from polyseme.store import ConceptStore
+from polyseme.tagger import NamedLabels, ZeroShotTagger
 
 Config = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
+Tagger: TypeAlias = ZeroShotTagger | PublishedTagger
 KIND = "tagger"
+SPACE = "space"
+PUBLISHED = "published"
 _SPARSE_PARTS = ("data", "indices", "indptr")
 _PARTS = ("label_descriptor", "context_descriptor", "training")
 _NOT_KEPT = ("checkpoint", "device", "verbose", "random_state")
 
 
+def load(path: str | Path) -> Tagger:
+    """Load a tagger that its `save` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder. A damaged, altered or newer-format model is refused with a sentence that says
+        what is wrong; nothing in it is executed.
+
+    Returns
+    -------
+    ZeroShotTagger or PublishedTagger
+        Ranks exactly as the saved one did.
+    """
+    config, arrays = read_model(path, KIND)
+    loaders: dict[str, Callable[[Config, Arrays], Tagger]] = {
+        SPACE: _load_tagger,
+        PUBLISHED: _load_published,
+    }
+    method = config.get("method")
+    if method is None:
+        raise ModelFileError(
+            f"The model at '{path}' was written by an earlier version of polyseme, whose method is "
+            "gone; fit it anew."
+        )
+    if method not in loaders:
+        raise ModelFileError(
+            f"The model at '{path}' has the method {method!r}, which this version of polyseme does "
+            "not know; upgrade polyseme."
+        )
+    return loaders[method](config, arrays)
+
+
+# ---------------------------------------------------------------------- one space
+
+
 def save_tagger(tagger: ZeroShotTagger, path: str | Path) -> None:
     """Write a fitted tagger to a folder; see `ZeroShotTagger.save`."""
+    store = tagger.store_
+    parts = {"space": tagger.space_.get_state()}
+    if tagger.features_ is not None:
+        parts["features"] = tagger.features_.get_state()
+    config: Config = {
+        "method": SPACE,
+        "parts": {name: state[0] for name, state in parts.items()},
+        "media": None if tagger.features_ is None else tagger.features_.kind,
+        "labels": list(store.labels),
+        "n_learned": store.n_learned,
+        "n_vocabulary": tagger.n_vocabulary_,
+        "n_taught": tagger.n_taught_,
+        "n_features_in": tagger.n_features_in_,
+        "normalize_labels": tagger.normalize_labels_,
+        "ids": list(store.ids),
+        "seen": sorted(tagger.seen_),
+        "unplaced": list(tagger.unplaced_),
+        "named": [] if tagger.named_ is None else list(tagger.named_.labels),
+    }
+    arrays: Arrays = {
+        f"{name}.{key}": value for name, state in parts.items() for key, value in state[1].items()
+    }
+    arrays |= {
+        "store.indices": store.matrix.indices.astype(np.int64),
+        "store.indptr": store.matrix.indptr.astype(np.int64),
+        "store.sets": store.sets,
+        "store.points": store.points,
+    }
+    if tagger.named_ is not None:
+        arrays["named"] = tagger.named_.likeness
+    write_model(path, KIND, config, arrays)
+
+
+def _load_tagger(config: Config, arrays: Arrays) -> ZeroShotTagger:
+    """Rebuild a tagger that `save_tagger` wrote."""
+    space = ConceptSpace.from_state(config["parts"]["space"], within(arrays, "space"))
+    features = None
+    if config["media"] is not None:
+        features = front_end_from_state(
+            config["media"], config["parts"]["features"], within(arrays, "features")
+        )
+    held = within(arrays, "store")
+    labels, ids = tuple(config["labels"]), tuple(config["ids"])
+    matrix = sp.csr_matrix(
+        (np.ones(len(held["indices"]), dtype=bool), held["indices"], held["indptr"]),
+        shape=(len(ids), len(labels)),
+    )
+    store = ConceptStore(labels, config["n_learned"], ids, matrix, held["sets"], held["points"])
+    named = tuple(config["named"])
+    tagger = ZeroShotTagger(
+        space=space, features=features, normalize_labels=config["normalize_labels"]
+    )
+    return tagger.restore(
+        space,
+        store,
+        front_end=features,
+        n_vocabulary=config["n_vocabulary"],
+        seen=frozenset(config["seen"]),
+        unplaced=tuple(config["unplaced"]),
+        n_features=config["n_features_in"],
+        n_taught=config["n_taught"],
+        normalize=config["normalize_labels"],
+        named=NamedLabels(named, arrays["named"]) if named else None,
+    )
+
+
+# ---------------------------------------------------------------------- the published method
+
+
+def save_published(tagger: PublishedTagger, path: str | Path) -> None:
+    """Write a fitted tagger to a folder; see `PublishedTagger.save`."""
     known = tagger.known_
     states = {"embedding": _embedding_state(tagger.embedding_)}
     if tagger.mapper_ is not None:
         states["mapper"] = tagger.mapper_.get_state()
     if tagger.features_ is not None:
         states["features"] = tagger.features_.get_state()
-    if tagger.experts_ is not None:
-        states["experts"] = tagger.experts_.get_state()
     config: Config = {
+        "method": PUBLISHED,
         "parameters": _plain(
             {name: getattr(tagger, name) for name in ("score", "bandwidth", "memory_mb")}
         ),
         "parts": {name: state[0] for name, state in states.items()},
         "media": None if tagger.features_ is None else tagger.features_.kind,
-        "expert_labels": list(tagger.expert_labels_),
         "oov": list(known.labels[known.n_vocabulary :]),
         "seen": sorted(tagger.seen_),
         "ids": list(known.ids),
         "unplaced": list(tagger.unplaced_),
         "n_features_in": tagger.n_features_in_,
-        "n_taught": tagger.n_taught_,
-        "named": [] if tagger.named_ is None else list(tagger.named_.labels),
     }
     arrays: Arrays = {
         f"{name}.{key}": value for name, state in states.items() for key, value in state[1].items()
@@ -70,77 +177,45 @@ def save_tagger(tagger: ZeroShotTagger, path: str | Path) -> None:
         "known.label_ids": known.label_ids,
         "known.set_ids": known.set_ids,
     }
-    if tagger.named_ is not None:
-        arrays["named"] = tagger.named_.weights
     write_model(path, KIND, config, arrays)
 
 
-def load(path: str | Path) -> ZeroShotTagger:
-    """Load a tagger that `ZeroShotTagger.save` wrote.
-
-    Parameters
-    ----------
-    path : str or Path
-        The folder. A damaged, altered or newer-format model is refused with a sentence that says
-        what is wrong; nothing in it is executed.
-
-    Returns
-    -------
-    ZeroShotTagger
-        Ranks exactly as the saved one did.
-    """
-    config, arrays = read_model(path, KIND)
-    embedding = _embedding_from(config["parts"]["embedding"], within(arrays, "embedding"))
-    mapper = None
-    if "mapper" in config["parts"]:
-        mapper = InstanceMapper.from_state(config["parts"]["mapper"], within(arrays, "mapper"))
-    features = None
-    # Models of version 0.1 have no front end and do not say so.
-    if config.get("media") is not None:
-        features = front_end_from_state(
-            config["media"], config["parts"]["features"], within(arrays, "features")
-        )
-    experts = None
-    if "experts" in config["parts"]:
-        experts = LabelExperts.from_state(config["parts"]["experts"], within(arrays, "experts"))
-    named = config.get("named", [])
+def _load_published(config: Config, arrays: Arrays) -> PublishedTagger:
+    """Rebuild what `save_published` wrote."""
+    parts = config["parts"]
+    embedding = _embedding_from(parts["embedding"], within(arrays, "embedding"))
+    mapper, features = None, None
+    if "mapper" in parts:
+        mapper = InstanceMapper.from_state(parts["mapper"], within(arrays, "mapper"))
+    if config["media"] is not None:
+        state = within(arrays, "features")
+        features = front_end_from_state(config["media"], parts["features"], state)
     known = within(arrays, "known")
     labels = embedding.labels_ + tuple(config["oov"])
     matrix = sp.csr_matrix(
         (np.ones(len(known["indices"]), dtype=bool), known["indices"], known["indptr"]),
         shape=(len(config["ids"]), len(labels)),
     )
-    tagger = ZeroShotTagger(
-        embedding=embedding,
-        mapper=mapper,
-        features=features,
-        experts=experts,
-        **config["parameters"],
+    tagger = PublishedTagger(
+        embedding=embedding, mapper=mapper, features=features, **config["parameters"]
     )
     return tagger.restore(
-        Parts(
-            embedding,
-            mapper,
-            features,
-            experts,
-            tuple(config.get("expert_labels", ())),
-            KnownConcepts(
-                labels,
-                len(embedding.labels_),
-                tuple(config["ids"]),
-                matrix,
-                known["sets"],
-                known["points"],
-                known["label_ids"],
-                known["set_ids"],
-            ),
-            seen=frozenset(config["seen"]),
-            unplaced=tuple(config["unplaced"]),
-            n_features=config["n_features_in"],
-            # Models without experts need none and may not say so.
-            n_taught=config.get("n_taught", len(config["ids"])),
-            named=NamedLabels(tuple(named), arrays["named"]) if named else None,
-        )
+        embedding,
+        mapper,
+        features,
+        KnownConcepts(
+            labels,
+            len(embedding.labels_),
+            tuple(config["ids"]),
+            matrix,
+            known["sets"],
+            known["points"],
+            known["label_ids"],
+            known["set_ids"],
+        ),
+        seen=frozenset(config["seen"]),
+        unplaced=tuple(config["unplaced"]),
+        n_features=config["n_features_in"],
     )
 
 

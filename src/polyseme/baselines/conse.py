@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from polyseme._validation import InputError, RandomState, as_generator, check_number, draw_seed
 from polyseme.baselines.base import Features, hidden_groups
+from polyseme.baselines.tuned_costa import out_of_fold
 from polyseme.baselines.word_base import WordBaseline, zero_shot_quality
-from polyseme.experts.instances import out_of_fold
 from polyseme.mapping import InstanceMapper
 from polyseme.words import WordVectors
 

@@ -23,8 +23,8 @@ from polyseme._validation import (
 )
 from polyseme.baselines.base import Features, hidden_groups
 from polyseme.baselines.directions import ranking_directions
+from polyseme.baselines.tuned_costa import out_of_fold
 from polyseme.baselines.word_base import WordBaseline, zero_shot_quality
-from polyseme.experts.instances import out_of_fold
 from polyseme.mapping import InstanceMapper
 from polyseme.words import WordVectors
 

@@ -23,7 +23,7 @@ from polyseme._validation import (
     draw_seed,
 )
 from polyseme.baselines.base import Baseline, Features
-from polyseme.experts.instances import out_of_fold
+from polyseme.baselines.tuned_costa import out_of_fold
 from polyseme.mapping import InstanceMapper
 from polyseme.scoring import example_map
 

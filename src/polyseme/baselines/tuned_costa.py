@@ -12,10 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._validation import RandomState, as_generator, draw_seed
+from polyseme._validation import IntArray, RandomState, as_generator, draw_seed
 from polyseme.baselines.base import Baseline, Features, hidden_groups
 from polyseme.baselines.transfer import ridge
-from polyseme.experts.instances import out_of_fold
 from polyseme.mapping import InstanceMapper
 from polyseme.scoring import mean_average_precision
 
@@ -95,3 +94,29 @@ class TunedCosta(Baseline):
                 scores = predicted[:, ~hidden] @ weights + intercept
                 quality[place] += mean_average_precision(truth[:, hidden].astype(bool), scores)
         return float(self.penalties[int(np.argmax(quality))])
+
+
+def out_of_fold(
+    mapper: InstanceMapper, X: Features, targets: NDArray[np.float64], folds: IntArray
+) -> NDArray[np.float64]:
+    """Predict each instance's targets (n, d) by a kernel ridge mapper that has not seen it.
+
+    Parameters
+    ----------
+    mapper : InstanceMapper
+        A fitted one, which gives the settings.
+    X : array or csr_matrix, shape (n, n_features)
+    targets : float64 array, shape (n, d)
+    folds : int64 array, shape (n,)
+        With a single fold there is nobody to learn from: all predictions are 0.
+
+    Returns
+    -------
+    float64 array, shape (n, d)
+    """
+    predicted = np.zeros_like(targets)
+    for fold in np.unique(folds) if len(np.unique(folds)) > 1 else ():
+        held = folds == fold
+        one = InstanceMapper(kind="kernel-ridge", gamma=mapper.gamma_, penalty=mapper.penalty_)
+        predicted[held] = one.fit(X[~held], targets[~held]).predict(X[held])
+    return predicted

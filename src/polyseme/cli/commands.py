@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,17 +30,19 @@ from polyseme.cli.app import (
 )
 from polyseme.cli.output import Form, emit, say
 
+if TYPE_CHECKING:
+    from polyseme.known import Explanation
+
 
 class Score(StrEnum):
-    """Ways from distances to scores."""
+    """Ways of the published method from distances to scores."""
 
-    experts = "experts"
     nearest = "nearest"
     density = "density"
 
 
 class MapperKind(StrEnum):
-    """Ways from features into the concept space."""
+    """Ways of the published method from features into the concept space."""
 
     nu_svr = "nu-svr"
     kernel_ridge = "kernel-ridge"
@@ -97,23 +100,31 @@ def fit(
         Path | None,
         typer.Option("--semantics", "-s", help="Tag sets that teach meaning (default: documents)."),
     ] = None,
-    preset: Annotated[Preset, typer.Option(help="Parameters to start from.")] = Preset.default,
+    preset: Annotated[
+        Preset, typer.Option(help="What ranks best, or the published method.")
+    ] = Preset.default,
     mapper: Annotated[
-        MapperKind | None, typer.Option(help="How features find their place (default: nu-svr).")
+        MapperKind | None,
+        typer.Option(
+            help="paper: how features find their place, nu-svr as published (the default) or "
+            "kernel-ridge, which is faster.",
+            show_default=False,
+        ),
     ] = None,
     score: Annotated[
         Score | None,
         typer.Option(
-            help="Probabilities by experts (the default), by a tag's nearest known concept as in "
-            "the paper, or by all concepts that are near.",
+            help="paper: by a tag's nearest known concept, as published (the default), or by all "
+            "concepts that are near.",
             show_default=False,
         ),
     ] = None,
     components: Annotated[
-        int | None, typer.Option(min=1, help="Dimensions of the concept space.")
+        int | None, typer.Option(min=1, help="paper: dimensions of the concept space.")
     ] = None,
     topics: Annotated[
-        str | None, typer.Option(help="Number of context topics, or 'hdp' to have it chosen.")
+        str | None,
+        typer.Option(help="paper: number of context topics, or 'hdp' to have it chosen."),
     ] = None,
     reduce: Annotated[
         Reduction | None,
@@ -125,7 +136,9 @@ def fit(
     words: Annotated[
         int | None, typer.Option(min=1, help="audio: words of the codebook (default: 128).")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="The most training epochs.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="paper: the most training epochs.")
+    ] = None,
     device: Annotated[str, typer.Option(help="Where networks are trained: cpu, cuda.")] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same model.")] = 0,
     split: Split = None,
@@ -134,6 +147,9 @@ def fit(
     normalize: Annotated[
         bool, typer.Option(help="Take labels that differ in case or white space as one.")
     ] = True,
+    engine: Where = Engine.local,
+    address: Address = None,
+    workers: Workers = None,
 ) -> None:
     """Learn a tagger. Interrupted? The same command goes on where it stopped."""
     from polyseme.cli.tasks import fit_files
@@ -150,15 +166,18 @@ def fit(
                 "n_words": words,
             },
             preset=preset.value,
-            mapper=None if mapper is None else mapper.value,
-            score=None if score is None else score.value,
-            components=components,
-            topics=topics,
-            epochs=epochs,
+            published={
+                "mapper": None if mapper is None else mapper.value,
+                "score": None if score is None else score.value,
+                "components": components,
+                "topics": topics,
+                "epochs": epochs,
+            },
             device=device,
             seed=seed,
             split=split,
             reading={"tags_column": tags_column, "delimiter": delimiter, "normalize": normalize},
+            cluster=None if engine == Engine.local else (address, workers),
         )
     except KeyboardInterrupt:
         say("polyseme: interrupted; run the same command again to go on where it stopped.")
@@ -166,6 +185,13 @@ def fit(
     if summary:
         say(summary)
         typer.echo(str(model))
+
+
+class Method(StrEnum):
+    """Ways of the default tagger to score labels."""
+
+    space = "space"
+    priming = "priming"
 
 
 class OutForm(StrEnum):
@@ -188,6 +214,12 @@ def rank(
             "named after the files."
         ),
     ] = None,
+    method: Annotated[
+        Method,
+        typer.Option(
+            help="By probabilities read from the concept space, or by known tag sets nearby alone."
+        ),
+    ] = Method.space,
     tags_column: TagsColumn = None,
     delimiter: Delimiter = None,
     form: Output = Form.auto,
@@ -220,6 +252,7 @@ def rank(
                 top,
                 tags=tags,
                 precision=precision,
+                method=method.value,
                 reading={"tags_column": tags_column, "delimiter": delimiter},
                 engine=where,
                 workers=workers,
@@ -235,6 +268,7 @@ def rank(
                 out,
                 k=top,
                 precision=precision,
+                method=method.value,
                 form=out_form.value,
                 engine=where,
                 workers=workers,
@@ -305,32 +339,47 @@ def explain(
     features: Features,
     label: Annotated[str, typer.Argument(help="The tag whose score is to be explained.")],
     row: Annotated[int, typer.Option(min=0, help="Which row of the features.")] = 0,
-    top: Top = 5,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", "-t", help="A tag that the item has already; repeatable."),
+    ] = None,
+    top: Annotated[
+        int, typer.Option("--top", "-k", min=1, help="How many tags and known tag sets to name.")
+    ] = 5,
     form: Output = Form.auto,
 ) -> None:
-    """Show the known tag sets behind a tag's score, from near to far."""
+    """Show where a tag's score comes from, in parts that add up to it."""
     from polyseme import load
     from polyseme._validation import InputError
+    from polyseme.cli.evidence import emit_evidence
     from polyseme.cli.media import items_of
+    from polyseme.published import PublishedTagger
 
     table, items = items_of(features)
     if row >= len(items):
         raise InputError(f"There is no row {row}: '{features}' has {len(items)} rows.")
     one = table.select([row]) if features.is_dir() else table[row : row + 1]
-    found = load(model).explain(one, label, k=top)
-    emit(
-        (
-            {
-                "label": one.label,
-                "distance": round(one.distance, 6),
-                "document": list(one.document),
-                "known_as": list(one.document_ids[:3]),
-                "times": len(one.document_ids),
-            }
-            for one in found
-        ),
-        form,
-    )
+    tagger = load(model)
+    if not isinstance(tagger, PublishedTagger):
+        emit_evidence(items[row], tagger.explain(one, label, k=top, tags=tag or None), form)
+        return
+    if tag:
+        raise InputError(
+            "`--tag` needs the default tagger; the published method takes no tags beside features."
+        )
+    emit(_near_concepts(tagger.explain(one, label, k=top)), form)
+
+
+def _near_concepts(found: Sequence[Explanation]) -> Iterator[dict[str, Any]]:
+    """Yield a record for each known concept that the published method's score rests on."""
+    for one in found:
+        yield {
+            "label": one.label,
+            "distance": round(one.distance, 6),
+            "document": list(one.document),
+            "known_as": list(one.document_ids[:3]),
+            "times": len(one.document_ids),
+        }
 
 
 @app.command(rich_help_panel=LEARNING)

@@ -23,6 +23,9 @@ from polyseme.files import read_features
 
 if TYPE_CHECKING:
     from polyseme.cluster.engines import RayEngine
+    from polyseme.published import PublishedTagger
+    from polyseme.storage import Tagger
+    from polyseme.tagger import ZeroShotTagger
 
 
 def fit_files(
@@ -33,24 +36,42 @@ def fit_files(
     *,
     media: Mapping[str, Any],
     preset: str,
-    mapper: str | None,
-    score: str | None,
-    components: int | None,
-    topics: str | None,
-    epochs: int | None,
+    published: Mapping[str, Any],
     device: str,
     seed: int,
     split: str | None,
     reading: Mapping[str, Any],
+    cluster: tuple[str | None, int | None] | None = None,
 ) -> str:
-    """Fit a tagger from files, save it, and give a sentence about it."""
-    from polyseme.descriptors import ContextDescriptor
-    from polyseme.embedding import ConceptEmbedding
-    from polyseme.mapping import InstanceMapper
-    from polyseme.nn.plan import TrainingPlan
-    from polyseme.tagger import ZeroShotTagger
+    """Fit a tagger from files, save it, and give a sentence about it.
 
+    Parameters
+    ----------
+    model : Path
+        Where it is saved.
+    documents, features, semantics : Path or None
+    media : mapping
+        Parameters of the feature extractor, by their names; None where nothing was said.
+    preset : {"default", "paper"}
+        The default tagger, or the published method.
+    published : mapping
+        What was said about the published method: mapper, score, components, topics, epochs.
+    device : str
+    seed : int
+    split : str or None
+    reading : mapping
+        How tables are read, and whether spellings are taken as one (`normalize`).
+    cluster : (str or None, int or None), optional
+        Address and workers of a Ray cluster that trains; by default this process does.
+    """
     check_destination(model)
+    if cluster is not None and preset != "default":
+        raise InputError(
+            "`--engine ray` trains the default tagger; the published one has torchrun."
+        )
+    if preset == "default":
+        for name in (name for name, value in published.items() if value is not None):
+            raise InputError(f"`--{name}` belongs to the published method; add --preset paper.")
     learning = _learning(documents, features, split, media, reading)
     teaching = learning.everything
     if semantics is not None:
@@ -60,39 +81,97 @@ def fit_files(
     # Of several processes that train together (torchrun), the first one speaks and writes.
     alone = os.environ.get("WORLD_SIZE", "1") == "1"
     first = alone or os.environ.get("RANK", "0") == "0"
-    embedding = ConceptEmbedding.from_preset(preset, checkpoint=checkpoint, verbose=first)
-    if components is not None:
-        embedding.set_params(n_components=components)
-    if topics is not None:
-        embedding.set_params(context_descriptor=ContextDescriptor(n_topics=_topics(topics)))
-    if epochs is not None:
-        plan = TrainingPlan() if embedding.training is None else embedding.training
-        embedding.set_params(training=plan.set_params(max_epochs=epochs))
-    embedding.set_params(normalize_labels=reading["normalize"])
-    tagger = ZeroShotTagger.from_preset(
-        preset,
-        embedding=embedding,
-        features=learning.front_end,
-        device=device,
-        verbose=first,
-        random_state=seed,
-    )
-    if score is not None:
-        tagger.set_params(score=score)
-    if mapper is not None:
-        tagger.set_params(mapper=InstanceMapper(kind=mapper))
-    tagger.fit(learning.X, learning.documents, teaching)
+    shared: dict[str, Any] = {
+        "features": learning.front_end,
+        "device": device,
+        "verbose": first,
+        "random_state": seed,
+    }
+    from polyseme.tagger import ZeroShotTagger
+
+    tagger: Tagger
+    if preset == "default":
+        tagger = ZeroShotTagger(
+            checkpoint=checkpoint, normalize_labels=reading["normalize"], **shared
+        )
+    else:
+        tagger = _published_tagger(
+            preset, published, checkpoint=checkpoint, normalize=reading["normalize"], **shared
+        )
+    if cluster is None or not isinstance(tagger, ZeroShotTagger):
+        tagger.fit(learning.X, learning.documents, teaching)
+    else:
+        from polyseme.cluster import RayTraining
+
+        trainer = RayTraining(cluster[1] or 2, cluster[0], device=device)
+        tagger.fit(learning.X, learning.documents, teaching, trainer=trainer)
     if not first:
         return ""
     tagger.save(model)
     remove_model(checkpoint)
-    kinds = {kind: int((tagger.kinds_ == kind).sum()) for kind in ("seen", "unseen", "oov")}
-    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count)
-    summary = f"{len(tagger.labels_)} labels ({counts}) from {len(tagger.known_.ids)} documents"
-    held_out = tagger.embedding_.best_score_
-    if math.isfinite(held_out):
-        summary += f"; held-out E-MAP of the concept space {100 * held_out:.1f}"
-    return summary
+    return _summary(tagger)
+
+
+def _published_tagger(
+    preset: str,
+    told: Mapping[str, Any],
+    *,
+    checkpoint: Path,
+    normalize: bool,
+    verbose: bool,
+    **shared: Any,
+) -> PublishedTagger:
+    """Make the tagger of the published method, unfitted; see `fit_files` for what is told."""
+    from polyseme.descriptors import ContextDescriptor
+    from polyseme.embedding import ConceptEmbedding
+    from polyseme.mapping import InstanceMapper
+    from polyseme.nn.plan import TrainingPlan
+    from polyseme.published import PublishedTagger
+
+    embedding = ConceptEmbedding.from_preset(
+        preset, checkpoint=checkpoint, verbose=verbose, normalize_labels=normalize
+    )
+    if told["components"] is not None:
+        embedding.set_params(n_components=told["components"])
+    if told["topics"] is not None:
+        descriptor = ContextDescriptor(n_topics=_topics(told["topics"]))
+        embedding.set_params(context_descriptor=descriptor)
+    if told["epochs"] is not None:
+        plan = TrainingPlan() if embedding.training is None else embedding.training
+        embedding.set_params(training=plan.set_params(max_epochs=told["epochs"]))
+    tagger = PublishedTagger.from_preset(preset, embedding=embedding, verbose=verbose, **shared)
+    if told["score"] is not None:
+        tagger.set_params(score=told["score"])
+    # The preset's own is a nu-svr, with constants that belong to it.
+    if told["mapper"] not in (None, "nu-svr"):
+        tagger.set_params(mapper=InstanceMapper(kind=told["mapper"]))
+    return tagger
+
+
+def _summary(tagger: Tagger) -> str:
+    """Give a sentence about a tagger that was just fitted."""
+    from polyseme.published import PublishedTagger
+
+    counts = ", ".join(f"{count} {kind}" for kind, count in _kinds(tagger).items())
+    summary = f"{len(tagger.labels_)} labels ({counts}) from "
+    if isinstance(tagger, PublishedTagger):
+        summary += f"{len(tagger.known_.ids)} documents"
+        held_out = tagger.embedding_.best_score_
+        if math.isfinite(held_out):
+            summary += f"; held-out E-MAP of the concept space {100 * held_out:.1f}"
+        return summary
+    space, store = tagger.space_, tagger.store_
+    return (
+        f"{summary}{len(store.ids)} documents ({len(store.points)} different tag sets); "
+        f"{len(space.members_)} members of {space.plan_.code} dimensions, "
+        f"{space.plan_.n_steps} steps each"
+    )
+
+
+def _kinds(tagger: Tagger) -> dict[str, int]:
+    """Count the labels of each kind that there is."""
+    counts = {kind: int((tagger.kinds_ == kind).sum()) for kind in ("seen", "unseen", "oov")}
+    return {kind: count for kind, count in counts.items() if count}
 
 
 def evaluate_files(
@@ -109,7 +188,7 @@ def evaluate_files(
 
     tagger = load(model)
     # Labels are compared as the model does, whatever the command says elsewhere.
-    spelling = {"normalize": tagger.embedding_.normalize_labels_}
+    spelling = {"normalize": tagger.normalize_labels_}
     corpus, rows = _documents(documents, split, _fitting(documents, {**reading, **spelling}))
     table: Any
     if features.is_dir():
@@ -134,14 +213,13 @@ def evaluate_files(
             PolysemeWarning,
             stacklevel=2,
         )
-    believable = tagger.score == "experts"
     groups = {"all": np.ones(len(tagger.labels_), dtype=bool)}
     groups |= {kind: tagger.kinds_ == kind for kind in ("seen", "unseen", "oov")}
     for name, columns in groups.items():
         carried = truth[:, columns].any(axis=1)
         if carried.any():
             found = evaluate(truth[:, columns], scores[:, columns])
-            if believable:
+            if tagger.probabilistic:
                 error = expected_calibration_error(truth[:, columns], scores[:, columns])
                 found["calibration_error"] = error
             yield {
@@ -158,6 +236,7 @@ def rank_files(
     *,
     tags: Path | None,
     precision: float | None,
+    method: str,
     reading: Mapping[str, Any],
     engine: RayEngine | None = None,
     workers: int | None = None,
@@ -169,11 +248,11 @@ def rank_files(
     from polyseme.storage import load
 
     tagger = load(model)
-    suggestions = Suggestions(tagger, k, precision)
+    suggestions = Suggestions(tagger, k, precision, method)
     table = table_of(features)
     given = None
     if tags is not None:
-        spelling = {"normalize": tagger.embedding_.normalize_labels_}
+        spelling = {"normalize": tagger.normalize_labels_}
         corpus = LabelCorpus.read(tags, **_fitting(tags, {**reading, **spelling}))
         given = _tags_of_items(corpus, list(table.names()), f"'{tags}'", f"'{features}'")
     blocks = table.blocks(suggestions.n_rows, given)
@@ -189,6 +268,7 @@ def rank_into(
     *,
     k: int,
     precision: float | None,
+    method: str,
     form: str,
     engine: RayEngine | None,
     workers: int | None,
@@ -207,7 +287,7 @@ def rank_into(
     others = find_shards(features).others
     if others:
         say(f"files that are no shards are passed over ({len(others)}): {first_few(others)}")
-    options: dict[str, Any] = {"k": k, "precision": precision, "form": form}
+    options: dict[str, Any] = {"k": k, "precision": precision, "method": method, "form": form}
     with FileProgress("ranking") as progress:
         done = rank_shards(
             model, features, out, engine=engine, workers=workers, tell=progress.tell, **options
@@ -257,7 +337,7 @@ def add_to_model(
     before = frozenset(tagger.labels_)
     told = []
     if documents is not None:
-        spelling = {"normalize": tagger.embedding_.normalize_labels_}
+        spelling = {"normalize": tagger.normalize_labels_}
         corpus = LabelCorpus.read(documents, **_fitting(documents, {**reading, **spelling}))
         told.append(f"{len(tagger.add_documents(corpus))} documents")
     if vectors is not None:
@@ -289,25 +369,54 @@ def describe(path: Path) -> dict[str, Any]:
 
 def _describe_model(path: Path) -> dict[str, Any]:
     """Give the facts about a saved tagger."""
+    from polyseme.published import PublishedTagger
     from polyseme.storage import load
 
     tagger = load(path)
-    mapper = tagger.mapper_
-    kinds, counts = np.unique(tagger.kinds_, return_counts=True)
+    facts: dict[str, Any] = {"labels": len(tagger.labels_), **_kinds(tagger)}
+    method = _published_facts(tagger) if isinstance(tagger, PublishedTagger) else _facts(tagger)
+    extractor = "none (numbers)" if tagger.features_ is None else str(tagger.features_)
+    return (
+        facts
+        | method
+        | {
+            "features": tagger.n_features_in_,
+            "feature extractor": extractor if tagger.n_features_in_ else "none (tags only)",
+            "documents left out": len(tagger.unplaced_),
+        }
+    )
+
+
+def _facts(tagger: ZeroShotTagger) -> dict[str, Any]:
+    """Give the facts about a tagger's concept space and what it knows."""
+    space, store = tagger.space_, tagger.store_
+    last = space.history_[-1] if space.history_ else {}
     return {
-        "labels": len(tagger.labels_),
-        **{str(kind): int(count) for kind, count in zip(kinds, counts, strict=True)},
+        "method": "one concept space",
+        "known documents": len(store.ids),
+        "different tag sets": len(store.points),
+        "labels by name": 0 if tagger.named_ is None else len(tagger.named_.labels),
+        "members": len(space.members_),
+        "dimensions": space.n_dimensions,
+        "training steps": space.plan_.n_steps,
+        "final loss of documents": last.get("documents"),
+        "final loss of items": last.get("items") if tagger.n_features_in_ else None,
+    }
+
+
+def _published_facts(tagger: PublishedTagger) -> dict[str, Any]:
+    """Give the facts about a tagger of the published method, apart from its labels."""
+    mapper = tagger.mapper_
+    return {
+        "method": "as published",
         "known documents": len(tagger.known_.ids),
         "known concepts": len(tagger.known_.points),
         "dimensions": tagger.embedding_.n_components,
         "topics": tagger.embedding_.context_descriptor_.n_topics_,
         "held-out E-MAP": tagger.embedding_.best_score_,
         "epochs": len(tagger.embedding_.history_),
-        "features": tagger.n_features_in_,
-        "front end": "none (numbers)" if tagger.features_ is None else str(tagger.features_),
         "mapper": "none (tags only)" if mapper is None else mapper.kind,
         "score": tagger.score,
-        "unplaced documents": len(tagger.unplaced_),
     }
 
 

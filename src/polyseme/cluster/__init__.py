@@ -15,16 +15,18 @@ if TYPE_CHECKING:
     from polyseme.cluster.extracting import extract_media
     from polyseme.cluster.ranking import Ranked, rank_shards
     from polyseme.cluster.tagging import Tagging
+    from polyseme.cluster.training import RayTraining
 
 _HOME = {
     "Ranked": "polyseme.cluster.ranking",
+    "RayTraining": "polyseme.cluster.training",
     "Tagging": "polyseme.cluster.tagging",
     "extract_media": "polyseme.cluster.extracting",
     "open_engine": "polyseme.cluster.engines",
     "rank_shards": "polyseme.cluster.ranking",
 }
 
-__all__ = ["Ranked", "Tagging", "extract_media", "open_engine", "rank_shards"]
+__all__ = ["Ranked", "RayTraining", "Tagging", "extract_media", "open_engine", "rank_shards"]
 
 
 def __getattr__(name: str) -> Any:

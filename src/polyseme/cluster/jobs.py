@@ -91,7 +91,7 @@ def load_same(model: str, digest: str) -> Any:
 
     Returns
     -------
-    ZeroShotTagger
+    ZeroShotTagger or PublishedTagger
     """
     from polyseme.storage import load
 

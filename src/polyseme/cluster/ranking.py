@@ -20,6 +20,7 @@ from polyseme.cluster.jobs import check_seen, digest_of, load_same
 from polyseme.cluster.outputs import FORMS, RankingFolder, output_of, write_output
 from polyseme.cluster.suggestions import Suggestions
 from polyseme.files.shards import Shard, Shards, find_shards, read_blocks
+from polyseme.tagger import METHODS
 
 Tell = Callable[[int, int, int], None]
 Block = tuple[Any, Any]  # features, and the tags that items have already or None
@@ -59,12 +60,14 @@ class RankBlocks:
     k : int
         The most tags an item.
     precision : float or None
+    method : {"space", "priming"}
     """
 
     model: str
     digest: str
     k: int
     precision: float | None
+    method: str = "space"
 
     def start(self) -> Callable[[Block], list[dict[str, Any]]]:
         """Load the model; see `Job.start`."""
@@ -78,7 +81,8 @@ class RankBlocks:
 
     def suggestions(self) -> Suggestions:
         """Load the model for its suggestions."""
-        return Suggestions(load_same(self.model, self.digest), self.k, self.precision)
+        tagger = load_same(self.model, self.digest)
+        return Suggestions(tagger, self.k, self.precision, self.method)
 
     def name_of(self, piece: Block) -> str:
         """Name a block; see `Job.name_of`."""
@@ -168,6 +172,7 @@ def rank_shards(
     *,
     k: int = 10,
     precision: float | None = None,
+    method: str = "space",
     form: str = "jsonl",
     engine: str | RayEngine | None = "local",
     address: str | None = None,
@@ -191,6 +196,8 @@ def rank_shards(
         The most tags a row.
     precision : float, optional
         The share of tags that should be true; see `ZeroShotTagger.thresholds`.
+    method : {"space", "priming"}
+        How labels are scored; see `ZeroShotTagger.score_labels`.
     form : {"jsonl", "parquet"}
         What rankings are written as.
     engine : {"local", "ray"}, RayEngine or None
@@ -205,13 +212,14 @@ def rank_shards(
     Ranked
     """
     check_number("k", k, owner="rank_shards", low=1, whole=True)
+    check_option("method", method, METHODS, owner="rank_shards")
     check_option("form", form, FORMS, owner="rank_shards")
     found, place = find_shards(Path(shards)), Path(model)
     digest = digest_of(place)
     folder = RankingFolder(Path(out), form)
-    options = {"model": digest, "top": k, "precision": precision}
+    options = {"model": digest, "top": k, "precision": precision, "method": method}
     waiting = folder.begin(found, options)
-    blocks = RankBlocks(str(place.absolute()), digest, k, precision)
+    blocks = RankBlocks(str(place.absolute()), digest, k, precision, method)
     job = RankShards(blocks, str(folder.path.absolute()), form)
     sizes: dict[str, int] = {}
     if waiting:
@@ -298,7 +306,13 @@ def rank_table(
         found: Iterable[list[dict[str, Any]]] = rank_blocks(suggestions, blocks, workers)
     else:
         place = Path(model).absolute()
-        job = RankBlocks(str(place), digest_of(place), suggestions.k, suggestions.precision)
+        job = RankBlocks(
+            str(place),
+            digest_of(place),
+            suggestions.k,
+            suggestions.precision,
+            suggestions.method,
+        )
         found = engine.run(job, blocks, ahead=2)
     for records in found:
         yield from records

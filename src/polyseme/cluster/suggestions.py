@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from polyseme.tagger import ZeroShotTagger
+from polyseme._validation import InputError
+from polyseme.storage import Tagger
 
 # The score of a row may change in its last digits with the rows that are scored beside it, so every
 # engine cuts tables at the same places.
@@ -24,11 +25,13 @@ class Suggestions:
 
     Parameters
     ----------
-    tagger : ZeroShotTagger
+    tagger : ZeroShotTagger or PublishedTagger
     k : int
         The most tags an item.
     precision : float, optional
         The share of tags that should be true; see `ZeroShotTagger.thresholds`.
+    method : {"space", "priming"}
+        How labels are scored; see `ZeroShotTagger.score_labels`.
 
     Attributes
     ----------
@@ -36,10 +39,15 @@ class Suggestions:
         Items to rank at a time: so many that a table of all their scores stays small.
     """
 
-    def __init__(self, tagger: ZeroShotTagger, k: int, precision: float | None = None) -> None:
+    def __init__(
+        self, tagger: Tagger, k: int, precision: float | None = None, method: str = "space"
+    ) -> None:
+        if method != "space":
+            _check_method(tagger, precision)
         self.tagger = tagger
         self.k = k
         self.precision = precision
+        self.method = method
         n_labels = len(tagger.labels_)
         self.n_rows = max(_LEAST_ROWS, min(MOST_ROWS, _SCORES_AT_ONCE // max(1, n_labels)))
         self._kinds = dict(zip(tagger.labels_, tagger.kinds_.tolist(), strict=True))
@@ -50,7 +58,9 @@ class Suggestions:
 
     def records(self, X: Any, tags: Any = None) -> Iterator[dict[str, Any]]:
         """Yield labels, kinds and scores of each item; see `ZeroShotTagger.rank`."""
-        labels, scores = self.tagger.rank(X, k=self.k, tags=tags)
+        # The published method has one way only, and its `rank` asks for none.
+        chosen = {} if self.method == "space" else {"method": self.method}
+        labels, scores = self.tagger.rank(X, k=self.k, tags=tags, **chosen)
         for names, values in zip(labels.tolist(), scores.tolist(), strict=True):
             kept = [
                 (name, self._kinds[name], round(score, 6))
@@ -62,3 +72,16 @@ class Suggestions:
                 "kinds": [kind for _, kind, _ in kept],
                 "scores": [score for _, _, score in kept],
             }
+
+
+def _check_method(tagger: Tagger, precision: float | None) -> None:
+    """Raise unless known tag sets alone can score labels as it is asked."""
+    if not tagger.probabilistic:
+        raise InputError(
+            "`method` needs the default tagger; the published method has one way to rank labels."
+        )
+    if precision is not None:
+        raise InputError(
+            "A precision is of probabilities, and votes of known tag sets are none; leave out the "
+            "precision or the method."
+        )

@@ -22,7 +22,7 @@ from polyseme.cluster.suggestions import Suggestions
 from polyseme.features import MediaError
 from polyseme.features.finding import MediaFile, find_media
 from polyseme.features.sound import quiet_decoders
-from polyseme.tagger import ZeroShotTagger
+from polyseme.storage import Tagger
 
 # Files ranked at a time: the same ones on every engine, whole batches of every front end.
 RANKED_AT_ONCE = 64
@@ -34,7 +34,7 @@ class Tagging:
 
     Parameters
     ----------
-    tagger : ZeroShotTagger
+    tagger : ZeroShotTagger or PublishedTagger
         Fitted with a front end.
     places : sequence of Path
         Media files, and folders that hold some.
@@ -59,7 +59,7 @@ class Tagging:
 
     def __init__(
         self,
-        tagger: ZeroShotTagger,
+        tagger: Tagger,
         places: Sequence[Path],
         k: int,
         *,

@@ -62,7 +62,7 @@ def run_demo(
 
 
 def _look(emoji: EmojiCorpus, say: Callable[[str], None]) -> NDArray[np.float32]:
-    """Write all drawings as files, put them through the front end, and say how it compares."""
+    """Write all drawings as files, extract their features, and say how these compare."""
     from polyseme.features import ImageFeatures
 
     say(f"looking at {2 * len(emoji.ids):,} picture files")

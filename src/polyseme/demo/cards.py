@@ -1,12 +1,13 @@
-"""Test pictures as cards, and predictions with their reasons, in HTML."""
+"""Test pictures as cards, and predictions with their evidence, in HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from polyseme.demo.results import Card, DemoResults, Neighbour, Reason, Tag
+from polyseme.demo.results import Card, DemoResults, Known, Reason, Tag
 from polyseme.demo.thumbnails import Pictures
+from polyseme.evidence import Evidence
 
 DRAWN_BY = {"noto": "Noto", "twemoji": "Twemoji"}
 
@@ -66,31 +67,85 @@ def cards(chosen: Sequence[Card], results: DemoResults, pictures: Pictures) -> s
 
 
 def reason(one: Reason, results: DemoResults, pictures: Pictures) -> str:
-    """Give the nearest known concepts behind one prediction."""
+    """Give the evidence behind one prediction: parts that add up, and known tag lists nearby."""
     rank = f"ranked {_ordinal(one.place)} of {'all' if one.among == 'all' else 'the unseen'} tags"
     verdict = "and right" if one.tag.right else "but wrong"
-    rows = "".join(_neighbour(known, results, pictures, one.drawing) for known in one.neighbours)
+    rows = "".join(_known(known, results, pictures) for known in one.known)
     return (
         '<article class="reason"><header>'
         f"{picture(one.emoji, one.drawing, results, pictures)}"
         f"<div><h3>{escape(one.name)}</h3>{chips([one.tag])}"
         f'<p class="note">{escape(rank)}, {verdict}</p></div></header>'
-        f'<p class="note">nearest places where <em>{escape(one.tag.label)}</em> is known:</p>'
+        f"{parts(one.evidence)}"
+        '<p class="note">nearest known tag lists: whose, distance, share of votes</p>'
         f"<ol>{rows}</ol></article>"
     )
 
 
-def _neighbour(known: Neighbour, results: DemoResults, pictures: Pictures, drawing: str) -> str:
-    """Give one known concept: emoji, tags and distance."""
-    shown = "".join(
-        picture(emoji, drawing, results, pictures, size=32) for emoji in known.emoji[:3]
+def parts(evidence: Evidence) -> str:
+    """Draw the parts of a logit as bars, positive to the right and negative to the left.
+
+    Parameters
+    ----------
+    evidence : Evidence
+
+    Returns
+    -------
+    str
+        A table: what, its bar, its number; then the sum.
+    """
+    tags = evidence.tags
+    named = [
+        ("how common the tag is", evidence.frequency, ""),
+        ("the picture itself", evidence.features, ""),
+        *((tag.tag, tag.part, f"<small>{tag.probability:.0%} likely</small>") for tag in tags),
+        ("other tags" if tags else "its probable tags", evidence.other_tags, ""),
+        ("known tag lists nearby", evidence.known, ""),
+    ]
+    values = [0.0, evidence.logit, *(value for _, value, _ in named)]
+    scale = 100 / ((max(values) - min(values)) or 1.0)
+    zero = -min(values) * scale
+    rows = "".join(
+        f'<tr><th scope="row"{" class=tag" if told else ""}>{escape(name)}{told}</th>'
+        f"{_bar(value, zero, scale)}</tr>"
+        for name, value, told in named
     )
-    more = f" and {len(known.emoji) - 3} more" if len(known.emoji) > 3 else ""
-    tags = ", ".join(known.document)
     return (
-        f'<li><span class="pics">{shown}</span><span class="tags">{escape(tags)}{more}</span>'
-        f'<span class="distance" title="distance in the concept space">{known.distance:.2f}'
-        "</span></li>"
+        f'<table class="parts"><tbody>{rows}</tbody><tfoot><tr><th scope="row">sum'
+        f"<small>probability {_probability(evidence.probability)}</small></th>"
+        f"{_bar(evidence.logit, zero, scale)}</tr></tfoot></table>"
+    )
+
+
+def _bar(value: float, zero: float, scale: float) -> str:
+    """Give two cells: a bar that begins at zero, and the number."""
+    width = abs(value) * scale
+    left = zero - (width if value < 0 else 0.0)
+    sign = "minus" if value < 0 else "plus"
+    return (
+        f'<td class="bar"><div><i class="zero" style="left:{zero:.1f}%"></i>'
+        f'<i class="{sign}" style="left:{left:.1f}%;width:{width:.1f}%"></i></div></td>'
+        f"<td>{round(value, 1) + 0.0:+.1f}</td>"  # no minus before a zero
+    )
+
+
+def _probability(value: float) -> str:
+    """Write a probability with as many digits as it needs."""
+    return f"{value:.2f}" if value >= 0.01 else f"{value:.4f}"
+
+
+def _known(known: Known, results: DemoResults, pictures: Pictures) -> str:
+    """Give one known tag list: emoji, tags, distance and votes."""
+    shown = "".join(picture(emoji, "noto", results, pictures, size=32) for emoji in known.emoji[:2])
+    more = f" ({len(known.emoji)} emoji)" if len(known.emoji) > 2 else ""
+    holds, word = ("holds", "✓") if known.holds else ("", "")
+    spoken = '<span class="vh"> (holds the tag)</span>' if known.holds else ""
+    return (
+        f'<li class="{holds}"><span class="pics">{shown}</span>'
+        f'<span class="tags"><b aria-hidden="true">{word}</b>{escape(", ".join(known.document))}'
+        f"{more}{spoken}</span>"
+        f'<span class="distance" title="one less the cosine">{known.distance:.2f}</span>'
+        f'<span class="distance" title="share of the votes">{known.share:.0%}</span></li>'
     )
 
 

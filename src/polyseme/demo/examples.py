@@ -6,17 +6,21 @@ In: a fitted tagger and the split. Out: records of what it says about test pictu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from polyseme.demo.results import Card, Completion, Neighbour, Reason, Tag
+from polyseme.demo.results import Card, Completion, Known, Reason, Tag
 from polyseme.demo.split import EmojiSplit
+from polyseme.evidence import Evidence
 from polyseme.senses import SenseMap
 from polyseme.tagger import ZeroShotTagger
 
 N_TAGS = 8
 N_UNSEEN = 3
-N_NEIGHBOURS = 3
+N_EVIDENCE = 5
+N_KNOWN = 4
+LEAST_PART = 0.05  # of a logit: what a tag must change it by to be named
 # Which list a prediction is drawn from, its kind, whether it is right, and how many.
 WANTED = (
     ("unseen", "unseen", True, 2),
@@ -99,30 +103,37 @@ def find_reasons(
         for choice in generator.permutation(len(fitting)).tolist():
             card, place, tag = fitting[choice]
             if n_wanted and used.isdisjoint({card.emoji, tag.label}):
-                neighbours = _neighbours(tagger, split, card, tag.label)
-                found.append(
-                    Reason(card.emoji, card.drawing, card.name, tag, place + 1, among, neighbours)
-                )
+                found.append(_reason(tagger, split, card, tag, place + 1, among))
                 used |= {card.emoji, tag.label}
                 n_wanted -= 1
     return tuple(found)
 
 
-def _neighbours(
-    tagger: ZeroShotTagger, split: EmojiSplit, card: Card, label: str
-) -> tuple[Neighbour, ...]:
-    """Find the known concepts of a label that are nearest to a picture."""
+def _reason(
+    tagger: ZeroShotTagger, split: EmojiSplit, card: Card, tag: Tag, place: int, among: str
+) -> Reason:
+    """Take the score of a picture's tag apart."""
     at = (split.emoji.group == card.emoji) & (np.array(split.emoji.drawing) == card.drawing)
     x = split.emoji.features[int(np.flatnonzero(at)[0])]
-    emoji_of = {name: number for number, name in enumerate(split.emoji.ids)}
-    return tuple(
-        Neighbour(
-            tuple(sorted({emoji_of[name.split("/")[0]] for name in known.document_ids})),
-            known.document,
-            known.distance,
+    evidence = _leading(tagger.explain(x, tag.label, k=N_EVIDENCE))
+    known = tuple(
+        Known(
+            tuple(sorted({split.emoji_of(name) for name in one.document_ids})),
+            one.document,
+            one.distance,
+            one.share,
+            one.holds,
         )
-        for known in tagger.explain(x, label, k=N_NEIGHBOURS)
+        for one in evidence.neighbours[:N_KNOWN]
     )
+    return Reason(card.emoji, card.drawing, card.name, tag, place, among, evidence, known)
+
+
+def _leading(evidence: Evidence) -> Evidence:
+    """Count tags that say next to nothing among the others."""
+    named = tuple(one for one in evidence.tags if abs(one.part) >= LEAST_PART)
+    rest = sum(one.part for one in evidence.tags) - sum(one.part for one in named)
+    return replace(evidence, tags=named, other_tags=evidence.other_tags + rest)
 
 
 def complete_senses(

@@ -81,13 +81,12 @@ def _introduction(results: DemoResults) -> str:
             f"<em>{escape(label)}</em> beside <em>{escape(second)}</em>"
         )
     return (
-        '<p class="lead">Emoji come with keywords, so anyone can judge a tag on them. From the tag '
-        f"lists of {results.n_train:,} emoji, without any picture, polyseme learned what tags mean "
-        f"in each other's company{example}. Then it was shown the pictures of only "
-        f"{results.n_taught:,} of them: every emoji with one of {len(results.unseen)} "
-        "<b>unseen</b> tags was held back. "
+        '<p class="lead">Emoji come with keywords, so anyone can judge a tag on them. polyseme '
+        f"learned from the tag lists of {results.n_train:,} emoji what tags mean in each other's "
+        f"company{example}. It was shown the pictures of only {results.n_taught:,} of them: every "
+        f"emoji with one of {len(results.unseen)} <b>unseen</b> tags was held back. "
         f"{len(results.oov)} further tags, called <b>oov</b> (out of vocabulary), were struck "
-        "from the lists that taught meaning; it met them only on pictures, beside other tags. "
+        "from the tag lists; it met them only on pictures, beside other tags. "
         f"Below it tags {results.n_test:,} emoji of which it knows nothing but the picture.</p>"
     )
 
@@ -97,7 +96,7 @@ def _facts(results: DemoResults) -> str:
     facts = (
         ("seen", f"{results.n_taught:,}", "emoji shown as pictures with their tags"),
         ("unseen", str(len(results.unseen)), "unseen tags: known from tag lists, on no picture"),
-        ("oov", str(len(results.oov)), "oov tags: struck from the lessons on meaning as well"),
+        ("oov", str(len(results.oov)), "oov tags: struck from the tag lists, met on pictures only"),
         ("", f"{results.n_test:,}", "test emoji that it never met"),
     )
     tiles = "".join(
@@ -142,8 +141,7 @@ def _scores(results: DemoResults) -> str:
         f"{results.n_test:,} test emoji in two drawings each: small differences may be chance. "
         "± is the standard error over test emoji, whose two drawings count as one. ▸ marks the "
         f"best of a column. The {len(results.oov)} oov tags are "
-        f"{escape(', '.join(results.oov))}; some pictures had them, but no tag list that taught "
-        "meaning. "
+        f"{escape(', '.join(results.oov))}; some pictures had them, but no tag list. "
         "Tuned COSTA has a classifier for each seen tag and predicts unseen tags from those; "
         "popularity gives every picture the commonest tags. Several meanings of a word, completed "
         "tag lists and reasons, further down, come with the concept space, which neither has.</p>"
@@ -236,7 +234,7 @@ def _cards(results: DemoResults, pictures: Pictures) -> str:
         '<li><span class="chip unseen right"><b>✓</b>right</span>'
         '<span class="chip unseen wrong"><b>✗</b>wrong</span>unseen: no picture had it</li>'
         '<li><span class="chip oov right"><b>✓</b>right</span>'
-        '<span class="chip oov wrong"><b>✗</b>wrong</span>oov: meaning never taught</li>'
+        '<span class="chip oov wrong"><b>✗</b>wrong</span>oov: in no tag list</li>'
         '<li><span class="chip missed">missed</span></li></ul>'
         '<div class="tools"><label hidden>Filter by tag or name'
         '<input id="filter" type="search" autocomplete="off" placeholder="moon"></label>'
@@ -265,10 +263,11 @@ def _senses(results: DemoResults, pictures: Pictures) -> str:
             "the most of either).</figcaption></figure>"
         )
     return (
-        "<p>A tag is not one point but one for each set of tags it stands in: a <em>concept</em>. "
-        "Where a word has several meanings its concepts fall into groups. Shaded are groups found "
-        "by k-means, named after the tags that tell them apart; pictures are moved just enough not "
-        "to hide each other; faint dots are concepts of other tags.</p>"
+        "<p>Tag lists and pictures are points of one space. A tag is not one point there but one "
+        "for each tag list that holds it: a <em>concept</em>. Where a word has several meanings "
+        "its concepts fall into groups. Shaded are groups found by k-means, named after the tags "
+        "that tell them apart; pictures are moved just enough not to hide each other; faint dots "
+        "are concepts of other tags.</p>"
         f'<div class="tabs">{tabs}{figures}</div>'
         '<p class="note wide">Which words are shown is decided by a rule: of all tags on '
         f"{fewest} to {most} training emoji, those with the largest product of silhouette and "
@@ -308,14 +307,16 @@ def _completion(one: Completion) -> str:
 
 
 def _reasons(results: DemoResults, pictures: Pictures) -> str:
-    """Give the known concepts behind a few predictions."""
+    """Give the evidence behind a few predictions."""
     told = "".join(reason(one, results, pictures) for one in results.reasons)
     return (
-        "<p>Tags are ranked by their probabilities. What stands behind one shows in the concept "
-        "space, where a picture becomes a point: training emoji whose tag lists hold the tag, "
-        "from near to far, with their distance (unrelated concepts lie about "
-        f"{results.distance_scale:.0f} apart). The predictions were drawn at random among the "
-        f'right unseen, the right oov and the wrong ones.</p><div class="reasons">{told}</div>'
+        "<p>Every score is a sum of parts, the logarithm of the odds: how common the tag is, what "
+        "the picture says directly, what each tag says that the picture probably has, and what "
+        "known tag lists nearby say. Bars to the right speak for the tag, bars to the left against "
+        "it. Below them are the training emoji that lie nearest, ✓ if they hold the tag; a "
+        "distance is 0 for the same direction and 1 for an unrelated one. The predictions were "
+        "drawn at random among the right unseen, the right oov and the wrong ones.</p>"
+        f'<div class="reasons">{told}</div>'
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from polyseme.evidence import Evidence
 from polyseme.senses import SenseMap
 
 KINDS = ("seen", "unseen", "oov")
@@ -85,12 +86,28 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Neighbour:
-    """A known concept behind a score: its emoji, their tags, and its distance."""
+class Known:
+    """A known tag list near a picture.
+
+    Attributes
+    ----------
+    emoji : tuple of int
+        The emoji that have just these tags.
+    document : tuple of str
+        The tags.
+    distance : float
+        One less the cosine of the two codes.
+    share : float
+        Its share of all votes.
+    holds : bool
+        Whether it holds the tag that is explained.
+    """
 
     emoji: tuple[int, ...]
     document: tuple[str, ...]
     distance: float
+    share: float
+    holds: bool
 
 
 @dataclass(frozen=True)
@@ -106,8 +123,10 @@ class Reason:
         The tag's rank, from 1.
     among : str
         What it is the rank among: "all" tags or the "unseen" ones.
-    neighbours : tuple of Neighbour
-        The nearest known concepts of the tag, from near to far.
+    evidence : Evidence
+        The parts of the tag's logit.
+    known : tuple of Known
+        The nearest known tag lists, from near to far.
     """
 
     emoji: int
@@ -116,7 +135,8 @@ class Reason:
     tag: Tag
     place: int
     among: str
-    neighbours: tuple[Neighbour, ...]
+    evidence: Evidence
+    known: tuple[Known, ...]
 
 
 @dataclass(frozen=True)
@@ -153,8 +173,6 @@ class DemoResults:
         What the further sections show.
     sense_range : (int, int)
         How many emoji a label shown in `maps` may have.
-    distance_scale : float
-        About how far apart unrelated concepts lie.
     settings : tuple of (str, str)
         Settings and versions for the footer.
     seconds : dict of str to float
@@ -176,6 +194,5 @@ class DemoResults:
     reasons: tuple[Reason, ...]
     completions: tuple[tuple[Completion, ...], ...]
     sense_range: tuple[int, int]
-    distance_scale: float
     settings: tuple[tuple[str, str], ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,9 +84,20 @@ class EmojiSplit:
     def pictures(self, chosen: NDArray[np.int64]) -> tuple[NDArray[np.float32], LabelCorpus]:
         """Give features and tag sets of both drawings of some emoji, one row a drawing."""
         rows = self.rows(chosen)
-        documents = [self.emoji.documents[self.emoji.group[row]] for row in rows]
+        owners = self.emoji.group[rows]
+        documents = [self.emoji.documents[one] for one in owners]
         ids = [f"{self.emoji.ids[self.emoji.group[row]]}/{self.emoji.drawing[row]}" for row in rows]
-        return self.emoji.features[rows], LabelCorpus.from_documents(documents, ids=ids)
+        corpus = LabelCorpus.from_documents(documents, ids=ids)
+        return self.emoji.features[rows], _grouped(corpus, self.emoji, owners)
+
+    def emoji_of(self, name: str) -> int:
+        """Say whose a document is, by its name."""
+        return self._places[name.split("/")[0]]
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """Where each emoji stands in the corpus."""
+        return {name: number for number, name in enumerate(self.emoji.ids)}
 
     def repeated(self) -> tuple[str, ...]:
         """Name the documents to forget, so that every training emoji is known exactly once.
@@ -178,4 +190,11 @@ def _corpus(
     documents = [
         [label for label in emoji.documents[one] if label not in without] for one in chosen
     ]
-    return LabelCorpus.from_documents(documents, ids=[emoji.ids[one] for one in chosen])
+    corpus = LabelCorpus.from_documents(documents, ids=[emoji.ids[one] for one in chosen])
+    return _grouped(corpus, emoji, chosen)
+
+
+def _grouped(corpus: LabelCorpus, emoji: EmojiCorpus, owners: NDArray[np.int64]) -> LabelCorpus:
+    """Say which documents are of one family: they must not be divided between folds."""
+    numbers = families(emoji.names)[owners]
+    return replace(corpus, groups=tuple(f"family {number}" for number in numbers))

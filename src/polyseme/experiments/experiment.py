@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from polyseme.experiments.former import former_values
 from polyseme.experiments.methods import get_method
 from polyseme.experiments.records import Record
 from polyseme.experiments.rendering.cells import Table
@@ -50,6 +51,10 @@ class Results:
             record["metrics"].get(column, {}).get(measure)
             for record in self.records(setting, method)
         ]
+
+    def former(self, setting: str, method: str, column: str, measure: str) -> list[float | None]:
+        """Give the former default's value for each trial of a method; None where it has none."""
+        return former_values(self.records(setting, method), column, measure)
 
     def of_setting(self, setting: str) -> list[Record]:
         """Give all records of a setting."""

@@ -28,23 +28,24 @@ from polyseme.baselines import (
     TunedCosta,
 )
 from polyseme.experiments._kinds.calibration import Calibration, LateCalibration
+from polyseme.experiments._kinds.costa import CostaSystem
 from polyseme.experiments._kinds.counts import Sizes, Usage
 from polyseme.experiments._kinds.features import FeatureSet
 from polyseme.experiments._kinds.method import Method, Metrics
 from polyseme.experiments._kinds.spaces import ErrorFree, Regression, SensesOfLabels
-from polyseme.experiments._kinds.systems import ExpertSystem, WholeSystem
+from polyseme.experiments._kinds.systems import SpaceSystem, WholeSystem
 from polyseme.experiments.draws import Conditions, word_vectors
 from polyseme.experiments.trials import Trial
-from polyseme.experts.model import UNSEEN_EXPERTS
 from polyseme.features.network import DEPTHS
+from polyseme.training import SpacePlan
 
 __all__ = [
     "DIMENSIONS",
     "METHODS",
     "RANKERS",
     "Calibration",
+    "CostaSystem",
     "ErrorFree",
-    "ExpertSystem",
     "FeatureSet",
     "FittedRanker",
     "LateCalibration",
@@ -54,6 +55,7 @@ __all__ = [
     "Regression",
     "SensesOfLabels",
     "Sizes",
+    "SpaceSystem",
     "Usage",
     "WholeSystem",
     "get_method",
@@ -132,9 +134,6 @@ class FittedRanker(Method):
         )
 
 
-_NO_LINEAR, _NO_CONTEXT, _NO_DIRECT = (
-    tuple(one for one in UNSEEN_EXPERTS if one != name) for name in UNSEEN_EXPERTS
-)
 DIMENSIONS = (10, 50, 200)
 _METHODS: tuple[Method, ...] = (
     WholeSystem("polyseme", "concept embedding", (200,), cost=30.0),
@@ -169,29 +168,36 @@ _METHODS: tuple[Method, ...] = (
     FittedRanker("nearest-instances", "nearest instances", kind=NearestInstances),
     FittedRanker("popularity", "popularity", kind=Popularity),
     FittedRanker("chance", "chance", kind=Chance),
-    ExpertSystem("default", "polyseme's default", cost=25.0),
-    ExpertSystem("default-no-shift", "… without label shifts", use_shifts=False),
-    ExpertSystem("default-no-slopes", "… without slopes", slopes=(1.0, 1.0)),
-    ExpertSystem("default-no-context", "… without context on unseen labels", unseen=_NO_CONTEXT),
-    ExpertSystem("default-no-direct", "… without direct networks there", unseen=_NO_DIRECT),
-    ExpertSystem("default-no-linear", "… without the linear expert there", unseen=_NO_LINEAR),
-    ExpertSystem("default-kernel", "… kernel alone on seen labels", seen=("kernel",)),
-    ExpertSystem("default-network", "… networks alone on seen labels", seen=("network",)),
-    ExpertSystem(
-        "costa-shifted", "tuned COSTA, label shifts", seen=("kernel",), unseen=("linear",)
+    SpaceSystem("default", "polyseme's default", cost=17.0),
+    SpaceSystem("default-priming", "… ranked by priming alone", cost=1.0, method="priming"),
+    SpaceSystem("default-features", "… features alone", context=0.0),
+    SpaceSystem("default-context", "… probable tags alone", context=1.0),
+    SpaceSystem("default-no-priming", "… without priming", priming=0.0),
+    SpaceSystem("default-no-levels", "… without levels", levels=False),
+    SpaceSystem("default-5-members", "… 5 members of 10", n_members=5),
+    SpaceSystem("default-1-member", "… 1 member of 10", n_members=1),
+    *(
+        SpaceSystem(name, title, cost=16.0, trained={"plan": plan})
+        for name, title, plan in (
+            (
+                "default-no-weights",
+                "… trained without selection weights",
+                SpacePlan(selection_weights=False),
+            ),
+            ("default-no-soft", "… trained without soft targets", SpacePlan(soft_weight=0.0)),
+            (
+                "default-no-probable",
+                "… trained without probable tags",
+                SpacePlan(probable_weight=0.0),
+            ),
+        )
     ),
-    ExpertSystem("default-mix", "polyseme's default", mix=True),
-    ExpertSystem(
-        "costa-mix",
-        "tuned COSTA",
-        seen=("kernel",),
-        unseen=("linear",),
-        use_shifts=False,
-        mix=True,
-    ),
+    SpaceSystem("default-mix", "polyseme's default", cost=1.0, mix=True),
+    CostaSystem("costa-mix", "tuned COSTA", mix=True),
+    CostaSystem("costa-shifted", "tuned COSTA, levels as the default's", levels=True),
     Calibration("calibration", "probabilities"),
     Calibration("calibration-costa", "scores of tuned COSTA as probabilities", raw=True),
-    LateCalibration("calibration-late", "probabilities of late labels", cost=25.0),
+    LateCalibration("calibration-late", "probabilities of new labels", cost=22.0),
     *(ErrorFree(f"error-free-{d}", f"d = {d}", (d,)) for d in DIMENSIONS),
     *(
         ErrorFree(f"error-free-{d}-own", f"d = {d}, own known", (d,), own="paper")

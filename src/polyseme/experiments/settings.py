@@ -97,8 +97,8 @@ _LABELS = (
 )
 # By preset: how the concept space was trained, which is no matter of the setting.
 TRAINING = {
-    "default": "The concept space is trained by our default preset (Adam, λ = 0.6, 30 topics, "
-    "early stopping on S_val); `--preset paper` trains it as published.",
+    "default": "The published method's concept space is trained by our default preset (Adam, "
+    "λ = 0.6, 30 topics, early stopping on S_val); `--preset paper` trains it as published.",
     "paper": "The concept space and the mapping are trained by the preset `paper`. What the paper "
     "leaves open (batch size, λ, epochs, stopping) is ours, and HSUN has MagTag5K's learning rate.",
 }

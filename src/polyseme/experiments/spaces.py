@@ -1,7 +1,8 @@
-"""Concept spaces for experiments: learned once, kept for every trial that can share them.
+"""Concept spaces for experiments: the default's, and published ones that trials share.
 
-In: a split and the conditions of a call. Out: a tagger without features that holds the concept
-space and the known documents, and the seconds its learning took.
+In: a split and the conditions of a call. Out: the default's space to learn; a published tagger
+without features that holds the concept space and the known documents, learned once and kept for
+every trial that can share it, and the seconds its learning took.
 """
 
 from __future__ import annotations
@@ -24,8 +25,14 @@ from polyseme.mapping import InstanceMapper
 from polyseme.nn.plan import TrainingPlan
 from polyseme.presets import mapper_parameters
 from polyseme.protocols import ZeroShotSplit
+from polyseme.published import PublishedTagger
+from polyseme.space import ConceptSpace
 from polyseme.storage import load
-from polyseme.tagger import ZeroShotTagger
+
+
+def make_space(conditions: Conditions, **parameters: Any) -> ConceptSpace:
+    """Make the default's space to learn, without its seed."""
+    return ConceptSpace(**({"n_steps": 40} if conditions.quick else {}) | parameters)
 
 
 def make_embedding(n_components: int, conditions: Conditions) -> ConceptEmbedding:
@@ -105,7 +112,7 @@ class SpaceStore:
 
     def get(
         self, split: ZeroShotSplit, n_components: int, seed: int
-    ) -> tuple[ZeroShotTagger, float]:
+    ) -> tuple[PublishedTagger, float]:
         """Give a concept space, loaded if an earlier run has left it and learned otherwise.
 
         Parameters
@@ -116,7 +123,7 @@ class SpaceStore:
 
         Returns
         -------
-        space : ZeroShotTagger
+        space : PublishedTagger
             Without features.
         seconds : float
             What its learning took, now or then.
@@ -124,8 +131,10 @@ class SpaceStore:
         folder = self.folder(split, n_components, seed)
         clock = None if folder is None else folder.with_suffix(".seconds")
         if folder is not None and clock is not None and clock.exists():
-            with suppress(ValueError):  # a damaged one is learned again
-                return load(folder), float(clock.read_text())
+            with suppress(ValueError):  # a damaged one, or another version's, is learned again
+                kept = load(folder)
+                if isinstance(kept, PublishedTagger):
+                    return kept, float(clock.read_text())
             shutil.rmtree(folder, ignore_errors=True)
         start = time.perf_counter()
         embedding = make_embedding(n_components, self.conditions).set_params(random_state=seed)
@@ -134,7 +143,7 @@ class SpaceStore:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PolysemeWarning)
             embedding.fit(split.teaching(), validation=split.held_out())
-            space = ZeroShotTagger(embedding=embedding, fit_embedding=False)
+            space = PublishedTagger(embedding=embedding, fit_embedding=False)
             space.fit(None, split.known())
         seconds = time.perf_counter() - start
         if folder is not None and clock is not None:

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._validation import InputError, PolysemeWarning, check_features
-from polyseme.baselines import SeenClassifiers
+from polyseme._validation import InputError, PolysemeWarning
+from polyseme.baselines import SeenClassifiers, TunedCosta
 from polyseme.corpus import LabelCorpus
 from polyseme.experiments.draws import (
     Conditions,
@@ -26,11 +26,11 @@ from polyseme.experiments.draws import (
 )
 from polyseme.experiments.media import raw_numbers
 from polyseme.experiments.settings import Setting
-from polyseme.experiments.spaces import SpaceStore, make_mapper
-from polyseme.experts import LabelExperts
-from polyseme.experts.lessons import Lessons, lessons_of
+from polyseme.experiments.spaces import SpaceStore, make_mapper, make_space
 from polyseme.features import MediaFeatures, front_end_class
 from polyseme.protocols import Given, Receipt, audit, evaluation_columns, measure
+from polyseme.published import PublishedTagger
+from polyseme.space import ConceptSpace
 from polyseme.tagger import ZeroShotTagger
 from polyseme.words import WordVectors
 
@@ -174,7 +174,7 @@ class Trial:
         made: T = self._made[name]
         return made
 
-    def space(self, n_components: int) -> ZeroShotTagger:
+    def space(self, n_components: int) -> PublishedTagger:
         """Give a tagger without features: the concept space and the known documents."""
         store, seed = SpaceStore(self.conditions), self._partition_seed
         return self.part(
@@ -186,15 +186,13 @@ class Trial:
         """The seed that trials on the same partition of the documents share."""
         return self.conditions.seed + self.setting.partition(self.number)
 
-    def tagger(self, n_components: int) -> ZeroShotTagger:
-        """Give the whole system, ranking by nearest concepts."""
+    def tagger(self, n_components: int) -> PublishedTagger:
+        """Give the whole published system, ranking by nearest concepts."""
 
-        def make() -> tuple[ZeroShotTagger, None]:
+        def make() -> tuple[PublishedTagger, None]:
             space = self.space(n_components)
             mapper = make_mapper(self.conditions).set_params(random_state=self.seed)
-            tagger = ZeroShotTagger(
-                embedding=space.embedding_, mapper=mapper, fit_embedding=False, score="nearest"
-            )
+            tagger = PublishedTagger(embedding=space.embedding_, mapper=mapper, fit_embedding=False)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PolysemeWarning)
                 tagger.fit(self.train_features, self.train_documents, self.known_documents)
@@ -202,25 +200,36 @@ class Trial:
 
         return self.part(f"mapping {n_components}", make)
 
-    def experts(self) -> tuple[LabelExperts, tuple[str, ...]]:
-        """Give the default tagger's experts and their labels; they need no concept space."""
+    def default_tagger(self) -> ZeroShotTagger:
+        """Give the default tagger, fitted; whoever changes it must change a copy."""
+        return self.variant_tagger("space", make_space(self.conditions))
 
-        def make() -> tuple[tuple[LabelExperts, tuple[str, ...]], None]:
-            lessons, labels = self.lessons()
-            features = check_features(self.train_features, owner="LabelExperts")
-            return (self.new_experts().fit(features, *lessons), labels), None
+    def variant_tagger(self, name: str, space: ConceptSpace) -> ZeroShotTagger:
+        """Give a tagger with another space, fitted; `name` tells these apart."""
 
-        return self.part("experts", make)
+        def make() -> tuple[ZeroShotTagger, None]:
+            return self.fitted(space, self.known_documents), None
 
-    def lessons(self) -> tuple[Lessons, tuple[str, ...]]:
-        """Give what the experts learn from, and the labels of its columns."""
-        teaching, corpus = self.known_documents, self.train_documents
-        labels = teaching.labels + corpus.align(teaching.labels)[1]
-        return lessons_of(corpus, teaching, labels), labels
+        return self.part(name, make)
 
-    def new_experts(self) -> LabelExperts:
-        """Make experts that have learned nothing yet."""
-        return LabelExperts(random_state=self.seed)
+    def fitted(self, space: ConceptSpace, semantics: LabelCorpus) -> ZeroShotTagger:
+        """Fit a tagger to the training instances and some semantics documents."""
+        tagger = ZeroShotTagger(space=space, random_state=self.seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PolysemeWarning)
+            return tagger.fit(self.train_features, self.train_documents, semantics)
+
+    def tuned_costa(self) -> TunedCosta:
+        """Give tuned COSTA, fitted."""
+
+        def make() -> tuple[TunedCosta, None]:
+            costa = TunedCosta(random_state=self.seed)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PolysemeWarning)
+                costa.fit(self.train_features, self.train_documents, self.known_documents)
+            return costa, None
+
+        return self.part("tuned COSTA", make)
 
     def classifiers(self) -> SeenClassifiers:
         """Give the support vector machines that all forms of COSTA share."""

@@ -78,7 +78,7 @@ def audit(
         after an unseen label.
     given : Given, optional
         What was handed to `fit`.
-    fitted : ConceptEmbedding, ZeroShotTagger or baseline, optional
+    fitted : ConceptEmbedding, tagger or baseline, optional
         What was learned. Whatever can be learned again at once (idf, label descriptors, scales of
         the features) is, from the split alone, and must be the same bit for bit.
     relearn_topics : bool

@@ -21,8 +21,9 @@ from polyseme.known import KnownConcepts
 from polyseme.mapping import InstanceMapper
 from polyseme.protocols.receipt import Check, check
 from polyseme.protocols.split import ZeroShotSplit
+from polyseme.published import PublishedTagger
 from polyseme.solvers.kernels import column_statistics, scale_rows
-from polyseme.tagger import ZeroShotTagger
+from polyseme.store import ConceptStore
 
 
 def check_embedding(
@@ -171,12 +172,12 @@ def check_ranker(split: ZeroShotSplit, fitted: object) -> Iterator[Check]:
             "none came from semantics documents",
             "labels that did not",
         )
-    known = getattr(fitted, "known_", None)
-    if isinstance(known, KnownConcepts):
+    known = getattr(fitted, "known_", getattr(fitted, "store_", None))
+    if isinstance(known, (KnownConcepts, ConceptStore)):
         yield _known_documents(split, known)
 
 
-def _known_documents(split: ZeroShotSplit, known: KnownConcepts) -> Check:
+def _known_documents(split: ZeroShotSplit, known: KnownConcepts | ConceptStore) -> Check:
     """Check that every known document is a semantics document or a training instance's."""
     allowed: dict[str, frozenset[str]] = {}
     for corpus in (split.known(), split.unmet_instances("train")):
@@ -227,12 +228,15 @@ def check_mappers(split: ZeroShotSplit, X: NDArray[np.generic], fitted: object) 
         kept = mapper.X_fit_ if isinstance(mapper.X_fit_, np.ndarray) else mapper.X_fit_.toarray()
         wrong = [str(place) for place, row in enumerate(kept) if row.tobytes() not in allowed]
         yield check(title, looked_at, wrong, "each is a training instance's", "rows that are not")
-        if isinstance(fitted, ZeroShotTagger):
+        if isinstance(fitted, PublishedTagger):
             yield _scales(split, train, fitted, mapper)
 
 
 def _scales(
-    split: ZeroShotSplit, train: NDArray[np.float64], tagger: ZeroShotTagger, mapper: InstanceMapper
+    split: ZeroShotSplit,
+    train: NDArray[np.float64],
+    tagger: PublishedTagger,
+    mapper: InstanceMapper,
 ) -> Check:
     """Check that the features' means and spreads are those of the training instances."""
     documents = split.instances("train").align(tagger.embedding_.labels_)[0]

@@ -49,7 +49,7 @@ def own_document_scores(
         known. A document is an instance's own when it has its name and its labels; others with
         the same labels always count.
     score, bandwidth, memory_mb
-        As in `ZeroShotTagger`.
+        As in `PublishedTagger`.
 
     Returns
     -------

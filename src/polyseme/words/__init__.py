@@ -6,6 +6,7 @@ and nothing is downloaded.
 
 from __future__ import annotations
 
+from polyseme.words.likeness import name_likeness
 from polyseme.words.vectors import WordVectors
 
-__all__ = ["WordVectors"]
+__all__ = ["WordVectors", "name_likeness"]

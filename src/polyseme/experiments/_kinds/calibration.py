@@ -1,37 +1,48 @@
 """How far probabilities can be believed: reliability, log-loss, and the precision that is reached.
 
-In: a `Trial` with features. Out: for seen, unseen and late labels, on held-out instances as they
+In: a `Trial` with features. Out: for seen, unseen and new labels, on held-out instances as they
 come, what was predicted and what was true.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._validation import IntArray, check_features
+from polyseme._validation import IntArray, PolysemeWarning
+from polyseme.corpus import LabelCorpus
+from polyseme.experiments._kinds.costa import (
+    FLOOR,
+    as_probabilities,
+    costa_config,
+    label_frequencies,
+)
 from polyseme.experiments._kinds.method import Method, Metrics
-from polyseme.experiments._kinds.systems import expert_config
+from polyseme.experiments._kinds.systems import default_config
 from polyseme.experiments.draws import Conditions, word_vectors
+from polyseme.experiments.spaces import make_space
 from polyseme.experiments.trials import Trial
-from polyseme.experts import LabelExperts
-from polyseme.experts.blending import logit, sigmoid
-from polyseme.experts.late import CODE_PENALTY, RARE, USUAL, LateLabels
-from polyseme.experts.named import NOISE, SPREAD, NamedLabels, NamedScorer
 from polyseme.protocols import evaluation_columns
 from polyseme.scoring import concept_map, example_map, log_loss, reliability
+from polyseme.tagger import ZeroShotTagger
+from polyseme.words.likeness import NOISE, SPREAD
 
 Matrix = NDArray[np.float64]
 PRECISIONS = (0.3, 0.5, 0.7)
+# From how many documents a label may be known.
+FEW = (1, 2, 5, 20)
 
 
 @dataclass(frozen=True)
 class Calibration(Method):
-    """Probabilities of seen and unseen labels, by the experts or as tuned COSTA's scores.
+    """Probabilities of seen and unseen labels, by the default or as tuned COSTA's scores.
 
     Attributes
     ----------
@@ -44,106 +55,191 @@ class Calibration(Method):
 
     def config(self, conditions: Conditions) -> dict[str, Any]:
         """Give what decides its results as JSON values, also what is left at its default."""
-        return super().config(conditions) | expert_config() | {"raw": self.raw}
+        learned = costa_config() | {"floor": FLOOR} if self.raw else default_config(conditions)
+        return super().config(conditions) | learned | {"raw": self.raw}
 
     def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
         """Compare probabilities with what held-out instances have."""
-        experts, labels = trial.experts()
-        least = {one: experts.thresholds(one) for one in PRECISIONS}
-        if self.raw:
-            experts = experts.with_experts(("kernel",), ("linear",), use_shifts=False)
-        X = check_features(trial.features(trial.mixed), owner="LabelExperts")
-        probabilities = experts.probabilities(X)
+        ranker = trial.tuned_costa() if self.raw else trial.default_tagger()
+        probabilities = ranker.score_labels(trial.features(trial.mixed))
+        least: dict[float, Matrix] = {}
+        if isinstance(ranker, ZeroShotTagger):
+            least = {one: ranker.thresholds(one) for one in PRECISIONS}
+        else:
+            probabilities = as_probabilities(probabilities, label_frequencies(trial, ranker))
         tested = trial.split.target.select(trial.mixed)
-        place = {tested.key(label): column for column, label in enumerate(labels)}
         found: Metrics = {}
         for name, chosen in evaluation_columns(trial.split.labels).items():
             if name not in ("training", "zsl-only"):
                 continue
             truth = tested.align(chosen)[0][:, : len(chosen)].toarray().astype(bool)
-            at = [place[tested.key(label)] for label in chosen]
-            found[name] = believed(truth, probabilities[:, at])
-            if not self.raw:
-                for asked, thresholds in least.items():
-                    given = probabilities[:, at] >= thresholds[at]
-                    found[name] |= reached(truth, given, asked)
-        return found, trial.audit(given=trial.given())
+            given = columns_of(probabilities, ranker.labels_, chosen, tested.key)
+            found[name] = believed(truth, given)
+            for asked, thresholds in least.items():
+                enough = columns_of(thresholds[None], ranker.labels_, chosen, tested.key, 1.0)
+                found[name] |= reached(truth, given >= enough, asked)
+        return found, trial.audit(ranker, trial.given())
 
 
 @dataclass(frozen=True)
 class LateCalibration(Method):
-    """A third of the unseen labels: learned, placed later by documents, or by name alone."""
+    """A third of the unseen labels: learned, or new to a tagger that has documents or names."""
 
     features: ClassVar[bool] = True
 
     def config(self, conditions: Conditions) -> dict[str, Any]:
         """Give what decides its results as JSON values, also what is left at its default."""
         words = None if conditions.quick else word_vectors(conditions.data).checksum
-        late = {"usual": USUAL, "penalty": (CODE_PENALTY, RARE), "words": (SPREAD, NOISE)}
-        return super().config(conditions) | expert_config() | {"words": words, "late": late}
+        late = {"few": FEW, "words": (SPREAD, NOISE)}
+        return (
+            super().config(conditions) | default_config(conditions) | {"words": words, "late": late}
+        )
 
     def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
         """Learn without some labels, then take the documents that hold them, or their names."""
-        lessons, labels = trial.lessons()
-        unseen = np.flatnonzero(np.asarray(lessons.matrix.sum(axis=0)).ravel() == 0)
         generator = np.random.default_rng(trial.seed)
-        late = np.sort(generator.permutation(unseen)[: max(1, len(unseen) // 3)])
-        kept = np.setdiff1d(np.arange(len(labels)), late)
-        experts = trial.new_experts().fit(
-            check_features(trial.train_features, owner="LabelExperts"),
-            lessons.matrix[:, kept],
-            lessons.documents[:, kept],
-            *lessons[2:],
-        )
-        seen, names = kept[experts.seen_], [labels[column] for column in late]
-        X = check_features(trial.features(trial.mixed), owner="LabelExperts")
-        readings = experts.readings(X)
-        documents, n_documents = lessons.documents, lessons.documents.shape[0]
-        sample = LateLabels(experts, documents[:, seen], documents[:, late], n_fresh=n_documents)
-        picked = self._picked(experts, documents, seen, late)
-        logits = {
-            "taught": trial.experts()[0].logits(X)[:, late],
-            "sample": sample.logits(readings),
-            "oov": picked.logits(readings),
-            "chance": generator.random((X.shape[0], len(late))),
-        }
-        has = trial.word_vectors.label_vectors(names)[1]
-        if has.any():
-            words = [name for name, known in zip(names, has, strict=True) if known]
-            placed = NamedLabels.place(words, [labels[one] for one in seen], trial.word_vectors)
-            # Without a vector there is no hint: such a label is as likely everywhere.
-            logits["named"] = np.full_like(
-                logits["oov"], logit(np.array(experts.typical_frequency))
-            )
-            logits["named"][:, has] = NamedScorer(experts, placed).logits(readings)
-        tested = trial.split.target.select(trial.mixed)
-        truth = tested.align(names)[0][:, : len(names)].toarray().astype(bool)
-        found = {name: self._measured(truth, one) for name, one in logits.items()}
+        late = late_labels(trial, generator)
+        X, tested = trial.features(trial.mixed), trial.split.target.select(trial.mixed)
+        taught, tagger = trial.default_tagger(), self._without(trial, late)
+        scores = taught.score_labels(X)
+        probabilities = {"taught": columns_of(scores, taught.labels_, late, tested.key)}
+        # Without a document or a vector there is no hint: such a label is as likely everywhere.
+        usual = tagger.space_.typical_frequency
+        for name, grown in self._grown(trial, tagger, late).items():
+            scores = grown.score_labels(X)
+            probabilities[name] = columns_of(scores, grown.labels_, late, tested.key, usual)
+        probabilities["chance"] = generator.random((len(X), len(late)))
+        truth = tested.align(late)[0][:, : len(late)].toarray().astype(bool)
+        found = {name: self._measured(truth, one) for name, one in probabilities.items()}
         for precision in PRECISIONS:
-            given = sigmoid(logits["oov"]) >= experts.unseen_threshold(precision)
-            found["oov"] |= reached(truth, given, precision)
-        return found, trial.audit(given=trial.given())
+            least = tagger.space_.thresholds(precision)[1]
+            found["oov"] |= reached(truth, probabilities["oov"] >= least, precision)
+        return found, trial.audit(taught, trial.given())
 
-    def _picked(
-        self, experts: LabelExperts, documents: sp.csr_matrix, seen: IntArray, late: IntArray
-    ) -> LateLabels:
-        """Add the documents that hold late labels to those that were learned from."""
-        holding = np.flatnonzero(np.asarray(documents[:, late].sum(axis=1)).ravel())
-        before = sp.csr_matrix((documents.shape[0], len(late)))
-        return LateLabels(
-            experts,
-            sp.csr_matrix(sp.vstack([documents[:, seen], documents[holding][:, seen]])),
-            sp.csr_matrix(sp.vstack([before, documents[holding][:, late]])),
-            n_fresh=len(holding),
-        )
+    def _without(self, trial: Trial, late: Sequence[str]) -> ZeroShotTagger:
+        """Give the default, fitted to documents without the late labels."""
+        hidden = set(late)
+        kept = [label for label in trial.known_documents.labels if label not in hidden]
+        return trial.fitted(make_space(trial.conditions), trial.known_documents.restrict(kept))
 
-    def _measured(self, truth: NDArray[np.bool_], logits: Matrix) -> dict[str, Any]:
-        """Measure ranks and probabilities."""
-        found: dict[str, Any] = believed(truth, sigmoid(logits))
-        if truth.any():
-            found["E-MAP"] = 100 * example_map(truth, logits)
-            found["C-MAP"] = 100 * concept_map(truth, logits)
+    def _grown(
+        self, trial: Trial, tagger: ZeroShotTagger, late: Sequence[str]
+    ) -> dict[str, ZeroShotTagger]:
+        """Let the late labels turn up, in every way that is measured."""
+        known = trial.known_documents
+        holding = np.flatnonzero(np.diff(known.restrict(late).matrix.indptr))
+        found = {"sample": grow(tagger, known), "oov": grow(tagger, known.select(holding))}
+        order = shuffled_holders(known, late, np.random.default_rng((trial.seed, 1)))
+        for n in FEW:
+            found[f"new-{n}"] = grow(tagger, picked(known, late, [rows[:n] for rows in order]))
+        has = trial.word_vectors.label_vectors(late)[1]
+        if has.any():
+            found["named"] = copy(tagger)
+            words = [label for label, one in zip(late, has, strict=True) if one]
+            found["named"].add_labels(words, trial.word_vectors)
         return found
+
+    def _measured(self, truth: NDArray[np.bool_], probabilities: Matrix) -> dict[str, Any]:
+        """Measure ranks and probabilities."""
+        found: dict[str, Any] = believed(truth, probabilities)
+        if truth.any():
+            found["E-MAP"] = 100 * example_map(truth, probabilities)
+            found["C-MAP"] = 100 * concept_map(truth, probabilities)
+        return found
+
+
+def late_labels(trial: Trial, generator: np.random.Generator) -> tuple[str, ...]:
+    """Draw a third of the labels that are on no training instance, in the documents' order."""
+    labels = trial.known_documents.labels
+    matrix = trial.train_documents.align(labels)[0]
+    unseen = np.flatnonzero(np.asarray(matrix.sum(axis=0)).ravel()[: len(labels)] == 0)
+    late = np.sort(generator.permutation(unseen)[: max(1, len(unseen) // 3)])
+    return tuple(labels[column] for column in late)
+
+
+def grow(tagger: ZeroShotTagger, documents: LabelCorpus) -> ZeroShotTagger:
+    """Give a tagger that knows further documents; the one that is given stays as it is."""
+    grown = copy(tagger)
+    # Without the new labels they are known already, under their own names.
+    renamed = replace(documents, ids=tuple(f"again {name}" for name in documents.ids))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PolysemeWarning)
+        grown.add_documents(renamed)
+    return grown
+
+
+def shuffled_holders(
+    known: LabelCorpus, late: Sequence[str], draws: np.random.Generator
+) -> list[IntArray]:
+    """Give the documents that hold each late label and some other, in random order.
+
+    Parameters
+    ----------
+    known : LabelCorpus
+    late : sequence of str
+    draws : numpy.random.Generator
+
+    Returns
+    -------
+    list of int64 arrays, one for each label
+    """
+    is_late = np.isin(np.asarray(known.labels), late)
+    placed = np.diff(sp.csr_matrix(known.matrix[:, ~is_late]).indptr) > 0
+    matrix = known.align(late)[0][:, : len(late)].toarray() & placed[:, None]
+    return [draws.permutation(np.flatnonzero(holds)) for holds in matrix.T]
+
+
+def picked(known: LabelCorpus, late: Sequence[str], rows: Sequence[IntArray]) -> LabelCorpus:
+    """Give documents that hold a late label only where they were picked for it.
+
+    Parameters
+    ----------
+    known : LabelCorpus
+    late : sequence of str
+    rows : sequence of int64 arrays, one for each label
+
+    Returns
+    -------
+    LabelCorpus
+    """
+    place = {label: column for column, label in enumerate(known.labels)}
+    chosen = np.unique(np.concatenate(rows))
+    matrix = known.matrix[chosen].toarray()
+    for label, mine in zip(late, rows, strict=True):
+        matrix[:, place[label]] = np.isin(chosen, mine)
+    return replace(known.select(chosen), matrix=sp.csr_matrix(matrix))
+
+
+def columns_of(
+    table: Matrix,
+    labels: Sequence[str],
+    chosen: Sequence[str],
+    key: Callable[[str], str],
+    missing: float = 0.0,
+) -> Matrix:
+    """Give some labels' columns of a table.
+
+    Parameters
+    ----------
+    table : float64 array, shape (n, n_labels)
+    labels : sequence of str
+        Its columns.
+    chosen : sequence of str
+    key : callable
+        Gives what labels are compared by.
+    missing : float
+        What a label without a column gets.
+
+    Returns
+    -------
+    float64 array, shape (n, n_chosen)
+    """
+    place = {key(label): column for column, label in enumerate(labels)}
+    found = np.full((len(table), len(chosen)), missing)
+    for at, label in enumerate(chosen):
+        if (column := place.get(key(label))) is not None:
+            found[:, at] = table[:, column]
+    return found
 
 
 def believed(truth: NDArray[np.bool_], probabilities: Matrix) -> dict[str, Any]:

@@ -5,27 +5,52 @@ In: a `Trial` with features. Out: metrics of the test instances' label scores.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
-from polyseme._validation import check_features
+import polyseme.calibration
+import polyseme.space
+import polyseme.training
 from polyseme.experiments._kinds.method import Method, Metrics
+from polyseme.experiments._kinds.variants import changed
 from polyseme.experiments.draws import Conditions
+from polyseme.experiments.spaces import make_space
 from polyseme.experiments.trials import Trial
-from polyseme.experts import LabelExperts
-from polyseme.experts.documents import PLAN as DOCUMENT_PLAN
-from polyseme.experts.instances import PLAN as INSTANCE_PLAN
-from polyseme.experts.model import SEEN_EXPERTS, SLOPES, UNSEEN_EXPERTS
 from polyseme.priming import PrimingRanker
+from polyseme.tagger import ZeroShotTagger
+from polyseme.training import SpacePlan
 
 
-def expert_config() -> dict[str, Any]:
-    """Give every parameter that decides what experts learn, also those left at their defaults."""
-    experts = LabelExperts().get_params()
-    # Records are made on the processor, whatever else could train the networks.
-    parameters = {name: repr(experts[name]) for name in experts if name != "device"}
-    plans = {"documents": asdict(DOCUMENT_PLAN), "instances": asdict(INSTANCE_PLAN)}
-    return {"experts": parameters, "plans": plans}
+def default_config(conditions: Conditions, **parameters: Any) -> dict[str, Any]:
+    """Give all that decides what a tagger learns, also what is left at its default.
+
+    Parameters
+    ----------
+    conditions : Conditions
+    **parameters
+        Of its `ConceptSpace`.
+    """
+    made = make_space(conditions, **parameters)
+    # Records are made on the processor, whatever else could train the members.
+    passed_over = {"checkpoint", "device", "plan", "random_state"}
+    told = {name: repr(value) for name, value in made.get_params().items()}
+    return {
+        "space": {name: value for name, value in told.items() if name not in passed_over},
+        "plan": asdict(made.plan or SpacePlan()),
+        "constants": {
+            f"{module.__name__}.{name}": repr(value)
+            for module in (polyseme.calibration, polyseme.space, polyseme.training)
+            for name, value in vars(module).items()
+            if name.isupper() and _is_number(value)
+        },
+    }
+
+
+def _is_number(value: object) -> bool:
+    """Say whether a constant is a number, or several."""
+    several = value if isinstance(value, tuple) else (value,)
+    return all(isinstance(one, (int, float)) for one in several)
 
 
 @dataclass(frozen=True)
@@ -56,43 +81,70 @@ class WholeSystem(Method):
 
 
 @dataclass(frozen=True)
-class ExpertSystem(Method):
-    """The default tagger's way to score, whole or with a part left out.
+class SpaceSystem(Method):
+    """The default tagger, whole or with a part left out.
 
     Attributes
     ----------
-    seen, unseen : tuple of str
-        Who is asked; see `LabelExperts`.
-    use_shifts : bool
-    slopes : (float, float)
+    context, priming : float, optional
+        Other shares of probable tags and of known documents; see `ConceptSpace`.
+    n_members : int, optional
+        How many members are asked, at most one for each fold; by default all.
+    levels : bool
+        Whether labels have slopes and intercepts.
+    trained : mapping
+        Parameters of the `ConceptSpace`, where it is trained in another way. Everything else is
+        asked of the one default that a trial's methods share.
+    method : {"space", "priming"}
+        As in `ZeroShotTagger.score_labels`.
     mix : bool
         Whether all held-out instances are tested, also those without an unseen label.
     """
 
     features: ClassVar[bool] = True
-    seen: tuple[str, ...] = SEEN_EXPERTS
-    unseen: tuple[str, ...] = UNSEEN_EXPERTS
-    use_shifts: bool = True
-    slopes: tuple[float, float] = SLOPES
+    context: float | None = None
+    priming: float | None = None
+    n_members: int | None = None
+    levels: bool = True
+    trained: Mapping[str, Any] = field(default_factory=dict)
+    method: str = "space"
     mix: bool = False
 
     def config(self, conditions: Conditions) -> dict[str, Any]:
         """Give what decides its results as JSON values, also what is left at its default."""
         asked = {
-            "seen": self.seen,
-            "unseen": self.unseen,
-            "shifts": self.use_shifts,
-            "slopes": self.slopes,
+            "context": self.context,
+            "priming": self.priming,
+            "members": self.n_members,
+            "levels": self.levels,
+            "method": self.method,
         }
-        return super().config(conditions) | expert_config() | {"asked": asked, "mix": self.mix}
+        learned = default_config(conditions, **self.trained)
+        return super().config(conditions) | learned | {"asked": asked, "mix": self.mix}
 
     def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
         """Score the test instances, or the natural mix."""
-        fitted, labels = trial.experts()
-        experts = fitted.with_experts(
-            self.seen, self.unseen, use_shifts=self.use_shifts, slopes=self.slopes
-        )
+        tagger = self.tagger(trial)
         rows = trial.mixed if self.mix else trial.split.test
-        scores = experts.logits(check_features(trial.features(rows), owner="LabelExperts"))
-        audited = trial.audit(given=trial.given())
-        return trial.measure(scores, labels, mix=self.mix), audited
+        scores = tagger.score_labels(trial.features(rows), method=self.method)
+        audited = trial.audit(tagger, trial.given())
+        return trial.measure(scores, tagger.labels_, mix=self.mix), audited
+
+    def tagger(self, trial: Trial) -> ZeroShotTagger:
+        """Give the tagger that is asked."""
+        if self.trained:
+            space = make_space(trial.conditions, **self.trained)
+            fitted = trial.variant_tagger(f"space, {self.name}", space)
+        else:
+            fitted = trial.default_tagger()
+        told = (self.context, self.priming, self.n_members)
+        if self.levels and all(one is None for one in told):
+            return fitted
+        return changed(
+            trial,
+            fitted,
+            context=self.context,
+            priming=self.priming,
+            n_members=self.n_members,
+            levels=self.levels,
+        )

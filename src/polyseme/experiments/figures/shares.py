@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyseme.experiments.experiment import COLUMNS, MEASURES, Experiment, Results
+from polyseme.experiments.former import FORMER, NOTE
 from polyseme.experiments.methods import get_method
 from polyseme.experiments.rendering.cells import Cell, Table, Value
 from polyseme.experiments.rendering.comparisons import compare_all
@@ -23,39 +24,53 @@ class OtherShares(Experiment):
         """Make its section of the report; see `Experiment.section`."""
         rows: list[tuple[Value, ...]] = []
         for setting in self.settings:
-            pairs = {
-                (method, measure, column): (
-                    results.values(setting, OURS, column, measure),
-                    results.values(setting, method, column, measure),
-                )
-                for method in self.methods
-                for measure in MEASURES
-                for column in SHOWN
-                if method != OURS
-            }
-            tests = compare_all(pairs)
-            for method in self.methods:
+            values = self._values(results, setting)
+            tests = compare_all(
+                {
+                    key: (values[OURS, *key[1:]], one)
+                    for key, one in values.items()
+                    if key[0] != OURS
+                }
+            )
+            for method in dict.fromkeys(method for method, _, _ in values):
                 cells = [
                     Cell.of(
-                        results.values(setting, method, column, measure),
+                        values[method, measure, column],
                         mark=tests[method, measure, column]["mark"] if method != OURS else "",
                     )
                     for measure in MEASURES
                     for column in SHOWN
                 ]
-                rows.append((get_setting(setting).title, get_method(method).title, *cells))
+                title = FORMER if method == FORMER else get_method(method).title
+                rows.append((get_setting(setting).title, title, *cells))
         header = [f"{measure} {COLUMNS[column]}" for measure in MEASURES for column in SHOWN]
+        notes = (*results.data_notes(self.settings), *self.departures)
         table = Table(
             self.name,
             self.title,
             ("setting", "method", *header),
             tuple(rows),
-            notes=(*results.data_notes(self.settings), *self.departures),
+            notes=(*notes, NOTE) if any(row[1] == FORMER for row in rows) else notes,
             command=command,
             reference=get_method(OURS).title,
             caution=results.caution(self.settings),
         )
         return self.make_section(table)
+
+    def _values(
+        self, results: Results, setting: str
+    ) -> dict[tuple[str, str, str], list[float | None]]:
+        """Give every method's values in a setting; the former default's stand beside ours."""
+        known = results.former(setting, OURS, SHOWN[0], MEASURES[0])
+        former = (FORMER,) if any(value is not None for value in known) else ()
+        return {
+            (method, measure, column): results.former(setting, OURS, column, measure)
+            if method == FORMER
+            else results.values(setting, method, column, measure)
+            for method in (OURS, *former, *self.methods[1:])
+            for measure in MEASURES
+            for column in SHOWN
+        }
 
 
 EXPERIMENT = OtherShares(

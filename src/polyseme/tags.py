@@ -1,6 +1,6 @@
-"""Tags that are given: as a table, and as a point in concept space.
+"""Tags that are given and tags that are found, as people write them.
 
-In: partial tag sets as people write them. Out: columns of known labels, and where the tags lie.
+In: partial tag sets, or probabilities. Out: columns of known labels, or tag sets.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from polyseme._validation import InputError, IntArray, PolysemeWarning, first_few
 from polyseme.corpus import LabelCorpus
-from polyseme.embedding import ConceptEmbedding
-from polyseme.known import KnownConcepts
 
 
 def tag_table(
@@ -81,33 +79,6 @@ def tag_sets(
         tuple(names[best[row[best] >= least[best]]].tolist())
         for row, best in zip(table, order, strict=True)
     ]
-
-
-def point_of_tags(
-    columns: IntArray, embedding: ConceptEmbedding, known: KnownConcepts
-) -> NDArray[np.float32]:
-    """Place a tag set: the mean of its concepts.
-
-    Parameters
-    ----------
-    columns : int64 array, shape (n_tags,)
-        Columns of `known.labels`.
-    embedding : ConceptEmbedding
-    known : KnownConcepts
-
-    Returns
-    -------
-    float32 array, shape (1, n_components)
-    """
-    inside = columns[columns < known.n_vocabulary]
-    if len(inside):
-        tags = [known.labels[column] for column in inside]
-        return embedding.targets(
-            LabelCorpus.from_documents([tags], normalize=embedding.normalize_labels_)
-        )
-    # Oov labels alone have no context of their own: take the places where they are known.
-    rows = np.isin(known.label_ids, columns)
-    return np.asarray(known.points[rows].mean(axis=0, keepdims=True))
 
 
 def _warn_unknown(unknown: Sequence[str]) -> None:

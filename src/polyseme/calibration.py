@@ -1,0 +1,194 @@
+"""From logits to probabilities that can be believed, and to thresholds for a wanted precision.
+
+In: logits of items that a model has not seen. Out: one intercept a label, so that labels are
+expected as often as they should be, and how likely labels must be for a precision.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float64]
+
+PRECISIONS = np.arange(1, 100) / 100
+# An intercept moves a logit by this much at most; labels of one or two documents have a long way.
+_FARTHEST = 20.0
+_HALVINGS = 45
+# Probabilities are told apart down to here.
+_SMALLEST = 1e-6
+# So many documents what is usual is worth, beside those counted.
+_USUAL = 400.0
+
+
+class Calibration(NamedTuple):
+    """What is learned about the level of labels.
+
+    Attributes
+    ----------
+    slopes : float64 array, shape (n_labels,)
+        What raw logits are multiplied by.
+    intercepts : float64 array, shape (n_labels,)
+        What is then added.
+    thresholds : float64 array, shape (99,)
+        How likely seen labels must be for a precision of 1, 2, … 99 %; empty where no item could
+        be held out.
+    unseen_thresholds : float64 array, shape (99,)
+        The same for unseen labels.
+    """
+
+    slopes: Matrix
+    intercepts: Matrix
+    thresholds: Matrix
+    unseen_thresholds: Matrix
+
+
+def logit(probabilities: Matrix) -> Matrix:
+    """Give the logits of probabilities, which are kept a millionth away from 0 and 1."""
+    safe = np.clip(probabilities, _SMALLEST, 1 - _SMALLEST)
+    return np.asarray(np.log(safe) - np.log1p(-safe))
+
+
+def sigmoid(logits: Matrix) -> Matrix:
+    """Give the probabilities of logits."""
+    from scipy.special import expit
+
+    return np.asarray(expit(logits))
+
+
+def match_frequencies(logits: Matrix, weights: Matrix, frequencies: Matrix) -> Matrix:
+    """Find the intercepts that bring the mean probability of every label to its frequency.
+
+    Parameters
+    ----------
+    logits : float64 array, shape (n, n_labels)
+        Of items that the model has not seen.
+    weights : float64 array, shape (n,)
+        What each item counts.
+    frequencies : float64 array, shape (n_labels,)
+
+    Returns
+    -------
+    float64 array, shape (n_labels,)
+    """
+    shares = weights / weights.sum()
+    low = np.full(logits.shape[1], -_FARTHEST)
+    high = -low
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        below = shares @ sigmoid(logits + middle) < frequencies
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.asarray(0.5 * (low + high))
+
+
+def expected_frequencies(priors: Matrix, here: Matrix, n_items: int, elsewhere: float) -> Matrix:
+    """Say how often items are expected to have each label.
+
+    As often as documents, where items' own documents are among the semantics documents. Where they
+    are not, documents may come from elsewhere and use labels otherwise: then as often as training
+    items have a label or, where it is unseen, are guessed to have it.
+
+    Parameters
+    ----------
+    priors : float64 array, shape (n_labels,)
+        How often documents hold each.
+    here : float64 array, shape (n_labels,)
+        How often training items have each, or are guessed to.
+    n_items : int
+    elsewhere : float
+        Share of items whose own document is not among the semantics documents.
+
+    Returns
+    -------
+    float64 array, shape (n_labels,)
+    """
+    smooth = (n_items * here + 0.5 * priors) / (n_items + 0.5)
+    mixed = (1 - elsewhere) * priors + elsewhere * smooth
+    return np.asarray(np.clip(mixed, _SMALLEST, 1 - _SMALLEST))
+
+
+def precision_thresholds(probabilities: Matrix, truth: Matrix, weights: Matrix) -> Matrix:
+    """Find how likely labels must be, so that so many of those that are given are true.
+
+    Parameters
+    ----------
+    probabilities, truth : float64 arrays, shape (n, n_labels)
+        Of items that the model has not seen; truth may be a probability as well.
+    weights : float64 array, shape (n,)
+        What each item counts.
+
+    Returns
+    -------
+    float64 array, shape (99,)
+        For each of `PRECISIONS` the smallest threshold from which on it is reached; 1 where it
+        never is.
+    """
+    order = np.argsort(-probabilities.ravel(), kind="stable")
+    counted = np.repeat(weights, probabilities.shape[1])[order]
+    reached = np.cumsum(counted * truth.ravel()[order]) / np.maximum(np.cumsum(counted), 1e-12)
+    falling = probabilities.ravel()[order]
+    # Labels that are equally likely are given together or not at all.
+    last = np.append(np.diff(falling) < 0, True)[: len(falling)]
+    reached, falling = reached[last], falling[last]
+    return np.array([np.min(falling[reached >= one], initial=1.0) for one in PRECISIONS])
+
+
+def calibrate(logits: Matrix, truth: Matrix, weights: Matrix, frequencies: Matrix) -> Calibration:
+    """Learn intercepts and thresholds; seen labels come first.
+
+    Parameters
+    ----------
+    logits : float64 array, shape (n, n_labels)
+        Of items that the model has not seen.
+    truth : float64 array, shape (n, n_seen)
+    weights : float64 array, shape (n,)
+    frequencies : float64 array, shape (n_labels,)
+
+    Returns
+    -------
+    Calibration
+        With slopes of 1.
+    """
+    intercepts = match_frequencies(logits, weights, frequencies)
+    probabilities = sigmoid(logits + intercepts)
+    seen, unseen = np.split(probabilities, [truth.shape[1]], axis=1)
+    return Calibration(
+        np.ones(logits.shape[1]),
+        intercepts,
+        precision_thresholds(seen, truth, weights),
+        # Nobody knows which unseen labels are true: their own probabilities must do, and where
+        # there are no such labels, a label must be as likely as the precision is high.
+        precision_thresholds(unseen, unseen, weights) if unseen.shape[1] else PRECISIONS.copy(),
+    )
+
+
+def new_label_frequencies(counts: Matrix, holding: int, fresh: int, typical: float) -> Matrix:
+    """Say how often items are expected to have labels that turned up after everything was learned.
+
+    Documents that were there before a label turned up could not hold it, so their silence says
+    nothing about how common it is; nor do documents that were added because they hold it. Until
+    some hundred others have been counted, new labels are taken to be about as common as labels are.
+
+    Parameters
+    ----------
+    counts : float64 array, shape (n_new,)
+        Documents that hold each.
+    holding : int
+        Documents that hold some.
+    fresh : int
+        Documents that could hold some. The more of them do not, the more they count as a sample of
+        what there is, and the less as examples that were picked.
+    typical : float
+        How common labels are.
+
+    Returns
+    -------
+    float64 array, shape (n_new,)
+        Above 0 and below 1.
+    """
+    could = max(fresh, holding)
+    sampled = (counts + _USUAL * typical) / (could + _USUAL)
+    share = 1 - holding / max(could, 1)
+    return np.asarray(share * sampled + (1 - share) * typical)

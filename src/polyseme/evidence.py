@@ -1,0 +1,126 @@
+"""Why a label has its score: parts that add up to the logit that was given.
+
+In: what a concept space knows of one item, and a label's readout. Out: how much of the logit comes
+from the label's frequency, from the features, from each tag and from known tag sets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from polyseme.members import Members
+from polyseme.store import Neighbour
+
+Matrix = NDArray[np.float64]
+
+# Places on the way from average to this item's tags at which slopes are taken.
+_PLACES = 64
+
+
+@dataclass(frozen=True)
+class TagEvidence:
+    """What one tag contributes.
+
+    Attributes
+    ----------
+    tag : str
+    probability : float
+        How likely the item has it; 1 where it was given.
+    part : float
+        Its part of the logit.
+    without : float
+        What the logit would change by if nothing were known about this tag: if it were as likely
+        as it is on average, or, where only tags were given, had not been given.
+    """
+
+    tag: str
+    probability: float
+    part: float
+    without: float
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Parts of a label's logit, which add up to it.
+
+    A tag's part is its integrated gradient: the slope of the logit along the straight way from
+    what tags items have on average to this item's probable tags, times how far the tag moves.
+
+    Attributes
+    ----------
+    label, kind : str
+    probability, logit : float
+        As the tagger gives them.
+    frequency : float
+        The logit where nothing is known: average features and tags, known tag sets all alike.
+    features : float
+        What the features say directly.
+    tags : tuple of TagEvidence
+        What the tags say that move it most.
+    other_tags : float
+        What all other tags say.
+    known : float
+        What known tag sets say by lying near (priming).
+    neighbours : tuple of Neighbour
+        The nearest known tag sets, from near to far.
+    """
+
+    label: str
+    kind: str
+    probability: float
+    logit: float
+    frequency: float
+    features: float
+    tags: tuple[TagEvidence, ...]
+    other_tags: float
+    known: float
+    neighbours: tuple[Neighbour, ...]
+
+    def parts(self) -> tuple[tuple[str, float], ...]:
+        """Give what adds up to the logit, as names and numbers."""
+        return (
+            ("how common the tag is", self.frequency),
+            ("features", self.features),
+            *((one.tag, one.part) for one in self.tags),
+            ("other tags", self.other_tags),
+            ("known tag sets nearby", self.known),
+        )
+
+
+def tag_parts(
+    members: Members, weights: Matrix, start: NDArray[np.float32], end: NDArray[np.float32]
+) -> Matrix:
+    """Share out among tags what they change in a label's logit, by integrated gradients.
+
+    Parameters
+    ----------
+    members : Members
+    weights : float64 array, shape (n_dimensions,)
+        How the label is read from codes of documents.
+    start, end : float32 arrays, shape (n_labels,)
+        Probable tags on average and of this item.
+
+    Returns
+    -------
+    float64 array, shape (n_labels,)
+        Sums to the change of the logit. Midpoints leave a small rest, which is shared out in
+        proportion to the parts' sizes.
+    """
+    places = (torch.arange(_PLACES) + 0.5) / _PLACES
+    moved = torch.from_numpy(end - start)
+    way = torch.from_numpy(start) + places[:, None] * moved
+    read = torch.from_numpy(weights.reshape(len(members), 1, -1)).float()
+    (first, bias), (second, offset) = members.document_layers
+    units = torch.relu(torch.baddbmm(bias, way.expand(len(members), -1, -1), first))
+    codes = torch.tanh(torch.baddbmm(offset, units, second))
+    back = ((read * (1 - codes * codes)) @ second.mT) * (units > 0)
+    slopes = (back @ first.mT).sum(dim=0).mean(dim=0)
+    parts = (slopes * moved).numpy().astype(np.float64)
+    ends = members.encode_documents(torch.from_numpy(np.stack([start, end])))
+    change = float((read * (ends[:, 1:] - ends[:, :1])).double().sum())
+    rest, sizes = change - parts.sum(), np.abs(parts)
+    return np.asarray(parts + rest * sizes / sizes.sum()) if sizes.sum() > 0 else parts

@@ -1,0 +1,287 @@
+"""The store of known concepts: documents as points of the space, found by nearness.
+
+In: documents, coded by a concept space. Out: which known tag sets lie near a code, and the votes of
+all of them; the store grows and shrinks without training.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from polyseme._rows import unique_rows
+from polyseme._validation import InputError, IntArray
+from polyseme.concepts import Concepts
+from polyseme.corpus import LabelCorpus
+from polyseme.known import new_names, unmet_documents
+from polyseme.space import TEMPERATURE, ConceptSpace, vote
+
+Floats = NDArray[np.float32]
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A known tag set near a code.
+
+    Attributes
+    ----------
+    document : tuple of str
+        Its labels.
+    document_ids : tuple of str
+        The names of the documents that hold just these labels.
+    distance : float
+        One less the cosine of the two codes; smaller is closer.
+    share : float
+        Its share of all known documents' votes.
+    holds : bool
+        Whether it holds the label that was asked about.
+    """
+
+    document: tuple[str, ...]
+    document_ids: tuple[str, ...]
+    distance: float
+    share: float
+    holds: bool
+
+
+@dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
+class ConceptStore:
+    """The documents a tagger knows, and where they lie.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        Those that the space has learned, then new ones in the order they were met.
+    n_learned : int
+        How many of them the space has learned.
+    ids : tuple of str, length n_documents
+        The documents' names.
+    matrix : csr_matrix of bool, shape (n_documents, n_labels)
+    sets : int64 array, shape (n_documents,)
+        The distinct tag set of each document.
+    points : float32 array, shape (n_sets, n_axes)
+        Of the distinct tag sets; see `ConceptSpace.points`.
+    """
+
+    labels: tuple[str, ...]
+    n_learned: int
+    ids: tuple[str, ...]
+    matrix: sp.csr_matrix
+    sets: IntArray
+    points: Floats
+
+    @classmethod
+    def of(
+        cls,
+        space: ConceptSpace,
+        labels: tuple[str, ...],
+        semantics: LabelCorpus,
+        corpus: LabelCorpus,
+    ) -> tuple[ConceptStore, tuple[str, ...]]:
+        """Collect the documents a tagger knows: semantics first, then items' that are new.
+
+        Parameters
+        ----------
+        space : ConceptSpace
+            A fitted one.
+        labels : tuple of str
+            Its columns.
+        semantics, corpus : LabelCorpus
+            Semantics documents and items' documents; may be the same.
+
+        Returns
+        -------
+        store : ConceptStore
+        dropped : tuple of str
+            The names of documents without a label.
+        """
+        empty = sp.csr_matrix(np.zeros((0, len(labels)), dtype=bool))
+        none = np.zeros(0, dtype=np.int64)
+        points = np.zeros((0, space.axes_.shape[1]), dtype=np.float32)
+        store, _, dropped = cls(labels, len(labels), (), empty, none, points).add(space, semantics)
+        if corpus is not semantics:
+            store, _, more = store.add(space, unmet_documents(corpus, semantics))
+            dropped += more
+        return store, dropped
+
+    def add(
+        self, space: ConceptSpace, corpus: LabelCorpus
+    ) -> tuple[ConceptStore, tuple[str, ...], tuple[str, ...]]:
+        """Take in documents; labels that the space has not learned become new labels.
+
+        Parameters
+        ----------
+        space : ConceptSpace
+        corpus : LabelCorpus
+
+        Returns
+        -------
+        store : ConceptStore
+            The larger store; this one is left as it was.
+        ids : tuple of str
+            The names of the documents taken in.
+        dropped : tuple of str
+            The names of documents that hold no label the space has learned.
+        """
+        matrix, extra = corpus.align(self.labels)
+        placed = np.diff(matrix[:, : self.n_learned].indptr) > 0
+        # A label that only stands in documents without a place is not known by them.
+        met = np.asarray(matrix[placed][:, len(self.labels) :].sum(axis=0)).ravel() > 0
+        kept = np.concatenate([np.ones(len(self.labels), dtype=bool), met])
+        labels = self.labels + tuple(np.asarray(extra, dtype=object)[met].tolist())
+        names = np.asarray(new_names(corpus, self.ids), dtype=object)
+        ids, dropped = tuple(names[placed].tolist()), tuple(names[~placed].tolist())
+        before = sp.csr_matrix(
+            (self.matrix.data, self.matrix.indices, self.matrix.indptr),
+            shape=(len(self.ids), len(labels)),
+        )
+        documents = sp.csr_matrix(
+            sp.vstack([before, sp.csr_matrix(matrix[placed])[:, kept]], format="csr", dtype=bool)
+        )
+        distinct, sets = unique_rows(documents)
+        # Rows met first keep their numbers, so the sets known before stay 0..n-1.
+        fresh = distinct[len(self.points) :, : self.n_learned]
+        points = space.document_points(fresh)
+        made = ConceptStore(
+            labels,
+            self.n_learned,
+            self.ids + ids,
+            documents,
+            sets,
+            np.concatenate([self.points, points]),
+        )
+        return made, ids, dropped
+
+    def remove(self, ids: Collection[str]) -> ConceptStore:
+        """Give the store without some documents; new labels left without any disappear.
+
+        Parameters
+        ----------
+        ids : collection of str
+            Names of documents.
+        """
+        gone = {ids} if isinstance(ids, str) else set(ids)
+        missing = sorted(gone - set(self.ids))
+        if missing:
+            raise InputError(f"No known document is named '{missing[0]}'; nothing was removed.")
+        keep = np.array([name not in gone for name in self.ids], dtype=bool)
+        documents = sp.csr_matrix(self.matrix[keep])
+        used = np.asarray(documents.sum(axis=0)).ravel() > 0
+        used[: self.n_learned] = True
+        # `add` counts on tag sets being numbered as they are first met.
+        _, sets = unique_rows(documents)
+        _, first = np.unique(sets, return_index=True)
+        return ConceptStore(
+            tuple(np.asarray(self.labels, dtype=object)[used].tolist()),
+            self.n_learned,
+            tuple(name for name, stays in zip(self.ids, keep, strict=True) if stays),
+            sp.csr_matrix(documents[:, used]),
+            sets,
+            self.points[self.sets[keep][first]],
+        )
+
+    # ------------------------------------------------------------------ asking
+
+    @cached_property
+    def _first(self) -> IntArray:
+        """The first document of each distinct tag set."""
+        return np.unique(self.sets, return_index=True)[1].astype(np.int64)
+
+    @cached_property
+    def _counts(self) -> IntArray:
+        """How many documents each distinct tag set stands for."""
+        return np.bincount(self.sets, minlength=len(self.points)).astype(np.int64)
+
+    @cached_property
+    def counts(self) -> IntArray:
+        """How many documents hold each label, (n_labels,)."""
+        return np.asarray(self.matrix.sum(axis=0), dtype=np.int64).ravel()
+
+    def votes(self, points: Floats) -> Matrix:
+        """Let all known documents vote for their labels, the nearer the more (priming).
+
+        Parameters
+        ----------
+        points : float32 array, shape (n, n_axes)
+
+        Returns
+        -------
+        float64 array, shape (n, n_labels)
+            Shares of votes, between 0 and 1.
+        """
+        distinct = sp.csr_matrix(self.matrix[self._first], dtype=np.float32)
+        return vote(points, self.points, distinct, counts=self._counts)
+
+    def nearest(self, point: Floats, column: int, k: int) -> tuple[Neighbour, ...]:
+        """Give the k known tag sets that are nearest to a point, from near to far.
+
+        Parameters
+        ----------
+        point : float32 array, shape (n_axes,)
+        column : int
+            The label that is asked about; one beyond those of documents is held by none.
+        k : int
+        """
+        cosines = self.points.astype(np.float64) @ point.astype(np.float64)
+        strength = np.exp((cosines - 1) / TEMPERATURE) * self._counts
+        shares = strength / max(float(strength.sum()), 1e-30)
+        label = self.labels[column] if column < len(self.labels) else None
+        found = []
+        for place in np.argsort(-cosines, kind="stable")[:k].tolist():
+            members = np.flatnonzero(self.sets == place)
+            labels = self.document(int(members[0]))
+            found.append(
+                Neighbour(
+                    labels,
+                    tuple(self.ids[member] for member in members),
+                    max(1 - float(cosines[place]), 0.0),
+                    float(shares[place]),
+                    label in labels,
+                )
+            )
+        return tuple(found)
+
+    def document(self, row: int) -> tuple[str, ...]:
+        """Give the labels of one document."""
+        start, stop = self.matrix.indptr[row], self.matrix.indptr[row + 1]
+        return tuple(self.labels[column] for column in self.matrix.indices[start:stop])
+
+    def column(self, label: str, *, normalize: bool) -> int:
+        """Find a label's column.
+
+        Parameters
+        ----------
+        label : str
+            Unknown ones are an `InputError` that names close ones.
+        normalize : bool
+            Whether any spelling of it will do.
+        """
+        corpus = LabelCorpus.from_documents([[label]], normalize=normalize)
+        matrix, unknown = corpus.align(self.labels)
+        if not unknown:
+            return int(matrix.indices[0])
+        close = difflib.get_close_matches(label, self.labels, n=3)
+        hint = f"; close to it: {', '.join(close)}" if close else ""
+        raise InputError(
+            f"Unknown label '{label}'{hint}; `labels_` names all {len(self.labels)} known ones."
+        )
+
+    def concepts(self) -> Concepts:
+        """Give every label in every known document as a point, for senses and pictures.
+
+        Returns
+        -------
+        Concepts
+            A label in a document lies where the document lies.
+        """
+        owners = np.repeat(np.arange(len(self.ids), dtype=np.int64), np.diff(self.matrix.indptr))
+        none = np.zeros(0, dtype=np.int64)
+        points = self.points[self.sets[owners]]
+        return Concepts(points, self.matrix.indices.astype(np.int64), owners, self.labels, none)

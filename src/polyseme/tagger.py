@@ -1,0 +1,925 @@
+"""The tagger: tag sets and features in, ranked labels out, all by way of one concept space.
+
+In: tag sets and features. Out: a `ZeroShotTagger` that ranks, completes, explains, grows without
+re-training, and is kept on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from polyseme._estimator import Estimator, copy_of
+from polyseme._folds import group_numbers
+from polyseme._labels import normalize_label
+from polyseme._progress import FileProgress, working
+from polyseme._validation import (
+    InputError,
+    IntArray,
+    RandomState,
+    as_generator,
+    as_row,
+    check_features,
+    check_fitted,
+    check_instances,
+    check_number,
+    check_option,
+    draw_seed,
+    first_few,
+    warn_unplaced,
+)
+from polyseme.calibration import logit, new_label_frequencies, sigmoid
+from polyseme.concepts import Concepts
+from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
+from polyseme.evidence import Evidence, TagEvidence, tag_parts
+from polyseme.features.base import Extracted, MediaFeatures
+from polyseme.known import met_documents
+from polyseme.nn.devices import check_device
+from polyseme.priming import rank_blocks, rank_labels
+from polyseme.space import ConceptSpace, Readout, Trainer
+from polyseme.store import ConceptStore
+from polyseme.tags import tag_columns, tag_sets, tag_table
+from polyseme.words import WordVectors, name_likeness
+
+if TYPE_CHECKING:
+    from polyseme.published import PublishedTagger
+
+Features = NDArray[np.float64] | sp.csr_matrix
+Matrix = NDArray[np.float64]
+StrArray = NDArray[np.str_]
+METHODS = ("space", "priming")
+
+
+class NamedLabels(NamedTuple):
+    """Labels that are known by name alone.
+
+    Attributes
+    ----------
+    labels : tuple of str
+    likeness : float64 array, shape (n_named, n_seen)
+        How like each label of items they are, by their names.
+    """
+
+    labels: tuple[str, ...]
+    likeness: Matrix
+
+
+class ZeroShotTagger(Estimator):
+    """Rank every label for an item: seen, unseen and oov.
+
+    Documents and items are coded in one `ConceptSpace`, and every label is read from a code. Tags
+    that an item has or probably has are part of its code, so that labels which no training item
+    carries are found by the tags they go with.
+
+    Parameters
+    ----------
+    space : ConceptSpace, optional
+        By default `ConceptSpace()`.
+    features : MediaFeatures, optional
+        A front end such as `ImageFeatures()`: X is then whatever it takes (files, pictures,
+        sounds), here and in all other methods, and what it learns is learned by `fit`.
+    normalize_labels : bool
+        Whether labels that differ only in case or white space are one.
+    checkpoint : str, Path or None
+        A folder for the state of the training; a fit that was interrupted goes on from there.
+    device : str
+        Where the space is trained, as torch names it ("cpu", "cuda"); a space that says "cpu"
+        takes it over. Trained models are used on the processor.
+    verbose : bool
+        Whether progress is shown on standard error.
+    random_state : int, numpy Generator or None
+        Seeds every part that has no seed of its own.
+
+    Attributes
+    ----------
+    labels_ : tuple of str
+        Every label it can rank: those it was fitted with, then new ones.
+    kinds_ : array of str, shape (n_labels,)
+        "seen" (on training items), "unseen" (only in the semantics documents) or "oov" (never in
+        the semantics documents: on items or in later documents only, or known by name alone).
+    space_ : ConceptSpace
+    store_ : ConceptStore
+        The documents that are known.
+    features_ : MediaFeatures or None
+    named_ : NamedLabels or None
+        See `add_labels`.
+    seen_ : frozenset of str
+        The labels of the semantics documents that training items carry.
+    unplaced_ : tuple of str
+        Names of documents left out, because they hold no label that the space has learned.
+    n_features_in_ : int
+        Columns of X, or of what the front end makes of it; 0 without features.
+    normalize_labels_ : bool
+    """
+
+    # Scores are probabilities.
+    probabilistic: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        space: ConceptSpace | None = None,
+        features: MediaFeatures | None = None,
+        normalize_labels: bool = True,
+        checkpoint: str | Path | None = None,
+        device: str = "cpu",
+        verbose: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        self.space = space
+        self.features = features
+        self.normalize_labels = normalize_labels
+        self.checkpoint = checkpoint
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @classmethod
+    def from_preset(cls, name: str = "default", **parameters: Any) -> Self | PublishedTagger:
+        """Make a tagger with a named set of parameters.
+
+        Parameters
+        ----------
+        name : {"default", "paper"}
+            One space, or the published method; see `polyseme.published`.
+        **parameters
+            Overrides of single parameters.
+        """
+        check_option("name", name, ("default", "paper"), owner="from_preset")
+        if name == "default":
+            return cls(**parameters)
+        from polyseme.published import PublishedTagger
+
+        return PublishedTagger.from_preset(name, **parameters)
+
+    # ------------------------------------------------------------------ learning
+
+    def fit(
+        self,
+        X: object,
+        documents: Documents,
+        semantics: Documents | None = None,
+        trainer: Trainer | None = None,
+    ) -> Self:
+        """Learn the concept space from tag sets and items.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse, pandas or polars frame, shape (n, n_features), or None
+            One row per item, or what `features` takes. None learns from the documents alone: such
+            a tagger completes tag sets but cannot rank items.
+        documents : LabelCorpus, iterable of label collections, indicator frame, or path
+            The labels of each item, n documents. To make a label unseen, leave out the items that
+            carry it and name it in `semantics` only.
+        semantics : the same forms, optional
+            Label-only documents that teach what labels mean; by default `documents`.
+        trainer : callable, optional
+            Who trains the space; by default this process. `polyseme.cluster.RayTraining(workers=2)`
+            has it trained by a Ray cluster, with the same outcome.
+        """
+        owner = type(self).__name__
+        check_device(self.device, owner=owner)
+        template = ConceptSpace() if self.space is None else self.space
+        template.check_parameters()
+        corpus = as_corpus(documents, normalize=self.normalize_labels)
+        teaching = corpus
+        if semantics is not None:
+            teaching = as_corpus(semantics, normalize=self.normalize_labels)
+        check_corpus(teaching, owner=owner)
+        if X is not None:
+            check_corpus(corpus, owner=owner, n_labels=1)
+        generator = as_generator(self.random_state)
+        space_seed, feature_seed = draw_seed(generator), draw_seed(generator)
+        front_end, table = self._learn_features(X, feature_seed)
+        features = None if table is None else check_instances(table, len(corpus), owner=owner)
+        teaching = teaching.without_unused()
+        items = teaching if X is None else corpus
+        labels = teaching.labels + items.without_unused().align(teaching.labels)[1]
+        shared = frozenset() if X is None else corpus.used(teaching.labels)
+        if X is not None and not shared:
+            raise InputError(
+                "No item carries a label of the semantics documents, so nothing can be learned of "
+                "how they go together; check that both use the same labels."
+            )
+        space = copy_of(template)
+        if space.random_state is None:
+            space.set_params(random_state=space_seed)
+        if space.device == "cpu":
+            space.set_params(device=self.device)
+        if space.checkpoint is None:
+            space.set_params(checkpoint=self.checkpoint)
+        told = training_tables(items, teaching, labels)
+        with self._training() as progress:
+            space.fit(
+                told.documents,
+                features,
+                None if features is None else told.own,
+                told.groups,
+                told.n_semantics,
+                progress=progress,
+                trainer=trainer,
+            )
+        store, dropped = ConceptStore.of(space, labels, teaching, items)
+        warn_unplaced(dropped, told.documents.shape[0])
+        # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
+        return self.restore(
+            space,
+            store,
+            front_end=front_end,
+            n_vocabulary=len(teaching.labels),
+            seen=shared,
+            unplaced=dropped,
+            n_features=0 if features is None else features.shape[1],
+            n_taught=len(store.ids),
+            normalize=self.normalize_labels,
+        )
+
+    def _learn_features(self, X: object, seed: int) -> tuple[MediaFeatures | None, Any]:
+        """Learn a copy of the front end and apply it; without one, X is what it is."""
+        if self.features is None or X is None:
+            return None, X
+        front_end = copy_of(self.features)
+        if front_end.random_state is None:
+            front_end.set_params(random_state=seed)
+        with working(f"learning {front_end.kind} features", shown=self.verbose):
+            return front_end, front_end.fit_transform(X)
+
+    def _training(self) -> _ShownTraining:
+        """Show the training's rounds, if anything is to be shown."""
+        return _ShownTraining(self.verbose)
+
+    def restore(
+        self,
+        space: ConceptSpace,
+        store: ConceptStore,
+        *,
+        front_end: MediaFeatures | None,
+        n_vocabulary: int,
+        seen: frozenset[str],
+        unplaced: tuple[str, ...],
+        n_features: int,
+        n_taught: int,
+        normalize: bool,
+        named: NamedLabels | None = None,
+    ) -> Self:
+        """Take back learned state; `fit` and `polyseme.load` call this.
+
+        Parameters
+        ----------
+        space, store : ConceptSpace, ConceptStore
+        front_end : MediaFeatures or None
+        n_vocabulary : int
+            How many labels the semantics documents hold.
+        seen : frozenset of str
+        unplaced : tuple of str
+        n_features : int
+        n_taught : int
+            Documents that were known when the space was learned.
+        normalize : bool
+        named : NamedLabels, optional
+        """
+        self.space_, self.features_ = space, front_end
+        self.n_vocabulary_, self.n_taught_ = n_vocabulary, n_taught
+        self.seen_, self.unplaced_ = seen, unplaced
+        self.n_features_in_, self.normalize_labels_ = n_features, normalize
+        return self._know(store, named)
+
+    def _know(self, store: ConceptStore, named: NamedLabels | None) -> Self:
+        """Take over what is known from now on, with all that follows; if it cannot be, raise."""
+        space = self.space_
+        if named is not None:
+            # Once documents hold a label, its name is not asked any more.
+            held = {self._key(label) for label in store.labels}
+            kept = [at for at, label in enumerate(named.labels) if self._key(label) not in held]
+            names = tuple(named.labels[at] for at in kept)
+            named = NamedLabels(names, named.likeness[kept]) if kept else None
+        of_items, of_tags = [space.readout()], [space.readout(of_items=False)]
+        new = store.matrix[:, store.n_learned :]
+        if new.shape[1]:
+            rows = np.flatnonzero(np.diff(new.indptr))
+            codes = space.document_codes(store.matrix[rows][:, : store.n_learned])
+            counts = store.counts[store.n_learned :].astype(np.float64)
+            frequencies = new_label_frequencies(
+                counts, len(rows), len(store.ids) - self.n_taught_, space.typical_frequency
+            )
+            items, tags = space.readout_of_documents(codes, new[rows], frequencies)
+            of_items.append(items)
+            of_tags.append(tags)
+        if named is not None:
+            items, tags = space.readout_of_names(named.likeness)
+            of_items.append(items)
+            of_tags.append(tags)
+        # Nothing is set before everything is made: what is refused leaves the tagger as it was.
+        self.store_, self.named_ = store, named
+        self._of_items, self._of_tags = _together(of_items), _together(of_tags)
+        self.labels_: tuple[str, ...] = store.labels + (() if named is None else named.labels)
+        # A label whose documents were all taken away is not suggested any more.
+        self._held = np.ones(len(self.labels_), dtype=bool)
+        self._held[: len(store.labels)] = store.counts > 0
+        seen = np.isin(np.asarray(self.labels_), sorted(self.seen_))
+        self.kinds_: StrArray = np.where(seen, "seen", "unseen")
+        self.kinds_[self.n_vocabulary_ :] = "oov"
+        return self
+
+    def _key(self, label: str) -> str:
+        """Give what labels are compared by."""
+        return normalize_label(label) if self.normalize_labels_ else label
+
+    # ------------------------------------------------------------------ asking
+
+    def codes(
+        self, X: object, tags: Iterable[Collection[str]] | None = None
+    ) -> NDArray[np.float32]:
+        """Give the codes of items in the concept space.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+            None codes the tags alone.
+        tags : iterable of collections of str, optional
+            Labels that each item is known to have, n collections.
+
+        Returns
+        -------
+        float32 array, shape (n, n_dimensions)
+        """
+        return self._codes(*self._asked(X, tags))
+
+    def points(
+        self, X: object, tags: Iterable[Collection[str]] | None = None
+    ) -> NDArray[np.float32]:
+        """Give the codes of items as directions on the principal axes of known documents.
+
+        Parameters
+        ----------
+        X, tags : as for `codes`
+
+        Returns
+        -------
+        float32 array, shape (n, n_axes)
+            Of length 1; the first two axes make a map.
+        """
+        codes = self.codes(X, tags)
+        return self.space_.points(codes)
+
+    def concepts(self) -> Concepts:
+        """Give every label in every known document as a point; see `polyseme.senses`."""
+        check_fitted(self, "store_")
+        return self.store_.concepts()
+
+    def _asked(
+        self, X: object, tags: Iterable[Collection[str]] | None
+    ) -> tuple[Features | None, sp.csr_matrix | None]:
+        """Check items and tags that are asked about: features, and tags over all labels."""
+        check_fitted(self, "space_")
+        features = None if X is None else self._features_of(X)
+        if tags is None:
+            if features is None:
+                raise InputError("Give features, tags, or both.")
+            return features, None
+        given = list(tags)
+        n = len(given) if features is None else features.shape[0]
+        return features, tag_table(given, self.labels_, n, normalize=self.normalize_labels_)
+
+    def _features_of(self, X: object) -> Features:
+        """Check items, after the front end where there is one, (n, n_features)."""
+        if not self.n_features_in_:
+            raise InputError(
+                "This ZeroShotTagger was fitted without features, so it cannot rank items; use "
+                "`complete`, or fit it with X."
+            )
+        table = X if self.features_ is None else self.features_.transform(X)
+        return check_features(table, owner=type(self).__name__, n_features=self.n_features_in_)
+
+    def _codes(self, features: Features | None, tags: sp.csr_matrix | None) -> NDArray[np.float32]:
+        """Code checked items; new labels have no place in codes."""
+        learned = None if tags is None else sp.csr_matrix(tags[:, : self.store_.n_learned])
+        if features is None:
+            assert learned is not None
+            return self.space_.document_codes(learned)
+        return self.space_.item_codes(features, learned)
+
+    def _logits(self, codes: NDArray[np.float32], *, of_items: bool) -> Matrix:
+        """Read every label from codes, (n, n_labels)."""
+        readout = self._of_items if of_items else self._of_tags
+        logits = codes @ readout.weights + readout.intercepts
+        if of_items and self.space_.priming:
+            learned = slice(0, self.store_.n_learned)
+            votes = self.store_.votes(self.space_.points(codes))[:, learned]
+            logits[:, learned] += self.space_.priming * logit(votes)
+        return np.asarray(logits)
+
+    def _scored(
+        self, features: Features | None, tags: sp.csr_matrix | None, method: str
+    ) -> Iterator[tuple[slice, Matrix]]:
+        """Give the scores of checked items, some rows at a time."""
+        check_option("method", method, METHODS, owner="rank")
+        n = (features if features is not None else tags).shape[0]  # type: ignore[union-attr]
+        for rows in rank_blocks(n, len(self.labels_)):
+            part = None if features is None else features[rows]
+            given = None if tags is None else tags[rows]
+            codes = self._codes(part, given)
+            if method == "priming":
+                scores = np.zeros((len(codes), len(self.labels_)))
+                points = self.space_.points(codes)
+                scores[:, : len(self.store_.labels)] = self.store_.votes(points)
+            else:
+                scores = sigmoid(self._logits(codes, of_items=features is not None))
+            scores = np.where(self._held, scores, 0.0)
+            if given is not None:
+                scores = np.where(given.toarray() > 0, 1.0, scores)
+            yield rows, scores
+
+    def score_labels(
+        self,
+        X: object,
+        tags: Iterable[Collection[str]] | None = None,
+        method: str = "space",
+    ) -> Matrix:
+        """Score every label for each item.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+            None scores the tags alone, as `complete` does.
+        tags : iterable of collections of str, optional
+            Labels that each item is known to have, n collections. They get the score 1 and move
+            the others; labels that are newer than the space do not move any.
+        method : {"space", "priming"}
+            Probabilities, or how many known documents near the item's code hold a label.
+
+        Returns
+        -------
+        float64 array, shape (n, n_labels)
+            Larger is better.
+        """
+        features, given = self._asked(X, tags)
+        n = (features if features is not None else given).shape[0]  # type: ignore[union-attr]
+        scores = np.empty((n, len(self.labels_)))
+        for rows, part in self._scored(features, given, method):
+            scores[rows] = part
+        return scores
+
+    def predict_proba(self, X: object, tags: Iterable[Collection[str]] | None = None) -> Matrix:
+        """Give the probability of every label, (n, n_labels); see `score_labels`."""
+        return self.score_labels(X, tags)
+
+    def decision_function(self, X: object) -> Matrix:
+        """Score every label for each item, under the name that scikit-learn looks for."""
+        return self.score_labels(X)
+
+    def thresholds(self, precision: float) -> Matrix:
+        """Say how likely labels must be for a share of those that are given to be true.
+
+        Parameters
+        ----------
+        precision : float
+            The share, between 0.01 and 0.99.
+
+        Returns
+        -------
+        float64 array, shape (n_labels,)
+            Learned on training items that members had not seen: against the truth for seen
+            labels, against their own probabilities for others, of which nobody knows which are
+            true.
+        """
+        check_fitted(self, "space_")
+        check_number("precision", precision, owner="predict", low=0.01, high=0.99)
+        if not self.n_features_in_:
+            raise InputError("A precision needs features to learn it from; this tagger has none.")
+        seen, unseen = self.space_.thresholds(precision)
+        least = np.full(len(self.labels_), unseen)
+        least[self.space_.order_[: self.space_.n_seen_]] = seen
+        return least
+
+    def predict(
+        self,
+        X: object,
+        threshold: float = 0.5,
+        precision: float | None = None,
+        tags: Iterable[Collection[str]] | None = None,
+    ) -> list[tuple[str, ...]]:
+        """Give a tag set for each item: the labels that are likely enough, best first.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+        threshold : float
+            How likely a label must be.
+        precision : float, optional
+            The share of given labels that should be true, in place of `threshold`; see
+            `thresholds`.
+        tags : iterable of collections of str, optional
+            Labels that each item is known to have; see `score_labels`.
+
+        Returns
+        -------
+        list of tuples of str, length n
+        """
+        check_number("threshold", threshold, owner="predict", low=0, high=1)
+        features, given = self._asked(X, tags)
+        least = np.full(len(self.labels_), threshold)
+        if precision is not None:
+            least = self.thresholds(precision)
+        blocks = self._scored(features, given, "space")
+        return [found for _, part in blocks for found in tag_sets(part, least, self.labels_)]
+
+    def rank(
+        self,
+        X: object,
+        k: int = 10,
+        tags: Iterable[Collection[str]] | None = None,
+        method: str = "space",
+    ) -> tuple[StrArray, Matrix]:
+        """Give the k best labels for each item.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+        k : int
+            How many labels; all of them if there are fewer.
+        tags : iterable of collections of str, optional
+            Labels that each item is known to have; see `score_labels`.
+        method : {"space", "priming"}
+            See `score_labels`.
+
+        Returns
+        -------
+        labels : array of str, shape (n, k)
+        scores : float64 array, shape (n, k)
+            Falling from left to right.
+        """
+        check_number("k", k, owner="rank", low=1, whole=True)
+        features, given = self._asked(X, tags)
+        n = (features if features is not None else given).shape[0]  # type: ignore[union-attr]
+        shape = (n, min(k, len(self.labels_)))
+        label_ids, best = np.empty(shape, dtype=np.int64), np.empty(shape)
+        for rows, scores in self._scored(features, given, method):
+            label_ids[rows], best[rows] = rank_labels(scores, self._occurrences, k)
+        return np.asarray(self.labels_)[label_ids], best
+
+    @property
+    def _occurrences(self) -> IntArray:
+        """How many documents hold each label: of equal scores the commoner label is first."""
+        counts = np.zeros(len(self.labels_), dtype=np.int64)
+        counts[: len(self.store_.labels)] = self.store_.counts
+        return counts
+
+    def complete(
+        self, tags: Collection[str] | Iterable[Collection[str]], k: int = 10
+    ) -> tuple[StrArray, Matrix]:
+        """Suggest labels that go with a partial tag set; no features are needed.
+
+        Parameters
+        ----------
+        tags : collection of str, or several such collections
+            One partial tag set (or several). Unknown tags are named in a warning and passed over.
+        k : int
+            How many labels to suggest; the given ones are not among them.
+
+        Returns
+        -------
+        labels : array of str, shape (k,), or (n, k) for several tag sets
+        scores : float64 array, of the same shape
+            Probabilities, as `rank(None, tags=…)` gives them.
+        """
+        check_fitted(self, "space_")
+        check_number("k", k, owner="complete", low=1, whole=True)
+        given: list[Any] = [tags] if isinstance(tags, str) else list(tags)
+        single = all(isinstance(tag, str) for tag in given)
+        rows = [self._complete_one(one, k) for one in ([given] if single else given)]
+        if single:
+            return rows[0]
+        width = min(len(labels) for labels, _ in rows)
+        labels = np.array([labels[:width] for labels, _ in rows])
+        return labels, np.array([scores[:width] for _, scores in rows])
+
+    def _complete_one(self, tags: Collection[str], k: int) -> tuple[StrArray, Matrix]:
+        """Complete one tag set."""
+        given = tag_columns(tags, self.labels_, normalize=self.normalize_labels_)
+        self._refuse_new(given)
+        n_others = len(self.labels_) - len(given)
+        # Unknown tags have been named by now.
+        known = np.asarray(self.labels_)[given]
+        labels, scores = self.rank(None, len(self.labels_), [known.tolist()])
+        others = ~np.isin(labels[0], known)
+        return labels[0][others][: min(k, n_others)], scores[0][others][: min(k, n_others)]
+
+    def _refuse_new(self, given: IntArray) -> None:
+        """Raise where all given tags are newer than the space, which cannot code them."""
+        if len(given) and (given >= self.store_.n_learned).all():
+            raise InputError(
+                f"'{self.labels_[given[0]]}' came after the concept space was learned, so nothing "
+                "can be concluded from it alone; give further tags, or fit anew."
+            )
+
+    def explain(
+        self,
+        x: object,
+        label: str,
+        k: int = 5,
+        tags: Collection[str] | None = None,
+    ) -> Evidence:
+        """Say where a label's score comes from, in parts that add up to its logit.
+
+        Parameters
+        ----------
+        x : array-like, shape (n_features,) or (1, n_features), or None
+            One item; None explains what `complete` says about the tags alone.
+        label : str
+            One of `labels_`.
+        k : int
+            How many tags and how many known tag sets to name.
+        tags : collection of str, optional
+            Labels that the item is known to have.
+
+        Returns
+        -------
+        Evidence
+        """
+        check_fitted(self, "space_")
+        check_number("k", k, owner="explain", low=1, whole=True)
+        column = self._column(label)
+        one: object = None
+        if x is not None:
+            one = as_row(x) if self.features_ is None else x if isinstance(x, Extracted) else [x]
+        features, given = self._asked(one, None if tags is None else [tags])
+        n = (features if features is not None else given).shape[0]  # type: ignore[union-attr]
+        if n != 1:
+            raise InputError(f"`explain` takes one item; got {n}.")
+        return self._evidence(features, given, column, k)
+
+    def _evidence(
+        self, features: Features | None, tags: sp.csr_matrix | None, column: int, k: int
+    ) -> Evidence:
+        """Take a label's logit of one item apart."""
+        space, of_items = self.space_, features is not None
+        readout = self._of_items if of_items else self._of_tags
+        weights = readout.weights[:, column]
+        learned = None if tags is None else sp.csr_matrix(tags[:, : self.store_.n_learned])
+        average = np.zeros(len(space.order_), dtype=np.float32)
+        direct, share, features_part = np.zeros((1, space.n_dimensions)), 1.0, 0.0
+        if features is None:
+            assert learned is not None
+            probable = np.asarray(learned[:, space.order_].toarray(), dtype=np.float32)[0]
+        else:
+            halves = space.views(features, learned)
+            direct, probable, share = halves[0].astype(np.float64), halves[1][0], space.context
+            average[: space.n_seen_] = space.mean_tags_
+            features_part = float((1 - share) * (direct[0] - space.mean_code_) @ weights)
+
+        def code_of(probable_tags: NDArray[np.float32]) -> NDArray[np.float32]:
+            context = space.encode_tags(probable_tags[None])
+            return np.asarray((1 - share) * direct + share * context, dtype=np.float32)
+
+        # As it was coded when it was scored, to the last bit.
+        code = self._codes(features, tags)
+        logits = self._logits(code, of_items=of_items)[0]
+        parts = share * tag_parts(space.members_, weights, average, probable)
+        known = 0.0
+        if of_items and space.priming and column < self.store_.n_learned:
+            prior = self.store_.counts[column] / max(len(self.store_.ids), 1)
+            usual = space.priming * float(logit(np.array(prior)))
+            votes = self.store_.votes(space.points(code))[0, column]
+            known = space.priming * float(logit(np.array(votes))) - usual
+        first = np.argsort(-np.abs(parts), kind="stable")[:k]
+        named = []
+        for place in first[parts[first] != 0].tolist():
+            changed = probable.copy()
+            changed[place] = average[place]
+            less = self._logits(code_of(changed), of_items=of_items)[0, column] - logits[column]
+            named.append(
+                TagEvidence(
+                    self.labels_[space.order_[place]],
+                    float(probable[place]),
+                    float(parts[place]),
+                    float(less),
+                )
+            )
+        value = float(logits[column])
+        return Evidence(
+            self.labels_[column],
+            str(self.kinds_[column]),
+            # A label that no known document holds any more is not suggested.
+            float(sigmoid(np.array(value))) if self._held[column] else 0.0,
+            value,
+            # The rest: what is left where features and tags are average and documents vote alike.
+            value - features_part - float(parts.sum()) - known,
+            features_part,
+            tuple(named),
+            float(parts.sum()) - sum(one.part for one in named),
+            known,
+            self.store_.nearest(space.points(code)[0], column, k),
+        )
+
+    def _column(self, label: str) -> int:
+        """Find a label's column, also of a label by name."""
+        if self.named_ is not None and isinstance(label, str):
+            names = [self._key(name) for name in self.named_.labels]
+            if self._key(label) in names:
+                return len(self.store_.labels) + names.index(self._key(label))
+        return self.store_.column(label, normalize=self.normalize_labels_)
+
+    # ------------------------------------------------------------------ growing
+
+    def add_documents(self, documents: Documents) -> tuple[str, ...]:
+        """Know more documents, without re-training; new labels become oov labels.
+
+        Parameters
+        ----------
+        documents : LabelCorpus, iterable of label collections, indicator frame, or path
+
+        Returns
+        -------
+        tuple of str
+            The names of the documents taken in, for `remove_documents`.
+        """
+        check_fitted(self, "store_")
+        corpus = as_corpus(documents, normalize=self.normalize_labels_)
+        store, ids, dropped = self.store_.add(self.space_, corpus)
+        self._know(store, self.named_)
+        self.unplaced_ += dropped
+        warn_unplaced(dropped, len(corpus))
+        return ids
+
+    def remove_documents(self, ids: Collection[str]) -> Self:
+        """Forget known documents, without re-training.
+
+        A label the space has learned stays, with score 0 where no document holds it any more; a
+        label that came later disappears with its documents.
+
+        Parameters
+        ----------
+        ids : collection of str
+            Names of known documents.
+        """
+        check_fitted(self, "store_")
+        return self._know(self.store_.remove(ids), self.named_)
+
+    def add_labels(
+        self, labels: Collection[str], vectors: WordVectors | Mapping[str, ArrayLike]
+    ) -> tuple[str, ...]:
+        """Rank labels that no document holds, by what their names mean elsewhere.
+
+        A hint is all that names give: documents say more, and as soon as some hold the label, they
+        alone count. Labels that are known already are passed over.
+
+        Parameters
+        ----------
+        labels : collection of str
+        vectors : WordVectors, or mapping of str to sequence of float
+            Vectors of words; every label must have a word among them. They are not kept.
+
+        Returns
+        -------
+        tuple of str
+            The labels taken in, of the kind "oov".
+        """
+        check_fitted(self, "store_")
+        if not isinstance(vectors, (WordVectors, Mapping)):
+            raise InputError(
+                "`vectors` must be WordVectors or a mapping of words to numbers; got "
+                f"{type(vectors).__name__}. `WordVectors.read` reads a file."
+            )
+        words = vectors if isinstance(vectors, WordVectors) else WordVectors(vectors)
+        known = {self._key(label) for label in self.labels_}
+        fresh = tuple(label for label in self._names(labels) if self._key(label) not in known)
+        if fresh:
+            space = self.space_
+            seen = [self.labels_[column] for column in space.order_[: space.n_seen_]]
+            likeness = name_likeness(fresh, seen, words)
+            named = NamedLabels(fresh, likeness)
+            if self.named_ is not None:
+                both = np.concatenate([self.named_.likeness, likeness])
+                named = NamedLabels(self.named_.labels + fresh, both)
+            self._know(self.store_, named)
+        return fresh
+
+    def remove_labels(self, labels: Collection[str]) -> Self:
+        """Forget labels that were added by name.
+
+        Parameters
+        ----------
+        labels : collection of str
+        """
+        check_fitted(self, "store_")
+        names = () if self.named_ is None else self.named_.labels
+        gone = {self._key(label) for label in self._names(labels)}
+        unknown = gone - {self._key(label) for label in names}
+        if unknown:
+            raise InputError(
+                f"Not known by name: {first_few(sorted(unknown))}; labels that documents hold go "
+                "with their documents."
+            )
+        if self.named_ is None:
+            return self
+        kept = [at for at, label in enumerate(names) if self._key(label) not in gone]
+        left = NamedLabels(tuple(names[at] for at in kept), self.named_.likeness[kept])
+        return self._know(self.store_, left)
+
+    def _names(self, labels: Collection[str]) -> tuple[str, ...]:
+        """Check labels that are given by name, and tidy them as those of documents are."""
+        given = [labels] if isinstance(labels, str) else labels
+        return LabelCorpus.from_documents([given], normalize=self.normalize_labels_).labels
+
+    # ------------------------------------------------------------------ persistence
+
+    def save(self, path: str | Path) -> None:
+        """Write the tagger to a folder of JSON and arrays, atomically and without pickle.
+
+        Parameters
+        ----------
+        path : str or Path
+            A new folder, an empty one, or one that holds a polyseme model to replace.
+        """
+        from polyseme.storage import save_tagger
+
+        check_fitted(self, "store_")
+        save_tagger(self, path)
+
+
+class TrainingTables(NamedTuple):
+    """What a space is fitted with beside features.
+
+    Attributes
+    ----------
+    documents : csr_matrix, shape (m, n_labels)
+        Semantics documents, then items' documents that are not among them.
+    own : int64 array, shape (n,)
+        The document of each item.
+    groups : int64 array, shape (m,), or None
+    n_semantics : int
+        How many of the documents are semantics documents; they come first.
+    """
+
+    documents: sp.csr_matrix
+    own: IntArray
+    groups: IntArray | None
+    n_semantics: int
+
+
+def training_tables(
+    corpus: LabelCorpus, teaching: LabelCorpus, labels: Sequence[str]
+) -> TrainingTables:
+    """Put documents and items over one list of labels.
+
+    Parameters
+    ----------
+    corpus, teaching : LabelCorpus
+        Items' documents and semantics documents; may be the same.
+    labels : sequence of str
+        The columns.
+
+    Returns
+    -------
+    TrainingTables
+    """
+    n_labels = len(labels)
+    matrix = sp.csr_matrix(corpus.align(labels)[0][:, :n_labels], dtype=np.float64)
+    taught = sp.csr_matrix(teaching.align(labels)[0][:, :n_labels], dtype=np.float64)
+    own = met_documents(corpus, teaching)
+    fresh = np.flatnonzero(own < 0)
+    own[fresh] = taught.shape[0] + np.arange(len(fresh))
+    documents = sp.csr_matrix(sp.vstack([taught, matrix[fresh]], format="csr"))
+    names = None
+    if teaching.groups is not None or corpus.groups is not None:
+        first = list(teaching.groups or (f"document {row}" for row in range(len(teaching))))
+        second = corpus.groups or tuple(f"item {row}" for row in range(len(corpus)))
+        if teaching.groups is None:
+            for row in np.flatnonzero(own < len(first)):
+                first[own[row]] = second[row]
+        names = [*first, *(second[row] for row in fresh)]
+    numbers = group_numbers(names, documents.shape[0])
+    return TrainingTables(documents, own, numbers, taught.shape[0])
+
+
+def _together(readouts: Sequence[Readout]) -> Readout:
+    """Give several readouts as one."""
+    return Readout(
+        np.concatenate([one.weights for one in readouts], axis=1),
+        np.concatenate([one.intercepts for one in readouts]),
+    )
+
+
+class _ShownTraining:
+    """Progress of the training on standard error, where it is to be shown."""
+
+    def __init__(self, shown: bool) -> None:
+        self.bar = FileProgress("training the concept space, rounds") if shown else None
+
+    def __enter__(self) -> Any:
+        """Give what takes the rounds."""
+        if self.bar is None:
+            return None
+        self.bar.__enter__()
+        bar = self.bar
+        return lambda done, total, losses: bar.tell(done, total, 0)
+
+    def __exit__(self, *error: Any) -> None:
+        """Close the bar."""
+        if self.bar is not None:
+            self.bar.__exit__(*error)

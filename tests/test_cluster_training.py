@@ -1,0 +1,85 @@
+"""The training of a concept space by Ray Train: the same bits as in one process, whoever dies."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger
+from polyseme._validation import InputError
+from polyseme.cluster import RayTraining
+
+# Nothing is reported to anybody, and workers do not stand back behind other tests.
+os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_worker_niceness="0")
+pytest.importorskip("ray", reason="the extra `ray` is not installed")
+
+RNG = np.random.default_rng(0)
+PLACES = (["apple", "knife", "oven", "sink"], ["apple", "desk", "phone", "charger"])
+SETS = [RNG.permutation(place)[:3].tolist() for place in PLACES * 20]
+TAGS = [RNG.permutation(place[:3])[:2].tolist() for place in PLACES * 20]
+LOOKS = RNG.normal(size=(2, 8))
+X = LOOKS[[0, 1] * 20] + RNG.normal(size=(40, 8))
+
+
+def tagger() -> ZeroShotTagger:
+    plan = SpacePlan(hidden=16, code=16, round_steps=5)
+    return ZeroShotTagger(ConceptSpace(n_folds=3, n_steps=60, plan=plan), random_state=0)
+
+
+@pytest.fixture(scope="module")
+def alone() -> ZeroShotTagger:
+    return tagger().fit(X, TAGS, SETS)
+
+
+def workers() -> list[int]:
+    """Find the processes that train."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if folder.name.isdecimal() and b"RayTrainWorker" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.slow
+def test_two_workers_train_what_one_process_trains_although_one_is_killed(
+    alone: ZeroShotTagger, tmp_path: Path
+) -> None:
+    killed: list[int] = []
+
+    def kill_one() -> None:
+        """Kill a worker as soon as a state was left."""
+        deadline = time.monotonic() + 240
+        while time.monotonic() < deadline and not killed:
+            running = workers()
+            if running and any(tmp_path.rglob("worker-*")):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(running[0], signal.SIGKILL)
+                    killed.append(running[0])
+            time.sleep(0.02)
+
+    watching = threading.Thread(target=kill_one, daemon=True)
+    watching.start()
+    for attempt in range(3):  # a training may be over before anybody is killed
+        trainer = RayTraining(workers=2, storage=tmp_path / str(attempt))
+        together = tagger().fit(X, TAGS, SETS, trainer=trainer)
+        if killed:
+            break
+    assert np.array_equal(together.score_labels(X), alone.score_labels(X))
+    assert together.space_.history_ == [
+        {name: pytest.approx(value, rel=1e-6) for name, value in one.items()}
+        for one in alone.space_.history_
+    ]
+    assert killed, "no worker was there to be killed"
+
+
+def test_no_workers_are_refused() -> None:
+    with pytest.raises(InputError, match=r"`workers` of `RayTraining` must be a whole number"):
+        tagger().fit(X, TAGS, SETS, trainer=RayTraining(workers=0))

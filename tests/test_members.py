@@ -1,0 +1,244 @@
+"""Members of a concept space: what they compute, and the step that was written by hand."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from polyseme.members import Batch, MemberOptimizer, Members, Shape, step
+
+N_MEMBERS, N_ROWS, N_ITEMS = 3, 6, 4
+SHAPE = Shape(n_labels=5, n_outputs=7, n_features=4, hidden=6, code=3)
+
+
+def n_weights(*sizes):
+    return sum(below * above + above for below, above in pairwise(sizes))
+
+
+def random_members(shape, n_members=N_MEMBERS, dtype=torch.float64, seed=0):
+    """Give members whose weights and biases are all drawn."""
+    draws = torch.Generator().manual_seed(seed)
+    sizes = [
+        n_weights(shape.n_features, shape.hidden, shape.code) if shape.n_features else 0,
+        n_weights(shape.n_labels, shape.hidden, shape.code),
+        n_weights(shape.code, shape.n_outputs),
+    ]
+    return Members(shape, *(torch.randn(n_members, n, generator=draws, dtype=dtype) for n in sizes))
+
+
+def random_batch(shape, columns=None, n_members=N_MEMBERS, seed=1):
+    draws = torch.Generator().manual_seed(seed)
+
+    def drawn(*sizes):
+        return torch.rand(n_members, *sizes, generator=draws, dtype=torch.float64)
+
+    n_items = N_ITEMS if shape.n_features else 0
+    n_columns = shape.n_outputs if columns is None else len(columns)
+    rows = N_ROWS + n_items
+    factors = [(n_items, shape.n_features), (n_items, shape.hidden), (N_ROWS, shape.hidden)]
+    factors.append((rows, shape.code))
+    return Batch(
+        tags=drawn(N_ROWS, shape.n_labels),
+        features=drawn(n_items, shape.n_features) - 0.5 if n_items else None,
+        targets=drawn(rows, n_columns),
+        weights=drawn(rows, n_columns),
+        columns=columns,
+        dropout=[(drawn(*sizes) < 0.7) / 0.7 for sizes in factors],
+    )
+
+
+def cut(flat, *sizes):
+    """Cut one member's flat weights into (weights, bias) of each layer."""
+    layers, at = [], 0
+    for below, above in pairwise(sizes):
+        weights = flat[at : at + below * above].reshape(below, above)
+        at += below * above
+        layers.append((weights, flat[at : at + above]))
+        at += above
+    return layers
+
+
+def plain_loss(shape, weights, batch, member):
+    """One member's loss, as anybody would write it."""
+    items, documents, readout = weights
+    features, hidden_items, hidden_documents, on_codes = (one[member] for one in batch.dropout)
+
+    def encode(inputs, flat, n_inputs, dropout):
+        (first, bias), (second, offset) = cut(flat, n_inputs, shape.hidden, shape.code)
+        return torch.tanh(torch.relu(inputs @ first + bias) * dropout @ second + offset)
+
+    codes = [encode(batch.tags[member], documents, shape.n_labels, hidden_documents)]
+    if batch.features is not None:
+        inputs = batch.features[member] * features
+        codes.append(encode(inputs, items, shape.n_features, hidden_items))
+    ((labels, bias),) = cut(readout, shape.code, shape.n_outputs)
+    logits = torch.cat(codes) * on_codes @ labels + bias
+    if batch.columns is not None:
+        logits = logits[:, batch.columns]
+    each = torch.nn.functional.binary_cross_entropy_with_logits(
+        logits, batch.targets[member], reduction="none"
+    )
+    return (each * batch.weights[member]).sum(), logits
+
+
+@pytest.mark.parametrize("n_members", [1, 3])
+@pytest.mark.parametrize("columns", [None, [1, 2, 6]], ids=["all outputs", "some outputs"])
+@pytest.mark.parametrize("n_features", [0, 4], ids=["documents", "documents and items"])
+def test_gradients_are_those_of_autograd(n_features, columns, n_members):
+    shape = SHAPE._replace(n_features=n_features)
+    members = random_members(shape, n_members)
+    batch = random_batch(shape, None if columns is None else torch.tensor(columns), n_members)
+    gradients = members.to("cpu")
+    for group in gradients.groups:
+        group.fill_(torch.nan)
+    before = [group.clone() for group in members.groups]
+    logits = step(members, batch, gradients)
+    for member in range(n_members):
+        leaves = [group[member].clone().requires_grad_() for group in before]
+        loss, wanted = plain_loss(shape, leaves, batch, member)
+        loss.backward()
+        torch.testing.assert_close(logits[member], wanted.detach(), rtol=0, atol=1e-12)
+        for leaf, found in zip(leaves, gradients.groups, strict=True):
+            if leaf.numel():
+                assert leaf.grad is not None and leaf.grad.abs().sum() > 0
+                torch.testing.assert_close(found[member], leaf.grad, rtol=1e-9, atol=1e-12)
+    for group, kept in zip(members.groups, before, strict=True):
+        assert torch.equal(group, kept), "a step moves no weight itself"
+
+
+def test_outputs_that_are_not_read_get_no_gradient():
+    members, columns = random_members(SHAPE), torch.tensor([0, 3])
+    gradients = members.to("cpu")
+    step(members, random_batch(SHAPE, columns), gradients)
+    others = [column for column in range(SHAPE.n_outputs) if column not in columns]
+    assert not gradients.labels[..., others].any() and not gradients.bias[..., others].any()
+    assert gradients.labels[..., columns].all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_codes_and_logits_equal_plain_loops(dtype):
+    members = random_members(SHAPE, dtype=dtype)
+    draws = np.random.default_rng(0)
+    tags, features = draws.random((4, SHAPE.n_labels)), draws.normal(size=(4, SHAPE.n_features))
+    coded = {
+        "documents": members.encode_documents(torch.from_numpy(tags).to(dtype)),
+        "items": members.encode_items(torch.from_numpy(features).to(dtype)),
+    }
+    for member in range(N_MEMBERS):
+        for name, inputs in (("documents", tags), ("items", features)):
+            flat = getattr(members, name)[member].numpy().astype(np.float64)
+            first, second = cut(flat, inputs.shape[1], SHAPE.hidden, SHAPE.code)
+            for row in range(len(inputs)):
+                hidden = [
+                    max(0.0, inputs[row] @ w + b) for w, b in zip(first[0].T, first[1], strict=True)
+                ]
+                code = np.tanh(
+                    [hidden @ w + b for w, b in zip(second[0].T, second[1], strict=True)]
+                )
+                np.testing.assert_allclose(coded[name][member, row].numpy(), code, atol=1e-6)
+                ((labels, bias),) = cut(
+                    members.readout[member].numpy().astype(np.float64), SHAPE.code, SHAPE.n_outputs
+                )
+                for columns in (slice(None), slice(2, 5)):
+                    read = members.read(coded[name], columns)[member, row].numpy()
+                    np.testing.assert_allclose(read, (code @ labels + bias)[columns], atol=1e-5)
+
+
+def test_members_start_with_every_output_at_its_prior():
+    priors = np.array([0.001, 0.02, 0.1, 0.3, 0.5, 0.8, 0.99])
+    members = Members.start(SHAPE._replace(hidden=32, code=32), priors, list(range(40)))
+    wanted = np.log(priors) - np.log1p(-priors)
+    nothing = members.read(members.encode_documents(torch.zeros(1, SHAPE.n_labels)))
+    np.testing.assert_allclose(nothing.numpy(), np.broadcast_to(wanted, nothing.shape), atol=1e-5)
+    draws = np.random.default_rng(0)
+    tags = torch.from_numpy((draws.random((50, SHAPE.n_labels)) < 0.3).astype(np.float32))
+    features = torch.from_numpy(draws.normal(size=(50, SHAPE.n_features)).astype(np.float32))
+    for codes in (members.encode_documents(tags), members.encode_items(features)):
+        assert codes.std() > 0.1, "codes differ from the start"
+        off = members.read(codes).mean(dim=(0, 1)).numpy() - wanted
+        assert np.abs(off).max() < 0.3
+
+
+def test_a_members_first_weights_do_not_depend_on_its_companions():
+    priors = np.full(SHAPE.n_outputs, 0.2)
+    together = Members.start(SHAPE, priors, [11, 5, 7])
+    for place, seed in enumerate([11, 5, 7]):
+        alone = Members.start(SHAPE, priors, [seed])
+        for group, one in zip(together.groups, alone.groups, strict=True):
+            assert torch.equal(group[place], one[0])
+    for group in together.groups:
+        assert not torch.equal(group[0], group[1])
+
+
+def test_a_selection_shares_its_weights_and_a_copy_does_not():
+    members = random_members(SHAPE)
+    some, copy = members.select(slice(1, 2)), members.to("cpu")
+    assert len(some) == 1 and len(copy) == N_MEMBERS
+    some.labels.fill_(9.0)
+    assert (members.labels[1] == 9).all() and not (members.labels[0] == 9).any()
+    assert not (copy.labels == 9).any()
+
+
+def test_members_without_features_have_no_item_encoder():
+    made = Members.start(SHAPE._replace(n_features=0), np.full(SHAPE.n_outputs, 0.5), [0, 1])
+    assert made.items.shape == (2, 0) and made.item_layers == []
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 5])
+def test_sparse_rows_have_the_codes_of_dense_ones(n_rows):
+    members = random_members(SHAPE, dtype=torch.float32)
+    tags = (np.random.default_rng(0).random((n_rows, SHAPE.n_labels)) < 0.5).astype(np.float32)
+    found = members.encode_rows(sp.csr_matrix(tags))
+    assert found.shape == (N_MEMBERS, n_rows, SHAPE.code)
+    torch.testing.assert_close(found, members.encode_documents(torch.from_numpy(tags)))
+
+
+# ------------------------------------------------------------------ the optimiser
+
+
+def optimized(members, gradients, n_steps, optimizer=None, first=0):
+    """Take some steps along gradients that are drawn anew for each."""
+    found = optimizer or MemberOptimizer(
+        members, gradients, (0.1, 0.2, 0.3), (0.0, 0.5, 0.1), "cpu"
+    )
+    for number in range(first, first + n_steps):
+        draws = torch.Generator().manual_seed(number)
+        for group in gradients.groups:
+            group.copy_(torch.randn(group.shape, generator=draws, dtype=group.dtype))
+        found.step(1 / (number + 1))
+    return found
+
+
+@pytest.mark.parametrize("n_features", [0, 4])
+def test_every_group_has_its_own_rate_and_decay(n_features):
+    shape = SHAPE._replace(n_features=n_features)
+    members = random_members(shape)
+    plain = [group.clone().requires_grad_() for group in members.groups]
+    optimized(members, members.to("cpu"), 4)
+    for place, (rate, decay) in enumerate(zip((0.1, 0.2, 0.3), (0.0, 0.5, 0.1), strict=True)):
+        leaf, group = plain[place], members.groups[place]
+        adam = torch.optim.AdamW([leaf], lr=rate, weight_decay=decay)
+        for number in range(4):
+            draws = torch.Generator().manual_seed(number)
+            drawn = [torch.randn(one.shape, generator=draws, dtype=one.dtype) for one in plain]
+            leaf.grad = drawn[place]
+            adam.param_groups[0]["lr"] = rate / (number + 1)
+            adam.step()
+        torch.testing.assert_close(group, leaf.detach(), rtol=1e-10, atol=1e-12)
+
+
+def test_an_optimiser_goes_on_where_another_stood():
+    whole, first = random_members(SHAPE), random_members(SHAPE)
+    optimized(whole, whole.to("cpu"), 5)
+    held = optimized(first, first.to("cpu"), 3).get_state()
+    assert sorted(held) == [f"{name}.{n}" for name in ("exp_avg", "exp_avg_sq") for n in range(3)]
+    second, gradients = first.to("cpu"), first.to("cpu")
+    other = MemberOptimizer(second, gradients, (0.1, 0.2, 0.3), (0.0, 0.5, 0.1), "cpu")
+    other.set_state(held, 3)
+    optimized(second, gradients, 2, other, first=3)
+    for one, wanted in zip(second.groups, whole.groups, strict=True):
+        assert torch.equal(one, wanted)

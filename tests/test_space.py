@@ -1,0 +1,598 @@
+"""The concept space: codes, readouts, levels, and labels that turn up later."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from scipy.special import expit
+
+from polyseme import ConceptSpace, SpacePlan, space
+from polyseme._persistence import read_model, write_model
+from polyseme._validation import InputError, NotFittedError
+from polyseme.calibration import PRECISIONS, logit
+from polyseme.corpus import LabelCorpus
+from polyseme.datasets.toy import toy_world
+from polyseme.space import SLOPES, TEMPERATURE, mix, vote
+from polyseme.tagger import training_tables
+from polyseme.training import standardise
+
+PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)
+N_HOMELY = 505
+
+
+@pytest.fixture(scope="module")
+def tables(world):
+    """Give the toy world as a space takes it, and its labels."""
+    corpus = LabelCorpus.from_documents(world.documents)
+    teaching = LabelCorpus.from_documents(world.semantics)
+    labels = teaching.labels + corpus.align(teaching.labels)[1]
+    return training_tables(corpus, teaching, labels), labels
+
+
+@pytest.fixture(scope="module")
+def fitted(world, tables, tiny_space):
+    told, _ = tables
+    return tiny_space(random_state=0).fit(
+        told.documents, world.X, told.own, n_semantics=told.n_semantics
+    )
+
+
+@pytest.fixture(scope="module")
+def homely():
+    """Give items whose own documents are all that there are: documents and features."""
+    here = toy_world(n_documents=N_HOMELY, random_state=1)
+    return sp.csr_matrix(LabelCorpus.from_documents(here.documents).matrix, dtype=float), here.X
+
+
+@pytest.fixture(scope="module")
+def at_home(homely, tiny_space):
+    """A space without votes; there are so few items that all of them are references."""
+    documents, X = homely
+    made = tiny_space(random_state=0, priming=0, n_steps=80)
+    return made.fit(documents, X, np.arange(N_HOMELY))
+
+
+def small(seed=0, n=30, n_labels=6):
+    rng = np.random.default_rng(seed)
+    table = (rng.random((n, n_labels)) < 0.5).astype(float)
+    table[:, 0] = 1 - table[:, 1]
+    return sp.csr_matrix(table), rng.normal(size=(n, 3))
+
+
+def small_space(**parameters):
+    settings = {"n_folds": 2, "n_steps": 8, "plan": PLAN, "random_state": 0}
+    return ConceptSpace(**(settings | parameters))
+
+
+def side_by_side(codes):
+    """Give codes (n_members, n, code) as rows, by a plain loop."""
+    return np.array(
+        [np.concatenate([codes[k, row] for k in range(len(codes))]) for row in range(len(codes[0]))]
+    )
+
+
+def changed(fitted, **values):
+    """Give a copy of a fitted space with other values in its state."""
+    config, arrays = fitted.get_state()
+    return ConceptSpace.from_state(config | values, arrays)
+
+
+def mean_logits(fitted, codes):
+    """Give the mean of members' logits, member by member, in the order of columns."""
+    each, size = [], fitted.plan_.code
+    for number in range(len(fitted.members_)):
+        mine = torch.from_numpy(codes[:, number * size : (number + 1) * size])
+        member = fitted.members_.select(slice(number, number + 1))
+        each.append(member.read(mine[None])[0].numpy().astype(np.float64))
+    found = np.mean(each, axis=0)
+    return found[:, np.argsort(fitted.order_)]
+
+
+# ------------------------------------------------------------------ codes
+
+
+def test_labels_of_items_come_first_in_the_order_of_members(fitted, tables, world):
+    _, labels = tables
+    seen = [labels[column] for column in fitted.order_[: fitted.n_seen_]]
+    assert set(seen) == {label for document in world.documents for label in document}
+    assert sorted(fitted.order_) == list(range(len(labels)))
+    assert {labels[column] for column in fitted.order_[fitted.n_seen_ :]} == set(world.unseen)
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["features", "features and tags"])
+def test_the_code_of_an_item_is_its_features_and_its_probable_tags(fitted, tables, world, given):
+    told, _ = tables
+    tags = told.documents[100:125] if given else None
+    features = torch.from_numpy(standardise(world.X_test, fitted.mean_, fitted.scale_))
+    direct = side_by_side(fitted.members_.encode_items(features).numpy())
+    probable = np.zeros((25, len(fitted.order_)), dtype=np.float32)
+    seen = mean_logits(fitted, direct)[:, fitted.order_[: fitted.n_seen_]]
+    probable[:, : fitted.n_seen_] = expit(seen)
+    if tags is not None:
+        probable[tags[:, fitted.order_].toarray() > 0] = 1
+        assert probable[:, fitted.n_seen_ :].any(), "unseen tags may be given"
+    else:
+        assert not probable[:, fitted.n_seen_ :].any(), "unseen tags are never guessed"
+    context = side_by_side(fitted.members_.encode_documents(torch.from_numpy(probable)).numpy())
+    for share in (0.0, 0.3, 0.5, 1.0):
+        found = changed(fitted, context=share).item_codes(world.X_test, tags)
+        assert found.dtype == np.float32 and found.shape == (25, fitted.n_dimensions)
+        np.testing.assert_allclose(found, (1 - share) * direct + share * context, atol=1e-5)
+    halves = fitted.views(world.X_test, tags)
+    np.testing.assert_allclose(halves[0], direct, atol=1e-6)
+    np.testing.assert_allclose(halves[1], probable, atol=1e-5)
+    np.testing.assert_array_equal(
+        fitted.compose(*halves), fitted.item_codes(world.X_test, tags), err_msg="two ways"
+    )
+
+
+def test_codes_in_blocks_are_codes_at_once(fitted, tables, world, monkeypatch):
+    told, _ = tables
+    tags = told.documents[:25]
+    wanted = [
+        fitted.item_codes(world.X_test, tags),
+        fitted.document_codes(tags),
+        fitted.document_points(tags),
+    ]
+    monkeypatch.setattr(space, "_BLOCK", 7)
+    found = [
+        fitted.item_codes(world.X_test, tags),
+        fitted.document_codes(tags),
+        fitted.document_points(tags),
+    ]
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_the_code_of_a_document_is_that_of_its_tags(fitted, tables):
+    told, _ = tables
+    rows = told.documents[:9]
+    ordered = torch.from_numpy(rows[:, fitted.order_].toarray().astype(np.float32))
+    wanted = side_by_side(fitted.members_.encode_documents(ordered).numpy())
+    np.testing.assert_allclose(fitted.document_codes(rows), wanted, atol=1e-5)
+
+
+def test_no_rows_have_no_codes(fitted, tables):
+    told, _ = tables
+    assert fitted.document_points(told.documents[:0]).shape == (0, fitted.axes_.shape[1])
+    assert fitted.document_codes(told.documents[:0]).shape == (0, fitted.n_dimensions)
+    assert fitted.item_codes(np.zeros((0, 5))).shape == (0, fitted.n_dimensions)
+
+
+def test_points_are_directions_on_the_principal_axes(fitted, tables):
+    told, _ = tables
+    codes = fitted.document_codes(told.documents)
+    centred = codes - codes.mean(axis=0)
+    np.testing.assert_allclose(fitted.document_mean_.ravel(), codes.mean(axis=0), atol=1e-5)
+    placed = centred @ fitted.axes_
+    wanted = placed / np.linalg.norm(placed, axis=1, keepdims=True)
+    np.testing.assert_allclose(fitted.points(codes), wanted, atol=1e-4)
+    np.testing.assert_allclose(fitted.document_points(told.documents), wanted, atol=1e-4)
+    # Axes are orthonormal, sorted, and hold nearly everything there is.
+    np.testing.assert_allclose(fitted.axes_.T @ fitted.axes_, np.eye(placed.shape[1]), atol=1e-4)
+    spread = placed.var(axis=0)
+    assert (np.diff(spread) < 1e-4).all() and spread[0] > 3 * spread[5]
+    assert spread.sum() > 0.95 * centred.var(axis=0).sum()
+
+
+def test_mean_and_scatter_of_documents_are_those_of_numpy(fitted, tables):
+    told, _ = tables
+    codes = fitted.document_codes(told.documents).astype(np.float64)
+    split = codes.reshape(len(codes), len(fitted.members_), -1)
+    for number in range(len(fitted.members_)):
+        mine = split[:, number]
+        np.testing.assert_allclose(fitted.document_mean_[number], mine.mean(axis=0), atol=1e-5)
+        wanted = np.cov(mine.T, bias=True)
+        np.testing.assert_allclose(fitted.document_scatter_[number], wanted, atol=1e-4)
+
+
+# ------------------------------------------------------------------ readouts
+
+
+def test_one_readout_gives_the_mean_of_members_logits(fitted, tables, world):
+    told, _ = tables
+    for codes in (fitted.item_codes(world.X_test), fitted.document_codes(told.documents[:20])):
+        readout = fitted.readout(of_items=False)
+        raw = mean_logits(fitted, codes)
+        np.testing.assert_allclose(codes @ readout.weights + readout.intercepts, raw, atol=1e-5)
+        levels, place = fitted.calibration_, np.argsort(fitted.order_)
+        of_items = fitted.readout()
+        wanted = (1 - fitted.priming) * levels.slopes[place] * raw + levels.intercepts[place]
+        np.testing.assert_allclose(
+            codes @ of_items.weights + of_items.intercepts, wanted, atol=1e-4
+        )
+    assert set(fitted.calibration_.slopes[: fitted.n_seen_]) == {SLOPES[0]}
+    assert set(fitted.calibration_.slopes[fitted.n_seen_ :]) == {SLOPES[1]}
+
+
+def test_documents_alone_teach_which_labels_go_together(tables, world):
+    told, labels = tables
+    documents = told.documents[: told.n_semantics]
+    plan = SpacePlan(hidden=64, code=64, document_batch=64, learning_rates=(0.0, 0.02, 0.02))
+    alone = small_space(n_steps=100, plan=plan).fit(documents)
+    assert alone.n_seen_ == len(labels) and not len(alone.reference_.weights)
+    assert alone.members_.items.shape[1] == 0
+    with pytest.raises(InputError, match="training items that can be held out"):
+        alone.thresholds(0.5)
+    readout = alone.readout(of_items=False)
+    for theme in ("beach", "street", "forest"):
+        there = [labels.index(label) for label in world.themes[theme] if label not in world.oov]
+        given, wanted = there[:2], there[2:]
+        tags = np.zeros((1, len(labels)))
+        tags[0, given] = 1
+        codes = alone.document_codes(sp.csr_matrix(tags))
+        found = (codes @ readout.weights + readout.intercepts)[0]
+        elsewhere = [column for column in range(len(labels)) if column not in there]
+        assert found[wanted].min() > found[elsewhere].max()
+
+
+# ------------------------------------------------------------------ folds
+
+
+def test_groups_stay_in_one_fold():
+    documents, X = small(n=40)
+    groups = np.arange(40) % 13
+    made = small_space(n_folds=4)
+    data, _ = made.prepare(documents, X, np.arange(40), groups, None)
+    assert len(set(data.folds.tolist())) == 4
+    for group in range(13):
+        assert len(set(data.folds[groups == group].tolist())) == 1
+    free, _ = small_space(n_folds=4).prepare(documents, X, np.arange(40), None, None)
+    assert any(len(set(free.folds[groups == group].tolist())) > 1 for group in range(13))
+
+
+@pytest.mark.parametrize(("n_groups", "n_members"), [(1, 1), (2, 2), (3, 3), (30, 4)])
+def test_there_are_no_more_folds_than_groups(n_groups, n_members):
+    documents, X = small()
+    made = small_space(n_folds=4)
+    made.fit(documents, X, np.arange(30), groups=np.arange(30) % n_groups)
+    assert made.folds_.tolist() == list(range(n_members)) and len(made.members_) == n_members
+
+
+@pytest.mark.parametrize(
+    ("n_items", "groups"), [(1, None), (30, np.zeros(30, dtype=np.int64))], ids=["item", "group"]
+)
+def test_one_item_or_one_group_promises_no_precision(n_items, groups):
+    documents, X = small()
+    made = small_space().fit(documents, X[:n_items], np.arange(n_items), groups=groups)
+    with pytest.raises(InputError, match=r"^A precision is learned on .* or there is but one\.$"):
+        made.thresholds(0.5)
+    assert not len(made.reference_.weights)
+    readout = made.readout()
+    assert np.isfinite(made.item_codes(X) @ readout.weights + readout.intercepts).all()
+    new = made.readout_of_documents(
+        made.document_codes(documents), documents[:, :1], np.ones(1) / 2
+    )
+    assert np.isfinite(new[0].weights).all() and np.isfinite(new[0].intercepts).all()
+
+
+def test_one_document_is_enough_to_be_fitted():
+    made = small_space().fit(sp.csr_matrix([[1.0, 1.0]]), np.ones((1, 2)), np.zeros(1, dtype=int))
+    assert np.isfinite(made.points(made.item_codes(np.zeros((3, 2))))).all()
+
+
+# ------------------------------------------------------------------ levels
+
+
+def held_out_logits(fitted):
+    """Give what members say of reference items that they have not seen, in their own order."""
+    codes, folds, _ = fitted.reference_
+    per_fold, size = fitted.plan_.members_per_fold, fitted.plan_.code
+    found = np.empty((len(codes), len(fitted.order_)))
+    for row, fold in enumerate(folds):
+        each = []
+        for place in range(per_fold):
+            member = fitted.members_.select(
+                slice(fold * per_fold + place, fold * per_fold + place + 1)
+            )
+            mine = torch.from_numpy(codes[row : row + 1, place * size : (place + 1) * size])
+            each.append(member.read(mine[None])[0, 0].numpy())
+        found[row] = np.mean(each, axis=0)[: found.shape[1]]
+    return found
+
+
+def test_labels_are_expected_as_often_as_documents_hold_them(at_home, homely):
+    held = homely[0].toarray().sum(axis=0)
+    np.testing.assert_allclose(at_home.priors_, (held + 0.5) / (N_HOMELY + 1))
+    levels, weights = at_home.calibration_, at_home.reference_.weights
+    found = expit(held_out_logits(at_home) * levels.slopes + levels.intercepts)
+    mean = weights @ found / weights.sum()
+    np.testing.assert_allclose(mean, at_home.priors_[at_home.order_], atol=1e-5)
+
+
+def test_reference_codes_are_those_of_members_that_had_not_seen_the_item(at_home, homely):
+    """Build the reference again, item by item."""
+    documents, X = homely
+    again = ConceptSpace(n_folds=3, n_steps=80, random_state=0)
+    data, _ = again.prepare(documents, X, np.arange(N_HOMELY), None, None)
+    codes, folds, weights = at_home.reference_
+    assert folds.tolist() == data.folds.tolist() and len(weights) == N_HOMELY
+    assert at_home.plan_.members_per_fold == 2
+    features = torch.from_numpy(standardise(X, at_home.mean_, at_home.scale_))
+    for row in range(0, N_HOMELY, 37):
+        mine = at_home.members_.select(slice(2 * folds[row], 2 * folds[row] + 2))
+        direct = mine.encode_items(features[row : row + 1])
+        seen = mine.read(direct)[..., : at_home.n_seen_].mean(dim=0)
+        tags = torch.zeros(1, len(at_home.order_))
+        tags[:, : at_home.n_seen_] = torch.sigmoid(seen)
+        wanted = 0.5 * direct + 0.5 * mine.encode_documents(tags)
+        np.testing.assert_allclose(codes[row], wanted.numpy().ravel(), atol=1e-5)
+
+
+def test_new_items_are_expected_to_have_labels_as_often_as_known_ones(fitted, tables, world):
+    """The toy world's own documents are not among the semantics documents: those of items count."""
+    told, _ = tables
+    fresh = toy_world(random_state=5).X
+    readout = fitted.readout()
+    codes = fitted.item_codes(fresh)
+    votes = vote(fitted.points(codes), fitted.document_points(told.documents), told.documents)
+    logits = codes @ readout.weights + readout.intercepts + fitted.priming * logit(votes)
+    mean = expit(logits).mean(axis=0)
+    held = np.asarray(told.documents[told.own].mean(axis=0)).ravel()
+    seen = fitted.order_[: fitted.n_seen_]
+    np.testing.assert_allclose(mean[seen], held[seen], atol=0.05)
+
+
+def test_thresholds_rise_with_precision_and_keep_it(at_home, homely):
+    least = [at_home.thresholds(float(one))[0] for one in PRECISIONS]
+    assert (np.diff(least) >= 0).all() and 0 <= least[0] < least[-1] <= 1
+    levels, weights = at_home.calibration_, at_home.reference_.weights
+    found = expit(held_out_logits(at_home) * levels.slopes + levels.intercepts)
+    found = found[:, : at_home.n_seen_]
+    truth = homely[0].toarray()[:, at_home.order_[: at_home.n_seen_]]
+    for goal in (0.5, 0.6):
+        given = found >= at_home.thresholds(goal)[0] - 1e-6
+        counted = weights[:, None] * given
+        assert (counted * truth).sum() / counted.sum() >= goal - 1e-3
+        assert given.any()
+
+
+def test_what_evidence_starts_from_are_means_over_items(at_home, homely):
+    direct, probable = at_home.views(homely[1])
+    np.testing.assert_allclose(at_home.mean_code_, direct.mean(axis=0), atol=1e-5)
+    # Probable tags by members that had not seen the item are about those by all.
+    everybodys = probable.mean(axis=0)[: at_home.n_seen_]
+    np.testing.assert_allclose(at_home.mean_tags_, everybodys, atol=0.03)
+
+
+def test_an_items_own_document_has_no_vote_where_levels_are_learned():
+    n = 20
+    documents = sp.csr_matrix(np.hstack([np.eye(n), np.ones((n, 1))]))
+    X = np.random.default_rng(0).normal(size=(n, 3))
+    made = small_space().fit(documents, X, np.arange(n))
+    data, _ = small_space().prepare(documents, X, np.arange(n), None, None)
+    code = made.plan_.code
+    for fold in (0, 1):
+        rows = np.flatnonzero(data.folds == fold)
+        codes = made.item_codes(X[rows])[:, fold * code : (fold + 1) * code]
+        votes = made._held_out_votes(data, fold, np.ascontiguousarray(codes), rows)
+        votes = votes[:, np.argsort(made.order_)]
+        for place, row in enumerate(rows):
+            assert votes[place, row] == 0 and votes[place, n] == pytest.approx(1)
+            assert (np.delete(votes[place], row) > 0).all()
+
+
+# ------------------------------------------------------------------ labels that turn up later
+
+
+@pytest.mark.parametrize("label", ["sea", "oak", "tram", "owl"])
+def test_a_label_that_documents_hold_like_a_known_one_ranks_items_like_it(
+    fitted, tables, world, label
+):
+    told, labels = tables
+    column = labels.index(label)
+    rows = np.flatnonzero(told.documents[:, column].toarray().ravel())
+    # The twin's documents do not name the label itself.
+    hidden = told.documents[rows].tolil()
+    hidden[:, column] = 0
+    codes = fitted.document_codes(sp.csr_matrix(hidden))
+    holding = sp.csr_matrix(np.ones((len(rows), 1)))
+    new, of_tags = fitted.readout_of_documents(codes, holding, np.array([0.1]))
+    items = fitted.item_codes(world.X_test)
+    known = (items @ fitted.readout().weights)[:, column]
+    there = np.array([label in world.themes[theme] for theme in world.themes_test])
+    for readout in (new, of_tags):
+        found = (items @ readout.weights + readout.intercepts)[:, 0]
+        assert found[there].min() > found[~there].max()
+        assert np.corrcoef(found, known)[0, 1] > 0.9
+
+
+def test_directions_of_new_labels_are_those_of_discriminant_analysis(fitted, tables):
+    told, _ = tables
+    rng = np.random.default_rng(0)
+    codes = fitted.document_codes(told.documents[:12])
+    holding = (rng.random((12, 3)) < 0.5).astype(float)
+    frequencies = np.array([0.01, 0.2, 0.7])
+    new, raw = fitted.readout_of_documents(codes, sp.csr_matrix(holding), frequencies)
+    np.testing.assert_array_equal(new.weights, raw.weights)
+    n_members, size = fitted.document_mean_.shape
+    for label in range(3):
+        mine, bias = holding[:, label] > 0, []
+        n = mine.sum()
+        for member in range(n_members):
+            at = slice(member * size, (member + 1) * size)
+            mean, scatter = fitted.document_mean_[member], fitted.document_scatter_[member]
+            gap = codes[mine, at].astype(np.float64).mean(axis=0) - mean
+            gap *= n / (n + space._DOUBT)
+            ridge = (space._RIDGE + space._FEW / n) * np.trace(scatter) / size * np.eye(size)
+            direction = np.linalg.inv(scatter + ridge) @ gap
+            np.testing.assert_allclose(raw.weights[at, label], direction / n_members, atol=1e-8)
+            bias.append(-direction @ (mean + 0.5 * gap))
+        wanted = np.mean(bias) + np.log(frequencies[label] / (1 - frequencies[label]))
+        assert raw.intercepts[label] == pytest.approx(wanted)
+
+
+def mean_on_reference(fitted, readout):
+    """Give how often reference items are expected to have labels of a readout."""
+    codes, folds, weights = fitted.reference_
+    n_members, per_fold = len(fitted.members_), fitted.plan_.members_per_fold
+    width = per_fold * fitted.plan_.code
+    logits = [
+        codes[row] @ readout.weights[fold * width : (fold + 1) * width] * n_members / per_fold
+        for row, fold in enumerate(folds)
+    ]
+    return weights @ expit(np.array(logits) + readout.intercepts) / weights.sum()
+
+
+def test_new_labels_are_as_common_on_reference_items_as_is_expected(fitted, tables):
+    told, _ = tables
+    codes = fitted.document_codes(told.documents[:12])
+    holding = sp.csr_matrix(np.eye(12)[:, :3])
+    frequencies = np.array([0.01, 0.2, 0.7])
+    new, _ = fitted.readout_of_documents(codes, holding, frequencies)
+    np.testing.assert_allclose(mean_on_reference(fitted, new), frequencies, atol=1e-5)
+    named, _ = fitted.readout_of_names(np.eye(fitted.n_seen_)[:2])
+    np.testing.assert_allclose(
+        mean_on_reference(fitted, named), fitted.typical_frequency, atol=1e-5
+    )
+
+
+def test_a_name_is_read_as_the_seen_labels_it_is_like(fitted, world, tables):
+    rng = np.random.default_rng(0)
+    likeness = np.vstack([np.eye(fitted.n_seen_)[4], rng.random(fitted.n_seen_)])
+    named, raw = fitted.readout_of_names(likeness)
+    plain = fitted.readout(of_items=False).weights[:, fitted.order_[: fitted.n_seen_]]
+    for readout in (named, raw):
+        np.testing.assert_allclose(readout.weights, SLOPES[0] * plain @ likeness.T, atol=1e-10)
+    # Where a document is average, nothing is known but how common labels are.
+    average = fitted.document_mean_.ravel()
+    typical = np.exp(np.mean(np.log(fitted.priors_)))
+    assert fitted.typical_frequency == pytest.approx(typical)
+    wanted = np.log(typical / (1 - typical))
+    np.testing.assert_allclose(average @ raw.weights + raw.intercepts, wanted, atol=1e-6)
+
+
+# ------------------------------------------------------------------ votes
+
+
+@pytest.mark.parametrize("block", [1, 3, 8192])
+@pytest.mark.parametrize("counted", [False, True])
+def test_votes_equal_a_plain_loop(monkeypatch, block, counted):
+    monkeypatch.setattr(space, "_VOTERS", block)
+    rng = np.random.default_rng(0)
+    points, known = (rng.normal(size=(n, 4)).astype(np.float32) for n in (5, 7))
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    known /= np.linalg.norm(known, axis=1, keepdims=True)
+    documents = (rng.random((7, 3)) < 0.5).astype(float)
+    counts = rng.integers(1, 5, 7) if counted else None
+    left_out = np.array([0, -1, 3, 6, -1]) if counted else None
+    found = vote(points, known, sp.csr_matrix(documents), counts=counts, left_out=left_out)
+    for row in range(5):
+        strength = []
+        for other in range(7):
+            cosine = float(points[row] @ known[other])
+            weight = np.exp(cosine / TEMPERATURE) * (counts[other] if counted else 1)
+            strength.append(0.0 if counted and left_out[row] == other else weight)
+        wanted = np.array(strength) @ documents / np.sum(strength)
+        np.testing.assert_allclose(found[row], wanted, rtol=1e-4)
+
+
+def test_without_known_documents_nobody_votes():
+    found = vote(np.ones((2, 3), np.float32), np.ones((0, 3), np.float32), sp.csr_matrix((0, 4)))
+    assert found.shape == (2, 4) and not found.any()
+
+
+def test_votes_have_their_share_in_logits():
+    logits, votes = np.array([[1.0, -2.0]]), np.array([[0.5, 0.0]])
+    np.testing.assert_allclose(
+        mix(logits, votes, 0.3), [[0.7, -1.4 + 0.3 * np.log(1e-6)]], rtol=1e-5
+    )
+    assert mix(logits, votes, 0.0) is logits
+
+
+# ------------------------------------------------------------------ state and manners
+
+
+def test_a_space_comes_back_without_pickle(fitted, world, tables, tmp_path):
+    told, _ = tables
+    config, arrays = fitted.get_state()
+    assert json.loads(json.dumps(config)) == config
+    assert {array.dtype.kind for array in arrays.values()} <= {"f", "i"}
+    write_model(tmp_path / "space", "space", config, arrays)
+    again = ConceptSpace.from_state(*read_model(tmp_path / "space", "space"))
+    assert again.plan_ == fitted.plan_ and again.history_ == fitted.history_
+    assert again.folds_.tolist() == fitted.folds_.tolist()
+    np.testing.assert_array_equal(again.item_codes(world.X_test), fitted.item_codes(world.X_test))
+    for one, other in zip(
+        (*again.readout(), *again.readout(of_items=False)),
+        (*fitted.readout(), *fitted.readout(of_items=False)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other)
+    holding, codes = sp.csr_matrix(np.ones((5, 1))), fitted.document_codes(told.documents[:5])
+    for one, other in zip(
+        again.readout_of_documents(codes, holding, np.array([0.1])),
+        fitted.readout_of_documents(codes, holding, np.array([0.1])),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one.intercepts, other.intercepts)
+    assert again.thresholds(0.3) == fitted.thresholds(0.3)
+    same = {name: array for name, array in again.get_state()[1].items()}
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(same[name], array, err_msg=name)
+
+
+def test_a_space_without_features_or_thresholds_comes_back_too():
+    documents, _ = small()
+    made = small_space().fit(documents)
+    again = ConceptSpace.from_state(*made.get_state())
+    np.testing.assert_array_equal(again.document_codes(documents), made.document_codes(documents))
+
+
+def test_same_seed_same_bits_and_progress_is_told():
+    documents, X = small()
+    told = []
+
+    def fit(seed):
+        return small_space(random_state=seed).fit(
+            documents,
+            X,
+            np.arange(30),
+            progress=lambda done, total, losses: told.append((done, total, set(losses))),
+        )
+
+    first, again, other = fit(0), fit(0), fit(1)
+    assert told[:4] == [(one, 4, {"documents", "items"}) for one in (1, 2, 3, 4)]
+    assert len(first.history_) == 4 == first.plan_.n_rounds
+    np.testing.assert_array_equal(first.item_codes(X), again.item_codes(X))
+    assert not np.allclose(first.item_codes(X), other.item_codes(X))
+
+
+def test_columns_that_never_change_say_nothing():
+    documents, X = small()
+    X[:, 1] = 7.0
+    for form in (X, sp.csr_matrix(X)):
+        made = small_space().fit(documents, form, np.arange(30))
+        assert made.scale_[1] == 1 and made.mean_[1] == pytest.approx(7)
+        np.testing.assert_allclose(made.mean_, X.mean(axis=0))
+        np.testing.assert_allclose(made.scale_[[0, 2]], X.std(axis=0)[[0, 2]])
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"n_folds": 1},
+        {"members_per_fold": 0},
+        {"n_steps": 0},
+        {"context": 1.5},
+        {"priming": -0.1},
+        {"device": "abacus"},
+    ],
+    ids=lambda value: next(iter(value)),
+)
+def test_a_bad_parameter_is_named_before_any_training(parameters, monkeypatch):
+    monkeypatch.setattr(space.SpaceTraining, "run", lambda *_: pytest.fail("trained"))
+    documents, X = small()
+    with pytest.raises(InputError, match=f"`{next(iter(parameters))}` of `ConceptSpace`"):
+        small_space(**parameters).fit(documents, X, np.arange(30))
+
+
+def test_asking_before_fit_says_so():
+    with pytest.raises(NotFittedError, match="This ConceptSpace is not fitted yet"):
+        ConceptSpace().item_codes(np.zeros((1, 2)))
+    with pytest.raises(NotFittedError, match="This ConceptSpace is not fitted yet"):
+        ConceptSpace().get_state()

@@ -1,0 +1,580 @@
+"""The joint training: who sees what, who answers for whom, and the same bits however it is run."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polyseme import ConceptSpace, SpacePlan, training
+from polyseme._persistence import read_model
+from polyseme._validation import InputError
+from polyseme.training import Answers, SpaceTraining, standardise
+
+N_SEMANTICS, N_ITEMS = 40, 36
+PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)
+# Learns this world in a few dozen steps.
+QUICK = replace(PLAN, hidden=32, code=32, learning_rates=(0.02, 0.02, 0.02))
+
+
+def little_world(seed=0):
+    """Documents that are all different, the last ones items' own that are no semantics documents.
+
+    Labels 0 to 3 are topics, 4 to 6 go with the first three and are never on items, the others
+    tell documents apart.
+    """
+    rng = np.random.default_rng(seed)
+    m = N_SEMANTICS + N_ITEMS
+    topics = np.arange(m) % 4
+    table = np.zeros((m, 16))
+    table[:, :4] = np.eye(4)[topics]
+    table[:N_SEMANTICS, 4:7] = np.eye(4)[topics[:N_SEMANTICS], :3]
+    table[:, 7:] = rng.choice(512, m, replace=False)[:, None] >> np.arange(9) & 1
+    X = np.eye(4)[topics[N_SEMANTICS:]] + 0.2 * rng.normal(size=(N_ITEMS, 4))
+    own = np.arange(N_SEMANTICS, m)
+    return {"documents": sp.csr_matrix(table), "X": X, "own": own, "n_semantics": N_SEMANTICS}
+
+
+def prepared(n_steps=12, n_folds=3, plan=None, **world):
+    """Give data and a plan as a space makes them, with two members a fold."""
+    world = little_world() | world
+    space = ConceptSpace(n_folds=n_folds, n_steps=n_steps, random_state=0)
+    data, seed = space.prepare(
+        world["documents"], world["X"], world["own"], world.get("groups"), world["n_semantics"]
+    )
+    changed = replace(
+        plan or PLAN, n_folds=n_folds, members_per_fold=2, n_steps=n_steps, round_steps=n_steps // 4
+    )
+    return data, changed, seed
+
+
+def trained(n_steps=12, share=(0, 1), exchange=None, plan=None, **world):
+    run = SpaceTraining(*prepared(n_steps, plan=plan, **world), share=share)
+    run.run(exchange)
+    return run
+
+
+def by_features(run):
+    """Give what members say of labels, on average, by the features of items."""
+    features = torch.from_numpy(run.data.standard(run.data.X))
+    return run.members.read(run.members.encode_items(features)).mean(dim=0).numpy()
+
+
+def finds_topics(run):
+    """Say how often the topic of an item is found among the four."""
+    return (by_features(run)[:, :4].argmax(axis=1) == np.arange(N_ITEMS) % 4).mean()
+
+
+def finds_company(run, columns):
+    """Say for the first three topics whether the label that goes with each is found among three."""
+    tags = torch.zeros(3, run.data.n_labels)
+    tags[:, :3] = torch.eye(3)
+    read = run.members.read(run.members.encode_documents(tags)).mean(dim=0).numpy()
+    return read[:, columns].argmax(axis=1).tolist() == [0, 1, 2]
+
+
+def assert_same_bits(groups, others):
+    for group, other in zip(groups, others, strict=True):
+        assert np.isfinite(np.asarray(group)).all()
+        np.testing.assert_array_equal(np.asarray(group), np.asarray(other))
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return trained()
+
+
+# ------------------------------------------------------------------ the same bits
+
+
+@pytest.mark.parametrize("n_threads", [1, 4])
+def test_the_number_of_threads_changes_no_bit(whole, monkeypatch, n_threads):
+    monkeypatch.setattr(training, "n_cores", lambda: n_threads)
+    again = trained()
+    assert again._threads == n_threads
+    assert_same_bits(again.members.groups, whole.members.groups)
+    assert again.history == whole.history
+
+
+def test_training_moves_every_part_and_another_seed_moves_it_elsewhere(whole):
+    data, plan, seed = prepared()
+    fresh, other = SpaceTraining(data, plan, seed), SpaceTraining(data, plan, seed + 1)
+    other.run()
+    for group, first, elsewhere in zip(
+        whole.members.groups, fresh.members.groups, other.members.groups, strict=True
+    ):
+        assert (group != first).float().mean() > 0.5
+        assert not np.array_equal(group, elsewhere)
+
+
+class Exchange:
+    """Collects what several shares answer and gives it to all of them."""
+
+    def __init__(self, n_shares):
+        self.meeting, self.lock = threading.Barrier(n_shares, timeout=60), threading.Lock()
+        self.held = {}
+
+    def __call__(self, mine):
+        with self.lock:
+            self.held |= mine
+        self.meeting.wait()
+        everybody = dict(self.held)
+        self.meeting.wait()
+        return everybody
+
+
+@pytest.mark.parametrize("n_shares", [2, 3])
+def test_shares_of_members_train_apart_to_the_same_bits(whole, n_shares):
+    exchange, done = Exchange(n_shares), {}
+
+    def work(share):
+        done[share] = trained(share=(share, n_shares), exchange=exchange)
+
+    threads = [threading.Thread(target=work, args=(share,)) for share in range(n_shares)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == list(range(n_shares)), "every share came to its end"
+    for share, run in done.items():
+        assert run.numbers.tolist() == list(range(share, 6, n_shares))
+        parts = [group[share::n_shares] for group in whole.members.groups]
+        assert_same_bits(run.members.groups, parts)
+    for number, losses in enumerate(whole.history):
+        for name, loss in losses.items():
+            of_shares = [done[share].history[number][name] for share in range(n_shares)]
+            assert np.mean(of_shares) == pytest.approx(loss)
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 4])
+def test_a_training_goes_on_from_the_end_of_any_round(whole, after):
+    run = SpaceTraining(*prepared())
+
+    def stop():
+        if run.round == after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run.run(after=stop)
+    again = SpaceTraining(*prepared())
+    again.set_state(run.get_state(), run.round, run.history)
+    again.run()
+    assert_same_bits(again.members.groups, whole.members.groups)
+    assert again.history == whole.history and again.round == 4
+
+
+def test_tables_that_are_too_large_to_be_dense_change_no_bit(whole, monkeypatch):
+    monkeypatch.setattr(training, "_DENSE_BYTES", 0)
+    again = trained()
+    assert again.dense is None and whole.dense is not None
+    assert_same_bits(again.members.groups, whole.members.groups)
+
+
+# ------------------------------------------------------------------ checkpoints
+
+
+def space_of(folder=None, n_steps=12, **parameters):
+    settings = {"n_folds": 2, "plan": PLAN, "random_state": 0}
+    return ConceptSpace(n_steps=n_steps, checkpoint=folder, **(settings | parameters))
+
+
+def interrupted_after(n_rounds):
+    def progress(done, total, losses):
+        if done == n_rounds:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+@pytest.fixture(scope="module")
+def finished():
+    return space_of().fit(**little_world()).get_state()
+
+
+@pytest.mark.parametrize("n_rounds", [1, 2, 3])
+def test_an_interrupted_fit_goes_on_to_the_same_bits(finished, tmp_path, n_rounds):
+    world = little_world()
+    with pytest.raises(KeyboardInterrupt):
+        space_of(tmp_path / "run").fit(**world, progress=interrupted_after(n_rounds))
+    told = []
+    again = space_of(tmp_path / "run")
+    again.fit(**world, progress=lambda done, total, losses: told.append((done, total)))
+    assert told == [(one, 4) for one in range(n_rounds + 1, 5)], "what was done is not done again"
+    config, arrays = again.get_state()
+    assert config == finished[0]
+    for name, array in finished[1].items():
+        np.testing.assert_array_equal(arrays[name], array, err_msg=name)
+
+
+def test_an_interrupted_fit_without_a_seed_keeps_the_one_it_drew(tmp_path):
+    world, progress = little_world(), interrupted_after(2)
+    with pytest.raises(KeyboardInterrupt):
+        space_of(tmp_path / "run", random_state=None).fit(**world, progress=progress)
+    config, _ = read_model(tmp_path / "run")
+    space = space_of(tmp_path / "run", random_state=None)
+    assert (
+        space.prepare(world["documents"], world["X"], world["own"], None, 40)[1] == config["seed"]
+    )
+    resumed = space.fit(**world)
+    assert len(resumed.history_) == 4 and resumed.history_[:2] == config["history"]
+
+
+def other_documents(world):
+    table = world["documents"].toarray()
+    table[0, 10] = 1 - table[0, 10]
+    return {"documents": sp.csr_matrix(table)}
+
+
+@pytest.mark.parametrize(
+    ("change", "parameters"),
+    [
+        (other_documents, {}),
+        (lambda world: {"X": world["X"] + 1e-9}, {}),
+        (lambda world: {"own": world["own"][::-1]}, {}),
+        (lambda world: {"n_semantics": 76}, {}),
+        (lambda world: {"groups": np.arange(76) // 2}, {}),
+        (lambda world: {}, {"n_steps": 16}),
+        (lambda world: {}, {"n_folds": 3}),
+        (lambda world: {}, {"plan": replace(PLAN, hidden=8)}),
+    ],
+    ids=["documents", "X", "own", "n_semantics", "groups", "n_steps", "n_folds", "plan"],
+)
+def test_a_checkpoint_of_anything_else_is_refused(tmp_path, change, parameters):
+    world = little_world()
+    with pytest.raises(KeyboardInterrupt):
+        space_of(tmp_path / "run").fit(**world, progress=interrupted_after(1))
+    other = world | change(world)
+    with pytest.raises(InputError, match="belongs to other data or parameters; remove it"):
+        space_of(tmp_path / "run", **parameters).fit(**other)
+
+
+# ------------------------------------------------------------------ who sees what
+
+
+class Watched:
+    """Runs a training and notes what every step of every member looks at."""
+
+    def __init__(self, monkeypatch, n_steps=24, exchange=None, **prepare):
+        self.data, self.plan, seed = prepared(n_steps, **prepare)
+        self.run = SpaceTraining(self.data, self.plan, seed)
+        pointers = [one.data_ptr() for one in self.run.members.readout]
+        rows = self.data.documents.toarray()
+        self.document_of = {row.tobytes(): place for place, row in enumerate(rows)}
+        features = self.data.standard(self.data.X)
+        self.item_of = {row.tobytes(): place for place, row in enumerate(features)}
+        self.steps = []
+        step = training.step
+
+        def noting(members, batch, gradients):
+            member = pointers.index(members.readout.data_ptr())
+            self.steps.append((member, self.run.round, self.seen(batch)))
+            return step(members, batch, gradients)
+
+        monkeypatch.setattr(training, "step", noting)
+        monkeypatch.setattr(training, "n_cores", lambda: 1)
+        self.run.run(exchange)
+
+    def seen(self, batch):
+        """Name a batch's documents and items, and copy what is aimed at."""
+        n, n_labels = self.plan.document_batch, self.data.n_labels
+        targets, weights = batch.targets[0].numpy().copy(), batch.weights[0].numpy().copy()
+        return {
+            "documents": [self.document_of[row[:n_labels].tobytes()] for row in targets[:n]],
+            "items": [self.item_of[row.tobytes()] for row in batch.features[0].numpy()],
+            "targets": targets,
+            "weights": weights,
+            "tags": batch.tags[0].numpy().copy(),
+        }
+
+
+@pytest.fixture(scope="module")
+def watched():
+    with pytest.MonkeyPatch.context() as patch:
+        return Watched(patch, n_steps=40)
+
+
+def test_a_member_never_sees_its_fold_and_all_the_rest(watched):
+    data = watched.data
+    for member in range(6):
+        fold = member // 2
+        mine = [seen for one, _, seen in watched.steps if one == member]
+        documents = {row for seen in mine for row in seen["documents"]}
+        items = {row for seen in mine for row in seen["items"]}
+        assert documents == set(np.flatnonzero(data.folds != fold))
+        assert items == set(np.flatnonzero(data.folds[data.own] != fold))
+
+
+def test_members_of_one_fold_draw_differently(watched):
+    first = {member: seen["documents"] for member, _, seen in reversed(watched.steps)}
+    assert len({tuple(drawn) for drawn in first.values()}) == 6
+
+
+def test_only_semantics_documents_tell_of_unseen_labels(watched):
+    n, n_seen, n_labels = 24, watched.data.n_seen, watched.data.n_labels
+    assert n_labels - n_seen == 3 and watched.data.n_outputs == n_labels + 1
+    silent = told = 0
+    for _, _, seen in watched.steps:
+        for row, weights in zip(seen["documents"], seen["weights"][:n], strict=True):
+            assert (weights[:n_seen] > 0).all()
+            if row >= N_SEMANTICS:
+                assert not weights[n_seen:].any()
+                silent += 1
+            else:
+                assert (weights[n_seen:n_labels] > 0).all()
+                told += 1
+    assert silent > 100 and told > 100
+
+
+def test_hidden_tags_are_aimed_at_and_no_tag_is_made_up(watched):
+    n, n_seen, n_labels = 24, watched.data.n_seen, watched.data.n_labels
+    hidden, unseen_at_all = [], []
+    for _, _, seen in watched.steps:
+        tags, truth = seen["tags"][:n], seen["targets"][:n, :n_labels]
+        assert ((tags == 0) | (tags == 1)).all() and (tags <= truth).all()
+        hidden.append(1 - tags[:, :n_seen].sum() / truth[:, :n_seen].sum())
+        holding = truth[:, n_seen:].any(axis=1)
+        unseen_at_all.append(1 - tags[holding, n_seen:].any(axis=1).mean())
+        some = seen["targets"][:n, n_labels]
+        np.testing.assert_array_equal(some, truth[:, n_seen:].max(axis=1))
+    assert np.mean(hidden) == pytest.approx(PLAN.hidden_tags / 2, abs=0.02)
+    # All of them are hidden at that rate, and one alone at the rate of any tag beside it.
+    rate = PLAN.unseen_hidden + (1 - PLAN.unseen_hidden) * PLAN.hidden_tags / 2
+    assert np.mean(unseen_at_all) == pytest.approx(rate, abs=0.03)
+
+
+def test_the_first_round_aims_at_true_seen_labels_only(watched):
+    data, n = watched.data, 24
+    truth = data.documents[data.own].toarray()
+    for _, number, seen in watched.steps:
+        items = slice(n, None) if number == 0 else slice(n + PLAN.probable_batch, None)
+        targets, weights = seen["targets"][items], seen["weights"][items]
+        wanted = truth[seen["items"]][:, : data.n_seen]
+        np.testing.assert_array_equal(targets[:, : data.n_seen], wanted)
+        assert (weights[:, : data.n_seen] > 0).all()
+        soft = weights[:, data.n_seen : data.n_labels]
+        assert not soft.any() if number == 0 else (soft > 0).all()
+        assert not weights[:, data.n_labels :].any()
+
+
+def test_items_are_aimed_at_what_their_own_folds_members_say(monkeypatch):
+    asked = []
+
+    def exchange(mine):
+        """Let every member say a number of its own."""
+        asked.append({number: len(answers.seen) for number, answers in mine.items()})
+        return {
+            number: Answers(
+                np.full_like(answers.unseen, (number + 1) / 10),
+                np.full_like(answers.seen, float(number)),
+            )
+            for number, answers in mine.items()
+        }
+
+    plan = replace(PLAN, selection_weights=False)
+    watched = Watched(monkeypatch, n_steps=24, exchange=exchange, plan=plan)
+    data, n = watched.data, 24
+    folds = data.folds[data.own]
+    sizes = np.bincount(folds)
+    assert asked == [{number: sizes[number // 2] for number in range(6)}] * 3
+    mean = folds * 2 + 0.5  # of a fold's two members
+    for _, number, seen in watched.steps:
+        if number == 0:
+            continue
+        of_items = mean[seen["items"]]
+        by_tags, by_features = np.split(seen["targets"][n:], [PLAN.probable_batch])
+        for targets in (by_tags, by_features):
+            wanted = np.broadcast_to((of_items[: len(targets), None] + 1) / 10, (len(targets), 4))
+            np.testing.assert_allclose(targets[:, data.n_seen :], wanted, rtol=1e-5)
+        tags = seen["tags"][n:]
+        probable = 1 / (1 + np.exp(-of_items[: PLAN.probable_batch]))
+        wanted = np.broadcast_to(probable[:, None], (PLAN.probable_batch, data.n_seen))
+        np.testing.assert_allclose(tags[:, : data.n_seen], wanted, rtol=1e-5)
+        assert not tags[:, data.n_seen :].any(), "unseen tags are nobody's guess"
+
+
+def test_items_that_probably_hold_unseen_labels_stand_for_those_left_out(monkeypatch):
+    """Let one fold's items hold some unseen label at 1 in 2, the others' never."""
+
+    def exchange(mine):
+        return {
+            number: Answers(np.full_like(one.unseen, 0.5 * (number < 2)), one.seen)
+            for number, one in mine.items()
+        }
+
+    watched = Watched(monkeypatch, exchange=exchange)
+    folds = watched.data.folds[watched.data.own]
+    for _, number, seen in watched.steps:
+        if number:
+            weights = seen["weights"][24 + PLAN.probable_batch :, 0]
+            doubtful = folds[seen["items"]] == 0
+            if doubtful.any() and not doubtful.all():
+                np.testing.assert_allclose(weights[doubtful], 2 * weights[~doubtful][0], rtol=1e-5)
+
+
+def test_members_answer_with_their_own_probabilities(whole):
+    data = whole.data
+    features = data.standard(data.X)
+    true = data.documents[data.own][:, : data.n_seen].toarray()
+    folds = data.folds[data.own]
+    found = whole.answers(features, true, folds)
+    assert sorted(found) == list(range(6))
+    for number, (unseen, seen) in found.items():
+        rows = folds == number // 2
+        member = whole.members.select(slice(number, number + 1))
+        tags = np.zeros((rows.sum(), data.n_labels), dtype=np.float32)
+        tags[:, : data.n_seen] = true[rows]
+        read = member.read(member.encode_documents(torch.from_numpy(tags)))[0].numpy()
+        np.testing.assert_allclose(unseen, 1 / (1 + np.exp(-read[:, data.n_seen :])), rtol=1e-4)
+        by_features = member.encode_items(torch.from_numpy(features[rows]))
+        np.testing.assert_allclose(
+            seen, member.read(by_features)[0, :, : data.n_seen].numpy(), rtol=1e-4, atol=1e-5
+        )
+
+
+# ------------------------------------------------------------------ sizes
+
+
+def test_where_items_do_not_fit_every_round_draws_some(monkeypatch):
+    rng = np.random.default_rng(0)
+    n = 700
+    table = (rng.random((n, 6)) < 0.4).astype(float)
+    X = table[:, :3] + 0.1 * rng.normal(size=(n, 3))
+    world = {"documents": sp.csr_matrix(table), "X": X, "own": np.arange(n), "n_semantics": n}
+    plan = replace(QUICK, memory_mb=0.001)
+    rounds = []
+    begin = SpaceTraining._begin
+
+    def noting(self, exchange):
+        now = begin(self, exchange)
+        rounds.append(now)
+        return now
+
+    monkeypatch.setattr(SpaceTraining, "_begin", noting)
+    run = trained(n_steps=40, plan=plan, **world)
+    assert len(rounds) == 4
+    for now in rounds:
+        assert len(now.rows) == 512 == len(set(now.rows.tolist()))
+        np.testing.assert_array_equal(now.features, run.data.standard(X[now.rows]))
+        np.testing.assert_array_equal(now.targets[:, :6], table[now.rows][:, :6])
+    assert len({tuple(now.rows) for now in rounds}) == 4, "other ones every round"
+    assert ((by_features(run)[:, :3] > 0) == table[:, :3]).mean() > 0.95
+    shares = [SpaceTraining(*prepared(40, plan=plan, **world), share=(one, 2)) for one in range(2)]
+    np.testing.assert_array_equal(shares[0]._rows(), shares[1]._rows())
+
+
+def test_a_step_may_read_a_part_of_the_labels(monkeypatch):
+    plan = replace(QUICK, label_block=5)
+    blocks = []
+    step = training.step
+
+    def noting(members, batch, gradients):
+        blocks.append((batch.columns.tolist(), float(batch.weights[0, 0].max())))
+        return step(members, batch, gradients)
+
+    monkeypatch.setattr(training, "step", noting)
+    run = trained(n_steps=80, plan=plan)
+    assert {len(set(columns)) for columns, _ in blocks} == {5}
+    assert {column for columns, _ in blocks for column in columns} == set(range(17))
+    # What is read stands for what is not: over the steps a label counts as much as ever.
+    whole_weight = 1.0 / (24 * 17)
+    assert max(most for _, most in blocks) == pytest.approx(whole_weight * 17 / 5, rel=1e-5)
+    assert finds_topics(run) == 1 and finds_company(run, slice(13, 16))
+
+
+def test_documents_alone_are_learned_from():
+    run = trained(n_steps=60, plan=QUICK, X=None, own=np.zeros(0, dtype=np.int64), n_semantics=76)
+    assert run.members.items.shape[1] == 0
+    assert finds_company(run, slice(4, 7))
+    assert [losses["items"] for losses in run.history] == [0] * 4
+
+
+def test_topics_and_the_company_of_unseen_labels_are_learned():
+    run = trained(n_steps=60, plan=QUICK)
+    assert finds_topics(run) == 1 and finds_company(run, slice(13, 16))
+    # Unseen labels are found by features too, though no item ever carried one.
+    found = by_features(run)[:, 13:16]
+    topics = np.arange(N_ITEMS) % 4
+    assert (found[topics < 3].argmax(axis=1) == topics[topics < 3]).all()
+    assert run.history[-1]["documents"] < 0.9 * run.history[0]["documents"]
+
+
+def test_features_are_cut_off_where_they_are_wild():
+    found = standardise([[1e9, 3.0, -1e9]], np.array([0.0, 1.0, 0.0]), np.array([1.0, 4.0, 1.0]))
+    assert found.tolist() == [[20.0, 0.5, -20.0]] and found.dtype == np.float32
+
+
+# ------------------------------------------------------------------ the plan
+
+
+@pytest.mark.parametrize(
+    ("n_documents", "members", "hidden"),
+    [(499, 1, 128), (500, 2, 256), (20_000, 2, 256), (20_001, 1, 256)],
+)
+def test_members_follow_the_number_of_documents(n_documents, members, hidden):
+    plan = SpacePlan().sized(n_documents, 100)
+    assert (plan.members_per_fold, plan.hidden, plan.code) == (members, hidden, hidden)
+    assert plan.n_members == 5 * members
+
+
+@pytest.mark.parametrize(
+    ("n_documents", "batch"), [(100, 100), (500, 192), (76_800, 192), (10**6, 3072), (10**8, 3072)]
+)
+def test_batches_follow_the_number_of_documents(n_documents, batch):
+    plan = SpacePlan().sized(n_documents, 10**6)
+    assert plan.document_batch == batch
+    times = max(batch // 192, 1)
+    assert (plan.item_batch, plan.probable_batch) == (128 * times, 64 * times)
+
+
+@given(st.integers(1, 10**8), st.integers(0, 10**7), st.integers(1, 5000))
+def test_a_sized_plan_goes_over_documents_4_to_100_times(n_documents, n_items, n_steps):
+    plan = SpacePlan(n_steps=n_steps).sized(n_documents, n_items)
+    one_pass = max(n_documents / min(plan.document_batch, n_documents), 1)
+    if n_documents >= SpacePlan().document_batch:
+        assert 4 * one_pass - 1 <= plan.n_steps <= 100 * one_pass
+    assert plan.n_steps == n_steps or plan.n_steps in (int(4 * one_pass), int(100 * one_pass))
+    assert 1 <= plan.document_batch <= n_documents
+    assert 1 <= plan.probable_batch <= plan.item_batch <= max(n_items, 1)
+    assert plan.n_rounds >= min(4, plan.n_steps)
+    assert (plan.n_rounds - 1) * plan.round_steps < plan.n_steps <= plan.n_rounds * plan.round_steps
+
+
+def test_rates_rise_over_a_tenth_of_the_steps_and_fall_by_half_a_cosine():
+    factors = [SpacePlan(n_steps=100).rate_factor(number) for number in range(100)]
+    assert np.argmax(factors) == 9 and np.diff(factors)[:9].min() > 0 > np.diff(factors)[9:].max()
+    assert factors[0] == pytest.approx(0.1)
+    assert factors[50] == pytest.approx(0.5) and 0 < factors[99] < 0.001
+    assert SpacePlan(n_steps=1).rate_factor(0) == 1
+
+
+def test_priors_of_unseen_labels_rest_on_semantics_documents():
+    data, _, _ = prepared()
+    table = data.documents.toarray()
+    priors = data.priors()
+    for label in range(data.n_seen):
+        assert priors[label] == pytest.approx((table[:, label].sum() + 0.5) / 77)
+    told = table[:N_SEMANTICS, data.n_seen :]
+    for place in range(3):
+        assert priors[data.n_seen + place] == pytest.approx((told[:, place].sum() + 0.5) / 41)
+    assert priors[-1] == pytest.approx((told.any(axis=1).sum() + 0.5) / 41)
+    assert ((priors > 0) & (priors < 1)).all()
+
+
+# ------------------------------------------------------------------ forms of features
+
+
+def test_sparse_features_give_the_codes_of_dense_ones():
+    world = little_world()
+    X = np.where(world["X"] > 0.1, world["X"], 0.0)
+    dense = space_of().fit(**(world | {"X": X}))
+    sparse = space_of().fit(**(world | {"X": sp.csr_matrix(X)}))
+    codes = dense.item_codes(X)
+    assert codes.std() > 0.1
+    np.testing.assert_allclose(sparse.item_codes(sp.csr_matrix(X)), codes, atol=1e-4)
+    np.testing.assert_allclose(dense.item_codes(sp.csr_matrix(X)), codes, atol=1e-6)
