@@ -27,13 +27,15 @@ COLUMNS = ("E-MAP ZSL", "E-MAP ZSL only", "C-MAP ZSL", "C-MAP ZSL only")
 def made_again(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     shutil.copytree(RESULTS / "records", folder / "records")
-    sections = reproduce(["all"], out=folder, from_records=True)
+    # Experiments that are not recorded whole are left out of the report, and told.
+    sections = reproduce(["default"], out=folder, from_records=True)
     return folder, sections
 
 
 def test_tables_are_those_of_the_records(made_again):
     folder, sections = made_again
-    assert [section.name for section in sections] == list(EXPERIMENTS)
+    told = [section.name for section in sections]
+    assert {"default", "compare", "fig9"} <= set(told) <= set(EXPERIMENTS)
     names = sorted(path.name for path in (RESULTS / "tables").iterdir())
     assert names == sorted(path.name for path in (folder / "tables").iterdir())
     for name in names:

@@ -76,9 +76,10 @@ def side_by_side(codes):
 
 
 def changed(fitted, **values):
-    """Give a copy of a fitted space with other values in its state."""
+    """Give a copy of a fitted space with other parameters."""
     config, arrays = fitted.get_state()
-    return ConceptSpace.from_state(config | values, arrays)
+    parameters = config["parameters"] | values
+    return ConceptSpace.from_state(config | {"parameters": parameters}, arrays)
 
 
 def mean_logits(fitted, codes):

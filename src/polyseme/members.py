@@ -122,7 +122,7 @@ class Members:
         float32 tensor, shape (n_members, n, code)
         """
         (first, bias), (second, offset) = self.item_layers
-        rows = features.expand(len(self), -1, -1)
+        rows = aligned(features).expand(len(self), -1, -1)
         return _code(torch.relu(torch.baddbmm(bias, rows, first)), second, offset)
 
     def encode_documents(self, tags: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ class Members:
         float32 tensor, shape (n_members, n, code)
         """
         (first, bias), (second, offset) = self.document_layers
-        rows = tags.expand(len(self), -1, -1)
+        rows = aligned(tags).expand(len(self), -1, -1)
         return _code(torch.relu(torch.baddbmm(bias, rows, first)), second, offset)
 
     def encode_rows(self, tags: sp.csr_matrix) -> Tensor:
@@ -320,6 +320,11 @@ def _back(
     below = torch.ops.aten.threshold_backward((back @ second.mT).mul_(dropout), units, 0)
     torch.bmm(inputs.mT, below, out=on_first)
     torch.sum(below, dim=1, keepdim=True, out=on_first_bias)
+
+
+def aligned(values: Tensor) -> Tensor:
+    """Give a copy in torch's own memory: products of numpy's may differ in their last bits."""
+    return values.clone(memory_format=torch.contiguous_format)
 
 
 def _code(hidden: Tensor, second: Tensor, offset: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator
 from polyseme._folds import fold_numbers
-from polyseme._persistence import plain, read_model, remove_model, within, write_model
+from polyseme._persistence import plain, read_model, within, write_model
 from polyseme._threads import one_blas_thread, one_torch_thread
 from polyseme._validation import (
     InputError,
@@ -39,7 +39,7 @@ from polyseme.calibration import (
     match_frequencies,
     sigmoid,
 )
-from polyseme.members import Members, Shape
+from polyseme.members import Members, Shape, aligned
 from polyseme.nn.devices import check_device
 from polyseme.training import (
     CHECKPOINT,
@@ -376,7 +376,9 @@ class ConceptSpace(Estimator):
             return
         generator = np.random.default_rng(self.plan_.n_steps)
         n = len(data.own)
-        rows = np.sort(generator.permutation(n)[:_CALIBRATED])
+        # Tables of items by labels: with many labels fewer items will do.
+        most = max(_REFERENCE, min(_CALIBRATED, _CALIBRATED * 2048 // n_labels))
+        rows = np.sort(generator.permutation(n)[:most])
         held_out = len(np.unique(data.folds[data.own])) > 1
         folds = data.folds[data.own[rows]] if held_out else np.full(len(rows), -1)
         truth = np.asarray(data.documents[data.own[rows]][:, :n_seen].toarray())
@@ -654,14 +656,14 @@ class ConceptSpace(Estimator):
         if self.n_steps is not None:
             check_number("n_steps", self.n_steps, owner=owner, low=1, whole=True)
         check_device(self.device, owner=owner)
+        (self.plan or SpacePlan()).check()
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Give the fitted space as JSON values and arrays, for saving without pickle."""
         check_fitted(self, "members_")
         config = {
-            "n_folds": plain(self.n_folds),
-            "context": plain(self.context),
-            "priming": plain(self.priming),
+            "parameters": {name: plain(getattr(self, name)) for name in _PARAMETERS},
+            "asked": None if self.plan is None else _plan_values(self.plan),
             "plan": {name: plain(value) for name, value in _plan_values(self.plan_).items()},
             "n_seen": self.n_seen_,
             "shape": list(self.members_.shape),
@@ -677,17 +679,9 @@ class ConceptSpace(Estimator):
         cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> ConceptSpace:
         """Rebuild a fitted space from `get_state`."""
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in config["plan"].items()
-        }
-        plan = SpacePlan(**values)
-        made = cls(
-            n_folds=config["n_folds"],
-            members_per_fold=plan.members_per_fold,
-            context=config["context"],
-            priming=config["priming"],
-        )
+        plan = _plan_of(config["plan"])
+        asked = None if config["asked"] is None else _plan_of(config["asked"])
+        made = cls(plan=asked, **config["parameters"])
         made.plan_, made.n_seen_ = plan, int(config["n_seen"])
         made.history_ = list(config["history"])
         groups = within(arrays, "members")
@@ -703,6 +697,7 @@ class ConceptSpace(Estimator):
         return made
 
 
+_PARAMETERS = ("n_folds", "members_per_fold", "n_steps", "context", "priming")
 _ARRAYS = (
     "order",
     "priors",
@@ -729,6 +724,12 @@ def _plan_values(plan: SpacePlan) -> dict[str, Any]:
     }
 
 
+def _plan_of(values: Mapping[str, Any]) -> SpacePlan:
+    """Rebuild a plan from `_plan_values`."""
+    tuples = {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}
+    return SpacePlan(**cast("dict[str, Any]", tuples))
+
+
 def _column_statistics(X: Features) -> tuple[Matrix, Matrix]:
     """Give means and spreads of columns, 1 for columns that never change; sparse stays sparse."""
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
@@ -742,7 +743,8 @@ def _column_statistics(X: Features) -> tuple[Matrix, Matrix]:
 
 def _side_by_side(codes: torch.Tensor) -> Floats:
     """Give codes (n_members, n, code) as rows (n, n_members * code)."""
-    return np.ascontiguousarray(codes.numpy().transpose(1, 0, 2)).reshape(codes.shape[1], -1)
+    n_members, n, code = codes.shape
+    return np.ascontiguousarray(codes.numpy().transpose(1, 0, 2)).reshape(n, n_members * code)
 
 
 def _stacked(members: Members) -> tuple[Matrix, Matrix]:
@@ -755,7 +757,7 @@ def _stacked(members: Members) -> tuple[Matrix, Matrix]:
 def _read(members: Members, codes: Floats) -> Matrix:
     """Give the mean of members' raw logits from codes that are side by side, (n, n_outputs)."""
     split = torch.from_numpy(codes.reshape(len(codes), len(members), -1)).transpose(0, 1)
-    return members.read(split).mean(dim=0).numpy().astype(np.float64)
+    return members.read(aligned(split)).mean(dim=0).numpy().astype(np.float64)
 
 
 def _item_codes(
@@ -850,10 +852,13 @@ def mix(logits: Matrix, votes: Matrix, share: float) -> Matrix:
 
 def _fingerprint(data: TrainingData, plan: SpacePlan) -> str:
     """Digest data and plan, to tell whose checkpoint a folder holds."""
-    digest = hashlib.sha256(repr(plan).encode())
-    parts: list[NDArray[Any]] = [data.documents.indptr, data.documents.indices, data.own]
-    if data.X is not None:
-        parts += [data.X.data, data.X.indices] if sp.issparse(data.X) else [data.X]
+    digest = hashlib.sha256(repr((plan, data.n_seen, data.n_semantics)).encode())
+    documents = data.documents
+    parts: list[NDArray[Any]] = [documents.indptr, documents.indices, data.own, data.folds]
+    if sp.issparse(data.X):
+        parts += [data.X.data, data.X.indices, data.X.indptr]
+    elif data.X is not None:
+        parts.append(data.X)
     for part in parts:
         digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()
@@ -899,8 +904,3 @@ class _TrainingState:
             "history": training.history,
         }
         write_model(self.path, CHECKPOINT, config, training.get_state())
-
-    def remove(self) -> None:
-        """Forget a training that is finished."""
-        if self.path is not None:
-            remove_model(self.path)

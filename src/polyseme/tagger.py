@@ -399,7 +399,10 @@ class ZeroShotTagger(Estimator):
         """Code checked items; new labels have no place in codes."""
         learned = None if tags is None else sp.csr_matrix(tags[:, : self.store_.n_learned])
         if features is None:
-            assert learned is not None
+            assert learned is not None and tags is not None
+            lost = np.flatnonzero((np.diff(learned.indptr) == 0) & (np.diff(tags.indptr) > 0))
+            if len(lost):
+                self._refuse_new(tags[lost[0]].indices)
             return self.space_.document_codes(learned)
         return self.space_.item_codes(features, learned)
 

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from polyseme._persistence import within
 from polyseme._threads import n_cores
-from polyseme._validation import IntArray
+from polyseme._validation import IntArray, check_number
 from polyseme.members import Batch, MemberOptimizer, Members, Shape, step
 
 Matrix = NDArray[np.float64]
@@ -119,6 +119,22 @@ class SpacePlan:
     def n_rounds(self) -> int:
         """How many rounds the steps make."""
         return -(-self.n_steps // self.round_steps)
+
+    def check(self) -> None:
+        """Raise on a value out of its range."""
+        owner = type(self).__name__
+        sizes = "n_folds members_per_fold n_steps round_steps document_batch item_batch"
+        for name in (*sizes.split(), "probable_batch", "hidden", "code", "label_block"):
+            check_number(name, getattr(self, name), owner=owner, low=1, whole=True)
+        for name in ("hidden_tags", "unseen_hidden"):
+            check_number(name, getattr(self, name), owner=owner, low=0, high=1)
+        for name in ("seen_weight", "kept_weight", "probable_weight", "soft_weight"):
+            check_number(name, getattr(self, name), owner=owner, low=0)
+        check_number("memory_mb", self.memory_mb, owner=owner, low=0, above=True)
+        for share in self.dropout:
+            check_number("dropout", share, owner=owner, low=0, high=0.99)
+        for rate in (*self.learning_rates, *self.decays):
+            check_number("learning_rates and decays", rate, owner=owner, low=0)
 
     def rate_factor(self, number: int) -> float:
         """Say what learning rates are multiplied by in a step: a rise, then half a cosine."""

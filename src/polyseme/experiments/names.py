@@ -22,6 +22,7 @@ EXPERIMENTS = (
     "figA1",
     "figA2",
     "default",
+    "parts",
     "shares",
     "calibration",
     "compare",
