@@ -109,7 +109,10 @@ def former_row(corpus: str, data: str, threads: int) -> dict[str, Any] | None:
         return None
     command = [sys.executable, "-c", FORMER, corpus, data, str(threads)]
     environment = os.environ | {"PYTHONPATH": f"{folder}/src:{folder}/benchmarks"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    # In its own folder, so that its own files are found first.
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd=folder, check=True
+    )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found | {"what": "former default (experts)"}
 

@@ -126,7 +126,7 @@ class CapturedLearner:
     def _capture(self) -> None:
         """Capture a step as a graph; the steps that warm it up are taken back."""
         groups = [one.detach().clone() for one in self.members.groups]
-        state = self.optimizer.adam.state
+        state = self.optimizer.state
         moments = {
             id(one): {name: t.clone() for name, t in held.items()} for one, held in state.items()
         }

@@ -260,49 +260,82 @@ class MemberOptimizer:
     ) -> None:
         self.device = device
         self.parameters = [torch.nn.Parameter(group) for group in members.groups]
-        self.rates: list[float] = []
-        groups: list[dict[str, Any]] = []
-        for parameter, gradient, rate, decay in zip(
-            self.parameters, gradients.groups, rates, decays, strict=True
-        ):
+        for parameter, gradient in zip(self.parameters, gradients.groups, strict=True):
             parameter.grad = gradient
-            if parameter.numel():
-                self.rates.append(rate)
+        used = [place for place, one in enumerate(self.parameters) if one.numel()]
+        self.used = [self.parameters[place] for place in used]
+        self.gradients = [gradients.groups[place] for place in used]
+        self.rates = [rates[place] for place in used]
+        self.decays = [decays[place] for place in used]
+        self.adam: torch.optim.AdamW | None = None
+        self.state: dict[Any, dict[str, Tensor]] = {}
+        if device != "cpu":
+            groups = [
                 # A captured graph reads its rates from memory.
-                given = rate if device == "cpu" else torch.tensor(rate, device=device)
-                groups.append({"params": [parameter], "lr": given, "weight_decay": decay})
-        self.adam = torch.optim.AdamW(groups, fused=True, capturable=device != "cpu")
+                {"params": [one], "lr": torch.tensor(rate, device=device), "weight_decay": decay}
+                for one, rate, decay in zip(self.used, self.rates, self.decays, strict=True)
+            ]
+            self.adam = torch.optim.AdamW(groups, fused=True, capturable=True)
+            self.state = self.adam.state
 
     def step(self, factor: float | Tensor) -> None:
         """Take a step, with all rates times a factor."""
-        for group, rate in zip(self.adam.param_groups, self.rates, strict=True):
-            if isinstance(group["lr"], Tensor):
+        if self.adam is not None:
+            for group, rate in zip(self.adam.param_groups, self.rates, strict=True):
                 group["lr"].copy_(torch.as_tensor(rate * factor))
-            else:
-                group["lr"] = rate * float(factor)
-        self.adam.step()
+            self.adam.step()
+            return
+        # What `torch.optim.AdamW` calls; the class itself loads torch's compiler on its first
+        # step, which takes a second or two and is a large part of a small fit.
+        gathered = zip(self.used, self.gradients, self.rates, self.decays, strict=True)
+        for one, gradient, rate, decay in gathered:
+            if one not in self.state:
+                self.state[one] = _first_state(one)
+            state = self.state[one]
+            state["step"] += 1
+            torch._fused_adamw_(
+                [one.data],
+                [gradient],
+                [state["exp_avg"]],
+                [state["exp_avg_sq"]],
+                [],
+                [state["step"]],
+                amsgrad=False,
+                beta1=0.9,
+                beta2=0.999,
+                lr=rate * float(factor),
+                weight_decay=decay,
+                eps=1e-8,
+                maximize=False,
+            )
 
     def get_state(self) -> dict[str, Tensor]:
         """Give what it remembers, by name."""
         return {
-            f"{name}.{place}": self.adam.state[one][name]
+            f"{name}.{place}": self.state[one][name]
             for place, one in enumerate(self.parameters)
-            if one in self.adam.state
+            if one in self.state
             for name in ("exp_avg", "exp_avg_sq")
         }
 
     def set_state(self, held: Mapping[str, Tensor], n_steps: int) -> None:
         """Take back what it remembered after so many steps; see `get_state`."""
-        self.adam.state.clear()
+        self.state.clear()
         for place, one in enumerate(self.parameters):
             if f"exp_avg.{place}" in held:
-                self.adam.state[one] = {
+                self.state[one] = {
                     "step": torch.tensor(float(n_steps), device=self.device),
                     **{
                         name: held[f"{name}.{place}"].to(self.device, copy=True)
                         for name in ("exp_avg", "exp_avg_sq")
                     },
                 }
+
+
+def _first_state(parameter: Tensor) -> dict[str, Tensor]:
+    """Give what AdamW remembers before its first step."""
+    zeros = torch.zeros_like(parameter, requires_grad=False)
+    return {"step": torch.zeros(()), "exp_avg": zeros, "exp_avg_sq": zeros.clone()}
 
 
 def _back(
