@@ -83,3 +83,17 @@ def test_two_workers_train_what_one_process_trains_although_one_is_killed(
 def test_no_workers_are_refused() -> None:
     with pytest.raises(InputError, match=r"`workers` of `RayTraining` must be a whole number"):
         tagger().fit(X, TAGS, SETS, trainer=RayTraining(workers=0))
+
+
+@pytest.mark.slow
+def test_a_training_that_fails_for_good_is_told_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ray import train
+
+    def fail(self: object) -> None:
+        raise train.TrainingFailedError("Training failed due to worker errors:\nout of luck")
+
+    monkeypatch.setattr("ray.train.torch.TorchTrainer.fit", fail)
+    with pytest.raises(InputError, match=r"failed 4 times; the last one said: out of luck$"):
+        tagger().fit(X, TAGS, SETS, trainer=RayTraining(workers=1))

@@ -72,8 +72,7 @@ class RayTraining:
 
         os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
         with open_engine("ray", self.address, self.workers) as engine:
-            if engine is None:  # pragma: no cover - "ray" always gives an engine
-                raise InputError("There is no Ray to train with.")
+            assert engine is not None  # "ray" always gives one
             with tempfile.TemporaryDirectory() as folder:
                 storage = Path(self.storage or folder).resolve()
                 n_members = (int(data.folds.max(initial=0)) + 1) * plan.members_per_fold
@@ -114,10 +113,13 @@ class RayTraining:
                 checkpoint_config=train.CheckpointConfig(num_to_keep=2),
             ),
         )
-        result = trainer.fit()
-        if result.error is not None or result.checkpoint is None:
-            raise InputError(f"The workers died again and again: {result.error}.")
-        return result.checkpoint
+        try:
+            return trainer.fit().checkpoint
+        except train.TrainingFailedError as error:
+            raise InputError(
+                f"The workers of the training failed {RETRIES + 1} times; the last one said: "
+                f"{str(error).strip().splitlines()[-1]}"
+            ) from error
 
 
 def _work(config: dict[str, Any]) -> None:
