@@ -6,7 +6,6 @@ of labels that turn up later. No label strings here: columns are numbers.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -47,6 +46,9 @@ from polyseme.training import (
     SpacePlan,
     SpaceTraining,
     TrainingData,
+    ask,
+    fingerprint,
+    selection_weights,
     standardise,
 )
 
@@ -231,7 +233,7 @@ class ConceptSpace(Estimator):
             members, history = trainer(data, plan, seed, progress)
             return self.finish(data, members, history)
         training = SpaceTraining(data, plan, seed, self.device)
-        state = _TrainingState(self.checkpoint, _fingerprint(data, plan), seed)
+        state = _TrainingState(self.checkpoint, fingerprint(data, plan), seed)
         state.restore(training)
 
         def after() -> None:
@@ -398,15 +400,14 @@ class ConceptSpace(Estimator):
             probable[at] = tags
             codes.append((np.flatnonzero(at), coded))
             direct += self._encode_items(features).sum(axis=0)
-            unseen = _unseen(members, truth[at], n_seen)
+            unseen = ask(members, features, truth[at], n_seen).unseen
             guessed[at, :n_seen], guessed[at, n_seen:] = truth[at], unseen[:, : n_labels - n_seen]
             if unseen.shape[1]:
                 some[at] = unseen[:, -1]
         self.mean_code_, self.mean_tags_ = direct / len(rows), probable.mean(axis=0)
         weights = np.ones(len(rows))
         if self.plan_.selection_weights:
-            weights = 1 / (1 - np.minimum(some, 0.9))
-            weights /= weights.mean()
+            weights = selection_weights(some)
         if not held_out:
             self.calibration_ = Calibration(slopes, np.zeros(n_labels), nothing, nothing)
             return
@@ -773,14 +774,6 @@ def _item_codes(
     return codes, probable
 
 
-def _unseen(members: Members, truth: NDArray[Any], n_seen: int) -> Matrix:
-    """Give probabilities of unseen labels, and of any of them, beside true seen ones."""
-    tags = np.zeros((len(truth), members.shape.n_labels), dtype=np.float32)
-    tags[:, :n_seen] = truth
-    read = members.read(members.encode_documents(torch.from_numpy(tags)), slice(n_seen, None))
-    return torch.sigmoid(read).mean(dim=0).numpy().astype(np.float64)
-
-
 def _directions(codes: Floats, axes: Floats) -> Floats:
     """Give centred codes on axes, each of length 1."""
     placed = codes @ axes
@@ -848,20 +841,6 @@ def mix(logits: Matrix, votes: Matrix, share: float) -> Matrix:
     float64 array, shape (n, n_labels)
     """
     return np.asarray((1 - share) * logits + share * logit(votes)) if share else logits
-
-
-def _fingerprint(data: TrainingData, plan: SpacePlan) -> str:
-    """Digest data and plan, to tell whose checkpoint a folder holds."""
-    digest = hashlib.sha256(repr((plan, data.n_seen, data.n_semantics)).encode())
-    documents = data.documents
-    parts: list[NDArray[Any]] = [documents.indptr, documents.indices, data.own, data.folds]
-    if sp.issparse(data.X):
-        parts += [data.X.data, data.X.indices, data.X.indptr]
-    elif data.X is not None:
-        parts.append(data.X)
-    for part in parts:
-        digest.update(np.ascontiguousarray(part).tobytes())
-    return digest.hexdigest()
 
 
 class _TrainingState:

@@ -11,6 +11,7 @@ threads or processes and give the same bits, and a run goes on from the end of a
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -242,6 +243,23 @@ def standardise(X: NDArray[Any], mean: Matrix, scale: Matrix) -> Floats:
     return np.asarray(np.clip(scaled, -_FARTHEST, _FARTHEST), dtype=np.float32)
 
 
+def selection_weights(some: NDArray[Any]) -> NDArray[Any]:
+    """Say for how many items each stands, (n,), with a mean of 1.
+
+    Parameters
+    ----------
+    some : float array, shape (n,)
+        How likely a document with an item's tags holds some unseen label: so many of its like were
+        left out.
+
+    Returns
+    -------
+    float array, shape (n,)
+    """
+    weights = 1 / (1 - np.minimum(some, _MOST_CERTAIN))
+    return np.asarray(weights / weights.mean())
+
+
 class Answers(NamedTuple):
     """What members say of items that they have not seen, before their fold's mean is taken.
 
@@ -374,7 +392,7 @@ class SpaceTraining:
 
     def _pool(self) -> ThreadPoolExecutor:
         """Open threads that keep the numerical libraries to themselves."""
-        return ThreadPoolExecutor(self._threads, initializer=_alone if self._threads else None)
+        return ThreadPoolExecutor(self._threads, initializer=_alone)
 
     def _begin(
         self, exchange: Callable[[dict[int, Answers]], dict[int, Answers]] | None
@@ -454,8 +472,7 @@ class SpaceTraining:
             if unseen.shape[1]:
                 some[rows] = unseen[:, -1]
         if self.plan.selection_weights and self.data.n_unseen:
-            weights[:] = 1 / (1 - np.minimum(some, _MOST_CERTAIN))
-            weights /= weights.mean()
+            weights[:] = selection_weights(some)
 
     # ------------------------------------------------------------------ state
 
@@ -514,6 +531,20 @@ def ask(
         codes = members.encode_items(torch.from_numpy(features[rows]).to(device))
         seen[rows] = members.read(codes, slice(0, n_seen)).mean(dim=0).cpu().numpy()
     return Answers(unseen, seen)
+
+
+def fingerprint(data: TrainingData, plan: SpacePlan) -> str:
+    """Digest data and plan, to tell whose state a folder holds."""
+    digest = hashlib.sha256(repr((plan, data.n_seen, data.n_semantics)).encode())
+    documents = data.documents
+    parts: list[NDArray[Any]] = [documents.indptr, documents.indices, data.own, data.folds]
+    if sp.issparse(data.X):
+        parts += [data.X.data, data.X.indices, data.X.indptr]
+    elif data.X is not None:
+        parts.append(data.X)
+    for part in parts:
+        digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()
 
 
 def _train(learner: Any, now: Round | None) -> list[tuple[float, float]]:

@@ -20,7 +20,14 @@ import torch
 from polyseme._persistence import read_model, write_model
 from polyseme._validation import InputError, check_number
 from polyseme.members import Members, Shape
-from polyseme.training import CHECKPOINT, Answers, SpacePlan, SpaceTraining, TrainingData
+from polyseme.training import (
+    CHECKPOINT,
+    Answers,
+    SpacePlan,
+    SpaceTraining,
+    TrainingData,
+    fingerprint,
+)
 
 # How often a training goes on after workers died.
 RETRIES = 3
@@ -107,7 +114,8 @@ class RayTraining:
             },
             scaling_config=train.ScalingConfig(num_workers=workers, use_gpu=self.device != "cpu"),
             run_config=train.RunConfig(
-                name="polyseme",
+                # A run of the same name is gone on with: it must be one of the same data.
+                name=f"polyseme-{seed}-{fingerprint(data, plan)[:16]}",
                 storage_path=str(storage),
                 failure_config=train.FailureConfig(max_failures=RETRIES),
                 checkpoint_config=train.CheckpointConfig(num_to_keep=2),
