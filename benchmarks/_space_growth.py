@@ -75,14 +75,17 @@ def measure(point: SpacePoint) -> dict[str, Any]:
         point.labels, SEED, n_themes=max(60, point.labels // 20), n_features=point.features
     )
     matrix = synthetic_matrix(point.documents + 4 * TESTED, themes, SEED)
+    # Some of the rarest labels are on no document at all.
+    used = np.flatnonzero(np.diff(matrix[: point.documents].tocsc().indptr))
+    labels = matrix[:, used]
     generator = np.random.default_rng(SEED)
-    hidden = np.zeros(point.labels, dtype=bool)
-    hidden[generator.permutation(point.labels)[: max(1, int(UNSEEN * point.labels))]] = True
-    holds = np.asarray(matrix[:, hidden].sum(axis=1)).ravel() > 0
+    hidden = np.zeros(len(used), dtype=bool)
+    hidden[generator.permutation(len(used))[: max(1, int(UNSEEN * len(used)))]] = True
+    holds = np.asarray(labels[:, hidden].sum(axis=1)).ravel() > 0
     rows = np.arange(matrix.shape[0])
     items = np.flatnonzero(~holds & (rows < point.documents))[: point.items]
     tested = np.flatnonzero(holds & (rows >= point.documents))[:TESTED]
-    documents = replace(as_label_corpus(matrix[: point.documents]), numbered=False)
+    documents = replace(as_label_corpus(labels[: point.documents]), numbered=False)
     X = synthetic_features(matrix[items], themes, SEED)
     X_test = synthetic_features(matrix[tested], themes, SEED + 1)
     given = (X, documents.select(items), documents)
@@ -95,7 +98,7 @@ def measure(point: SpacePoint) -> dict[str, Any]:
     start = time.perf_counter()
     scores = tagger.score_labels(X_test)
     found["ranking"] = time.perf_counter() - start
-    truth = matrix[tested].toarray()
+    truth = labels[tested].toarray()
     found |= {f"space, {name}": value for name, value in _quality(truth, scores, hidden).items()}
     found["peak_mb"] = peak_mb()
     found["members"] = len(tagger.space_.members_)

@@ -18,6 +18,7 @@ from pathlib import Path
 from _reporting import FOLDER, Report, Table, machine, show
 
 STEPS = {(1024, 1000): 512, (8192, 1000): 128, (65536, 1000): 16}
+MINUTES = 10.0
 STEPS |= {(1024, 10_000): 256, (65536, 10_000): 16}
 
 
@@ -95,10 +96,27 @@ def mapping() -> Report:
     )
 
 
+def fit() -> Report:
+    """Whole fits of the default tagger on real corpora, which $POLYSEME_DATA names."""
+    from bench_fit import measure
+
+    return measure("full")
+
+
+def space() -> Report:
+    """Fit the default tagger to a million documents."""
+    from _space_growth import SpacePoint
+    from bench_space import large_report
+
+    return large_report(SpacePoint(1_000_000, 10_000, 200_000, device="cuda"), MINUTES, None)
+
+
 PARTS: dict[str, Callable[[], Report]] = {
     "training": training,
     "priming": priming,
     "mapping": mapping,
+    "fit": fit,
+    "space": space,
 }
 
 

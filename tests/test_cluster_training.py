@@ -80,6 +80,17 @@ def test_two_workers_train_what_one_process_trains_although_one_is_killed(
     assert killed, "no worker was there to be killed"
 
 
+@pytest.mark.slow
+def test_a_folder_that_holds_another_training_is_not_gone_on_with(
+    alone: ZeroShotTagger, tmp_path: Path
+) -> None:
+    trainer = RayTraining(workers=1, storage=tmp_path)
+    other = tagger().fit(X + 1, TAGS[::-1], SETS, trainer=trainer)
+    found = tagger().fit(X, TAGS, SETS, trainer=trainer)
+    assert np.array_equal(found.score_labels(X), alone.score_labels(X))
+    assert not np.array_equal(other.score_labels(X), found.score_labels(X))
+
+
 def test_no_workers_are_refused() -> None:
     with pytest.raises(InputError, match=r"`workers` of `RayTraining` must be a whole number"):
         tagger().fit(X, TAGS, SETS, trainer=RayTraining(workers=0))

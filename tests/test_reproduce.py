@@ -139,6 +139,13 @@ def test_the_report_is_made_of_records_alone(quick, tmp_path, monkeypatch):
         reproduce(["fig9"], quick=True, out=tmp_path, from_records=True)
 
 
+def test_records_of_another_model_are_not_shown_as_this_one(quick, tmp_path, monkeypatch):
+    shutil.copytree(quick[0] / "records", tmp_path / "records")
+    monkeypatch.setattr("polyseme.space.SLOPES", (0.5, 0.5))
+    with pytest.raises(InputError, match=r"lacks \d+ of the \d+ runs of 'default'"):
+        reproduce(["default"], quick=True, out=tmp_path, from_records=True)
+
+
 def test_a_folder_that_cannot_be_written_gets_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"Nothing can be written to .*Not a directory; name"):

@@ -469,7 +469,7 @@ def test_where_items_do_not_fit_every_round_draws_some(monkeypatch):
 
 
 def test_a_step_may_read_a_part_of_the_labels(monkeypatch):
-    plan = replace(QUICK, label_block=5)
+    plan = replace(QUICK, label_block=5, rarity=0.0)
     blocks = []
     step = training.step
 
@@ -485,6 +485,18 @@ def test_a_step_may_read_a_part_of_the_labels(monkeypatch):
     whole_weight = 1.0 / (24 * 17)
     assert max(most for _, most in blocks) == pytest.approx(whole_weight * 17 / 5, rel=1e-5)
     assert finds_topics(run) == 1 and finds_company(run, slice(13, 16))
+
+
+def test_rare_labels_count_more(watched):
+    data = watched.data
+    rare = (data.priors() * (1 - data.priors())) ** -PLAN.rarity
+    assert PLAN.rarity > 0 and rare.max() > 1.05 * rare.min()
+    for _, _, seen in watched.steps:
+        # Every item's seen labels, before rarity, count alike.
+        by_item = seen["weights"][-len(seen["items"]) :, : data.n_seen] / rare[: data.n_seen]
+        np.testing.assert_allclose(by_item, by_item[:, :1].repeat(data.n_seen, axis=1), rtol=1e-5)
+    assert data.label_weights(PLAN.rarity).mean() == pytest.approx(1)
+    np.testing.assert_array_equal(data.label_weights(0.0), np.ones(data.n_outputs))
 
 
 def test_documents_alone_are_learned_from():

@@ -36,7 +36,7 @@ class CapturedLearner:
         self.members = training.members
         self.gradients = self.members.to(device)
         self.optimizer = MemberOptimizer(
-            self.members, self.gradients, plan.learning_rates, plan.decays, device
+            self.members, self.gradients, plan.learning_rates, plan.decays
         )
         self.number = torch.zeros((), device=device)
         self.draws = torch.Generator(device)
@@ -47,6 +47,7 @@ class CapturedLearner:
             others[:] = True
         self.others: NDArray[np.bool_] = others
         self.visible, self.n_visible = self._padded(others)
+        self.by_label = torch.from_numpy(data.label_weights(plan.rarity)).to(device)
         self.soft = torch.zeros((), device=device)
         self.now: dict[str, Tensor] = {}
 
@@ -86,7 +87,7 @@ class CapturedLearner:
         """Take the steps of a round; see `train`."""
         training, plan = self.training, self.training.plan
         self._take_over(now)
-        first = training.round * plan.round_steps
+        first = training.n_steps_done
         last = min(first + plan.round_steps, plan.n_steps)
         if self.graph is None and training.device != "cpu":
             self._capture()
@@ -125,11 +126,8 @@ class CapturedLearner:
 
     def _capture(self) -> None:
         """Capture a step as a graph; the steps that warm it up are taken back."""
-        groups = [one.detach().clone() for one in self.members.groups]
-        state = self.optimizer.state
-        moments = {
-            id(one): {name: t.clone() for name, t in held.items()} for one, held in state.items()
-        }
+        weights = [one.clone() for one in self.members.groups]
+        memory = {name: one.clone() for name, one in self.optimizer.get_state().items()}
         aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
@@ -140,12 +138,9 @@ class CapturedLearner:
         self.graph.register_generator_state(self.draws)
         with torch.cuda.graph(self.graph):
             self._step()
-        for group, before in zip(self.members.groups, groups, strict=True):
+        for group, before in zip(self.members.groups, weights, strict=True):
             group.copy_(before)
-        for parameter, held in state.items():
-            was = moments.get(id(parameter), {})
-            for name, one in held.items():
-                one.copy_(was[name]) if name in was else one.zero_()
+        self.optimizer.set_state(memory, self.training.n_steps_done)
 
     # ------------------------------------------------------------------ steps
 
@@ -217,6 +212,7 @@ class CapturedLearner:
             targets = torch.cat([targets, aims[:, :n_probable], aims], dim=1)
             by_tags = counts[:, :n_probable] * (plan.probable_weight / n_probable) * self.soft
             weights = torch.cat([weights, by_tags, counts / n_items], dim=1)
+        weights = weights * self.by_label
         columns = None
         if n_outputs > plan.label_block:
             columns = self._rand(n_outputs).topk(plan.label_block).indices

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -247,7 +247,6 @@ class MemberOptimizer:
     members, gradients : Members
     rates, decays : sequences of float, length 3
         Of item encoder, document encoder and readout.
-    device : str
     """
 
     def __init__(
@@ -256,55 +255,28 @@ class MemberOptimizer:
         gradients: Members,
         rates: Sequence[float],
         decays: Sequence[float],
-        device: str,
     ) -> None:
-        self.device = device
-        self.parameters = [torch.nn.Parameter(group) for group in members.groups]
-        for parameter, gradient in zip(self.parameters, gradients.groups, strict=True):
-            parameter.grad = gradient
-        used = [place for place, one in enumerate(self.parameters) if one.numel()]
-        self.used = [self.parameters[place] for place in used]
-        self.gradients = [gradients.groups[place] for place in used]
-        self.rates = [rates[place] for place in used]
-        self.decays = [decays[place] for place in used]
-        self.adam: torch.optim.AdamW | None = None
-        self.state: dict[Any, dict[str, Tensor]] = {}
-        if device != "cpu":
-            groups = [
-                # A captured graph reads its rates from memory.
-                {"params": [one], "lr": torch.tensor(rate, device=device), "weight_decay": decay}
-                for one, rate, decay in zip(self.used, self.rates, self.decays, strict=True)
-            ]
-            self.adam = torch.optim.AdamW(groups, fused=True, capturable=True)
-            self.state = self.adam.state
+        every = zip(members.groups, gradients.groups, rates, decays, strict=True)
+        self.groups = [_Group(*one) for one in every if one[0].numel()]
 
     def step(self, factor: float | Tensor) -> None:
-        """Take a step, with all rates times a factor."""
-        if self.adam is not None:
-            for group, rate in zip(self.adam.param_groups, self.rates, strict=True):
-                group["lr"].copy_(torch.as_tensor(rate * factor))
-            self.adam.step()
-            return
+        """Take a step, with all rates times a factor; a captured graph has it on its device."""
         # What `torch.optim.AdamW` calls; the class itself loads torch's compiler on its first
-        # step, which takes a second or two and is a large part of a small fit.
-        gathered = zip(self.used, self.gradients, self.rates, self.decays, strict=True)
-        for one, gradient, rate, decay in gathered:
-            if one not in self.state:
-                self.state[one] = _first_state(one)
-            state = self.state[one]
-            state["step"] += 1
+        # step, which takes seconds and is a large part of a small fit.
+        for group in self.groups:
+            group.n_steps += 1
             torch._fused_adamw_(
-                [one.data],
-                [gradient],
-                [state["exp_avg"]],
-                [state["exp_avg_sq"]],
+                [group.weights],
+                [group.gradient],
+                [group.mean],
+                [group.square],
                 [],
-                [state["step"]],
+                [group.n_steps],
                 amsgrad=False,
                 beta1=0.9,
                 beta2=0.999,
-                lr=rate * float(factor),
-                weight_decay=decay,
+                lr=group.rate * factor,
+                weight_decay=group.decay,
                 eps=1e-8,
                 maximize=False,
             )
@@ -312,30 +284,26 @@ class MemberOptimizer:
     def get_state(self) -> dict[str, Tensor]:
         """Give what it remembers, by name."""
         return {
-            f"{name}.{place}": self.state[one][name]
-            for place, one in enumerate(self.parameters)
-            if one in self.state
-            for name in ("exp_avg", "exp_avg_sq")
+            f"{name}.{place}": one
+            for place, group in enumerate(self.groups)
+            for name, one in (("mean", group.mean), ("square", group.square))
         }
 
     def set_state(self, held: Mapping[str, Tensor], n_steps: int) -> None:
         """Take back what it remembered after so many steps; see `get_state`."""
-        self.state.clear()
-        for place, one in enumerate(self.parameters):
-            if f"exp_avg.{place}" in held:
-                self.state[one] = {
-                    "step": torch.tensor(float(n_steps), device=self.device),
-                    **{
-                        name: held[f"{name}.{place}"].to(self.device, copy=True)
-                        for name in ("exp_avg", "exp_avg_sq")
-                    },
-                }
+        for place, group in enumerate(self.groups):
+            group.mean.copy_(held[f"mean.{place}"])
+            group.square.copy_(held[f"square.{place}"])
+            group.n_steps.fill_(n_steps)
 
 
-def _first_state(parameter: Tensor) -> dict[str, Tensor]:
-    """Give what AdamW remembers before its first step."""
-    zeros = torch.zeros_like(parameter, requires_grad=False)
-    return {"step": torch.zeros(()), "exp_avg": zeros, "exp_avg_sq": zeros.clone()}
+class _Group:
+    """Weights that have one rate and one decay, and what AdamW remembers of them."""
+
+    def __init__(self, weights: Tensor, gradient: Tensor, rate: float, decay: float) -> None:
+        self.weights, self.gradient, self.rate, self.decay = weights, gradient, rate, decay
+        self.mean, self.square = torch.zeros_like(weights), torch.zeros_like(weights)
+        self.n_steps = torch.zeros((), device=weights.device)
 
 
 def _back(

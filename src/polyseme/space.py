@@ -515,10 +515,12 @@ class ConceptSpace(Estimator):
 
     def document_points(self, tags: sp.csr_matrix) -> Floats:
         """Give the points of documents, (n, n_axes), some rows at a time; see `points`."""
-        found = [np.empty((0, self.axes_.shape[1]), dtype=np.float32)]
-        for start in range(0, tags.shape[0], _BLOCK):
-            found.append(self.points(self.document_codes(tags[start : start + _BLOCK])))
-        return np.concatenate(found)
+        found = np.empty((tags.shape[0], self.axes_.shape[1]), dtype=np.float32)
+        with one_torch_thread():
+            for start in range(0, len(found), _BLOCK):
+                rows = slice(start, start + _BLOCK)
+                found[rows] = self.points(self.document_codes(tags[rows]))
+        return found
 
     def encode_tags(self, tags: Floats) -> Floats:
         """Give the codes of probable tags, (n, n_labels) in the order of members; see `views`."""

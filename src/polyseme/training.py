@@ -76,6 +76,9 @@ class SpacePlan:
     seen_weight, kept_weight : float
         What seen labels count in documents, and unseen ones that are not hidden; hidden unseen
         labels count 1.
+    rarity : float
+        Labels count as the variance of holding them to minus this power: 0 for all alike, 0.5 as
+        if every label varied as much as any other.
     probable_weight : float
         What reading items by their probable tags counts beside reading them by their features.
     soft_weight : float
@@ -105,6 +108,7 @@ class SpacePlan:
     unseen_hidden: float = 0.7
     seen_weight: float = 0.5
     kept_weight: float = 0.5
+    rarity: float = 0.25
     probable_weight: float = 0.5
     soft_weight: float = 1.0
     selection_weights: bool = True
@@ -127,7 +131,7 @@ class SpacePlan:
         sizes = "n_folds members_per_fold n_steps round_steps document_batch item_batch"
         for name in (*sizes.split(), "probable_batch", "hidden", "code", "label_block"):
             check_number(name, getattr(self, name), owner=owner, low=1, whole=True)
-        for name in ("hidden_tags", "unseen_hidden"):
+        for name in ("hidden_tags", "unseen_hidden", "rarity"):
             check_number(name, getattr(self, name), owner=owner, low=0, high=1)
         for name in ("seen_weight", "kept_weight", "probable_weight", "soft_weight"):
             check_number(name, getattr(self, name), owner=owner, low=0)
@@ -229,6 +233,12 @@ class TrainingData:
             return np.asarray(priors)
         some = np.diff(self.documents[:told, self.n_seen :].indptr) > 0
         return np.append(priors, (some.sum() + 0.5) / (told + 1))
+
+    def label_weights(self, rarity: float) -> Floats:
+        """Give what each output counts, (n_outputs,), with a mean of 1; see `SpacePlan.rarity`."""
+        priors = self.priors()
+        weights = (priors * (1 - priors)) ** -rarity
+        return np.asarray(weights / weights.mean(), dtype=np.float32)
 
     def standard(self, X: Features) -> Floats:
         """Give features in spreads from the mean, dense and without wild ones."""
@@ -364,6 +374,11 @@ class SpaceTraining:
         """The fold that each member of this share has not seen."""
         return np.asarray(self.numbers // self.plan.members_per_fold)
 
+    @property
+    def n_steps_done(self) -> int:
+        """Steps that every member has taken."""
+        return min(self.round * self.plan.round_steps, self.plan.n_steps)
+
     # ------------------------------------------------------------------ rounds
 
     def run(
@@ -494,11 +509,10 @@ class SpaceTraining:
         for place, group in enumerate(self.members.groups):
             group.copy_(torch.from_numpy(np.array(arrays[f"weights.{place}"])))
         self.round, self.history = round_, list(history)
-        n_steps = min(round_ * self.plan.round_steps, self.plan.n_steps)
         for place, learner in enumerate(self._learners):
             held = within(arrays, f"optimizer.{place}")
             tensors = {name: torch.from_numpy(np.array(one)) for name, one in held.items()}
-            learner.optimizer.set_state(tensors, n_steps)
+            learner.optimizer.set_state(tensors, self.n_steps_done)
 
 
 def ask(
@@ -574,13 +588,13 @@ class MemberLearner:
         self.gradients = self.members.to("cpu")
         plan = training.plan
         self.optimizer = MemberOptimizer(
-            self.members, self.gradients, plan.learning_rates, plan.decays, "cpu"
+            self.members, self.gradients, plan.learning_rates, plan.decays
         )
 
     def train(self, now: Round | None) -> list[tuple[float, float]]:
         """Take the steps of a round; give the last step's losses, (documents, items)."""
         training, plan = self.training, self.training.plan
-        first = training.round * plan.round_steps
+        first = training.n_steps_done
         last = min(first + plan.round_steps, plan.n_steps)
         batches = Batches(training, self.place, now)
         found: list[tuple[float, float]] = []
@@ -621,8 +635,9 @@ class Batches:
             # Before the first exchange nobody knows which tags are probable.
             self.n_probable = min(plan.probable_batch, self.n_items) if now.soft else 0
         self.dense = training.dense
-        # What outputs of documents count, but for unseen ones; and what outputs of items count.
+        # What each output counts everywhere, and what it counts where items are read.
         n_seen, n_labels, n_outputs = data.n_seen, data.n_labels, data.n_outputs
+        self.by_label = torch.from_numpy(data.label_weights(plan.rarity))
         self.by_item = torch.ones(n_outputs)
         self.by_item[n_seen:] = plan.soft_weight if now is not None and now.soft else 0.0
         self.by_item[n_labels:] = 0.0
@@ -651,7 +666,7 @@ class Batches:
         features = None
         if self.now is not None:
             features = self._items(n_documents)[None]
-        targets, weights = self.truth, self.weights
+        targets, weights = self.truth, self.weights.mul_(self.by_label)
         if columns is not None:
             targets, weights = targets[:, columns], weights[:, columns]
             weights.mul_(self.data.n_outputs / len(columns))

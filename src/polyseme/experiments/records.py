@@ -130,18 +130,6 @@ class RecordStore:
         """Give the record of a run, or None when it has not been run with this configuration."""
         return self._of(setting).get((method, seed, trial, digest))
 
-    def latest(
-        self, run: tuple[str, str, int], seed: int, preset: str, *, quick: bool
-    ) -> Record | None:
-        """Give a run's record whatever its configuration, but for seed, preset and sample."""
-        setting, method, trial = run
-        for record in self._of(setting).values():
-            config = record["config"]
-            same = config.get("preset", preset) == preset and config.get("quick", quick) == quick
-            if same and _key(record)[:3] == (method, seed, trial):
-                return record
-        return None
-
     def add(self, record: Record) -> None:
         """Keep a record, in place of an older one of the same run, and write it to disk.
 

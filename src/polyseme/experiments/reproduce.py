@@ -183,10 +183,7 @@ def _publish(
     for name in EXPERIMENTS:
         experiment = get_experiment(name)
         runs = experiment.runs(trials, quick=conditions.quick)
-        found = {
-            run: store.latest(run, conditions.seed, conditions.preset, quick=conditions.quick)
-            for run in runs
-        }
+        found = {run: store.find(*run, conditions.seed, digest_of(run, conditions)) for run in runs}
         records = {run: record for run, record in found.items() if record is not None}
         if len(records) < len(runs):
             if name in names:
