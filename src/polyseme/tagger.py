@@ -190,7 +190,7 @@ class ZeroShotTagger(Estimator):
         if semantics is not None:
             teaching = as_corpus(semantics, normalize=self.normalize_labels)
         check_corpus(teaching, owner=owner)
-        if X is not None:
+        if X is not None and semantics is not None:
             check_corpus(corpus, owner=owner, n_labels=1)
         generator = as_generator(self.random_state)
         space_seed, feature_seed = draw_seed(generator), draw_seed(generator)
@@ -223,8 +223,8 @@ class ZeroShotTagger(Estimator):
                 progress=progress,
                 trainer=trainer,
             )
+        # Dropped are those without a label, of which `check_corpus` has told.
         store, dropped = ConceptStore.of(space, labels, teaching, items)
-        warn_unplaced(dropped, told.documents.shape[0])
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
         return self.restore(
             space,
