@@ -607,10 +607,15 @@ class ConceptSpace(Estimator):
         values, axes = np.linalg.eigh(self.document_scatter_)
         directions = axes @ (axes.mT @ gaps / (np.maximum(values, 0)[..., None] + ridge))
         middle = centre + 0.5 * gaps
-        bias = -(directions * middle).sum(axis=1)
+        bias = -(directions * middle).sum(axis=1).mean(axis=0)
         weights = directions.reshape(n_members * code, -1) / n_members
-        raw = Readout(weights, bias.mean(axis=0) + np.log(frequencies) - np.log1p(-frequencies))
-        return self._levelled(raw, directions, frequencies), raw
+        prior = np.log(frequencies) - np.log1p(-frequencies)
+        # Items lie less far apart than the documents that directions are learned from: with many
+        # documents half the slope is right, with one or two nearly all of it.
+        slopes = 0.5 * (1 + _DOUBT / (counts + _DOUBT))
+        of_items = Readout(weights * slopes, bias * slopes + prior)
+        levelled = self._levelled(of_items, directions * slopes, frequencies)
+        return levelled, Readout(weights, bias + prior)
 
     def readout_of_names(self, likeness: Matrix) -> tuple[Readout, Readout]:
         """Give how labels that are known by name alone are read: as the seen labels they are like.
