@@ -611,7 +611,7 @@ def test_a_tagger_without_features_completes_but_does_not_rank(world):
     assert tagger.explain(None, "sand", tags=["sea"]).features == 0
     with pytest.raises(InputError, match="fitted without features"):
         tagger.rank(world.X_test)
-    with pytest.raises(InputError, match="precision needs features"):
+    with pytest.raises(InputError, match="precision is learned on items with features"):
         tagger.predict(None, precision=0.5, tags=[["sea"]])
 
 
@@ -757,6 +757,28 @@ def test_documents_without_labels_are_left_out_of_what_is_known_and_named(world)
     assert len(told) == 1, "also where they are the semantics documents"
     assert tagger.unplaced_ == ("instance:30",) and len(tagger.store_.ids) == 60
     assert np.isfinite(tagger.score_labels(world.X_test)).all()
+
+
+def test_a_label_that_nobody_uses_makes_no_document_twice(world):
+    documents = LabelCorpus.from_documents(world.documents)
+    wider = replace(
+        documents,
+        labels=(*documents.labels, "unused"),
+        matrix=sp.csr_matrix(sp.hstack([documents.matrix, sp.csr_matrix((len(documents), 1))])),
+    )
+    tagger = tiny().fit(world.X, wider)
+    assert len(tagger.store_.ids) == len(world.documents)
+    once = tiny().fit(world.X, documents)
+    assert np.array_equal(tagger.score_labels(world.X_test), once.score_labels(world.X_test))
+
+
+def test_documents_that_were_taught_and_are_removed_count_no_more(world):
+    tagger = tiny().fit(world.X, world.documents)
+    ids = tagger.store_.ids[:10]
+    tagger.add_documents([["sea", "parasol"], ["sand", "parasol"], ["sea", "sand"]])
+    before = tagger.n_taught_
+    tagger.remove_documents(ids)
+    assert tagger.n_taught_ == before - 10 and len(tagger.store_.ids) - tagger.n_taught_ == 3
 
 
 def test_labels_of_items_that_no_semantics_document_holds_are_oov(world):

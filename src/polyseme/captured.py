@@ -52,14 +52,22 @@ class CapturedLearner:
         self.now: dict[str, Tensor] = {}
 
     def _place_documents(self, documents: Any) -> None:
-        """Put documents on the device as lists of labels, all of one length."""
-        lengths = np.diff(documents.indptr)
-        m, longest = len(lengths), max(int(lengths.max(initial=0)), 1)
-        lists = np.full((m, longest), documents.shape[1], dtype=np.int32)
-        owners = np.repeat(np.arange(m), lengths)
-        places = np.arange(len(documents.indices)) - np.repeat(documents.indptr[:-1], lengths)
-        lists[owners, places] = documents.indices
-        self.lists = torch.from_numpy(lists).to(self.training.device)
+        """Put documents on the device as one list of labels, and where each one's begin."""
+        device = self.training.device
+        self.longest = max(int(np.diff(documents.indptr).max(initial=0)), 1)
+        # What is read beyond the last document stands for no label.
+        labels = np.append(documents.indices, np.full(self.longest, documents.shape[1]))
+        self.labels = torch.from_numpy(labels.astype(np.int64)).to(device)
+        self.starts = torch.from_numpy(documents.indptr.astype(np.int64)).to(device)
+
+    def _documents(self, chosen: Tensor) -> Tensor:
+        """Give documents as rows, (n_members, n, n_labels)."""
+        n_labels, device = self.training.data.n_labels, self.training.device
+        first, last = self.starts[chosen][..., None], self.starts[chosen + 1][..., None]
+        places = first + torch.arange(self.longest, device=device)
+        labels = torch.where(places < last, self.labels[places], n_labels)
+        rows = torch.zeros(*chosen.shape, n_labels + 1, device=device)
+        return rows.scatter_(2, labels, 1.0)[..., :n_labels]
 
     def _padded(self, chosen: NDArray[np.bool_]) -> tuple[Tensor, Tensor]:
         """Give the rows that each member may see, (n_members, most), and how many they are."""
@@ -178,8 +186,7 @@ class CapturedLearner:
             data.n_outputs,
         )
         chosen = self._chosen(self.visible, self.n_visible, n)
-        truth = torch.zeros(n_members, n, n_labels + 1, device=self.training.device)
-        truth = truth.scatter_(2, self.lists[chosen].long(), 1.0)[..., :n_labels]
+        truth = self._documents(chosen)
         hidden = (self._rand(n_members, n, n_labels)) < self._rand(
             n_members, n, 1
         ) * plan.hidden_tags

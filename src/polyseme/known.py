@@ -335,7 +335,10 @@ def met_documents(corpus: LabelCorpus, teaching: LabelCorpus) -> IntArray:
     int64 array, shape (n_instances,)
         The row of the same document in `teaching`, or -1; see `unmet_documents`.
     """
-    if corpus is teaching or (corpus.numbered and teaching.numbered and _same(corpus, teaching)):
+    numbered = corpus.numbered and teaching.numbered
+    if corpus is teaching or (
+        numbered and _same(corpus.without_unused(), teaching.without_unused())
+    ):
         return np.arange(len(corpus), dtype=np.int64)
     met = np.full(len(corpus), -1, dtype=np.int64)
     if corpus.numbered or teaching.numbered:

@@ -162,13 +162,13 @@ class Batch:
 
     Attributes
     ----------
-    tags : float32 tensor, shape (n_members, n_documents + n_items, n_labels)
-        What is left of documents, then the probable tags of items.
+    tags : float32 tensor, shape (n_members, n_documents + n_probable, n_labels)
+        What is left of documents, then the probable tags of some of the items.
     features : float32 tensor, shape (n_members, n_items, n_features), or None
         None where there are no items; then `tags` holds documents alone.
-    targets, weights : float32 tensors, shape (n_members, n_documents + 2 n_items, n_columns)
-        Of documents, of items by their probable tags, and of items by their features. Weights
-        are already divided by the numbers of rows and columns.
+    targets, weights : float32 tensors, shape (n_members, n_rows, n_columns)
+        Of documents, of items by their probable tags, and of items by their features: n_documents
+        + n_probable + n_items rows. Weights are already divided by the numbers of rows and columns.
     columns : int64 tensor, shape (n_columns,), or None
         The outputs that are read in this step; None: all.
     dropout : list of float32 tensors

@@ -123,18 +123,19 @@ class ConceptSpace(Estimator):
 
     Parameters
     ----------
-    n_folds : int
-        Folds of documents; fewer where there are fewer documents or groups.
-    members_per_fold : int
+    n_folds : int, optional
+        Folds of documents, 5 by default; fewer where there are fewer documents or groups.
+    members_per_fold : int, optional
+        Two by default, one where there are few documents or very many.
     n_steps : int, optional
-        Training steps of every member; by default by the number of documents, see
-        `SpacePlan.sized`.
+        Training steps of every member.
     context : float
         Share of probable tags in an item's code.
     priming : float
         Share that the votes of known documents near an item's code have in its logits.
     plan : SpacePlan, optional
-        Everything else about the training.
+        Everything about the training that is not said above. By default one that is fitted to the
+        size of the data, see `SpacePlan.sized`; one that is given is kept to.
     checkpoint : str, Path or None
         A folder for the state of the training; a run that was interrupted goes on from there.
     device : str
@@ -151,8 +152,6 @@ class ConceptSpace(Estimator):
     priors_ : float64 array, shape (n_labels,)
         How often documents hold each label.
     members_ : Members
-    folds_ : int64 array, shape (n_members,)
-        The fold that each member has not seen.
     calibration_ : Calibration
         In the members' order of labels.
     reference_ : Reference
@@ -173,8 +172,8 @@ class ConceptSpace(Estimator):
 
     def __init__(
         self,
-        n_folds: int = 5,
-        members_per_fold: int = 2,
+        n_folds: int | None = None,
+        members_per_fold: int | None = None,
         n_steps: int | None = None,
         context: float = CONTEXT,
         priming: float = PRIMING,
@@ -214,7 +213,7 @@ class ConceptSpace(Estimator):
         X : float64 array or csr_matrix, shape (n, n_features), optional
             Without it the space is learned from documents alone.
         own : int64 array, shape (n,), optional
-            Which document is each item's own.
+            Which document is each item's own; by default the first one's is the first, and so on.
         groups : int64 array, shape (m,), optional
             Documents of one group stay in one fold.
         n_semantics : int, optional
@@ -233,7 +232,8 @@ class ConceptSpace(Estimator):
             members, history = trainer(data, plan, seed, progress)
             return self.finish(data, members, history)
         training = SpaceTraining(data, plan, seed, self.device)
-        state = _TrainingState(self.checkpoint, fingerprint(data, plan), seed)
+        told = "" if self.checkpoint is None else fingerprint(data, plan)
+        state = _TrainingState(self.checkpoint, told, seed)
         state.restore(training)
 
         def after() -> None:
@@ -268,13 +268,21 @@ class ConceptSpace(Estimator):
         generator = as_generator(self.random_state)
         seed = self._checkpoint_seed(draw_seed(generator))
         n_documents, n_labels = documents.shape
-        mine = np.zeros(0, dtype=np.int64) if own is None else np.asarray(own)
+        n_items = 0 if X is None else X.shape[0]
+        mine = np.arange(n_items) if own is None else np.asarray(own)
+        if len(mine) != n_items or n_items > n_documents:
+            raise InputError(
+                f"There are {n_items} items and {n_documents} documents; say with `own` which "
+                "document is each item's."
+            )
         carried = np.ones(n_labels, dtype=bool)
         if X is not None:
             carried = np.asarray(documents[mine].sum(axis=0)).ravel() > 0
         self.order_ = np.concatenate([np.flatnonzero(carried), np.flatnonzero(~carried)])
         self.n_seen_ = int(carried.sum())
-        folds = fold_numbers(n_documents, self.n_folds, np.random.default_rng(seed), groups)
+        self.plan_ = self._planned(n_documents, n_items)
+        n_folds, draws = self.plan_.n_folds, np.random.default_rng(seed)
+        folds = fold_numbers(n_documents, n_folds, draws, groups)
         self.mean_, self.scale_ = np.zeros(0), np.ones(0)
         if X is not None:
             self.mean_, self.scale_ = _column_statistics(X)
@@ -288,20 +296,26 @@ class ConceptSpace(Estimator):
             self.mean_,
             self.scale_,
         )
-        plan = replace(
-            self.plan or SpacePlan(), n_folds=self.n_folds, members_per_fold=self.members_per_fold
-        ).sized(n_documents, len(mine))
-        if self.n_steps is not None:
-            round_steps = min(plan.round_steps, max(self.n_steps // 4, 1))
-            plan = replace(plan, n_steps=self.n_steps, round_steps=round_steps)
-        self.plan_ = plan
         return data, seed
+
+    def _planned(self, n_documents: int, n_items: int) -> SpacePlan:
+        """Say how to train: as asked, and by the size of the data where nothing was asked."""
+        plan = SpacePlan().sized(n_documents, n_items) if self.plan is None else self.plan
+        asked = {"n_folds": self.n_folds, "members_per_fold": self.members_per_fold}
+        told: dict[str, Any] = {name: one for name, one in asked.items() if one is not None}
+        if self.n_steps is not None:
+            told["n_steps"] = self.n_steps
+            told["round_steps"] = min(plan.round_steps, max(self.n_steps // 4, 1))
+        return replace(plan, **told).within(n_documents, n_items)
 
     def _checkpoint_seed(self, seed: int) -> int:
         """Give the seed of an interrupted run, where there is one, and a new one otherwise."""
         if self.checkpoint is None or not (Path(self.checkpoint) / "manifest.json").exists():
             return seed
-        return int(read_model(self.checkpoint, CHECKPOINT)[0]["seed"])
+        held = int(read_model(self.checkpoint, CHECKPOINT)[0]["seed"])
+        if isinstance(self.random_state, (int, np.integer)) and held != seed:
+            raise _other_training(self.checkpoint)
+        return held
 
     def finish(self, data: TrainingData, members: Members, history: list[dict[str, float]]) -> Self:
         """Take over trained members and learn what follows from them: levels and references.
@@ -314,8 +328,6 @@ class ConceptSpace(Estimator):
         history : list of dict
         """
         self.members_, self.history_ = members, history
-        per_fold = self.plan_.members_per_fold
-        self.folds_ = np.repeat(np.arange(len(members) // per_fold), per_fold)
         self.priors_ = np.empty(data.n_labels)
         self.priors_[self.order_] = data.priors()[: data.n_labels]
         with one_blas_thread(), one_torch_thread():
@@ -426,17 +438,16 @@ class ConceptSpace(Estimator):
         self, data: TrainingData, fold: int, codes: Floats, own: IntArray
     ) -> Matrix:
         """Let known documents but its own vote for each item, as members new to it code them."""
-        m = data.documents.shape[0]
-        rows = np.sort(np.random.default_rng(m).permutation(m)[:_DOCUMENTS])
-        members = self._members_of(fold)
+        members, documents = self._members_of(fold), data.documents
         per_fold, code = self.plan_.members_per_fold, self.plan_.code
         at = slice(fold * per_fold * code, (fold + 1) * per_fold * code)
         mean, axes = self.document_mean_.ravel()[at].astype(np.float32), self.axes_[at]
-        known = data.documents[rows]
-        keys = _directions(_side_by_side(members.encode_rows(known)) - mean, axes)
-        place = np.full(m, -1)
-        place[rows] = np.arange(len(rows))
-        return vote(_directions(codes - mean, axes), keys, known, left_out=place[own])
+        known = np.empty((documents.shape[0], axes.shape[1]), dtype=np.float32)
+        for start in range(0, len(known), _DOCUMENTS):
+            rows = slice(start, start + _DOCUMENTS)
+            coded = _side_by_side(members.encode_rows(documents[rows]))
+            known[rows] = _directions(coded - mean, axes)
+        return vote(_directions(codes - mean, axes), known, documents, left_out=own)
 
     # ------------------------------------------------------------------ codes
 
@@ -458,17 +469,22 @@ class ConceptSpace(Estimator):
         -------
         float32 array, shape (n, n_dimensions)
         """
-        direct, probable = self.views(X, tags)
-        return self.compose(direct, probable)
+        check_fitted(self, "members_")
+        codes = np.empty((X.shape[0], self.n_dimensions), dtype=np.float32)
+        for start in range(0, len(codes), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            codes[rows] = self.compose(*self.views(X[rows], None if tags is None else tags[rows]))
+        return codes
 
     def views(
         self, X: Features, tags: sp.csr_matrix | None = None
     ) -> tuple[Floats, NDArray[np.float32]]:
-        """Give the two halves of what is known of items.
+        """Give the two halves of what is known of some items.
 
         Parameters
         ----------
         X, tags : as for `item_codes`
+            As many as may be held as a table over all labels.
 
         Returns
         -------
@@ -478,19 +494,12 @@ class ConceptSpace(Estimator):
             Tags that items probably have, in the order of members; given ones are 1.
         """
         check_fitted(self, "members_")
-        n = X.shape[0]
-        direct = np.empty((n, self.n_dimensions), dtype=np.float32)
-        probable = np.zeros((n, len(self.order_)), dtype=np.float32)
-        for start in range(0, n, _BLOCK):
-            rows = slice(start, start + _BLOCK)
-            dense = X[rows].toarray() if sp.issparse(X) else X[rows]
-            features = standardise(dense, self.mean_, self.scale_)
-            direct[rows] = self._encode_items(features)
-            seen = _read(self.members_, direct[rows])[:, : self.n_seen_]
-            probable[rows, : self.n_seen_] = sigmoid(seen)
-            if tags is not None:
-                given = np.asarray(tags[rows][:, self.order_].toarray(), dtype=np.float32)
-                np.maximum(probable[rows], given, out=probable[rows])
+        direct = self._encode_items(standardise(X, self.mean_, self.scale_))
+        probable = np.zeros((len(direct), len(self.order_)), dtype=np.float32)
+        probable[:, : self.n_seen_] = sigmoid(_read(self.members_, direct)[:, : self.n_seen_])
+        if tags is not None:
+            given = np.asarray(tags[:, self.order_].toarray(), dtype=np.float32)
+            np.maximum(probable, given, out=probable)
         return direct, probable
 
     def compose(self, direct: Floats, probable: Floats) -> Floats:
@@ -657,8 +666,10 @@ class ConceptSpace(Estimator):
     def check_parameters(self) -> None:
         """Raise on a parameter out of its range."""
         owner = type(self).__name__
-        check_number("n_folds", self.n_folds, owner=owner, low=2, whole=True)
-        check_number("members_per_fold", self.members_per_fold, owner=owner, low=1, whole=True)
+        if self.n_folds is not None:
+            check_number("n_folds", self.n_folds, owner=owner, low=2, whole=True)
+        if self.members_per_fold is not None:
+            check_number("members_per_fold", self.members_per_fold, owner=owner, low=1, whole=True)
         check_number("context", self.context, owner=owner, low=0, high=1)
         check_number("priming", self.priming, owner=owner, low=0, high=1)
         if self.n_steps is not None:
@@ -672,7 +683,7 @@ class ConceptSpace(Estimator):
         config = {
             "parameters": {name: plain(getattr(self, name)) for name in _PARAMETERS},
             "asked": None if self.plan is None else _plan_values(self.plan),
-            "plan": {name: plain(value) for name, value in _plan_values(self.plan_).items()},
+            "plan": _plan_values(self.plan_),
             "n_seen": self.n_seen_,
             "shape": list(self.members_.shape),
             "history": self.history_,
@@ -695,9 +706,6 @@ class ConceptSpace(Estimator):
         groups = within(arrays, "members")
         tensors = [torch.from_numpy(np.array(groups[str(place)])) for place in range(3)]
         made.members_ = Members(Shape(*config["shape"]), *tensors)
-        made.folds_ = np.repeat(
-            np.arange(len(made.members_) // plan.members_per_fold), plan.members_per_fold
-        )
         made.calibration_ = Calibration(**_copies(arrays, "calibration"))
         made.reference_ = Reference(**_copies(arrays, "reference"))
         for name in _ARRAYS:
@@ -727,7 +735,7 @@ def _copies(arrays: Mapping[str, NDArray[Any]], part: str) -> dict[str, NDArray[
 def _plan_values(plan: SpacePlan) -> dict[str, Any]:
     """Give a plan as values that JSON knows."""
     return {
-        name: list(value) if isinstance(value, tuple) else value
+        name: [plain(one) for one in value] if isinstance(value, tuple) else plain(value)
         for name, value in asdict(plan).items()
     }
 
@@ -742,11 +750,15 @@ def _column_statistics(X: Features) -> tuple[Matrix, Matrix]:
     """Give means and spreads of columns, 1 for columns that never change; sparse stays sparse."""
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
     if sp.issparse(X):
-        square = np.asarray(X.multiply(X).mean(axis=0), dtype=np.float64).ravel()
-        spread = np.sqrt(np.maximum(square - mean * mean, 0))
+        n, n_columns = X.shape
+        away = (X.data - mean[X.indices]) ** 2
+        sums = np.bincount(X.indices, weights=away, minlength=n_columns)
+        n_zero = n - np.bincount(X.indices, minlength=n_columns)
+        spread = np.sqrt((sums + n_zero * mean**2) / max(n, 1))
     else:
         spread = np.asarray(X.std(axis=0), dtype=np.float64)
-    return mean, np.where(spread > 1e-12, spread, 1.0)
+    # What is left of a large constant by rounding is no spread.
+    return mean, np.where(spread > np.maximum(1e-12, 1e-9 * np.abs(mean)), spread, 1.0)
 
 
 def _side_by_side(codes: torch.Tensor) -> Floats:
@@ -850,6 +862,14 @@ def mix(logits: Matrix, votes: Matrix, share: float) -> Matrix:
     return np.asarray((1 - share) * logits + share * logit(votes)) if share else logits
 
 
+def _other_training(path: str | Path) -> InputError:
+    """Build the error for a folder that holds the state of another training."""
+    return InputError(
+        f"The checkpoint at '{path}' belongs to other data or parameters; remove it or name "
+        "another folder."
+    )
+
+
 class _TrainingState:
     """The folder that holds an interrupted training, if any.
 
@@ -873,10 +893,7 @@ class _TrainingState:
             return
         config, arrays = read_model(self.path, CHECKPOINT)
         if config["fingerprint"] != self.fingerprint:
-            raise InputError(
-                f"The checkpoint at '{self.path}' belongs to other data or parameters; remove it "
-                "or name another folder."
-            )
+            raise _other_training(self.path)
         training.set_state(arrays, int(config["round"]), config["history"])
 
     def keep(self, training: SpaceTraining) -> None:

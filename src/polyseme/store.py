@@ -195,6 +195,11 @@ class ConceptStore:
         return np.unique(self.sets, return_index=True)[1].astype(np.int64)
 
     @cached_property
+    def _distinct(self) -> sp.csr_matrix:
+        """The distinct tag sets, (n_sets, n_labels)."""
+        return sp.csr_matrix(self.matrix[self._first], dtype=np.float32)
+
+    @cached_property
     def _counts(self) -> IntArray:
         """How many documents each distinct tag set stands for."""
         return np.bincount(self.sets, minlength=len(self.points)).astype(np.int64)
@@ -216,8 +221,7 @@ class ConceptStore:
         float64 array, shape (n, n_labels)
             Shares of votes, between 0 and 1.
         """
-        distinct = sp.csr_matrix(self.matrix[self._first], dtype=np.float32)
-        return vote(points, self.points, distinct, counts=self._counts)
+        return vote(points, self.points, self._distinct, counts=self._counts)
 
     def nearest(self, point: Floats, column: int, k: int) -> tuple[Neighbour, ...]:
         """Give the k known tag sets that are nearest to a point, from near to far.
@@ -229,7 +233,7 @@ class ConceptStore:
             The label that is asked about; one beyond those of documents is held by none.
         k : int
         """
-        cosines = self.points.astype(np.float64) @ point.astype(np.float64)
+        cosines = (self.points @ point).astype(np.float64)
         strength = np.exp((cosines - 1) / TEMPERATURE) * self._counts
         shares = strength / max(float(strength.sum()), 1e-30)
         label = self.labels[column] if column < len(self.labels) else None

@@ -18,6 +18,7 @@ from polyseme._estimator import Estimator, copy_of
 from polyseme._folds import group_numbers
 from polyseme._labels import normalize_label
 from polyseme._progress import FileProgress, working
+from polyseme._threads import one_blas_thread, one_torch_thread
 from polyseme._validation import (
     InputError,
     IntArray,
@@ -206,8 +207,10 @@ class ZeroShotTagger(Estimator):
                 "how they go together; check that both use the same labels."
             )
         space = copy_of(template)
-        if space.random_state is None:
-            space.set_params(random_state=space_seed)
+        # Without a seed the space draws its own, which its checkpoint remembers.
+        if space.random_state is None and self.random_state is not None:
+            seeded = isinstance(self.random_state, (int, np.integer))
+            space.set_params(random_state=space_seed if seeded else generator)
         if space.device == "cpu":
             space.set_params(device=self.device)
         if space.checkpoint is None:
@@ -290,6 +293,11 @@ class ZeroShotTagger(Estimator):
 
     def _know(self, store: ConceptStore, named: NamedLabels | None) -> Self:
         """Take over what is known from now on, with all that follows; if it cannot be, raise."""
+        with one_blas_thread(), one_torch_thread():
+            return self._derive(store, named)
+
+    def _derive(self, store: ConceptStore, named: NamedLabels | None) -> Self:
+        """Learn the readouts of all labels from what is known; see `_know`."""
         space = self.space_
         if named is not None:
             # Once documents hold a label, its name is not asked any more.
@@ -422,7 +430,8 @@ class ZeroShotTagger(Estimator):
         """Give the scores of checked items, some rows at a time."""
         check_option("method", method, METHODS, owner="rank")
         n = (features if features is not None else tags).shape[0]  # type: ignore[union-attr]
-        for rows in rank_blocks(n, len(self.labels_)):
+        # A block is also a table over known documents.
+        for rows in rank_blocks(n, max(len(self.labels_), 4096)):
             part = None if features is None else features[rows]
             given = None if tags is None else tags[rows]
             codes = self._codes(part, given)
@@ -527,6 +536,11 @@ class ZeroShotTagger(Estimator):
         features, given = self._asked(X, tags)
         least = np.full(len(self.labels_), threshold)
         if precision is not None:
+            if features is None:
+                raise InputError(
+                    "A precision is learned on items with features; for tags alone give a "
+                    "`threshold`."
+                )
             least = self.thresholds(precision)
         blocks = self._scored(features, given, "space")
         return [found for _, part in blocks for found in tag_sets(part, least, self.labels_)]
@@ -654,6 +668,11 @@ class ZeroShotTagger(Estimator):
         n = (features if features is not None else given).shape[0]  # type: ignore[union-attr]
         if n != 1:
             raise InputError(f"`explain` takes one item; got {n}.")
+        if given is not None and column in given.indices:
+            raise InputError(
+                f"'{self.labels_[column]}' is among the tags that are given, so there is nothing "
+                "to explain; leave it out of them to ask where its score would come from."
+            )
         return self._evidence(features, given, column, k)
 
     def _evidence(
@@ -761,7 +780,10 @@ class ZeroShotTagger(Estimator):
             Names of known documents.
         """
         check_fitted(self, "store_")
-        return self._know(self.store_.remove(ids), self.named_)
+        store = self.store_.remove(ids)
+        left = set(store.ids)
+        self.n_taught_ = sum(name in left for name in self.store_.ids[: self.n_taught_])
+        return self._know(store, self.named_)
 
     def add_labels(
         self, labels: Collection[str], vectors: WordVectors | Mapping[str, ArrayLike]

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from polyseme._persistence import within
 from polyseme._threads import n_cores
-from polyseme._validation import IntArray, check_number
+from polyseme._validation import InputError, IntArray, check_number
 from polyseme.members import Batch, MemberOptimizer, Members, Shape, step
 
 Matrix = NDArray[np.float64]
@@ -116,11 +116,6 @@ class SpacePlan:
     memory_mb: float = 512.0
 
     @property
-    def n_members(self) -> int:
-        """How many members there are."""
-        return self.n_folds * self.members_per_fold
-
-    @property
     def n_rounds(self) -> int:
         """How many rounds the steps make."""
         return -(-self.n_steps // self.round_steps)
@@ -136,6 +131,10 @@ class SpacePlan:
         for name in ("seen_weight", "kept_weight", "probable_weight", "soft_weight"):
             check_number(name, getattr(self, name), owner=owner, low=0)
         check_number("memory_mb", self.memory_mb, owner=owner, low=0, above=True)
+        lengths = {"learning_rates": 3, "decays": 3, "dropout": 4}
+        for name, length in lengths.items():
+            if len(getattr(self, name)) != length:
+                raise InputError(f"`{name}` of `{owner}` must be {length} numbers.")
         for share in self.dropout:
             check_number("dropout", share, owner=owner, low=0, high=0.99)
         for rate in (*self.learning_rates, *self.decays):
@@ -175,9 +174,28 @@ class SpacePlan:
             code=self.code // 2 if few else self.code,
             n_steps=n_steps,
             round_steps=min(self.round_steps, max(n_steps // 4, 1)),
-            document_batch=min(batch, max(n_documents, 1)),
-            item_batch=min(self.item_batch * times, max(n_items, 1)),
-            probable_batch=min(self.probable_batch * times, max(n_items, 1)),
+            document_batch=batch,
+            item_batch=self.item_batch * times,
+            probable_batch=self.probable_batch * times,
+        )
+
+    def within(self, n_documents: int, n_items: int) -> SpacePlan:
+        """Let a step look at no more rows than there are.
+
+        Parameters
+        ----------
+        n_documents, n_items : int
+
+        Returns
+        -------
+        SpacePlan
+        """
+        items = min(self.item_batch, max(n_items, 1))
+        return replace(
+            self,
+            document_batch=min(self.document_batch, max(n_documents, 1)),
+            item_batch=items,
+            probable_batch=min(self.probable_batch, items),
         )
 
 
@@ -241,15 +259,18 @@ class TrainingData:
         return np.asarray(weights / weights.mean(), dtype=np.float32)
 
     def standard(self, X: Features) -> Floats:
-        """Give features in spreads from the mean, dense and without wild ones."""
-        # What comes here at a time is few enough to be dense.
-        dense = X.toarray() if sp.issparse(X) else X
-        return standardise(dense, self.mean, self.scale)
+        """Give features in spreads from the mean, dense and without wild ones, (n, n_features)."""
+        found = np.empty(X.shape, dtype=np.float32)
+        for start in range(0, len(found), 1024):
+            rows = slice(start, start + 1024)
+            found[rows] = standardise(X[rows], self.mean, self.scale)
+        return found
 
 
-def standardise(X: NDArray[Any], mean: Matrix, scale: Matrix) -> Floats:
-    """Give features in spreads from the mean, cut off where they are wild."""
-    scaled = (np.asarray(X, dtype=np.float64) - mean) / scale
+def standardise(X: Features, mean: Matrix, scale: Matrix) -> Floats:
+    """Give some rows of features in spreads from the mean, dense, cut off where they are wild."""
+    dense = X.toarray() if sp.issparse(X) else X
+    scaled = (np.asarray(dense, dtype=np.float64) - mean) / scale
     return np.asarray(np.clip(scaled, -_FARTHEST, _FARTHEST), dtype=np.float32)
 
 
@@ -331,7 +352,8 @@ class SpaceTraining:
     round : int
         Rounds that are done.
     history : list of dict
-        For every round the mean loss of documents and of items over this share.
+        For every round the losses of documents and of items in its last step, the mean over this
+        share.
     """
 
     def __init__(
@@ -356,6 +378,8 @@ class SpaceTraining:
         most = min(n_cores(), _MOST_THREADS, len(self.numbers))
         self._threads = 1 if device != "cpu" else most
         self.dense = _dense(data.documents)
+        # Of the last round's items; where all of them fit, those of every round.
+        self._features: Floats | None = None
         self._learners: list[Any] = []
         if device == "cpu":
             self._learners = [MemberLearner(self, place) for place in range(len(self.numbers))]
@@ -417,7 +441,9 @@ class SpaceTraining:
         if data.X is None:
             return None
         rows = self._rows()
-        features = data.standard(data.X[rows])
+        if len(rows) < len(data.own) or self._features is None:
+            self._features = data.standard(data.X[rows])
+        features = self._features
         true = np.zeros((len(rows), data.n_outputs), dtype=np.float32)
         labels = data.documents[data.own[rows]]
         true[:, : data.n_seen] = labels[:, : data.n_seen].toarray()
@@ -492,11 +518,11 @@ class SpaceTraining:
     # ------------------------------------------------------------------ state
 
     def get_state(self) -> dict[str, NDArray[Any]]:
-        """Give weights and the optimisers' memory as arrays by name, for this share."""
+        """Give weights and the optimisers' memory as arrays by name, a row for each member."""
         held = {f"weights.{place}": one for place, one in enumerate(self.members.groups)}
-        for place, learner in enumerate(self._learners):
-            state = learner.optimizer.get_state()
-            held |= {f"optimizer.{place}.{name}": one for name, one in state.items()}
+        states = [learner.optimizer.get_state() for learner in self._learners]
+        for name in states[0]:
+            held[f"optimizer.{name}"] = torch.cat([state[name] for state in states])
         return {name: one.detach().cpu().numpy().copy() for name, one in held.items()}
 
     def set_state(
@@ -509,10 +535,13 @@ class SpaceTraining:
         for place, group in enumerate(self.members.groups):
             group.copy_(torch.from_numpy(np.array(arrays[f"weights.{place}"])))
         self.round, self.history = round_, list(history)
-        for place, learner in enumerate(self._learners):
-            held = within(arrays, f"optimizer.{place}")
-            tensors = {name: torch.from_numpy(np.array(one)) for name, one in held.items()}
+        memory = within(arrays, "optimizer")
+        first = 0
+        for learner in self._learners:
+            rows = slice(first, first + len(learner.members))
+            tensors = {name: torch.from_numpy(np.array(one[rows])) for name, one in memory.items()}
             learner.optimizer.set_state(tensors, self.n_steps_done)
+            first = rows.stop
 
 
 def ask(
@@ -557,7 +586,7 @@ def fingerprint(data: TrainingData, plan: SpacePlan) -> str:
     elif data.X is not None:
         parts.append(data.X)
     for part in parts:
-        digest.update(np.ascontiguousarray(part).tobytes())
+        digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -103,8 +104,11 @@ def fit_files(
     else:
         from polyseme.cluster import RayTraining
 
-        trainer = RayTraining(cluster[1] or 2, cluster[0], device=device)
+        # Beside the model: where that is a folder of all machines, this is one as well.
+        storage = checkpoint.with_suffix(".ray")
+        trainer = RayTraining(cluster[1] or 2, cluster[0], storage, device)
         tagger.fit(learning.X, learning.documents, teaching, trainer=trainer)
+        shutil.rmtree(storage, ignore_errors=True)
     if not first:
         return ""
     tagger.save(model)

@@ -1,8 +1,8 @@
 """The training of a concept space by several workers of a Ray cluster (Ray Train).
 
-In: what a space is learned from. Out: the same members, bit for bit, that one process trains: the
-members are shared out among the workers, which meet between rounds to exchange their answers. After
-every round each worker leaves its state; when one dies, all go on from there.
+In: what a space is learned from. Out: the same members, on processors bit for bit, that one process
+trains: the members are shared out among the workers, which meet between rounds to exchange their
+answers. After every round each worker leaves its state; when one dies, all go on from there.
 """
 
 from __future__ import annotations
@@ -114,8 +114,9 @@ class RayTraining:
             },
             scaling_config=train.ScalingConfig(num_workers=workers, use_gpu=self.device != "cpu"),
             run_config=train.RunConfig(
-                # A run of the same name is gone on with: it must be one of the same data.
-                name=f"polyseme-{seed}-{fingerprint(data, plan)[:16]}",
+                # A run of the same name is gone on with: it must be one of the same data, shared
+                # out alike.
+                name=f"polyseme-{seed}-{fingerprint(data, plan)[:16]}-{workers}",
                 storage_path=str(storage),
                 failure_config=train.FailureConfig(max_failures=RETRIES),
                 checkpoint_config=train.CheckpointConfig(num_to_keep=2),

@@ -34,10 +34,15 @@ def default_config(conditions: Conditions, **parameters: Any) -> dict[str, Any]:
     made = make_space(conditions, **parameters)
     # Records are made on the processor, whatever else could train the members.
     passed_over = {"checkpoint", "device", "plan", "random_state"}
-    told = {name: repr(value) for name, value in made.get_params().items()}
+    plan = made.plan or SpacePlan()
+    told = {
+        # What the space leaves to its plan is told as the plan has it.
+        name: repr(getattr(plan, name, None) if value is None and name != "n_steps" else value)
+        for name, value in made.get_params().items()
+    }
     return {
         "space": {name: value for name, value in told.items() if name not in passed_over},
-        "plan": asdict(made.plan or SpacePlan()),
+        "plan": asdict(plan),
         "constants": {
             f"{module.__name__}.{name}": repr(value)
             for module in (polyseme.calibration, polyseme.space, polyseme.training)

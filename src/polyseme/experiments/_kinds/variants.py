@@ -91,7 +91,6 @@ def with_members(space: ConceptSpace, data: TrainingData, n_members: int) -> Con
         return made
     size = n_members * made.plan_.code
     made.members_ = made.members_.select(slice(0, n_members))
-    made.folds_ = made.folds_[:n_members]
     made.document_mean_ = made.document_mean_[:n_members]
     made.document_scatter_ = made.document_scatter_[:n_members]
     made.axes_, made.mean_code_ = made.axes_[:size], made.mean_code_[:size]
