@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -131,7 +132,7 @@ def test_a_model_takes_in_documents_and_names_without_training(run, files, model
         vectors=np.array([[1, 0.1], [1, 0.0], [0, 1], [0.1, 1], [1, 0.05]]),
     )
     code, _, err = run("add", grown, "--label", "coast", "--vectors", files / "words.npz")
-    assert code == 0 and "added 1 labels by name; new labels: coast" in err
+    assert code == 0 and "added 1 label by name; new labels: coast" in err
     _, out, _ = run("rank", grown, files / "test.npy", "-k", 50, "-f", "jsonl")
     assert all({"jellyfish", "coast"} <= set(one["labels"]) for one in records(out))
     _, out, _ = run("rank", model, files / "test.npy", "-k", 50, "-f", "jsonl")
@@ -286,6 +287,28 @@ def test_tags_that_an_item_has_are_part_of_its_evidence(run, files, model, toy_t
     assert code == 0 and record["probability"] == pytest.approx(found[0, column], abs=1e-6)
     given = {one["tag"]: one["probability"] for one in record["tags"]}
     assert given["pie"] == given["oven"] == 1.0
+
+
+def test_tags_alone_are_explained_too(run, model, toy_tagger):
+    code, out, _ = run("explain", model, "-", "knife", "--tag", "pie", "--tag", "oven")
+    found = toy_tagger.explain(None, "knife", tags=["pie", "oven"])
+    assert code == 0 and json.loads(out)["logit"] == pytest.approx(found.logit, abs=1e-6)
+    code, _, err = run("explain", model, "-", "pie", "--tag", "pie")
+    assert code == 1 and "'pie' is among the tags that are given" in err
+
+
+def test_people_read_tags_beside_their_scores_and_measures_in_rows(run, files, model):
+    code, out, _ = run("rank", model, files / "test.npy", "-k", 3, "-f", "table")
+    assert code == 0 and re.search(r"charger 0\.\d+ \(unseen\)", " ".join(out.split()))
+    code, out, _ = run("evaluate", model, files / "test.npy", files / "truth.jsonl", "-f", "table")
+    assert code == 0 and max(map(len, out.splitlines())) <= 80
+    heads = next(line.split() for line in out.splitlines() if "measure" in line)
+    assert heads[:3] == ["measure", "all", "seen"]
+
+
+def test_fit_refuses_workers_that_nobody_is(run, files, tmp_path):
+    code, _, err = run("fit", tmp_path / "m", "-d", files / "documents.jsonl", "--workers", 3)
+    assert code == 2 and "need --engine ray" in err
 
 
 def test_labels_that_look_like_markup_are_explained_as_they_are(run, world, tiny_space, tmp_path):

@@ -414,7 +414,7 @@ def test_bars_of_evidence_begin_at_zero_and_show_the_parts() -> None:
         "known tag lists nearby",
         "sum",
     ]
-    assert [value for *_, value in found] == [-3.0, 2.2, 1.5, -0.5, 0.0, -0.3, 0.0]
+    assert [value for *_, value in found] == [-3.0, 2.25, 1.5, -0.5, 0.01, -0.26, 0.0]
     zero = 100 * 3 / 5.25
     for _, left, width, value in found:
         assert (left + width if value < 0 else left) == pytest.approx(zero, abs=0.11)

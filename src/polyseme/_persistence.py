@@ -286,8 +286,12 @@ def _load(
     content = _check_manifest(directory, raw)
     found = content.get("kind")
     if kind is not None and found != kind:
+        unfinished = found in ("training", "checkpoint")
         raise ModelFileError(
-            f"The model at '{directory}' is a '{found}', but a '{kind}' is wanted."
+            f"'{directory}' holds a training that was interrupted; run `polyseme fit` again to end "
+            "it."
+            if unfinished
+            else f"The model at '{directory}' is a '{found}', but a '{kind}' is wanted."
         )
     names = sorted(named_files(content) or ())
     for name in names:

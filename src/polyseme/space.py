@@ -116,10 +116,10 @@ class ConceptSpace(Estimator):
     """One space for documents, items and partial tag sets.
 
     A document encoder codes tag sets, an item encoder codes features, and one linear readout gives
-    every label's logit from a code. There are several such members, two for each fold of documents
-    that they never see; their codes side by side are one code, and the mean of their logits is one
-    linear readout of it. An item's code is part what its features say and part what the tags say
-    that it probably has.
+    every label's logit from a code. There are several such members, one or two for each fold of
+    documents that they never see; their codes side by side are one code, and the mean of their
+    logits is one linear readout of it. An item's code is part what its features say and part what
+    the tags say that it probably has.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ from polyseme.cli.app import (
     Workers,
     app,
 )
-from polyseme.cli.output import Form, emit, say
+from polyseme.cli.output import Form, emit, for_people, say
 
 if TYPE_CHECKING:
     from polyseme.known import Explanation
@@ -137,7 +137,7 @@ def fit(
         int | None, typer.Option(min=1, help="audio: words of the codebook (default: 128).")
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="paper: the most training epochs.")
+        int | None, typer.Option(min=1, help="paper: the most epochs with the combined loss.")
     ] = None,
     device: Annotated[str, typer.Option(help="Where networks are trained: cpu, cuda.")] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same model.")] = 0,
@@ -149,11 +149,16 @@ def fit(
     ] = True,
     engine: Where = Engine.local,
     address: Address = None,
-    workers: Workers = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Workers of --engine ray (default: 2).", show_default=False),
+    ] = None,
 ) -> None:
     """Learn a tagger. Interrupted? The same command goes on where it stopped."""
     from polyseme.cli.tasks import fit_files
 
+    if engine == Engine.local and not (address is None and workers is None):
+        raise typer.BadParameter("--address and --workers of `fit` need --engine ray.")
     try:
         summary = fit_files(
             model,
@@ -257,7 +262,7 @@ def rank(
                 engine=where,
                 workers=workers,
             )
-            emit(ranked, form)
+            emit((_readable(one) for one in ranked) if for_people(form) else ranked, form)
             return
         if tags is not None or form != Form.auto:
             raise typer.BadParameter("--tags and --form do not go with --out; see --out-form.")
@@ -278,6 +283,20 @@ def rank(
             raise typer.Exit(1) from None
     say(told)
     typer.echo(str(out))
+
+
+def _readable(ranked: dict[str, Any]) -> dict[str, Any]:
+    """Put each tag beside its score, for people."""
+    listed = zip(ranked["labels"], ranked["kinds"], ranked["scores"], strict=True)
+    told = (
+        f"{label} {score:.3g}" + ("" if kind == "seen" else f" ({kind})")
+        for label, kind, score in listed
+    )
+    item = {name: value for name, value in ranked.items() if name not in _LISTED}
+    return item | {"tags": ", ".join(told)}
+
+
+_LISTED = ("labels", "kinds", "scores")
 
 
 @app.command(rich_help_panel=LEARNING)
@@ -336,9 +355,17 @@ def complete(
 @app.command(rich_help_panel=LEARNING)
 def explain(
     model: Model,
-    features: Features,
+    features: Annotated[
+        Path,
+        typer.Argument(
+            help="Features, or the folder that `polyseme extract` wrote; - explains what the tags "
+            "of --tag alone suggest."
+        ),
+    ],
     label: Annotated[str, typer.Argument(help="The tag whose score is to be explained.")],
-    row: Annotated[int, typer.Option(min=0, help="Which row of the features.")] = 0,
+    row: Annotated[
+        str, typer.Option(help="Which row of the features, from 0, or which file of the folder.")
+    ] = "0",
     tag: Annotated[
         list[str] | None,
         typer.Option("--tag", "-t", help="A tag that the item has already; repeatable."),
@@ -348,24 +375,21 @@ def explain(
     ] = 5,
     form: Output = Form.auto,
 ) -> None:
-    """Show where a tag's score comes from, in parts that add up to it."""
+    """Show where a tag's score comes from, in parts that add up to its logit."""
     from polyseme import load
     from polyseme._validation import InputError
     from polyseme.cli.evidence import emit_evidence
-    from polyseme.cli.media import items_of
+    from polyseme.cli.media import one_item
     from polyseme.published import PublishedTagger
 
-    table, items = items_of(features)
-    if row >= len(items):
-        raise InputError(f"There is no row {row}: '{features}' has {len(items)} rows.")
-    one = table.select([row]) if features.is_dir() else table[row : row + 1]
+    one, item = (None, {}) if str(features) == "-" else one_item(features, row)
     tagger = load(model)
     if not isinstance(tagger, PublishedTagger):
-        emit_evidence(items[row], tagger.explain(one, label, k=top, tags=tag or None), form)
+        emit_evidence(item, tagger.explain(one, label, k=top, tags=tag or None), form)
         return
-    if tag:
+    if tag or one is None:
         raise InputError(
-            "`--tag` needs the default tagger; the published method takes no tags beside features."
+            "`--tag` needs the default tagger; the published method explains features alone."
         )
     emit(_near_concepts(tagger.explain(one, label, k=top)), form)
 
@@ -396,7 +420,15 @@ def evaluate(
     from polyseme.cli.tasks import evaluate_files
 
     reading = {"tags_column": tags_column, "delimiter": delimiter}
-    emit(evaluate_files(model, features, documents, split=split, reading=reading), form)
+    found = list(evaluate_files(model, features, documents, split=split, reading=reading))
+    if not for_people(form):
+        emit(found, form)
+        return
+    # Many measures of few kinds: a row for each measure.
+    measures = [name for name in found[0] if name != "labels"]
+    emit(
+        ({"measure": name} | {one["labels"]: one[name] for one in found} for name in measures), form
+    )
 
 
 @app.command(rich_help_panel=LEARNING)

@@ -30,7 +30,7 @@ def emit_evidence(item: dict[str, Any], found: Evidence, form: Form) -> None:
         A table with bars, one JSON record with everything, or CSV with a row for each part.
     """
     if for_people(form):
-        _show(found)
+        _show(item, found)
     elif form == Form.csv:
         emit(parts_of(found), form)
     else:
@@ -92,17 +92,17 @@ def parts_of(found: Evidence) -> Iterator[dict[str, Any]]:
     }
 
 
-def _show(found: Evidence) -> None:
+def _show(item: dict[str, Any], found: Evidence) -> None:
     """Print tables of parts and of known tag sets."""
     from rich.console import Console
 
     console = Console(highlight=False)
-    _show_parts(console, found)
+    _show_parts(console, item, found)
     if found.neighbours:
         _show_neighbours(console, found)
 
 
-def _show_parts(console: Console, found: Evidence) -> None:
+def _show_parts(console: Console, item: dict[str, Any], found: Evidence) -> None:
     """Print the parts of the logit with bars, then their sum."""
     from rich import box
     from rich.table import Table
@@ -111,8 +111,10 @@ def _show_parts(console: Console, found: Evidence) -> None:
     parts = list(parts_of(found))
     # Plain text everywhere: labels may look like rich's markup.
     title = f"why {found.label} ({found.kind}) has the probability {found.probability:.3f}"
+    for name, value in list(item.items())[:1]:
+        title += f" for {value}" if name == "file" else f" for {name} {value}"
     table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("part", overflow="fold")
+    table.add_column("part", overflow="fold", min_width=12)
     table.add_column("probability", justify="right")
     table.add_column("logit", justify="right")
     table.add_column("", no_wrap=True)
@@ -121,6 +123,8 @@ def _show_parts(console: Console, found: Evidence) -> None:
     for place, one in enumerate(parts):
         if place == len(parts) - 1:
             table.add_section()
+        elif one["logit"] == 0 and one["probability"] is None:
+            continue  # such as features, where there are none
         table.add_row(
             Text(one["part"]),
             Text("" if one["probability"] is None else f"{one['probability']:.3f}"),
@@ -156,7 +160,8 @@ def _show_neighbours(console: Console, found: Evidence) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    title = Text("nearest known tag sets")
+    takes_part = "" if found.known else ", which take no part in this score"
+    title = Text(f"nearest known tag sets{takes_part}")
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("distance", justify="right")
     table.add_column("votes", justify="right")

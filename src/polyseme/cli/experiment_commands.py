@@ -27,7 +27,7 @@ def reproduce(
         typer.Option(envvar="POLYSEME_DATA", help="Folder that holds the corpora."),
     ] = None,
     trials: Annotated[
-        int, typer.Option(min=1, help="Trials of each; `compare` has ten at the least.")
+        int, typer.Option(min=1, help="Trials; `default` and `compare` have ten at the least.")
     ] = 3,
     seed: Annotated[int, typer.Option(min=0, help="Trial t draws with seed + t.")] = SEED,
     quick: Annotated[
@@ -35,7 +35,7 @@ def reproduce(
         typer.Option("--quick", help="Samples and short trainings: see that everything runs."),
     ] = False,
     preset: Annotated[
-        Preset, typer.Option(help="How the concept space is trained.")
+        Preset, typer.Option(help="How the published method is trained.")
     ] = Preset.default,
     pictures: Annotated[
         Path | None,

@@ -170,6 +170,28 @@ def items_of(path: Path) -> tuple[Any, list[dict[str, Any]]]:
     return table, [{"row": row} for row in range(table.shape[0])]
 
 
+def one_item(path: Path, asked: str) -> tuple[Any, dict[str, Any]]:
+    """Read one item: a row by its number, or a file of an extraction by its name.
+
+    Returns
+    -------
+    features : array, csr_matrix or Extraction
+        Of that item alone.
+    name : dict
+        What a record begins with.
+    """
+    table, items = items_of(path)
+    named = [place for place, item in enumerate(items) if item.get("file") == asked]
+    if not named and not asked.isdecimal():
+        raise InputError(
+            f"There is no '{asked}' in '{path}'; give a row's number or a file's name."
+        )
+    row = named[0] if named else int(asked)
+    if row >= len(items):
+        raise InputError(f"There is no row {row}: '{path}' has {len(items)} rows.")
+    return table.select([row]) if path.is_dir() else table[row : row + 1], items[row]
+
+
 def write_sample(kind: str, folder: Path, limit: int | None) -> str:
     """Write sample media with their tags; give a sentence about them."""
     from polyseme.datasets import FORMS

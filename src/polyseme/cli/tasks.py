@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -108,7 +107,7 @@ def fit_files(
         storage = checkpoint.with_suffix(".ray")
         trainer = RayTraining(cluster[1] or 2, cluster[0], storage, device)
         tagger.fit(learning.X, learning.documents, teaching, trainer=trainer)
-        shutil.rmtree(storage, ignore_errors=True)
+        trainer.forget()
     if not first:
         return ""
     tagger.save(model)
@@ -343,10 +342,12 @@ def add_to_model(
     if documents is not None:
         spelling = {"normalize": tagger.normalize_labels_}
         corpus = LabelCorpus.read(documents, **_fitting(documents, {**reading, **spelling}))
-        told.append(f"{len(tagger.add_documents(corpus))} documents")
+        n_added = len(tagger.add_documents(corpus))
+        told.append(f"{n_added} document{'' if n_added == 1 else 's'}")
     if vectors is not None:
         words = WordVectors.read(vectors, labels=[*tagger.labels_, *labels])
-        told.append(f"{len(tagger.add_labels(labels, words))} labels by name")
+        n_added = len(tagger.add_labels(labels, words))
+        told.append(f"{n_added} label{'' if n_added == 1 else 's'} by name")
     tagger.save(out)
     fresh = [label for label in tagger.labels_ if label not in before]
     return f"added {' and '.join(told)}; new labels: {first_few(fresh) if fresh else 'none'}"

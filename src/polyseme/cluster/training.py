@@ -7,7 +7,9 @@ answers. After every round each worker leaves its state; when one dies, all go o
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -90,6 +92,15 @@ class RayTraining:
         if progress is not None:
             progress(plan.n_rounds, plan.n_rounds, history[-1])
         return members, history
+
+    def forget(self) -> None:
+        """Remove the states in `storage`, once they are of no use; nothing else that is there."""
+        if self.storage is None or not Path(self.storage).is_dir():
+            return
+        for folder in Path(self.storage).glob("polyseme-*-*-*"):
+            shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # something of somebody else's is there
+            Path(self.storage).rmdir()
 
     def _run(
         self,

@@ -125,7 +125,7 @@ def _bar(value: float, zero: float, scale: float) -> str:
     return (
         f'<td class="bar"><div><i class="zero" style="left:{zero:.1f}%"></i>'
         f'<i class="{sign}" style="left:{left:.1f}%;width:{width:.1f}%"></i></div></td>'
-        f"<td>{round(value, 1) + 0.0:+.1f}</td>"  # no minus before a zero
+        f"<td>{round(value, 2) + 0.0:+.2f}</td>"  # no minus before a zero
     )
 
 

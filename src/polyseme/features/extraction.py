@@ -366,7 +366,10 @@ def _line(record: dict[str, Any]) -> bytes:
 def _manifest(path: Path) -> dict[str, Any]:
     """Read the manifest, or say what is there instead."""
     if not is_extraction(path):
-        raise InputError(f"'{path}' is no folder that `polyseme extract` wrote.")
+        raise InputError(
+            f"'{path}' is no folder that `polyseme extract` wrote; `polyseme tag` takes media "
+            "files themselves."
+        )
     try:
         manifest = json.loads((path / MANIFEST).read_bytes())
     except FileNotFoundError:
