@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 from _reporting import Curve, Ratio, Table, exponent, is_ours, shown
 
-from polyseme.experiments.rendering._plot_parts import add_axes, line_handle
-from polyseme.experiments.rendering._svg import HALO, MARKERS, SOFT, colour_of, draw, words
+from polyseme_experiments.rendering._plot_parts import add_axes, line_handle
+from polyseme_experiments.rendering._svg import HALO, MARKERS, SOFT, colour_of, draw, words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -87,7 +87,7 @@ def report_of(rows: list[dict[str, Any]], amount: Amount) -> Report:
 
 def small_pictures(folder: Path, n: int) -> list[Path]:
     """Write drawn emoji, 64 pixels a side."""
-    from polyseme.datasets import load_emoji
+    from polyseme_experiments.datasets import load_emoji
 
     emoji = load_emoji()
     return emoji.write(folder, emoji.picture_names()[:n])

@@ -78,9 +78,9 @@ def corpus_rows(corpus: str, data: str | None, device: str, threads: int) -> lis
     from threadpoolctl import threadpool_limits
 
     from polyseme.baselines import TunedCosta
-    from polyseme.experiments.draws import Conditions
-    from polyseme.experiments.settings import get_setting
-    from polyseme.experiments.trials import Trial
+    from polyseme_experiments.draws import Conditions
+    from polyseme_experiments.settings import get_setting
+    from polyseme_experiments.trials import Trial
 
     torch.set_num_threads(threads)
     conditions = Conditions(data=data, seed=SEED, quick=data is None)

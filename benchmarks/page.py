@@ -23,7 +23,7 @@ from _reporting import (
     told_below,
 )
 
-from polyseme.experiments.rendering._report_html import paragraphs, text_of, words_of
+from polyseme_experiments.rendering._report_html import paragraphs, text_of, words_of
 
 TITLE = "Benchmarks"
 CSS = """
@@ -96,7 +96,7 @@ def page(reports: Mapping[str, Report]) -> str:
 
 def _beside(name: str) -> str:
     """Read a file of the results page."""
-    return (resources.files("polyseme.experiments.rendering") / name).read_text(encoding="utf-8")
+    return (resources.files("polyseme_experiments.rendering") / name).read_text(encoding="utf-8")
 
 
 def _summary(reports: Mapping[str, Report]) -> str:

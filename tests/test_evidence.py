@@ -14,10 +14,10 @@ import polyseme
 from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger
 from polyseme._validation import InputError
 from polyseme.calibration import logit
-from polyseme.datasets import load_emoji
 from polyseme.datasets.toy import THEMES
 from polyseme.evidence import tag_parts
 from polyseme.members import Members, Shape
+from polyseme_experiments.datasets import load_emoji
 
 # A label of every kind; the last two are new.
 LABELS = ("apple", "oak", "tram", "owl", "jellyfish", "lighthouse")

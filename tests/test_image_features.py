@@ -10,10 +10,10 @@ from sklearn.pipeline import make_pipeline
 
 from polyseme import ImageFeatures, ZeroShotTagger, load
 from polyseme._validation import InputError, NotFittedError
-from polyseme.datasets import load_emoji
 from polyseme.features import Extracted, MediaError
 from polyseme.features import network as network_module
 from polyseme.features.network import DEPTHS, load_network, n_features
+from polyseme_experiments.datasets import load_emoji
 
 
 @pytest.fixture(scope="module")

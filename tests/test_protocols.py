@@ -16,7 +16,6 @@ from polyseme.index import ConceptIndex
 from polyseme.known import KnownConcepts
 from polyseme.priming import PrimingRanker
 from polyseme.protocols import (
-    IndexWithoutOwn,
     LabelSplit,
     carries,
     cross_corpora,
@@ -27,12 +26,11 @@ from polyseme.protocols import (
     labels_by_document_share,
     measure,
     oov_test,
-    own_document_scores,
     random_labels,
     within_corpus,
 )
-from polyseme.protocols.own_documents import known_rows
 from polyseme.scoring import concept_map, example_map
+from polyseme_experiments.own_documents import IndexWithoutOwn, known_rows, own_document_scores
 
 LABELS = "abcdefghij"
 many = settings(deadline=None, max_examples=60)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from importlib.metadata import entry_points
 
-from polyseme.cli import commands, experiment_commands, media_commands
+from polyseme.cli import commands, media_commands
 from polyseme.cli.app import app
 
 __all__ = ["app", "main"]
 
-# Importing the modules has put their commands into the application.
-_COMMANDS = (media_commands, commands, experiment_commands)
+# Importing the modules has put their commands into the application; other packages add theirs by
+# the entry points "polyseme.commands".
+_COMMANDS = [media_commands, commands]
+_COMMANDS += [one.load() for one in entry_points(group="polyseme.commands")]
 
 
 def main() -> None:

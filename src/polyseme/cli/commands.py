@@ -11,7 +11,6 @@ import typer
 
 from polyseme.cli.app import (
     LEARNING,
-    SHOWING,
     Address,
     Delimiter,
     Engine,
@@ -54,25 +53,6 @@ class Reduction(StrEnum):
     pca = "pca"
     rbm = "rbm"
     uth = "uth"
-
-
-@app.command(rich_help_panel=SHOWING)
-def demo(
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("demo.html"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of splits and training.")] = 0,
-    from_pictures: Annotated[
-        bool,
-        typer.Option(
-            "--from-pictures",
-            help="Look at the emoji's picture files instead of taking their stored features.",
-        ),
-    ] = False,
-) -> None:
-    """Tag emoji, with a quarter of the tags hidden, and write a page that shows how it went."""
-    from polyseme.demo import run_demo
-
-    run_demo(out, seed=seed, from_pictures=from_pictures, say=say)
-    typer.echo(str(out))
 
 
 @app.command(rich_help_panel=LEARNING)

@@ -190,16 +190,3 @@ def one_item(path: Path, asked: str) -> tuple[Any, dict[str, Any]]:
     if row >= len(items):
         raise InputError(f"There is no row {row}: '{path}' has {len(items)} rows.")
     return table.select([row]) if path.is_dir() else table[row : row + 1], items[row]
-
-
-def write_sample(kind: str, folder: Path, limit: int | None) -> str:
-    """Write sample media with their tags; give a sentence about them."""
-    from polyseme.datasets import FORMS
-
-    form = FORMS[{"image": "emoji", "audio": "clips"}[kind]]
-    assert form.embedded is not None and form.write_media is not None
-    ids = form.embedded().corpus.ids
-    step = 1.0 if limit is None else max(1.0, len(ids) / limit)
-    chosen = [ids[int(place * step)] for place in range(int(len(ids) / step))]
-    form.write_media(folder, chosen)
-    return f"{len(chosen):,} {kind} files, their tags in '{folder / 'tags.jsonl'}'"

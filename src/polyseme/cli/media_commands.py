@@ -56,21 +56,6 @@ Strict = Annotated[
 
 
 @app.command(rich_help_panel=FILES)
-def sample(
-    kind: KindOfMedia,
-    folder: Annotated[Path, typer.Argument(help="A new or empty folder to write to.")],
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Write so many files only.", show_default=False)
-    ] = None,
-) -> None:
-    """Write sample files to try the next commands on: drawn emoji, or rendered music."""
-    from polyseme.cli.media import write_sample
-
-    say(write_sample(kind.value, folder, limit))
-    typer.echo(str(folder))
-
-
-@app.command(rich_help_panel=FILES)
 def extract(
     kind: KindOfMedia,
     folder: Annotated[Path, typer.Argument(help="Looked through with all folders below it.")],

@@ -1,8 +1,7 @@
-"""The paper's protocols: who learns from what, what is measured, and the proof of it."""
+"""The paper's protocols: who learns from what, and what is measured."""
 
 from __future__ import annotations
 
-from polyseme.protocols.audit import Given, audit
 from polyseme.protocols.columns import evaluation_columns, evaluation_sets, measure
 from polyseme.protocols.cross import cross_corpora
 from polyseme.protocols.documents import draw_rows, halves
@@ -13,8 +12,6 @@ from polyseme.protocols.labels import (
     random_labels,
 )
 from polyseme.protocols.oov import oov_test
-from polyseme.protocols.own_documents import IndexWithoutOwn, own_document_scores
-from polyseme.protocols.receipt import Check, Receipt
 from polyseme.protocols.split import ZeroShotSplit
 from polyseme.protocols.within import within_corpus
 
@@ -32,10 +29,4 @@ __all__ = [
     "evaluation_columns",
     "evaluation_sets",
     "measure",
-    "own_document_scores",
-    "IndexWithoutOwn",
-    "audit",
-    "Given",
-    "Check",
-    "Receipt",
 ]

@@ -1,15 +1,16 @@
 """The known datasets: one file each in this folder, and one line here.
 
-Originals stand before the datasets that take their place.
+Originals stand before the datasets that take their place. Other packages add theirs by the entry
+points "polyseme.datasets".
 """
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
+
 from polyseme.datasets.base import DatasetForm
 from polyseme.datasets.forms import (
-    clips,
     corel5k,
-    emoji,
     espgame,
     genius,
     hetrec_lastfm,
@@ -38,7 +39,6 @@ FORMS: dict[str, DatasetForm] = {
         genius.FORM,
         hetrec_lastfm.FORM,
         mtg_jamendo.FORM,
-        emoji.FORM,
-        clips.FORM,
     )
 }
+FORMS |= {one.name: one.load() for one in entry_points(group="polyseme.datasets")}

@@ -1,0 +1,1 @@
+"""The kinds of methods; `polyseme_experiments.methods` lists the methods themselves."""

@@ -1,0 +1,63 @@
+"""Image features: how well classifiers learn the seen labels from them.
+
+In: a `Trial` of pictures. Out: metrics of the validation instances' label scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from polyseme.baselines import SeenClassifiers
+from polyseme.features import ImageFeatures
+from polyseme.protocols import measure
+from polyseme_experiments._kinds.method import Method, Metrics
+from polyseme_experiments.draws import Conditions
+from polyseme_experiments.trials import Trial
+
+
+@dataclass(frozen=True)
+class FeatureSet(Method):
+    """Classifiers of the seen labels on one kind of image features (in the paper: Appendix A).
+
+    Attributes
+    ----------
+    parameters : mapping
+        Of `ImageFeatures`.
+    """
+
+    features: ClassVar[bool] = True
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def config(self, conditions: Conditions) -> dict[str, Any]:
+        """Give what decides its results as JSON values, also what is left at its default."""
+        front_end = self._front_end(conditions)
+        parameters = {name: repr(value) for name, value in front_end.get_params().items()}
+        classifiers = SeenClassifiers().get_params()
+        return super().config(conditions) | {
+            "recipe": front_end.recipe(),
+            "parameters": parameters,
+            "classifiers": {name: repr(value) for name, value in classifiers.items()},
+        }
+
+    def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
+        """Learn from the training instances, measure on the validation instances."""
+        table = trial.media_features(self._front_end(trial.conditions))
+        classifiers = SeenClassifiers(random_state=trial.seed)
+        classifiers.fit(table[trial.split.train], trial.train_documents)
+        scores = classifiers.probabilities(table[trial.split.validation])
+        tested = trial.split.instances("validation")
+        columns = {"training": trial.split.labels.seen}
+        found: Metrics = measure(tested, scores, classifiers.labels_, columns)
+        found["training"]["features"] = table.shape[1]
+        return found, trial.audit()
+
+    def _front_end(self, conditions: Conditions) -> ImageFeatures:
+        """Make the front end, at the size at which the embedded emoji's features were made."""
+        made = ImageFeatures(size=192, n_jobs=1, **self.parameters)
+        if conditions.quick:
+            made.set_params(size=64, n_components=made.n_components // 16)
+        if conditions.quick and made.reduction is not None:
+            made.set_params(depth="pooled")  # a quarter of the numbers, a tenth of the time
+        return made

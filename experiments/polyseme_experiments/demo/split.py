@@ -1,0 +1,200 @@
+"""What the demo hides: test emoji, unseen labels and oov labels.
+
+In: the emoji and a seed. Out: an `EmojiSplit`, which hands out what teaches meaning, what is shown
+as pictures and what is tested.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme._validation import InputError, RandomState, as_generator
+from polyseme.corpus import LabelCorpus
+from polyseme.protocols import carries, labels_by_document_share
+from polyseme_experiments.datasets.emoji import DRAWINGS, EmojiCorpus
+
+_PERSONS = {"man", "woman", "men", "women", "person", "people", "boy", "girl", "male", "female"}
+
+
+@dataclass(frozen=True)
+class SplitSettings:
+    """How much is hidden.
+
+    Attributes
+    ----------
+    test_share : float
+        Share of the emoji kept for the test, both drawings of each.
+    label_share : float
+        Share of the labels hidden from the pictures.
+    document_share : (float, float)
+        Range for the share of training emoji that carry such a label.
+    n_oov : int
+        Labels hidden from the semantics documents as well.
+    min_oov : int
+        The fewest emoji without an unseen label that carry an oov label; an emoji with nothing but
+        oov labels counts here, but cannot be shown.
+    """
+
+    test_share: float = 0.25
+    label_share: float = 0.25
+    document_share: tuple[float, float] = (0.25, 0.45)
+    n_oov: int = 6
+    min_oov: int = 12
+
+
+@dataclass(frozen=True, eq=False)
+class EmojiSplit:
+    """Emoji and labels by what the tagger may know of them.
+
+    Attributes
+    ----------
+    emoji : EmojiCorpus
+    train : int64 array
+        Emoji whose tags teach meaning.
+    taught : int64 array
+        Those of them that carry no unseen label: their pictures are shown.
+    test : int64 array
+        Emoji of which nothing is known.
+    unseen, oov : tuple of str
+        Labels hidden from the pictures, and from the semantics documents.
+    """
+
+    emoji: EmojiCorpus
+    train: NDArray[np.int64]
+    taught: NDArray[np.int64]
+    test: NDArray[np.int64]
+    unseen: tuple[str, ...]
+    oov: tuple[str, ...]
+
+    def semantics(self) -> LabelCorpus:
+        """Give the tag sets that teach meaning: training emoji, without oov labels."""
+        return _corpus(self.emoji, self.train, without=self.oov)
+
+    def rows(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Give the rows of both drawings of some emoji."""
+        return np.flatnonzero(np.isin(self.emoji.group, chosen))
+
+    def pictures(self, chosen: NDArray[np.int64]) -> tuple[NDArray[np.float32], LabelCorpus]:
+        """Give features and tag sets of both drawings of some emoji, one row a drawing."""
+        rows = self.rows(chosen)
+        owners = self.emoji.group[rows]
+        documents = [self.emoji.documents[one] for one in owners]
+        ids = [f"{self.emoji.ids[self.emoji.group[row]]}/{self.emoji.drawing[row]}" for row in rows]
+        corpus = LabelCorpus.from_documents(documents, ids=ids)
+        return self.emoji.features[rows], _grouped(corpus, self.emoji, owners)
+
+    def emoji_of(self, name: str) -> int:
+        """Say whose a document is, by its name."""
+        return self._places[name.split("/")[0]]
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """Where each emoji stands in the corpus."""
+        return {name: number for number, name in enumerate(self.emoji.ids)}
+
+    def repeated(self) -> tuple[str, ...]:
+        """Name the documents to forget, so that every training emoji is known exactly once.
+
+        An emoji shown as pictures has a semantics document and one for each drawing. One is kept:
+        a drawing's where it holds oov labels, which the semantics document lacks.
+        """
+        names: list[str] = []
+        for one in self.taught:
+            own = self.emoji.ids[one]
+            drawings = [f"{own}/{drawing}" for drawing in DRAWINGS]
+            has_oov = not set(self.oov).isdisjoint(self.emoji.documents[one])
+            names += [own, *drawings[1:]] if has_oov else drawings
+        return tuple(names)
+
+
+def families(names: Sequence[str]) -> NDArray[np.int64]:
+    """Give one number to all emoji that differ only in a person's gender.
+
+    Parameters
+    ----------
+    names : sequence of str, length n
+        Unicode short names.
+
+    Returns
+    -------
+    int64 array, shape (n,)
+    """
+    numbers: dict[str, int] = {}
+    found = []
+    for name in names:
+        words = re.split(r"[\s:,-]+", name.casefold())
+        key = " ".join(word for word in words if word not in _PERSONS) or name
+        found.append(numbers.setdefault(key, len(numbers)))
+    return np.array(found, dtype=np.int64)
+
+
+def draw_split(
+    emoji: EmojiCorpus, settings: SplitSettings | None = None, random_state: RandomState = None
+) -> EmojiSplit:
+    """Draw test emoji and hidden labels.
+
+    Parameters
+    ----------
+    emoji : EmojiCorpus
+    settings : SplitSettings, optional
+    random_state : int, numpy Generator or None
+
+    Returns
+    -------
+    EmojiSplit
+        Emoji without any label are on neither side.
+    """
+    settings = settings or SplitSettings()
+    generator = as_generator(random_state)
+    labelled = np.flatnonzero([len(labels) > 0 for labels in emoji.documents])
+    # Whole families go to one side: a woman teacher would give away a man teacher.
+    family = families([emoji.names[one] for one in labelled])
+    place = generator.permutation(family.max() + 1)[family]
+    n_test = round(settings.test_share * len(labelled))
+    tested = place <= np.sort(place)[n_test - 1]
+    test, train = labelled[tested], labelled[~tested]
+    corpus = _corpus(emoji, train)
+    unseen = labels_by_document_share(
+        corpus,
+        unseen_share=settings.label_share,
+        document_share=settings.document_share,
+        random_state=generator,
+    ).unseen
+    taught = train[~carries(corpus, unseen)]
+    counts = Counter(label for one in taught for label in emoji.documents[one])
+    frequent = sorted(label for label, count in counts.items() if count >= settings.min_oov)
+    if len(frequent) < settings.n_oov:
+        raise InputError(
+            f"Only {len(frequent)} labels are on {settings.min_oov} or more training pictures' "
+            f"emoji, but `n_oov` is {settings.n_oov}; lower `min_oov` or `n_oov`."
+        )
+    places = generator.choice(len(frequent), settings.n_oov, replace=False)
+    oov = tuple(frequent[place] for place in sorted(places.tolist()))
+    # An emoji with nothing but oov labels has no place in the concept space.
+    left = [one for one in train if set(emoji.documents[one]) - set(oov)]
+    train = np.array(left, dtype=np.int64)
+    return EmojiSplit(emoji, train, np.intersect1d(taught, train), test, unseen, oov)
+
+
+def _corpus(
+    emoji: EmojiCorpus, chosen: NDArray[np.int64], without: Collection[str] = ()
+) -> LabelCorpus:
+    """Make a corpus of some emoji, named by their ids, without some labels."""
+    documents = [
+        [label for label in emoji.documents[one] if label not in without] for one in chosen
+    ]
+    corpus = LabelCorpus.from_documents(documents, ids=[emoji.ids[one] for one in chosen])
+    return _grouped(corpus, emoji, chosen)
+
+
+def _grouped(corpus: LabelCorpus, emoji: EmojiCorpus, owners: NDArray[np.int64]) -> LabelCorpus:
+    """Say which documents are of one family: they must not be divided between folds."""
+    numbers = families(emoji.names)[owners]
+    return replace(corpus, groups=tuple(f"family {number}" for number in numbers))

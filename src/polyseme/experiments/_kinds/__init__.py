@@ -1,1 +1,0 @@
-"""The kinds of methods; `polyseme.experiments.methods` lists the methods themselves."""

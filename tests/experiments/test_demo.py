@@ -1,0 +1,522 @@
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from html_pages import Parsed
+from polyseme._threads import one_thread
+from polyseme._validation import InputError
+from polyseme.concepts import Concepts
+from polyseme.evidence import Evidence, TagEvidence
+from polyseme.senses import SenseMap, SenseRule, find_senses
+from polyseme.space import ConceptSpace
+from polyseme_experiments.datasets import EmojiCorpus, load_emoji
+from polyseme_experiments.demo import run_demo
+from polyseme_experiments.demo.cards import parts
+from polyseme_experiments.demo.examples import LEAST_PART, _leading
+from polyseme_experiments.demo.experiment import (
+    DemoSettings,
+    group_means,
+    mean_score,
+    run_experiment,
+)
+from polyseme_experiments.demo.page import build_page
+from polyseme_experiments.demo.plots import SIZE, _push_apart
+from polyseme_experiments.demo.results import (
+    COLUMNS,
+    Card,
+    Completion,
+    DemoResults,
+    Known,
+    MethodScores,
+    Reason,
+    Score,
+    Tag,
+)
+from polyseme_experiments.demo.split import EmojiSplit, SplitSettings, draw_split, families
+from polyseme_experiments.demo.thumbnails import Thumbnails
+
+HOSTILE = '<script>alert("1")</script>&\''
+PIXEL = "data:image/webp;base64,AAAA"
+
+
+class OnePicture:
+    """Stand-in for the thumbnails."""
+
+    def uri(self, emoji: int, drawing: str) -> str:
+        return PIXEL
+
+
+def made_up_evidence(label: str = "moon") -> Evidence:
+    tags = (TagEvidence(label, 0.91, 1.5, -1.2), TagEvidence("night", 0.2, -0.5, 0.4))
+    return Evidence(label, "unseen", 0.5, 0.0, -3.0, 2.25, tags, 0.01, -0.26, ())
+
+
+def made_up_results(label: str = "moon") -> DemoResults:
+    def scores(value: float) -> dict[str, Score]:
+        return {column: Score(value, 0.01, 5) for column in COLUMNS}
+
+    def card(emoji: int) -> Card:
+        return Card(
+            emoji,
+            "noto",
+            label,
+            (Tag("face", "seen", True), Tag(label, "unseen", True), Tag("ball", "oov", False)),
+            (Tag(label, "unseen", True),),
+            (Tag("night", "seen", True), Tag("star", "oov", True)),
+        )
+
+    generator = np.random.default_rng(0)
+    sense_map = SenseMap(
+        label=label,
+        owners=np.arange(7),
+        points=generator.normal(size=(7, 2)),
+        senses=np.array([0, 0, 0, 0, 1, 1, 1]),
+        words=(("mail", label), ("alphabet",)),
+        background=generator.normal(size=(20, 2)),
+        silhouette=0.8,
+        agreement=0.9,
+    )
+    reason = Reason(
+        1,
+        "twemoji",
+        label,
+        Tag(label, "unseen", False),
+        2,
+        "all",
+        made_up_evidence(label),
+        (Known((1, 2, 3, 4), (label, "night"), 0.25, 0.5, holds=True),),
+    )
+    return DemoResults(
+        seed=3,
+        names=tuple(f"{label} {number}" for number in range(30)),
+        n_train=20,
+        n_taught=15,
+        n_test=30,
+        n_labels=6,
+        unseen=(label,),
+        oov=("ball", label),
+        methods=(
+            MethodScores("polyseme", scores(0.5), scores(0.2)),
+            MethodScores(label, scores(0.4), scores(0.3)),
+        ),
+        differences=scores(0.1),
+        cards=tuple(card(number) for number in range(30)),
+        maps=(sense_map, sense_map),
+        reasons=(reason,),
+        completions=(
+            (
+                Completion((label,), ("sun",)),
+                Completion((label, "mail"), ("post", label)),
+                Completion((label, "alphabet"), ("word",)),
+            ),
+        ),
+        sense_range=(9, 40),
+        settings=((label, label),),
+        seconds={"polyseme": 1.0, label: 2.0},
+    )
+
+
+def small_corpus(emoji: EmojiCorpus, n: int) -> EmojiCorpus:
+    kept = emoji.group < n
+    return replace(
+        emoji,
+        ids=emoji.ids[:n],
+        characters=emoji.characters[:n],
+        names=emoji.names[:n],
+        categories=emoji.categories[:n],
+        subcategories=emoji.subcategories[:n],
+        documents=emoji.documents[:n],
+        features=emoji.features[kept],
+        drawing=[one for one, keep in zip(emoji.drawing, kept, strict=True) if keep],
+        group=emoji.group[kept],
+    )
+
+
+@pytest.fixture(scope="module")
+def emoji() -> EmojiCorpus:
+    return load_emoji()
+
+
+@pytest.fixture(scope="module", params=[0, 7])
+def split(emoji: EmojiCorpus, request: pytest.FixtureRequest) -> EmojiSplit:
+    return draw_split(emoji, random_state=request.param)
+
+
+# ---------------------------------------------------------------------- the split
+
+
+def test_variants_of_one_person_are_on_one_side(split):
+    numbers = families(split.emoji.names)
+    assert not set(numbers[split.train]) & set(numbers[split.test])
+    same = families(["man teacher", "woman teacher", "teacher", "old man", "woman", "man"])
+    assert same.tolist() == [0, 0, 0, 1, 2, 3]
+
+
+def test_no_picture_shown_carries_an_unseen_label(split: EmojiSplit) -> None:
+    _, documents = split.pictures(split.taught)
+    shown = {label for document in documents for label in document}
+    assert shown.isdisjoint(split.unseen)
+    assert set(split.oov) <= shown
+
+
+def test_no_semantics_document_holds_an_oov_label_but_all_unseen_ones_occur(
+    split: EmojiSplit,
+) -> None:
+    taught = {label for document in split.semantics() for label in document}
+    assert taught.isdisjoint(split.oov)
+    assert set(split.unseen) <= taught
+
+
+def test_both_drawings_of_an_emoji_are_on_one_side(split: EmojiSplit) -> None:
+    train, test = split.rows(split.train), split.rows(split.test)
+    assert set(split.emoji.group[train]).isdisjoint(split.emoji.group[test])
+    for rows in (train, test, split.rows(split.taught)):
+        assert set(Counter(split.emoji.group[rows].tolist()).values()) == {2}
+
+
+def test_no_test_emoji_is_in_any_training_document(split: EmojiSplit) -> None:
+    _, documents = split.pictures(split.taught)
+    known = {name.split("/")[0] for name in (*documents.ids, *split.semantics().ids)}
+    assert known.isdisjoint(split.emoji.ids[one] for one in split.test)
+
+
+def test_documents_of_one_emoji_are_of_one_group(split: EmojiSplit) -> None:
+    _, documents = split.pictures(split.taught)
+    semantics = split.semantics()
+    group_of = dict(zip(semantics.ids, semantics.groups or (), strict=True))
+    assert len(group_of) == len(semantics)
+    for name, group in zip(documents.ids, documents.groups or (), strict=True):
+        assert group == group_of[name.split("/")[0]]
+        assert split.emoji.ids[split.emoji_of(name)] == name.split("/")[0]
+
+
+def test_a_quarter_of_emoji_and_labels_is_hidden(split: EmojiSplit) -> None:
+    labels = {label for document in split.emoji.documents for label in document}
+    assert len(split.unseen) == pytest.approx(len(labels) / 4, abs=1)
+    assert len(split.test) / (len(split.test) + len(split.train)) == pytest.approx(0.25, abs=0.01)
+    counts = Counter(
+        label
+        for one, document in enumerate(split.emoji.documents)
+        if one not in split.test and set(document).isdisjoint(split.unseen)
+        for label in document
+    )
+    assert len(split.oov) == 6
+    assert min(counts[label] for label in split.oov) >= 12
+
+
+def test_the_same_seed_gives_the_same_split(emoji: EmojiCorpus) -> None:
+    one, other, third = (draw_split(emoji, random_state=seed) for seed in (1, 1, 2))
+    assert (one.unseen, one.oov) == (other.unseen, other.oov)
+    np.testing.assert_array_equal(one.test, other.test)
+    assert one.unseen != third.unseen
+
+
+def test_forgetting_repeated_documents_leaves_each_training_emoji_once(split: EmojiSplit) -> None:
+    _, documents = split.pictures(split.taught)
+    left = {*split.semantics().ids, *documents.ids} - set(split.repeated())
+    assert sorted(name.split("/")[0] for name in left) == sorted(split.semantics().ids)
+    with_oov = {name for name in left if "/" in name}
+    carriers = {
+        split.emoji.ids[one]
+        for one in split.taught
+        if not set(split.oov).isdisjoint(split.emoji.documents[one])
+    }
+    assert {name.split("/")[0] for name in with_oov} == carriers
+
+
+def test_too_many_oov_labels_are_refused(emoji: EmojiCorpus) -> None:
+    with pytest.raises(InputError, match="lower `min_oov` or `n_oov`"):
+        draw_split(emoji, SplitSettings(n_oov=500), random_state=0)
+
+
+# ---------------------------------------------------------------------- numbers
+
+
+def test_group_means_average_the_drawings_and_keep_nan() -> None:
+    values = np.array([0.0, 1.0, np.nan, 0.5, 0.0, np.nan])
+    groups = np.array([4, 2, 9, 4, 2, 9])
+    np.testing.assert_allclose(group_means(values, groups), [0.5, 0.25, np.nan])
+
+
+def test_mean_score_counts_only_what_is_there() -> None:
+    score = mean_score(np.array([0.2, np.nan, 0.4, 0.9]))
+    assert (score.value, score.n) == (pytest.approx(0.5), 3)
+    assert score.error == pytest.approx(np.std([0.2, 0.4, 0.9], ddof=1) / np.sqrt(3))
+    assert mean_score(np.array([np.nan])).n == 0
+    assert mean_score(np.array([0.5])).error is None
+
+
+def two_sense_concepts() -> tuple[Concepts, np.ndarray, list[str]]:
+    """Label 0 stands with label 1 in six documents and with label 2 in four others."""
+    generator = np.random.default_rng(5)
+    points, label_ids, document_ids = [], [], []
+    for document in range(10):
+        company = 1 if document < 6 else 2
+        for label in (0, company):
+            points.append(np.array([10.0 * company, label, 0.0]) + 0.1 * generator.normal(size=3))
+            label_ids.append(label)
+            document_ids.append(document)
+    concepts = Concepts(
+        np.array(points, dtype=np.float32),
+        np.array(label_ids),
+        np.array(document_ids),
+        ("bank", "river", "money"),
+        np.empty(0, dtype=np.int64),
+    )
+    return concepts, np.arange(100, 110), ["?"] * 100 + ["nature"] * 6 + ["objects"] * 4
+
+
+def test_senses_of_a_label_with_two_meanings_are_found_and_named() -> None:
+    concepts, places, categories = two_sense_concepts()
+    maps = find_senses(
+        concepts, places, categories, rule=SenseRule(n_labels=1, fewest=8), random_state=0
+    )
+    assert [one.label for one in maps] == ["bank"]
+    assert maps[0].senses.tolist() == [0] * 6 + [1] * 4
+    assert maps[0].words == (("river",), ("money",))
+    assert maps[0].owners.tolist() == list(range(100, 110))
+    assert maps[0].silhouette > 0.9
+    assert maps[0].agreement == pytest.approx(1.0)
+
+
+def test_labels_with_too_few_or_too_many_emoji_are_passed_over() -> None:
+    concepts, places, categories = two_sense_concepts()
+    for rule in (SenseRule(fewest=11), SenseRule(fewest=2, most=3)):
+        assert find_senses(concepts, places, categories, rule=rule, random_state=0) == ()
+
+
+def test_pictures_pushed_apart_do_not_hide_each_other() -> None:
+    moved = _push_apart(np.full((12, 2), 200.0))
+    gaps = np.abs(moved[:, None] - moved[None]).max(axis=2)
+    np.fill_diagonal(gaps, np.inf)
+    assert gaps.min() >= SIZE
+
+
+# ---------------------------------------------------------------------- the page
+
+
+def test_the_page_loads_nothing_and_all_its_images_are_data_uris() -> None:
+    parsed = Parsed(build_page(made_up_results(), OnePicture()))
+    assert parsed.open == []
+    for tag, attributes in parsed.elements:
+        for name in ("src", "srcset", "poster", "data", "action", "background"):
+            if name in attributes:
+                assert (tag, (attributes[name] or "")[:5]) == ("img", "data:")
+        if tag in ("image", "link", "use"):
+            assert (attributes["href"] or "").startswith("data:")
+    assert not {"iframe", "object", "embed", "audio", "video"} & {tag for tag, _ in parsed.elements}
+    assert all("src" not in attributes for tag, attributes in parsed.elements if tag == "script")
+    styles = "".join(parsed.text)
+    assert "url(" not in styles
+    assert "@import" not in styles
+
+
+def test_chips_are_marked_by_kind_and_truth_and_not_by_colour_alone() -> None:
+    results = made_up_results()
+    page = build_page(results, OnePicture())
+    parsed = Parsed(page)
+    in_cards = [one for one in parsed.of_class("chip") if one[0] == "li"]
+    # On a card: three tags, one unseen tag, two missed; then one reason and four completions.
+    assert len(in_cards) == 30 * 6 + 1 + 4
+    assert len([one for one in parsed.of_class("chip", "seen", "right") if one[0] == "li"]) == 30
+    assert len([one for one in parsed.of_class("chip", "unseen", "right") if one[0] == "li"]) == 60
+    assert len([one for one in parsed.of_class("chip", "oov", "wrong") if one[0] == "li"]) == 30
+    assert len([one for one in parsed.of_class("chip", "missed") if one[0] == "li"]) == 60
+    # The legend has three, and one known tag list holds the tag that is explained.
+    assert page.count("✓</b>") == 30 * 3 + 3 + 1
+    assert page.count("✗</b>") == 30 * 1 + 3 + 1
+    assert "".join(parsed.text).count("(unseen, right)") == 60
+
+
+def test_24_cards_are_in_view_and_the_others_behind_a_button() -> None:
+    page = build_page(made_up_results(), OnePicture())
+    before, behind = page.split('<details id="all">')
+    assert before.count('<article class="card"') == 24
+    assert behind.split("</details>")[0].count('<article class="card"') == 6
+    assert "Show all 30 test emoji" in behind
+
+
+def test_the_best_of_each_column_is_marked_even_when_it_is_not_ours() -> None:
+    page = build_page(made_up_results("costa"), OnePicture())
+    first, second = re.findall(r"<table>.*?</table>", page, flags=re.DOTALL)
+    rows = re.findall(r'<tr><th scope="row">(\w+)</th>(.*?)</tr>', first + second)
+    assert [(name, cells.count("(best)")) for name, cells in rows] == [
+        ("polyseme", len(COLUMNS)),
+        ("costa", 0),
+        ("polyseme", 0),
+        ("costa", len(COLUMNS)),
+    ]
+    assert "± 1.0" in first
+    assert "+10.0" in first
+
+
+def test_a_hostile_label_is_text_everywhere() -> None:
+    page = build_page(made_up_results(HOSTILE), OnePicture())
+    parsed = Parsed(page)
+    assert HOSTILE not in page
+    assert [tag for tag, _ in parsed.elements].count("script") == 1
+    assert HOSTILE in "".join(parsed.text)
+    assert any(HOSTILE in (attributes.get("alt") or "") for _, attributes in parsed.elements)
+
+
+def test_the_drawings_are_attributed_and_seconds_stand_in_one_place() -> None:
+    results = made_up_results()
+    page = build_page(results, OnePicture())
+    text = " ".join("".join(Parsed(page).text).split())
+    assert (
+        "Twemoji, copyright Twitter, Inc and other contributors, licensed under CC-BY 4.0" in text
+    )
+    assert "Noto Emoji, copyright Google LLC, licensed under Apache License 2.0" in text
+    later = build_page(replace(results, seconds={"polyseme": 99.0}), OnePicture())
+    assert later != page
+    seconds = re.compile(r'<dd id="seconds">.*?</dd>')
+    assert seconds.sub("", later) == seconds.sub("", page)
+
+
+def test_thumbnails_are_small_decodable_and_the_same_every_time(emoji: EmojiCorpus) -> None:
+    import base64
+    import io
+
+    import PIL.Image
+
+    uri = Thumbnails(emoji).uri(0, "twemoji")
+    assert uri == Thumbnails(emoji).uri(0, "twemoji")
+    assert uri != Thumbnails(emoji).uri(0, "noto")
+    content = base64.b64decode(uri.removeprefix("data:image/webp;base64,"))
+    assert len(content) < 3000
+    assert PIL.Image.open(io.BytesIO(content)).size == (64, 64)
+
+
+# ---------------------------------------------------------------------- evidence
+
+
+def bars(table: str) -> list[tuple[str, float, float, float]]:
+    """Read bars: name, where they begin and how long they are, in percent, and the number."""
+    row = (
+        r"<tr><th[^>]*>([^<]*)(?:<small>[^<]*</small>)?</th>.*?"
+        r'class="(?:plus|minus)" style="left:([\d.]+)%;width:([\d.]+)%".*?'
+        r"<td>([+-][\d.]+)</td></tr>"
+    )
+    return [(name, *map(float, numbers)) for name, *numbers in re.findall(row, table)]
+
+
+def test_bars_of_evidence_begin_at_zero_and_show_the_parts() -> None:
+    found = bars(parts(made_up_evidence()))
+    assert [name for name, *_ in found] == [
+        "how common the tag is",
+        "the picture itself",
+        "moon",
+        "night",
+        "other tags",
+        "known tag lists nearby",
+        "sum",
+    ]
+    assert [value for *_, value in found] == [-3.0, 2.25, 1.5, -0.5, 0.01, -0.26, 0.0]
+    zero = 100 * 3 / 5.25
+    for _, left, width, value in found:
+        assert (left + width if value < 0 else left) == pytest.approx(zero, abs=0.11)
+        assert width == pytest.approx(abs(value) * 100 / 5.25, abs=1.0)
+
+
+def test_tags_of_evidence_say_how_likely_they_are() -> None:
+    table = parts(made_up_evidence())
+    assert "moon<small>91% likely</small>" in table
+    assert "<small>probability 0.50</small>" in table
+
+
+def test_tags_that_say_next_to_nothing_are_counted_among_the_others() -> None:
+    tags = (TagEvidence("a", 0.5, 1.0, 0.0), TagEvidence("b", 0.5, LEAST_PART / 2, 0.0))
+    found = _leading(replace(made_up_evidence(), tags=tags, other_tags=0.25))
+    assert [one.tag for one in found.tags] == ["a"]
+    assert found.other_tags == pytest.approx(0.25 + LEAST_PART / 2)
+
+
+# ---------------------------------------------------------------------- all together
+
+
+@pytest.fixture(scope="module")
+def quick_settings(tiny_space: Callable[..., ConceptSpace]) -> DemoSettings:
+    return DemoSettings(
+        split=SplitSettings(document_share=(0.2, 0.6), n_oov=3, min_oov=5),
+        senses=SenseRule(n_labels=2, fewest=6),
+        tagger={"space": tiny_space(n_steps=20)},
+    )
+
+
+def test_a_small_demo_runs_from_pictures_to_page_and_repeats_itself(
+    emoji: EmojiCorpus, quick_settings: DemoSettings
+) -> None:
+    small = small_corpus(emoji, 300)
+    said: list[str] = []
+    pages = []
+    for _ in range(2):
+        results = run_experiment(small, seed=5, say=said.append, settings=quick_settings)
+        pages.append(build_page(replace(results, seconds={}), Thumbnails(small)))
+    assert pages[0] == pages[1]
+    assert any("test emoji" in line for line in said)
+    assert len(results.cards) == results.n_test
+    assert [method.name for method in results.methods] == ["polyseme", "tuned COSTA", "popularity"]
+    for card in results.cards:
+        truth = {tag.label for tag in (*card.tags, *card.missed) if tag.right}
+        assert truth == set(small.documents[card.emoji])
+        assert all(tag.kind == "unseen" for tag in card.unseen)
+    hidden = [card.hidden for card in results.cards]
+    assert hidden == sorted(hidden, reverse=True)
+    assert results.reasons
+    for reason in results.reasons:
+        evidence = reason.evidence
+        assert evidence.label == reason.tag.label
+        assert sum(part for _, part in evidence.parts()) == pytest.approx(evidence.logit)
+        assert all(one.holds == (reason.tag.label in one.document) for one in reason.known)
+        for one in reason.known:
+            assert all(set(one.document) <= set(small.documents[place]) for place in one.emoji)
+        distances = [one.distance for one in reason.known]
+        assert distances == sorted(distances)
+    Parsed(pages[0])
+
+
+def test_a_folder_as_output_is_refused_before_any_work(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a folder; add a file name"):
+        run_demo(tmp_path, say=lambda message: pytest.fail(message))
+
+
+def test_without_pillow_the_error_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    with pytest.raises(InputError, match=r"pip install 'polyseme\[demo\]'"):
+        run_demo(tmp_path / "demo.html", say=lambda message: pytest.fail(message))
+
+
+def test_run_demo_writes_the_page(
+    tmp_path: Path, emoji: EmojiCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "polyseme_experiments.demo.experiment.run_experiment", lambda corpus, **_: made_up_results()
+    )
+    said: list[str] = []
+    run_demo(tmp_path / "new" / "demo.html", seed=1, say=said.append)
+    page = (tmp_path / "new" / "demo.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "MB" in said[-1]
+
+
+def test_training_keeps_to_one_thread_and_gives_the_others_back() -> None:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with one_thread():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,88 @@
+"""Experiments on media: embedded files, one's own pictures, and what is learned from whom."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from polyseme import AudioFeatures, ImageFeatures
+from polyseme._validation import InputError
+from polyseme.datasets import load_dataset
+from polyseme_experiments.datasets import load_emoji
+from polyseme_experiments.draws import Conditions
+from polyseme_experiments.media import load_pictures, raw_numbers
+from polyseme_experiments.reproduce import reproduce
+from polyseme_experiments.settings import get_setting
+from polyseme_experiments.trials import Trial
+from sidecar_files import write_sidecar
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """A hundred emoji in a folder, one file broken."""
+    folder = tmp_path_factory.mktemp("own") / "pictures"
+    emoji = load_emoji(min_count=50)
+    emoji.write(folder, emoji.picture_names()[:1000:10])
+    (folder / "noto" / "torn.png").write_bytes(b"\x89PNG torn")
+    return folder
+
+
+def test_embedded_datasets_need_no_folder(monkeypatch):
+    monkeypatch.delenv("POLYSEME_DATA", raising=False)
+    emoji = load_dataset("emoji")
+    assert not emoji.is_sample
+    assert emoji.X.shape == (len(emoji.corpus), 1280)
+    assert emoji.corpus.groups is not None
+    sample = load_dataset("emoji", sample=True)
+    assert sample.is_sample
+    assert 0 < len(sample.corpus) < len(emoji.corpus)
+    clips = load_dataset("clips")
+    assert clips.X is None
+    assert clips.corpus.groups is not None
+
+
+def test_numbers_of_embedded_media_stand_in_the_order_of_the_documents(tmp_path):
+    emoji = load_dataset("emoji", sample=True)
+    raw = raw_numbers(emoji, ImageFeatures(size=192), str(tmp_path), None)
+    assert raw.ids == emoji.corpus.ids
+    assert np.abs(np.asarray(raw.raw) - emoji.X).max() < 0.003
+    again = raw_numbers(emoji, ImageFeatures(size=192), str(tmp_path), None)
+    np.testing.assert_array_equal(np.asarray(raw.raw), np.asarray(again.raw))
+    unkept = raw_numbers(emoji, ImageFeatures(size=192), None, None)
+    np.testing.assert_array_equal(np.asarray(raw.raw), np.asarray(unkept.raw))
+
+
+def test_the_codebook_of_a_trial_is_learned_from_its_training_clips(tmp_path):
+    trial = Trial(get_setting("clips"), 0, Conditions(quick=True, cache=str(tmp_path)))
+    features = trial.instance_features
+    assert features.shape[0] == len(trial.target.corpus)
+    raw = raw_numbers(trial.target, AudioFeatures(), str(tmp_path), None)
+    alone = AudioFeatures(random_state=trial.seed).fit(raw.select(trial.split.train.tolist()))
+    np.testing.assert_allclose(features, alone.transform(raw), atol=1e-6)
+    everybody = AudioFeatures(random_state=trial.seed).fit(raw).transform(raw)
+    assert not np.allclose(features, everybody, atol=1e-3)
+
+
+def test_ones_own_pictures_take_the_place_of_the_emoji(pictures, tmp_path):
+    named = load_pictures(str(pictures), str(tmp_path / "cache"))
+    assert len(named.corpus) == 100
+    assert named.corpus.ids[0].startswith("noto/")
+    (section,) = reproduce(
+        ["figA1"], quick=True, pictures=pictures, out=tmp_path / "out", workers=1
+    )
+    (table,) = section.tables
+    assert [row[0] for row in table.rows] == ["convolution", "pooled", "pre-logit", "logits"]
+    assert not any("STAND-IN" in note for note in table.notes)
+    assert "--pictures FOLDER" in table.command
+
+
+def test_tags_may_come_from_sidecars(pictures, tmp_path):
+    emoji = load_emoji(min_count=50)
+    emoji.write(tmp_path / "photos", emoji.picture_names()[:40:4])
+    (tmp_path / "photos" / "tags.jsonl").unlink()
+    with pytest.raises(InputError, match=r"have no tags: add tags\.jsonl"):
+        load_pictures(str(tmp_path / "photos"), None)
+    for number, path in enumerate(sorted((tmp_path / "photos" / "noto").glob("*.png"))):
+        write_sidecar(path.with_name(path.name + ".xmp"), ["face", f"kind {number % 2}"])
+    named = load_pictures.__wrapped__(str(tmp_path / "photos"), None)
+    assert named.corpus.labels == ("face", "kind 0", "kind 1")

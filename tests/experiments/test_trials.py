@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from polyseme._validation import InputError
+from polyseme.corpus import LabelCorpus
+from polyseme.protocols import carries
+from polyseme_experiments import draws
+from polyseme_experiments._kinds.calibration import late_labels, picked, shuffled_holders
+from polyseme_experiments._kinds.variants import changed
+from polyseme_experiments.draws import Conditions
+from polyseme_experiments.methods import METHODS, RANKERS, CostaSystem, FeatureSet, get_method
+from polyseme_experiments.schedule import Run, make_tasks, perform
+from polyseme_experiments.settings import SETTINGS, get_setting
+from polyseme_experiments.spaces import make_space
+from polyseme_experiments.trials import Trial
+
+QUICK = Conditions(quick=True)
+
+
+def trial(setting="hsun", number=0, **conditions):
+    return Trial(get_setting(setting), number, replace(QUICK, **conditions))
+
+
+@pytest.mark.parametrize("name", sorted(SETTINGS))
+@pytest.mark.parametrize("number", [0, 1, 4])
+def test_every_setting_draws_a_split_that_passes_the_audit(name, number):
+    drawn = trial(name, number)
+    assert drawn.audit()["passed"]
+    assert len(drawn.split.train) and len(drawn.split.test) and drawn.split.labels.unseen
+    assert carries(drawn.split.instances("test"), drawn.split.labels.unseen).all()
+    again = trial(name, number)
+    assert again.split.labels == drawn.split.labels
+    assert np.array_equal(again.split.train, drawn.split.train)
+
+
+def test_trials_differ_in_their_labels_and_take_turns_in_partitions():
+    drawn = [trial("hsun", number) for number in range(4)]
+    assert len({one.split.labels.unseen for one in drawn}) == 4
+    first, *others = (one.split.teaching().ids for one in drawn)
+    assert others[2] == first
+    assert first not in others[:2]
+
+
+def test_detectors_of_unseen_labels_are_dropped():
+    drawn = trial("hsun")
+    names = set(drawn.feature_names)
+    assert not names & set(drawn.split.labels.unseen)
+    assert drawn.instance_features.shape[1] == len(names) < drawn.target.X.shape[1]
+
+
+def test_what_a_split_hides_cannot_change_a_bit(monkeypatch):
+    """Poison every feature that the split hides: no method's figures may move."""
+    clean = trial("hsun", 5)
+    split = clean.split
+    allowed = np.union1d(split.train, split.test)
+    X = clean.target.X.copy()
+    X[np.setdiff1d(np.arange(len(X)), allowed)] = 1e6
+    X[:, np.isin(clean.target.feature_names, split.labels.unseen)] = -1e6
+    poisoned = replace(clean.target, X=X)
+    monkeypatch.setattr(draws, "load_once", lambda *arguments: poisoned)
+    dirty = trial("hsun", 5)
+    assert dirty.target.X is X
+    for name in (*RANKERS, "default"):
+        if name == "composition":  # refuses this many labels
+            continue
+        assert get_method(name).run(dirty)[0] == get_method(name).run(clean)[0], name
+
+
+@pytest.mark.parametrize("name", ["hsun", "magtag-oov", "image-cross"])
+def test_documents_that_a_split_hides_cannot_change_a_bit(name, monkeypatch):
+    """Give every document outside the sets in use other labels: no figure may move."""
+    clean = trial(name, 1)
+    split = clean.split
+    used = np.union1d(split.train, split.test)
+    if split.source is split.target:
+        used = np.union1d(used, np.union1d(split.known_rows, split.semantics_validation))
+    hidden = np.setdiff1d(np.arange(len(split.target)), used)
+    assert len(hidden)
+    matrix = split.target.matrix.tolil()
+    matrix[hidden] = ~matrix[hidden].toarray()
+    poisoned = replace(split.target, matrix=matrix.tocsr())
+    source = poisoned if split.source is split.target else split.source
+    dirty = trial(name, 1)
+    dirty.split = replace(split, source=source, target=poisoned)
+    dirty.audit = lambda *learned: None  # it would tell that validation is poisoned
+    for method in ("polyseme", "default", "tuned-costa", "costa", "popularity"):
+        assert get_method(method).run(dirty)[0] == get_method(method).run(clean)[0], method
+
+
+def test_the_papers_own_pair_keeps_labels_and_semantics_of_its_source(monkeypatch):
+    monkeypatch.setattr(draws, "chosen_pair", lambda setting, conditions: setting.corpora[0])
+    own, across = trial("magtag"), trial("music-cross")
+    assert across.source.name == "magtag5k" and across.target.name == "msd"
+    assert across.split.teaching().ids == own.split.teaching().ids
+    assert set(across.split.labels.unseen) <= set(own.split.labels.unseen)
+    assert across.audit()["passed"]
+
+
+def test_composition_refuses_many_labels_and_runs_on_few():
+    with pytest.raises(InputError, match="combinations"):
+        get_method("composition").run(trial("hsun"))
+    metrics, _ = get_method("composition").run(trial("hsun-12"))
+    assert metrics["zsl"]["E-MAP"] > 0
+
+
+def test_own_documents_help_where_they_are_known():
+    drawn = trial("magtag")
+    assert drawn.split.own_documents().any()
+    known = get_method("error-free-200-own").run(drawn)[0]["zsl"]["C-MAP"]
+    strict = get_method("error-free-200").run(drawn)[0]["zsl"]["C-MAP"]
+    assert known > strict
+    clean = trial("hsun")
+    assert not clean.split.own_documents().any()
+    assert get_method("error-free-200-own").run(clean) == get_method("error-free-200").run(clean)
+
+
+def test_methods_that_know_no_oov_labels_are_not_measured_on_them():
+    drawn = trial("magtag-oov")
+    assert {"all", "oov"} <= get_method("polyseme").run(drawn)[0].keys()
+    assert get_method("costa").run(drawn)[0].keys() == {"training", "zsl", "zsl-only"}
+
+
+def test_a_space_is_kept_for_other_trials_and_an_interrupted_one_goes_on(tmp_path, monkeypatch):
+    first = trial("hsun", 0, cache=str(tmp_path))
+    points = first.space(10).known_.points
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == ["", ".seconds"]
+    monkeypatch.setattr("polyseme.nn.training.ConceptTrainer.run", None)  # nobody may train now
+    later = trial("hsun", 3, cache=str(tmp_path))
+    np.testing.assert_array_equal(later.space(10).known_.points, points)
+    with pytest.raises(TypeError, match="not callable"):
+        trial("hsun", 1, cache=str(tmp_path)).space(10)
+
+
+def test_shared_parts_are_made_once_and_their_seconds_noted():
+    drawn = trial("hsun")
+    drawn.asked.clear()
+    get_method("costa").run(drawn)
+    made = drawn.classifiers()
+    get_method("costa-dice").run(drawn)
+    assert drawn.classifiers() is made
+    assert drawn.asked == {"classifiers"} == drawn.seconds.keys()
+    drawn.asked.clear()
+    get_method("polyseme").run(drawn)
+    drawn.asked.clear()
+    get_method("polyseme-density").run(drawn)
+    assert drawn.asked == {"mapping 200", "concept space 200"}
+
+
+@pytest.mark.parametrize("share", [{"context": 0.0}, {"context": 1.0}, {"priming": 0.0}])
+def test_a_default_with_another_share_is_what_a_fit_would_give(share):
+    drawn = trial("hsun")
+    default, X = drawn.default_tagger(), drawn.features(drawn.split.test)
+    before = default.score_labels(X)
+    variant = changed(drawn, default, **share).score_labels(X)
+    fitted = drawn.fitted(make_space(QUICK, **share), drawn.known_documents)
+    np.testing.assert_array_equal(variant, fitted.score_labels(X))
+    assert not np.array_equal(variant, before)
+    np.testing.assert_array_equal(default.score_labels(X), before)
+    np.testing.assert_array_equal(changed(drawn, default).score_labels(X), before)
+
+
+def test_fewer_members_are_the_first_of_each_fold():
+    drawn = trial("image-cross")
+    fitted = drawn.fitted(make_space(QUICK, n_folds=3), drawn.known_documents)
+    X = drawn.features(drawn.split.test)
+    space, code = fitted.space_, fitted.space_.plan_.code
+    few = changed(drawn, fitted, n_members=1)
+    assert len(space.members_) == 3 * space.plan_.members_per_fold
+    assert len(few.space_.members_) == 1
+    np.testing.assert_allclose(
+        few.space_.views(X)[0], space.views(X)[0][:, :code], rtol=0, atol=1e-6
+    )
+    assert few.codes(X).shape == (len(X), code)
+    assert len(changed(drawn, fitted, n_members=5).space_.members_) == 3
+
+
+def test_without_levels_raw_logits_and_votes_are_mixed():
+    drawn = trial("hsun")
+    default, X = drawn.default_tagger(), drawn.features(drawn.split.test)
+    bare = changed(drawn, default, levels=False, priming=0.0)
+    weights, bias = bare.space_.readout(of_items=False)
+    logits = default.codes(X) @ weights + bias
+    np.testing.assert_allclose(bare.score_labels(X), 1 / (1 + np.exp(-logits)), rtol=1e-9)
+
+
+def test_parts_of_the_default_are_asked_without_training_again():
+    drawn = trial("hsun")
+    for name in METHODS:
+        method = get_method(name)
+        if name.startswith("default") and not method.trained:
+            method.run(drawn)
+    assert drawn.seconds.keys() == {"space"}
+    get_method("default-no-soft").run(drawn)
+    assert drawn.seconds.keys() == {"space", "space, default-no-soft"}
+
+
+def test_tuned_costa_is_the_same_by_either_way_and_levels_keep_each_labels_order():
+    drawn = trial("hsun")
+    told = get_method("tuned-costa").run(drawn)[0]
+    assert CostaSystem("x", "x").run(drawn)[0] == told
+    moved = get_method("costa-shifted").run(drawn)[0]
+    for column, values in told.items():
+        assert moved[column]["C-MAP"] == pytest.approx(values["C-MAP"])
+    assert moved["zsl"]["E-MAP"] != told["zsl"]["E-MAP"]
+
+
+def test_late_labels_are_known_from_just_so_many_documents():
+    known = LabelCorpus.from_documents(
+        [["a", "x"], ["a", "x", "y"], ["b", "y"], ["a", "b", "x"], ["x"], ["a"]]
+    )
+    order = shuffled_holders(known, ["x", "y"], np.random.default_rng(0))
+    assert [sorted(rows.tolist()) for rows in order] == [[0, 1, 3], [1, 2]]
+    for n in (1, 2, 5):
+        given = picked(known, ["x", "y"], [rows[:n] for rows in order])
+        counts = dict(zip(given.labels, np.asarray(given.matrix.sum(axis=0)).ravel(), strict=True))
+        assert (counts["x"], counts["y"]) == (min(n, 3), min(n, 2))
+        for row, name in enumerate(given.ids):
+            whole = known.document(known.ids.index(name))
+            assert set(given.document(row)) - {"x", "y"} == set(whole) - {"x", "y"}
+
+
+def test_late_labels_reach_no_training_and_are_a_third_of_those_on_no_instance():
+    drawn = trial("hsun")
+    late = late_labels(drawn, np.random.default_rng(drawn.seed))
+    unseen = set(drawn.known_documents.labels) - drawn.train_documents.used(
+        drawn.known_documents.labels
+    )
+    assert set(late) <= unseen and len(late) == max(1, len(unseen) // 3)
+    tagger = get_method("calibration-late")._without(drawn, late)
+    assert not set(late) & set(tagger.labels_)
+    metrics, _ = get_method("calibration-late").run(drawn)
+    ways = {"taught", "sample", "oov", "new-1", "new-2", "new-5", "new-20", "named", "chance"}
+    assert metrics.keys() == ways
+
+
+def test_seconds_count_what_was_learned_elsewhere_and_nothing_twice(tmp_path):
+    first = trial("hsun", 0, cache=str(tmp_path))
+    first.space(200)
+    (clock,) = tmp_path.glob("*.seconds")
+    clock.write_text("1000")
+    (task,) = (t for t in make_tasks([Run("hsun", "polyseme", 3)]) if t.methods)
+    messages = list(perform(task, replace(QUICK, cache=str(tmp_path))))
+    (record,) = (content for kind, content in messages if kind == "record")
+    assert record["parts"]["concept space 200"] == 1000
+    assert 0 < record["parts"]["mapping 200"] < 100
+    assert 1000 < record["seconds"] < 1100
+
+
+def test_a_corpus_without_features_gets_one_sentence():
+    with pytest.raises(InputError, match=r"'magnatagatune-part' has no features.npy"):
+        get_method("popularity").run(trial("magtag"))
+
+
+def test_every_method_gives_finite_figures():
+    for name in METHODS:
+        setting = {"composition": "hsun-12"}.get(name, "image-cross")
+        if isinstance(get_method(name), FeatureSet):
+            setting = "pictures"
+        metrics, audited = get_method(name).run(trial(setting))
+        assert audited["passed"]
+        for values in metrics.values():
+            numbers = [value for value in values.values() if isinstance(value, float)]
+            assert np.isfinite(numbers).all(), name
+        if name in RANKERS:
+            assert metrics.keys() >= {"training", "zsl", "zsl-only"}
+            assert all(values.keys() >= {"E-MAP", "C-MAP", "AUC"} for values in metrics.values())
+
+
+def test_the_real_corpus_has_the_papers_size(data):
+    if not (data / "hsun").is_dir():
+        pytest.skip("the corpus hsun is not here")
+    drawn = Trial(get_setting("hsun"), 0, Conditions(data=str(data)))
+    corpus = drawn.target.corpus
+    assert len(corpus) == 8684 and len(corpus.labels) == 111
+    assert [corpus.splits.count(split) for split in ("train", "test")] == [4367, 4317]
+    sizes = drawn.split.sizes()
+    published = {"semantics": 2839, "semantics_validation": 1527, "train": 3074, "test": 1262}
+    for name, size in published.items():
+        assert abs(sizes[name] / size - 1) < 0.1, name
