@@ -25,7 +25,7 @@ from _reporting import Report, Table, command_line
 from _synthetic import make_themes, synthetic_features, synthetic_matrix
 
 from polyseme import ConceptEmbedding, ContextDescriptor, InstanceMapper, TrainingPlan
-from polyseme.cluster import extract_media, open_engine, rank_shards
+from polyseme.cluster import RayTraining, extract_media, open_engine, rank_shards
 from polyseme.cluster.engines import RayEngine
 from polyseme.corpus import LabelCorpus
 from polyseme.features.store import FeatureStore
@@ -108,6 +108,7 @@ def measure(size: str) -> Report:
         ways = {"one process": None, "Ray, 1 worker": RayEngine(engine.ray, 1)}
         pids = {os.getpid(), *engine.run(Named(), range(8))}
         tables = _tables(amount, Path(made), ways | {"Ray, 2 workers": engine}, pids)
+    tables.append(_training(amount))
     text = TEXT.format(columns=N_FEATURES, **amount._asdict())
     return Report("ray", "One process and a Ray cluster", text, tables)
 
@@ -133,6 +134,32 @@ def _tables(amount: Amount, folder: Path, ways: Ways, pids: set[int]) -> list[Ta
     tables.append(_pieces(amount, ways))
     tables.append(_writing(amount, folder))
     return tables
+
+
+def _training(amount: Amount) -> Table:
+    """Fit the default in this process and by workers of Ray Train; compare seconds and scores."""
+    themes = make_themes(amount.labels, 0, n_features=N_FEATURES)
+    matrix = synthetic_matrix(amount.documents, themes, 0)
+    features = synthetic_features(matrix, themes, 0)
+    labels = [f"label {n}" for n in range(themes.n_labels)]
+    corpus = LabelCorpus.from_indicator(matrix, labels=labels)
+    ways: dict[str, Any] = {"one process": None}
+    ways |= {f"Ray Train, {n} worker{'s'[: n - 1]}": RayTraining(n) for n in (1, 2)}
+    space = ConceptSpace(n_steps=None if amount.rows > 2000 else 8)
+    rows: list[list[Any]] = []
+    for name, trainer in ways.items():
+        start = time.perf_counter()
+        tagger = ZeroShotTagger(space, random_state=0).fit(features, corpus, trainer=trainer)
+        seconds, scores = time.perf_counter() - start, tagger.score_labels(features[:500])
+        losses = [list(one.values()) for one in tagger.space_.history_]
+        if not rows:
+            alone = (seconds, scores, losses)
+        same = np.array_equal(scores, alone[1]) and np.allclose(losses, alone[2], rtol=1e-12)
+        rows.append([name, seconds, seconds / alone[0], "the same" if same else "others"])
+    columns = ["way", "seconds", "against one process", "losses of all rounds, and scores"]
+    note = "With Ray's own start. One process has a thread for each processor."
+    title = f"Training the default: {amount.documents:,} documents, {amount.labels} labels"
+    return Table(title, "who trains", columns, rows, note)
 
 
 def _model(score: str) -> ZeroShotTagger | PublishedTagger:

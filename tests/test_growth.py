@@ -22,8 +22,9 @@ from polyseme import (
 )
 from polyseme._rows import unique_rows
 from polyseme.descriptors import ContextDescriptor
+from polyseme.documents import met_documents
 from polyseme.index import ConceptIndex
-from polyseme.known import KnownConcepts, met_documents
+from polyseme.known import KnownConcepts
 from polyseme.nn.plan import TrainingPlan
 from polyseme.priming import PrimingRanker, rank_blocks, rank_labels
 from polyseme.store import ConceptStore

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from polyseme import LabelCorpus
 from polyseme._validation import InputError
-from polyseme.known import KnownConcepts, unmet_documents
+from polyseme.documents import unmet_documents
+from polyseme.known import KnownConcepts
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 BASE = {"_validation", "_labels", "_estimator", "_rows", "_folds", "_threads"}
 BASE |= {"_folder", "_persistence", "_shifted"}
 PATH = BASE | {"files", "corpus", "descriptors", "concepts", "index", "scoring", "nn", "presets"}
-PATH |= {"_progress"}
+PATH |= {"_progress", "documents"}
 # The paper's steps, and the one space of the default tagger.
 STEPS = PATH | {"features", "embedding", "known", "mapping", "priming", "tags", "words"}
 SPACE = {"members", "training", "calibration", "space", "store", "evidence"}
@@ -47,6 +47,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "concepts": set(),
     "embedding": PATH,
     "mapping": PATH | {"embedding", "solvers"},
+    "documents": BASE | {"corpus"},
     "known": PATH | {"embedding"},
     "priming": PATH | {"embedding", "known", "mapping"},
     "scoring": {"_validation"},
@@ -59,7 +60,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "captured": {"members", "training"},
     "calibration": set(),
     "space": BASE | {"nn", "members", "training", "calibration"},
-    "store": BASE | {"corpus", "concepts", "known", "space"},
+    "store": BASE | {"corpus", "concepts", "documents", "space"},
     "evidence": {"members", "store"},
     "tagger": STEPS | SPACE | {"published"},
     "storage": STEPS | SPACE | {"tagger", "published"},

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from polyseme._validation import InputError
 from polyseme.corpus import LabelCorpus
 from polyseme.datasets.toy import THEMES
+from polyseme.documents import label_column
 from polyseme.space import TEMPERATURE
 from polyseme.store import ConceptStore
 
@@ -190,13 +191,13 @@ def test_neighbours_come_from_near_to_far_with_all_their_names(few, space, world
 
 
 def test_a_column_is_found_by_any_spelling_and_close_ones_are_named(few):
-    assert few.column("  APPLE ", normalize=True) == few.labels.index("apple")
+    assert label_column(few.labels, "  APPLE ", normalize=True) == few.labels.index("apple")
     with pytest.raises(
         InputError, match=r"Unknown label 'appel'; close to it: apple.*all 29 known"
     ):
-        few.column("appel", normalize=True)
+        label_column(few.labels, "appel", normalize=True)
     with pytest.raises(InputError, match="Unknown label 'APPLE'"):
-        few.column("APPLE", normalize=False)
+        label_column(few.labels, "APPLE", normalize=False)
 
 
 def test_concepts_are_labels_where_their_documents_lie(few):

@@ -33,6 +33,7 @@ from polyseme._validation import (
     warn_unplaced,
 )
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
+from polyseme.documents import label_column
 from polyseme.embedding import ConceptEmbedding
 from polyseme.features.base import Extracted, MediaFeatures
 from polyseme.known import Explanation, KnownConcepts, known_documents
@@ -435,7 +436,7 @@ class PublishedTagger(Estimator):
         """
         check_fitted(self, "known_")
         check_number("k", k, owner="explain", low=1, whole=True)
-        column = self.known_.column(label, normalize=self.normalize_labels_)
+        column = label_column(self.labels_, label, normalize=self.normalize_labels_)
         one = as_row(x) if self.features_ is None else x if isinstance(x, Extracted) else [x]
         point = self.points(one)
         if len(point) != 1:

@@ -6,7 +6,6 @@ all of them; the store grows and shrinks without training.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,11 +14,17 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._rows import unique_rows
-from polyseme._validation import InputError, IntArray
+from polyseme._validation import IntArray
 from polyseme.concepts import Concepts
 from polyseme.corpus import LabelCorpus
-from polyseme.known import new_names, unmet_documents
+from polyseme.documents import (
+    Known,
+    labels_of,
+    no_documents,
+    unmet_documents,
+    with_documents,
+    without_documents,
+)
 from polyseme.space import TEMPERATURE, ConceptSpace, vote
 
 Floats = NDArray[np.float32]
@@ -102,10 +107,8 @@ class ConceptStore:
         dropped : tuple of str
             The names of documents without a label.
         """
-        empty = sp.csr_matrix(np.zeros((0, len(labels)), dtype=bool))
-        none = np.zeros(0, dtype=np.int64)
         points = np.zeros((0, space.axes_.shape[1]), dtype=np.float32)
-        store, _, dropped = cls(labels, len(labels), (), empty, none, points).add(space, semantics)
+        store, _, dropped = cls(*no_documents(labels), points).add(space, semantics)
         if corpus is not semantics:
             store, _, more = store.add(space, unmet_documents(corpus, semantics))
             dropped += more
@@ -130,34 +133,15 @@ class ConceptStore:
         dropped : tuple of str
             The names of documents that hold no label the space has learned.
         """
-        matrix, extra = corpus.align(self.labels)
-        placed = np.diff(matrix[:, : self.n_learned].indptr) > 0
-        # A label that only stands in documents without a place is not known by them.
-        met = np.asarray(matrix[placed][:, len(self.labels) :].sum(axis=0)).ravel() > 0
-        kept = np.concatenate([np.ones(len(self.labels), dtype=bool), met])
-        labels = self.labels + tuple(np.asarray(extra, dtype=object)[met].tolist())
-        names = np.asarray(new_names(corpus, self.ids), dtype=object)
-        ids, dropped = tuple(names[placed].tolist()), tuple(names[~placed].tolist())
-        before = sp.csr_matrix(
-            (self.matrix.data, self.matrix.indices, self.matrix.indptr),
-            shape=(len(self.ids), len(labels)),
-        )
-        documents = sp.csr_matrix(
-            sp.vstack([before, sp.csr_matrix(matrix[placed])[:, kept]], format="csr", dtype=bool)
-        )
-        distinct, sets = unique_rows(documents)
-        # Rows met first keep their numbers, so the sets known before stay 0..n-1.
-        fresh = distinct[len(self.points) :, : self.n_learned]
-        points = space.document_points(fresh)
-        made = ConceptStore(
-            labels,
-            self.n_learned,
-            self.ids + ids,
-            documents,
-            sets,
-            np.concatenate([self.points, points]),
-        )
-        return made, ids, dropped
+        grown = with_documents(self._documents, corpus)
+        points = space.document_points(grown.fresh[:, : self.n_learned])
+        made = ConceptStore(*grown.known, np.concatenate([self.points, points]))
+        return made, grown.ids, grown.dropped
+
+    @property
+    def _documents(self) -> Known:
+        """What is known, apart from its points."""
+        return Known(self.labels, self.n_learned, self.ids, self.matrix, self.sets)
 
     def remove(self, ids: Collection[str]) -> ConceptStore:
         """Give the store without some documents; new labels left without any disappear.
@@ -167,25 +151,9 @@ class ConceptStore:
         ids : collection of str
             Names of documents.
         """
-        gone = {ids} if isinstance(ids, str) else set(ids)
-        missing = sorted(gone - set(self.ids))
-        if missing:
-            raise InputError(f"No known document is named '{missing[0]}'; nothing was removed.")
-        keep = np.array([name not in gone for name in self.ids], dtype=bool)
-        documents = sp.csr_matrix(self.matrix[keep])
-        used = np.asarray(documents.sum(axis=0)).ravel() > 0
-        used[: self.n_learned] = True
-        # `add` counts on tag sets being numbered as they are first met.
-        _, sets = unique_rows(documents)
-        _, first = np.unique(sets, return_index=True)
-        return ConceptStore(
-            tuple(np.asarray(self.labels, dtype=object)[used].tolist()),
-            self.n_learned,
-            tuple(name for name, stays in zip(self.ids, keep, strict=True) if stays),
-            sp.csr_matrix(documents[:, used]),
-            sets,
-            self.points[self.sets[keep][first]],
-        )
+        shrunk = without_documents(self._documents, ids)
+        _, first = np.unique(shrunk.known.sets, return_index=True)
+        return ConceptStore(*shrunk.known, self.points[self.sets[shrunk.kept][first]])
 
     # ------------------------------------------------------------------ asking
 
@@ -254,28 +222,7 @@ class ConceptStore:
 
     def document(self, row: int) -> tuple[str, ...]:
         """Give the labels of one document."""
-        start, stop = self.matrix.indptr[row], self.matrix.indptr[row + 1]
-        return tuple(self.labels[column] for column in self.matrix.indices[start:stop])
-
-    def column(self, label: str, *, normalize: bool) -> int:
-        """Find a label's column.
-
-        Parameters
-        ----------
-        label : str
-            Unknown ones are an `InputError` that names close ones.
-        normalize : bool
-            Whether any spelling of it will do.
-        """
-        corpus = LabelCorpus.from_documents([[label]], normalize=normalize)
-        matrix, unknown = corpus.align(self.labels)
-        if not unknown:
-            return int(matrix.indices[0])
-        close = difflib.get_close_matches(label, self.labels, n=3)
-        hint = f"; close to it: {', '.join(close)}" if close else ""
-        raise InputError(
-            f"Unknown label '{label}'{hint}; `labels_` names all {len(self.labels)} known ones."
-        )
+        return labels_of(self._documents, row)
 
     def concepts(self) -> Concepts:
         """Give every label in every known document as a point, for senses and pictures.

@@ -37,9 +37,9 @@ from polyseme._validation import (
 from polyseme.calibration import logit, new_label_frequencies, sigmoid
 from polyseme.concepts import Concepts
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
+from polyseme.documents import label_column, met_documents
 from polyseme.evidence import Evidence, TagEvidence, tag_parts
 from polyseme.features.base import Extracted, MediaFeatures
-from polyseme.known import met_documents
 from polyseme.nn.devices import check_device
 from polyseme.priming import rank_blocks, rank_labels
 from polyseme.space import ConceptSpace, Readout, Trainer
@@ -744,7 +744,7 @@ class ZeroShotTagger(Estimator):
             names = [self._key(name) for name in self.named_.labels]
             if self._key(label) in names:
                 return len(self.store_.labels) + names.index(self._key(label))
-        return self.store_.column(label, normalize=self.normalize_labels_)
+        return label_column(self.store_.labels, label, normalize=self.normalize_labels_)
 
     # ------------------------------------------------------------------ growing
 

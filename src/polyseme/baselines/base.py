@@ -17,7 +17,7 @@ from polyseme._estimator import Estimator
 from polyseme._folds import fold_numbers, group_numbers, hidden_groups
 from polyseme._validation import IntArray, check_features, check_fitted, check_instances
 from polyseme.corpus import Documents, as_corpus, check_corpus
-from polyseme.known import unmet_documents
+from polyseme.documents import unmet_documents
 from polyseme.priming import rank_labels
 
 __all__ = ["Baseline", "Features", "hidden_groups"]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from polyseme._validation import InputError, check_option
 from polyseme.corpus import LabelCorpus
-from polyseme.known import unmet_documents
+from polyseme.documents import unmet_documents
 from polyseme.protocols.documents import Rows
 from polyseme.protocols.labels import LabelSplit
 

@@ -1,0 +1,289 @@
+"""The documents a tagger knows: named, matched with items' own, taken in and forgotten.
+
+In: corpora. Out: labels, names and rows of what is known from now on. What documents mean is for
+others to say: `polyseme.store`, and `polyseme.known` for the published method.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from polyseme._rows import unique_rows
+from polyseme._validation import InputError, IntArray
+from polyseme.corpus import LabelCorpus
+
+
+class Known(NamedTuple):
+    """Documents over labels, of which a model has learned the first so many.
+
+    Attributes
+    ----------
+    labels : tuple of str
+    n_learned : int
+    ids : tuple of str, length n_documents
+    matrix : csr_matrix of bool, shape (n_documents, n_labels)
+    sets : int64 array, shape (n_documents,)
+        The distinct tag set of each document, numbered as they are first met.
+    """
+
+    labels: tuple[str, ...]
+    n_learned: int
+    ids: tuple[str, ...]
+    matrix: sp.csr_matrix
+    sets: IntArray
+
+
+def no_documents(labels: tuple[str, ...]) -> Known:
+    """Begin with learned labels and nothing known."""
+    matrix = sp.csr_matrix(np.zeros((0, len(labels)), dtype=bool))
+    return Known(labels, len(labels), (), matrix, np.zeros(0, dtype=np.int64))
+
+
+class Grown(NamedTuple):
+    """What is known after documents were taken in.
+
+    Attributes
+    ----------
+    known : Known
+    fresh : csr_matrix of bool, shape (n_fresh, n_labels)
+        The distinct tag sets that were not known before.
+    ids : tuple of str
+        The names of the documents taken in.
+    dropped : tuple of str
+        The names of documents that hold no learned label and were left out.
+    """
+
+    known: Known
+    fresh: sp.csr_matrix
+    ids: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+def with_documents(known: Known, corpus: LabelCorpus) -> Grown:
+    """Take in documents; labels that were not learned become new labels.
+
+    Parameters
+    ----------
+    known : Known
+        Stays as it is.
+    corpus : LabelCorpus
+    """
+    matrix, extra = corpus.align(known.labels)
+    placed = np.diff(matrix[:, : known.n_learned].indptr) > 0
+    # A label that only stands in documents without a place is not known by them.
+    met = np.asarray(matrix[placed][:, len(known.labels) :].sum(axis=0)).ravel() > 0
+    kept = np.concatenate([np.ones(len(known.labels), dtype=bool), met])
+    labels = known.labels + tuple(np.asarray(extra, dtype=object)[met].tolist())
+    names = np.asarray(new_names(corpus, known.ids), dtype=object)
+    ids, dropped = tuple(names[placed].tolist()), tuple(names[~placed].tolist())
+    before = sp.csr_matrix(
+        (known.matrix.data, known.matrix.indices, known.matrix.indptr),
+        shape=(len(known.ids), len(labels)),
+    )
+    documents = sp.csr_matrix(
+        sp.vstack([before, sp.csr_matrix(matrix[placed])[:, kept]], format="csr", dtype=bool)
+    )
+    distinct, sets = unique_rows(documents)
+    # Rows met first keep their numbers, so the sets known before stay 0..n-1.
+    n_before = int(known.sets.max(initial=-1)) + 1
+    grown = Known(labels, known.n_learned, known.ids + ids, documents, sets)
+    return Grown(grown, distinct[n_before:], ids, dropped)
+
+
+class Shrunk(NamedTuple):
+    """What is known after documents were forgotten.
+
+    Attributes
+    ----------
+    known : Known
+    kept : bool array, shape (n_documents before,)
+    columns : int64 array, shape (n_labels,)
+        Of the labels before.
+    """
+
+    known: Known
+    kept: NDArray[np.bool_]
+    columns: IntArray
+
+
+def without_documents(known: Known, ids: Collection[str]) -> Shrunk:
+    """Forget documents; new labels left without any disappear.
+
+    Parameters
+    ----------
+    known : Known
+        Stays as it is.
+    ids : collection of str
+        Names of documents; one that is not known is an `InputError`.
+    """
+    gone = {ids} if isinstance(ids, str) else set(ids)
+    missing = sorted(gone - set(known.ids))
+    if missing:
+        raise InputError(f"No known document is named '{missing[0]}'; nothing was removed.")
+    kept = np.array([name not in gone for name in known.ids], dtype=bool)
+    documents = sp.csr_matrix(known.matrix[kept])
+    used = np.asarray(documents.sum(axis=0)).ravel() > 0
+    used[: known.n_learned] = True
+    _, sets = unique_rows(documents)
+    shrunk = Known(
+        tuple(np.asarray(known.labels, dtype=object)[used].tolist()),
+        known.n_learned,
+        tuple(name for name, stays in zip(known.ids, kept, strict=True) if stays),
+        sp.csr_matrix(documents[:, used]),
+        sets,
+    )
+    return Shrunk(shrunk, kept, np.flatnonzero(used))
+
+
+def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
+    """Find a label's column.
+
+    Parameters
+    ----------
+    labels : sequence of str
+    label : str
+        Unknown ones are an `InputError` that names close ones.
+    normalize : bool
+        Whether any spelling of it will do.
+    """
+    corpus = LabelCorpus.from_documents([[label]], normalize=normalize)
+    matrix, unknown = corpus.align(labels)
+    if not unknown:
+        return int(matrix.indices[0])
+    close = difflib.get_close_matches(label, labels, n=3)
+    hint = f"; close to it: {', '.join(close)}" if close else ""
+    raise InputError(
+        f"Unknown label '{label}'{hint}; `labels_` names all {len(labels)} known ones."
+    )
+
+
+def labels_of(known: Known, row: int) -> tuple[str, ...]:
+    """Give the labels of one document."""
+    start, stop = known.matrix.indptr[row], known.matrix.indptr[row + 1]
+    return tuple(known.labels[column] for column in known.matrix.indices[start:stop])
+
+
+def new_names(corpus: LabelCorpus, taken_ids: Collection[str]) -> Sequence[str]:
+    """Name new documents: their own names, or fresh numbers where they have none.
+
+    Parameters
+    ----------
+    corpus : LabelCorpus
+    taken_ids : collection of str
+        Names that are taken; a document that has one of its own among them is refused.
+    """
+    taken = set(taken_ids)
+    if not corpus.numbered:
+        twice = next((name for name in corpus.ids if name in taken), None)
+        if twice is not None:
+            raise InputError(
+                f"A document named '{twice}' is known already; remove it first or rename."
+            )
+        return corpus.ids
+    names, number = [], len(taken)
+    for _ in corpus.ids:
+        while str(number) in taken:
+            number += 1
+        names.append(str(number))
+        number += 1
+    return names
+
+
+def met_documents(corpus: LabelCorpus, teaching: LabelCorpus) -> IntArray:
+    """Find the instances' documents among the semantics documents.
+
+    Parameters
+    ----------
+    corpus, teaching : LabelCorpus
+        Instances' documents and semantics documents.
+
+    Returns
+    -------
+    int64 array, shape (n_instances,)
+        The row of the same document in `teaching`, or -1; see `unmet_documents`.
+    """
+    numbered = corpus.numbered and teaching.numbered
+    if corpus is teaching or (
+        numbered and _same(corpus.without_unused(), teaching.without_unused())
+    ):
+        return np.arange(len(corpus), dtype=np.int64)
+    met = np.full(len(corpus), -1, dtype=np.int64)
+    if corpus.numbered or teaching.numbered:
+        return met
+    places = {name: row for row, name in enumerate(teaching.ids)}
+    namesakes = np.array([places.get(name, -1) for name in corpus.ids], dtype=np.int64)
+    rows = np.flatnonzero(namesakes >= 0)
+    keys: dict[str, int] = {}
+    documents = _over_keys(corpus, keys)[rows]
+    others = _over_keys(teaching, keys)[namesakes[rows]]
+    same = np.diff(documents.indptr) == np.diff(others.indptr)
+    rows, documents, others = rows[same], documents[same], others[same]
+    owners = np.repeat(np.arange(len(rows)), np.diff(documents.indptr))
+    differing = np.zeros(len(rows), dtype=bool)
+    differing[owners[documents.indices != others.indices]] = True
+    met[rows[~differing]] = namesakes[rows[~differing]]
+    return met
+
+
+def _over_keys(corpus: LabelCorpus, keys: dict[str, int]) -> sp.csr_matrix:
+    """Give documents over what labels are compared by; new keys are numbered."""
+    columns = [keys.setdefault(corpus.key(label), len(keys)) for label in corpus.labels]
+    matrix = corpus.matrix
+    places = np.array(columns, dtype=np.int64)[matrix.indices]
+    over = sp.csr_matrix((matrix.data, places, matrix.indptr), (len(corpus), len(keys)))
+    over.sort_indices()
+    return over
+
+
+def unmet_documents(corpus: LabelCorpus, teaching: LabelCorpus) -> LabelCorpus:
+    """Give the instances' documents that the semantics documents do not hold already.
+
+    Parameters
+    ----------
+    corpus : LabelCorpus
+        The instances' documents.
+    teaching : LabelCorpus
+        The semantics documents.
+
+    Returns
+    -------
+    LabelCorpus
+
+    Notes
+    -----
+    A document is the same when its name and its labels are. Documents without names are called
+    `instance:ROW`, unless both corpora are the same list; a namesake with other labels is called
+    `instance:NAME`.
+    """
+    met = met_documents(corpus, teaching)
+    taken = set(teaching.ids) | (set() if corpus.numbered else set(corpus.ids))
+    met_names = set(teaching.ids)
+    fresh, names = [], []
+    for row in np.flatnonzero(met < 0).tolist():
+        name = corpus.ids[row]
+        if corpus.numbered or name in met_names:
+            name = f"instance:{name}"
+            while name in taken:
+                name = f"instance:{name}"
+            taken.add(name)
+        fresh.append(row)
+        names.append(name)
+    chosen = corpus.select(np.array(fresh, dtype=np.int64))
+    return replace(chosen, ids=tuple(names), numbered=False)
+
+
+def _same(corpus: LabelCorpus, other: LabelCorpus) -> bool:
+    """Say whether two corpora hold the same documents in the same order."""
+    return (
+        corpus.labels == other.labels
+        and corpus.matrix.shape == other.matrix.shape
+        and np.array_equal(corpus.matrix.indptr, other.matrix.indptr)
+        and np.array_equal(corpus.matrix.indices, other.matrix.indices)
+    )
