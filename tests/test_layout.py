@@ -62,7 +62,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "space": BASE | {"nn", "members", "training", "calibration"},
     "store": BASE | {"corpus", "concepts", "documents", "space"},
     "evidence": {"members", "store"},
-    "tagger": STEPS | SPACE | {"published"},
+    "tagger": STEPS | SPACE | {"published", "senses"},
     "storage": STEPS | SPACE | {"tagger", "published"},
     "cluster": STEPS | SPACE | {"tagger", "published", "storage"},
     # behind the steps: arrays and whole numbers, no label strings
@@ -74,7 +74,7 @@ ALLOWED: dict[str, set[str] | None] = {
     # beside the way
     "datasets": BASE | {"files", "corpus"},
     "baselines": PATH | {"embedding", "known", "mapping", "priming", "solvers", "words"},
-    "senses": PATH | {"embedding"},
+    "senses": {"_validation", "concepts"},
     "protocols": PATH | {"known"},
     # on top: nothing below imports these
     "cli": ANYTHING,

@@ -781,6 +781,29 @@ def test_documents_that_were_taught_and_are_removed_count_no_more(world):
     assert tagger.n_taught_ == before - 10 and len(tagger.store_.ids) - tagger.n_taught_ == 3
 
 
+def test_a_label_of_two_places_has_two_senses_and_one_of_one_place_has_fewer(toy_tagger, world):
+    found = toy_tagger.senses("Apple")
+    kitchen, office = (set(world.themes[name]) - {"apple"} for name in ("kitchen", "office"))
+    assert found.label == "apple" and len(found.words) == 2
+    assert {
+        frozenset({*words} & place) == frozenset(words)
+        for words in found.words
+        for place in (kitchen, office)
+    } == {True, False}
+    for sense in range(2):
+        rows = found.owners[found.senses == sense]
+        documents = [set(toy_tagger.store_.document(int(row))) for row in rows]
+        assert all("apple" in document for document in documents)
+        homes = {
+            not document & kitchen
+            for document in documents
+            if bool(document & kitchen) != bool(document & office)
+        }
+        assert len(homes) == 1, "one place a sense"
+    with pytest.raises(InputError, match="Unknown label 'appel'"):
+        toy_tagger.senses("appel")
+
+
 def test_labels_of_items_that_no_semantics_document_holds_are_oov(world):
     documents = [(*document, "kraken") for document in world.documents[:30]]
     tagger = tiny().fit(world.X[:30], documents, world.semantics)

@@ -130,6 +130,26 @@ class RecordStore:
         """Give the record of a run, or None when it has not been run with this configuration."""
         return self._of(setting).get((method, seed, trial, digest))
 
+    def of_model(self, run: tuple[str, str, int], config: Mapping[str, Any]) -> Record | None:
+        """Give a run's record by what was run, whatever data it was run on; None without one.
+
+        Parameters
+        ----------
+        run : (str, str, int)
+            Setting, method and trial.
+        config : mapping
+            What the record's configuration must hold.
+        """
+        setting, method, trial = run
+        wanted = json.loads(json.dumps(config, default=list))
+        for record in self._of(setting).values():
+            mine = record["config"]
+            if (record["method"], record["trial"]) == (method, trial) and all(
+                mine.get(name) == value for name, value in wanted.items()
+            ):
+                return record
+        return None
+
     def add(self, record: Record) -> None:
         """Keep a record, in place of an older one of the same run, and write it to disk.
 

@@ -25,7 +25,7 @@ from polyseme_experiments.rendering.report import (
     write_report,
     write_tables,
 )
-from polyseme_experiments.schedule import Run, digest_of, make_tasks
+from polyseme_experiments.schedule import Run, digest_of, make_tasks, model_config
 from polyseme_experiments.spaces import SpaceStore
 from polyseme_experiments.workers import work
 
@@ -183,7 +183,7 @@ def _publish(
     for name in EXPERIMENTS:
         experiment = get_experiment(name)
         runs = experiment.runs(trials, quick=conditions.quick)
-        found = {run: store.find(*run, conditions.seed, digest_of(run, conditions)) for run in runs}
+        found = {run: store.of_model(run, model_config(run, conditions)) for run in runs}
         records = {run: record for run, record in found.items() if record is not None}
         if len(records) < len(runs):
             if name in names:

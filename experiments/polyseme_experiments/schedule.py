@@ -6,12 +6,14 @@ waits for its concept spaces, which several trials may share.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from polyseme._validation import InputError
 from polyseme_experiments.draws import Conditions, checksums, chosen_pair
 from polyseme_experiments.methods import get_method
 from polyseme_experiments.records import config_hash, make_record
@@ -74,17 +76,23 @@ class Task:
 
 def run_config(run: Run, conditions: Conditions) -> dict[str, Any]:
     """Give everything that decides a run's result."""
-    setting, method = get_setting(run.setting), get_method(run.method)
     corpora, data = _data(run.setting, conditions)
+    method = get_method(run.method).config(conditions)
+    told = {"corpora": corpora, "data": data, "method": method}
+    return model_config(run, conditions) | told
+
+
+def model_config(run: Run, conditions: Conditions) -> dict[str, Any]:
+    """Give what decides a run's result beside the data, which need not be at hand."""
+    setting, method = get_setting(run.setting), get_method(run.method)
     config = {
         "setting": setting.config(),
-        "corpora": corpora,
-        "data": data,
-        "method": method.config(conditions),
         "trial": run.trial,
         "seed": conditions.seed,
         "quick": conditions.quick,
     }
+    with contextlib.suppress(InputError):  # of some methods word vectors are a part, and not here
+        config["method"] = method.config(conditions)
     return config | ({"preset": conditions.preset} if method.dimensions else {})
 
 

@@ -146,6 +146,42 @@ def find_senses(
     return tuple(_lay_out(concepts, owners, one, generator) for one in taken)
 
 
+def label_senses(
+    concepts: Concepts,
+    label_id: int,
+    min_members: int = 3,
+    most: int = 1000,
+    random_state: RandomState = None,
+) -> SenseMap | None:
+    """Split one label's concepts into senses and lay them out.
+
+    Parameters
+    ----------
+    concepts : Concepts
+        Concepts of known documents.
+    label_id : int
+    min_members : int
+        The fewest documents of a sense.
+    most : int
+        Of more documents than that, so many are looked at.
+    random_state : int, numpy Generator or None
+        Seeds k-means, and the choice of documents and of background concepts.
+
+    Returns
+    -------
+    SenseMap or None
+        Its owners are rows of documents. None where the label has one sense only.
+    """
+    generator = as_generator(random_state)
+    rows = np.flatnonzero(concepts.label_ids == label_id)
+    rows = np.sort(generator.permutation(rows)[:most])
+    found = _split(concepts.points, label_id, rows, None, min_members, draw_seed(generator))
+    if found is None:
+        return None
+    owners = np.arange(int(concepts.document_ids.max(initial=-1)) + 1)
+    return _lay_out(concepts, owners, found, generator)
+
+
 def _split(
     points: NDArray[np.float32],
     label_id: int,

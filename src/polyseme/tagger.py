@@ -42,6 +42,7 @@ from polyseme.evidence import Evidence, TagEvidence, tag_parts
 from polyseme.features.base import Extracted, MediaFeatures
 from polyseme.nn.devices import check_device
 from polyseme.priming import rank_blocks, rank_labels
+from polyseme.senses import SenseMap, label_senses
 from polyseme.space import ConceptSpace, Readout, Trainer
 from polyseme.store import ConceptStore
 from polyseme.tags import tag_columns, tag_sets, tag_table
@@ -378,6 +379,25 @@ class ZeroShotTagger(Estimator):
         """Give every label in every known document as a point; see `polyseme.senses`."""
         check_fitted(self, "store_")
         return self.store_.concepts()
+
+    def senses(self, label: str, random_state: RandomState = 0) -> SenseMap | None:
+        """Split the known tag sets that hold a label by where they lie: its senses.
+
+        Parameters
+        ----------
+        label : str
+            One that known documents hold.
+        random_state : int, numpy Generator or None
+
+        Returns
+        -------
+        SenseMap or None
+            Its words name each sense by the labels that set it apart, its owners are rows of
+            `store_`. None where the tag sets do not fall apart.
+        """
+        check_fitted(self, "store_")
+        column = label_column(self.store_.labels, label, normalize=self.normalize_labels_)
+        return label_senses(self.concepts(), column, random_state=random_state)
 
     def _asked(
         self, X: object, tags: Iterable[Collection[str]] | None

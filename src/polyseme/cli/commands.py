@@ -387,6 +387,36 @@ def _near_concepts(found: Sequence[Explanation]) -> Iterator[dict[str, Any]]:
 
 
 @app.command(rich_help_panel=LEARNING)
+def senses(
+    model: Model,
+    tag: Annotated[str, typer.Argument(help="The tag whose senses are asked for.")],
+    form: Output = Form.auto,
+) -> None:
+    """Show the senses in which a tag is used, by the known tag sets that hold it."""
+    from polyseme import load
+    from polyseme._validation import InputError
+    from polyseme.tagger import ZeroShotTagger
+
+    tagger = load(model)
+    if not isinstance(tagger, ZeroShotTagger):
+        raise InputError("`senses` needs the default tagger.")
+    found = tagger.senses(tag)
+    if found is None:
+        say(f"the tag sets that hold '{tag}' do not fall apart: it has one sense here")
+        return
+    sizes = [int((found.senses == sense).sum()) for sense in range(len(found.words))]
+    emit(
+        (
+            {"sense": sense + 1, "tag_sets": size, "share": round(size / sum(sizes), 3)}
+            | {"set_apart_by": list(found.words[sense])}
+            for sense, size in enumerate(sizes)
+        ),
+        form,
+        title=f"senses of {found.label}",
+    )
+
+
+@app.command(rich_help_panel=LEARNING)
 def evaluate(
     model: Model,
     features: Features,
