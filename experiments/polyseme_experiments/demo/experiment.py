@@ -95,9 +95,11 @@ def _run(emoji: EmojiCorpus, seed: int, settings: DemoSettings, watch: _Stopwatc
     split = draw_split(emoji, settings.split, np.random.default_rng(split_seed))
     watch.say(
         f"{len(split.train)} training emoji, {len(split.taught)} of them shown as pictures; "
-        f"{len(split.test)} test emoji; {len(split.unseen)} unseen and {len(split.oov)} oov tags"
+        f"{len(split.test)} test emoji"
     )
     tagger, scores = _train(split, settings, seed, watch)
+    kinds = [len(_of_kind(tagger, kind)) for kind in ("unseen", "oov")]
+    watch.say(f"{kinds[0]} unseen and {kinds[1]} oov tags")
     methods, differences = _measure(split, tagger, scores)
     watch.start("choosing examples and labels with several senses")
     generator = np.random.default_rng(example_seed)

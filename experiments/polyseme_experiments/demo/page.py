@@ -311,8 +311,8 @@ def _reasons(results: DemoResults, pictures: Pictures) -> str:
     told = "".join(reason(one, results, pictures) for one in results.reasons)
     return (
         "<p>Every score is a sum of parts, the logarithm of the odds: how common the tag is, what "
-        "the picture says directly, what each tag says that the picture probably has, and what "
-        "known tag lists nearby say. Bars to the right speak for the tag, bars to the left against "
+        "the picture says directly, what each tag says that the picture probably has or lacks, and "
+        "what known tag lists nearby say. Bars to the right speak for the tag, bars to the left against "
         "it. Below them are the training emoji that lie nearest, ✓ if they hold the tag; a "
         "distance is 0 for the same direction and 1 for an unrelated one. The predictions were "
         "drawn at random among the right unseen, the right oov and the wrong ones.</p>"
