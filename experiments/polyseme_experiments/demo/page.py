@@ -312,8 +312,8 @@ def _reasons(results: DemoResults, pictures: Pictures) -> str:
     return (
         "<p>Every score is a sum of parts, the logarithm of the odds: how common the tag is, what "
         "the picture says directly, what each tag says that the picture probably has or lacks, and "
-        "what known tag lists nearby say. Bars to the right speak for the tag, bars to the left against "
-        "it. Below them are the training emoji that lie nearest, ✓ if they hold the tag; a "
+        "what known tag lists nearby say. Bars to the right speak for the tag, bars to the left "
+        "against it. Below them are the training emoji that lie nearest, ✓ if they hold the tag; a "
         "distance is 0 for the same direction and 1 for an unrelated one. The predictions were "
         "drawn at random among the right unseen, the right oov and the wrong ones.</p>"
         f'<div class="reasons">{told}</div>'
