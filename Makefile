@@ -17,7 +17,7 @@ demo: $(VENV)/.core
 
 # Two test processes with one thread each are faster than one with two.
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --durations=10
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -111,6 +111,14 @@ def test_parts_add_up_to_the_logit_that_the_tagger_gave(tagger, world, form, lab
         assert sum(part for _, part in found.parts()) == pytest.approx(found.logit, abs=1e-9)
 
 
+def test_evidence_is_printed_as_lines_that_add_up(tagger, world):
+    found = tagger.explain(world.X_test[0], LABELS[0], k=3)
+    *lines, last = str(found).splitlines()
+    parts = [float(line.split()[0]) for line in lines]
+    assert len(parts) == len(found.parts()) and sum(parts) == pytest.approx(found.logit, abs=0.05)
+    assert last.endswith(f"{LABELS[0]} ({found.kind}) has the probability {found.probability:.2f}")
+
+
 @forms
 @pytest.mark.parametrize("label", LABELS)
 def test_what_is_left_is_the_logit_where_nothing_is_known(tagger, world, form, label):

@@ -64,7 +64,8 @@ class Evidence:
     other_tags : float
         What all other tags say.
     known : float
-        What known tag sets say by lying near (priming).
+        What known tag sets say by lying near (priming): 0 for tags alone, and for labels that are
+        newer than the space.
     neighbours : tuple of Neighbour
         The nearest known tag sets, from near to far.
     """
@@ -89,6 +90,12 @@ class Evidence:
             ("other tags", self.other_tags),
             ("known tag sets nearby", self.known),
         )
+
+    def __str__(self) -> str:
+        """Give the parts as lines, then their sum."""
+        lines = [f"{part:+.2f} {name}" for name, part in self.parts()]
+        told = f"{self.label} ({self.kind}) has the probability {self.probability:.2f}"
+        return "\n".join([*lines, f"{self.logit:+.2f} in all: {told}"])
 
 
 def tag_parts(
