@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from polyseme import ConceptSpace, SpacePlan, training
 from polyseme._persistence import read_model
 from polyseme._validation import InputError
-from polyseme.training import Answers, SpaceTraining, standardise
+from polyseme.training import Answers, SpaceTraining, read_columns, standardise
 
 N_SEMANTICS, N_ITEMS = 40, 36
 PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)
@@ -477,22 +477,40 @@ def test_where_items_do_not_fit_every_round_draws_some(monkeypatch):
 
 
 def test_a_step_may_read_a_part_of_the_labels(monkeypatch):
-    plan = replace(QUICK, label_block=5, rarity=0.0)
+    plan = replace(QUICK, label_block=14, rarity=0.0)
     blocks = []
     step = training.step
 
     def noting(members, batch, gradients):
-        blocks.append((batch.columns.tolist(), float(batch.weights[0, 0].max())))
+        blocks.append((batch.columns.tolist(), batch.targets[0].numpy().copy()))
         return step(members, batch, gradients)
 
     monkeypatch.setattr(training, "step", noting)
     run = trained(n_steps=80, plan=plan)
-    assert {len(set(columns)) for columns, _ in blocks} == {5}
+    assert {len(set(columns)) for columns, _ in blocks} == {14}
     assert {column for columns, _ in blocks for column in columns} == set(range(17))
-    # What is read stands for what is not: over the steps a label counts as much as ever.
-    whole_weight = 1.0 / (24 * 17)
-    assert max(most for _, most in blocks) == pytest.approx(whole_weight * 17 / 5, rel=1e-5)
     assert finds_topics(run) == 1 and finds_company(run, slice(13, 16))
+
+
+@pytest.mark.parametrize("most", [3, 5, 8])
+def test_labels_that_are_there_are_read_first_and_the_others_are_stood_for(most):
+    targets = torch.zeros(2, 3, 10)
+    targets[0, 1, 2] = targets[1, 0, 7] = targets[0, 0, 7] = 1
+    targets[0, 2, 4] = 0.9
+    targets[0, 2, 5] = 0.3
+    counted = torch.zeros(10)
+    for seed in range(400):
+        drawn = torch.rand(10, generator=torch.Generator().manual_seed(seed))
+        columns, factors = read_columns(targets, drawn, most)
+        assert len(set(columns.tolist())) == most and {2, 4, 7} <= set(columns.tolist())
+        counted[columns] += factors
+    # Over the steps every label counts as if all were read.
+    counted = counted / 400
+    np.testing.assert_allclose(counted[[2, 4, 7]], 1)
+    if most > 3:
+        np.testing.assert_allclose(counted, 1, atol=0.35)
+    fewer, factors = read_columns(targets, torch.rand(10), 2)
+    assert set(fewer.tolist()) <= {2, 4, 7} and factors.tolist() == [1.5, 1.5]
 
 
 def test_rare_labels_count_more(watched):

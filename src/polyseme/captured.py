@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyseme.members import Batch, MemberOptimizer, step
+from polyseme.training import read_columns
 
 if TYPE_CHECKING:
     from polyseme.training import Round, SpaceTraining
@@ -222,9 +223,8 @@ class CapturedLearner:
         weights = weights * self.by_label
         columns = None
         if n_outputs > plan.label_block:
-            columns = self._rand(n_outputs).topk(plan.label_block).indices
-            targets = targets[..., columns]
-            weights = weights[..., columns] * (n_outputs / plan.label_block)
+            columns, factors = read_columns(targets, self._rand(n_outputs), plan.label_block)
+            targets, weights = targets[..., columns], weights[..., columns] * factors
         shares, rows = plan.dropout, tags.shape[1]
         n_features = 0 if features is None else features.shape[2]
         dropout = [
