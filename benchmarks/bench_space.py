@@ -16,9 +16,9 @@ from _space_growth import SpacePoint, measure_apart
 
 BASE = SpacePoint(documents=20_000, labels=1_000, items=8_000, costa=True)
 VARIED = {
-    "documents": (10_000, 20_000, 40_000, 80_000),
+    "documents": (20_000, 40_000, 80_000),
     "items": (4_000, 8_000, 16_000),
-    "labels": (500, 1_000, 2_000, 4_000),
+    "labels": (1_000, 2_000, 4_000),
 }
 LARGE = SpacePoint(documents=100_000, labels=5_000, items=50_000)
 QUICK = SpacePoint(documents=400, labels=40, items=100, features=8, costa=True, n_steps=8)

@@ -17,7 +17,6 @@ from polyseme_experiments.figures import get_experiment
 from polyseme_experiments.names import EXPERIMENTS, SEED
 from polyseme_experiments.progress import Display
 from polyseme_experiments.records import Record, RecordStore
-from polyseme_experiments.rendering._svg import check_matplotlib
 from polyseme_experiments.rendering.facts import facts_of
 from polyseme_experiments.rendering.report import (
     Section,
@@ -90,7 +89,6 @@ def reproduce(
         `README.md` with `figures/*.svg`, and `report.html`, which show every experiment that is
         complete there.
     """
-    check_matplotlib()
     wanted = _experiments(names)
     check_number("trials", trials, owner="reproduce", low=1, whole=True)
     check_number("workers", workers, owner="reproduce", low=1, whole=True)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -486,14 +485,6 @@ def test_a_small_demo_runs_from_pictures_to_page_and_repeats_itself(
 def test_a_folder_as_output_is_refused_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a folder; add a file name"):
         run_demo(tmp_path, say=lambda message: pytest.fail(message))
-
-
-def test_without_pillow_the_error_names_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(InputError, match=r"pip install 'polyseme\[demo\]'"):
-        run_demo(tmp_path / "demo.html", say=lambda message: pytest.fail(message))
 
 
 def test_run_demo_writes_the_page(

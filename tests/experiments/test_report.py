@@ -225,12 +225,6 @@ def test_plots_of_nothing_are_refused(make: Callable[[], str], message: str) -> 
         make()
 
 
-def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"polyseme\[report\]"):
-        bars("p", some_points(), measure="m")
-
-
 # ---------------------------------------------------------------------- facts
 
 

@@ -9,7 +9,6 @@ import base64
 import io
 from typing import TYPE_CHECKING, Protocol
 
-from polyseme._validation import InputError
 from polyseme_experiments.datasets import EmojiCorpus
 
 if TYPE_CHECKING:
@@ -66,12 +65,7 @@ class Thumbnails:
 
 
 def _open(path: str) -> Image:
-    """Decode one sheet; Pillow is an extra, so it is asked for here."""
-    try:
-        import PIL.Image
-    except ImportError as error:
-        raise InputError(
-            "The demo draws with Pillow, which is not installed; install it with "
-            "`pip install pillow`."
-        ) from error
+    """Decode one sheet."""
+    import PIL.Image
+
     return PIL.Image.open(path).convert("RGBA")

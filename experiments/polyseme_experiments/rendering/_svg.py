@@ -6,7 +6,6 @@ begin with the plot's name, and which is the same for the same input.
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import re
 import warnings
@@ -90,15 +89,6 @@ def colour_of(place: int) -> str:
     return SERIES[place % len(SERIES)]
 
 
-def check_matplotlib() -> None:
-    """Raise an `InputError` where matplotlib is missing, before long work begins."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise InputError(
-            "The report draws with matplotlib, which is not installed; install it with "
-            "`pip install matplotlib`."
-        )
-
-
 def draw(
     paint: Callable[[Figure], None], *, name: str, label: str, size: tuple[float, float]
 ) -> str:
@@ -126,7 +116,6 @@ def draw(
             f"`name` of a plot must be letters, digits and hyphens, a small letter first; got "
             f"{name!r}."
         )
-    check_matplotlib()
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
