@@ -117,7 +117,7 @@ class LateCalibration(Method):
         return found, trial.audit(taught, trial.given())
 
     def _without(self, trial: Trial, late: Sequence[str]) -> ZeroShotTagger:
-        """Give the default, fitted to documents without the late labels."""
+        """Give the default, fitted to documents without the new labels."""
         hidden = set(late)
         kept = [label for label in trial.known_documents.labels if label not in hidden]
         return trial.fitted(make_space(trial.conditions), trial.known_documents.restrict(kept))
@@ -125,7 +125,7 @@ class LateCalibration(Method):
     def _grown(
         self, trial: Trial, tagger: ZeroShotTagger, late: Sequence[str]
     ) -> dict[str, ZeroShotTagger]:
-        """Let the late labels turn up, in every way that is measured."""
+        """Let the new labels turn up, in every way that is measured."""
         known = trial.known_documents
         holding = np.flatnonzero(np.diff(known.restrict(late).matrix.indptr))
         found = {"sample": grow(tagger, known), "oov": grow(tagger, known.select(holding))}
@@ -171,7 +171,7 @@ def grow(tagger: ZeroShotTagger, documents: LabelCorpus) -> ZeroShotTagger:
 def shuffled_holders(
     known: LabelCorpus, late: Sequence[str], draws: np.random.Generator
 ) -> list[IntArray]:
-    """Give the documents that hold each late label and some other, in random order.
+    """Give the documents that hold each new label and some other, in random order.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def shuffled_holders(
 
 
 def picked(known: LabelCorpus, late: Sequence[str], rows: Sequence[IntArray]) -> LabelCorpus:
-    """Give documents that hold a late label only where they were picked for it.
+    """Give documents that hold a new label only where they were picked for it.
 
     Parameters
     ----------

@@ -28,16 +28,16 @@ COSTA = (
     ("calibration-costa", "zsl-only", "unseen labels, tuned COSTA's scores"),
 )
 # What the curves of the first rows are called.
-LEGEND = ("seen labels", "unseen labels", "late labels")
+LEGEND = ("seen labels", "unseen labels", "new labels")
 MEASURES = ("true", "calibration error", "log-loss", "expected / true")
-# What is measured of late labels, and what the column is called.
+# What is measured of new labels, and what the column is called.
 LATE = (
     ("E-MAP", "E-MAP"),
     ("C-MAP", "C-MAP"),
     ("calibration error", "calibration error (%)"),
     ("expected / true", "expected / true"),
 )
-# What is known of the late labels, and what the row is called.
+# What is known of the new labels, and what the row is called.
 WAYS = (
     ("taught", "learned from the start, as unseen labels"),
     ("sample", "a sample of documents that turned up later"),
@@ -178,7 +178,7 @@ EXPERIMENT = CalibrationFigure(
         "true labels that are then given. Labels that turned up later: a third of the unseen ones, "
         "left out of everything that is learned and then placed by documents picked because they "
         "hold them; the last table has other ways, such as 1 to 20 documents for each label, drawn "
-        "at random and silent about the other late labels. The rule for how common such labels are "
+        "at random and silent about the other new labels. The rule for how common such labels are "
         "taken to be is that of the former default, which had changed it after a first look at "
         "these very splits (calibration errors 5.9, 1.5 and 4.4 %), so their calibration is no "
         "first look."
