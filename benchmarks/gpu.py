@@ -23,7 +23,7 @@ STEPS |= {(1024, 10_000): 256, (65536, 10_000): 16}
 
 
 def training() -> Report:
-    """Training steps and whole trainings on the card."""
+    """Training steps and whole trainings on the GPU."""
     from gpu_training import genius_table, step_table
 
     table, ratios = step_table("cuda", STEPS)
@@ -43,7 +43,7 @@ def training() -> Report:
 
 
 def priming() -> Report:
-    """Search of many concepts on the card."""
+    """Search of many concepts on the GPU."""
     from gpu_priming import check, measure
 
     asked = argparse.Namespace(
@@ -82,13 +82,13 @@ def priming() -> Report:
 
 
 def mapping() -> Report:
-    """Kernel regressions on the card."""
+    """Kernel regressions on the GPU."""
     from gpu_mapping import exact, landmarks
 
     return Report(
         "mapping",
         "Mapping: many nu-support-vector regressions over one kernel",
-        "The same fits by torch on the card and by numpy on the processor beside it.",
+        "The same fits by torch on the GPU and by numpy on the processor beside it.",
         [
             exact([10_000, 50_000], 10_000, "cuda", 200),
             landmarks(1_000_000, [500, 1000, 2000], 60_000, "cuda", 200),

@@ -114,7 +114,7 @@ def main() -> None:
     report = Report(
         "mapping",
         "Mapping on a graphics card",
-        "The same fits by torch on the card and by numpy on the processor beside it.",
+        "The same fits by torch on the GPU and by numpy on the processor beside it.",
     )
     if options.size == "full":
         report.tables.append(exact([10_000, 50_000], 10_000, options.device, 200))

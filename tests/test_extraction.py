@@ -26,7 +26,7 @@ from sound_files import make_odd_sounds
 
 
 class Letters(MediaFeatures):
-    """A front end for tests: text files, whose numbers are letter counts."""
+    """A feature extractor for tests: text files, whose numbers are letter counts."""
 
     kind = "image"
     suffixes = frozenset({".txt"})

@@ -149,7 +149,7 @@ def test_a_tagger_with_a_front_end_is_one_model_from_file_to_tags(
     tagger = ZeroShotTagger(space=tiny_space(n_steps=8), features=front_end, random_state=0)
     tagger.fit(paths, documents)
     assert tagger.n_features_in_ == 16
-    assert not hasattr(front_end, "n_features_out_"), "fit must leave the given front end alone"
+    assert not hasattr(front_end, "n_features_out_"), "fit must leave the given extractor alone"
     tagger.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
     for one, other in zip(tagger.rank(paths, k=5), loaded.rank(paths, k=5), strict=True):

@@ -82,7 +82,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "__main__": ANYTHING,
 }
 # A tagger's `save` must reach the module that knows how to write it, and a training the one that
-# trains on a card.
+# trains on a GPU.
 INSIDE_FUNCTIONS_ONLY = {
     "tagger": {"storage"},
     "published": {"storage"},

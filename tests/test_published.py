@@ -407,7 +407,7 @@ def test_a_front_end_is_learned_with_the_tagger_and_saved(tiny_embedding, tmp_pa
     documents = [["low", "slow"] if number % 2 == 0 else ["high", "fast"] for number in range(20)]
     tagger = tiny(tiny_embedding, features=given).fit(items, documents)
     assert tagger.n_features_in_ == 4 and tagger.features_.random_state is not None
-    assert not hasattr(given, "n_features_out_"), "fit must leave the given front end alone"
+    assert not hasattr(given, "n_features_out_"), "fit must leave the given extractor alone"
     tagger.save(tmp_path / "model")
     loaded = polyseme.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.score_labels(items), tagger.score_labels(items))

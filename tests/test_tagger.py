@@ -876,11 +876,11 @@ def test_no_items_have_no_tags(toy_tagger):
     assert toy_tagger.predict(nothing) == []
 
 
-# ------------------------------------------------------------------ front ends
+# ------------------------------------------------------------------ feature extractors
 
 
 class Words(MediaFeatures):
-    """A front end for words: how often each of the letters it met occurs."""
+    """A feature extractor for words: how often each of the letters it met occurs."""
 
     kind = "words"
     suffixes = frozenset({".txt"})
@@ -924,7 +924,7 @@ def test_a_front_end_is_learned_by_fit_and_used_ever_after():
     documents = [["sea", "wet"], ["sea"], ["oak", "dry"], ["oak"]] * 10
     given_ = Words()
     tagger = tiny(n_steps=80, features=given_).fit(words, documents)
-    assert not hasattr(given_, "letters_"), "fit must leave the given front end alone"
+    assert not hasattr(given_, "letters_"), "fit must leave the given extractor alone"
     assert tagger.n_features_in_ == len(set("".join(words)))
     assert tagger.features_.seed_ is not None, "it is seeded by the tagger"
     labels, _ = tagger.rank(["sea", "wood"], k=1)

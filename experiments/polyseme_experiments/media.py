@@ -1,4 +1,4 @@
-"""Media in experiments: the files of a dataset, and what front ends make of them.
+"""Media in experiments: the files of a dataset, and what feature extractors make of them.
 
 In: a dataset whose media are at hand, or a folder that the user names. Out: raw numbers, rows as
 the dataset's documents. Files and numbers are kept in the cache for other trials.

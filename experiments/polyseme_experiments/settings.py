@@ -42,7 +42,7 @@ class Setting:
     spaces_of : str, optional
         The setting whose concept spaces this one shares; by default its own.
     front_end : {"image", "audio"}, optional
-        Features are made from media files by this front end; what it learns, it learns anew in
+        Features are made from media files by this extractor; what it learns, it learns anew in
         every trial, from the training instances. By default they come with the corpus.
     named_pictures : bool
         Whether a folder of pictures that the user names takes the place of the corpora.

@@ -92,7 +92,7 @@ class Trial:
         """Features that may be used, rows as the target's documents; None without any."""
         if self.setting.front_end is not None:
             front_end = front_end_class(self.setting.front_end)()
-            return self.part("front end", lambda: (self.media_features(front_end), None))
+            return self.part("feature extractor", lambda: (self.media_features(front_end), None))
         if self.target.X is None or self._columns is None:
             return self.target.X
         return np.ascontiguousarray(self.target.X[:, self._columns])

@@ -1,6 +1,6 @@
-"""Multi-label zero-shot tagging by concept embedding.
+"""Multi-label zero-shot tagging in one concept space.
 
-The data's way, one file a step: `corpus` (tag sets) -> `space`, learned by `training` (tag sets and
+The pipeline, one file a step: `corpus` (tag sets) -> `space`, learned by `training` (tag sets and
 items become codes, every label is read from a code) -> `calibration` (probabilities) -> `store`
 (known tag sets near a code vote) -> `evidence` (the parts of a score) -> `scoring` (how good the
 rankings are). `tagger` puts them together; `published` is the paper's own method.

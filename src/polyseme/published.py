@@ -61,7 +61,7 @@ class PublishedTagger(Estimator):
     mapper : InstanceMapper, optional
         The way from features into the space; by default `InstanceMapper()`.
     features : MediaFeatures, optional
-        A front end such as `ImageFeatures()`: X is then whatever it takes (files, pictures,
+        A feature extractor such as `ImageFeatures()`: X is then whatever it takes (files, pictures,
         sounds), here and in all other methods, and what it learns is learned by `fit`.
     fit_embedding : bool
         Whether `fit` learns a copy of `embedding`. False takes it as it is, already fitted, and
@@ -89,7 +89,7 @@ class PublishedTagger(Estimator):
         "seen" (has training instances), "unseen" (only in the semantics documents) or "oov" (in
         documents, never in the semantics vocabulary).
     embedding_, mapper_, features_ : the fitted parts
-        `mapper_` is None when no features were given, `features_` without a front end.
+        `mapper_` is None when no features were given, `features_` without a feature extractor.
     known_ : KnownConcepts
         The documents and concepts that labels are ranked by.
     ranker_ : PrimingRanker
@@ -99,7 +99,7 @@ class PublishedTagger(Estimator):
     unplaced_ : tuple of str
         Names of documents left out, because none of their labels is in the vocabulary.
     n_features_in_ : int
-        Columns of X, or of what the front end makes of it; 0 without features.
+        Columns of X, or of what the feature extractor makes of it; 0 without features.
     normalize_labels_ : bool
         Whether spellings of labels that differ in case or white space are one.
     probabilistic : bool
@@ -224,7 +224,7 @@ class PublishedTagger(Estimator):
             check_fitted(self.embedding, "network_")
 
     def _learn_features(self, X: object, seed: int) -> tuple[MediaFeatures | None, Any]:
-        """Learn a copy of the front end and apply it; without one, X is what it is."""
+        """Learn a copy of the feature extractor and apply it; without one, X is what it is."""
         if self.features is None or X is None:
             return None, X
         front_end = copy_of(self.features)
@@ -294,7 +294,7 @@ class PublishedTagger(Estimator):
         mapper : InstanceMapper or None
             None without features.
         features : MediaFeatures or None
-            The front end, where there is one.
+            The feature extractor, where there is one.
         known : KnownConcepts
         seen : frozenset of str
             The labels that training instances carry.
@@ -340,7 +340,7 @@ class PublishedTagger(Estimator):
         return self._mapped(self._features_of(X))
 
     def _features_of(self, X: object) -> Features:
-        """Check instances, after the front end where there is one, (n, n_features)."""
+        """Check instances, after the feature extractor where there is one, (n, n_features)."""
         check_fitted(self, "known_")
         if self.mapper_ is None:
             raise InputError(

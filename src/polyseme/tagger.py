@@ -83,7 +83,7 @@ class ZeroShotTagger(Estimator):
     space : ConceptSpace, optional
         By default `ConceptSpace()`.
     features : MediaFeatures, optional
-        A front end such as `ImageFeatures()`: X is then whatever it takes (files, pictures,
+        A feature extractor such as `ImageFeatures()`: X is then whatever it takes (files, pictures,
         sounds), here and in all other methods, and what it learns is learned by `fit`.
     normalize_labels : bool
         Whether labels that differ only in case or white space are one.
@@ -115,7 +115,7 @@ class ZeroShotTagger(Estimator):
     unplaced_ : tuple of str
         Names of documents left out, because they hold no label that the space has learned.
     n_features_in_ : int
-        Columns of X, or of what the front end makes of it; 0 without features.
+        Columns of X, or of what the feature extractor makes of it; 0 without features.
     normalize_labels_ : bool
     """
 
@@ -243,7 +243,7 @@ class ZeroShotTagger(Estimator):
         )
 
     def _learn_features(self, X: object, seed: int) -> tuple[MediaFeatures | None, Any]:
-        """Learn a copy of the front end and apply it; without one, X is what it is."""
+        """Learn a copy of the feature extractor and apply it; without one, X is what it is."""
         if self.features is None or X is None:
             return None, X
         front_end = copy_of(self.features)
@@ -414,7 +414,7 @@ class ZeroShotTagger(Estimator):
         return features, tag_table(given, self.labels_, n, normalize=self.normalize_labels_)
 
     def _features_of(self, X: object) -> Features:
-        """Check items, after the front end where there is one, (n, n_features)."""
+        """Check items, after the feature extractor where there is one, (n, n_features)."""
         if not self.n_features_in_:
             raise InputError(
                 "This ZeroShotTagger was fitted without features, so it cannot rank items; use "

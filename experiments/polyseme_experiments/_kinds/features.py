@@ -54,7 +54,7 @@ class FeatureSet(Method):
         return found, trial.audit()
 
     def _front_end(self, conditions: Conditions) -> ImageFeatures:
-        """Make the front end, at the size at which the embedded emoji's features were made."""
+        """Make the extractor, at the size at which the embedded emoji's features were made."""
         made = ImageFeatures(size=192, n_jobs=1, **self.parameters)
         if conditions.quick:
             made.set_params(size=64, n_components=made.n_components // 16)

@@ -25,7 +25,7 @@ from polyseme.features.sound import quiet_decoders
 from polyseme.files import read_features
 
 _TOLD = 20
-# Parameters of front ends, and the options of `fit` that set them.
+# Parameters of feature extractors, and the options of `fit` that set them.
 OPTIONS = {"reduction": "--reduce", "n_components": "--reduce-to", "n_words": "--words"}
 
 
@@ -141,7 +141,7 @@ def matched(
 
 
 def front_end_of(extraction: Extraction, parameters: dict[str, Any]) -> MediaFeatures:
-    """Make the unfitted front end that continues an extraction."""
+    """Make the unfitted feature extractor that continues an extraction."""
     made = front_end_class(extraction.kind)
     known = made().get_params()
     fitting = {name: extraction.recipe[name] for name in known if name in extraction.recipe}

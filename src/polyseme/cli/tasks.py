@@ -442,7 +442,7 @@ def _documents(
 
 @dataclass(frozen=True)
 class _Learning:
-    """What a tagger is fitted with: items, their documents, all documents, and a front end."""
+    """What a tagger is fitted with: items, their documents, all documents, and an extractor."""
 
     X: Any
     documents: LabelCorpus

@@ -47,7 +47,7 @@ class ClusterLabour:
         self.tell = tell
         self._hashing = HashFiles(str(folder.absolute()))
         self._extracting = ExtractFiles.of(front_end, folder)
-        # Whole batches, so that the front end sees the same ones as in one process.
+        # Whole batches, so that the feature extractor sees the same ones as in one process.
         self._at_once = max(_LEAST_AT_ONCE, _BATCHES_AT_ONCE * front_end.batch_size)
 
     def prepare(self, media: Sequence[MediaFile], store: FeatureStore) -> None:

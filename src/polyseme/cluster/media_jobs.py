@@ -82,7 +82,7 @@ class ExtractFiles:
     Attributes
     ----------
     kind, parameters : str
-        Which front end, and its parameters as JSON.
+        Which feature extractor, and its parameters as JSON.
     digest : str
         What `MediaFeatures.digest` gives for it.
     folder : str
@@ -96,13 +96,13 @@ class ExtractFiles:
 
     @classmethod
     def of(cls, front_end: MediaFeatures, folder: Path) -> ExtractFiles:
-        """Describe a front end for workers, who use one thread each."""
+        """Describe a feature extractor for workers, who use one thread each."""
         parameters = front_end.get_params() | {"n_jobs": 1, "random_state": None}
         told = json.dumps(parameters, sort_keys=True)
         return cls(front_end.kind, told, front_end.digest(), str(folder.absolute()))
 
     def start(self) -> Callable[[Paths], list[Outcome]]:
-        """Make the front end; see `Job.start`."""
+        """Make the feature extractor; see `Job.start`."""
         check_seen(self.folder)
         front_end = front_end_class(self.kind)(**json.loads(self.parameters))
         if front_end.digest() != self.digest:
@@ -136,7 +136,7 @@ class TagFiles:
     precision: float | None
 
     def start(self) -> Callable[[Paths], list[Outcome]]:
-        """Load the model with its front end; see `Job.start`."""
+        """Load the model with its feature extractor; see `Job.start`."""
         tagger = load_same(self.model, self.digest)
         suggestions = Suggestions(tagger, self.k, self.precision)
         front_end = tagger.features_.set_params(n_jobs=1)
@@ -190,7 +190,7 @@ def _extract(front_end: MediaFeatures, paths: Paths) -> Any:
 
 
 def _outcome(path: str, raw: Any) -> Outcome:
-    """Tell what a front end gave for a file."""
+    """Tell what a feature extractor gave for a file."""
     if not isinstance(raw, MediaError):
         return Outcome(raw)
     return Outcome(None, str(raw), "" if os.path.lexists(path) else socket.gethostname())

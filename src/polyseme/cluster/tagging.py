@@ -1,7 +1,7 @@
 """From media files to tags, in this process or with the workers of a cluster.
 
-In: a tagger with a front end, and files. Out: a record for each file in order, or tags in XMP files
-beside the media, which one process writes, each once.
+In: a tagger with a feature extractor, and files. Out: a record for each file in order, or tags in
+XMP files beside the media, which one process writes, each once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from polyseme.features.finding import MediaFile, find_media
 from polyseme.features.sound import quiet_decoders
 from polyseme.storage import Tagger
 
-# Files ranked at a time: the same ones on every engine, whole batches of every front end.
+# Files ranked at a time: the same ones on every engine, whole batches of every feature extractor.
 RANKED_AT_ONCE = 64
 Outcomes = list[tuple[MediaFile, Any]]
 
@@ -35,7 +35,7 @@ class Tagging:
     Parameters
     ----------
     tagger : ZeroShotTagger or PublishedTagger
-        Fitted with a front end.
+        Fitted with a feature extractor.
     places : sequence of Path
         Media files, and folders that hold some.
     k : int

@@ -2,7 +2,7 @@
 
 In: pictures or sound, as files or arrays. Out: features (n, n_features) for the tagger. Extraction
 learns nothing; what is learned (a reduction, a codebook) is learned by `fit` and saved with the
-model. A new front end is one file and one line here.
+model. A new feature extractor is one file and one line here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FRONT_ENDS: dict[str, type[MediaFeatures]] = {
 
 
 def front_end_class(kind: str) -> type[MediaFeatures]:
-    """Give a front end by what it takes: "image" or "audio"."""
+    """Give a feature extractor by what it takes: "image" or "audio"."""
     if kind not in FRONT_ENDS:
         raise unknown_name("kind of media", kind, FRONT_ENDS)
     return FRONT_ENDS[kind]
@@ -49,5 +49,5 @@ def front_end_class(kind: str) -> type[MediaFeatures]:
 def front_end_from_state(
     kind: str, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> MediaFeatures:
-    """Rebuild a fitted front end that `MediaFeatures.get_state` gave."""
+    """Rebuild a fitted feature extractor that `MediaFeatures.get_state` gave."""
     return front_end_class(kind).from_state(config, arrays)

@@ -116,14 +116,14 @@ class AudioFeatures(MediaFeatures):
         return self.codebook_.transform(raw)
 
     def get_state(self) -> State:
-        """Give the fitted front end as JSON values and arrays; see `MediaFeatures.get_state`."""
+        """Give the fitted extractor as JSON values and arrays; see `MediaFeatures.get_state`."""
         config = self._state_config()
         config["codebook"], arrays = self.codebook_.get_state()
         return config, arrays
 
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Rebuild a fitted front end; see `MediaFeatures.from_state`."""
+        """Rebuild a fitted feature extractor; see `MediaFeatures.from_state`."""
         made = cls._from_config(config, analysis="sound analysis", items="clips")
         made.codebook_ = Codebook.from_state(config["codebook"], arrays)
         return made

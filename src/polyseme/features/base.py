@@ -1,4 +1,4 @@
-"""The frame of every front end: media in, raw numbers, what is learned of them, features out.
+"""The frame of every feature extractor: media in, raw numbers, what is learned, features out.
 
 In: media files, arrays, or what `polyseme extract` wrote. Out: a feature matrix (n, n_features).
 """
@@ -34,7 +34,7 @@ State = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 @dataclass(frozen=True, eq=False)
 class Extracted:
-    """Raw numbers of media files; front ends take it wherever they take files.
+    """Raw numbers of media files; feature extractors take it wherever they take files.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Extracted:
 class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # untyped mixin
     """Turn media into features: extraction learns nothing, the rest learns from training data.
 
-    A new front end gives the methods that are abstract here.
+    A new feature extractor gives the methods that are abstract here.
     """
 
     kind: ClassVar[str]
@@ -87,7 +87,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     random_state: RandomState
     n_features_out_: int
 
-    # ------------------------------------------------------------------ what a front end gives
+    # ------------------------------------------------------------------ what an extractor gives
 
     @abstractmethod
     def recipe(self) -> Recipe:
@@ -111,12 +111,12 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
 
     @abstractmethod
     def get_state(self) -> State:
-        """Give the fitted front end as JSON values and arrays, for saving without pickle."""
+        """Give the fitted extractor as JSON values and arrays, for saving without pickle."""
 
     @classmethod
     @abstractmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Rebuild a fitted front end from `get_state`."""
+        """Rebuild a fitted feature extractor from `get_state`."""
 
     # ------------------------------------------------------------------ what all have in common
 
@@ -208,7 +208,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def _state_config(self) -> dict[str, Any]:
-        """Give what the saved state of every front end begins with."""
+        """Give what the saved state of every feature extractor begins with."""
         check_fitted(self, "n_features_out_")
         parameters = {
             name: value

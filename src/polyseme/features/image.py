@@ -144,7 +144,7 @@ class ImageFeatures(MediaFeatures):
         return table if self.reduction_ is None else self.reduction_.transform(table)
 
     def get_state(self) -> State:
-        """Give the fitted front end as JSON values and arrays; see `MediaFeatures.get_state`."""
+        """Give the fitted extractor as JSON values and arrays; see `MediaFeatures.get_state`."""
         config = self._state_config() | {"reduction": None}
         if self.reduction_ is None:
             return config, {}
@@ -153,7 +153,7 @@ class ImageFeatures(MediaFeatures):
 
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Rebuild a fitted front end; see `MediaFeatures.from_state`."""
+        """Rebuild a fitted feature extractor; see `MediaFeatures.from_state`."""
         made = cls._from_config(config, analysis="picture network", items="pictures")
         saved = config["reduction"]
         made.reduction_ = None if saved is None else reduction_from_state(saved, arrays)

@@ -1,4 +1,4 @@
-"""Pictures as files or arrays become squares of bytes: the first step of the image front end.
+"""Pictures as files or arrays become squares of bytes: the first step of `ImageFeatures`.
 
 In: a path (JPEG, PNG, WebP, GIF, BMP, TIFF, PPM, SVG) or a user's array. Out: uint8 of shape
 (size, size, 3), or a `MediaError` with a short reason, whatever is wrong with the file.

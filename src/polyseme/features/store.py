@@ -37,7 +37,7 @@ class FeatureStore:
     path : Path
         The SQLite file; made if it is not there.
     recipe : str
-        The digest of a front end's recipe; see `MediaFeatures.digest`.
+        The digest of a feature extractor's recipe; see `MediaFeatures.digest`.
     """
 
     def __init__(self, path: Path, recipe: str) -> None:

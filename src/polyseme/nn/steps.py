@@ -165,7 +165,7 @@ class StepGradient:
 
     @contextmanager
     def _aside(self, *used: Tensor) -> Iterator[None]:
-        """Do what nothing else waits for beside the rest, on a card: small products leave room.
+        """Do what nothing else waits for beside the rest, on a GPU: small products leave room.
 
         What is used must stay until `_join`, as memory that is let go may be given out again.
         """
@@ -397,7 +397,7 @@ def _tanh_backward(slope: Tensor, values: Tensor) -> None:
 
 
 def _sum_rows(values: Tensor, out: Tensor) -> None:
-    """Add up rows: on a card by a product, which keeps more of it busy than a sum does."""
+    """Add up rows: on a GPU by a product, which keeps more of it busy than a sum does."""
     if values.is_cuda:
         torch.mv(values.t(), values.new_ones(len(values)), out=out)
     else:

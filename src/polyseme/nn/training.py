@@ -113,7 +113,7 @@ class ConceptTrainer:
         self.gradient = StepGradient(network, plan.precision == "mixed")
         self.weights = self.gradient.weights.values
         self.processes.agree(self.weights)
-        # Updates by graphs need Adam's rate as a number on the card.
+        # Updates by graphs need Adam's rate as a number on the GPU.
         self._captured = self.contexts.is_cuda and plan.optimizer == "adam"
         runner = GraphRunner if self._captured else StepRunner
         stager = Stager(matrix, self.contexts, loss, spare=self._captured)

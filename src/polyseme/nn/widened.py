@@ -1,4 +1,4 @@
-"""Products with the output layer on a card, with its biases as one more column of the factors.
+"""Products with the output layer on a GPU, with its biases as one more column of the factors.
 
 In: codes, the output layer and its table of predictions. Out: activations, and gradients of both.
 A bias is a pass over the whole table by itself, and its gradient another; as a column both come
