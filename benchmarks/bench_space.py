@@ -48,7 +48,8 @@ def measure(size: str) -> Report:
     for name, values in varied.items():
         points = [replace(base, **{name: value}) for value in values]
         for point in points:
-            found.setdefault(point, measure_apart(point))
+            if point not in found:
+                found[point] = measure_apart(point)
         told = [(float(getattr(point, name)), found[point]) for point in points]
         report.tables.append(_table(name, base, told))
         for what in ("seconds", "peak_mb"):
