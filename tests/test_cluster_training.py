@@ -7,14 +7,17 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger
 from polyseme._validation import InputError
 from polyseme.cluster import RayTraining
+from polyseme.cluster.training import run_name
 
 # Nothing is reported to anybody, and workers do not stand back behind other tests.
 os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_worker_niceness="0")
@@ -80,15 +83,20 @@ def test_two_workers_train_what_one_process_trains_although_one_is_killed(
     assert killed, "no worker was there to be killed"
 
 
-@pytest.mark.slow
-def test_a_folder_that_holds_another_training_is_not_gone_on_with(
-    alone: ZeroShotTagger, tmp_path: Path
-) -> None:
-    trainer = RayTraining(workers=1, storage=tmp_path)
-    other = tagger().fit(X + 1, TAGS[::-1], SETS, trainer=trainer)
-    found = tagger().fit(X, TAGS, SETS, trainer=trainer)
-    assert np.array_equal(found.score_labels(X), alone.score_labels(X))
-    assert not np.array_equal(other.score_labels(X), found.score_labels(X))
+def test_only_a_training_of_the_same_data_shared_alike_is_gone_on_with() -> None:
+    world = {"documents": sp.csr_matrix(np.eye(20, 6)), "X": np.ones((20, 3)), "own": None}
+    space = ConceptSpace(n_folds=2, n_steps=8, random_state=0)
+    data, seed = space.prepare(**world, groups=None, n_semantics=None)
+    other, _ = space.prepare(**(world | {"X": np.zeros((20, 3))}), groups=None, n_semantics=None)
+    plan = space.plan_
+    names = {
+        run_name(data, plan, seed, 2),
+        run_name(other, plan, seed, 2),
+        run_name(data, plan, seed + 1, 2),
+        run_name(data, plan, seed, 1),
+        run_name(data, replace(plan, n_steps=9), seed, 2),
+    }
+    assert len(names) == 5 and run_name(data, plan, seed, 2) in names
 
 
 def test_no_workers_are_refused() -> None:

@@ -125,9 +125,7 @@ class RayTraining:
             },
             scaling_config=train.ScalingConfig(num_workers=workers, use_gpu=self.device != "cpu"),
             run_config=train.RunConfig(
-                # A run of the same name is gone on with: it must be one of the same data, shared
-                # out alike.
-                name=f"polyseme-{seed}-{fingerprint(data, plan)[:16]}-{workers}",
+                name=run_name(data, plan, seed, workers),
                 storage_path=str(storage),
                 failure_config=train.FailureConfig(max_failures=RETRIES),
                 checkpoint_config=train.CheckpointConfig(num_to_keep=2),
@@ -140,6 +138,11 @@ class RayTraining:
                 f"The workers of the training failed {RETRIES + 1} times; the last one said: "
                 f"{str(error).strip().splitlines()[-1]}"
             ) from error
+
+
+def run_name(data: TrainingData, plan: SpacePlan, seed: int, workers: int) -> str:
+    """Name a run: one of the same name is gone on with, so it is of the same data, shared alike."""
+    return f"polyseme-{seed}-{fingerprint(data, plan)[:16]}-{workers}"
 
 
 def _work(config: dict[str, Any]) -> None:
