@@ -23,7 +23,6 @@ from polyseme._validation import (
     PolysemeWarning,
     RandomState,
     as_generator,
-    as_row,
     check_features,
     check_fitted,
     check_instances,
@@ -35,13 +34,13 @@ from polyseme._validation import (
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
 from polyseme.documents import label_column
 from polyseme.embedding import ConceptEmbedding
-from polyseme.features.base import Extracted, MediaFeatures
+from polyseme.features.base import MediaFeatures, learned_copy, one_item
 from polyseme.known import Explanation, KnownConcepts, known_documents
 from polyseme.mapping import InstanceMapper
 from polyseme.nn.devices import check_device
 from polyseme.presets import mapper_parameters
 from polyseme.priming import PrimingRanker, rank_blocks, rank_labels
-from polyseme.tags import tag_columns
+from polyseme.tags import complete_each, label_kinds, tag_columns
 
 Features = NDArray[np.float64] | sp.csr_matrix
 StrArray = NDArray[np.str_]
@@ -190,7 +189,11 @@ class PublishedTagger(Estimator):
             check_corpus(corpus, owner=owner, n_labels=1)
         # The order in which seeds are drawn belongs to what a seed gives.
         embedding_seed, mapper_seed = draw_seed(generator), draw_seed(generator)
-        front_end, table = self._learn_features(X, draw_seed(generator))
+        feature_seed = draw_seed(generator)
+        front_end, table = None, X
+        if self.features is not None and X is not None:
+            with working(f"learning {self.features.kind} features", shown=self.verbose):
+                front_end, table = learned_copy(self.features, X, feature_seed)
         features = None if table is None else check_instances(table, len(corpus), owner=owner)
         embedding = self._learn_embedding(template, teaching, embedding_seed)
         mapper = None
@@ -222,16 +225,6 @@ class PublishedTagger(Estimator):
             if self.embedding is None:
                 raise InputError("`fit_embedding=False` needs a fitted `embedding`; give one.")
             check_fitted(self.embedding, "network_")
-
-    def _learn_features(self, X: object, seed: int) -> tuple[MediaFeatures | None, Any]:
-        """Learn a copy of the feature extractor and apply it; without one, X is what it is."""
-        if self.features is None or X is None:
-            return None, X
-        front_end = copy_of(self.features)
-        if front_end.random_state is None:
-            front_end.set_params(random_state=seed)
-        with working(f"learning {front_end.kind} features", shown=self.verbose):
-            return front_end, front_end.fit_transform(X)
 
     def _learn_embedding(
         self, template: ConceptEmbedding, corpus: LabelCorpus, seed: int
@@ -319,9 +312,7 @@ class PublishedTagger(Estimator):
         """Take over what is known from now on."""
         self.known_, self.ranker_ = known, ranker
         self.labels_ = known.labels
-        seen = np.isin(np.asarray(self.labels_), sorted(self.seen_))
-        self.kinds_ = np.where(seen, "seen", "unseen")
-        self.kinds_[known.n_vocabulary :] = "oov"
+        self.kinds_ = label_kinds(self.labels_, self.seen_, known.n_vocabulary)
         return self
 
     # ------------------------------------------------------------------ asking about instances
@@ -437,8 +428,7 @@ class PublishedTagger(Estimator):
         check_fitted(self, "known_")
         check_number("k", k, owner="explain", low=1, whole=True)
         column = label_column(self.labels_, label, normalize=self.normalize_labels_)
-        one = as_row(x) if self.features_ is None else x if isinstance(x, Extracted) else [x]
-        point = self.points(one)
+        point = self.points(one_item(x, self.features_))
         if len(point) != 1:
             raise InputError(f"`explain` takes one instance; got {len(point)}.")
         return self.known_.nearest(point[0], column, k)
@@ -465,14 +455,7 @@ class PublishedTagger(Estimator):
         """
         check_fitted(self, "known_")
         check_number("k", k, owner="complete", low=1, whole=True)
-        given: list[Any] = [tags] if isinstance(tags, str) else list(tags)
-        single = all(isinstance(tag, str) for tag in given)
-        rows = [self._complete_one(one, k) for one in ([given] if single else given)]
-        if single:
-            return rows[0]
-        width = min(len(labels) for labels, _ in rows)
-        labels = np.array([labels[:width] for labels, _ in rows])
-        return labels, np.array([scores[:width] for _, scores in rows])
+        return complete_each(tags, lambda one: self._complete_one(one, k))
 
     def _complete_one(self, tags: Collection[str], k: int) -> tuple[StrArray, NDArray[np.float64]]:
         """Complete one tag set."""

@@ -24,7 +24,6 @@ from polyseme._validation import (
     IntArray,
     RandomState,
     as_generator,
-    as_row,
     check_features,
     check_fitted,
     check_instances,
@@ -39,13 +38,13 @@ from polyseme.concepts import Concepts
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
 from polyseme.documents import label_column, met_documents
 from polyseme.evidence import Evidence, TagEvidence, tag_parts
-from polyseme.features.base import Extracted, MediaFeatures
+from polyseme.features.base import MediaFeatures, learned_copy, one_item
 from polyseme.nn.devices import check_device
 from polyseme.priming import rank_blocks, rank_labels
 from polyseme.senses import SenseMap, label_senses
 from polyseme.space import ConceptSpace, Readout, Trainer
 from polyseme.store import ConceptStore
-from polyseme.tags import tag_columns, tag_sets, tag_table
+from polyseme.tags import complete_each, label_kinds, tag_columns, tag_sets, tag_table
 from polyseme.words import WordVectors, name_likeness
 
 if TYPE_CHECKING:
@@ -196,7 +195,10 @@ class ZeroShotTagger(Estimator):
             check_corpus(corpus, owner=owner, n_labels=1)
         generator = as_generator(self.random_state)
         space_seed, feature_seed = draw_seed(generator), draw_seed(generator)
-        front_end, table = self._learn_features(X, feature_seed)
+        front_end, table = None, X
+        if self.features is not None and X is not None:
+            with working(f"learning {self.features.kind} features", shown=self.verbose):
+                front_end, table = learned_copy(self.features, X, feature_seed)
         features = None if table is None else check_instances(table, len(corpus), owner=owner)
         teaching = teaching.without_unused()
         items = teaching if X is None else corpus
@@ -241,16 +243,6 @@ class ZeroShotTagger(Estimator):
             n_taught=len(store.ids),
             normalize=self.normalize_labels,
         )
-
-    def _learn_features(self, X: object, seed: int) -> tuple[MediaFeatures | None, Any]:
-        """Learn a copy of the feature extractor and apply it; without one, X is what it is."""
-        if self.features is None or X is None:
-            return None, X
-        front_end = copy_of(self.features)
-        if front_end.random_state is None:
-            front_end.set_params(random_state=seed)
-        with working(f"learning {front_end.kind} features", shown=self.verbose):
-            return front_end, front_end.fit_transform(X)
 
     def _training(self) -> _ShownTraining:
         """Show the training's rounds, if anything is to be shown."""
@@ -329,9 +321,7 @@ class ZeroShotTagger(Estimator):
         # A label whose documents were all taken away is not suggested any more.
         self._held = np.ones(len(self.labels_), dtype=bool)
         self._held[: len(store.labels)] = store.counts > 0
-        seen = np.isin(np.asarray(self.labels_), sorted(self.seen_))
-        self.kinds_: StrArray = np.where(seen, "seen", "unseen")
-        self.kinds_[self.n_vocabulary_ :] = "oov"
+        self.kinds_: StrArray = label_kinds(self.labels_, self.seen_, self.n_vocabulary_)
         return self
 
     def _key(self, label: str) -> str:
@@ -626,14 +616,7 @@ class ZeroShotTagger(Estimator):
         """
         check_fitted(self, "space_")
         check_number("k", k, owner="complete", low=1, whole=True)
-        given: list[Any] = [tags] if isinstance(tags, str) else list(tags)
-        single = all(isinstance(tag, str) for tag in given)
-        rows = [self._complete_one(one, k) for one in ([given] if single else given)]
-        if single:
-            return rows[0]
-        width = min(len(labels) for labels, _ in rows)
-        labels = np.array([labels[:width] for labels, _ in rows])
-        return labels, np.array([scores[:width] for _, scores in rows])
+        return complete_each(tags, lambda one: self._complete_one(one, k))
 
     def _complete_one(self, tags: Collection[str], k: int) -> tuple[StrArray, Matrix]:
         """Complete one tag set."""
@@ -681,9 +664,7 @@ class ZeroShotTagger(Estimator):
         check_fitted(self, "space_")
         check_number("k", k, owner="explain", low=1, whole=True)
         column = self._column(label)
-        one: object = None
-        if x is not None:
-            one = as_row(x) if self.features_ is None else x if isinstance(x, Extracted) else [x]
+        one = None if x is None else one_item(x, self.features_)
         features, given = self._asked(one, None if tags is None else [tags])
         n = (features if features is not None else given).shape[0]  # type: ignore[union-attr]
         if n != 1:

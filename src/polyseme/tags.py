@@ -6,7 +6,8 @@ In: partial tag sets, or probabilities. Out: columns of known labels, or tag set
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -79,6 +80,52 @@ def tag_sets(
         tuple(names[best[row[best] >= least[best]]].tolist())
         for row, best in zip(table, order, strict=True)
     ]
+
+
+def complete_each(
+    tags: Collection[str] | Iterable[Collection[str]],
+    complete: Callable[[Collection[str]], tuple[NDArray[np.str_], NDArray[np.float64]]],
+) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
+    """Complete one tag set, or several into one table.
+
+    Parameters
+    ----------
+    tags : collection of str, or several such collections
+    complete : callable
+        Completes one tag set: labels and scores, (k,).
+
+    Returns
+    -------
+    labels : array of str, shape (k,), or (n, k) for several tag sets
+        As many as every tag set has.
+    scores : float64 array, of the same shape
+    """
+    given: list[Any] = [tags] if isinstance(tags, str) else list(tags)
+    if all(isinstance(tag, str) for tag in given):
+        return complete(given)
+    rows = [complete(one) for one in given]
+    width = min(len(labels) for labels, _ in rows)
+    labels = np.array([labels[:width] for labels, _ in rows])
+    return labels, np.array([scores[:width] for _, scores in rows])
+
+
+def label_kinds(
+    labels: Sequence[str], seen: Collection[str], n_vocabulary: int
+) -> NDArray[np.str_]:
+    """Say of every label whether it is "seen", "unseen" or "oov", (n_labels,).
+
+    Parameters
+    ----------
+    labels : sequence of str
+        Those of the semantics documents first.
+    seen : collection of str
+        Labels of the semantics documents that training items carry.
+    n_vocabulary : int
+        How many labels are the semantics documents'.
+    """
+    kinds = np.where(np.isin(np.asarray(labels), sorted(seen)), "seen", "unseen")
+    kinds[n_vocabulary:] = "oov"
+    return kinds
 
 
 def _warn_unknown(unknown: Sequence[str]) -> None:

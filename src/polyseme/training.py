@@ -15,8 +15,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -332,6 +331,22 @@ class Round(NamedTuple):
     soft: bool
 
 
+class Learner(Protocol):
+    """Some members with their optimiser, on some device.
+
+    Attributes
+    ----------
+    members : Members
+    optimizer : MemberOptimizer
+    """
+
+    members: Members
+    optimizer: MemberOptimizer
+
+    def train(self, now: Round | None) -> list[tuple[float, float]]:
+        """Take the steps of a round; give each member's last losses, (documents, items)."""
+
+
 class SpaceTraining:
     """The training of all members, or of this process's share of them.
 
@@ -381,13 +396,13 @@ class SpaceTraining:
         self.dense = _dense(data.documents)
         # Of the last round's items; where all of them fit, those of every round.
         self._features: Floats | None = None
-        self._learners: list[Any] = []
+        self._learners: list[Learner] = []
         if device == "cpu":
-            self._learners = [MemberLearner(self, place) for place in range(len(self.numbers))]
+            self._learners += [MemberLearner(self, place) for place in range(len(self.numbers))]
         else:
             from polyseme.captured import CapturedLearner
 
-            self._learners = [CapturedLearner(self)]
+            self._learners.append(CapturedLearner(self))
 
     def seed_of(self, number: int, use: int, round_: int = 0) -> int:
         """Give the seed of a member's weights (0) or of its draws in a round (1)."""
@@ -423,7 +438,8 @@ class SpaceTraining:
         while self.round < self.plan.n_rounds:
             now = self._begin(exchange)
             with self._pool() as pool:
-                losses = list(pool.map(_train, self._learners, repeat(now)))
+                working = [pool.submit(learner.train, now) for learner in self._learners]
+                losses = [one.result() for one in working]
             self.round += 1
             documents, items = np.mean([pair for some in losses for pair in some], axis=0)
             self.history.append({"documents": float(documents), "items": float(items)})
@@ -589,12 +605,6 @@ def fingerprint(data: TrainingData, plan: SpacePlan) -> str:
     for part in parts:
         digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()
-
-
-def _train(learner: Any, now: Round | None) -> list[tuple[float, float]]:
-    """Let a learner take the steps of a round."""
-    found: list[tuple[float, float]] = learner.train(now)
-    return found
 
 
 def _alone() -> None:

@@ -20,10 +20,10 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._estimator import Estimator, TransformerMixin
+from polyseme._estimator import Estimator, TransformerMixin, copy_of
 from polyseme._persistence import JSON
 from polyseme._threads import n_cores, ordered_map
-from polyseme._validation import InputError, RandomState, check_fitted, check_number
+from polyseme._validation import InputError, RandomState, as_row, check_fitted, check_number
 from polyseme.features.media import MediaError
 
 Raw = NDArray[np.float32]
@@ -251,6 +251,29 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
                 )
                 + "; extract them again."
             )
+
+
+def learned_copy(extractor: MediaFeatures, X: object, seed: int) -> tuple[MediaFeatures, Any]:
+    """Learn a copy of an extractor, which is left as it is; give it and the features of X.
+
+    Parameters
+    ----------
+    extractor : MediaFeatures
+    X : what the extractor takes
+    seed : int
+        For an extractor that has none of its own.
+    """
+    made = copy_of(extractor)
+    if made.random_state is None:
+        made.set_params(random_state=seed)
+    return made, made.fit_transform(X)
+
+
+def one_item(x: object, extractor: MediaFeatures | None) -> object:
+    """Give one item as a table of one row, or as what an extractor takes."""
+    if extractor is None:
+        return as_row(x)
+    return x if isinstance(x, Extracted) else [x]
 
 
 def _take(items: Iterator[object], n: int) -> list[object]:
