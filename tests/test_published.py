@@ -7,8 +7,6 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.base import clone
 
 import polyseme
@@ -34,27 +32,6 @@ def tiny(tiny_embedding, **parameters):
 # ------------------------------------------------------------------ the solvable world
 
 
-def test_all_labels_of_the_theme_rank_above_all_others(published_tagger, world):
-    truth = world.truth(published_tagger.labels_)
-    assert example_map(truth, published_tagger.score_labels(world.X_test)) > 0.97
-
-
-@pytest.mark.parametrize("kind", ["seen", "unseen", "oov"])
-def test_every_kind_of_label_is_ranked_right(published_tagger, world, kind):
-    columns = published_tagger.kinds_ == kind
-    truth = world.truth(published_tagger.labels_)[:, columns]
-    scores = published_tagger.score_labels(world.X_test)[:, columns]
-    for row in np.flatnonzero(truth.any(axis=1)):
-        assert scores[row][truth[row]].min() > scores[row][~truth[row]].max()
-
-
-def test_kinds_say_what_training_met(published_tagger, world):
-    kinds = dict(zip(published_tagger.labels_, published_tagger.kinds_, strict=True))
-    assert {label for label, kind in kinds.items() if kind == "unseen"} == set(world.unseen)
-    assert {label for label, kind in kinds.items() if kind == "oov"} == set(world.oov)
-    assert kinds["apple"] == "seen"
-
-
 def test_default_mapper_solves_the_world_too(world, trained_embedding):
     tagger = PublishedTagger(embedding=trained_embedding, random_state=1)
     tagger.fit(world.X, world.documents, world.semantics)
@@ -76,29 +53,6 @@ def test_scores_sum_to_one_and_ranks_fall(published_tagger, world):
     assert scores[0, column] == ranked[0, 0] == scores[0].max()
 
 
-def test_batch_equals_one_by_one(published_tagger, world):
-    together = published_tagger.score_labels(world.X_test[:5])
-    single = np.concatenate([published_tagger.score_labels(x[None]) for x in world.X_test[:5]])
-    np.testing.assert_allclose(together, single, rtol=1e-4)
-
-
-def test_features_in_every_form_give_the_same_scores(published_tagger, world):
-    import pandas as pd
-    import polars as pl
-
-    X = world.X_test
-    columns = [f"f{i}" for i in range(X.shape[1])]
-    expected = published_tagger.score_labels(X)
-    forms = [
-        X.tolist(),
-        sp.csr_matrix(X),
-        pd.DataFrame(X, columns=columns),
-        pl.DataFrame(X, columns),
-    ]
-    for form in forms:
-        np.testing.assert_allclose(published_tagger.score_labels(form), expected, rtol=1e-4)
-
-
 def test_density_scores_rank_the_world_as_well(world, trained_embedding):
     tagger = PublishedTagger(
         embedding=trained_embedding,
@@ -115,23 +69,6 @@ def test_density_without_any_known_document_scores_zero(own_tagger, world):
     own_tagger.set_params(score="density")
     own_tagger.remove_documents(own_tagger.known_.ids)
     assert not own_tagger.score_labels(world.X_test).any()
-
-
-@settings(deadline=None, max_examples=25)
-@given(
-    X=st.lists(
-        st.lists(st.floats(-1e3, 1e3, allow_nan=False), min_size=5, max_size=5),
-        min_size=1,
-        max_size=4,
-    ),
-    k=st.integers(1, 40),
-)
-def test_any_finite_features_give_a_whole_ranking(published_tagger, X, k):
-    labels, scores = published_tagger.rank(X, k=k)
-    width = min(k, len(published_tagger.labels_))
-    assert labels.shape == scores.shape == (len(X), width)
-    assert np.isfinite(scores).all()
-    assert all(len(set(row)) == width for row in labels)
 
 
 def test_what_the_published_method_has_not_is_said_in_one_sentence(published_tagger, world):
@@ -178,13 +115,6 @@ def test_shuffled_features_rank_no_better_than_popularity(world, published_tagge
 # ------------------------------------------------------------------ completion and explanation
 
 
-def test_completion_follows_the_context(published_tagger, world):
-    at_work, _ = published_tagger.complete(["apple", "phone", "desk"], k=3)
-    at_home, _ = published_tagger.complete(["apple", "oven", "pie"], k=3)
-    assert set(at_work) <= set(world.themes["office"])
-    assert set(at_home) <= set(world.themes["kitchen"])
-
-
 def test_completion_leaves_out_what_was_given_and_sums_to_one(published_tagger):
     n_labels = len(published_tagger.labels_)
     labels, scores = published_tagger.complete(["sea", "sun"], k=n_labels)
@@ -192,22 +122,6 @@ def test_completion_leaves_out_what_was_given_and_sums_to_one(published_tagger):
     assert not {"sea", "sun"} & set(labels)
     assert scores.sum() == pytest.approx(1.0)
     assert (np.diff(scores) <= 0).all()
-
-
-def test_completion_takes_several_tag_sets(published_tagger):
-    labels, scores = published_tagger.complete([["sea", "sun"], ["oak", "moss"]], k=4)
-    assert labels.shape == scores.shape == (2, 4)
-    assert labels[0].tolist() == published_tagger.complete(["sea", "sun"], k=4)[0].tolist()
-
-
-def test_unknown_tags_are_named_and_all_unknown_is_an_error(published_tagger):
-    with pytest.warns(PolysemeWarning, match="Unknown tags are passed over: zeppelin"):
-        labels, _ = published_tagger.complete(["sea", "zeppelin"])
-    assert labels.tolist() == published_tagger.complete(["sea"])[0].tolist()
-    with pytest.raises(InputError, match="None of the tags is known: zeppelin"):
-        published_tagger.complete(["zeppelin"])
-    with pytest.raises(InputError, match="no tag was given"):
-        published_tagger.complete([])
 
 
 def test_spelling_does_not_matter(published_tagger):
@@ -282,12 +196,6 @@ def test_a_vocabulary_label_without_documents_ranks_last_with_score_zero(own_tag
     own_tagger.remove_documents(holding)
     labels, scores = own_tagger.rank(world.X_test, k=len(own_tagger.labels_))
     assert (labels[:, -1] == "tram").all() and (scores[:, -1] == 0).all()
-
-
-def test_unplaced_documents_are_reported(own_tagger):
-    with pytest.warns(PolysemeWarning, match="1 of 2 documents hold no label"):
-        ids = own_tagger.add_documents([("zeppelin",), ("sea", "zeppelin")])
-    assert len(ids) == 1 and len(own_tagger.unplaced_) == 1
 
 
 # ------------------------------------------------------------------ learning
@@ -429,23 +337,6 @@ def test_a_loaded_tagger_is_the_saved_one(published_tagger, own_tagger, world):
     assert own_tagger.embedding_.get_params()["n_components"] == 24
 
 
-def test_saving_twice_writes_the_same_bytes(published_tagger, own_tagger, tmp_path):
-    published_tagger.save(tmp_path / "a")
-    own_tagger.save(tmp_path / "b")
-    names = sorted(path.name for path in (tmp_path / "a").iterdir())
-    assert names == sorted(path.name for path in (tmp_path / "b").iterdir())
-    for name in names:
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-
-
-def test_a_loaded_tagger_can_grow_and_be_saved_again(own_tagger, tmp_path, world):
-    own_tagger.add_documents([("sea", "jellyfish")])
-    own_tagger.save(tmp_path / "grown")
-    again = polyseme.load(tmp_path / "grown")
-    assert again.labels_ == own_tagger.labels_
-    assert np.array_equal(again.score_labels(world.X_test), own_tagger.score_labels(world.X_test))
-
-
 def test_numbers_of_a_grid_search_can_be_saved(world, tiny_embedding, tmp_path):
     tagger = tiny(tiny_embedding, bandwidth=np.float32(0.5), score="density")
     tagger.embedding.set_params(n_components=np.int64(6), training__max_epochs=np.int64(2))
@@ -520,8 +411,3 @@ def nan_at(X, *rows):
 def test_bad_features_get_one_sentence(change, message, world, tiny_embedding):
     with pytest.raises(InputError, match=message):
         tiny(tiny_embedding).fit(change(world.X), world.documents, world.semantics)
-
-
-def test_wrong_columns_at_ranking_are_named(published_tagger):
-    with pytest.raises(InputError, match="X has 3 features, but PublishedTagger is expecting 5"):
-        published_tagger.rank(np.zeros((1, 3)))

@@ -9,8 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.base import clone
 
 import polyseme
@@ -51,29 +49,6 @@ def tiny(n_steps=8, n_folds=2, **parameters):
 # ------------------------------------------------------------------ the solvable world
 
 
-def test_all_labels_of_the_theme_rank_above_all_others(toy_tagger, world):
-    truth = world.truth(toy_tagger.labels_)
-    assert example_map(truth, toy_tagger.score_labels(world.X_test)) > 0.97
-
-
-@pytest.mark.parametrize("kind", ["seen", "unseen", "oov"])
-def test_every_kind_of_label_is_ranked_right(toy_tagger, world, kind):
-    columns = toy_tagger.kinds_ == kind
-    truth = world.truth(toy_tagger.labels_)[:, columns]
-    scores = toy_tagger.score_labels(world.X_test)[:, columns]
-    for row in np.flatnonzero(truth.any(axis=1)):
-        assert scores[row][truth[row]].min() > scores[row][~truth[row]].max()
-
-
-def test_kinds_say_what_training_met(toy_tagger, world):
-    kinds = dict(zip(toy_tagger.labels_, toy_tagger.kinds_, strict=True))
-    assert {label for label, kind in kinds.items() if kind == "unseen"} == set(world.unseen)
-    assert {label for label, kind in kinds.items() if kind == "oov"} == set(world.oov)
-    assert kinds["apple"] == "seen"
-    assert toy_tagger.seen_ == {label for label, kind in kinds.items() if kind == "seen"}
-    assert toy_tagger.n_features_in_ == 5 and toy_tagger.unplaced_ == ()
-
-
 def test_shuffled_features_rank_no_better_than_popularity(world, tiny_space, toy_tagger):
     order = np.random.default_rng(0).permutation(len(world.X))
     tagger = ZeroShotTagger(space=tiny_space(n_steps=60), random_state=0)
@@ -104,30 +79,6 @@ def test_new_items_have_labels_as_often_as_they_are_said_to(toy_tagger):
     seen = toy_tagger.kinds_ != "unseen"
     held = np.array([[label in one for label in toy_tagger.labels_] for one in fresh.documents])
     np.testing.assert_allclose(scores.mean(axis=0)[seen], held.mean(axis=0)[seen], atol=0.07)
-
-
-def test_batch_equals_one_by_one(toy_tagger, world):
-    together = toy_tagger.score_labels(world.X_test[:5])
-    single = np.concatenate([toy_tagger.score_labels(x[None]) for x in world.X_test[:5]])
-    np.testing.assert_allclose(together, single, rtol=1e-4)
-
-
-def test_features_in_every_form_give_the_same_scores(toy_tagger, world):
-    import pandas as pd
-    import polars as pl
-
-    X = world.X_test
-    columns = [f"f{i}" for i in range(X.shape[1])]
-    expected = toy_tagger.score_labels(X)
-    forms = [
-        X.tolist(),
-        sp.csr_matrix(X),
-        sp.coo_array(X),
-        pd.DataFrame(X, columns=columns),
-        pl.DataFrame(X, columns),
-    ]
-    for form in forms:
-        np.testing.assert_allclose(toy_tagger.score_labels(form), expected, rtol=1e-4)
 
 
 def test_documents_in_every_form_teach_the_same(world, tmp_path):
@@ -315,13 +266,6 @@ def test_precision_of_one_item_or_one_group_is_refused_in_a_sentence(world):
 # ------------------------------------------------------------------ completion and explanation
 
 
-def test_completion_follows_the_context(toy_tagger, world):
-    at_work, _ = toy_tagger.complete(["apple", "phone", "desk"], k=3)
-    at_home, _ = toy_tagger.complete(["apple", "oven", "pie"], k=3)
-    assert set(at_work) <= set(world.themes["office"])
-    assert set(at_home) <= set(world.themes["kitchen"])
-
-
 def test_completion_leaves_out_what_was_given(toy_tagger):
     n_labels = len(toy_tagger.labels_)
     labels, scores = toy_tagger.complete(["sea", "sun"], k=n_labels)
@@ -338,24 +282,6 @@ def test_completion_gives_the_numbers_of_ranking_by_tags_alone(toy_tagger):
     np.testing.assert_array_equal(scores, best[0, 2:])
     table = toy_tagger.score_labels(None, tags=[["sea", "sun"]])[0]
     np.testing.assert_array_equal(scores, [table[toy_tagger.labels_.index(one)] for one in labels])
-
-
-def test_completion_takes_several_tag_sets(toy_tagger):
-    labels, scores = toy_tagger.complete([["sea", "sun"], ["oak", "moss"]], k=4)
-    assert labels.shape == scores.shape == (2, 4)
-    assert labels[0].tolist() == toy_tagger.complete(["sea", "sun"], k=4)[0].tolist()
-    one, _ = toy_tagger.complete("sea", k=4)
-    assert one.tolist() == toy_tagger.complete(["sea"], k=4)[0].tolist()
-
-
-def test_unknown_tags_are_named_and_all_unknown_is_an_error(toy_tagger):
-    with pytest.warns(PolysemeWarning, match="Unknown tags are passed over: zeppelin"):
-        labels, _ = toy_tagger.complete(["sea", "zeppelin"])
-    assert labels.tolist() == toy_tagger.complete(["sea"])[0].tolist()
-    with pytest.raises(InputError, match="None of the tags is known: zeppelin"):
-        toy_tagger.complete(["zeppelin"])
-    with pytest.raises(InputError, match="no tag was given"):
-        toy_tagger.complete([])
 
 
 def test_unknown_tags_are_warned_of_once(toy_tagger):
@@ -457,12 +383,6 @@ def test_without_any_known_document_nothing_is_suggested(own_tagger, world):
     assert not any(own_tagger.predict(world.X_test, threshold=1e-9))
 
 
-def test_unplaced_documents_are_reported(own_tagger):
-    with pytest.warns(PolysemeWarning, match="1 of 2 documents hold no label"):
-        ids = own_tagger.add_documents([("zeppelin",), ("sea", "zeppelin")])
-    assert len(ids) == 1 and len(own_tagger.unplaced_) == 1
-
-
 def test_what_cannot_be_added_or_removed_changes_nothing(own_tagger, world):
     before, labels = own_tagger.score_labels(world.X_test), own_tagger.labels_
     with pytest.raises(InputError, match="No known document is named 'nobody'"):
@@ -488,24 +408,6 @@ def test_a_loaded_tagger_is_the_saved_one(toy_tagger, own_tagger, world):
     assert own_tagger.predict(X, precision=0.4) == toy_tagger.predict(X, precision=0.4)
     assert own_tagger.space_.history_ == toy_tagger.space_.history_
     assert own_tagger.seen_ == toy_tagger.seen_ and own_tagger.n_features_in_ == 5
-
-
-def test_saving_twice_writes_the_same_bytes(toy_tagger, own_tagger, tmp_path):
-    toy_tagger.save(tmp_path / "a")
-    own_tagger.save(tmp_path / "b")
-    names = sorted(path.name for path in (tmp_path / "a").iterdir())
-    assert names == sorted(path.name for path in (tmp_path / "b").iterdir())
-    for name in names:
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-
-
-def test_a_loaded_tagger_can_grow_and_be_saved_again(own_tagger, tmp_path, world):
-    own_tagger.add_documents([("sea", "jellyfish"), ("oak", "lichen")])
-    own_tagger.add_documents([("moss", "lichen")])
-    own_tagger.save(tmp_path / "grown")
-    again = polyseme.load(tmp_path / "grown")
-    assert again.labels_ == own_tagger.labels_
-    assert np.array_equal(again.score_labels(world.X_test), own_tagger.score_labels(world.X_test))
 
 
 def test_a_tagger_without_features_or_thresholds_is_saved_too(world, tmp_path):
@@ -694,11 +596,6 @@ def test_bad_documents_get_one_sentence(documents, semantics, message, world):
         tiny().fit(world.X[:2], documents, semantics)
 
 
-def test_wrong_columns_at_ranking_are_named(toy_tagger):
-    with pytest.raises(InputError, match="X has 3 features, but ZeroShotTagger is expecting 5"):
-        toy_tagger.rank(np.zeros((1, 3)))
-
-
 @pytest.mark.parametrize("k", [0, -1, 2.5, "all", True])
 def test_a_number_of_labels_is_a_whole_number(toy_tagger, world, k):
     with pytest.raises(InputError, match="`k` of `rank` must be a whole number at least 1"):
@@ -850,23 +747,6 @@ def test_spellings_stay_apart_when_asked():
     assert len(apart.complete(["Apple"], k=2)[0]) == 2
     joined = tiny().fit(X, documents)
     assert len(joined.labels_) == 3
-
-
-@settings(deadline=None, max_examples=25)
-@given(
-    X=st.lists(
-        st.lists(st.floats(-1e3, 1e3, allow_nan=False), min_size=5, max_size=5),
-        min_size=1,
-        max_size=4,
-    ),
-    k=st.integers(1, 40),
-)
-def test_any_finite_features_give_a_whole_ranking(toy_tagger, X, k):
-    labels, scores = toy_tagger.rank(X, k=k)
-    width = min(k, len(toy_tagger.labels_))
-    assert labels.shape == scores.shape == (len(X), width)
-    assert np.isfinite(scores).all()
-    assert all(len(set(row)) == width for row in labels)
 
 
 def test_no_items_have_no_tags(toy_tagger):
