@@ -18,7 +18,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What stands below everything: checks, labels, the estimator base, row sets, model folders.
 BASE = {"_validation", "_labels", "_estimator", "_rows", "_folds", "_threads"}
-BASE |= {"_folder", "_persistence", "_shifted"}
+BASE |= {"_folder", "_persistence", "_shifted", "_plugins"}
 PATH = BASE | {"files", "corpus", "descriptors", "concepts", "index", "scoring", "nn", "presets"}
 PATH |= {"_progress", "documents"}
 # The paper's steps, and the one space of the default tagger.
@@ -32,6 +32,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "_labels": {"_validation"},
     "_estimator": {"_validation"},
     "_rows": {"_validation"},
+    "_plugins": {"_validation"},
     "_shifted": set(),
     "_topics": {"_rows"},
     "_folds": {"_validation"},

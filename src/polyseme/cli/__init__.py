@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from importlib.metadata import entry_points
 
+from polyseme._plugins import load_plugins
 from polyseme.cli import commands, media_commands
 from polyseme.cli.app import app
 
@@ -14,8 +14,7 @@ __all__ = ["app", "main"]
 
 # Importing the modules has put their commands into the application; other packages add theirs by
 # the entry points "polyseme.commands".
-_COMMANDS = [media_commands, commands]
-_COMMANDS += [one.load() for one in entry_points(group="polyseme.commands")]
+_COMMANDS = [media_commands, commands, *load_plugins("polyseme.commands").values()]
 
 
 def main() -> None:

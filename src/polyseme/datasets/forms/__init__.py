@@ -6,8 +6,7 @@ points "polyseme.datasets".
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-
+from polyseme._plugins import load_plugins
 from polyseme.datasets.base import DatasetForm
 from polyseme.datasets.forms import (
     corel5k,
@@ -41,4 +40,4 @@ FORMS: dict[str, DatasetForm] = {
         mtg_jamendo.FORM,
     )
 }
-FORMS |= {one.name: one.load() for one in entry_points(group="polyseme.datasets")}
+FORMS |= load_plugins("polyseme.datasets")
