@@ -155,8 +155,8 @@ def _warm_up() -> None:
     from _synthetic import as_label_corpus, make_themes, synthetic_matrix
 
     from polyseme import ConceptEmbedding, InstanceMapper
-    from polyseme.descriptors import ContextDescriptor
-    from polyseme.nn.plan import TrainingPlan
+    from polyseme.published.descriptors import ContextDescriptor
+    from polyseme.published.nn.plan import TrainingPlan
 
     corpus = as_label_corpus(synthetic_matrix(50, make_themes(20, SEED), SEED))
     plan = TrainingPlan(max_epochs=1, min_steps=1, batch_size=16)
@@ -169,9 +169,9 @@ def _warm_up() -> None:
 def _fitted_embedding(point: Point, corpus: Any, stages: Stages) -> Any:
     """Learn the concept space, its parts apart."""
     from polyseme import ConceptEmbedding
-    from polyseme.descriptors import ContextDescriptor, LabelDescriptor
-    from polyseme.nn import stopping
-    from polyseme.nn.plan import TrainingPlan
+    from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
+    from polyseme.published.nn import stopping
+    from polyseme.published.nn.plan import TrainingPlan
 
     stages.watch(LabelDescriptor, "fit", "label descriptors")
     stages.watch(ContextDescriptor, "fit", "topics")
@@ -247,9 +247,10 @@ def _rank(embedding: Any, mapper: Any, corpus: Any, new: Any, asked: Any, stages
     """Know all documents and rank new instances."""
     from _synthetic import as_label_corpus
 
-    from polyseme.known import known_documents
-    from polyseme.priming import PrimingRanker, rank_labels
-    from polyseme.scoring import example_map
+    from polyseme.metrics import example_map
+    from polyseme.published.known import known_documents
+    from polyseme.published.priming import PrimingRanker
+    from polyseme.tags import rank_labels
 
     with stages.stage("known concepts"):
         known, _ = known_documents(embedding, corpus, corpus)

@@ -96,7 +96,7 @@ def measure(point: SpacePoint) -> dict[str, Any]:
     tagger.fit(*given)
     found["seconds"] = time.perf_counter() - start
     start = time.perf_counter()
-    scores = tagger.score_labels(X_test)
+    scores = tagger.decision_function(X_test)
     found["ranking"] = time.perf_counter() - start
     truth = labels[tested].toarray()
     found |= {f"space, {name}": value for name, value in _quality(truth, scores, hidden).items()}
@@ -107,14 +107,14 @@ def measure(point: SpacePoint) -> dict[str, Any]:
         start = time.perf_counter()
         costa = TunedCosta(random_state=SEED).fit(*given)
         found["COSTA, seconds"] = time.perf_counter() - start
-        quality = _quality(truth, costa.score_labels(X_test), hidden)
+        quality = _quality(truth, costa.decision_function(X_test), hidden)
         found |= {f"COSTA, {name}": value for name, value in quality.items()}
     return found
 
 
 def _quality(truth: Any, scores: Any, hidden: Any) -> dict[str, float]:
     """Give E-MAP over all and over unseen labels, and C-MAP over unseen ones, in percent."""
-    from polyseme.scoring import concept_map, example_map
+    from polyseme.metrics import concept_map, example_map
 
     return {
         "E-MAP": 100 * example_map(truth, scores),

@@ -21,11 +21,11 @@ from _reporting import Cell, Report, Table, command_line
 from _synthetic import make_themes, synthetic_matrix
 from bench_training import BATCH, LOSS, N_TOPICS, WIDTH
 
-from polyseme.descriptors import LabelDescriptor
-from polyseme.nn.networks import ConceptNetwork
-from polyseme.nn.plan import TrainingPlan
-from polyseme.nn.processes import training_processes
-from polyseme.nn.training import ConceptTrainer
+from polyseme.published.descriptors import LabelDescriptor
+from polyseme.published.nn.networks import ConceptNetwork
+from polyseme.published.nn.plan import TrainingPlan
+from polyseme.published.nn.processes import training_processes
+from polyseme.published.nn.training import ConceptTrainer
 
 N_PROCESSES = 2
 

@@ -29,9 +29,9 @@ from polyseme.cluster import RayTraining, extract_media, open_engine, rank_shard
 from polyseme.cluster.engines import RayEngine
 from polyseme.corpus import LabelCorpus
 from polyseme.features.store import FeatureStore
-from polyseme.files.shards import write_shards
-from polyseme.files.xmp import merge_tags
-from polyseme.published import PublishedTagger
+from polyseme.io.shards import write_shards
+from polyseme.io.xmp import merge_tags
+from polyseme.published.tagger import PublishedTagger
 from polyseme.space import ConceptSpace
 from polyseme.tagger import ZeroShotTagger
 
@@ -150,7 +150,7 @@ def _training(amount: Amount) -> Table:
     for name, trainer in ways.items():
         start = time.perf_counter()
         tagger = ZeroShotTagger(space, random_state=0).fit(features, corpus, trainer=trainer)
-        seconds, scores = time.perf_counter() - start, tagger.score_labels(features[:500])
+        seconds, scores = time.perf_counter() - start, tagger.decision_function(features[:500])
         losses = [list(one.values()) for one in tagger.space_.history_]
         if not rows:
             alone = (seconds, scores, losses)
@@ -263,7 +263,7 @@ def _extraction(amount: Amount, folder: Path, ways: Ways, pids: set[int]) -> Tab
     form = FORMS["emoji"]
     assert form.embedded is not None and form.write_media is not None
     form.write_media(folder / "pictures", form.embedded().corpus.ids[: amount.pictures])
-    front_end = ImageFeatures(n_jobs=1)
+    extractor = ImageFeatures(n_jobs=1)
     seconds: dict[str, list[float]] = {}
     work: dict[str, list[float]] = {}
     written: dict[str, dict[str, bytes]] = {}
@@ -271,7 +271,7 @@ def _extraction(amount: Amount, folder: Path, ways: Ways, pids: set[int]) -> Tab
         for name, engine in ways.items():
             out = folder / "numbers"
             before, start = _clocks(pids), time.perf_counter()
-            extract_media(folder / "pictures", out, front_end, engine=engine)
+            extract_media(folder / "pictures", out, extractor, engine=engine)
             if number:
                 seconds.setdefault(name, []).append(time.perf_counter() - start)
                 work.setdefault(name, []).append(_spent(before, _clocks(pids)))

@@ -28,14 +28,14 @@ from _synthetic import make_themes, synthetic_matrix
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from polyseme.descriptors import ContextDescriptor, LabelDescriptor
-from polyseme.nn.losses import context_similarity, distance_loss
-from polyseme.nn.networks import ConceptNetwork
-from polyseme.nn.pairs import Batch
-from polyseme.nn.plan import TrainingPlan
-from polyseme.nn.runners import LOOK_EVERY
-from polyseme.nn.staging import LossSettings
-from polyseme.nn.training import ConceptTrainer
+from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
+from polyseme.published.nn.losses import context_similarity, distance_loss
+from polyseme.published.nn.networks import ConceptNetwork
+from polyseme.published.nn.pairs import Batch
+from polyseme.published.nn.plan import TrainingPlan
+from polyseme.published.nn.runners import LOOK_EVERY
+from polyseme.published.nn.staging import LossSettings
+from polyseme.published.nn.training import ConceptTrainer
 
 LOSS = LossSettings("balanced", 0.6, 200**0.5, 0.5, 1.0)
 WIDTH, N_TOPICS, BATCH = 200, 30, 1024
@@ -219,7 +219,7 @@ def whole_training(
     """Train on a corpus to its early-stopping point; hold 1,000 documents out of everything."""
     from polyseme import ConceptEmbedding, LabelCorpus
     from polyseme.datasets import load_dataset
-    from polyseme.nn.stopping import error_free_score
+    from polyseme.published.nn.stopping import error_free_score
 
     documents = load_dataset(corpus, os.environ["POLYSEME_DATA"]).corpus
     filled = np.flatnonzero(np.diff(documents.matrix.indptr))
@@ -238,15 +238,15 @@ def whole_training(
             random_state=0,
         ).fit(taught)
         seconds["all"] = time.perf_counter() - start
-    asked = sp.csr_matrix(documents.select(held).align(embedding.labels_)[0])
-    asked = sp.csr_matrix(asked[:, : len(embedding.labels_)])
+    asked = sp.csr_matrix(documents.select(held).align(embedding.classes_)[0])
+    asked = sp.csr_matrix(asked[:, : len(embedding.classes_)])
     asked = sp.csr_matrix(asked[np.diff(asked.indptr) > 0])
     contexts = embedding.context_descriptor_.transform
     score = error_free_score(taught.matrix, contexts(taught.matrix), asked, contexts(asked))
     return {
         "corpus": corpus,
         "documents": len(taught),
-        "labels": len(embedding.labels_),
+        "labels": len(embedding.classes_),
         "seconds": seconds["all"],
         "topics": seconds["topics"],
         "epochs": len(embedding.history_),

@@ -16,10 +16,10 @@ from _reporting import Ratio, Table
 from _synthetic import make_themes, synthetic_matrix
 from bench_training import WIDTH, PlainTraining, make_trainer, told_plan, whole_training
 
-from polyseme.descriptors import LabelDescriptor
-from polyseme.nn.networks import ConceptNetwork
-from polyseme.nn.pairs import Batch
-from polyseme.nn.training import ConceptTrainer
+from polyseme.published.descriptors import LabelDescriptor
+from polyseme.published.nn.networks import ConceptNetwork
+from polyseme.published.nn.pairs import Batch
+from polyseme.published.nn.training import ConceptTrainer
 
 COLUMNS = ["batch", "labels", "way", "ms a step", "times faster", "TFLOP/s", "share of matrix rate"]
 

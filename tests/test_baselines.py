@@ -25,7 +25,7 @@ from polyseme.baselines import (
 from polyseme.baselines.base import Baseline
 from polyseme.corpus import LabelCorpus
 from polyseme.datasets.toy import THEMES
-from polyseme.scoring import example_map, mean_average_precision, roc_auc
+from polyseme.metrics import example_map, mean_average_precision, roc_auc
 
 # Made-up word vectors of whole themes; composition can only search few labels.
 WORDS = WordVectors.from_documents(THEMES.values(), n_components=8)
@@ -60,14 +60,14 @@ def test_every_baseline_is_in_this_suite():
 
 
 def test_labels_and_kinds_are_those_of_the_tagger(fitted, toy_tagger):
-    assert fitted.labels_ == toy_tagger.labels_
+    assert fitted.classes_ == toy_tagger.classes_
     assert fitted.kinds_.tolist() == toy_tagger.kinds_.tolist()
 
 
 def test_scores_and_ranks_fit_together(fitted, world):
-    scores = fitted.score_labels(world.X_test)
+    scores = fitted.decision_function(world.X_test)
     labels, ranked = fitted.rank(world.X_test, k=4)
-    assert scores.shape == (len(world.X_test), len(fitted.labels_))
+    assert scores.shape == (len(world.X_test), len(fitted.classes_))
     assert labels.shape == ranked.shape == (len(world.X_test), 4)
     np.testing.assert_allclose(ranked[:, 0], scores.max(axis=1))
     assert (np.diff(ranked, axis=1) <= 0).all()
@@ -75,7 +75,9 @@ def test_scores_and_ranks_fit_together(fitted, world):
 
 def test_same_seed_same_scores(fitted, world):
     again = clone(fitted).fit(world.X, world.documents, world.semantics)
-    assert np.array_equal(again.score_labels(world.X_test), fitted.score_labels(world.X_test))
+    assert np.array_equal(
+        again.decision_function(world.X_test), fitted.decision_function(world.X_test)
+    )
 
 
 def test_bad_input_gets_one_sentence(fitted, world):
@@ -98,7 +100,7 @@ def test_popularity_counts_documents(world):
 def test_popularity_counts_a_known_document_once():
     semantics = LabelCorpus.from_documents([("a", "b"), ("a", "c"), ("c",)], ids=["x", "y", "z"])
     baseline = Popularity().fit(np.zeros((2, 1)), semantics.select([0, 1]), semantics)
-    assert dict(zip(baseline.labels_, baseline.n_occurrences_.tolist(), strict=True)) == {
+    assert dict(zip(baseline.classes_, baseline.n_occurrences_.tolist(), strict=True)) == {
         "a": 2,
         "b": 1,
         "c": 2,
@@ -107,16 +109,16 @@ def test_popularity_counts_a_known_document_once():
 
 def test_costa_solves_the_toy_world(world):
     costa = TunedCosta(random_state=0).fit(world.X, world.documents, world.semantics)
-    truth = world.truth(costa.labels_)
-    assert example_map(truth, costa.score_labels(world.X_test)) > 0.9
+    truth = world.truth(costa.classes_)
+    assert example_map(truth, costa.decision_function(world.X_test)) > 0.9
     unseen = costa.kinds_ == "unseen"
-    scores = costa.score_labels(world.X_test)
+    scores = costa.decision_function(world.X_test)
     assert roc_auc(truth[:, unseen], scores[:, unseen]) > 0.95
 
 
 def test_costa_never_sees_an_unseen_label_on_an_instance(world):
     costa = TunedCosta(random_state=0).fit(world.X, world.documents, world.semantics)
-    direct = {label for label, used in zip(costa.labels_, costa.direct_, strict=True) if used}
+    direct = {label for label, used in zip(costa.classes_, costa.direct_, strict=True) if used}
     assert not direct & set(world.unseen)
     assert set(world.oov) <= direct
 
@@ -127,7 +129,7 @@ def test_costa_never_sees_an_unseen_label_on_an_instance(world):
 def test_chance_is_no_better_than_the_share_of_true_labels(world):
     chance = Chance(random_state=0).fit(world.X, world.documents, world.semantics)
     X = np.random.default_rng(1).normal(size=(4000, world.X.shape[1]))
-    scores = chance.score_labels(X)
+    scores = chance.decision_function(X)
     truth = np.random.default_rng(2).random(scores.shape) < 0.2
     assert abs(mean_average_precision(truth, scores) - 0.2) < 0.02
     assert abs(roc_auc(truth, scores) - 0.5) < 0.01
@@ -135,13 +137,13 @@ def test_chance_is_no_better_than_the_share_of_true_labels(world):
 
 def test_chance_scores_an_instance_alike_in_any_company(world):
     chance = Chance(random_state=0).fit(world.X, world.documents)
-    scores = chance.score_labels(world.X_test)
-    assert np.array_equal(chance.score_labels(world.X_test[[7, 3]]), scores[[7, 3]])
-    assert np.array_equal(chance.score_labels(sp.csr_matrix(world.X_test)), scores)
+    scores = chance.decision_function(world.X_test)
+    assert np.array_equal(chance.decision_function(world.X_test[[7, 3]]), scores[[7, 3]])
+    assert np.array_equal(chance.decision_function(sp.csr_matrix(world.X_test)), scores)
     assert np.array_equal(
-        chance.score_labels(np.zeros((1, 5))), chance.score_labels(-np.zeros((1, 5)))
+        chance.decision_function(np.zeros((1, 5))), chance.decision_function(-np.zeros((1, 5)))
     )
-    other = Chance(random_state=1).fit(world.X, world.documents).score_labels(world.X_test)
+    other = Chance(random_state=1).fit(world.X, world.documents).decision_function(world.X_test)
     assert np.abs(other - scores).min() > 0
     assert len(np.unique(scores)) == scores.size
 
@@ -162,19 +164,19 @@ def plain_votes(x, X, documents, labels, k):
 
 def test_nearest_instances_vote_by_distance(world):
     nearest = NearestInstances(n_neighbours=7).fit(world.X, world.documents, world.semantics)
-    scores = nearest.score_labels(world.X_test)
+    scores = nearest.decision_function(world.X_test)
     mean, spread = world.X.mean(axis=0), world.X.std(axis=0)
     rows, queries = (world.X - mean) / spread, (world.X_test - mean) / spread
-    carried = [label for label in nearest.labels_ if label not in world.unseen]
-    columns = [nearest.labels_.index(label) for label in carried]
+    carried = [label for label in nearest.classes_ if label not in world.unseen]
+    columns = [nearest.classes_.index(label) for label in carried]
     for query, found in zip(queries[:4], scores[:4, columns], strict=True):
         np.testing.assert_allclose(found, plain_votes(query, rows, world.documents, carried, 7))
 
 
 def test_nearest_instances_pass_votes_on_to_unseen_labels(world):
     nearest = NearestInstances(n_neighbours=7).fit(world.X, world.documents, world.semantics)
-    scores = nearest.score_labels(world.X_test[:3])
-    labels = list(nearest.labels_)
+    scores = nearest.decision_function(world.X_test[:3])
+    labels = list(nearest.classes_)
     carried = [label for label in labels if label not in world.unseen]
     for row in scores:
         total = sum(row[labels.index(t)] for t in carried)
@@ -219,11 +221,11 @@ def test_published_costa_with_shared_classifiers_scores_as_with_its_own(
     own = Costa(transfer, classifiers=SeenClassifiers(random_state=5), random_state=0)
     shared = Costa(transfer, classifiers=classifiers, fit_classifiers=False, random_state=0)
     scores = [
-        costa.fit(world.X, world.documents, world.semantics).score_labels(world.X_test)
+        costa.fit(world.X, world.documents, world.semantics).decision_function(world.X_test)
         for costa in (own, shared)
     ]
     assert np.array_equal(*scores)
-    truth = world.truth(own.labels_)
+    truth = world.truth(own.classes_)
     unseen = own.kinds_ == "unseen"
     assert roc_auc(truth[:, unseen], scores[0][:, unseen]) > 0.95
 
@@ -232,9 +234,9 @@ def test_published_costa_with_shared_classifiers_scores_as_with_its_own(
 def test_published_costa_is_a_plain_mean_of_probabilities(transfer, classifiers, world):
     costa = Costa(transfer, False, classifiers, fit_classifiers=False)
     costa.fit(world.X, world.documents, world.semantics)
-    scores = costa.score_labels(world.X_test[:2])
+    scores = costa.decision_function(world.X_test[:2])
     likely = classifiers.probabilities(world.X_test[:2])
-    labels = list(costa.labels_)
+    labels = list(costa.classes_)
     seen = [label for label in labels if label not in (*world.unseen, *world.oov)]
 
     def count(*names):
@@ -246,7 +248,7 @@ def test_published_costa_is_a_plain_mean_of_probabilities(transfer, classifiers,
 
     for z in world.unseen:
         weights = np.array([weight(z, k) for k in seen])
-        columns = [classifiers.labels_.index(k) for k in seen]
+        columns = [classifiers.classes_.index(k) for k in seen]
         expected = likely[:, columns] @ weights / weights.sum()
         np.testing.assert_allclose(scores[:, labels.index(z)], np.clip(expected, 1e-6, 1))
 
@@ -257,10 +259,10 @@ def test_published_costa_applies_priors_as_the_paper_prints_them(classifiers, wo
         for priors in (False, True)
     )
     plain, weighed = (
-        costa.fit(world.X, world.documents, world.semantics).score_labels(world.X_test)
+        costa.fit(world.X, world.documents, world.semantics).decision_function(world.X_test)
         for costa in (without, with_priors)
     )
-    for column, label in enumerate(with_priors.labels_):
+    for column, label in enumerate(with_priors.classes_):
         prior = sum(label in document for document in world.semantics) / len(world.semantics)
         np.testing.assert_allclose(
             weighed[:, column], plain[:, column] / plain.sum(axis=1) * prior, atol=1e-15
@@ -269,7 +271,7 @@ def test_published_costa_applies_priors_as_the_paper_prints_them(classifiers, wo
 
 def test_published_costa_trains_no_classifier_for_an_unseen_label(world):
     costa = Costa(random_state=0).fit(world.X, world.documents, world.semantics)
-    assert not set(costa.classifiers_.labels_) & set(world.unseen)
+    assert not set(costa.classifiers_.classes_) & set(world.unseen)
     assert costa.weights_.shape == ((costa.kinds_ == "seen").sum(), len(world.unseen))
     assert costa.penalty_ in (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
@@ -277,7 +279,7 @@ def test_published_costa_trains_no_classifier_for_an_unseen_label(world):
 def test_published_costa_ignores_oov_labels(classifiers, world):
     costa = Costa(classifiers=classifiers, fit_classifiers=False, random_state=0)
     costa.fit(world.X, world.documents, world.semantics)
-    scores = costa.score_labels(world.X_test)
+    scores = costa.decision_function(world.X_test)
     oov = costa.kinds_ == "oov"
     assert oov.sum() == len(world.oov)
     assert not scores[:, oov].any()
@@ -312,7 +314,7 @@ def test_published_costa_finds_classifiers_by_label_whatever_the_spelling(classi
     quiet, shouted = (
         Costa(classifiers=classifiers, fit_classifiers=False, random_state=0)
         .fit(world.X, world.documents, semantics)
-        .score_labels(world.X_test)
+        .decision_function(world.X_test)
         for semantics in (world.semantics, loud)
     )
     assert np.array_equal(quiet, shouted)
@@ -324,7 +326,7 @@ def test_published_costa_finds_classifiers_by_label_whatever_the_spelling(classi
 def test_latent_semantic_reconstructs_labels_from_the_mapped_points(world):
     latent = LatentSemantic(n_components=5, random_state=0)
     latent.fit(world.X, world.documents, world.semantics)
-    labels = list(latent.labels_)
+    labels = list(latent.classes_)
     Y = np.array([[label in document for label in labels] for document in world.semantics])
     counts = Y.sum(axis=0)
     idf = 1 + np.log((1 + len(Y)) / (1 + counts))
@@ -334,7 +336,7 @@ def test_latent_semantic_reconstructs_labels_from_the_mapped_points(world):
     mapper = clone(latent.mapper_).set_params(gamma=latent.mapper_.gamma_)
     mapper.set_params(penalty=latent.mapper_.penalty_).fit(world.X, points)
     expected = mapper.predict(world.X_test) @ (right / idf[:, None]).T
-    found = latent.score_labels(world.X_test)
+    found = latent.decision_function(world.X_test)
     inside = latent.kinds_ != "oov"
     np.testing.assert_allclose(found[:, inside], expected[:, inside], atol=1e-8)
     assert np.isneginf(found[:, ~inside]).all()
@@ -343,7 +345,7 @@ def test_latent_semantic_reconstructs_labels_from_the_mapped_points(world):
 def test_latent_semantic_solves_the_toy_world(world):
     latent = LatentSemantic(random_state=0).fit(world.X, world.documents, world.semantics)
     inside = latent.kinds_ != "oov"
-    truth, scores = world.truth(latent.labels_), latent.score_labels(world.X_test)
+    truth, scores = world.truth(latent.classes_), latent.decision_function(world.X_test)
     assert example_map(truth[:, inside], scores[:, inside]) > 0.9
     assert latent.n_components_ in (8, 16)
 

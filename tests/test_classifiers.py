@@ -12,7 +12,7 @@ from sklearn.svm import SVC
 from polyseme._validation import InputError, NotFittedError
 from polyseme.baselines import SeenClassifiers
 from polyseme.baselines.svm import apply_platt, fit_machines, fit_platt, held_out_decisions
-from polyseme.scoring import roc_auc
+from polyseme.metrics import roc_auc
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +94,11 @@ def test_probabilities_tell_carriers_from_others(world):
     classifiers = SeenClassifiers(random_state=0).fit(world.X, world.documents)
     likely = classifiers.probabilities(world.X_test)
     # A theme's instances carry each of its labels only sometimes: the themes' labels are the truth.
-    assert roc_auc(world.truth(classifiers.labels_), likely) > 0.99
+    assert roc_auc(world.truth(classifiers.classes_), likely) > 0.99
     assert ((likely > 0) & (likely < 1)).all()
-    assert set(classifiers.labels_) == {label for document in world.documents for label in document}
+    assert set(classifiers.classes_) == {
+        label for document in world.documents for label in document
+    }
     means = classifiers.probabilities(world.X).mean(axis=0)
     np.testing.assert_allclose(means, classifiers.shares_, atol=0.05)
 
@@ -108,7 +110,7 @@ def test_labels_without_two_carriers_or_without_others_get_their_share():
     documents[3] = (*documents[3], "single")
     classifiers = SeenClassifiers(random_state=0).fit(X, documents)
     likely = classifiers.probabilities(X[:5])
-    assert classifiers.labels_ == ("all", "half", "single")
+    assert classifiers.classes_ == ("all", "half", "single")
     assert classifiers.constant_.tolist() == [True, False, True]
     assert likely[:, 0].tolist() == [1.0] * 5
     assert likely[:, 2].tolist() == [0.05] * 5
@@ -134,10 +136,10 @@ def test_sparse_features_and_the_order_of_columns_change_nothing(world):
         sparse.probabilities(sp.csr_matrix(world.X_test)),
         atol=1e-3,
     )
-    labels = ("never", *reversed(first.labels_))
+    labels = ("never", *reversed(first.classes_))
     matrix = np.array([[label in document for label in labels] for document in world.documents])
     turned = SeenClassifiers(random_state=0).fit_matrix(world.X, sp.csr_matrix(matrix), labels)
-    assert turned.labels_ == first.labels_
+    assert turned.classes_ == first.classes_
     assert np.array_equal(turned.probabilities(world.X_test), first.probabilities(world.X_test))
 
 

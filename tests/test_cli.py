@@ -100,7 +100,7 @@ def test_a_precision_keeps_what_is_likely_enough(run, files, model, toy_tagger, 
     _, out, _ = run("rank", model, files / "test.npy", "-k", 50, "--precision", 0.5, "-f", "jsonl")
     found = [set(one["labels"]) for one in records(out)]
     assert found == [set(tags) for tags in toy_tagger.predict(world.X_test, precision=0.5)]
-    assert 0 < max(map(len, found)) < len(toy_tagger.labels_)
+    assert 0 < max(map(len, found)) < len(toy_tagger.classes_)
     _, out, _ = run("rank", model, files / "test.npy", "-k", 1, "-p", 0.5, "-f", "jsonl")
     assert max(len(one["labels"]) for one in records(out)) == 1
 
@@ -282,8 +282,8 @@ def test_tags_that_an_item_has_are_part_of_its_evidence(run, files, model, toy_t
     asked = ["explain", model, files / "test.npy", "knife", "--tag", "pie", "--tag", "oven"]
     code, out, _ = run(*asked, "-k", 3, "-f", "jsonl")
     (record,) = records(out)
-    found = toy_tagger.score_labels(world.X_test[:1], tags=[["pie", "oven"]])
-    column = toy_tagger.labels_.index("knife")
+    found = toy_tagger.decision_function(world.X_test[:1], tags=[["pie", "oven"]])
+    column = toy_tagger.classes_.index("knife")
     assert code == 0 and record["probability"] == pytest.approx(found[0, column], abs=1e-6)
     given = {one["tag"]: one["probability"] for one in record["tags"]}
     assert given["pie"] == given["oven"] == 1.0
@@ -432,7 +432,7 @@ def test_a_split_chooses_documents_and_rows(run, files, tmp_path, world):
 
 
 def test_a_fit_that_was_interrupted_goes_on(run, files, tmp_path, monkeypatch):
-    from polyseme.nn import checkpoint
+    from polyseme.published.nn import checkpoint
 
     words = ["-d", files / "semantics.jsonl", *SMALL]
     run("fit", tmp_path / "whole", *words)
@@ -541,11 +541,11 @@ def test_an_interrupted_mapping_does_not_lose_the_concept_space(run, files, tmp_
         patch.setattr(polyseme.InstanceMapper, "fit", interrupt)
         code, _, err = run("fit", tmp_path / "m", *words)
     assert code == 1 and "run the same command again" in err
-    trained = polyseme.nn.training.ConceptTrainer._epoch
+    trained = polyseme.published.nn.training.ConceptTrainer._epoch
     with monkeypatch.context() as patch:
-        patch.setattr(polyseme.nn.training.ConceptTrainer, "_epoch", interrupt)
+        patch.setattr(polyseme.published.nn.training.ConceptTrainer, "_epoch", interrupt)
         assert run("fit", tmp_path / "m", *words)[0] == 0
-    assert trained is polyseme.nn.training.ConceptTrainer._epoch
+    assert trained is polyseme.published.nn.training.ConceptTrainer._epoch
     assert not (tmp_path / "m.checkpoint").exists()
 
 

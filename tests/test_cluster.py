@@ -23,8 +23,8 @@ from polyseme._validation import InputError
 from polyseme.cli import app
 from polyseme.cluster import open_engine, rank_shards
 from polyseme.cluster.engines import RayEngine
-from polyseme.files.shards import write_shards
-from polyseme.files.xmp import read_tags
+from polyseme.io.shards import write_shards
+from polyseme.io.xmp import read_tags
 
 # Nothing is reported to anybody, and workers do not stand back behind other tests.
 os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_worker_niceness="0")

@@ -20,7 +20,7 @@ from polyseme.cluster import open_engine, rank_shards
 from polyseme.cluster.jobs import digest_of, load_same, work
 from polyseme.cluster.media_jobs import HashFiles, Outcome
 from polyseme.cluster.suggestions import Suggestions
-from polyseme.files.shards import write_shards
+from polyseme.io.shards import write_shards
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +180,7 @@ def test_options_that_do_not_go_together_are_refused(place, tmp_path):
 
 
 def test_blocks_grow_smaller_with_many_labels(toy_tagger):
-    many = SimpleNamespace(labels_=[str(n) for n in range(10**5)], kinds_=np.full(10**5, "seen"))
+    many = SimpleNamespace(classes_=[str(n) for n in range(10**5)], kinds_=np.full(10**5, "seen"))
     assert Suggestions(toy_tagger, 1).n_rows == 1024
     assert Suggestions(many, 1).n_rows == 41
 
@@ -265,4 +265,4 @@ def test_a_file_that_only_a_worker_lacks_is_an_error(tmp_path):
 def test_a_worker_refuses_a_model_that_was_replaced(place):
     with pytest.raises(InputError, match="is another one; use a folder that all machines share"):
         load_same(str(place / "model"), "0" * 64)
-    assert load_same(str(place / "model"), digest_of(place / "model")).labels_
+    assert load_same(str(place / "model"), digest_of(place / "model")).classes_

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy.special import digamma
 from sklearn.base import clone
 
-from polyseme._topics import fold_in, posterior, sample_topics, some_documents
 from polyseme._validation import InputError, NotFittedError
-from polyseme.descriptors import ContextDescriptor, LabelDescriptor
+from polyseme.published._topics import fold_in, posterior, sample_topics, some_documents
+from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
 
 # The last label is in no document, the one before it in all of them.
 DOCUMENTS = np.array(

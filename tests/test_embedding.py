@@ -8,8 +8,8 @@ from sklearn.base import clone
 from polyseme import ConceptEmbedding, ContextDescriptor, LabelCorpus, TrainingPlan
 from polyseme._validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.index import ConceptIndex
-from polyseme.nn.stopping import error_free_score
-from polyseme.scoring import example_map
+from polyseme.metrics import example_map
+from polyseme.published.nn.stopping import error_free_score
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +54,10 @@ def test_labels_of_one_document_lie_together_and_unrelated_ones_apart(solved):
 
 def test_error_free_priming_finds_the_theme(solved, world):
     known = solved.transform(world.semantics)
-    index = ConceptIndex(known.points, known.label_ids, len(solved.labels_))
+    index = ConceptIndex(known.points, known.label_ids, len(solved.classes_))
     targets = solved.targets([world.themes[theme][1:4] for theme in world.themes])
     truth = np.array(
-        [[label in world.themes[theme] for label in solved.labels_] for theme in world.themes]
+        [[label in world.themes[theme] for label in solved.classes_] for theme in world.themes]
     )
     assert example_map(truth, -index.distances(targets)) == 1.0
 
@@ -132,8 +132,8 @@ def test_same_label_set_gives_the_same_bits_in_any_order_and_company(fitted):
 def test_oov_label_takes_the_mean_of_its_company_and_does_not_move_the_target(fitted):
     concepts = fitted.transform([("apple", "pie", "zeppelin")])
     assert concepts.labels[-1] == "zeppelin"
-    inside = concepts.points[concepts.label_ids < len(fitted.labels_)]
-    outside = concepts.points[concepts.label_ids == len(fitted.labels_)]
+    inside = concepts.points[concepts.label_ids < len(fitted.classes_)]
+    outside = concepts.points[concepts.label_ids == len(fitted.classes_)]
     np.testing.assert_allclose(outside[0], inside.mean(axis=0), atol=1e-6)
     with_oov, without = fitted.targets([("apple", "pie", "zeppelin"), ("apple", "pie")])
     assert np.array_equal(with_oov, without)
@@ -142,7 +142,7 @@ def test_oov_label_takes_the_mean_of_its_company_and_does_not_move_the_target(fi
 def test_documents_without_a_known_label_are_named(fitted):
     with pytest.warns(PolysemeWarning, match=r"1 of 2 documents hold no label.*: 1"):
         concepts = fitted.transform([("apple",), ("zeppelin",)])
-    assert concepts.unplaced.tolist() == [1]
+    assert concepts.dropped.tolist() == [1]
     with pytest.warns(PolysemeWarning, match="cannot be embedded"):
         targets = fitted.targets([("apple",), ("zeppelin",)])
     assert np.isnan(targets[1]).all() and np.isfinite(targets[0]).all()
@@ -210,7 +210,7 @@ class InterruptError(Exception):
 def test_an_interrupted_run_ends_bit_identical(
     after, seed, tmp_path, tiny_embedding, world, monkeypatch
 ):
-    from polyseme.nn import checkpoint
+    from polyseme.published.nn import checkpoint
 
     plan = TrainingPlan(
         max_epochs=4, batch_size=128, min_steps=5, pretrain_epochs=1, prediction_epochs=2
@@ -327,14 +327,14 @@ def test_a_document_of_ten_thousand_labels_and_two_documents_work(tiny_embedding
         context_descriptor=ContextDescriptor(n_topics=2, n_iter=2),
         training=TrainingPlan(max_epochs=1, batch_size=4096, min_steps=1, validation_fraction=0),
     ).fit([many, ["tag 0", "tag 1"]])
-    assert len(embedding.labels_) == 10_000
+    assert len(embedding.classes_) == 10_000
     assert embedding.transform([many]).points.shape == (10_000, 2)
 
 
 def test_indicator_columns_nobody_uses_are_not_in_the_vocabulary(tiny_embedding):
     matrix = np.array([[1, 1, 0, 0], [0, 1, 1, 0]] * 5)
     embedding = tiny_embedding().fit(matrix, ["a", "b", "c", "never"])
-    assert embedding.labels_ == ("a", "b", "c")
+    assert embedding.classes_ == ("a", "b", "c")
 
 
 # ------------------------------------------------------------------ validation documents
@@ -344,14 +344,14 @@ def test_validation_documents_stop_training_and_teach_nothing_else(tiny_embeddin
     documents, validation = world.semantics[:200], world.semantics[200:260]
     split = tiny_embedding().fit(documents, validation=validation)
     alone = tiny_embedding(training=TrainingPlan(max_epochs=4, min_steps=5)).fit(documents)
-    assert split.labels_ == alone.labels_
+    assert split.classes_ == alone.classes_
     np.testing.assert_array_equal(split.label_descriptor_.idf_, alone.label_descriptor_.idf_)
     np.testing.assert_array_equal(
         split.context_descriptor_.topics_, alone.context_descriptor_.topics_
     )
-    matrix = LabelCorpus.from_documents(validation).align(split.labels_)[0]
-    matrix = sp.csr_matrix(matrix[:, : len(split.labels_)])
-    known = LabelCorpus.from_documents(documents).align(split.labels_)[0]
+    matrix = LabelCorpus.from_documents(validation).align(split.classes_)[0]
+    matrix = sp.csr_matrix(matrix[:, : len(split.classes_)])
+    known = LabelCorpus.from_documents(documents).align(split.classes_)[0]
     score = error_free_score(
         known,
         split.context_descriptor_.transform(known),

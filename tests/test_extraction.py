@@ -20,7 +20,7 @@ from polyseme.features.finding import find_media
 from polyseme.features.matching import match_documents
 from polyseme.features.media import MediaError
 from polyseme.features.store import FeatureStore
-from polyseme.files.xmp import merge_tags
+from polyseme.io.xmp import merge_tags
 from sidecar_files import write_sidecar
 from sound_files import make_odd_sounds
 
@@ -107,9 +107,9 @@ def test_what_was_looked_at_is_known_by_content(texts, tmp_path):
     (texts / "a.txt").rename(texts / "renamed.txt")
     shutil.copy(texts / "renamed.txt", texts / "copy.txt")
     (texts / "new.txt").write_text("b")
-    front_end = Letters()
-    summary = extract_folder(texts, out, front_end)
-    assert sorted(front_end.looked) == ["b.txt", "new.txt"], "the bad one is tried again"
+    extractor = Letters()
+    summary = extract_folder(texts, out, extractor)
+    assert sorted(extractor.looked) == ["b.txt", "new.txt"], "the bad one is tried again"
     assert (summary.n_extracted, summary.n_cached) == (4, 3)
     assert read_extraction(out).ids == ("copy.txt", "new.txt", "renamed.txt", "below/c.txt")
 
@@ -118,10 +118,10 @@ def test_changed_content_and_another_version_are_looked_at_again(texts, tmp_path
     out = tmp_path / "out"
     extract_folder(texts, out, Letters())
     (texts / "a.txt").write_text("aaaa")
-    front_end = Letters()
-    extract_folder(texts, out, front_end)
-    assert "a.txt" in front_end.looked
-    assert "c.txt" not in front_end.looked
+    extractor = Letters()
+    extract_folder(texts, out, extractor)
+    assert "a.txt" in extractor.looked
+    assert "c.txt" not in extractor.looked
     np.testing.assert_array_equal(read_extraction(out).raw[0], [4, 0])
     other = Letters(version=2)
     assert extract_folder(texts, out, other).n_cached == 0
@@ -139,11 +139,11 @@ def test_an_interrupted_extraction_goes_on_where_it_stopped(tmp_path):
     with pytest.raises(InputError, match="is not finished"):
         read_extraction(out)
     (folder / "15.txt").write_text("a")
-    front_end = Letters()
-    summary = extract_folder(folder, out, front_end)
+    extractor = Letters()
+    summary = extract_folder(folder, out, extractor)
     assert summary.n_extracted == 20
     assert summary.n_cached >= 10
-    assert len(front_end.looked) == 20 - summary.n_cached
+    assert len(extractor.looked) == 20 - summary.n_cached
 
 
 def test_progress_counts_every_file(texts, tmp_path):
@@ -299,19 +299,19 @@ def test_extractions_can_be_split_like_arrays(texts, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("make", "front_end"),
+    ("make", "extractor"),
     [
         (make_odd_pictures, ImageFeatures(size=32)),
         (make_odd_sounds, AudioFeatures()),
     ],
     ids=["pictures", "sounds"],
 )
-def test_odd_files_are_survived_and_each_is_accounted_for(tmp_path, make, front_end):
+def test_odd_files_are_survived_and_each_is_accounted_for(tmp_path, make, extractor):
     folder = tmp_path / "odd"
     folder.mkdir()
     wanted = make(folder)
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.exists()}
-    summary = extract_folder(folder, tmp_path / "out", front_end)
+    summary = extract_folder(folder, tmp_path / "out", extractor)
     outcomes = {"good": "extracted", "broken": "skipped", "other": "passed over"}
     found = {row["file"]: row["outcome"] for row in ledger(tmp_path / "out")}
     # A folder is looked into, whatever its name is.
@@ -320,7 +320,7 @@ def test_odd_files_are_survived_and_each_is_accounted_for(tmp_path, make, front_
     assert all(reason and len(reason) < 200 for _, reason in summary.skipped)
     extraction = read_extraction(tmp_path / "out")
     assert all(np.isfinite(raw).all() for raw in extraction.raw)
-    assert front_end.fit(extraction).transform(extraction).shape[0] == len(extraction)
+    assert extractor.fit(extraction).transform(extraction).shape[0] == len(extraction)
     after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.exists()}
     assert before == after, "the media themselves are never touched"
 

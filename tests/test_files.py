@@ -18,9 +18,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyseme import files
+from polyseme import io as readers
 from polyseme._validation import InputError
-from polyseme.files import read_documents, read_features, write_indicator, write_records
+from polyseme.io import read_documents, read_features, write_indicator, write_records
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 TAGS = WORDS.map(lambda word: word.replace(";", "").strip()).filter(bool)
@@ -62,10 +62,10 @@ def test_suffix_is_read_in_any_case(tmp_path):
 
 def test_every_registered_module_offers_what_it_is_registered_for():
     for forms, function in (
-        (files.DOCUMENT_FORMS, "read_documents"),
-        (files.FEATURE_FORMS, "read_features"),
+        (readers.DOCUMENT_FORMS, "read_documents"),
+        (readers.FEATURE_FORMS, "read_features"),
     ):
-        assert all(hasattr(files._module(form), function) for form in forms.values())
+        assert all(hasattr(readers._module(form), function) for form in forms.values())
 
 
 @pytest.mark.parametrize("option", [{"tags_column": "x"}, {"delimiter": ";"}])
@@ -79,11 +79,11 @@ def test_importing_files_imports_no_heavy_library():
     # A bare package stands in for polyseme, whose own __init__ may import more.
     code = (
         "import sys, types; p = types.ModuleType('polyseme'); p.__path__ = [sys.argv[1]];"
-        "sys.modules['polyseme'] = p; import polyseme.files as f;"
+        "sys.modules['polyseme'] = p; import polyseme.io as f;"
         "heavy = {'pandas', 'polars', 'torch', 'sklearn', 'scipy.io', 'xml.parsers.expat'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
-    package = str(Path(files.__file__).parents[1])
+    package = str(Path(readers.__file__).parents[1])
     run = subprocess.run([sys.executable, "-c", code, package], capture_output=True, text=True)
     assert run.stdout.strip() == "[]", run.stderr
 
@@ -98,7 +98,7 @@ def test_jsonl_gives_labels_and_fields(tmp_path, name):
         '{"id": 2, "tags": [], "group": "g", "split": "test", "title": "t"}'
     )
     read = read_documents(put(tmp_path / name, text))
-    assert read == files.RawDocuments(
+    assert read == readers.RawDocuments(
         ids=["a", "2"],
         label_sets=[["x", "y", "x"], []],
         indicator=None,
@@ -151,7 +151,7 @@ def test_jsonl_refuses_a_field_that_only_some_documents_have(tmp_path):
 
 
 def test_line_length_limit_counts_the_text_without_its_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MAX_LINE_BYTES", 8)
+    monkeypatch.setattr(readers, "MAX_LINE_BYTES", 8)
     path = put(tmp_path / "d.jsonl", '["abcd"]\r\n["efgh"]\n')
     assert read_documents(path).label_sets == [["abcd"], ["efgh"]]
     with pytest.raises(InputError, match=r"Line 2 of d\.jsonl is longer than"):

@@ -11,7 +11,7 @@ import polyseme.baselines.base
 import polyseme.baselines.classifiers
 import polyseme.baselines.costa
 import polyseme.baselines.latent
-import polyseme.solvers.search
+import polyseme.published.solvers.search
 from polyseme import InstanceMapper, LabelCorpus, PublishedTagger
 from polyseme._folds import fold_numbers, group_numbers
 from polyseme._validation import InputError
@@ -75,7 +75,7 @@ def test_a_mapper_with_one_group_takes_the_first_settings(doubles):
     X, points, _ = doubles
     mapper = InstanceMapper(kind="kernel-ridge", random_state=0).fit(X, points, np.zeros(len(X)))
     assert mapper.cv_results_ == []
-    assert mapper.penalty_ == polyseme.solvers.search.PENALTY_GRID[0]
+    assert mapper.penalty_ == polyseme.published.solvers.search.PENALTY_GRID[0]
 
 
 def grouped(documents, size):
@@ -98,7 +98,7 @@ def drawn(monkeypatch):
         polyseme.baselines.classifiers,
         polyseme.baselines.costa,
         polyseme.baselines.latent,
-        polyseme.solvers.search,
+        polyseme.published.solvers.search,
     ):
         monkeypatch.setattr(module, "fold_numbers", noting)
     return notes
@@ -133,7 +133,7 @@ def test_baselines_never_tear_a_group_apart(baseline, n_drawings, world, drawn):
 def test_baselines_learn_from_a_single_group(baseline, world):
     baseline.set_params(random_state=0)
     baseline.fit(world.X, grouped(world.documents, 300), grouped(world.semantics, 300))
-    assert not np.isnan(baseline.score_labels(world.X_test)).any()
+    assert not np.isnan(baseline.decision_function(world.X_test)).any()
 
 
 def test_the_tagger_tells_its_mapper_the_groups_of_placed_instances(

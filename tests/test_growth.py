@@ -17,17 +17,20 @@ from polyseme import (
     LabelCorpus,
     PublishedTagger,
     SpacePlan,
-    known,
-    priming,
+)
+from polyseme import (
+    tags as tags_module,
 )
 from polyseme._rows import unique_rows
-from polyseme.descriptors import ContextDescriptor
 from polyseme.documents import met_documents
 from polyseme.index import ConceptIndex
-from polyseme.known import KnownConcepts
-from polyseme.nn.plan import TrainingPlan
-from polyseme.priming import PrimingRanker, rank_blocks, rank_labels
+from polyseme.published import known
+from polyseme.published.descriptors import ContextDescriptor
+from polyseme.published.known import KnownConcepts
+from polyseme.published.nn.plan import TrainingPlan
+from polyseme.published.priming import PrimingRanker
 from polyseme.store import ConceptStore
+from polyseme.tags import rank_blocks, rank_labels
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +176,7 @@ def test_ranking_in_blocks_is_ranking_at_once(monkeypatch):
     ranker = PrimingRanker(index, 1.0)
     points = generator.normal(size=(11, 3))
     wanted = rank_labels(ranker.scores(points), index.n_occurrences, 4)
-    monkeypatch.setattr(priming, "_BLOCK_NUMBERS", 25)
+    monkeypatch.setattr(tags_module, "_BLOCK_NUMBERS", 25)
     label_ids, scores = ranker.rank(points, 4)
     np.testing.assert_array_equal(label_ids, wanted[0])
     np.testing.assert_allclose(scores, wanted[1], rtol=1e-6)
@@ -184,9 +187,9 @@ def test_nearest_concepts_answer_the_same_in_blocks(tiny_embedding, world, monke
     tagger = PublishedTagger(
         embedding=tiny_embedding(), mapper=InstanceMapper(kind="kernel-ridge"), random_state=0
     ).fit(world.X, world.documents, world.semantics)
-    wanted, (labels, _) = tagger.score_labels(world.X), tagger.rank(world.X, 3)
-    monkeypatch.setattr(priming, "_BLOCK_NUMBERS", 7 * len(tagger.labels_))
-    np.testing.assert_allclose(tagger.score_labels(world.X), wanted, rtol=1e-4)
+    wanted, (labels, _) = tagger.decision_function(world.X), tagger.rank(world.X, 3)
+    monkeypatch.setattr(tags_module, "_BLOCK_NUMBERS", 7 * len(tagger.classes_))
+    np.testing.assert_allclose(tagger.decision_function(world.X), wanted, rtol=1e-4)
     np.testing.assert_array_equal(tagger.rank(world.X, 3)[0], labels)
 
 
@@ -231,7 +234,7 @@ def test_no_dense_matrix_is_made_of_many_labels(wide, monkeypatch):
     assert most < dense / 2
     ranker = PrimingRanker(store.index(1.0), embedding.distance_scale_)
     points = np.zeros((500, 2), dtype=np.float32)
-    monkeypatch.setattr(priming, "_BLOCK_NUMBERS", 10 * len(store.labels))
+    monkeypatch.setattr(tags_module, "_BLOCK_NUMBERS", 10 * len(store.labels))
     _, most = most_bytes(ranker.rank, points, 5)
     assert most < 8 * len(points) * len(store.labels) / 4
 

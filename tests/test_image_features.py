@@ -82,14 +82,14 @@ def test_files_arrays_and_extracted_numbers_give_the_same(files):
     paths, _ = files
     some = paths[:10]
     arrays = [np.asarray(Image.open(path)) for path in some]
-    front_end = ImageFeatures(size=64).fit(some)
-    of_files = front_end.transform([str(path) for path in some])
-    np.testing.assert_array_equal(of_files, front_end.transform(arrays))
-    raw = front_end.raw(some)
-    extracted = Extracted("image", front_end.recipe(), tuple(map(str, some)), raw)
-    np.testing.assert_array_equal(of_files, front_end.transform(extracted))
+    extractor = ImageFeatures(size=64).fit(some)
+    of_files = extractor.transform([str(path) for path in some])
+    np.testing.assert_array_equal(of_files, extractor.transform(arrays))
+    raw = extractor.raw(some)
+    extracted = Extracted("image", extractor.recipe(), tuple(map(str, some)), raw)
+    np.testing.assert_array_equal(of_files, extractor.transform(extracted))
     picked = extracted.select([3, 1])
-    np.testing.assert_array_equal(of_files[[3, 1]], front_end.transform(picked))
+    np.testing.assert_array_equal(of_files[[3, 1]], extractor.transform(picked))
 
 
 def test_the_number_of_threads_changes_nothing(files):
@@ -113,19 +113,19 @@ def test_results_come_in_order_with_the_reason_of_each_broken_file(files, tmp_pa
 @pytest.mark.parametrize("reduction", ["pca", "rbm", "uth"])
 def test_a_reduction_is_learned_by_fit_alone_and_saved(files, reduction):
     paths, _ = files
-    front_end = ImageFeatures(
+    extractor = ImageFeatures(
         depth="pooled", size=64, reduction=reduction, n_components=8, random_state=0
     )
     with pytest.raises(NotFittedError, match="not fitted"):
-        front_end.transform(paths[:2])
+        extractor.transform(paths[:2])
     raw = ImageFeatures(depth="pooled", size=64).fit_transform(paths)
-    extracted = Extracted("image", front_end.recipe(), tuple(map(str, paths)), raw)
-    first = front_end.fit(extracted.select(range(40))).transform(extracted)
-    assert first.shape == (len(paths), 8) == (len(paths), front_end.n_features_out_)
+    extracted = Extracted("image", extractor.recipe(), tuple(map(str, paths)), raw)
+    first = extractor.fit(extracted.select(range(40))).transform(extracted)
+    assert first.shape == (len(paths), 8) == (len(paths), extractor.n_features_out_)
     # What is transformed teaches nothing.
-    front_end.transform(extracted.select(range(40, 80)))
-    np.testing.assert_array_equal(first, front_end.transform(extracted))
-    again = ImageFeatures.from_state(*front_end.get_state())
+    extractor.transform(extracted.select(range(40, 80)))
+    np.testing.assert_array_equal(first, extractor.transform(extracted))
+    again = ImageFeatures.from_state(*extractor.get_state())
     np.testing.assert_array_equal(first, again.transform(extracted))
 
 
@@ -135,30 +135,30 @@ def test_a_pipeline_goes_from_files_to_scores(emoji, files, tiny_space):
     pipeline = make_pipeline(ImageFeatures(size=64), ZeroShotTagger(space=tiny_space(n_steps=8)))
     pipeline.fit(paths, documents)
     scores = pipeline.decision_function(paths[:3])
-    assert scores.shape == (3, len(pipeline[-1].labels_))
+    assert scores.shape == (3, len(pipeline[-1].classes_))
     labels, _ = pipeline[-1].rank(pipeline[:-1].transform(paths[:3]), k=5)
     assert labels.shape == (3, 5)
 
 
-def test_a_tagger_with_a_front_end_is_one_model_from_file_to_tags(
+def test_a_tagger_with_a_extractor_is_one_model_from_file_to_tags(
     emoji, files, tiny_space, tmp_path
 ):
     paths, rows = files
     documents = [emoji.documents[emoji.group[row]] or ["thing"] for row in rows]
-    front_end = ImageFeatures(size=64, reduction="pca", n_components=16)
-    tagger = ZeroShotTagger(space=tiny_space(n_steps=8), features=front_end, random_state=0)
+    extractor = ImageFeatures(size=64, reduction="pca", n_components=16)
+    tagger = ZeroShotTagger(space=tiny_space(n_steps=8), features=extractor, random_state=0)
     tagger.fit(paths, documents)
     assert tagger.n_features_in_ == 16
-    assert not hasattr(front_end, "n_features_out_"), "fit must leave the given extractor alone"
+    assert not hasattr(extractor, "n_features_out_"), "fit must leave the given extractor alone"
     tagger.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
     for one, other in zip(tagger.rank(paths, k=5), loaded.rank(paths, k=5), strict=True):
         np.testing.assert_array_equal(one, other)
-    reasons = loaded.explain(paths[0], tagger.labels_[0], k=2)
-    assert reasons == tagger.explain(paths[0], tagger.labels_[0], k=2)
+    reasons = loaded.explain(paths[0], tagger.classes_[0], k=2)
+    assert reasons == tagger.explain(paths[0], tagger.classes_[0], k=2)
     assert len(reasons.tags) == len(reasons.neighbours) == 2
     again = clone(tagger).fit(paths, documents)
-    np.testing.assert_array_equal(again.score_labels(paths), tagger.score_labels(paths))
+    np.testing.assert_array_equal(again.decision_function(paths), tagger.decision_function(paths))
 
 
 def test_numbers_made_in_another_way_are_refused(files):
@@ -213,6 +213,6 @@ def test_a_missing_extra_is_named(monkeypatch):
 
 
 def test_columns_have_names():
-    front_end = ImageFeatures(size=32).fit(np.zeros((1, 8, 8), dtype=np.uint8))
-    assert front_end.get_feature_names_out()[:2].tolist() == ["image0", "image1"]
-    assert len(front_end.get_feature_names_out()) == 1280
+    extractor = ImageFeatures(size=32).fit(np.zeros((1, 8, 8), dtype=np.uint8))
+    assert extractor.get_feature_names_out()[:2].tolist() == ["image0", "image1"]
+    assert len(extractor.get_feature_names_out()) == 1280

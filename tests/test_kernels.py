@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyseme.solvers.kernels import (
+from polyseme.published.solvers.kernels import (
     column_statistics,
     median_gamma,
     rbf_kernel,

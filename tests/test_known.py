@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from polyseme import LabelCorpus
 from polyseme._validation import InputError
 from polyseme.documents import unmet_documents
-from polyseme.known import KnownConcepts
+from polyseme.published.known import KnownConcepts
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,8 @@ def test_adding_at_once_or_one_by_one_is_the_same(embedding, world):
     together = known_of(embedding, documents)
     known = KnownConcepts.none(embedding)
     for document in documents:
-        known, ids, unplaced = known.add(embedding, LabelCorpus.from_documents([document]))
-        assert len(ids) == 1 and unplaced == ()
+        known, ids, dropped = known.add(embedding, LabelCorpus.from_documents([document]))
+        assert len(ids) == 1 and dropped == ()
     assert known.ids == together.ids
     assert set(known.labels) == set(together.labels)
     columns = [together.labels.index(label) for label in known.labels]

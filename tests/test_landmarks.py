@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyseme._validation import InputError, PolysemeWarning
-from polyseme.mapping import InstanceMapper
-from polyseme.solvers.kernel_ridge import solve_kernel_ridge
-from polyseme.solvers.kernels import rbf_kernel, rbf_predict
-from polyseme.solvers.landmarks import (
+from polyseme.published.mapping import InstanceMapper
+from polyseme.published.solvers.kernel_ridge import solve_kernel_ridge
+from polyseme.published.solvers.kernels import rbf_kernel, rbf_predict
+from polyseme.published.solvers.landmarks import (
     MOST_LANDMARKS,
     LandmarkKernel,
     LandmarkRows,
@@ -23,7 +23,7 @@ from polyseme.solvers.landmarks import (
     solve_landmark_ridge,
     tube_middles,
 )
-from polyseme.solvers.nu_svr import solve_nu_svr
+from polyseme.published.solvers.nu_svr import solve_nu_svr
 
 GAMMA = 0.2
 KINDS = {"nu-svr": {"nu": 0.43, "C": 2.0}, "kernel-ridge": {"penalty": 0.5}}

@@ -17,13 +17,11 @@ PACKAGE = Path(polyseme.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What stands below everything: checks, labels, the estimator base, row sets, model folders.
-BASE = {"_validation", "_labels", "_estimator", "_rows", "_folds", "_threads"}
+BASE = {"_validation", "_labels", "_estimator", "_rows", "_folds", "_threads", "_progress"}
 BASE |= {"_folder", "_persistence", "_shifted", "_plugins"}
-PATH = BASE | {"files", "corpus", "descriptors", "concepts", "index", "scoring", "nn", "presets"}
-PATH |= {"_progress", "documents"}
-# The paper's steps, and the one space of the default tagger.
-STEPS = PATH | {"features", "embedding", "known", "mapping", "priming", "tags", "words"}
-SPACE = {"members", "training", "calibration", "space", "store", "evidence"}
+DATA = BASE | {"io", "corpus", "documents", "concepts", "tags", "features", "word_vectors"}
+SPACE = {"members", "training", "calibration", "space", "store", "evidence", "senses"}
+TAGGERS = DATA | SPACE | {"tagger", "published", "index", "metrics"}
 ANYTHING = None
 
 # For each file or folder of the package: what else of the package it may import.
@@ -34,49 +32,40 @@ ALLOWED: dict[str, set[str] | None] = {
     "_rows": {"_validation"},
     "_plugins": {"_validation"},
     "_shifted": set(),
-    "_topics": {"_rows"},
     "_folds": {"_validation"},
     "_threads": {"_native"},
     "_native": set(),
     "_folder": {"_validation"},
     "_persistence": {"_validation", "_folder"},
-    # the data's way
-    "files": {"_validation"},
-    "features": BASE | {"files"},
-    "corpus": BASE | {"files"},
-    "descriptors": BASE | {"_topics", "files", "corpus"},
-    "concepts": set(),
-    "embedding": PATH,
-    "mapping": PATH | {"embedding", "solvers"},
+    "_progress": {"_validation"},
+    # the data
+    "io": {"_validation"},
+    "corpus": BASE | {"io"},
     "documents": BASE | {"corpus"},
-    "known": PATH | {"embedding"},
-    "priming": PATH | {"embedding", "known", "mapping"},
-    "scoring": {"_validation"},
-    "words": BASE | {"files", "corpus"},
-    "tags": BASE | {"files", "corpus"},
-    "published": PATH | {"features", "embedding", "known", "mapping", "priming", "tags"},
+    "concepts": set(),
+    "tags": BASE | {"corpus"},
+    "features": BASE | {"io"},
+    "word_vectors": BASE | {"io", "corpus"},
     # one space
     "members": set(),
     "training": BASE | {"members"},
     "captured": {"members", "training"},
     "calibration": set(),
-    "space": BASE | {"nn", "members", "training", "calibration"},
+    "space": BASE | {"members", "training", "calibration"},
     "store": BASE | {"corpus", "concepts", "documents", "space"},
     "evidence": {"members", "store"},
-    "tagger": STEPS | SPACE | {"published", "senses"},
-    "storage": STEPS | SPACE | {"tagger", "published"},
-    "cluster": STEPS | SPACE | {"tagger", "published", "storage"},
-    # behind the steps: arrays and whole numbers, no label strings
-    "index": {"_validation", "_native", "_threads"},
-    "solvers": {"_validation", "_folds", "_threads"},
-    "nn": BASE | {"index", "scoring"},
-    "presets": BASE | {"nn"},
-    "_progress": {"_validation", "nn"},
-    # beside the way
-    "datasets": BASE | {"files", "corpus"},
-    "baselines": PATH | {"embedding", "known", "mapping", "priming", "solvers", "words"},
     "senses": {"_validation", "concepts"},
-    "protocols": PATH | {"known"},
+    "tagger": DATA | SPACE | {"published"},
+    # the paper's own method
+    "published": DATA | {"index", "metrics"},
+    # beside both
+    "index": {"_validation", "_native", "_threads"},
+    "metrics": {"_validation"},
+    "splits": DATA | {"metrics", "published"},
+    "datasets": BASE | {"io", "corpus"},
+    "baselines": DATA | {"published", "metrics"},
+    "storage": TAGGERS,
+    "cluster": TAGGERS | {"storage"},
     # on top: nothing below imports these
     "cli": ANYTHING,
     "__init__": ANYTHING,
@@ -234,7 +223,7 @@ def test_importing_the_package_loads_nothing_heavy(module: str) -> None:
     ("source", "expected"),
     [
         ("import polyseme.tagger", ("tagger", True, False)),
-        ("from polyseme.files import jsonl", ("files", True, False)),
+        ("from polyseme.io import jsonl", ("io", True, False)),
         ("from polyseme import load", ("__init__", True, False)),
         ("from polyseme import corpus", ("corpus", True, False)),
         ("def f():\n    from polyseme.storage import load", ("storage", True, True)),

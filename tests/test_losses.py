@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from polyseme.nn.losses import (
+from polyseme.published.nn.losses import (
     WEIGHTINGS,
     context_similarity,
     distance_loss,
@@ -17,11 +17,11 @@ from polyseme.nn.losses import (
     prediction_loss,
     reduce_loss,
 )
-from polyseme.nn.networks import ConceptNetwork
-from polyseme.nn.pairs import Batch, PairSampler
-from polyseme.nn.plan import TrainingPlan
-from polyseme.nn.staging import LossSettings
-from polyseme.nn.training import ConceptTrainer
+from polyseme.published.nn.networks import ConceptNetwork
+from polyseme.published.nn.pairs import Batch, PairSampler
+from polyseme.published.nn.plan import TrainingPlan
+from polyseme.published.nn.staging import LossSettings
+from polyseme.published.nn.training import ConceptTrainer
 
 
 def tensor(values):

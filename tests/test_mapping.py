@@ -14,8 +14,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from polyseme import _validation
 from polyseme._validation import InputError, PolysemeWarning
-from polyseme.mapping import InstanceMapper
-from polyseme.solvers.search import C_GRID, GAMMA_GRID, NU_GRID, PENALTY_GRID
+from polyseme.published.mapping import InstanceMapper
+from polyseme.published.solvers.search import C_GRID, GAMMA_GRID, NU_GRID, PENALTY_GRID
 
 QUICK = {"nu-svr": {"nu": 0.4, "C": 2.0}, "kernel-ridge": {"penalty": 0.5}}
 KINDS = list(QUICK)

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from polyseme.cli import app
-from polyseme.files.xmp import read_tags
+from polyseme.io.xmp import read_tags
 from sidecar_files import write_sidecar
 
 FAST = ["--preset", "paper", "--components", "8", "--topics", "4", "--epochs", "3"]

@@ -9,7 +9,7 @@ import polyseme
 from polyseme import WordVectors, ZeroShotTagger
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.datasets import toy
-from polyseme.words import name_likeness
+from polyseme.word_vectors import name_likeness
 
 THEMES = toy.THEMES
 
@@ -50,24 +50,24 @@ def test_likeness_is_the_weights_of_kernel_ridge_regression():
 
 
 def test_a_name_goes_where_names_like_it_go(own_tagger, world):
-    before = own_tagger.score_labels(world.X_test)
+    before = own_tagger.decision_function(world.X_test)
     points = own_tagger.points(world.X_test)
     theme = "beach"
     added = own_tagger.add_labels([theme], words_of_themes())
-    assert added == (theme,) and own_tagger.labels_[-1] == theme
+    assert added == (theme,) and own_tagger.classes_[-1] == theme
     assert own_tagger.kinds_[-1] == "oov"
-    after = own_tagger.score_labels(world.X_test)
+    after = own_tagger.decision_function(world.X_test)
     np.testing.assert_array_equal(after[:, :-1], before, err_msg="nothing else moves")
     there = np.array([one == theme for one in world.themes_test])
     assert after[there, -1].mean() > 1.5 * after[~there, -1].mean()
-    ranked, _ = own_tagger.rank(world.X_test, k=len(own_tagger.labels_))
+    ranked, _ = own_tagger.rank(world.X_test, k=len(own_tagger.classes_))
     assert all(theme in row for row in ranked)
     np.testing.assert_array_equal(own_tagger.points(world.X_test), points)
     tagged = own_tagger.predict(world.X_test[:2], precision=0.3, tags=[[theme], []])
     assert tagged[0][0] == theme
     own_tagger.remove_labels([theme.upper()])
-    assert theme not in own_tagger.labels_
-    np.testing.assert_array_equal(own_tagger.score_labels(world.X_test), before)
+    assert theme not in own_tagger.classes_
+    np.testing.assert_array_equal(own_tagger.decision_function(world.X_test), before)
 
 
 def test_named_labels_survive_saving_and_the_vectors_are_not_needed(own_tagger, world, tmp_path):
@@ -75,18 +75,18 @@ def test_named_labels_survive_saving_and_the_vectors_are_not_needed(own_tagger, 
     own_tagger.add_labels(["street", "beach", " street  "], words_of_themes())
     own_tagger.save(tmp_path / "again")
     loaded = polyseme.load(tmp_path / "again")
-    assert loaded.labels_[-2:] == ("beach", "street")
+    assert loaded.classes_[-2:] == ("beach", "street")
     np.testing.assert_array_equal(
-        loaded.score_labels(world.X_test), own_tagger.score_labels(world.X_test)
+        loaded.decision_function(world.X_test), own_tagger.decision_function(world.X_test)
     )
 
 
 def test_documents_take_the_place_of_a_name(own_tagger, world):
     own_tagger.add_labels(["beach"], words_of_themes())
     ids = own_tagger.add_documents([("sea", "sand", "beach"), ("wave", "beach")])
-    assert own_tagger.labels_.count("beach") == 1 and own_tagger.named_ is None
+    assert own_tagger.classes_.count("beach") == 1 and own_tagger.named_ is None
     own_tagger.remove_documents(ids)
-    assert "beach" not in own_tagger.labels_
+    assert "beach" not in own_tagger.classes_
 
 
 def test_items_are_expected_to_have_it_as_often_as_labels_usually_are(own_tagger):
@@ -94,7 +94,7 @@ def test_items_are_expected_to_have_it_as_often_as_labels_usually_are(own_tagger
     fresh = toy.toy_world(random_state=9).X  # of the themes that training items have, one by one
     space = own_tagger.space_
     weights = space.reference_.weights
-    found = weights @ own_tagger.score_labels(fresh)[:, -2:] / weights.sum()
+    found = weights @ own_tagger.decision_function(fresh)[:, -2:] / weights.sum()
     np.testing.assert_allclose(found, space.typical_frequency, rtol=0.1)
 
 
@@ -110,7 +110,7 @@ def test_what_cannot_be_named_is_said(own_tagger):
 
 def test_a_name_is_explained_by_the_tags_it_goes_with_but_completes_nothing(own_tagger, world):
     own_tagger.add_labels("beach", words_of_themes())
-    assert own_tagger.labels_[-1] == "beach", "a single name is one label, not five letters"
+    assert own_tagger.classes_[-1] == "beach", "a single name is one label, not five letters"
     there = world.themes_test.index("beach")
     found = own_tagger.explain(world.X_test[there], " BEACH", k=3)
     assert (found.label, found.kind, found.known) == ("beach", "oov", 0)
@@ -127,7 +127,7 @@ def test_a_name_is_explained_by_the_tags_it_goes_with_but_completes_nothing(own_
 
 def test_tags_suggest_names_too(own_tagger):
     own_tagger.add_labels(["beach", "street"], words_of_themes())
-    scores = own_tagger.score_labels(None, [["sea", "sand"], ["bus", "lamp"]])[:, -2:]
+    scores = own_tagger.decision_function(None, [["sea", "sand"], ["bus", "lamp"]])[:, -2:]
     assert scores[0, 0] > scores[0, 1] and scores[1, 1] > scores[1, 0]
 
 
@@ -135,11 +135,11 @@ def test_a_document_without_a_place_does_not_take_a_name_away(own_tagger):
     own_tagger.add_labels(["beach"], words_of_themes())
     with pytest.warns(PolysemeWarning):
         own_tagger.add_documents([["beach", "never met"]])
-    assert own_tagger.named_ is not None and "never met" not in own_tagger.labels_
+    assert own_tagger.named_ is not None and "never met" not in own_tagger.classes_
 
 
 def test_what_is_refused_leaves_the_tagger_as_it_was(own_tagger, world, monkeypatch):
-    before = own_tagger.score_labels(world.X_test)
+    before = own_tagger.decision_function(world.X_test)
 
     def refuse(*_):
         raise MemoryError
@@ -149,25 +149,25 @@ def test_what_is_refused_leaves_the_tagger_as_it_was(own_tagger, world, monkeypa
         own_tagger.add_labels(["beach"], words_of_themes())
     with pytest.raises(InputError, match="no word vectors for xyzzy"):
         own_tagger.add_labels(["beach", "xyzzy"], words_of_themes())
-    assert "beach" not in own_tagger.labels_ and own_tagger.named_ is None
-    np.testing.assert_array_equal(own_tagger.score_labels(world.X_test), before)
+    assert "beach" not in own_tagger.classes_ and own_tagger.named_ is None
+    np.testing.assert_array_equal(own_tagger.decision_function(world.X_test), before)
 
 
 def test_all_names_may_go_one_by_one(own_tagger, world):
-    before = own_tagger.score_labels(world.X_test)
+    before = own_tagger.decision_function(world.X_test)
     own_tagger.add_labels(["beach", "street", "forest"], words_of_themes())
     own_tagger.remove_labels("street")
-    assert own_tagger.labels_[-2:] == ("beach", "forest")
-    left = own_tagger.score_labels(world.X_test)[:, -2:]
+    assert own_tagger.classes_[-2:] == ("beach", "forest")
+    left = own_tagger.decision_function(world.X_test)[:, -2:]
     own_tagger.remove_labels(["beach", "forest"]).add_labels(["forest"], words_of_themes())
-    np.testing.assert_allclose(own_tagger.score_labels(world.X_test)[:, -1], left[:, 1])
+    np.testing.assert_allclose(own_tagger.decision_function(world.X_test)[:, -1], left[:, 1])
     own_tagger.remove_labels(["forest"])
     assert own_tagger.named_ is None
-    np.testing.assert_array_equal(own_tagger.score_labels(world.X_test), before)
+    np.testing.assert_array_equal(own_tagger.decision_function(world.X_test), before)
 
 
 def test_names_need_no_item_that_was_held_out(world, tiny_space):
     tagger = ZeroShotTagger(space=tiny_space(n_steps=8), random_state=0)
     tagger.fit(world.X[:1], world.documents[:1], world.semantics[:20])
     tagger.add_labels(["beach"], words_of_themes())
-    assert np.isfinite(tagger.score_labels(world.X_test)).all()
+    assert np.isfinite(tagger.decision_function(world.X_test)).all()

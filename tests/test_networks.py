@@ -7,10 +7,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from polyseme.descriptors import LabelDescriptor
-from polyseme.nn.networks import ConceptNetwork
-from polyseme.nn.pairs import PairSampler
-from polyseme.nn.pretraining import pretrain_layer
+from polyseme.published.descriptors import LabelDescriptor
+from polyseme.published.nn.networks import ConceptNetwork
+from polyseme.published.nn.pairs import PairSampler
+from polyseme.published.nn.pretraining import pretrain_layer
 
 N_LABELS, N_TOPICS = 9, 4
 

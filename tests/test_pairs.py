@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyseme.nn.pairs import PairSampler
+from polyseme.published.nn.pairs import PairSampler
 
 PAIRINGS = ["random", "document"]
 

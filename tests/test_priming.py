@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from polyseme._validation import InputError
 from polyseme.index import ConceptIndex
-from polyseme.priming import PrimingRanker, rank_labels, relatedness
+from polyseme.published.priming import PrimingRanker, relatedness
+from polyseme.tags import rank_labels
 
 # ------------------------------------------------------------------ equation (9)
 

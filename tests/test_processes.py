@@ -14,9 +14,9 @@ import torch
 
 from polyseme import ConceptEmbedding, load
 from polyseme._validation import InputError
-from polyseme.nn.pairs import Batch
-from polyseme.nn.plan import TrainingPlan
-from polyseme.nn.processes import Processes, training_processes
+from polyseme.published.nn.pairs import Batch
+from polyseme.published.nn.plan import TrainingPlan
+from polyseme.published.nn.processes import Processes, training_processes
 
 SCRIPT = """
 import os, sys
@@ -124,7 +124,7 @@ def test_the_command_under_torchrun_writes_one_model_and_says_it_once(tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split() == [str(tmp_path / "model")]
     assert done.stderr.count("from 150 documents") == 1
-    assert len(load(tmp_path / "model").labels_) == 9
+    assert len(load(tmp_path / "model").classes_) == 9
     assert not (tmp_path / "model.checkpoint").exists()
 
 

@@ -13,9 +13,10 @@ from polyseme import ContextDescriptor, LabelCorpus
 from polyseme._validation import InputError
 from polyseme.datasets import load_dataset
 from polyseme.index import ConceptIndex
-from polyseme.known import KnownConcepts
-from polyseme.priming import PrimingRanker
-from polyseme.protocols import (
+from polyseme.metrics import concept_map, example_map
+from polyseme.published.known import KnownConcepts
+from polyseme.published.priming import PrimingRanker
+from polyseme.splits import (
     LabelSplit,
     carries,
     cross_corpora,
@@ -29,7 +30,6 @@ from polyseme.protocols import (
     random_labels,
     within_corpus,
 )
-from polyseme.scoring import concept_map, example_map
 from polyseme_experiments.own_documents import IndexWithoutOwn, known_rows, own_document_scores
 
 LABELS = "abcdefghij"
@@ -587,8 +587,8 @@ def store(tiny_embedding, world):
         ("raft", "sun"),
     ]
     corpus = LabelCorpus.from_documents(documents, ids=[f"d{i}" for i in range(len(documents))])
-    known, _, unplaced = KnownConcepts.none(embedding).add(embedding, corpus)
-    assert not unplaced
+    known, _, dropped = KnownConcepts.none(embedding).add(embedding, corpus)
+    assert not dropped
     assert len(set(known.sets)) < len(known.ids)
     return embedding, known, corpus
 

@@ -14,7 +14,7 @@ from polyseme import AudioFeatures, InstanceMapper, LabelCorpus, PublishedTagger
 from polyseme._persistence import ModelFileError, write_model
 from polyseme._validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.features import Extracted
-from polyseme.scoring import example_map
+from polyseme.metrics import example_map
 
 
 @pytest.fixture
@@ -36,20 +36,20 @@ def test_default_mapper_solves_the_world_too(world, trained_embedding):
     tagger = PublishedTagger(embedding=trained_embedding, random_state=1)
     tagger.fit(world.X, world.documents, world.semantics)
     assert tagger.mapper_.kind == "nu-svr"
-    assert example_map(world.truth(tagger.labels_), tagger.score_labels(world.X_test)) > 0.95
+    assert example_map(world.truth(tagger.classes_), tagger.decision_function(world.X_test)) > 0.95
 
 
 # ------------------------------------------------------------------ scores and rankings
 
 
 def test_scores_sum_to_one_and_ranks_fall(published_tagger, world):
-    scores = published_tagger.score_labels(world.X_test)
+    scores = published_tagger.decision_function(world.X_test)
     np.testing.assert_allclose(scores.sum(axis=1), 1.0)
     np.testing.assert_array_equal(scores, published_tagger.decision_function(world.X_test))
     labels, ranked = published_tagger.rank(world.X_test, k=7)
     assert labels.shape == ranked.shape == (len(world.X_test), 7)
     assert (np.diff(ranked, axis=1) <= 0).all()
-    column = published_tagger.labels_.index(labels[0, 0])
+    column = published_tagger.classes_.index(labels[0, 0])
     assert scores[0, column] == ranked[0, 0] == scores[0].max()
 
 
@@ -60,20 +60,20 @@ def test_density_scores_rank_the_world_as_well(world, trained_embedding):
         score="density",
         random_state=0,
     ).fit(world.X, world.documents, world.semantics)
-    scores = tagger.score_labels(world.X_test)
+    scores = tagger.decision_function(world.X_test)
     np.testing.assert_allclose(scores.sum(axis=1), 1.0)
-    assert example_map(world.truth(tagger.labels_), scores) > 0.9
+    assert example_map(world.truth(tagger.classes_), scores) > 0.9
 
 
 def test_density_without_any_known_document_scores_zero(own_tagger, world):
     own_tagger.set_params(score="density")
     own_tagger.remove_documents(own_tagger.known_.ids)
-    assert not own_tagger.score_labels(world.X_test).any()
+    assert not own_tagger.decision_function(world.X_test).any()
 
 
 def test_what_the_published_method_has_not_is_said_in_one_sentence(published_tagger, world):
     X = world.X_test[:1]
-    for ask in (published_tagger.score_labels, published_tagger.rank):
+    for ask in (published_tagger.decision_function, published_tagger.rank):
         with pytest.raises(InputError, match=r"^`tags` need the default tagger; .* features\.$"):
             ask(X, tags=[["sea"]])
     for ask in (published_tagger.predict_proba, published_tagger.predict):
@@ -93,7 +93,7 @@ def test_oov_labels_never_reach_the_concept_space(world, tiny_embedding):
     with_oov = tiny(tiny_embedding).fit(world.X, world.documents, world.semantics)
     stripped = [tuple(t for t in d if t not in world.oov) for d in world.documents]
     without = tiny(tiny_embedding).fit(world.X, stripped, world.semantics)
-    assert not set(world.oov) & set(with_oov.embedding_.labels_)
+    assert not set(world.oov) & set(with_oov.embedding_.classes_)
     assert np.array_equal(with_oov.points(world.X_test), without.points(world.X_test))
 
 
@@ -105,9 +105,10 @@ def test_shuffled_features_rank_no_better_than_popularity(world, published_tagge
         fit_embedding=False,
         random_state=0,
     ).fit(world.X[order], world.documents, world.semantics)
-    truth = world.truth(tagger.labels_)
+    truth = world.truth(tagger.classes_)
     honest, shuffled = (
-        example_map(truth, one.score_labels(world.X_test)) for one in (published_tagger, tagger)
+        example_map(truth, one.decision_function(world.X_test))
+        for one in (published_tagger, tagger)
     )
     assert shuffled < 0.5 < honest
 
@@ -116,7 +117,7 @@ def test_shuffled_features_rank_no_better_than_popularity(world, published_tagge
 
 
 def test_completion_leaves_out_what_was_given_and_sums_to_one(published_tagger):
-    n_labels = len(published_tagger.labels_)
+    n_labels = len(published_tagger.classes_)
     labels, scores = published_tagger.complete(["sea", "sun"], k=n_labels)
     assert len(labels) == n_labels - 2
     assert not {"sea", "sun"} & set(labels)
@@ -140,7 +141,7 @@ def test_explanations_are_the_nearest_known_concepts(published_tagger, world):
     assert [one.distance for one in found] == sorted(one.distance for one in found)
     assert all("apple" in one.document for one in found)
     assert all("phone" in one.document or "desk" in one.document for one in found[:1])
-    column = published_tagger.labels_.index("apple")
+    column = published_tagger.classes_.index("apple")
     nearest = published_tagger.ranker_.index.distances(published_tagger.points(x[None]))[0, column]
     assert found[0].distance == pytest.approx(float(nearest), rel=1e-4)
     for one in found:
@@ -171,20 +172,20 @@ def test_one_instance_is_explained_in_any_form(published_tagger, world):
 
 
 def test_documents_come_and_go_without_training(own_tagger, world):
-    before = own_tagger.score_labels(world.X_test)
+    before = own_tagger.decision_function(world.X_test)
     points = own_tagger.points(world.X_test)
     ids = own_tagger.add_documents([("sea", "sand", "jellyfish"), ("wave", "jellyfish")])
-    assert own_tagger.labels_[-1] == "jellyfish" and own_tagger.kinds_[-1] == "oov"
+    assert own_tagger.classes_[-1] == "jellyfish" and own_tagger.kinds_[-1] == "oov"
     assert np.array_equal(own_tagger.points(world.X_test), points)
-    scores = own_tagger.score_labels(world.X_test)[:, -1]
+    scores = own_tagger.decision_function(world.X_test)[:, -1]
     there = np.array([theme == "beach" for theme in world.themes_test])
     assert scores[there].mean() > 1.2 * scores[~there].mean()
     assert scores[there].min() > np.median(scores[~there])
     ranked, _ = own_tagger.rank(world.X_test[there], k=8)
     assert (ranked == "jellyfish").any(axis=1).all(), "two documents are enough to be suggested"
     own_tagger.remove_documents(ids)
-    assert "jellyfish" not in own_tagger.labels_
-    assert np.array_equal(own_tagger.score_labels(world.X_test), before)
+    assert "jellyfish" not in own_tagger.classes_
+    assert np.array_equal(own_tagger.decision_function(world.X_test), before)
 
 
 def test_a_vocabulary_label_without_documents_ranks_last_with_score_zero(own_tagger, world):
@@ -194,7 +195,7 @@ def test_a_vocabulary_label_without_documents_ranks_last_with_score_zero(own_tag
         if "tram" in own_tagger.known_.document(row)
     ]
     own_tagger.remove_documents(holding)
-    labels, scores = own_tagger.rank(world.X_test, k=len(own_tagger.labels_))
+    labels, scores = own_tagger.rank(world.X_test, k=len(own_tagger.classes_))
     assert (labels[:, -1] == "tram").all() and (scores[:, -1] == 0).all()
 
 
@@ -202,11 +203,11 @@ def test_a_vocabulary_label_without_documents_ranks_last_with_score_zero(own_tag
 
 
 def test_a_fit_that_fails_leaves_the_tagger_as_it_was(own_tagger, world):
-    before = own_tagger.score_labels(world.X_test)
+    before = own_tagger.decision_function(world.X_test)
     own_tagger.set_params(fit_embedding=False, embedding=own_tagger.embedding_)
     with pytest.raises(InputError, match="No instance carries a label"):
         own_tagger.fit(world.X[:2], [["x"], ["y"]], world.semantics)
-    assert np.array_equal(own_tagger.score_labels(world.X_test), before)
+    assert np.array_equal(own_tagger.decision_function(world.X_test), before)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +226,7 @@ def test_a_bad_parameter_is_named_before_any_training(parameters, message, world
 
 
 def test_an_interrupted_tagger_without_a_seed_resumes(world, tiny_embedding, tmp_path, monkeypatch):
-    from polyseme.nn.checkpoint import TrainingCheckpoint
+    from polyseme.published.nn.checkpoint import TrainingCheckpoint
 
     written = TrainingCheckpoint.write
 
@@ -242,11 +243,11 @@ def test_an_interrupted_tagger_without_a_seed_resumes(world, tiny_embedding, tmp
     assert len(tagger.embedding_.history_) == 4
 
 
-def test_unplaced_instances_are_named_by_their_row(world, tiny_embedding):
+def test_dropped_instances_are_named_by_their_row(world, tiny_embedding):
     documents = [*world.documents[:3], ("zeppelin",)]
     with pytest.warns(PolysemeWarning, match="instance:3"):
         tagger = tiny(tiny_embedding).fit(world.X[:4], documents, world.semantics)
-    assert tagger.unplaced_ == ("instance:3",)
+    assert tagger.dropped_ == ("instance:3",)
 
 
 def test_the_same_list_as_semantics_is_known_once(world, tiny_embedding):
@@ -273,7 +274,7 @@ def test_instances_without_labels_are_left_out_of_the_mapping_and_named(world, t
         tagger = tiny(tiny_embedding).fit(
             np.concatenate([world.X[:50], [[9.0] * 5]]), documents, world.semantics
         )
-    assert len(tagger.unplaced_) == 1
+    assert len(tagger.dropped_) == 1
     clean = tiny(tiny_embedding).fit(world.X[:50], world.documents[:50], world.semantics)
     assert np.array_equal(tagger.points(world.X_test), clean.points(world.X_test))
 
@@ -286,9 +287,9 @@ def test_spellings_stay_apart_when_asked(world, tiny_embedding):
         mapper=InstanceMapper(kind="kernel-ridge", gamma=1.0, penalty=0.01),
         random_state=0,
     ).fit(X, documents)
-    assert set(apart.labels_) == {"Apple", "apple", "phone", "pie"}
+    assert set(apart.classes_) == {"Apple", "apple", "phone", "pie"}
     joined = tiny(tiny_embedding).fit(X, documents)
-    assert len(joined.labels_) == 3
+    assert len(joined.classes_) == 3
     assert joined.normalize_labels_ and not apart.normalize_labels_
 
 
@@ -297,17 +298,19 @@ def test_constant_features_and_fewer_instances_than_folds_work(world, tiny_embed
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PolysemeWarning)
         tagger.fit(np.ones((2, 3)), world.documents[:2], world.semantics)
-    assert np.isfinite(tagger.score_labels(np.zeros((1, 3)))).all()
+    assert np.isfinite(tagger.decision_function(np.zeros((1, 3)))).all()
 
 
 def test_same_seed_same_bits(world, tiny_embedding):
     first, second = (
         tiny(tiny_embedding).fit(world.X, world.documents, world.semantics) for _ in range(2)
     )
-    assert np.array_equal(first.score_labels(world.X_test), second.score_labels(world.X_test))
+    assert np.array_equal(
+        first.decision_function(world.X_test), second.decision_function(world.X_test)
+    )
 
 
-def test_a_front_end_is_learned_with_the_tagger_and_saved(tiny_embedding, tmp_path):
+def test_a_extractor_is_learned_with_the_tagger_and_saved(tiny_embedding, tmp_path):
     generator = np.random.default_rng(0)
     raw = [(number % 2 + generator.normal(size=(9, 36))).astype(np.float32) for number in range(20)]
     given = AudioFeatures(n_words=4)
@@ -318,7 +321,7 @@ def test_a_front_end_is_learned_with_the_tagger_and_saved(tiny_embedding, tmp_pa
     assert not hasattr(given, "n_features_out_"), "fit must leave the given extractor alone"
     tagger.save(tmp_path / "model")
     loaded = polyseme.load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.score_labels(items), tagger.score_labels(items))
+    np.testing.assert_array_equal(loaded.decision_function(items), tagger.decision_function(items))
     assert loaded.explain(items[:1], "slow", k=1) == tagger.explain(items[:1], "slow", k=1)
 
 
@@ -326,10 +329,10 @@ def test_a_front_end_is_learned_with_the_tagger_and_saved(tiny_embedding, tmp_pa
 
 
 def test_a_loaded_tagger_is_the_saved_one(published_tagger, own_tagger, world):
-    assert own_tagger.labels_ == published_tagger.labels_
+    assert own_tagger.classes_ == published_tagger.classes_
     assert own_tagger.kinds_.tolist() == published_tagger.kinds_.tolist()
     pair = (own_tagger, published_tagger)
-    assert np.array_equal(*(one.score_labels(world.X_test) for one in pair))
+    assert np.array_equal(*(one.decision_function(world.X_test) for one in pair))
     assert np.array_equal(*(one.complete(["sea"])[0] for one in pair))
     loaded, saved = (one.explain(world.X_test[0], "sea") for one in pair)
     assert loaded == saved
@@ -342,8 +345,8 @@ def test_numbers_of_a_grid_search_can_be_saved(world, tiny_embedding, tmp_path):
     tagger.embedding.set_params(n_components=np.int64(6), training__max_epochs=np.int64(2))
     tagger.fit(world.X, world.documents)
     tagger.save(tmp_path / "m")
-    scores = polyseme.load(tmp_path / "m").score_labels(world.X_test)
-    assert np.array_equal(scores, tagger.score_labels(world.X_test))
+    scores = polyseme.load(tmp_path / "m").decision_function(world.X_test)
+    assert np.array_equal(scores, tagger.decision_function(world.X_test))
 
 
 def test_models_of_other_methods_are_refused(tmp_path):

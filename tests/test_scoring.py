@@ -10,11 +10,11 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from sklearn import metrics
+from sklearn import metrics as sklearn_metrics
 
-from polyseme import scoring
+from polyseme import metrics
 from polyseme._validation import InputError, PolysemeWarning
-from polyseme.scoring import ranking
+from polyseme.metrics import ranking
 
 NAMES = [
     "example_map",
@@ -133,10 +133,10 @@ def test_example_and_concept_precision_equal_plain_loops(kind, seed, ties):
     truth, scores = world(kind, seed)
     rows = each(loop_example, truth.tolist(), scores.tolist(), ties)
     labels = each(loop_concept, truth.T.tolist(), scores.T.tolist(), ties)
-    np.testing.assert_allclose(scoring.example_precision(truth, scores, ties), rows)
-    np.testing.assert_allclose(scoring.concept_precision(truth, scores, ties), labels)
-    assert scoring.example_map(truth, scores, ties) == pytest.approx(np.nanmean(rows))
-    assert scoring.concept_map(truth, scores, ties) == pytest.approx(np.nanmean(labels))
+    np.testing.assert_allclose(metrics.example_precision(truth, scores, ties), rows)
+    np.testing.assert_allclose(metrics.concept_precision(truth, scores, ties), labels)
+    assert metrics.example_map(truth, scores, ties) == pytest.approx(np.nanmean(rows))
+    assert metrics.concept_map(truth, scores, ties) == pytest.approx(np.nanmean(labels))
     assert np.isnan(rows[0]) and np.isnan(labels[0])
 
 
@@ -156,7 +156,7 @@ def test_metric_equals_plain_loop_also_with_rows_all_relevant(kind, seed, name, 
     truth[2] = True
     pair = (truth.T, scores.T) if over_labels else (truth, scores)
     expected = np.nanmean(each(loop, *(array.tolist() for array in pair)))
-    assert getattr(scoring, name)(truth, scores) == pytest.approx(expected)
+    assert getattr(metrics, name)(truth, scores) == pytest.approx(expected)
 
 
 @worlds()
@@ -165,7 +165,7 @@ def test_metric_equals_plain_loop_also_with_rows_all_relevant(kind, seed, name, 
 def test_f1_at_k_equals_plain_loop(kind, seed, ties, k):
     truth, scores = world(kind, seed)
     expected = loop_f1(truth.tolist(), scores.tolist(), k, ties)
-    assert scoring.f1_at_k(truth, scores, k, ties) == pytest.approx(expected)
+    assert metrics.f1_at_k(truth, scores, k, ties) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("kind", ["smooth", "tied"])
@@ -174,15 +174,17 @@ def test_shared_metrics_equal_scikit_learn_where_something_is_relevant(kind, see
     truth, scores = world(kind, seed)
     rows, labels = truth.any(axis=1), truth.any(axis=0)
     kept = truth[rows], scores[rows]
-    assert scoring.ranking_loss(truth, scores) == pytest.approx(metrics.label_ranking_loss(*kept))
-    assert scoring.coverage(truth, scores) == pytest.approx(metrics.coverage_error(*kept))
-    assert scoring.label_ranking_average_precision(truth, scores) == pytest.approx(
-        metrics.label_ranking_average_precision_score(*kept)
+    assert metrics.ranking_loss(truth, scores) == pytest.approx(
+        sklearn_metrics.label_ranking_loss(*kept)
+    )
+    assert metrics.coverage(truth, scores) == pytest.approx(sklearn_metrics.coverage_error(*kept))
+    assert metrics.label_ranking_average_precision(truth, scores) == pytest.approx(
+        sklearn_metrics.label_ranking_average_precision_score(*kept)
     )
     kept = truth[:, labels], scores[:, labels]
-    assert scoring.roc_auc(truth, scores) == pytest.approx(metrics.roc_auc_score(*kept))
-    assert scoring.mean_average_precision(truth, scores) == pytest.approx(
-        metrics.average_precision_score(*kept)
+    assert metrics.roc_auc(truth, scores) == pytest.approx(sklearn_metrics.roc_auc_score(*kept))
+    assert metrics.mean_average_precision(truth, scores) == pytest.approx(
+        sklearn_metrics.average_precision_score(*kept)
     )
 
 
@@ -190,57 +192,57 @@ def test_f1_at_k_equals_scikit_learn_micro_f1_of_the_first_k():
     truth, scores = world("smooth", 0)
     predicted = np.zeros_like(truth)
     np.put_along_axis(predicted, np.argsort(-scores, axis=1)[:, :3], True, axis=1)
-    expected = metrics.f1_score(truth, predicted, average="micro")
-    assert scoring.f1_at_k(truth, scores, 3) == pytest.approx(expected)
+    expected = sklearn_metrics.f1_score(truth, predicted, average="micro")
+    assert metrics.f1_at_k(truth, scores, 3) == pytest.approx(expected)
 
 
 def test_one_relevant_label_scores_one_in_first_place_and_zero_in_second():
     scores = [[0.9, 0.5, 0.1]]
-    assert scoring.example_map([[1, 0, 0]], scores) == 1.0
-    assert scoring.example_map([[0, 1, 0]], scores) == 0.0
+    assert metrics.example_map([[1, 0, 0]], scores) == 1.0
+    assert metrics.example_map([[0, 1, 0]], scores) == 0.0
 
 
 def test_example_map_of_three_relevant_labels_by_hand():
     truth, scores = [[1, 0, 1, 0, 1, 0]], [[6, 5, 4, 3, 2, 1]]
-    assert scoring.example_map(truth, scores) == pytest.approx((1 + 1 / 2 + 2 / 3) / 3)
+    assert metrics.example_map(truth, scores) == pytest.approx((1 + 1 / 2 + 2 / 3) / 3)
 
 
 @pytest.mark.parametrize("k", [1, 2, 5, 7])
 def test_a_single_positive_at_rank_k_gives_concept_map_one_over_k(k):
     truth = np.arange(1, 8)[:, None] == k
     scores = -np.arange(7.0)[:, None]
-    assert scoring.concept_map(truth, scores) == pytest.approx(1 / k)
+    assert metrics.concept_map(truth, scores) == pytest.approx(1 / k)
 
 
 def test_concept_map_takes_the_best_precision_at_or_above_each_recall():
     truth, scores = np.array([[1, 0, 0, 1]]).T, np.array([[4, 3, 2, 1]]).T
-    assert scoring.concept_map(truth, scores) == pytest.approx((6 * 1 + 5 * 1 / 2) / 11)
+    assert metrics.concept_map(truth, scores) == pytest.approx((6 * 1 + 5 * 1 / 2) / 11)
 
 
 def test_three_of_ten_positives_reach_recall_level_three_tenths():
     truth = np.array([[1] * 3 + [0] * 7 + [1] * 7]).T
     scores = -np.arange(17.0)[:, None]
-    assert scoring.concept_map(truth, scores) == pytest.approx((4 * 1 + 7 * 10 / 17) / 11)
+    assert metrics.concept_map(truth, scores) == pytest.approx((4 * 1 + 7 * 10 / 17) / 11)
 
 
 def test_ties_count_against_the_ranking_unless_index_order_is_asked_for():
     truth, scores = np.array([[1, 0, 0, 0]]), np.zeros((1, 4))
-    assert scoring.example_map(truth, scores) == 0.0
-    assert scoring.example_map(truth, scores, ties="index") == 1.0
-    assert scoring.concept_map(truth.T, scores.T) == pytest.approx(1 / 4)
-    assert scoring.concept_map(truth.T, scores.T, ties="index") == 1.0
-    assert scoring.f1_at_k(truth, scores, 1) == 0.0
-    assert scoring.f1_at_k(truth, scores, 1, ties="index") == 1.0
-    assert scoring.ranking_loss(truth, scores) == 1.0
-    assert scoring.coverage(truth, scores) == 4.0
-    assert scoring.label_ranking_average_precision(truth, scores) == pytest.approx(1 / 4)
-    assert scoring.mean_average_precision(truth.T, scores.T) == pytest.approx(1 / 4)
-    assert scoring.roc_auc(truth.T, scores.T) == 0.5
+    assert metrics.example_map(truth, scores) == 0.0
+    assert metrics.example_map(truth, scores, ties="index") == 1.0
+    assert metrics.concept_map(truth.T, scores.T) == pytest.approx(1 / 4)
+    assert metrics.concept_map(truth.T, scores.T, ties="index") == 1.0
+    assert metrics.f1_at_k(truth, scores, 1) == 0.0
+    assert metrics.f1_at_k(truth, scores, 1, ties="index") == 1.0
+    assert metrics.ranking_loss(truth, scores) == 1.0
+    assert metrics.coverage(truth, scores) == 4.0
+    assert metrics.label_ranking_average_precision(truth, scores) == pytest.approx(1 / 4)
+    assert metrics.mean_average_precision(truth.T, scores.T) == pytest.approx(1 / 4)
+    assert metrics.roc_auc(truth.T, scores.T) == 0.5
 
 
 def test_f1_at_k_counts_predictions_for_rows_with_no_relevant_label():
     truth, scores = np.array([[1, 1, 0], [0, 0, 0]]), np.array([[3.0, 2, 1], [3, 2, 1]])
-    assert scoring.f1_at_k(truth, scores, 2) == pytest.approx(2 * 2 / (4 + 2))
+    assert metrics.f1_at_k(truth, scores, 2) == pytest.approx(2 * 2 / (4 + 2))
 
 
 shapes = st.tuples(st.integers(1, 7), st.integers(1, 7))
@@ -258,7 +260,7 @@ def problems(draw, low=-4, high=4):
 def evaluate_quietly(truth, scores):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PolysemeWarning)  # a label may lack negative rows
-        return scoring.evaluate(truth, scores, k=2)
+        return metrics.evaluate(truth, scores, k=2)
 
 
 @settings(deadline=None, max_examples=60)
@@ -296,22 +298,22 @@ def test_order_of_columns_and_rows_does_not_matter_under_worst_ties(problem, ran
 @given(problems(low=0, high=2))
 def test_index_order_is_never_worse_than_the_worst_case(problem):
     truth, scores = problem
-    for metric in (scoring.example_precision, scoring.concept_precision):
+    for metric in (metrics.example_precision, metrics.concept_precision):
         gain = metric(truth, scores, "index") - metric(truth, scores)
         assert np.nanmin(gain) >= -1e-12
-    assert scoring.f1_at_k(truth, scores, 2, "index") >= scoring.f1_at_k(truth, scores, 2)
+    assert metrics.f1_at_k(truth, scores, 2, "index") >= metrics.f1_at_k(truth, scores, 2)
 
 
 @worlds()
 def test_evaluate_returns_every_metric_in_fixed_order(kind, seed):
     truth, scores = world(kind, seed)
-    result = scoring.evaluate(truth, scores)
+    result = metrics.evaluate(truth, scores)
     assert list(result) == NAMES
     assert all(type(value) is float for value in result.values())
     for name in ONE_VALUE:
-        assert result[name] == getattr(scoring, name)(truth, scores)
-    assert result["f1_at_5"] == scoring.f1_at_k(truth, scores, 5)
-    assert "f1_at_3" in scoring.evaluate(truth, scores, k=3)
+        assert result[name] == getattr(metrics, name)(truth, scores)
+    assert result["f1_at_5"] == metrics.f1_at_k(truth, scores, 5)
+    assert "f1_at_3" in metrics.evaluate(truth, scores, k=3)
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "dok", "bsr"])
@@ -319,38 +321,38 @@ def test_evaluate_returns_every_metric_in_fixed_order(kind, seed):
 def test_sparse_truth_scores_like_dense_truth(form, dtype):
     truth, scores = world("tied", 1)
     sparse = sp.csr_matrix(truth.astype(dtype)).asformat(form)
-    assert scoring.evaluate(sparse, scores) == scoring.evaluate(truth, scores)
-    assert scoring.evaluate(sp.csr_array(sparse), scores) == scoring.evaluate(truth, scores)
+    assert metrics.evaluate(sparse, scores) == metrics.evaluate(truth, scores)
+    assert metrics.evaluate(sp.csr_array(sparse), scores) == metrics.evaluate(truth, scores)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32, np.uint8])
 def test_scores_of_other_number_types_are_accepted(dtype):
     truth, scores = world("tied", 2)
     scores = np.abs(scores)
-    assert scoring.evaluate(truth, scores.astype(dtype)) == scoring.evaluate(truth, scores)
+    assert metrics.evaluate(truth, scores.astype(dtype)) == metrics.evaluate(truth, scores)
 
 
 def test_never_is_the_lowest_score():
     truth, scores = world("never", 3)
     assert np.isinf(scores).any()
     lowered = np.where(np.isinf(scores), -1e6, scores)
-    assert scoring.evaluate(truth, scores) == scoring.evaluate(truth, lowered)
+    assert metrics.evaluate(truth, scores) == metrics.evaluate(truth, lowered)
 
 
 @pytest.mark.parametrize("entries", [1, 30, 100])
 def test_blocks_of_rows_do_not_change_the_result(entries, monkeypatch):
     truth, scores = world("tied", 0)
-    whole = scoring.evaluate(truth, scores)
+    whole = metrics.evaluate(truth, scores)
     monkeypatch.setattr(ranking, "BLOCK_ENTRIES", entries)
-    assert scoring.evaluate(truth, scores) == whole
+    assert metrics.evaluate(truth, scores) == whole
 
 
 def test_inputs_are_left_as_they_were():
     truth, scores = world("tied", 0)
     twice = sp.coo_array(([1, 0, 1], ([0, 0, 1], [0, 0, 1])), shape=(2, 2))
     before = truth.copy(), scores.copy()
-    scoring.evaluate(truth, scores)
-    scoring.evaluate(twice, [[1, 2], [3, 4]])
+    metrics.evaluate(truth, scores)
+    metrics.evaluate(twice, [[1, 2], [3, 4]])
     np.testing.assert_array_equal(truth, before[0])
     np.testing.assert_array_equal(scores, before[1])
     assert twice.nnz == 3
@@ -360,20 +362,20 @@ def test_inputs_are_left_as_they_were():
 def test_no_relevant_label_anywhere_warns_and_gives_nan(name):
     more = (2,) if name == "f1_at_k" else ()
     with pytest.warns(PolysemeWarning, match=f"`{name}` is nan") as caught:
-        assert np.isnan(getattr(scoring, name)(np.zeros((3, 4)), np.ones((3, 4)), *more))
+        assert np.isnan(getattr(metrics, name)(np.zeros((3, 4)), np.ones((3, 4)), *more))
     assert len(caught) == 1 and caught[0].filename == __file__
 
 
 def test_evaluate_warns_once_when_nothing_is_relevant():
     with pytest.warns(PolysemeWarning, match="All metrics are nan") as caught:
-        result = scoring.evaluate(np.zeros((3, 4)), np.ones((3, 4)))
+        result = metrics.evaluate(np.zeros((3, 4)), np.ones((3, 4)))
     assert len(caught) == 1
     assert list(result) == NAMES and np.isnan(list(result.values())).all()
 
 
 def test_roc_auc_alone_is_nan_when_no_label_has_a_negative_row():
     with pytest.warns(PolysemeWarning, match="`roc_auc` is nan") as caught:
-        result = scoring.evaluate(np.ones((2, 2)), np.eye(2))
+        result = metrics.evaluate(np.ones((2, 2)), np.eye(2))
     assert [name for name, value in result.items() if np.isnan(value)] == ["roc_auc"]
     assert caught[0].filename == __file__
 
@@ -400,12 +402,12 @@ def test_roc_auc_alone_is_nan_when_no_label_has_a_negative_row():
     ],
 )
 def test_unusable_truth_or_scores_are_refused_in_one_sentence(truth, scores, message):
-    for metric in [*(getattr(scoring, name) for name in ONE_VALUE), scoring.evaluate]:
+    for metric in [*(getattr(metrics, name) for name in ONE_VALUE), metrics.evaluate]:
         with pytest.raises(InputError, match=message):
             metric(truth, scores)
 
 
-@pytest.mark.parametrize("metric", [scoring.example_precision, scoring.concept_precision])
+@pytest.mark.parametrize("metric", [metrics.example_precision, metrics.concept_precision])
 def test_unknown_ties_are_refused(metric):
     with pytest.raises(InputError, match="must be one of 'worst', 'index'; got 'best'"):
         metric([[1, 0]], [[1, 0]], "best")
@@ -414,6 +416,6 @@ def test_unknown_ties_are_refused(metric):
 @pytest.mark.parametrize("k", [0, -1, 1.5, True])
 def test_list_length_must_be_a_whole_number_above_zero(k):
     with pytest.raises(InputError, match="`k` of `f1_at_k` must be a whole number at least 1"):
-        scoring.f1_at_k([[1, 0]], [[1, 0]], k)
+        metrics.f1_at_k([[1, 0]], [[1, 0]], k)
     with pytest.raises(InputError, match="`k` of `evaluate` must be a whole number at least 1"):
-        scoring.evaluate([[1, 0]], [[1, 0]], k=k)
+        metrics.evaluate([[1, 0]], [[1, 0]], k=k)

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from sklearn import metrics
 
 from polyseme._validation import InputError
-from polyseme.scoring import expected_calibration_error, log_loss, reliability
+from polyseme.metrics import expected_calibration_error, log_loss, reliability
 
 
 def world(seed, n=40, n_labels=7):

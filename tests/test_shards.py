@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from polyseme._validation import InputError
-from polyseme.files import read_features
-from polyseme.files.parquet import write_rankings
-from polyseme.files.shards import find_shards, is_sharded, read_blocks, write_shards
+from polyseme.io import read_features
+from polyseme.io.parquet import write_rankings
+from polyseme.io.shards import find_shards, is_sharded, read_blocks, write_shards
 
 FORMS = ["npy", "parquet"]
 
@@ -172,7 +172,7 @@ def test_a_shard_that_shrinks_while_it_is_read_is_refused(tmp_path):
 def test_rankings_keep_empty_lists_and_many_groups(tmp_path, monkeypatch):
     import pyarrow.parquet as pq
 
-    from polyseme.files import parquet
+    from polyseme.io import parquet
 
     monkeypatch.setattr(parquet, "GROUP_ROWS", 4)
     records = [

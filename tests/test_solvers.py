@@ -11,26 +11,26 @@ from hypothesis import strategies as st
 from sklearn.kernel_ridge import KernelRidge
 
 from polyseme._validation import InputError, PolysemeWarning
-from polyseme.solvers import operators, search
-from polyseme.solvers.blocks import in_blocks
-from polyseme.solvers.device import (
+from polyseme.published.solvers import operators, search
+from polyseme.published.solvers.blocks import in_blocks
+from polyseme.published.solvers.device import (
     DevicePredictor,
     solve_landmark_nu_svr_on,
     solve_landmark_ridge_on,
     solve_nu_svr_on,
     solve_ridge_on,
 )
-from polyseme.solvers.device_optimality import project
-from polyseme.solvers.kernel_ridge import kernel_ridge_path, solve_kernel_ridge
-from polyseme.solvers.kernels import rbf_kernel, rbf_predict
-from polyseme.solvers.landmarks import (
+from polyseme.published.solvers.device_optimality import project
+from polyseme.published.solvers.kernel_ridge import kernel_ridge_path, solve_kernel_ridge
+from polyseme.published.solvers.kernels import rbf_kernel, rbf_predict
+from polyseme.published.solvers.landmarks import (
     LandmarkRows,
     solve_landmark_nu_svr,
     solve_landmark_ridge,
 )
-from polyseme.solvers.nu_svr import SharedKernelSolver, solve_nu_svr, solve_nu_svr_libsvm
-from polyseme.solvers.projection import project_to_box_and_budget
-from polyseme.solvers.search import cross_validate
+from polyseme.published.solvers.nu_svr import SharedKernelSolver, solve_nu_svr, solve_nu_svr_libsvm
+from polyseme.published.solvers.projection import project_to_box_and_budget
+from polyseme.published.solvers.search import cross_validate
 
 
 # An odd number of rows: with nu * n / 2 a whole number the bias need not be unique.

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-import polyseme.nn.runners
-import polyseme.nn.steps
-from polyseme.nn.runners import LOOK_EVERY
+import polyseme.published.nn.runners
+import polyseme.published.nn.steps
+from polyseme.published.nn.runners import LOOK_EVERY
 from test_steps import BATCHES, assert_same, by_hand, by_tape, documents, drawn_batch, trainer
 
 
@@ -29,7 +29,7 @@ def test_batches_laid_out_together_are_those_laid_out_alone():
 @pytest.mark.parametrize("most", [0, 2**20])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_run_takes_the_steps_that_would_be_taken_one_by_one(most, dtype, monkeypatch):
-    monkeypatch.setattr(polyseme.nn.runners, "_MOST_PLACES", most)
+    monkeypatch.setattr(polyseme.published.nn.runners, "_MOST_PLACES", most)
     together, alone = trainer(dtype=dtype), trainer(dtype=dtype)
     # Of several sizes: the last of an epoch, and those that hold the document with every label.
     batches = 3 * list(together.sampler.epoch(np.random.default_rng(4)))
@@ -72,7 +72,7 @@ def test_every_way_to_multiply_has_the_gradient_of_the_tape(name, value, look, m
         values = tested.gradient.compute(given, look=look)
         assert (values is not None) == look
         assert_same(tested.gradient.weights.views, expected, 1e-5)
-        monkeypatch.setattr(polyseme.nn.steps, name, value)
+        monkeypatch.setattr(polyseme.published.nn.steps, name, value)
 
 
 @pytest.mark.parametrize("hidden", [(1,), (1, 1), (7, 1), (1, 33)])
@@ -89,10 +89,10 @@ def test_narrow_layers_have_the_gradient_of_the_tape(name, hidden):
 @pytest.mark.parametrize("precision", ["single", "mixed"])
 @pytest.mark.parametrize("look", [True, False])
 def test_biases_as_columns_have_the_same_gradient(precision, look, monkeypatch):
-    monkeypatch.setattr(polyseme.nn.steps, "_FUSED", None)
+    monkeypatch.setattr(polyseme.published.nn.steps, "_FUSED", None)
     found = []
     for widens in (False, True):
-        monkeypatch.setattr(polyseme.nn.steps, "_widens", lambda values, w=widens: w)
+        monkeypatch.setattr(polyseme.published.nn.steps, "_widens", lambda values, w=widens: w)
         tested = trainer(dtype=torch.float32, precision=precision)
         batch = drawn_batch(tested)
         given = tested.runner.stager.one(batch, share=2.0 / len(batch.label_ids), siamese=True)
@@ -120,4 +120,4 @@ def test_an_operator_that_is_missing_or_does_something_else_is_not_used(monkeypa
 
     for found in (object(), Other, Strict):
         monkeypatch.setattr(torch.ops, "mkldnn", found)
-        assert polyseme.nn.steps._fused_product() is None
+        assert polyseme.published.nn.steps._fused_product() is None

@@ -7,19 +7,19 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-import polyseme.descriptors
+import polyseme.published.descriptors
 from polyseme._shifted import ShiftedRows
-from polyseme.descriptors import LabelDescriptor
-from polyseme.nn.checkpoint import TrainingCheckpoint
-from polyseme.nn.losses import WEIGHTINGS, reduce_loss
-from polyseme.nn.moments import moments_of, put_moments
-from polyseme.nn.networks import ConceptNetwork
-from polyseme.nn.pairs import Batch
-from polyseme.nn.plan import TrainingPlan
-from polyseme.nn.runners import LOOK_EVERY
-from polyseme.nn.staging import LossSettings, Stager
-from polyseme.nn.stopping import error_free_score
-from polyseme.nn.training import ConceptTrainer
+from polyseme.published.descriptors import LabelDescriptor
+from polyseme.published.nn.checkpoint import TrainingCheckpoint
+from polyseme.published.nn.losses import WEIGHTINGS, reduce_loss
+from polyseme.published.nn.moments import moments_of, put_moments
+from polyseme.published.nn.networks import ConceptNetwork
+from polyseme.published.nn.pairs import Batch
+from polyseme.published.nn.plan import TrainingPlan
+from polyseme.published.nn.runners import LOOK_EVERY
+from polyseme.published.nn.staging import LossSettings, Stager
+from polyseme.published.nn.stopping import error_free_score
+from polyseme.published.nn.training import ConceptTrainer
 
 N_TOPICS = 5
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA card here")
@@ -299,8 +299,8 @@ def test_graphs_take_the_steps_that_would_be_taken_one_by_one():
 @pytest.fixture
 def sparse_from_ten(monkeypatch):
     """Describe ten labels or more by sparse rows, however many pairs meet."""
-    monkeypatch.setattr(polyseme.descriptors, "_MANY_LABELS", 10)
-    monkeypatch.setattr(polyseme.descriptors, "_FEW_PAIRS", 1.0)
+    monkeypatch.setattr(polyseme.published.descriptors, "_MANY_LABELS", 10)
+    monkeypatch.setattr(polyseme.published.descriptors, "_FEW_PAIRS", 1.0)
 
 
 @pytest.mark.parametrize("scaling", ["l2+std", "l2", "max", "none"])
@@ -309,8 +309,8 @@ def test_sparse_descriptors_are_the_dense_ones(scaling, keep_diagonal, monkeypat
     matrix = sp.csr_matrix(sp.hstack([documents(), sp.csr_matrix((120, 2), dtype=bool)]))
     described = LabelDescriptor(scaling=scaling, keep_diagonal=keep_diagonal)
     dense = described.fit(matrix).descriptors_
-    monkeypatch.setattr(polyseme.descriptors, "_MANY_LABELS", 10)
-    monkeypatch.setattr(polyseme.descriptors, "_FEW_PAIRS", 1.0)
+    monkeypatch.setattr(polyseme.published.descriptors, "_MANY_LABELS", 10)
+    monkeypatch.setattr(polyseme.published.descriptors, "_FEW_PAIRS", 1.0)
     sparse = described.fit(matrix).descriptors_
     assert isinstance(dense, np.ndarray)
     assert isinstance(sparse, ShiftedRows)
@@ -392,7 +392,7 @@ def test_held_out_documents_are_scored_block_by_block(monkeypatch):
         return found(tested.network)
 
     whole = score()
-    monkeypatch.setattr("polyseme.nn.stopping._AT_A_TIME", 7)
+    monkeypatch.setattr("polyseme.published.nn.stopping._AT_A_TIME", 7)
     assert score() == pytest.approx(whole, rel=1e-9)
     fewer = score(most=20)
     assert 0 < fewer < 1 and fewer != whole

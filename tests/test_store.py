@@ -21,7 +21,7 @@ def space(toy_tagger):
 
 @pytest.fixture(scope="module")
 def labels(toy_tagger):
-    return toy_tagger.labels_
+    return toy_tagger.classes_
 
 
 def corpus_of(documents, ids=None):

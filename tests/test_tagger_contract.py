@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import polyseme
 from polyseme._validation import InputError, PolysemeWarning
-from polyseme.scoring import example_map
+from polyseme.metrics import example_map
 
 
 @pytest.fixture(params=["toy_tagger", "published_tagger"], scope="session", ids=["space", "paper"])
@@ -27,31 +27,31 @@ def own(tagger, tmp_path):
 
 
 def test_all_labels_of_the_theme_rank_above_all_others(tagger, world):
-    truth = world.truth(tagger.labels_)
-    assert example_map(truth, tagger.score_labels(world.X_test)) > 0.97
+    truth = world.truth(tagger.classes_)
+    assert example_map(truth, tagger.decision_function(world.X_test)) > 0.97
 
 
 @pytest.mark.parametrize("kind", ["seen", "unseen", "oov"])
 def test_every_kind_of_label_is_ranked_right(tagger, world, kind):
     columns = tagger.kinds_ == kind
-    truth = world.truth(tagger.labels_)[:, columns]
-    scores = tagger.score_labels(world.X_test)[:, columns]
+    truth = world.truth(tagger.classes_)[:, columns]
+    scores = tagger.decision_function(world.X_test)[:, columns]
     for row in np.flatnonzero(truth.any(axis=1)):
         assert scores[row][truth[row]].min() > scores[row][~truth[row]].max()
 
 
 def test_kinds_say_what_training_met(tagger, world):
-    kinds = dict(zip(tagger.labels_, tagger.kinds_, strict=True))
+    kinds = dict(zip(tagger.classes_, tagger.kinds_, strict=True))
     assert {label for label, kind in kinds.items() if kind == "unseen"} == set(world.unseen)
     assert {label for label, kind in kinds.items() if kind == "oov"} == set(world.oov)
     assert kinds["apple"] == "seen"
     assert tagger.seen_ == {label for label, kind in kinds.items() if kind == "seen"}
-    assert tagger.n_features_in_ == 5 and tagger.unplaced_ == ()
+    assert tagger.n_features_in_ == 5 and tagger.dropped_ == ()
 
 
 def test_batch_equals_one_by_one(tagger, world):
-    together = tagger.score_labels(world.X_test[:5])
-    single = np.concatenate([tagger.score_labels(x[None]) for x in world.X_test[:5]])
+    together = tagger.decision_function(world.X_test[:5])
+    single = np.concatenate([tagger.decision_function(x[None]) for x in world.X_test[:5]])
     np.testing.assert_allclose(together, single, rtol=1e-4)
 
 
@@ -61,7 +61,7 @@ def test_features_in_every_form_give_the_same_scores(tagger, world):
 
     X = world.X_test
     columns = [f"f{i}" for i in range(X.shape[1])]
-    expected = tagger.score_labels(X)
+    expected = tagger.decision_function(X)
     forms = [
         X.tolist(),
         sp.csr_matrix(X),
@@ -70,7 +70,7 @@ def test_features_in_every_form_give_the_same_scores(tagger, world):
         pl.DataFrame(X, columns),
     ]
     for form in forms:
-        np.testing.assert_allclose(tagger.score_labels(form), expected, rtol=1e-4)
+        np.testing.assert_allclose(tagger.decision_function(form), expected, rtol=1e-4)
 
 
 @settings(deadline=None, max_examples=25)
@@ -84,7 +84,7 @@ def test_features_in_every_form_give_the_same_scores(tagger, world):
 )
 def test_any_finite_features_give_a_whole_ranking(tagger, X, k):
     labels, scores = tagger.rank(X, k=k)
-    width = min(k, len(tagger.labels_))
+    width = min(k, len(tagger.classes_))
     assert labels.shape == scores.shape == (len(X), width)
     assert np.isfinite(scores).all()
     assert all(len(set(row)) == width for row in labels)
@@ -115,10 +115,10 @@ def test_unknown_tags_are_named_and_all_unknown_is_an_error(tagger):
         tagger.complete([])
 
 
-def test_unplaced_documents_are_reported(own):
+def test_dropped_documents_are_reported(own):
     with pytest.warns(PolysemeWarning, match="1 of 2 documents hold no label"):
         ids = own.add_documents([("zeppelin",), ("sea", "zeppelin")])
-    assert len(ids) == 1 and len(own.unplaced_) == 1
+    assert len(ids) == 1 and len(own.dropped_) == 1
 
 
 def test_saving_twice_writes_the_same_bytes(tagger, own, tmp_path):
@@ -135,8 +135,10 @@ def test_a_loaded_tagger_can_grow_and_be_saved_again(own, tmp_path, world):
     own.add_documents([("moss", "lichen")])
     own.save(tmp_path / "grown")
     again = polyseme.load(tmp_path / "grown")
-    assert again.labels_ == own.labels_
-    assert np.array_equal(again.score_labels(world.X_test), own.score_labels(world.X_test))
+    assert again.classes_ == own.classes_
+    assert np.array_equal(
+        again.decision_function(world.X_test), own.decision_function(world.X_test)
+    )
 
 
 def test_wrong_columns_at_ranking_are_named(tagger):

@@ -22,7 +22,7 @@ from polyseme._validation import (
     draw_seed,
     unknown_name,
 )
-from polyseme.nn.plan import TrainingPlan
+from polyseme.published.nn.plan import TrainingPlan
 
 # --- randomness -----------------------------------------------------------------------------
 

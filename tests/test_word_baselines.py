@@ -22,9 +22,9 @@ from polyseme.baselines.conse import combine_top
 from polyseme.baselines.directions import RankingProblem, ranking_directions
 from polyseme.baselines.word_base import zero_shot_quality
 from polyseme.corpus import LabelCorpus
-from polyseme.scoring import concept_map, example_map, roc_auc
-from polyseme.words import files as word_files
-from polyseme.words.vectors import words_of
+from polyseme.metrics import concept_map, example_map, roc_auc
+from polyseme.word_vectors import files as word_files
+from polyseme.word_vectors.vectors import words_of
 
 # --------------------------------------------------------------------------- words and vectors
 
@@ -275,7 +275,7 @@ def truthful(world):
 def test_where_words_tell_the_truth_unseen_labels_are_found(baseline, world, truthful):
     baseline = clone(baseline).set_params(vectors=truthful)
     baseline.fit(world.X, world.documents, world.semantics)
-    scores, truth = baseline.score_labels(world.X_test), world.truth(baseline.labels_)
+    scores, truth = baseline.decision_function(world.X_test), world.truth(baseline.classes_)
     unseen = baseline.kinds_ == "unseen"
     assert roc_auc(truth[:, unseen], scores[:, unseen]) > 0.95
     assert example_map(truth, scores) > 0.9
@@ -294,8 +294,8 @@ def test_where_words_tell_the_truth_composition_finds_unseen_labels(world, truth
         baseline.fit(world.X, documents, semantics)
     assert baseline.n_combinations_ == 2 ** len(kept) - 1
     assert len(baseline.mapper_.mean_) == world.X.shape[1] and len(rows) == 120
-    scores = baseline.score_labels(world.X_test[tested])
-    truth = world.truth(baseline.labels_)[tested]
+    scores = baseline.decision_function(world.X_test[tested])
+    truth = world.truth(baseline.classes_)[tested]
     unseen = baseline.kinds_ == "unseen"
     assert unseen.sum() == 2
     assert roc_auc(truth[:, unseen], scores[:, unseen]) > 0.95
@@ -313,8 +313,8 @@ def test_labels_without_a_vector_come_last_and_are_named(baseline):
     with pytest.warns(PolysemeWarning, match=r"2 of 5 labels have no word vector .* last: x, y\."):
         baseline.fit(X, documents, [("a", "c", "x"), ("b", "y")])
     assert baseline.without_vector_ == ("x", "y")
-    scores = baseline.score_labels(X)
-    known = np.array([label in vectors for label in baseline.labels_])
+    scores = baseline.decision_function(X)
+    known = np.array([label in vectors for label in baseline.classes_])
     assert (scores[:, known].min(axis=1) > scores[:, ~known].max(axis=1)).all()
     assert np.isfinite(scores[:, known]).all()
     names, _ = baseline.rank(X[:1], k=5)
@@ -391,7 +391,7 @@ def test_conse_scores_are_cosines_with_the_combination(world, truthful):
     baseline = ConSE(vectors=truthful, n_top=3, random_state=0)
     baseline.fit(world.X, world.documents, world.semantics)
     assert baseline.n_top_ == 3
-    scores = baseline.score_labels(world.X_test)
+    scores = baseline.decision_function(world.X_test)
     predicted = baseline.classifier_.predict(world.X_test)
     direct = np.flatnonzero(baseline.direct_)
     for row in range(3):
@@ -405,7 +405,7 @@ def test_conse_scores_are_cosines_with_the_combination(world, truthful):
 def test_conse_never_combines_an_unseen_label(world, truthful):
     baseline = ConSE(vectors=truthful, n_top=5, random_state=0)
     baseline.fit(world.X, world.documents, world.semantics)
-    used = {name for name, one in zip(baseline.labels_, baseline.direct_, strict=True) if one}
+    used = {name for name, one in zip(baseline.classes_, baseline.direct_, strict=True) if one}
     assert not used & set(world.unseen)
     assert set(world.oov) <= used
 
@@ -518,7 +518,7 @@ def test_fast0tag_scores_are_products_with_the_direction(world, truthful):
     baseline.fit(world.X, world.documents, world.semantics)
     directions = baseline.mapper_.predict(world.X_test)
     expected = [[w @ vector for vector in baseline.label_vectors_] for w in directions]
-    np.testing.assert_allclose(baseline.score_labels(world.X_test), expected, atol=1e-12)
+    np.testing.assert_allclose(baseline.decision_function(world.X_test), expected, atol=1e-12)
 
 
 def test_fast0tag_needs_something_to_rank():
@@ -533,8 +533,8 @@ def test_instances_without_or_with_all_labels_teach_fast0tag_nothing(world, trut
     plain = Fast0Tag(vectors=truthful, penalty=0.1, random_state=0).fit(world.X, world.documents)
     with pytest.warns(PolysemeWarning, match="1 of 302 documents have no label"):
         more = clone(plain).fit(X, [*world.documents, (), every])
-    scores = more.score_labels(world.X_test)
-    np.testing.assert_allclose(scores, plain.score_labels(world.X_test), atol=1e-9)
+    scores = more.decision_function(world.X_test)
+    np.testing.assert_allclose(scores, plain.decision_function(world.X_test), atol=1e-9)
 
 
 # --------------------------------------------------------------------------- choosing settings
@@ -632,7 +632,9 @@ def test_composition_scores_are_negative_distances():
                 if label in others:
                     total = unit(baseline.label_vectors_[list(others)].sum(axis=0))
                     distances.append(math.dist(total, point))
-            assert baseline.score_labels(X)[row, label] == pytest.approx(-min(distances), abs=2e-6)
+            assert baseline.decision_function(X)[row, label] == pytest.approx(
+                -min(distances), abs=2e-6
+            )
 
 
 def test_labels_of_one_combination_are_told_apart_by_their_own_distance():
@@ -640,7 +642,7 @@ def test_labels_of_one_combination_are_told_apart_by_their_own_distance():
     baseline = Composition(vectors=vectors, random_state=0)
     baseline.fit(np.eye(6)[:, :3] * 3, [("a", "b")] * 3 + [("a", "b", "c"), ("c",), ("c", "a")])
     X = np.eye(3) * 3
-    scores = baseline.score_labels(X)
+    scores = baseline.decision_function(X)
     alone = unit(baseline.mapper_.predict(X)) @ baseline.label_vectors_.T
     tied = np.isclose(scores, scores.max(axis=1, keepdims=True), atol=1e-5)
     assert (tied.sum(axis=1) > 1).any()

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyseme._validation import InputError
-from polyseme.files import _xmp_disk
-from polyseme.files.xmp import merge_tags, new_packet, read_tags, sidecar_of
+from polyseme.io import _xmp_disk
+from polyseme.io.xmp import merge_tags, new_packet, read_tags, sidecar_of
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 DC = "http://purl.org/dc/elements/1.1/"
@@ -538,7 +538,7 @@ def test_the_longest_file_name_can_be_written(tmp_path: Path) -> None:
 def test_processes_that_merge_into_one_sidecar_lose_no_tags(sidecar: Path) -> None:
     pytest.importorskip("fcntl", reason="this system has no file locks")
     code = (
-        "import sys; from pathlib import Path; from polyseme.files.xmp import merge_tags\n"
+        "import sys; from pathlib import Path; from polyseme.io.xmp import merge_tags\n"
         "for i in range(25): merge_tags(Path(sys.argv[1]), [f'{sys.argv[2]}{i}'])"
     )
     running = [

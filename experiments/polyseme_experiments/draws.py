@@ -14,7 +14,7 @@ import numpy as np
 from polyseme._validation import InputError
 from polyseme.corpus import LabelCorpus
 from polyseme.datasets import Dataset, choose, load_dataset
-from polyseme.protocols import (
+from polyseme.splits import (
     LabelSplit,
     ZeroShotSplit,
     cross_corpora,
@@ -23,7 +23,7 @@ from polyseme.protocols import (
     random_labels,
     within_corpus,
 )
-from polyseme.words import WordVectors
+from polyseme.word_vectors import WordVectors
 from polyseme_experiments.media import NAMED, load_pictures
 from polyseme_experiments.names import SEED
 from polyseme_experiments.settings import Setting, get_setting

@@ -64,14 +64,14 @@ def load_pictures(folder: str, cache: str | None) -> Dataset:
 
 
 def raw_numbers(
-    dataset: Dataset, front_end: MediaFeatures, cache: str | None, folder: str | None
+    dataset: Dataset, extractor: MediaFeatures, cache: str | None, folder: str | None
 ) -> Extracted:
     """Give the raw numbers of a dataset's media, rows as its documents.
 
     Parameters
     ----------
     dataset : Dataset
-    front_end : MediaFeatures
+    extractor : MediaFeatures
         Need not be fitted.
     cache : str or None
         Where files and numbers are kept for other trials; None keeps nothing.
@@ -79,7 +79,7 @@ def raw_numbers(
         Where the media are; None where the dataset writes them itself.
     """
     if folder is not None:
-        extraction = _extracted(Path(folder), front_end, cache, dataset.name)
+        extraction = _extracted(Path(folder), extractor, cache, dataset.name)
         return extraction.select(_rows(extraction, dataset.corpus))
     write = dataset.form.write_media
     if write is None:
@@ -90,17 +90,17 @@ def raw_numbers(
             if not media.with_suffix(".written").exists():
                 write(media, dataset.corpus.ids)
                 media.with_suffix(".written").touch()
-        extraction = _extracted(media, front_end, str(place), dataset.name)
+        extraction = _extracted(media, extractor, str(place), dataset.name)
         return extraction.select(_rows(extraction, dataset.corpus))
 
 
-def _extracted(folder: Path, front_end: MediaFeatures, cache: str | None, name: str) -> Extraction:
+def _extracted(folder: Path, extractor: MediaFeatures, cache: str | None, name: str) -> Extraction:
     """Extract a folder, or take the numbers that an earlier trial has left."""
     with _workplace(cache) as place:
         digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
-        out = place / f"extracted-{name}-{digest}-{front_end.digest()}"
+        out = place / f"extracted-{name}-{digest}-{extractor.digest()}"
         with _alone(out.with_suffix(".lock")):
-            extract_folder(folder, out, front_end)
+            extract_folder(folder, out, extractor)
         found = read_extraction(out)
         # The numbers outlive a temporary place.
         return found if cache is not None else replace(found, raw=[np.array(r) for r in found.raw])

@@ -1,7 +1,7 @@
 """What is measured in a trial: whole systems, the concept space alone, mappings, and counts.
 
 In: a `Trial`. Out: metrics. A new method is one entry of the list at the end; kinds of methods
-that need more than `fit` and `score_labels` have their files in `experiments/_kinds`.
+that need more than `fit` and `decision_function` have their files in `experiments/_kinds`.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ __all__ = [
 class Ranker(Protocol):
     """What the tagger and the baselines have in common."""
 
-    labels_: tuple[str, ...]
+    classes_: tuple[str, ...]
 
     def fit(self, X: object, documents: Any, semantics: Any = None) -> Any:
         """Learn."""
 
-    def score_labels(self, X: object) -> NDArray[np.float64]:
+    def decision_function(self, X: object) -> NDArray[np.float64]:
         """Score every label."""
 
 
@@ -128,8 +128,8 @@ class FittedRanker(Method):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PolysemeWarning)
             ranker.fit(trial.train_features, trial.train_documents, trial.known_documents)
-        scores = ranker.score_labels(trial.features(trial.split.test))
-        return trial.measure(scores, ranker.labels_, oov=self.oov), trial.audit(
+        scores = ranker.decision_function(trial.features(trial.split.test))
+        return trial.measure(scores, ranker.classes_, oov=self.oov), trial.audit(
             ranker, trial.given()
         )
 

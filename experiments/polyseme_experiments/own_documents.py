@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from polyseme._validation import InputError, check_option
 from polyseme.corpus import LabelCorpus
-from polyseme.embedding import ConceptEmbedding
 from polyseme.index import ConceptIndex
-from polyseme.known import KnownConcepts
-from polyseme.priming import PrimingRanker
-from polyseme.protocols.documents import Rows
+from polyseme.published.embedding import ConceptEmbedding
+from polyseme.published.known import KnownConcepts
+from polyseme.published.priming import PrimingRanker
+from polyseme.splits.documents import Rows
 
 
 def own_document_scores(

@@ -41,7 +41,7 @@ class Setting:
         Where the source is the paper's own: the setting whose labels and semantics remain.
     spaces_of : str, optional
         The setting whose concept spaces this one shares; by default its own.
-    front_end : {"image", "audio"}, optional
+    extractor : {"image", "audio"}, optional
         Features are made from media files by this extractor; what it learns, it learns anew in
         every trial, from the training instances. By default they come with the corpus.
     named_pictures : bool
@@ -64,7 +64,7 @@ class Setting:
     n_partitions: int | None = None
     taught_by: str | None = None
     spaces_of: str | None = None
-    front_end: str | None = None
+    extractor: str | None = None
     named_pictures: bool = False
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     departures: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class Setting:
         """Give what decides the trials as JSON values."""
         # Which corpora were taken is said elsewhere; which others might have been does not matter.
         told = {"title", "departures", "feature_departures", "spaces_of", "stand_ins", "corpora"}
-        told |= {"named_pictures"} | (set() if self.front_end else {"front_end"})
+        told |= {"named_pictures"} | (set() if self.extractor else {"extractor"})
         return {name: value for name, value in asdict(self).items() if name not in told}
 
     def sample_pair(self) -> tuple[str, str]:
@@ -310,7 +310,7 @@ SETTINGS: dict[str, Setting] = {
             _within("clips"),
             labels={"unseen_share": 0.25, "document_share": (0.45, 0.6)},
             split={"first": 2 / 3, "validation_from": "first", "validation": 0.1},
-            front_end="audio",
+            extractor="audio",
             departures=(
                 _TIES,
                 "Two thirds of the clips are D1, drawn anew in every trial; both variations of a "

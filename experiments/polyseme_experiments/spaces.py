@@ -17,14 +17,14 @@ from typing import Any
 from polyseme._estimator import Estimator
 from polyseme._persistence import remove_model
 from polyseme._validation import PolysemeWarning
-from polyseme.descriptors import ContextDescriptor, LabelDescriptor
-from polyseme.embedding import ConceptEmbedding
-from polyseme.mapping import InstanceMapper
-from polyseme.nn.plan import TrainingPlan
-from polyseme.presets import mapper_parameters
-from polyseme.protocols import ZeroShotSplit
-from polyseme.published import PublishedTagger
+from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
+from polyseme.published.embedding import ConceptEmbedding
+from polyseme.published.mapping import InstanceMapper
+from polyseme.published.nn.plan import TrainingPlan
+from polyseme.published.presets import mapper_parameters
+from polyseme.published.tagger import PublishedTagger
 from polyseme.space import ConceptSpace
+from polyseme.splits import ZeroShotSplit
 from polyseme.storage import load
 from polyseme_experiments.draws import Conditions
 from polyseme_experiments.records import config_hash

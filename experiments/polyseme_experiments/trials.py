@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.baselines import SeenClassifiers, TunedCosta
 from polyseme.corpus import LabelCorpus
-from polyseme.features import MediaFeatures, front_end_class
-from polyseme.protocols import evaluation_columns, measure
-from polyseme.published import PublishedTagger
+from polyseme.features import MediaFeatures, extractor_class
+from polyseme.published.tagger import PublishedTagger
 from polyseme.space import ConceptSpace
+from polyseme.splits import evaluation_columns, measure
 from polyseme.tagger import ZeroShotTagger
-from polyseme.words import WordVectors
+from polyseme.word_vectors import WordVectors
 from polyseme_experiments.audit import Given, Receipt, audit
 from polyseme_experiments.draws import (
     Conditions,
@@ -90,19 +90,19 @@ class Trial:
     @cached_property
     def instance_features(self) -> NDArray[np.float32] | None:
         """Features that may be used, rows as the target's documents; None without any."""
-        if self.setting.front_end is not None:
-            front_end = front_end_class(self.setting.front_end)()
-            return self.part("feature extractor", lambda: (self.media_features(front_end), None))
+        if self.setting.extractor is not None:
+            extractor = extractor_class(self.setting.extractor)()
+            return self.part("feature extractor", lambda: (self.media_features(extractor), None))
         if self.target.X is None or self._columns is None:
             return self.target.X
         return np.ascontiguousarray(self.target.X[:, self._columns])
 
-    def media_features(self, front_end: MediaFeatures) -> NDArray[np.float32]:
+    def media_features(self, extractor: MediaFeatures) -> NDArray[np.float32]:
         """Make features from media files; what is learned is learned from training instances.
 
         Parameters
         ----------
-        front_end : MediaFeatures
+        extractor : MediaFeatures
             Is fitted here, with the trial's seed.
 
         Returns
@@ -112,9 +112,9 @@ class Trial:
         """
         named = takes_named(self.setting, self.conditions)
         folder = self.conditions.pictures if named else None
-        raw = raw_numbers(self.target, front_end, self.conditions.cache, folder)
-        front_end.set_params(random_state=self.seed).fit(raw.select(self.split.train.tolist()))
-        return np.asarray(front_end.transform(raw), dtype=np.float32)
+        raw = raw_numbers(self.target, extractor, self.conditions.cache, folder)
+        extractor.set_params(random_state=self.seed).fit(raw.select(self.split.train.tolist()))
+        return np.asarray(extractor.transform(raw), dtype=np.float32)
 
     @cached_property
     def feature_names(self) -> tuple[str, ...] | None:

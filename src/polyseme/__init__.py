@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from polyseme.concepts import Concepts
     from polyseme.corpus import LabelCorpus
-    from polyseme.descriptors import ContextDescriptor, LabelDescriptor
-    from polyseme.embedding import ConceptEmbedding
     from polyseme.evidence import Evidence
     from polyseme.features import AudioFeatures, ImageFeatures, extract_folder, read_extraction
-    from polyseme.files import read_features
     from polyseme.index import ConceptIndex
-    from polyseme.mapping import InstanceMapper
-    from polyseme.nn.plan import TrainingPlan
-    from polyseme.published import PublishedTagger
-    from polyseme.scoring import evaluate
+    from polyseme.io import read_features
+    from polyseme.metrics import evaluate
+    from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
+    from polyseme.published.embedding import ConceptEmbedding
+    from polyseme.published.mapping import InstanceMapper
+    from polyseme.published.nn.plan import TrainingPlan
+    from polyseme.published.tagger import PublishedTagger
     from polyseme.space import ConceptSpace
     from polyseme.storage import load
     from polyseme.tagger import ZeroShotTagger
     from polyseme.training import SpacePlan
-    from polyseme.words import WordVectors
+    from polyseme.word_vectors import WordVectors
 
 try:
     __version__ = version("polyseme")
@@ -40,26 +40,26 @@ except PackageNotFoundError:  # a source tree that was never installed
 
 _HOME = {
     "LabelCorpus": "polyseme.corpus",
-    "LabelDescriptor": "polyseme.descriptors",
-    "ContextDescriptor": "polyseme.descriptors",
-    "TrainingPlan": "polyseme.nn.plan",
-    "ConceptEmbedding": "polyseme.embedding",
+    "LabelDescriptor": "polyseme.published.descriptors",
+    "ContextDescriptor": "polyseme.published.descriptors",
+    "TrainingPlan": "polyseme.published.nn.plan",
+    "ConceptEmbedding": "polyseme.published.embedding",
     "Concepts": "polyseme.concepts",
     "ImageFeatures": "polyseme.features",
     "AudioFeatures": "polyseme.features",
     "extract_folder": "polyseme.features",
     "read_extraction": "polyseme.features",
-    "InstanceMapper": "polyseme.mapping",
+    "InstanceMapper": "polyseme.published.mapping",
     "ConceptSpace": "polyseme.space",
     "SpacePlan": "polyseme.training",
     "Evidence": "polyseme.evidence",
     "ConceptIndex": "polyseme.index",
-    "PublishedTagger": "polyseme.published",
+    "PublishedTagger": "polyseme.published.tagger",
     "ZeroShotTagger": "polyseme.tagger",
-    "WordVectors": "polyseme.words",
+    "WordVectors": "polyseme.word_vectors",
     "load": "polyseme.storage",
-    "evaluate": "polyseme.scoring",
-    "read_features": "polyseme.files",
+    "evaluate": "polyseme.metrics",
+    "read_features": "polyseme.io",
 }
 
 __all__ = [

@@ -10,8 +10,6 @@ import warnings
 from importlib.metadata import entry_points
 from typing import Any
 
-from polyseme._validation import PolysemeWarning
-
 
 def load_plugins(group: str) -> dict[str, Any]:
     """Load what other packages offer under a name, by their own names for it.
@@ -26,6 +24,8 @@ def load_plugins(group: str) -> dict[str, Any]:
         try:
             found[one.name] = one.load()
         except ImportError as error:
+            from polyseme._validation import PolysemeWarning  # costs numpy
+
             owner = "a package" if one.dist is None else f"'{one.dist.name}'"
             warnings.warn(
                 f"What {owner} adds to polyseme ('{one.name}') cannot be loaded and is passed "

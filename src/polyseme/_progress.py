@@ -7,10 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
-
-if TYPE_CHECKING:
-    from polyseme.nn.training import ConceptTrainer
+from typing import Any, Self
 
 
 class TrainingProgress:
@@ -24,7 +21,7 @@ class TrainingProgress:
         Whether anything is shown at all.
     """
 
-    def __init__(self, trainer: ConceptTrainer, shown: bool) -> None:
+    def __init__(self, trainer: Any, shown: bool) -> None:
         self.trainer = trainer
         self.bar: Any = None
         if shown:

@@ -126,7 +126,7 @@ def first_few(names: Sequence[object], *, most: int = 5) -> str:
     return f"{named} and {len(names) - most} more" if len(names) > most else named
 
 
-def warn_unplaced(names: Sequence[str], n_documents: int) -> None:
+def warn_dropped(names: Sequence[str], n_documents: int) -> None:
     """Warn about documents that cannot be embedded, naming the first ones; silent without any."""
     if names:
         warnings.warn(
@@ -254,3 +254,27 @@ def _refuse_non_finite(matrix: NDArray[np.float64] | sp.csr_matrix, *, owner: st
         f"`X` of `{owner}` contains NaN or infinity in row(s) {first_few(rows.tolist())}; "
         "impute or drop them first."
     )
+
+
+def check_device(device: object, *, owner: str) -> str:
+    """Give the name of a device that is there; raise an `InputError` otherwise.
+
+    Parameters
+    ----------
+    device : str
+        As torch names them: "cpu", "cuda", "cuda:1", "mps".
+    owner : str
+        The class it was given to.
+    """
+    if device == "cpu":
+        return "cpu"
+    import torch
+
+    try:
+        torch.zeros(1, device=torch.device(str(device))).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        # torch says the same thing in several ways, one of them an assertion.
+        raise InputError(
+            f"`device` of `{owner}` is {device!r}, which torch cannot use here; 'cpu' always works."
+        ) from error
+    return str(device)

@@ -25,7 +25,7 @@ class Concepts:
         Each concept's document, as a place among the documents given.
     labels : tuple of str
         The vocabulary of the embedding, then the oov labels that the documents hold.
-    unplaced : int64 array, shape (n_unplaced,)
+    dropped : int64 array, shape (n_dropped,)
         Documents that could not be embedded, because none of their labels is in the vocabulary.
     """
 
@@ -33,7 +33,7 @@ class Concepts:
     label_ids: NDArray[np.int64]
     document_ids: NDArray[np.int64]
     labels: tuple[str, ...]
-    unplaced: NDArray[np.int64]
+    dropped: NDArray[np.int64]
 
     def __len__(self) -> int:
         """Count the concepts."""

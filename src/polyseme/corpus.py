@@ -27,7 +27,7 @@ from polyseme._labels import (
     normalize_label,
 )
 from polyseme._validation import InputError, PolysemeWarning
-from polyseme.files import read_documents
+from polyseme.io import read_documents
 
 Document: TypeAlias = Collection[str]
 Documents: TypeAlias = (
@@ -239,7 +239,7 @@ class LabelCorpus:
         Parameters
         ----------
         path : str or Path
-            The file; its ending says its form (`polyseme.files` lists them).
+            The file; its ending says its form (`polyseme.io` lists them).
         tags_column, delimiter : str, optional
             For tables: the column that holds the tags, and what stands between two tags.
         normalize : bool

@@ -1,7 +1,7 @@
 """The documents a tagger knows: named, matched with items' own, taken in and forgotten.
 
 In: corpora. Out: labels, names and rows of what is known from now on. What documents mean is for
-others to say: `polyseme.store`, and `polyseme.known` for the published method.
+others to say: `polyseme.store`, and `polyseme.published.known` for the published method.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
     close = difflib.get_close_matches(label, labels, n=3)
     hint = f"; close to it: {', '.join(close)}" if close else ""
     raise InputError(
-        f"Unknown label '{label}'{hint}; `labels_` names all {len(labels)} known ones."
+        f"Unknown label '{label}'{hint}; `classes_` names all {len(labels)} known ones."
     )
 
 

@@ -25,6 +25,7 @@ from polyseme._validation import (
     IntArray,
     RandomState,
     as_generator,
+    check_device,
     check_fitted,
     check_number,
     draw_seed,
@@ -39,7 +40,6 @@ from polyseme.calibration import (
     sigmoid,
 )
 from polyseme.members import Members, Shape, aligned
-from polyseme.nn.devices import check_device
 from polyseme.training import (
     CHECKPOINT,
     Features,

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from polyseme._persistence import ModelFileError, plain, read_model, within, write_model
 from polyseme._shifted import ShiftedRows
-from polyseme.descriptors import ContextDescriptor, LabelDescriptor
-from polyseme.embedding import ConceptEmbedding
-from polyseme.features import front_end_from_state
-from polyseme.known import KnownConcepts
-from polyseme.mapping import InstanceMapper
-from polyseme.nn.plan import TrainingPlan
-from polyseme.published import PublishedTagger
+from polyseme.features import extractor_from_state
+from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
+from polyseme.published.embedding import ConceptEmbedding
+from polyseme.published.known import KnownConcepts
+from polyseme.published.mapping import InstanceMapper
+from polyseme.published.nn.plan import TrainingPlan
+from polyseme.published.tagger import PublishedTagger
 from polyseme.space import ConceptSpace
 from polyseme.store import ConceptStore
 from polyseme.tagger import NamedLabels, ZeroShotTagger
@@ -92,7 +92,7 @@ def save_tagger(tagger: ZeroShotTagger, path: str | Path) -> None:
         "normalize_labels": tagger.normalize_labels_,
         "ids": list(store.ids),
         "seen": sorted(tagger.seen_),
-        "unplaced": list(tagger.unplaced_),
+        "dropped": list(tagger.dropped_),
         "named": [] if tagger.named_ is None else list(tagger.named_.labels),
     }
     arrays: Arrays = {
@@ -114,7 +114,7 @@ def _load_tagger(config: Config, arrays: Arrays) -> ZeroShotTagger:
     space = ConceptSpace.from_state(config["parts"]["space"], within(arrays, "space"))
     features = None
     if config["media"] is not None:
-        features = front_end_from_state(
+        features = extractor_from_state(
             config["media"], config["parts"]["features"], within(arrays, "features")
         )
     held = within(arrays, "store")
@@ -131,10 +131,10 @@ def _load_tagger(config: Config, arrays: Arrays) -> ZeroShotTagger:
     return tagger.restore(
         space,
         store,
-        front_end=features,
+        extractor=features,
         n_vocabulary=config["n_vocabulary"],
         seen=frozenset(config["seen"]),
-        unplaced=tuple(config["unplaced"]),
+        dropped=tuple(config["dropped"]),
         n_features=config["n_features_in"],
         n_taught=config["n_taught"],
         normalize=config["normalize_labels"],
@@ -163,7 +163,7 @@ def save_published(tagger: PublishedTagger, path: str | Path) -> None:
         "oov": list(known.labels[known.n_vocabulary :]),
         "seen": sorted(tagger.seen_),
         "ids": list(known.ids),
-        "unplaced": list(tagger.unplaced_),
+        "dropped": list(tagger.dropped_),
         "n_features_in": tagger.n_features_in_,
     }
     arrays: Arrays = {
@@ -189,9 +189,9 @@ def _load_published(config: Config, arrays: Arrays) -> PublishedTagger:
         mapper = InstanceMapper.from_state(parts["mapper"], within(arrays, "mapper"))
     if config["media"] is not None:
         state = within(arrays, "features")
-        features = front_end_from_state(config["media"], parts["features"], state)
+        features = extractor_from_state(config["media"], parts["features"], state)
     known = within(arrays, "known")
-    labels = embedding.labels_ + tuple(config["oov"])
+    labels = embedding.classes_ + tuple(config["oov"])
     matrix = sp.csr_matrix(
         (np.ones(len(known["indices"]), dtype=bool), known["indices"], known["indptr"]),
         shape=(len(config["ids"]), len(labels)),
@@ -205,7 +205,7 @@ def _load_published(config: Config, arrays: Arrays) -> PublishedTagger:
         features,
         KnownConcepts(
             labels,
-            len(embedding.labels_),
+            len(embedding.classes_),
             tuple(config["ids"]),
             matrix,
             known["sets"],
@@ -214,7 +214,7 @@ def _load_published(config: Config, arrays: Arrays) -> PublishedTagger:
             known["set_ids"],
         ),
         seen=frozenset(config["seen"]),
-        unplaced=tuple(config["unplaced"]),
+        dropped=tuple(config["dropped"]),
         n_features=config["n_features_in"],
     )
 
@@ -242,7 +242,7 @@ def _embedding_state(embedding: ConceptEmbedding) -> tuple[Config, Arrays]:
             | {"random_state": _seed(embedding.context_descriptor_.random_state)}
         ),
         "training": _plain((embedding.training or TrainingPlan()).get_params()),
-        "labels": list(embedding.labels_),
+        "labels": list(embedding.classes_),
         "normalize_labels": embedding.normalize_labels_,
         "spellings": embedding.spellings_,
         "distance_scale": float(embedding.distance_scale_),
@@ -268,7 +268,7 @@ def _embedding_from(config: Config, arrays: Arrays) -> ConceptEmbedding:
     """Rebuild a fitted embedding."""
     import torch
 
-    from polyseme.nn.networks import ConceptNetwork
+    from polyseme.published.nn.networks import ConceptNetwork
 
     parameters = config["parameters"] | {
         "hidden_sizes": tuple(config["parameters"]["hidden_sizes"]),

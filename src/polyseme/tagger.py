@@ -24,6 +24,7 @@ from polyseme._validation import (
     IntArray,
     RandomState,
     as_generator,
+    check_device,
     check_features,
     check_fitted,
     check_instances,
@@ -31,7 +32,7 @@ from polyseme._validation import (
     check_option,
     draw_seed,
     first_few,
-    warn_unplaced,
+    warn_dropped,
 )
 from polyseme.calibration import logit, new_label_frequencies, sigmoid
 from polyseme.concepts import Concepts
@@ -39,16 +40,22 @@ from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
 from polyseme.documents import label_column, met_documents
 from polyseme.evidence import Evidence, TagEvidence, tag_parts
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
-from polyseme.nn.devices import check_device
-from polyseme.priming import rank_blocks, rank_labels
 from polyseme.senses import SenseMap, label_senses
 from polyseme.space import ConceptSpace, Readout, Trainer
 from polyseme.store import ConceptStore
-from polyseme.tags import complete_each, label_kinds, tag_columns, tag_sets, tag_table
-from polyseme.words import WordVectors, name_likeness
+from polyseme.tags import (
+    complete_each,
+    label_kinds,
+    rank_blocks,
+    rank_labels,
+    tag_columns,
+    tag_sets,
+    tag_table,
+)
+from polyseme.word_vectors import WordVectors, name_likeness
 
 if TYPE_CHECKING:
-    from polyseme.published import PublishedTagger
+    from polyseme.published.tagger import PublishedTagger
 
 Features = NDArray[np.float64] | sp.csr_matrix
 Matrix = NDArray[np.float64]
@@ -98,7 +105,7 @@ class ZeroShotTagger(Estimator):
 
     Attributes
     ----------
-    labels_ : tuple of str
+    classes_ : tuple of str
         Every label it can rank: those it was fitted with, then new ones.
     kinds_ : array of str, shape (n_labels,)
         "seen" (on training items), "unseen" (only in the semantics documents) or "oov" (never in
@@ -111,7 +118,7 @@ class ZeroShotTagger(Estimator):
         See `add_labels`.
     seen_ : frozenset of str
         The labels of the semantics documents that training items carry.
-    unplaced_ : tuple of str
+    dropped_ : tuple of str
         Names of documents left out, because they hold no label that the space has learned.
     n_features_in_ : int
         Columns of X, or of what the feature extractor makes of it; 0 without features.
@@ -153,7 +160,7 @@ class ZeroShotTagger(Estimator):
         check_option("name", name, ("default", "paper"), owner="from_preset")
         if name == "default":
             return cls(**parameters)
-        from polyseme.published import PublishedTagger
+        from polyseme.published.tagger import PublishedTagger
 
         return PublishedTagger.from_preset(name, **parameters)
 
@@ -162,8 +169,8 @@ class ZeroShotTagger(Estimator):
     def fit(
         self,
         X: object,
-        documents: Documents,
-        semantics: Documents | None = None,
+        y: Documents,
+        label_sets: Documents | None = None,
         trainer: Trainer | None = None,
     ) -> Self:
         """Learn the concept space from tag sets and items.
@@ -173,11 +180,11 @@ class ZeroShotTagger(Estimator):
         X : array-like, scipy sparse, pandas or polars frame, shape (n, n_features), or None
             One row per item, or what `features` takes. None learns from the documents alone: such
             a tagger completes tag sets but cannot rank items.
-        documents : LabelCorpus, iterable of label collections, indicator frame, or path
+        y : LabelCorpus, iterable of label collections, indicator frame, or path
             The labels of each item, n documents. To make a label unseen, leave out the items that
-            carry it and name it in `semantics` only.
-        semantics : the same forms, optional
-            Label-only documents that teach what labels mean; by default `documents`.
+            carry it and name it in `label_sets` only.
+        label_sets : the same forms, optional
+            Documents without items that teach what labels mean; by default `y`.
         trainer : callable, optional
             Who trains the space; by default this process. `polyseme.cluster.RayTraining(workers=2)`
             has it trained by a Ray cluster, with the same outcome.
@@ -186,19 +193,19 @@ class ZeroShotTagger(Estimator):
         check_device(self.device, owner=owner)
         template = ConceptSpace() if self.space is None else self.space
         template.check_parameters()
-        corpus = as_corpus(documents, normalize=self.normalize_labels)
+        corpus = as_corpus(y, normalize=self.normalize_labels)
         teaching = corpus
-        if semantics is not None:
-            teaching = as_corpus(semantics, normalize=self.normalize_labels)
+        if label_sets is not None:
+            teaching = as_corpus(label_sets, normalize=self.normalize_labels)
         check_corpus(teaching, owner=owner)
-        if X is not None and semantics is not None:
+        if X is not None and label_sets is not None:
             check_corpus(corpus, owner=owner, n_labels=1)
         generator = as_generator(self.random_state)
         space_seed, feature_seed = draw_seed(generator), draw_seed(generator)
-        front_end, table = None, X
+        extractor, table = None, X
         if self.features is not None and X is not None:
             with working(f"learning {self.features.kind} features", shown=self.verbose):
-                front_end, table = learned_copy(self.features, X, feature_seed)
+                extractor, table = learned_copy(self.features, X, feature_seed)
         features = None if table is None else check_instances(table, len(corpus), owner=owner)
         teaching = teaching.without_unused()
         items = teaching if X is None else corpus
@@ -235,10 +242,10 @@ class ZeroShotTagger(Estimator):
         return self.restore(
             space,
             store,
-            front_end=front_end,
+            extractor=extractor,
             n_vocabulary=len(teaching.labels),
             seen=shared,
-            unplaced=dropped,
+            dropped=dropped,
             n_features=0 if features is None else features.shape[1],
             n_taught=len(store.ids),
             normalize=self.normalize_labels,
@@ -253,10 +260,10 @@ class ZeroShotTagger(Estimator):
         space: ConceptSpace,
         store: ConceptStore,
         *,
-        front_end: MediaFeatures | None,
+        extractor: MediaFeatures | None,
         n_vocabulary: int,
         seen: frozenset[str],
-        unplaced: tuple[str, ...],
+        dropped: tuple[str, ...],
         n_features: int,
         n_taught: int,
         normalize: bool,
@@ -267,20 +274,20 @@ class ZeroShotTagger(Estimator):
         Parameters
         ----------
         space, store : ConceptSpace, ConceptStore
-        front_end : MediaFeatures or None
+        extractor : MediaFeatures or None
         n_vocabulary : int
             How many labels the semantics documents hold.
         seen : frozenset of str
-        unplaced : tuple of str
+        dropped : tuple of str
         n_features : int
         n_taught : int
             Documents that were known when the space was learned.
         normalize : bool
         named : NamedLabels, optional
         """
-        self.space_, self.features_ = space, front_end
+        self.space_, self.features_ = space, extractor
         self.n_vocabulary_, self.n_taught_ = n_vocabulary, n_taught
-        self.seen_, self.unplaced_ = seen, unplaced
+        self.seen_, self.dropped_ = seen, dropped
         self.n_features_in_, self.normalize_labels_ = n_features, normalize
         return self._know(store, named)
 
@@ -317,11 +324,11 @@ class ZeroShotTagger(Estimator):
         # Nothing is set before everything is made: what is refused leaves the tagger as it was.
         self.store_, self.named_ = store, named
         self._of_items, self._of_tags = _together(of_items), _together(of_tags)
-        self.labels_: tuple[str, ...] = store.labels + (() if named is None else named.labels)
+        self.classes_: tuple[str, ...] = store.labels + (() if named is None else named.labels)
         # A label whose documents were all taken away is not suggested any more.
-        self._held = np.ones(len(self.labels_), dtype=bool)
+        self._held = np.ones(len(self.classes_), dtype=bool)
         self._held[: len(store.labels)] = store.counts > 0
-        self.kinds_: StrArray = label_kinds(self.labels_, self.seen_, self.n_vocabulary_)
+        self.kinds_: StrArray = label_kinds(self.classes_, self.seen_, self.n_vocabulary_)
         return self
 
     def _key(self, label: str) -> str:
@@ -401,7 +408,7 @@ class ZeroShotTagger(Estimator):
             return features, None
         given = list(tags)
         n = len(given) if features is None else features.shape[0]
-        return features, tag_table(given, self.labels_, n, normalize=self.normalize_labels_)
+        return features, tag_table(given, self.classes_, n, normalize=self.normalize_labels_)
 
     def _features_of(self, X: object) -> Features:
         """Check items, after the feature extractor where there is one, (n, n_features)."""
@@ -441,12 +448,12 @@ class ZeroShotTagger(Estimator):
         check_option("method", method, METHODS, owner="rank")
         n = (features if features is not None else tags).shape[0]  # type: ignore[union-attr]
         # A block is also a table over known documents.
-        for rows in rank_blocks(n, max(len(self.labels_), 4096)):
+        for rows in rank_blocks(n, max(len(self.classes_), 4096)):
             part = None if features is None else features[rows]
             given = None if tags is None else tags[rows]
             codes = self._codes(part, given)
             if method == "priming":
-                scores = np.zeros((len(codes), len(self.labels_)))
+                scores = np.zeros((len(codes), len(self.classes_)))
                 points = self.space_.points(codes)
                 scores[:, : len(self.store_.labels)] = self.store_.votes(points)
             else:
@@ -456,7 +463,7 @@ class ZeroShotTagger(Estimator):
                 scores = np.where(given.toarray() > 0, 1.0, scores)
             yield rows, scores
 
-    def score_labels(
+    def decision_function(
         self,
         X: object,
         tags: Iterable[Collection[str]] | None = None,
@@ -481,18 +488,14 @@ class ZeroShotTagger(Estimator):
         """
         features, given = self._asked(X, tags)
         n = (features if features is not None else given).shape[0]  # type: ignore[union-attr]
-        scores = np.empty((n, len(self.labels_)))
+        scores = np.empty((n, len(self.classes_)))
         for rows, part in self._scored(features, given, method):
             scores[rows] = part
         return scores
 
     def predict_proba(self, X: object, tags: Iterable[Collection[str]] | None = None) -> Matrix:
-        """Give the probability of every label, (n, n_labels); see `score_labels`."""
-        return self.score_labels(X, tags)
-
-    def decision_function(self, X: object) -> Matrix:
-        """Score every label for each item, under the name that scikit-learn looks for."""
-        return self.score_labels(X)
+        """Give the probability of every label, (n, n_labels); see `decision_function`."""
+        return self.decision_function(X, tags)
 
     def thresholds(self, precision: float) -> Matrix:
         """Say how likely labels must be for a share of those that are given to be true.
@@ -514,7 +517,7 @@ class ZeroShotTagger(Estimator):
         if not self.n_features_in_:
             raise InputError("A precision needs features to learn it from; this tagger has none.")
         seen, unseen = self.space_.thresholds(precision)
-        least = np.full(len(self.labels_), unseen)
+        least = np.full(len(self.classes_), unseen)
         least[self.space_.order_[: self.space_.n_seen_]] = seen
         return least
 
@@ -536,7 +539,7 @@ class ZeroShotTagger(Estimator):
             The share of given labels that should be true, in place of `threshold`; see
             `thresholds`.
         tags : iterable of collections of str, optional
-            Labels that each item is known to have; see `score_labels`.
+            Labels that each item is known to have; see `decision_function`.
 
         Returns
         -------
@@ -544,7 +547,7 @@ class ZeroShotTagger(Estimator):
         """
         check_number("threshold", threshold, owner="predict", low=0, high=1)
         features, given = self._asked(X, tags)
-        least = np.full(len(self.labels_), threshold)
+        least = np.full(len(self.classes_), threshold)
         if precision is not None:
             if features is None:
                 raise InputError(
@@ -553,7 +556,7 @@ class ZeroShotTagger(Estimator):
                 )
             least = self.thresholds(precision)
         blocks = self._scored(features, given, "space")
-        return [found for _, part in blocks for found in tag_sets(part, least, self.labels_)]
+        return [found for _, part in blocks for found in tag_sets(part, least, self.classes_)]
 
     def rank(
         self,
@@ -570,9 +573,9 @@ class ZeroShotTagger(Estimator):
         k : int
             How many labels; all of them if there are fewer.
         tags : iterable of collections of str, optional
-            Labels that each item is known to have; see `score_labels`.
+            Labels that each item is known to have; see `decision_function`.
         method : {"space", "priming"}
-            See `score_labels`.
+            See `decision_function`.
 
         Returns
         -------
@@ -583,16 +586,16 @@ class ZeroShotTagger(Estimator):
         check_number("k", k, owner="rank", low=1, whole=True)
         features, given = self._asked(X, tags)
         n = (features if features is not None else given).shape[0]  # type: ignore[union-attr]
-        shape = (n, min(k, len(self.labels_)))
+        shape = (n, min(k, len(self.classes_)))
         label_ids, best = np.empty(shape, dtype=np.int64), np.empty(shape)
         for rows, scores in self._scored(features, given, method):
             label_ids[rows], best[rows] = rank_labels(scores, self._occurrences, k)
-        return np.asarray(self.labels_)[label_ids], best
+        return np.asarray(self.classes_)[label_ids], best
 
     @property
     def _occurrences(self) -> IntArray:
         """How many documents hold each label: of equal scores the commoner label is first."""
-        counts = np.zeros(len(self.labels_), dtype=np.int64)
+        counts = np.zeros(len(self.classes_), dtype=np.int64)
         counts[: len(self.store_.labels)] = self.store_.counts
         return counts
 
@@ -620,12 +623,12 @@ class ZeroShotTagger(Estimator):
 
     def _complete_one(self, tags: Collection[str], k: int) -> tuple[StrArray, Matrix]:
         """Complete one tag set."""
-        given = tag_columns(tags, self.labels_, normalize=self.normalize_labels_)
+        given = tag_columns(tags, self.classes_, normalize=self.normalize_labels_)
         self._refuse_new(given)
-        n_others = len(self.labels_) - len(given)
+        n_others = len(self.classes_) - len(given)
         # Unknown tags have been named by now.
-        known = np.asarray(self.labels_)[given]
-        labels, scores = self.rank(None, len(self.labels_), [known.tolist()])
+        known = np.asarray(self.classes_)[given]
+        labels, scores = self.rank(None, len(self.classes_), [known.tolist()])
         others = ~np.isin(labels[0], known)
         return labels[0][others][: min(k, n_others)], scores[0][others][: min(k, n_others)]
 
@@ -633,7 +636,7 @@ class ZeroShotTagger(Estimator):
         """Raise where all given tags are newer than the space, which cannot code them."""
         if len(given) and (given >= self.store_.n_learned).all():
             raise InputError(
-                f"'{self.labels_[given[0]]}' came after the concept space was learned, so nothing "
+                f"'{self.classes_[given[0]]}' came after the concept space was learned, so nothing "
                 "can be concluded from it alone; give further tags, or fit anew."
             )
 
@@ -651,7 +654,7 @@ class ZeroShotTagger(Estimator):
         x : array-like, shape (n_features,) or (1, n_features), or None
             One item; None explains what `complete` says about the tags alone.
         label : str
-            One of `labels_`.
+            One of `classes_`.
         k : int
             How many tags and how many known tag sets to name.
         tags : collection of str, optional
@@ -671,7 +674,7 @@ class ZeroShotTagger(Estimator):
             raise InputError(f"`explain` takes one item; got {n}.")
         if given is not None and column in given.indices:
             raise InputError(
-                f"'{self.labels_[column]}' is among the tags that are given, so there is nothing "
+                f"'{self.classes_[column]}' is among the tags that are given, so there is nothing "
                 "to explain; leave it out of them to ask where its score would come from."
             )
         return self._evidence(features, given, column, k)
@@ -717,7 +720,7 @@ class ZeroShotTagger(Estimator):
             less = self._logits(code_of(changed), of_items=of_items)[0, column] - logits[column]
             named.append(
                 TagEvidence(
-                    self.labels_[space.order_[place]],
+                    self.classes_[space.order_[place]],
                     float(probable[place]),
                     float(parts[place]),
                     float(less),
@@ -725,7 +728,7 @@ class ZeroShotTagger(Estimator):
             )
         value = float(logits[column])
         return Evidence(
-            self.labels_[column],
+            self.classes_[column],
             str(self.kinds_[column]),
             # A label that no known document holds any more is not suggested.
             float(sigmoid(np.array(value))) if self._held[column] else 0.0,
@@ -765,8 +768,8 @@ class ZeroShotTagger(Estimator):
         corpus = as_corpus(documents, normalize=self.normalize_labels_)
         store, ids, dropped = self.store_.add(self.space_, corpus)
         self._know(store, self.named_)
-        self.unplaced_ += dropped
-        warn_unplaced(dropped, len(corpus))
+        self.dropped_ += dropped
+        warn_dropped(dropped, len(corpus))
         return ids
 
     def remove_documents(self, ids: Collection[str]) -> Self:
@@ -812,11 +815,11 @@ class ZeroShotTagger(Estimator):
                 f"{type(vectors).__name__}. `WordVectors.read` reads a file."
             )
         words = vectors if isinstance(vectors, WordVectors) else WordVectors(vectors)
-        known = {self._key(label) for label in self.labels_}
+        known = {self._key(label) for label in self.classes_}
         fresh = tuple(label for label in self._names(labels) if self._key(label) not in known)
         if fresh:
             space = self.space_
-            seen = [self.labels_[column] for column in space.order_[: space.n_seen_]]
+            seen = [self.classes_[column] for column in space.order_[: space.n_seen_]]
             likeness = name_likeness(fresh, seen, words)
             named = NamedLabels(fresh, likeness)
             if self.named_ is not None:

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from polyseme._validation import InputError, IntArray, PolysemeWarning, first_few
+from polyseme._validation import InputError, IntArray, PolysemeWarning, check_number, first_few
 from polyseme.corpus import LabelCorpus
+
+_BLOCK_NUMBERS = 2**22
 
 
 def tag_table(
@@ -52,7 +54,7 @@ def tag_columns(tags: Collection[str], labels: Sequence[str], *, normalize: bool
     if not len(given):
         raise InputError(
             f"None of the tags is known: {', '.join(unknown) or 'no tag was given'}; "
-            "see `labels_` for the known ones."
+            "see `classes_` for the known ones."
         )
     _warn_unknown(unknown)
     return np.asarray(given)
@@ -134,3 +136,61 @@ def _warn_unknown(unknown: Sequence[str]) -> None:
         warnings.warn(
             f"Unknown tags are passed over: {first_few(unknown)}.", PolysemeWarning, stacklevel=5
         )
+
+
+def rank_labels(
+    scores: ArrayLike, n_occurrences: ArrayLike, k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Give the k best labels of each row.
+
+    Labels with equal scores are ordered by their number of known concepts, then by column.
+
+    Parameters
+    ----------
+    scores : array, shape (n, n_labels)
+    n_occurrences : int array, shape (n_labels,)
+        Known concepts of each label.
+    k : int
+        How many labels; all of them if there are fewer.
+
+    Returns
+    -------
+    label_ids : int64 array, shape (n, min(k, n_labels))
+    scores : float64 array, of the same shape
+    """
+    check_number("k", k, owner="rank", low=1, whole=True)
+    table = np.asarray(scores, dtype=np.float64)
+    preferred = np.lexsort((np.arange(table.shape[1]), -np.asarray(n_occurrences)))
+    label_ids = np.empty((len(table), min(k, table.shape[1])), dtype=np.int64)
+    for rows in rank_blocks(*table.shape):
+        label_ids[rows] = preferred[_first_in_order(-table[rows][:, preferred], k)]
+    return label_ids, np.take_along_axis(table, label_ids, axis=1)
+
+
+def rank_blocks(n: int, n_labels: int) -> list[slice]:
+    """Cut n rows into blocks for which tables over all labels stay small.
+
+    Parameters
+    ----------
+    n, n_labels : int
+
+    Returns
+    -------
+    list of slice
+        At least one row each; none without rows.
+    """
+    step = max(1, _BLOCK_NUMBERS // max(n_labels, 1))
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
+
+def _first_in_order(values: NDArray[np.float64], k: int) -> NDArray[np.int64]:
+    """Give the places of each row's k smallest values, the first of equals first."""
+    if 8 * k >= values.shape[1]:
+        return np.argsort(values, axis=1, kind="stable")[:, :k]
+    limits = np.partition(values, k - 1, axis=1)[:, k - 1]
+    found = np.empty((len(values), k), dtype=np.int64)
+    for row, (numbers, limit) in enumerate(zip(values, limits, strict=True)):
+        # A limit that is no number has fewer than k numbers before it.
+        near = np.flatnonzero(~(numbers > limit))
+        found[row] = near[np.argsort(numbers[near], kind="stable")[:k]]
+    return found

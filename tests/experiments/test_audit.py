@@ -11,8 +11,8 @@ import pytest
 from polyseme import ContextDescriptor, InstanceMapper, LabelCorpus
 from polyseme._validation import InputError
 from polyseme.baselines import TunedCosta
-from polyseme.protocols import LabelSplit, carries, cross_corpora, oov_test, within_corpus
-from polyseme.published import PublishedTagger
+from polyseme.published.tagger import PublishedTagger
+from polyseme.splits import LabelSplit, carries, cross_corpora, oov_test, within_corpus
 from polyseme_experiments.audit import Given, audit
 
 SEEN = tuple(f"s{i}" for i in range(9))

@@ -98,11 +98,11 @@ def test_the_digest_follows_the_configuration():
 @pytest.mark.parametrize(
     ("method", "owner", "parameter"),
     [
-        ("polyseme", "polyseme.descriptors.ContextDescriptor", "n_iter"),
-        ("polyseme", "polyseme.descriptors.LabelDescriptor", "strength"),
-        ("polyseme", "polyseme.nn.plan.TrainingPlan", "patience"),
-        ("polyseme", "polyseme.embedding.ConceptEmbedding", "context_sensitivity"),
-        ("polyseme", "polyseme.mapping.InstanceMapper", "tolerance"),
+        ("polyseme", "polyseme.published.descriptors.ContextDescriptor", "n_iter"),
+        ("polyseme", "polyseme.published.descriptors.LabelDescriptor", "strength"),
+        ("polyseme", "polyseme.published.nn.plan.TrainingPlan", "patience"),
+        ("polyseme", "polyseme.published.embedding.ConceptEmbedding", "context_sensitivity"),
+        ("polyseme", "polyseme.published.mapping.InstanceMapper", "tolerance"),
         ("default", "polyseme.space.ConceptSpace", "context"),
         ("default-mix", "polyseme.training.SpacePlan", "hidden_tags"),
         ("default-no-soft", "polyseme.space.ConceptSpace", "n_folds"),

@@ -7,7 +7,7 @@ import pytest
 
 from polyseme._validation import InputError
 from polyseme.corpus import LabelCorpus
-from polyseme.protocols import carries
+from polyseme.splits import carries
 from polyseme_experiments import draws
 from polyseme_experiments._kinds.calibration import late_labels, picked, shuffled_holders
 from polyseme_experiments._kinds.variants import changed
@@ -128,7 +128,9 @@ def test_a_space_is_kept_for_other_trials_and_an_interrupted_one_goes_on(tmp_pat
     first = trial("hsun", 0, cache=str(tmp_path))
     points = first.space(10).known_.points
     assert sorted(path.suffix for path in tmp_path.iterdir()) == ["", ".seconds"]
-    monkeypatch.setattr("polyseme.nn.training.ConceptTrainer.run", None)  # nobody may train now
+    monkeypatch.setattr(
+        "polyseme.published.nn.training.ConceptTrainer.run", None
+    )  # nobody may train now
     later = trial("hsun", 3, cache=str(tmp_path))
     np.testing.assert_array_equal(later.space(10).known_.points, points)
     with pytest.raises(TypeError, match="not callable"):
@@ -154,13 +156,13 @@ def test_shared_parts_are_made_once_and_their_seconds_noted():
 def test_a_default_with_another_share_is_what_a_fit_would_give(share):
     drawn = trial("hsun")
     default, X = drawn.default_tagger(), drawn.features(drawn.split.test)
-    before = default.score_labels(X)
-    variant = changed(drawn, default, **share).score_labels(X)
+    before = default.decision_function(X)
+    variant = changed(drawn, default, **share).decision_function(X)
     fitted = drawn.fitted(make_space(QUICK, **share), drawn.known_documents)
-    np.testing.assert_array_equal(variant, fitted.score_labels(X))
+    np.testing.assert_array_equal(variant, fitted.decision_function(X))
     assert not np.array_equal(variant, before)
-    np.testing.assert_array_equal(default.score_labels(X), before)
-    np.testing.assert_array_equal(changed(drawn, default).score_labels(X), before)
+    np.testing.assert_array_equal(default.decision_function(X), before)
+    np.testing.assert_array_equal(changed(drawn, default).decision_function(X), before)
 
 
 def test_fewer_members_are_the_first_of_each_fold():
@@ -184,7 +186,7 @@ def test_without_levels_raw_logits_and_votes_are_mixed():
     bare = changed(drawn, default, levels=False, priming=0.0)
     weights, bias = bare.space_.readout(of_items=False)
     logits = default.codes(X) @ weights + bias
-    np.testing.assert_allclose(bare.score_labels(X), 1 / (1 + np.exp(-logits)), rtol=1e-9)
+    np.testing.assert_allclose(bare.decision_function(X), 1 / (1 + np.exp(-logits)), rtol=1e-9)
 
 
 def test_parts_of_the_default_are_asked_without_training_again():
@@ -231,7 +233,7 @@ def test_late_labels_reach_no_training_and_are_a_third_of_those_on_no_instance()
     )
     assert set(late) <= unseen and len(late) == max(1, len(unseen) // 3)
     tagger = get_method("calibration-late")._without(drawn, late)
-    assert not set(late) & set(tagger.labels_)
+    assert not set(late) & set(tagger.classes_)
     metrics, _ = get_method("calibration-late").run(drawn)
     ways = {"taught", "sample", "oov", "new-1", "new-2", "new-5", "new-20", "named", "chance"}
     assert metrics.keys() == ways

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from polyseme._validation import IntArray, PolysemeWarning
 from polyseme.corpus import LabelCorpus
-from polyseme.protocols import evaluation_columns
-from polyseme.scoring import concept_map, example_map, log_loss, reliability
+from polyseme.metrics import concept_map, example_map, log_loss, reliability
+from polyseme.splits import evaluation_columns
 from polyseme.tagger import ZeroShotTagger
-from polyseme.words.likeness import NOISE, SPREAD
+from polyseme.word_vectors.likeness import NOISE, SPREAD
 from polyseme_experiments._kinds.costa import (
     FLOOR,
     as_probabilities,
@@ -61,7 +61,7 @@ class Calibration(Method):
     def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
         """Compare probabilities with what held-out instances have."""
         ranker = trial.tuned_costa() if self.raw else trial.default_tagger()
-        probabilities = ranker.score_labels(trial.features(trial.mixed))
+        probabilities = ranker.decision_function(trial.features(trial.mixed))
         least: dict[float, Matrix] = {}
         if isinstance(ranker, ZeroShotTagger):
             least = {one: ranker.thresholds(one) for one in PRECISIONS}
@@ -73,10 +73,10 @@ class Calibration(Method):
             if name not in ("training", "zsl-only"):
                 continue
             truth = tested.align(chosen)[0][:, : len(chosen)].toarray().astype(bool)
-            given = columns_of(probabilities, ranker.labels_, chosen, tested.key)
+            given = columns_of(probabilities, ranker.classes_, chosen, tested.key)
             found[name] = believed(truth, given)
             for asked, thresholds in least.items():
-                enough = columns_of(thresholds[None], ranker.labels_, chosen, tested.key, 1.0)
+                enough = columns_of(thresholds[None], ranker.classes_, chosen, tested.key, 1.0)
                 found[name] |= reached(truth, given >= enough, asked)
         return found, trial.audit(ranker, trial.given())
 
@@ -101,13 +101,13 @@ class LateCalibration(Method):
         late = late_labels(trial, generator)
         X, tested = trial.features(trial.mixed), trial.split.target.select(trial.mixed)
         taught, tagger = trial.default_tagger(), self._without(trial, late)
-        scores = taught.score_labels(X)
-        probabilities = {"taught": columns_of(scores, taught.labels_, late, tested.key)}
+        scores = taught.decision_function(X)
+        probabilities = {"taught": columns_of(scores, taught.classes_, late, tested.key)}
         # Without a document or a vector there is no hint: such a label is as likely everywhere.
         usual = tagger.space_.typical_frequency
         for name, grown in self._grown(trial, tagger, late).items():
-            scores = grown.score_labels(X)
-            probabilities[name] = columns_of(scores, grown.labels_, late, tested.key, usual)
+            scores = grown.decision_function(X)
+            probabilities[name] = columns_of(scores, grown.classes_, late, tested.key, usual)
         probabilities["chance"] = generator.random((len(X), len(late)))
         truth = tested.align(late)[0][:, : len(late)].toarray().astype(bool)
         found = {name: self._measured(truth, one) for name, one in probabilities.items()}

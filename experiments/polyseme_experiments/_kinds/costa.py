@@ -63,17 +63,19 @@ class CostaSystem(Method):
     def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
         """Score the test instances, or the natural mix."""
         costa = trial.tuned_costa()
-        scores = costa.score_labels(trial.features(trial.mixed if self.mix else trial.split.test))
+        scores = costa.decision_function(
+            trial.features(trial.mixed if self.mix else trial.split.test)
+        )
         if self.levels:
             priors = label_frequencies(trial, costa)
             scores = logit(as_probabilities(scores, priors)) + intercepts(trial, costa, priors)
         audited = trial.audit(costa, trial.given())
-        return trial.measure(scores, costa.labels_, mix=self.mix), audited
+        return trial.measure(scores, costa.classes_, mix=self.mix), audited
 
 
 def label_frequencies(trial: Trial, costa: TunedCosta) -> Matrix:
     """Give how often documents hold each label, (n_labels,), above 0 and below 1."""
-    told = training_tables(trial.train_documents, trial.known_documents, costa.labels_)
+    told = training_tables(trial.train_documents, trial.known_documents, costa.classes_)
     counts = np.asarray(told.documents.sum(axis=0), dtype=np.float64).ravel()
     # Of labels that no instance carries only semantics documents tell.
     sizes = np.where(costa.direct_, told.documents.shape[0], told.n_semantics)
@@ -115,13 +117,13 @@ def intercepts(trial: Trial, costa: TunedCosta, frequencies: Matrix) -> Matrix:
     """
     corpus, seen = trial.train_documents, np.asarray(costa.direct_)
     X = check_instances(trial.train_features, len(corpus), owner="TunedCosta")
-    truth = corpus.align(costa.labels_)[0].toarray()[:, seen].astype(np.float64)
+    truth = corpus.align(costa.classes_)[0].toarray()[:, seen].astype(np.float64)
     draws = np.random.default_rng(trial.seed)
     folds = fold_numbers(len(truth), costa.n_folds, draws, costa.groups_)
     scores, guessed = np.empty((2, len(truth), len(seen)))
     scores[:, seen] = out_of_fold(costa.classifier_, X, truth, folds)
     guessed[:, seen], weights = truth, np.ones(len(truth))
-    told = training_tables(corpus, trial.known_documents, costa.labels_)
+    told = training_tables(corpus, trial.known_documents, costa.classes_)
     if not seen.all():
         slopes, constant = costa.regression_
         scores[:, ~seen] = scores[:, seen] @ slopes + constant

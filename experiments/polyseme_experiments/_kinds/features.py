@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from polyseme.baselines import SeenClassifiers
 from polyseme.features import ImageFeatures
-from polyseme.protocols import measure
+from polyseme.splits import measure
 from polyseme_experiments._kinds.method import Method, Metrics
 from polyseme_experiments.draws import Conditions
 from polyseme_experiments.trials import Trial
@@ -32,28 +32,28 @@ class FeatureSet(Method):
 
     def config(self, conditions: Conditions) -> dict[str, Any]:
         """Give what decides its results as JSON values, also what is left at its default."""
-        front_end = self._front_end(conditions)
-        parameters = {name: repr(value) for name, value in front_end.get_params().items()}
+        extractor = self._extractor(conditions)
+        parameters = {name: repr(value) for name, value in extractor.get_params().items()}
         classifiers = SeenClassifiers().get_params()
         return super().config(conditions) | {
-            "recipe": front_end.recipe(),
+            "recipe": extractor.recipe(),
             "parameters": parameters,
             "classifiers": {name: repr(value) for name, value in classifiers.items()},
         }
 
     def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
         """Learn from the training instances, measure on the validation instances."""
-        table = trial.media_features(self._front_end(trial.conditions))
+        table = trial.media_features(self._extractor(trial.conditions))
         classifiers = SeenClassifiers(random_state=trial.seed)
         classifiers.fit(table[trial.split.train], trial.train_documents)
         scores = classifiers.probabilities(table[trial.split.validation])
         tested = trial.split.instances("validation")
         columns = {"training": trial.split.labels.seen}
-        found: Metrics = measure(tested, scores, classifiers.labels_, columns)
+        found: Metrics = measure(tested, scores, classifiers.classes_, columns)
         found["training"]["features"] = table.shape[1]
         return found, trial.audit()
 
-    def _front_end(self, conditions: Conditions) -> ImageFeatures:
+    def _extractor(self, conditions: Conditions) -> ImageFeatures:
         """Make the extractor, at the size at which the embedded emoji's features were made."""
         made = ImageFeatures(size=192, n_jobs=1, **self.parameters)
         if conditions.quick:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from polyseme._validation import PolysemeWarning
-from polyseme.scoring import regression_error, scattering
+from polyseme.metrics import regression_error, scattering
 from polyseme.senses import SenseRule, find_senses
 from polyseme_experiments._kinds.method import Method, Metrics
 from polyseme_experiments.draws import Conditions

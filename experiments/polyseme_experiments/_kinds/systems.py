@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import polyseme.calibration
 import polyseme.space
 import polyseme.training
-from polyseme.priming import PrimingRanker
+from polyseme.published.priming import PrimingRanker
 from polyseme.tagger import ZeroShotTagger
 from polyseme.training import SpacePlan
 from polyseme_experiments._kinds.method import Method, Metrics
@@ -82,7 +82,7 @@ class WholeSystem(Method):
             tagger.known_.index(64.0), tagger.embedding_.distance_scale_, self.score
         )
         scores = ranker.scores(tagger.points(trial.features(trial.split.test)))
-        return trial.measure(scores, tagger.labels_), trial.audit(tagger, trial.given())
+        return trial.measure(scores, tagger.classes_), trial.audit(tagger, trial.given())
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class SpaceSystem(Method):
         Parameters of the `ConceptSpace`, where it is trained in another way. Everything else is
         asked of the one default that a trial's methods share.
     method : {"space", "priming"}
-        As in `ZeroShotTagger.score_labels`.
+        As in `ZeroShotTagger.decision_function`.
     mix : bool
         Whether all held-out instances are tested, also those without an unseen label.
     """
@@ -131,9 +131,9 @@ class SpaceSystem(Method):
         """Score the test instances, or the natural mix."""
         tagger = self.tagger(trial)
         rows = trial.mixed if self.mix else trial.split.test
-        scores = tagger.score_labels(trial.features(rows), method=self.method)
+        scores = tagger.decision_function(trial.features(rows), method=self.method)
         audited = trial.audit(tagger, trial.given())
-        return trial.measure(scores, tagger.labels_, mix=self.mix), audited
+        return trial.measure(scores, tagger.classes_, mix=self.mix), audited
 
     def tagger(self, trial: Trial) -> ZeroShotTagger:
         """Give the tagger that is asked."""

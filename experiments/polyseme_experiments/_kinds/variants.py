@@ -65,7 +65,7 @@ def changed(
 
 def training_data(trial: Trial, tagger: ZeroShotTagger) -> TrainingData:
     """Give what a trial's tagger was fitted with; its seed makes the folds the same."""
-    told = training_tables(trial.train_documents, trial.known_documents, tagger.labels_)
+    told = training_tables(trial.train_documents, trial.known_documents, tagger.classes_)
     X = check_instances(trial.train_features, len(trial.train_documents), owner="ZeroShotTagger")
     space = copy(tagger.space_)
     return space.prepare(told.documents, X, told.own, told.groups, told.n_semantics)[0]
@@ -100,14 +100,14 @@ def with_members(space: ConceptSpace, data: TrainingData, n_members: int) -> Con
 def _over(trial: Trial, tagger: ZeroShotTagger, space: ConceptSpace) -> ZeroShotTagger:
     """Give a tagger over another space of the same labels."""
     semantics = trial.known_documents.without_unused()
-    store, _ = ConceptStore.of(space, tagger.labels_, semantics, trial.train_documents)
+    store, _ = ConceptStore.of(space, tagger.classes_, semantics, trial.train_documents)
     return ZeroShotTagger().restore(
         space,
         store,
-        front_end=None,
+        extractor=None,
         n_vocabulary=tagger.n_vocabulary_,
         seen=tagger.seen_,
-        unplaced=tagger.unplaced_,
+        dropped=tagger.dropped_,
         n_features=tagger.n_features_in_,
         n_taught=tagger.n_taught_,
         normalize=tagger.normalize_labels_,

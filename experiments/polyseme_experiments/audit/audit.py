@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from polyseme._validation import InputError
 from polyseme.corpus import LabelCorpus
-from polyseme.protocols.labels import carries
-from polyseme.protocols.split import INSTANCES, SEMANTICS, ZeroShotSplit
+from polyseme.splits.labels import carries
+from polyseme.splits.split import INSTANCES, SEMANTICS, ZeroShotSplit
 from polyseme_experiments.audit.learned import check_embedding, check_mappers, check_ranker
 from polyseme_experiments.audit.receipt import Check, Receipt, check, note
 

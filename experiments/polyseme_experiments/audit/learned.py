@@ -16,12 +16,12 @@ from polyseme._estimator import copy_of
 from polyseme._shifted import ShiftedRows
 from polyseme._validation import check_features
 from polyseme.corpus import LabelCorpus
-from polyseme.embedding import ConceptEmbedding
-from polyseme.known import KnownConcepts
-from polyseme.mapping import InstanceMapper
-from polyseme.protocols.split import ZeroShotSplit
-from polyseme.published import PublishedTagger
-from polyseme.solvers.kernels import column_statistics, scale_rows
+from polyseme.published.embedding import ConceptEmbedding
+from polyseme.published.known import KnownConcepts
+from polyseme.published.mapping import InstanceMapper
+from polyseme.published.solvers.kernels import column_statistics, scale_rows
+from polyseme.published.tagger import PublishedTagger
+from polyseme.splits.split import ZeroShotSplit
 from polyseme.store import ConceptStore
 from polyseme_experiments.audit.receipt import Check, check
 
@@ -49,7 +49,7 @@ def check_embedding(
     teaching = split.teaching().without_unused()
     held = {key(label) for label in teaching.labels}
     oov = {key(label) for label in split.labels.oov}
-    vocabulary = [key(label) for label in embedding.labels_]
+    vocabulary = [key(label) for label in embedding.classes_]
     looked_at = f"{len(vocabulary)} labels of the concept space"
     yield check(
         "vocabulary without oov labels",
@@ -81,7 +81,7 @@ def check_embedding(
 def _descriptors(teaching: LabelCorpus, embedding: ConceptEmbedding) -> Iterator[Check]:
     """Learn idf and label descriptors again and compare."""
     wanted = copy_of(embedding.label_descriptor_)
-    if [*map(teaching.key, embedding.labels_)] == [*map(teaching.key, teaching.labels)]:
+    if [*map(teaching.key, embedding.classes_)] == [*map(teaching.key, teaching.labels)]:
         wanted.fit(teaching.matrix)
     for name in ("idf_", "descriptors_"):
         learned = _numbers(getattr(embedding.label_descriptor_, name))
@@ -141,7 +141,7 @@ def check_ranker(split: ZeroShotSplit, fitted: object) -> Iterator[Check]:
     Check
     """
     key = split.target.key
-    labels = [key(label) for label in getattr(fitted, "labels_", ())]
+    labels = [key(label) for label in getattr(fitted, "classes_", ())]
     kinds = getattr(fitted, "kinds_", None)
     if kinds is not None:
         unseen = {key(label) for label in split.labels.unseen}
@@ -239,8 +239,8 @@ def _scales(
     mapper: InstanceMapper,
 ) -> Check:
     """Check that the features' means and spreads are those of the training instances."""
-    documents = split.instances("train").align(tagger.embedding_.labels_)[0]
-    placed = np.diff(documents[:, : len(tagger.embedding_.labels_)].indptr) > 0
+    documents = split.instances("train").align(tagger.embedding_.classes_)[0]
+    placed = np.diff(documents[:, : len(tagger.embedding_.classes_)].indptr) > 0
     again = column_statistics(train[placed], mapper.scaling)
     learned = (mapper.mean_, mapper.scale_)
     same = all(np.array_equal(one, other) for one, other in zip(learned, again, strict=True))

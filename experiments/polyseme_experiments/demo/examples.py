@@ -47,8 +47,8 @@ def make_cards(
         Emoji that carry an unseen or oov label first, each part in random order.
     """
     rows = split.rows(split.test)
-    ranked, _ = tagger.rank(split.emoji.features[rows], k=len(tagger.labels_))
-    kinds = dict(zip(tagger.labels_, tagger.kinds_.tolist(), strict=True))
+    ranked, _ = tagger.rank(split.emoji.features[rows], k=len(tagger.classes_))
+    kinds = dict(zip(tagger.classes_, tagger.kinds_.tolist(), strict=True))
     cards = []
     for one in generator.permutation(split.test).tolist():
         place = int(generator.choice(np.flatnonzero(split.emoji.group[rows] == one)))

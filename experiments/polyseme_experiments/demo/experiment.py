@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from polyseme._threads import one_thread
 from polyseme.baselines import Popularity, TunedCosta
-from polyseme.scoring import concept_precision, example_precision
+from polyseme.metrics import concept_precision, example_precision
 from polyseme.senses import SenseRule, find_senses
 from polyseme.tagger import ZeroShotTagger
 from polyseme_experiments.datasets import EmojiCorpus
@@ -116,7 +116,7 @@ def _run(emoji: EmojiCorpus, seed: int, settings: DemoSettings, watch: _Stopwatc
         n_train=len(split.train),
         n_taught=len(split.taught),
         n_test=len(split.test),
-        n_labels=len(tagger.labels_),
+        n_labels=len(tagger.classes_),
         # A label that only ever stands beside an unseen one is on no picture either.
         unseen=_of_kind(tagger, "unseen"),
         oov=_of_kind(tagger, "oov"),
@@ -144,14 +144,14 @@ def _train(
     tagger.fit(X, documents, semantics).remove_documents(split.repeated())
     space = tagger.space_
     watch.stop("polyseme", f", {len(space.members_)} members, {space.plan_.n_steps} steps each")
-    scores = {"polyseme": tagger.score_labels(X_test)}
+    scores = {"polyseme": tagger.decision_function(X_test)}
     baselines = {"tuned COSTA": TunedCosta(random_state=seed), "popularity": Popularity()}
     for name, baseline in baselines.items():
         watch.start(f"{name}: learning")
         # In tuned COSTA's favour: on emoji it chooses better settings without families.
         baseline.fit(X, replace(documents, groups=None), replace(semantics, groups=None))
-        order = [baseline.labels_.index(label) for label in tagger.labels_]
-        scores[name] = baseline.score_labels(X_test)[:, order]
+        order = [baseline.classes_.index(label) for label in tagger.classes_]
+        scores[name] = baseline.decision_function(X_test)[:, order]
         watch.stop(name)
     return tagger, scores
 
@@ -161,8 +161,8 @@ def _measure(
 ) -> tuple[tuple[MethodScores, ...], dict[str, Score]]:
     """Measure every method, and the first one's lead over the second on the same emoji."""
     _, documents = split.pictures(split.test)
-    aligned, _ = documents.align(tagger.labels_)
-    truth = aligned[:, : len(tagger.labels_)].toarray()
+    aligned, _ = documents.align(tagger.classes_)
+    truth = aligned[:, : len(tagger.classes_)].toarray()
     groups = split.emoji.group[split.rows(split.test)]
     methods, each = [], []
     for name, table in scores.items():
@@ -221,7 +221,7 @@ def mean_score(values: NDArray[np.float64]) -> Score:
 
 def _of_kind(tagger: ZeroShotTagger, kind: str) -> tuple[str, ...]:
     """Give the tagger's labels of one kind."""
-    return tuple(np.array(tagger.labels_)[tagger.kinds_ == kind].tolist())
+    return tuple(np.array(tagger.classes_)[tagger.kinds_ == kind].tolist())
 
 
 def _settings(tagger: ZeroShotTagger, settings: DemoSettings) -> tuple[tuple[str, str], ...]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from polyseme._validation import InputError, RandomState, as_generator
 from polyseme.corpus import LabelCorpus
-from polyseme.protocols import carries, labels_by_document_share
+from polyseme.splits import carries, labels_by_document_share
 from polyseme_experiments.datasets.emoji import DRAWINGS, EmojiCorpus
 
 _PERSONS = {"man", "woman", "men", "women", "person", "people", "boy", "girl", "male", "female"}

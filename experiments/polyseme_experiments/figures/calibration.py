@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from polyseme.scoring.calibration import BINS
+from polyseme.metrics.calibration import BINS
 from polyseme_experiments._kinds.calibration import FEW, PRECISIONS
 from polyseme_experiments.experiment import Experiment, Results
 from polyseme_experiments.former import FORMER, NOTE

@@ -1,4 +1,4 @@
-"""What the tagger is compared with, behind the same contract: fit, score_labels, rank."""
+"""What the tagger is compared with, behind the same contract: fit, decision_function, rank."""
 
 from polyseme.baselines.chance import Chance
 from polyseme.baselines.classifiers import SeenClassifiers

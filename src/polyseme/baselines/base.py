@@ -18,7 +18,7 @@ from polyseme._folds import fold_numbers, group_numbers, hidden_groups
 from polyseme._validation import IntArray, check_features, check_fitted, check_instances
 from polyseme.corpus import Documents, as_corpus, check_corpus
 from polyseme.documents import unmet_documents
-from polyseme.priming import rank_labels
+from polyseme.tags import rank_labels
 
 __all__ = ["Baseline", "Features", "hidden_groups"]
 
@@ -30,7 +30,7 @@ class Baseline(Estimator, ABC):
 
     Attributes
     ----------
-    labels_ : tuple of str
+    classes_ : tuple of str
         The semantics vocabulary, then labels that only instances carry.
     kinds_ : array of str, shape (n_labels,)
         "seen", "unseen" or "oov".
@@ -41,19 +41,19 @@ class Baseline(Estimator, ABC):
         No cross-validation tears a group apart.
     """
 
-    def fit(self, X: object, documents: Documents, semantics: Documents | None = None) -> Self:
+    def fit(self, X: object, y: Documents, label_sets: Documents | None = None) -> Self:
         """Learn from instances and label documents, as `ZeroShotTagger.fit`."""
-        corpus = check_corpus(as_corpus(documents), owner=type(self).__name__, n_labels=1)
+        corpus = check_corpus(as_corpus(y), owner=type(self).__name__, n_labels=1)
         features = check_instances(X, len(corpus), owner=type(self).__name__)
-        teaching = corpus if semantics is None else as_corpus(semantics)
+        teaching = corpus if label_sets is None else as_corpus(label_sets)
         matrix, extra = corpus.align(teaching.labels)
         lessons, _ = teaching.align(teaching.labels + extra)
         carried = np.asarray(matrix.sum(axis=0)).ravel()
         taught = np.asarray(lessons.sum(axis=0)).ravel()
-        self.labels_ = teaching.labels + extra
+        self.classes_ = teaching.labels + extra
         self.kinds_ = np.where(taught == 0, "oov", np.where(carried > 0, "seen", "unseen"))
         fresh = corpus.select([]) if corpus is teaching else unmet_documents(corpus, teaching)
-        more = np.asarray(fresh.align(self.labels_)[0].sum(axis=0)).ravel()
+        more = np.asarray(fresh.align(self.classes_)[0].sum(axis=0)).ravel()
         self.n_occurrences_ = (taught + more).astype(np.int64)
         self.n_features_in_ = features.shape[1]
         self.groups_ = group_numbers(corpus.groups, len(corpus))
@@ -61,17 +61,17 @@ class Baseline(Estimator, ABC):
         self._learn(features, matrix, lessons)
         return self
 
-    def score_labels(self, X: object) -> NDArray[np.float64]:
+    def decision_function(self, X: object) -> NDArray[np.float64]:
         """Score every label for each instance, (n, n_labels), larger is better."""
-        check_fitted(self, "labels_")
+        check_fitted(self, "classes_")
         return self._scores(
             check_features(X, owner=type(self).__name__, n_features=self.n_features_in_)
         )
 
     def rank(self, X: object, k: int = 10) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
         """Give the k best labels for each instance and their scores, each (n, k)."""
-        label_ids, scores = rank_labels(self.score_labels(X), self.n_occurrences_, k)
-        return np.asarray(self.labels_)[label_ids], scores
+        label_ids, scores = rank_labels(self.decision_function(X), self.n_occurrences_, k)
+        return np.asarray(self.classes_)[label_ids], scores
 
     def _folds(self, n_folds: int, generator: np.random.Generator, n: int) -> IntArray:
         """Draw the fold of each of the n instances, a group always in one; see `fold_numbers`."""

@@ -37,7 +37,7 @@ class Chance(Baseline):
 
     def _scores(self, X: Features) -> NDArray[np.float64]:
         """Draw scores between 0 and 1 for each instance."""
-        scores = np.empty((X.shape[0], len(self.labels_)))
+        scores = np.empty((X.shape[0], len(self.classes_)))
         for number in range(len(scores)):
             row = X[number].toarray() if sp.issparse(X) else X[number]
             # Adding 0 makes -0.0 and 0.0, which are equal, the same bytes.

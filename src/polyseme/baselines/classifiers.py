@@ -32,8 +32,8 @@ from polyseme.baselines.svm import (
     held_out_decisions,
 )
 from polyseme.corpus import Documents, as_corpus, check_corpus
-from polyseme.scoring import mean_average_precision
-from polyseme.solvers.kernels import (
+from polyseme.metrics import mean_average_precision
+from polyseme.published.solvers.kernels import (
     Rows,
     column_statistics,
     pairwise_squared_distances,
@@ -42,7 +42,7 @@ from polyseme.solvers.kernels import (
     row_blocks,
     scale_rows,
 )
-from polyseme.solvers.search import kernel_widths
+from polyseme.published.solvers.search import kernel_widths
 
 # The first of equals wins.
 C_GRID = (1.0, 0.1, 10.0)
@@ -68,7 +68,7 @@ class SeenClassifiers(Estimator):
 
     Attributes
     ----------
-    labels_ : tuple of str
+    classes_ : tuple of str
         The labels that instances carry, sorted; the columns of `probabilities`.
     C_, gamma_ : float
         The values used.
@@ -107,17 +107,17 @@ class SeenClassifiers(Estimator):
         self.n_folds = n_folds
         self.random_state = random_state
 
-    def fit(self, X: object, documents: Documents) -> Self:
+    def fit(self, X: object, y: Documents) -> Self:
         """Learn one classifier per label.
 
         Parameters
         ----------
         X : array-like, scipy sparse or frame, shape (n, n_features)
-        documents : LabelCorpus, iterable of label collections, indicator frame, or path
+        y : LabelCorpus, iterable of label collections, indicator frame, or path
             The labels of each instance. The groups of a corpus are kept in one fold each.
         """
         owner = type(self).__name__
-        corpus = check_corpus(as_corpus(documents), owner=owner, n_labels=1)
+        corpus = check_corpus(as_corpus(y), owner=owner, n_labels=1)
         features = check_instances(X, len(corpus), owner=owner)
         groups = group_numbers(corpus.groups, len(corpus))
         return self.fit_matrix(features, corpus.matrix, corpus.labels, groups)
@@ -129,7 +129,7 @@ class SeenClassifiers(Estimator):
         self._check_parameters()
         used = np.asarray(matrix.sum(axis=0)).ravel() > 0
         columns = sorted(np.flatnonzero(used).tolist(), key=lambda column: labels[column])
-        self.labels_ = tuple(labels[column] for column in columns)
+        self.classes_ = tuple(labels[column] for column in columns)
         truth = np.asarray(matrix[:, columns].toarray(), dtype=bool)
         carriers = truth.sum(axis=0)
         self.shares_ = carriers / len(truth)
@@ -144,10 +144,10 @@ class SeenClassifiers(Estimator):
         return self
 
     def probabilities(self, X: object) -> Matrix:
-        """Give the probability of each label of `labels_` for each instance, (n, n_labels)."""
+        """Give the probability of each label of `classes_` for each instance, (n, n_labels)."""
         check_fitted(self, "slope_")
         features = check_features(X, owner=type(self).__name__, n_features=self.n_features_in_)
-        found = np.empty((features.shape[0], len(self.labels_)))
+        found = np.empty((features.shape[0], len(self.classes_)))
         for block in row_blocks(len(found), 8 * self.support_.shape[0], _BLOCK_BYTES):
             part = features[block]
             dense = part.toarray() if sp.issparse(part) else part

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from polyseme._validation import InputError, RandomState, check_number, first_few
 from polyseme.baselines.base import Features
 from polyseme.baselines.word_base import WordBaseline
-from polyseme.mapping import InstanceMapper
-from polyseme.words import WordVectors
+from polyseme.published.mapping import InstanceMapper
+from polyseme.word_vectors import WordVectors
 
 # So many labels are combined at once; the others are walked through one pattern at a time.
 _LOW_LABELS = 12
@@ -36,7 +36,7 @@ class Composition(WordBaseline):
         By default `WordVectors.find()`.
     max_labels : int
         Refuse vocabularies with more labels than this that have a vector. At most 24; each more
-        doubles the time of `score_labels`.
+        doubles the time of `decision_function`.
     random_state : int, numpy Generator or None
         For the mapper's search of its settings.
 
@@ -97,7 +97,7 @@ class Composition(WordBaseline):
         """Search all combinations for each instance."""
         points = unit_rows(self.mapper_.predict(X))
         cosines = best_cosines(points, self.label_vectors_[self.known_])
-        scores = np.empty((len(points), len(self.labels_)))
+        scores = np.empty((len(points), len(self.classes_)))
         squares = (points**2).sum(axis=1, keepdims=True)
         distances = np.sqrt(np.maximum(squares + 1.0 - 2.0 * cosines, 0.0))
         alone = points @ self.label_vectors_[self.known_].T

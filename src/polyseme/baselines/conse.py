@@ -16,8 +16,8 @@ from polyseme._validation import InputError, RandomState, as_generator, check_nu
 from polyseme.baselines.base import Features, hidden_groups
 from polyseme.baselines.tuned_costa import out_of_fold
 from polyseme.baselines.word_base import WordBaseline, zero_shot_quality
-from polyseme.mapping import InstanceMapper
-from polyseme.words import WordVectors
+from polyseme.published.mapping import InstanceMapper
+from polyseme.word_vectors import WordVectors
 
 
 class ConSE(WordBaseline):

@@ -107,7 +107,7 @@ class Costa(Baseline):
             self.classifiers_ = copy_of(template)
             if self.classifiers_.random_state is None:
                 self.classifiers_.set_params(random_state=seed)
-            self.classifiers_.fit_matrix(X, matrix, self.labels_, self.groups_)
+            self.classifiers_.fit_matrix(X, matrix, self.classes_, self.groups_)
         else:
             self.classifiers_ = self._given_classifiers()
         self._seen = np.flatnonzero(self.kinds_ == "seen")
@@ -119,7 +119,7 @@ class Costa(Baseline):
     def _scores(self, X: Features) -> NDArray[np.float64]:
         """Turn probabilities of seen labels into scores of all but the oov labels."""
         likely = self.classifiers_.probabilities(X)[:, self._columns]
-        scores = np.zeros((X.shape[0], len(self.labels_)))
+        scores = np.zeros((X.shape[0], len(self.classes_)))
         scores[:, self._seen] = np.clip(likely, _FLOOR, 1.0)
         scores[:, self._unseen] = np.clip(likely @ self.weights_ + self.intercept_, _FLOOR, 1.0)
         if self.use_priors:
@@ -156,11 +156,11 @@ class Costa(Baseline):
 
     def _classifier_columns(self, matrix: sp.csr_matrix) -> IntArray:
         """Find the classifiers' columns for the seen labels, or raise when labels differ."""
-        known = {normalize_label(label): n for n, label in enumerate(self.classifiers_.labels_)}
-        if len(known) < len(self.classifiers_.labels_):  # spellings are told apart
-            known = {label: column for column, label in enumerate(self.classifiers_.labels_)}
+        known = {normalize_label(label): n for n, label in enumerate(self.classifiers_.classes_)}
+        if len(known) < len(self.classifiers_.classes_):  # spellings are told apart
+            known = {label: column for column, label in enumerate(self.classifiers_.classes_)}
         carried = np.flatnonzero(np.asarray(matrix.sum(axis=0)).ravel() > 0)
-        names = [self.labels_[column] for column in carried]
+        names = [self.classes_[column] for column in carried]
         keys = [name if name in known else normalize_label(name) for name in names]
         if differing := sorted(set(keys) ^ set(known)):
             raise InputError(

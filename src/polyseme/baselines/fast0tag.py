@@ -25,8 +25,8 @@ from polyseme.baselines.base import Features, hidden_groups
 from polyseme.baselines.directions import ranking_directions
 from polyseme.baselines.tuned_costa import out_of_fold
 from polyseme.baselines.word_base import WordBaseline, zero_shot_quality
-from polyseme.mapping import InstanceMapper
-from polyseme.words import WordVectors
+from polyseme.published.mapping import InstanceMapper
+from polyseme.word_vectors import WordVectors
 
 # The search need not be exact to find the better setting.
 _SEARCH_TOLERANCE = 0.1

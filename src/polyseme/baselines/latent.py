@@ -24,8 +24,8 @@ from polyseme._validation import (
 )
 from polyseme.baselines.base import Baseline, Features
 from polyseme.baselines.tuned_costa import out_of_fold
-from polyseme.mapping import InstanceMapper
-from polyseme.scoring import example_map
+from polyseme.metrics import example_map
+from polyseme.published.mapping import InstanceMapper
 
 CANDIDATES = (8, 16, 32, 64, 128)
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from polyseme._validation import IntArray, RandomState, as_generator, check_number
 from polyseme.baselines.base import Baseline, Features
 from polyseme.baselines.transfer import conditional_shares, cooccurrences
-from polyseme.scoring import example_map
-from polyseme.solvers.kernels import (
+from polyseme.metrics import example_map
+from polyseme.published.solvers.kernels import (
     Rows,
     column_statistics,
     row_blocks,

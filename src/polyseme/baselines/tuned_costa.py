@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from polyseme._validation import IntArray, RandomState, as_generator, draw_seed
 from polyseme.baselines.base import Baseline, Features, hidden_groups
 from polyseme.baselines.transfer import ridge
-from polyseme.mapping import InstanceMapper
-from polyseme.scoring import mean_average_precision
+from polyseme.metrics import mean_average_precision
+from polyseme.published.mapping import InstanceMapper
 
 
 class TunedCosta(Baseline):
@@ -71,7 +71,7 @@ class TunedCosta(Baseline):
 
     def _scores(self, X: Features) -> NDArray[np.float64]:
         """Predict seen labels from the features and the others from the seen ones."""
-        scores = np.empty((X.shape[0], len(self.labels_)))
+        scores = np.empty((X.shape[0], len(self.classes_)))
         predicted = self.classifier_.predict(X)
         scores[:, self.direct_] = predicted
         if not self.direct_.all():

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from polyseme._validation import InputError, IntArray, PolysemeWarning, first_few
 from polyseme.baselines.base import Baseline
-from polyseme.scoring import concept_map, example_map
-from polyseme.words import WordVectors
+from polyseme.metrics import concept_map, example_map
+from polyseme.word_vectors import WordVectors
 
 
 class WordBaseline(Baseline):
@@ -36,23 +36,23 @@ class WordBaseline(Baseline):
     def _look_up(self) -> None:
         """Give every label its vector, and warn about those that have none."""
         owner = type(self).__name__
-        words = WordVectors.find(labels=self.labels_) if self.vectors is None else self.vectors
+        words = WordVectors.find(labels=self.classes_) if self.vectors is None else self.vectors
         if not isinstance(words, WordVectors):
             raise InputError(
                 f"`vectors` of `{owner}` must be WordVectors or None; got {type(words).__name__}."
             )
-        self.label_vectors_, self.known_ = words.label_vectors(self.labels_)
+        self.label_vectors_, self.known_ = words.label_vectors(self.classes_)
         self.without_vector_ = tuple(
-            label for label, known in zip(self.labels_, self.known_, strict=True) if not known
+            label for label, known in zip(self.classes_, self.known_, strict=True) if not known
         )
         if not self.known_.any():
             raise InputError(
-                f"None of the {len(self.labels_)} labels given to `{owner}` has a word vector in "
-                f"{words.source}; pass `vectors` that know words of: {first_few(self.labels_)}."
+                f"None of the {len(self.classes_)} labels given to `{owner}` has a word vector in "
+                f"{words.source}; pass `vectors` that know words of: {first_few(self.classes_)}."
             )
         if self.without_vector_:
             warnings.warn(
-                f"{len(self.without_vector_)} of {len(self.labels_)} labels have no word vector "
+                f"{len(self.without_vector_)} of {len(self.classes_)} labels have no word vector "
                 f"and `{owner}` puts them last: {first_few(self.without_vector_)}.",
                 PolysemeWarning,
                 stacklevel=4,

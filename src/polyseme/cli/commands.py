@@ -30,7 +30,7 @@ from polyseme.cli.app import (
 from polyseme.cli.output import Form, emit, for_people, say
 
 if TYPE_CHECKING:
-    from polyseme.known import Explanation
+    from polyseme.published.known import Explanation
 
 
 class Score(StrEnum):
@@ -320,7 +320,7 @@ def complete(
     from polyseme import load
 
     tagger = load(model)
-    kinds = dict(zip(tagger.labels_, tagger.kinds_.tolist(), strict=True))
+    kinds = dict(zip(tagger.classes_, tagger.kinds_.tolist(), strict=True))
     labels, scores = tagger.complete(tags, k=top)
     emit(
         (
@@ -360,7 +360,7 @@ def explain(
     from polyseme._validation import InputError
     from polyseme.cli.evidence import emit_evidence
     from polyseme.cli.media import one_item
-    from polyseme.published import PublishedTagger
+    from polyseme.published.tagger import PublishedTagger
 
     one, item = (None, {}) if str(features) == "-" else one_item(features, row)
     tagger = load(model)

@@ -17,12 +17,12 @@ from polyseme.features import (
     Extracted,
     Extraction,
     MediaFeatures,
-    front_end_class,
+    extractor_class,
     match_documents,
     read_extraction,
 )
 from polyseme.features.sound import quiet_decoders
-from polyseme.files import read_features
+from polyseme.io import read_features
 
 _TOLD = 20
 # Parameters of feature extractors, and the options of `fit` that set them.
@@ -37,13 +37,13 @@ def extract_files(
     engine: RayEngine | None = None,
 ) -> bool:
     """Extract a folder, tell what became of its files, and say whether none was skipped."""
-    front_end = front_end_class(kind)(**parameters)
+    extractor = extractor_class(kind)(**parameters)
     progress = Stages("reading", f"extracting {kind}")
     with quiet_decoders(), progress:
         summary = extract_media(
             folder,
             out,
-            front_end,
+            extractor,
             engine=engine,
             tell=progress.stage(1),
             tell_reading=progress.stage(0),
@@ -140,9 +140,9 @@ def matched(
     return extraction.select(files.tolist()), corpus.select(documents), corpus
 
 
-def front_end_of(extraction: Extraction, parameters: dict[str, Any]) -> MediaFeatures:
+def extractor_of(extraction: Extraction, parameters: dict[str, Any]) -> MediaFeatures:
     """Make the unfitted feature extractor that continues an extraction."""
-    made = front_end_class(extraction.kind)
+    made = extractor_class(extraction.kind)
     known = made().get_params()
     fitting = {name: extraction.recipe[name] for name in known if name in extraction.recipe}
     for name, value in parameters.items():

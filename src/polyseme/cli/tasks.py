@@ -19,11 +19,11 @@ from polyseme._validation import InputError, PolysemeWarning, first_few
 from polyseme.corpus import LabelCorpus
 from polyseme.features import MediaFeatures, match_documents, read_extraction
 from polyseme.features.extraction import is_extraction
-from polyseme.files import read_features
+from polyseme.io import read_features
 
 if TYPE_CHECKING:
     from polyseme.cluster.engines import RayEngine
-    from polyseme.published import PublishedTagger
+    from polyseme.published.tagger import PublishedTagger
     from polyseme.storage import Tagger
     from polyseme.tagger import ZeroShotTagger
 
@@ -82,7 +82,7 @@ def fit_files(
     alone = os.environ.get("WORLD_SIZE", "1") == "1"
     first = alone or os.environ.get("RANK", "0") == "0"
     shared: dict[str, Any] = {
-        "features": learning.front_end,
+        "features": learning.extractor,
         "device": device,
         "verbose": first,
         "random_state": seed,
@@ -125,11 +125,11 @@ def _published_tagger(
     **shared: Any,
 ) -> PublishedTagger:
     """Make the tagger of the published method, unfitted; see `fit_files` for what is told."""
-    from polyseme.descriptors import ContextDescriptor
-    from polyseme.embedding import ConceptEmbedding
-    from polyseme.mapping import InstanceMapper
-    from polyseme.nn.plan import TrainingPlan
-    from polyseme.published import PublishedTagger
+    from polyseme.published.descriptors import ContextDescriptor
+    from polyseme.published.embedding import ConceptEmbedding
+    from polyseme.published.mapping import InstanceMapper
+    from polyseme.published.nn.plan import TrainingPlan
+    from polyseme.published.tagger import PublishedTagger
 
     embedding = ConceptEmbedding.from_preset(
         preset, checkpoint=checkpoint, verbose=verbose, normalize_labels=normalize
@@ -153,10 +153,10 @@ def _published_tagger(
 
 def _summary(tagger: Tagger) -> str:
     """Give a sentence about a tagger that was just fitted."""
-    from polyseme.published import PublishedTagger
+    from polyseme.published.tagger import PublishedTagger
 
     counts = ", ".join(f"{count} {kind}" for kind, count in _kinds(tagger).items())
-    summary = f"{len(tagger.labels_)} labels ({counts}) from "
+    summary = f"{len(tagger.classes_)} labels ({counts}) from "
     if isinstance(tagger, PublishedTagger):
         summary += f"{len(tagger.known_.ids)} documents"
         held_out = tagger.embedding_.best_score_
@@ -186,7 +186,7 @@ def evaluate_files(
     reading: Mapping[str, Any],
 ) -> Iterator[dict[str, Any]]:
     """Score a saved tagger's rankings against true labels, a record per set of labels."""
-    from polyseme.scoring import evaluate, expected_calibration_error
+    from polyseme.metrics import evaluate, expected_calibration_error
     from polyseme.storage import load
 
     tagger = load(model)
@@ -204,9 +204,9 @@ def evaluate_files(
         raise InputError(
             f"'{features}' has {table.shape[0]} rows but '{documents}' has {len(corpus)} documents."
         )
-    scores = tagger.score_labels(table)
-    aligned, unknown = corpus.align(tagger.labels_)
-    truth = aligned[:, : len(tagger.labels_)].toarray()
+    scores = tagger.decision_function(table)
+    aligned, unknown = corpus.align(tagger.classes_)
+    truth = aligned[:, : len(tagger.classes_)].toarray()
     if not truth.any():
         raise InputError(f"No item in '{documents}' carries a label that the model knows.")
     if unknown:
@@ -216,7 +216,7 @@ def evaluate_files(
             PolysemeWarning,
             stacklevel=2,
         )
-    groups = {"all": np.ones(len(tagger.labels_), dtype=bool)}
+    groups = {"all": np.ones(len(tagger.classes_), dtype=bool)}
     groups |= {kind: tagger.kinds_ == kind for kind in ("seen", "unseen", "oov")}
     for name, columns in groups.items():
         carried = truth[:, columns].any(axis=1)
@@ -280,7 +280,7 @@ def rank_into(
     from polyseme._progress import FileProgress
     from polyseme.cli.output import say
     from polyseme.cluster import rank_shards
-    from polyseme.files.shards import find_shards
+    from polyseme.io.shards import find_shards
 
     if is_extraction(features):
         raise InputError(
@@ -328,7 +328,7 @@ def add_to_model(
 ) -> str:
     """Add documents, or labels by name, to a saved tagger; give a sentence about it."""
     from polyseme.storage import load
-    from polyseme.words import WordVectors
+    from polyseme.word_vectors import WordVectors
 
     if documents is None and not labels:
         raise InputError("Give tag sets with --documents, or tags with --label and --vectors.")
@@ -337,7 +337,7 @@ def add_to_model(
     if out != model:
         check_destination(out)
     tagger = load(model)
-    before = frozenset(tagger.labels_)
+    before = frozenset(tagger.classes_)
     told = []
     if documents is not None:
         spelling = {"normalize": tagger.normalize_labels_}
@@ -345,11 +345,11 @@ def add_to_model(
         n_added = len(tagger.add_documents(corpus))
         told.append(f"{n_added} document{'' if n_added == 1 else 's'}")
     if vectors is not None:
-        words = WordVectors.read(vectors, labels=[*tagger.labels_, *labels])
+        words = WordVectors.read(vectors, labels=[*tagger.classes_, *labels])
         n_added = len(tagger.add_labels(labels, words))
         told.append(f"{n_added} label{'' if n_added == 1 else 's'} by name")
     tagger.save(out)
-    fresh = [label for label in tagger.labels_ if label not in before]
+    fresh = [label for label in tagger.classes_ if label not in before]
     return f"added {' and '.join(told)}; new labels: {first_few(fresh) if fresh else 'none'}"
 
 
@@ -374,11 +374,11 @@ def describe(path: Path) -> dict[str, Any]:
 
 def _describe_model(path: Path) -> dict[str, Any]:
     """Give the facts about a saved tagger."""
-    from polyseme.published import PublishedTagger
+    from polyseme.published.tagger import PublishedTagger
     from polyseme.storage import load
 
     tagger = load(path)
-    facts: dict[str, Any] = {"labels": len(tagger.labels_), **_kinds(tagger)}
+    facts: dict[str, Any] = {"labels": len(tagger.classes_), **_kinds(tagger)}
     method = _published_facts(tagger) if isinstance(tagger, PublishedTagger) else _facts(tagger)
     extractor = "none (numbers)" if tagger.features_ is None else str(tagger.features_)
     return (
@@ -387,7 +387,7 @@ def _describe_model(path: Path) -> dict[str, Any]:
         | {
             "features": tagger.n_features_in_,
             "feature extractor": extractor if tagger.n_features_in_ else "none (tags only)",
-            "documents left out": len(tagger.unplaced_),
+            "documents left out": len(tagger.dropped_),
         }
     )
 
@@ -447,7 +447,7 @@ class _Learning:
     X: Any
     documents: LabelCorpus
     everything: LabelCorpus | None = None
-    front_end: MediaFeatures | None = None
+    extractor: MediaFeatures | None = None
 
 
 def _learning(
@@ -462,14 +462,14 @@ def _learning(
     if documents is not None:
         corpus, rows = _documents(documents, split, _fitting(documents, reading))
     if features is not None and features.is_dir():
-        from polyseme.cli.media import front_end_of, matched
+        from polyseme.cli.media import extractor_of, matched
 
         if corpus is None and split is not None:
             raise InputError("`--split` chooses among documents; give them with --documents.")
         extraction = read_extraction(features)
-        front_end = front_end_of(extraction, dict(media))
+        extractor = extractor_of(extraction, dict(media))
         items, kept, everything = matched(extraction, corpus, normalize=reading["normalize"])
-        return _Learning(items, kept, everything, front_end)
+        return _Learning(items, kept, everything, extractor)
     if corpus is None:
         raise InputError("Give the tags of each item with --documents.")
     from polyseme.cli.media import OPTIONS

@@ -23,13 +23,13 @@ _BATCHES_AT_ONCE = 2
 _LEAST_AT_ONCE = 8
 
 
-class ClusterLabour:
-    """Does for `extract_folder` what can be done elsewhere; see `Labour`.
+class ClusterExecutor:
+    """Does for `extract_folder` what can be done elsewhere; see `Executor`.
 
     Parameters
     ----------
     engine : RayEngine
-    front_end : MediaFeatures
+    extractor : MediaFeatures
     folder : Path
         Where the files lie.
     tell : callable, optional
@@ -39,16 +39,16 @@ class ClusterLabour:
     def __init__(
         self,
         engine: RayEngine,
-        front_end: MediaFeatures,
+        extractor: MediaFeatures,
         folder: Path,
         tell: Callable[[int, int, int], None] | None = None,
     ) -> None:
         self.engine = engine
         self.tell = tell
         self._hashing = HashFiles(str(folder.absolute()))
-        self._extracting = ExtractFiles.of(front_end, folder)
+        self._extracting = ExtractFiles.of(extractor, folder)
         # Whole batches, so that the feature extractor sees the same ones as in one process.
-        self._at_once = max(_LEAST_AT_ONCE, _BATCHES_AT_ONCE * front_end.batch_size)
+        self._at_once = max(_LEAST_AT_ONCE, _BATCHES_AT_ONCE * extractor.batch_size)
 
     def prepare(self, media: Sequence[MediaFile], store: FeatureStore) -> None:
         """Let workers read files whose content is not known yet, and note it."""
@@ -86,7 +86,7 @@ class ClusterLabour:
 def extract_media(
     folder: str | Path,
     out: str | Path,
-    front_end: MediaFeatures,
+    extractor: MediaFeatures,
     *,
     engine: str | RayEngine | None = "local",
     address: str | None = None,
@@ -100,7 +100,7 @@ def extract_media(
     ----------
     folder, out : str or Path
         See `extract_folder`; on a cluster all machines must see the folder under the same path.
-    front_end : MediaFeatures
+    extractor : MediaFeatures
         Says which files are media and how they become numbers; it need not be fitted.
     engine : {"local", "ray"}, RayEngine or None
         Where files are looked at; see `open_engine`. None is local. All give the same bytes.
@@ -117,6 +117,6 @@ def extract_media(
     """
     with entered(engine, address, workers) as where:
         if where is None:
-            return extract_folder(folder, out, front_end, tell=tell)
-        labour = ClusterLabour(where, front_end, Path(folder), tell_reading)
-        return extract_folder(folder, out, front_end, tell=tell, labour=labour)
+            return extract_folder(folder, out, extractor, tell=tell)
+        executor = ClusterExecutor(where, extractor, Path(folder), tell_reading)
+        return extract_folder(folder, out, extractor, tell=tell, executor=executor)

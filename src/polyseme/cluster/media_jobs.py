@@ -19,7 +19,7 @@ from polyseme._threads import one_thread
 from polyseme._validation import InputError
 from polyseme.cluster.jobs import check_seen, load_same, unseen
 from polyseme.cluster.suggestions import Suggestions
-from polyseme.features import Extracted, MediaError, MediaFeatures, front_end_class
+from polyseme.features import Extracted, MediaError, MediaFeatures, extractor_class
 from polyseme.features.sound import quiet_decoders
 from polyseme.features.store import state_of
 
@@ -95,22 +95,22 @@ class ExtractFiles:
     folder: str
 
     @classmethod
-    def of(cls, front_end: MediaFeatures, folder: Path) -> ExtractFiles:
+    def of(cls, extractor: MediaFeatures, folder: Path) -> ExtractFiles:
         """Describe a feature extractor for workers, who use one thread each."""
-        parameters = front_end.get_params() | {"n_jobs": 1, "random_state": None}
+        parameters = extractor.get_params() | {"n_jobs": 1, "random_state": None}
         told = json.dumps(parameters, sort_keys=True)
-        return cls(front_end.kind, told, front_end.digest(), str(folder.absolute()))
+        return cls(extractor.kind, told, extractor.digest(), str(folder.absolute()))
 
     def start(self) -> Callable[[Paths], list[Outcome]]:
         """Make the feature extractor; see `Job.start`."""
         check_seen(self.folder)
-        front_end = front_end_class(self.kind)(**json.loads(self.parameters))
-        if front_end.digest() != self.digest:
+        extractor = extractor_class(self.kind)(**json.loads(self.parameters))
+        if extractor.digest() != self.digest:
             raise InputError(
                 f"The machine '{socket.gethostname()}' would make other numbers of {self.kind} "
                 "files; install the same versions on all machines."
             )
-        return lambda paths: [_outcome(path, raw) for path, raw in _extract(front_end, paths)]
+        return lambda paths: [_outcome(path, raw) for path, raw in _extract(extractor, paths)]
 
     def name_of(self, piece: Paths) -> str:
         """Name some files; see `Job.name_of`."""
@@ -139,13 +139,13 @@ class TagFiles:
         """Load the model with its feature extractor; see `Job.start`."""
         tagger = load_same(self.model, self.digest)
         suggestions = Suggestions(tagger, self.k, self.precision)
-        front_end = tagger.features_.set_params(n_jobs=1)
+        extractor = tagger.features_.set_params(n_jobs=1)
 
         def tag(paths: Paths) -> list[Outcome]:
-            found = [_outcome(path, raw) for path, raw in _extract(front_end, paths)]
+            found = [_outcome(path, raw) for path, raw in _extract(extractor, paths)]
             usable = [(path, one) for path, one in zip(paths, found, strict=True) if not one.reason]
             ids = [path for path, _ in usable]
-            records = rank_raw(suggestions, front_end, ids, [one.found for _, one in usable])
+            records = rank_raw(suggestions, extractor, ids, [one.found for _, one in usable])
             return [one if one.reason else Outcome(next(records)) for one in found]
 
         return tag
@@ -156,14 +156,14 @@ class TagFiles:
 
 
 def rank_raw(
-    suggestions: Suggestions, front_end: MediaFeatures, ids: Sequence[str], raw: Sequence[Any]
+    suggestions: Suggestions, extractor: MediaFeatures, ids: Sequence[str], raw: Sequence[Any]
 ) -> Any:
     """Rank tags for raw numbers of some files.
 
     Parameters
     ----------
     suggestions : Suggestions
-    front_end : MediaFeatures
+    extractor : MediaFeatures
         The tagger's.
     ids : sequence of str
         Names of the files.
@@ -177,15 +177,15 @@ def rank_raw(
     """
     if not ids:
         return iter(())
-    items = Extracted(front_end.kind, front_end.recipe(), tuple(ids), list(raw))
+    items = Extracted(extractor.kind, extractor.recipe(), tuple(ids), list(raw))
     with one_thread():
         return iter(list(suggestions.records(items)))
 
 
-def _extract(front_end: MediaFeatures, paths: Paths) -> Any:
+def _extract(extractor: MediaFeatures, paths: Paths) -> Any:
     """Pair paths with their raw numbers or errors."""
     with quiet_decoders():
-        found = list(front_end.extract(Path(path) for path in paths))
+        found = list(extractor.extract(Path(path) for path in paths))
     return zip(paths, found, strict=True)
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from polyseme._validation import InputError
-from polyseme.files import write_records
-from polyseme.files._replacing import UNFINISHED, replacing
-from polyseme.files.parquet import write_rankings
-from polyseme.files.shards import Shard, Shards
+from polyseme.io import write_records
+from polyseme.io._replacing import UNFINISHED, replacing
+from polyseme.io.parquet import write_rankings
+from polyseme.io.shards import Shard, Shards
 
 FORMS = ("jsonl", "parquet")
 PLAN, MANIFEST = "plan.json", "manifest.json"

@@ -19,7 +19,7 @@ from polyseme.cluster.engines import RayEngine, entered
 from polyseme.cluster.jobs import check_seen, digest_of, load_same
 from polyseme.cluster.outputs import FORMS, RankingFolder, output_of, write_output
 from polyseme.cluster.suggestions import Suggestions
-from polyseme.files.shards import Shard, Shards, find_shards, read_blocks
+from polyseme.io.shards import Shard, Shards, find_shards, read_blocks
 from polyseme.tagger import METHODS
 
 Tell = Callable[[int, int, int], None]
@@ -189,7 +189,7 @@ def rank_shards(
     model : str or Path
         Folder of a saved tagger.
     shards : str or Path
-        A folder of shards, or a single one; see `polyseme.files.shards.find_shards`.
+        A folder of shards, or a single one; see `polyseme.io.shards.find_shards`.
     out : str or Path
         A folder to write to: new, empty, or that of the same work before.
     k : int
@@ -197,7 +197,7 @@ def rank_shards(
     precision : float, optional
         The share of tags that should be true; see `ZeroShotTagger.thresholds`.
     method : {"space", "priming"}
-        How labels are scored; see `ZeroShotTagger.score_labels`.
+        How labels are scored; see `ZeroShotTagger.decision_function`.
     form : {"jsonl", "parquet"}
         What rankings are written as.
     engine : {"local", "ray"}, RayEngine or None

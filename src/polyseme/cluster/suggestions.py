@@ -31,7 +31,7 @@ class Suggestions:
     precision : float, optional
         The share of tags that should be true; see `ZeroShotTagger.thresholds`.
     method : {"space", "priming"}
-        How labels are scored; see `ZeroShotTagger.score_labels`.
+        How labels are scored; see `ZeroShotTagger.decision_function`.
 
     Attributes
     ----------
@@ -48,13 +48,13 @@ class Suggestions:
         self.k = k
         self.precision = precision
         self.method = method
-        n_labels = len(tagger.labels_)
+        n_labels = len(tagger.classes_)
         self.n_rows = max(_LEAST_ROWS, min(MOST_ROWS, _SCORES_AT_ONCE // max(1, n_labels)))
-        self._kinds = dict(zip(tagger.labels_, tagger.kinds_.tolist(), strict=True))
+        self._kinds = dict(zip(tagger.classes_, tagger.kinds_.tolist(), strict=True))
         least = np.zeros(n_labels)
         if precision is not None:
             least = tagger.thresholds(precision)
-        self._least = dict(zip(tagger.labels_, least.tolist(), strict=True))
+        self._least = dict(zip(tagger.classes_, least.tolist(), strict=True))
 
     def records(self, X: Any, tags: Any = None) -> Iterator[dict[str, Any]]:
         """Yield labels, kinds and scores of each item; see `ZeroShotTagger.rank`."""

@@ -15,8 +15,8 @@ import numpy as np
 from polyseme._validation import check_features
 from polyseme.features import Extracted, Extraction, read_extraction
 from polyseme.features.extraction import is_extraction
-from polyseme.files import read_features
-from polyseme.files.shards import Shards, find_shards, is_sharded, read_blocks
+from polyseme.io import read_features
+from polyseme.io.shards import Shards, find_shards, is_sharded, read_blocks
 
 Tags = Sequence[Any]
 
@@ -101,7 +101,7 @@ class ExtractedTable:
 
 
 class ShardedTable:
-    """Shards, one after the other; see `polyseme.files.shards`.
+    """Shards, one after the other; see `polyseme.io.shards`.
 
     Parameters
     ----------

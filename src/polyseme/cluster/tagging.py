@@ -75,17 +75,17 @@ class Tagging:
             )
         if engine is not None and model is None:
             raise InputError("`engine` of `Tagging` needs `model`, the folder of the tagger.")
-        self.front_end = tagger.features_.set_params(n_jobs=n_jobs)
+        self.extractor = tagger.features_.set_params(n_jobs=n_jobs)
         self.suggestions = Suggestions(tagger, k, precision)
         self.engine = engine
         self.model = model
         self.skipped: list[tuple[str, str]] = []
         self.n_tagged = 0
-        self.files = find_media(places, self.front_end.suffixes).media
+        self.files = find_media(places, self.extractor.suffixes).media
         if not self.files:
             raise InputError(
-                f"There is no {self.front_end.kind} file in {', '.join(map(str, places))}; names "
-                f"must end in {', '.join(sorted(self.front_end.suffixes))}."
+                f"There is no {self.extractor.kind} file in {', '.join(map(str, places))}; names "
+                f"must end in {', '.join(sorted(self.extractor.suffixes))}."
             )
 
     def records(self) -> Iterator[dict[str, Any]]:
@@ -108,7 +108,7 @@ class Tagging:
 
     def sidecars(self) -> Iterator[dict[str, Any]]:
         """Write the tags of each file beside it, and yield what was added where."""
-        from polyseme.files.xmp import merge_tags, sidecar_of
+        from polyseme.io.xmp import merge_tags, sidecar_of
 
         for record in self.records():
             sidecar = sidecar_of(Path(os.fsdecode(record["file"].encode())))
@@ -130,7 +130,7 @@ class Tagging:
             one_thread(),
             quiet_decoders(),
             FileProgress("tagging") as progress,
-            closing(self.front_end.extract(file.path for file in self.files)) as extracted,
+            closing(self.extractor.extract(file.path for file in self.files)) as extracted,
         ):
             done = 0
             for block in self._blocks():
@@ -141,7 +141,7 @@ class Tagging:
                     usable += self._sorted(file, raw)
                     progress.tell(done, len(self.files), len(self.skipped))
                 ids, raws = [file.id for file, _ in usable], [raw for _, raw in usable]
-                records = rank_raw(self.suggestions, self.front_end, ids, raws)
+                records = rank_raw(self.suggestions, self.extractor, ids, raws)
                 yield list(zip((file for file, _ in usable), records, strict=True))
 
     def _elsewhere(self, engine: RayEngine) -> Generator[Outcomes, None, None]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from polyseme.datasets.base import Dataset, DatasetForm, DatasetParts
-from polyseme.datasets.forms import FORMS
 from polyseme.datasets.loading import available, choose, load_dataset
+from polyseme.datasets.specs import FORMS
 from polyseme.datasets.toy import ToyWorld, toy_world
 
 __all__ = [

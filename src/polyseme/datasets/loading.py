@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from polyseme._validation import InputError, PolysemeWarning, first_few, unknown_name
 from polyseme.datasets.base import DOCUMENT_FILES, Dataset, DatasetForm, DatasetParts
-from polyseme.datasets.forms import FORMS
 from polyseme.datasets.reading import read_folder, used_features
+from polyseme.datasets.specs import FORMS
 
 VARIABLE = "POLYSEME_DATA"
 Names = TypeVar("Names", bound=tuple[str, ...])

@@ -23,7 +23,7 @@ from polyseme.datasets.base import (
     DatasetForm,
     DatasetParts,
 )
-from polyseme.files import read_features
+from polyseme.io import read_features
 
 
 def read_folder(folder: Path, form: DatasetForm) -> tuple[DatasetParts, dict[str, str]]:

@@ -28,26 +28,26 @@ __all__ = [
     "MediaError",
     "MediaFeatures",
     "extract_folder",
-    "front_end_class",
-    "front_end_from_state",
+    "extractor_class",
+    "extractor_from_state",
     "match_documents",
     "read_extraction",
 ]
 
-FRONT_ENDS: dict[str, type[MediaFeatures]] = {
-    front_end.kind: front_end for front_end in (ImageFeatures, AudioFeatures)
+EXTRACTORS: dict[str, type[MediaFeatures]] = {
+    extractor.kind: extractor for extractor in (ImageFeatures, AudioFeatures)
 }
 
 
-def front_end_class(kind: str) -> type[MediaFeatures]:
+def extractor_class(kind: str) -> type[MediaFeatures]:
     """Give a feature extractor by what it takes: "image" or "audio"."""
-    if kind not in FRONT_ENDS:
-        raise unknown_name("kind of media", kind, FRONT_ENDS)
-    return FRONT_ENDS[kind]
+    if kind not in EXTRACTORS:
+        raise unknown_name("kind of media", kind, EXTRACTORS)
+    return EXTRACTORS[kind]
 
 
-def front_end_from_state(
+def extractor_from_state(
     kind: str, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> MediaFeatures:
     """Rebuild a fitted feature extractor that `MediaFeatures.get_state` gave."""
-    return front_end_class(kind).from_state(config, arrays)
+    return extractor_class(kind).from_state(config, arrays)

@@ -19,12 +19,12 @@ import numpy as np
 
 from polyseme._validation import InputError, first_few
 from polyseme.features.base import Extracted, MediaFeatures, Raw
+from polyseme.features.executor import Executor
 from polyseme.features.finding import Found, MediaFile, find_media
-from polyseme.features.labour import Labour
 from polyseme.features.media import MediaError
 from polyseme.features.store import FeatureStore, state_of
-from polyseme.files._replacing import replacing
-from polyseme.files.xmp import read_tags, sidecar_of
+from polyseme.io._replacing import replacing
+from polyseme.io.xmp import read_tags, sidecar_of
 
 MANIFEST, LEDGER, CACHE = "extraction.json", "files.jsonl", "cache.sqlite"
 FORMAT, FORMAT_VERSION = "polyseme extraction", 1
@@ -90,10 +90,10 @@ class Extraction(Extracted):
 def extract_folder(
     folder: str | Path,
     out: str | Path,
-    front_end: MediaFeatures,
+    extractor: MediaFeatures,
     *,
     tell: Tell | None = None,
-    labour: Labour | None = None,
+    executor: Executor | None = None,
 ) -> Summary:
     """Extract the raw numbers of all media files of a folder.
 
@@ -106,11 +106,11 @@ def extract_folder(
         Looked through with all folders below it; nothing in it is changed.
     out : str or Path
         A folder to write to: new, empty, or one that an extraction was written to before.
-    front_end : MediaFeatures
+    extractor : MediaFeatures
         Says which files are media and how they become numbers; it need not be fitted.
     tell : callable, optional
         Called after each file with the number done, of how many, and how many were skipped.
-    labour : Labour, optional
+    executor : Executor, optional
         Who reads files and looks at them; by default this process.
 
     Returns
@@ -120,28 +120,28 @@ def extract_folder(
     source, target = Path(folder), Path(out)
     if not source.is_dir():
         raise InputError(f"There is no folder '{source}'; name the folder that holds the files.")
-    _prepare(source, target, front_end.kind)
-    found = find_media([source], front_end.suffixes, leave_out=target)
+    _prepare(source, target, extractor.kind)
+    found = find_media([source], extractor.suffixes, leave_out=target)
     if not found.media:
         raise InputError(
-            f"There is no {front_end.kind} file in '{source}' ({len(found.others)} other files); "
-            f"names must end in {', '.join(sorted(front_end.suffixes))}."
+            f"There is no {extractor.kind} file in '{source}' ({len(found.others)} other files); "
+            f"names must end in {', '.join(sorted(extractor.suffixes))}."
         )
-    with FeatureStore(target / CACHE, front_end.digest()) as store:
-        if labour is not None:
-            labour.prepare(found.media, store)
-        extract = front_end.extract if labour is None else labour.extract
+    with FeatureStore(target / CACHE, extractor.digest()) as store:
+        if executor is not None:
+            executor.prepare(found.media, store)
+        extract = extractor.extract if executor is None else executor.extract
         contents, skipped, n_cached = _extract(found.media, extract, store, tell)
         kept = [file for file in found.media if file.id in contents]
         if not kept:
             raise InputError(
-                f"None of the {len(found.media)} {front_end.kind} files in '{source}' can be used: "
+                f"None of the {len(found.media)} {extractor.kind} files in '{source}' can be used: "
                 f"{first_few([f'{name} {why}' for name, why in skipped.items()], most=3)}."
             )
         pairs = [(file, contents[file.id]) for file in kept]
-        sidecars = _write(target, front_end, found, pairs, skipped, store)
+        sidecars = _write(target, extractor, found, pairs, skipped, store)
     return Summary(
-        front_end.kind,
+        extractor.kind,
         len(kept),
         n_cached,
         tuple(skipped.items()),
@@ -283,7 +283,7 @@ def _prepare(source: Path, target: Path, kind: str) -> None:
 
 def _write(
     target: Path,
-    front_end: MediaFeatures,
+    extractor: MediaFeatures,
     found: Found,
     kept: Sequence[tuple[MediaFile, bytes]],
     skipped: dict[str, str],
@@ -293,8 +293,8 @@ def _write(
     manifest = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
-        "kind": front_end.kind,
-        "recipe": front_end.recipe(),
+        "kind": extractor.kind,
+        "recipe": extractor.recipe(),
         "extracted": len(kept),
         "skipped": len(skipped),
         "passed over": len(found.others),
@@ -303,15 +303,15 @@ def _write(
     with (
         replacing(target / MANIFEST) as last,
         replacing(target / LEDGER) as ledger,
-        replacing(target / _TABLES[front_end.kind]) as table,
+        replacing(target / _TABLES[extractor.kind]) as table,
     ):
-        lengths = _write_table(table, front_end.kind, kept, store)
+        lengths = _write_table(table, extractor.kind, kept, store)
         for row, ((file, content), length) in enumerate(zip(kept, lengths, strict=True)):
             line: dict[str, Any] = {"file": file.id, "outcome": "extracted", "row": row}
             line |= {"sha256": content.hex()} | _sidecar(file.path)
             if "sidecar" in line:
                 damaged.append((file.id, str(line["sidecar"])))
-            if front_end.kind == "audio":
+            if extractor.kind == "audio":
                 line["segments"] = length
             ledger.write(_line(line))
         for outcome, files in (("skipped", skipped.items()), ("passed over", found.others)):

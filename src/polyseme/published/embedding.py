@@ -1,0 +1,449 @@
+"""Step 3: labels in context become points in concept space.
+
+In: label documents. Out: a `ConceptEmbedding`, which turns every label of a document into a
+concept and every document into a target point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from polyseme._estimator import Estimator, copy_of
+from polyseme._progress import TrainingProgress
+from polyseme._rows import unique_rows
+from polyseme._threads import one_thread_below
+from polyseme._validation import (
+    InputError,
+    RandomState,
+    as_generator,
+    check_device,
+    check_fitted,
+    check_number,
+    check_option,
+    draw_seed,
+    warn_dropped,
+)
+from polyseme.concepts import Concepts
+from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
+from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
+from polyseme.published.nn.checkpoint import TrainingCheckpoint, fingerprint
+from polyseme.published.nn.plan import TrainingPlan
+from polyseme.published.presets import embedding_parameters
+
+if TYPE_CHECKING:
+    from polyseme.published.nn.networks import ConceptNetwork
+    from polyseme.published.nn.processes import Processes
+    from polyseme.published.nn.training import ConceptTrainer
+
+
+_WEIGHTINGS = ("balanced", "literal", "none")
+_DOCUMENTS_AT_A_TIME = 32_768
+
+
+class ConceptEmbedding(Estimator):
+    """Learn what a label means in the company of the other labels of a document.
+
+    A Siamese network sees a label's descriptor and its document's topics, learns to predict the
+    document, and is shaped so that distances between concepts follow the likeness of their
+    contexts (in the paper: CE(τ, δ), section 3.2).
+
+    Parameters
+    ----------
+    n_components : int
+        Dimensions of the concept space (in the paper: d).
+    hidden_sizes : sequence of int
+        Units of the hidden layers (in the paper: 100, 100 for MagTag5K and 200, 200 for HSUN).
+    label_descriptor : LabelDescriptor, optional
+        How labels are described (in the paper: t(τ)).
+    context_descriptor : ContextDescriptor, optional
+        How contexts are described (in the paper: lc(δ)); holds the number of topics |Φ|.
+    positive_weighting : {"balanced", "literal", "none"}
+        Weight on the labels that a target names (in the paper: κ). "balanced" is what the paper's
+        text asks for, "literal" what its formula prints, "none" leaves the weight out.
+    context_sensitivity : float
+        How fast likeness falls with the divergence of two contexts (in the paper: λ).
+    distance_scale : float, optional
+        Distance of unrelated concepts (in the paper: β); default √n_components.
+    negative_weight : float
+        Weight of pairs of two negative examples (in the paper: ρ).
+    distance_weight : float
+        Weight of the distance loss against the prediction loss (in the paper: α).
+    training : TrainingPlan, optional
+        Optimiser, schedule, sampling, stopping.
+    normalize_labels : bool
+        Whether labels that differ only in case or white space are one label.
+    checkpoint : str or Path, optional
+        A folder where training leaves its state after every epoch. If it holds the state of a run
+        on the same data with the same parameters, that run goes on and ends as if it had never
+        stopped; a finished one is taken as it is. Remove the folder when it is no longer needed.
+    device : str
+        Where the network is trained ("cpu", "cuda"); it is used on the processor.
+    verbose : bool
+        Whether a progress bar is shown on standard error.
+    random_state : int, numpy Generator or None
+        Seeds topics, weights, held-out documents and sampling. Same seed, same result.
+
+    Attributes
+    ----------
+    classes_ : tuple of str, length n_labels
+        The vocabulary, in column order (in the paper: Γ^(S)).
+    history_ : list of dict
+        One record per epoch: stage, losses, and once weights may be kept the held-out score.
+    best_score_ : float
+        Error-free example MAP of the weights that were kept, in 0..1, on documents held out from
+        the network (the descriptors know them); nan without held-out documents.
+    distance_scale_ : float
+        The distance scale used.
+    label_descriptor_, context_descriptor_ : fitted descriptors
+    network_ : ConceptNetwork
+
+    References
+    ----------
+    U. Sandouk, K. Chen: Multi-Label Zero-Shot Learning via Concept Embedding, 2016, section 3.2.
+
+    Examples
+    --------
+    >>> from polyseme import ConceptEmbedding
+    >>> from polyseme.published.nn.plan import TrainingPlan
+    >>> documents = [{"apple", "phone"}, {"apple", "pie"}, {"phone", "screen"}, {"pie", "oven"}] * 5
+    >>> embedding = ConceptEmbedding(n_components=4, training=TrainingPlan(max_epochs=2),
+    ...                              random_state=0).fit(documents)
+    >>> embedding.transform([{"apple", "pie"}]).points.shape
+    (2, 4)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 200,
+        hidden_sizes: Sequence[int] = (200, 200),
+        label_descriptor: LabelDescriptor | None = None,
+        context_descriptor: ContextDescriptor | None = None,
+        positive_weighting: str = "balanced",
+        context_sensitivity: float = 0.6,
+        distance_scale: float | None = None,
+        negative_weight: float = 0.5,
+        distance_weight: float = 1.0,
+        training: TrainingPlan | None = None,
+        normalize_labels: bool = True,
+        checkpoint: str | Path | None = None,
+        device: str = "cpu",
+        verbose: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_components = n_components
+        self.hidden_sizes = hidden_sizes
+        self.label_descriptor = label_descriptor
+        self.context_descriptor = context_descriptor
+        self.positive_weighting = positive_weighting
+        self.context_sensitivity = context_sensitivity
+        self.distance_scale = distance_scale
+        self.negative_weight = negative_weight
+        self.distance_weight = distance_weight
+        self.training = training
+        self.normalize_labels = normalize_labels
+        self.checkpoint = checkpoint
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @classmethod
+    def from_preset(cls, name: str = "default", **parameters: Any) -> Self:
+        """Make an embedding with a named set of parameters.
+
+        Parameters
+        ----------
+        name : {"default", "paper"}
+            What trains best, or the published structure and constants; see `presets`.
+        **parameters
+            Overrides of single parameters.
+        """
+        return cls(**(embedding_parameters(name) | parameters))
+
+    # ------------------------------------------------------------------ learning
+
+    def fit(
+        self,
+        documents: Documents,
+        labels: Sequence[str] | None = None,
+        validation: Documents | None = None,
+    ) -> Self:
+        """Learn the concept space from label documents.
+
+        Parameters
+        ----------
+        documents : LabelCorpus, iterable of label collections, indicator matrix, or path
+            The semantics documents.
+        labels : sequence of str, optional
+            The labels of the columns, when `documents` is an indicator matrix.
+        validation : the same forms, optional
+            Documents for early stopping (in the paper: S_val), of which nothing else is learned;
+            by default a share of `documents` is held out, see `TrainingPlan`.
+
+        Returns
+        -------
+        self
+        """
+        from polyseme.published.nn.processes import training_processes
+
+        plan = self._check_parameters()
+        corpus = as_corpus(documents, labels, normalize=self.normalize_labels)
+        corpus = check_corpus(corpus, owner=type(self).__name__).without_unused()
+        held_out = None if validation is None else self._held_out(validation, labels, corpus)
+        data = fingerprint(self.get_params(), corpus.labels, (corpus.matrix, held_out))
+        checkpoint = TrainingCheckpoint(self.checkpoint, data)
+        scale = math.sqrt(self.n_components) if self.distance_scale is None else self.distance_scale
+        with training_processes(self.device) as processes:
+            seed = processes.agreed(checkpoint.seed(self.random_state))
+            generator = as_generator(seed)
+            describers = self._fit_descriptors(corpus.matrix, generator)
+            trainer = self._trainer(
+                corpus.matrix, held_out, *describers, scale, plan, generator, processes
+            )
+            checkpoint.restore(trainer)
+            if processes.agreed(len(trainer.state.history)) != len(trainer.state.history):
+                raise InputError(
+                    f"Only some processes see the checkpoint '{self.checkpoint}'; let all see it."
+                )
+            bar = TrainingProgress(trainer, self.verbose and processes.rank == 0)
+            with one_thread_below(len(corpus.labels)), bar as progress:
+
+                def after_epoch(current: ConceptTrainer, record: dict[str, Any]) -> None:
+                    if processes.rank == 0:
+                        checkpoint.write(current, seed)
+                    progress.update(record)
+
+                trainer.run(after_epoch)
+        return self.restore(
+            trainer.network.cpu(),
+            *describers,
+            labels=corpus.labels,
+            normalize=corpus.normalize,
+            spellings=dict(corpus.spellings),
+            distance_scale=scale,
+            history=trainer.state.history,
+            best_score=trainer.state.best_score,
+        )
+
+    def _check_parameters(self) -> TrainingPlan:
+        """Check every parameter; give the training plan."""
+        owner = type(self).__name__
+        check_number("n_components", self.n_components, owner=owner, low=1, whole=True)
+        for size in self.hidden_sizes:
+            check_number("hidden_sizes", size, owner=owner, low=1, whole=True)
+        check_option("positive_weighting", self.positive_weighting, _WEIGHTINGS, owner=owner)
+        for name in ("context_sensitivity", "distance_weight", "negative_weight"):
+            check_number(name, getattr(self, name), owner=owner, low=0)
+        if self.distance_scale is not None:
+            check_number("distance_scale", self.distance_scale, owner=owner, low=0, above=True)
+        check_device(self.device, owner=owner)
+        plan = TrainingPlan() if self.training is None else self.training
+        plan.check()
+        return plan
+
+    def _held_out(self, documents: Documents, labels: Any, corpus: LabelCorpus) -> sp.csr_matrix:
+        """Give validation documents over the vocabulary, without those that hold none of it."""
+        given = as_corpus(documents, labels, normalize=self.normalize_labels)
+        inside = sp.csr_matrix(given.align(corpus.labels)[0][:, : len(corpus.labels)])
+        if not inside.nnz:
+            raise InputError("`validation` holds no label of `documents`; give other documents.")
+        return sp.csr_matrix(inside[np.diff(inside.indptr) > 0])
+
+    def _fit_descriptors(
+        self, matrix: sp.csr_matrix, generator: np.random.Generator
+    ) -> tuple[LabelDescriptor, ContextDescriptor]:
+        """Fit copies of both descriptors on all documents."""
+        labels = copy_of(self.label_descriptor or LabelDescriptor())
+        contexts = copy_of(self.context_descriptor or ContextDescriptor())
+        seed = draw_seed(generator)
+        if contexts.random_state is None:
+            contexts.set_params(random_state=seed)
+        return labels.fit(matrix), contexts.fit(matrix)
+
+    def _trainer(
+        self,
+        matrix: sp.csr_matrix,
+        validation: sp.csr_matrix | None,
+        label_descriptor: LabelDescriptor,
+        context_descriptor: ContextDescriptor,
+        scale: float,
+        plan: TrainingPlan,
+        generator: np.random.Generator,
+        processes: Processes,
+    ) -> ConceptTrainer:
+        """Build network, held-out evaluation and trainer."""
+        import torch
+
+        from polyseme.published.nn.networks import ConceptNetwork
+        from polyseme.published.nn.staging import LossSettings
+        from polyseme.published.nn.stopping import stopping_score
+        from polyseme.published.nn.training import ConceptTrainer
+
+        contexts = context_descriptor.transform(matrix)
+        held_out_contexts = None if validation is None else context_descriptor.transform(validation)
+        weights_generator = torch.Generator().manual_seed(draw_seed(generator))
+        network = ConceptNetwork(
+            label_descriptor.descriptors_,
+            contexts.shape[1],
+            self.hidden_sizes,
+            self.n_components,
+            weights_generator,
+        )
+        loss = LossSettings(
+            weighting=self.positive_weighting,
+            sensitivity=self.context_sensitivity,
+            scale=scale,
+            negative_weight=self.negative_weight,
+            distance_weight=self.distance_weight,
+        )
+        kept, evaluate = stopping_score(
+            matrix, contexts, plan.validation_fraction, generator, validation, held_out_contexts
+        )
+        return ConceptTrainer(
+            network,
+            sp.csr_matrix(matrix[kept]),
+            contexts[kept],
+            plan,
+            loss,
+            np.random.default_rng(draw_seed(generator)),
+            evaluate,
+            self.device,
+            processes,
+        )
+
+    # ------------------------------------------------------------------ embedding
+
+    def transform(self, documents: Documents, labels: Sequence[str] | None = None) -> Concepts:
+        """Embed every label of every document in its context.
+
+        A label outside the vocabulary (oov) takes the mean of the concepts of the document's other
+        labels. A document none of whose labels is in the vocabulary cannot be embedded: it is
+        named in a warning and listed in `dropped`.
+
+        Parameters
+        ----------
+        documents : LabelCorpus, iterable of label collections, indicator matrix, or path
+        labels : sequence of str, optional
+            The labels of the columns, when `documents` is an indicator matrix.
+
+        Returns
+        -------
+        Concepts
+        """
+        from polyseme.published.nn.encoding import row_means
+
+        check_fitted(self, "network_")
+        corpus = as_corpus(documents, labels, normalize=self.normalize_labels_)
+        matrix, extra = corpus.align(self.classes_)
+        n_known = len(self.classes_)
+        inside = sp.csr_matrix(matrix[:, :n_known])
+        points = self.encode(inside)
+        label_ids = inside.indices.astype(np.int64)
+        document_ids = np.repeat(np.arange(len(corpus)), np.diff(inside.indptr))
+        dropped = self._report_dropped(corpus, inside)
+        if extra:
+            outside = sp.csr_matrix(matrix[:, n_known:])
+            rows = np.repeat(np.arange(len(corpus)), np.diff(outside.indptr))
+            placed = ~np.isin(rows, dropped)
+            centroids = row_means(inside, points)
+            points = np.concatenate([points, centroids[rows[placed]]])
+            label_ids = np.concatenate([label_ids, outside.indices[placed] + n_known])
+            document_ids = np.concatenate([document_ids, rows[placed]])
+            order = np.lexsort((label_ids, document_ids))
+            points, label_ids, document_ids = points[order], label_ids[order], document_ids[order]
+        return Concepts(points, label_ids, document_ids, self.classes_ + extra, dropped)
+
+    def targets(
+        self, documents: Documents, labels: Sequence[str] | None = None
+    ) -> NDArray[np.float32]:
+        """Give the target point of each document: the mean of its concepts (equation 5).
+
+        Oov labels do not move it, because they lie at that mean themselves.
+
+        Parameters
+        ----------
+        documents : LabelCorpus, iterable of label collections, indicator matrix, or path
+        labels : sequence of str, optional
+            The labels of the columns, when `documents` is an indicator matrix.
+
+        Returns
+        -------
+        float32 array, shape (n_documents, n_components)
+            NaN, with a warning, for a document none of whose labels is in the vocabulary.
+        """
+        from polyseme.published.nn.encoding import row_means
+
+        check_fitted(self, "network_")
+        corpus = as_corpus(documents, labels, normalize=self.normalize_labels_)
+        matrix, _ = corpus.align(self.classes_)
+        inside = sp.csr_matrix(matrix[:, : len(self.classes_)])
+        self._report_dropped(corpus, inside)
+        distinct, places = unique_rows(inside)
+        means = np.empty((distinct.shape[0], self.n_components), dtype=np.float32)
+        # The concepts of all documents are several times as large as their means.
+        for start in range(0, distinct.shape[0], _DOCUMENTS_AT_A_TIME):
+            part = sp.csr_matrix(distinct[start : start + _DOCUMENTS_AT_A_TIME])
+            means[start : start + _DOCUMENTS_AT_A_TIME] = row_means(part, self.encode(part))
+        return np.asarray(means[places])
+
+    def encode(self, matrix: sp.csr_matrix) -> NDArray[np.float32]:
+        """Embed the entries of a document-label matrix over the vocabulary.
+
+        Parameters
+        ----------
+        matrix : csr_matrix of bool, shape (n_documents, n_labels)
+
+        Returns
+        -------
+        float32 array, shape (matrix.nnz, n_components)
+            In the order of `matrix.indices`. Documents with the same labels get the same points.
+        """
+        from polyseme.published.nn.encoding import encode_documents
+
+        check_fitted(self, "network_")
+        distinct, places = unique_rows(matrix)
+        points = encode_documents(
+            self.network_, distinct, self.context_descriptor_.transform(distinct)
+        )
+        if distinct.shape[0] == matrix.shape[0]:
+            return points  # every document stands for itself
+        lengths = np.diff(distinct.indptr)[places]
+        starts = np.repeat(distinct.indptr[:-1][places], lengths)
+        within = np.arange(len(starts)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return np.asarray(points[starts + within])
+
+    def _report_dropped(self, corpus: LabelCorpus, inside: sp.csr_matrix) -> NDArray[np.int64]:
+        """Warn about documents without a label in the vocabulary; give their places."""
+        dropped = np.flatnonzero(np.diff(inside.indptr) == 0)
+        warn_dropped([corpus.ids[row] for row in dropped], len(corpus))
+        return dropped
+
+    def restore(
+        self,
+        network: ConceptNetwork,
+        label_descriptor: LabelDescriptor,
+        context_descriptor: ContextDescriptor,
+        *,
+        labels: tuple[str, ...],
+        normalize: bool,
+        spellings: dict[str, str],
+        distance_scale: float,
+        history: list[dict[str, Any]],
+        best_score: float,
+    ) -> Self:
+        """Take back learned state; `polyseme.load` and `fit` call this."""
+        self.network_ = network
+        self.label_descriptor_, self.context_descriptor_ = label_descriptor, context_descriptor
+        self.classes_ = labels
+        self.normalize_labels_ = normalize
+        self.spellings_ = spellings
+        self.distance_scale_ = distance_scale
+        self.history_ = history
+        self.best_score_ = best_score if math.isfinite(best_score) else math.nan
+        return self

@@ -1,0 +1,576 @@
+"""The published method: labels are ranked by known concepts around an instance's point.
+
+In: tag sets and features. Out: a `PublishedTagger`, which ranks, completes, explains, grows without
+re-training, and is kept on disk.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from polyseme._estimator import Estimator, copy_of
+from polyseme._progress import working
+from polyseme._validation import (
+    InputError,
+    IntArray,
+    PolysemeWarning,
+    RandomState,
+    as_generator,
+    check_device,
+    check_features,
+    check_fitted,
+    check_instances,
+    check_number,
+    check_option,
+    draw_seed,
+    warn_dropped,
+)
+from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
+from polyseme.documents import label_column
+from polyseme.features.base import MediaFeatures, learned_copy, one_item
+from polyseme.published.embedding import ConceptEmbedding
+from polyseme.published.known import Explanation, KnownConcepts, known_documents
+from polyseme.published.mapping import InstanceMapper
+from polyseme.published.presets import mapper_parameters
+from polyseme.published.priming import PrimingRanker
+from polyseme.tags import complete_each, label_kinds, rank_blocks, rank_labels, tag_columns
+
+Features = NDArray[np.float64] | sp.csr_matrix
+StrArray = NDArray[np.str_]
+SCORES = ("nearest", "density")
+
+
+class PublishedTagger(Estimator):
+    """Rank every label for an instance by the known concepts around its point, as published.
+
+    Semantics documents teach what labels mean in each other's company; instances with features
+    teach the way into that space; labels are ranked by their nearest known concepts.
+
+    Parameters
+    ----------
+    embedding : ConceptEmbedding, optional
+        The concept space; by default `ConceptEmbedding()`.
+    mapper : InstanceMapper, optional
+        The way from features into the space; by default `InstanceMapper()`.
+    features : MediaFeatures, optional
+        A feature extractor such as `ImageFeatures()`: X is then whatever it takes (files, pictures,
+        sounds), here and in all other methods, and what it learns is learned by `fit`.
+    fit_embedding : bool
+        Whether `fit` learns a copy of `embedding`. False takes it as it is, already fitted, and
+        its documents must be given as `label_sets`.
+    score : {"nearest", "density"}
+        How distances from an instance's point to known concepts become scores; see
+        `PrimingRanker`. "nearest" is the published way.
+    bandwidth : float, optional
+        For "density".
+    memory_mb : float
+        The most working memory of a search, in megabytes.
+    device : str
+        Where networks are trained, as torch names it ("cpu", "cuda"); parts that say "cpu" take it
+        over. Trained models are used on the processor.
+    verbose : bool
+        Whether progress is shown on standard error.
+    random_state : int, numpy Generator or None
+        Seeds every part that has no seed of its own.
+
+    Attributes
+    ----------
+    classes_ : tuple of str
+        Every label it can rank: the semantics vocabulary, then the oov labels.
+    kinds_ : array of str, shape (n_labels,)
+        "seen" (has training instances), "unseen" (only in the semantics documents) or "oov" (in
+        documents, never in the semantics vocabulary).
+    embedding_, mapper_, features_ : the fitted parts
+        `mapper_` is None when no features were given, `features_` without a feature extractor.
+    known_ : KnownConcepts
+        The documents and concepts that labels are ranked by.
+    ranker_ : PrimingRanker
+        Turns distances to the known concepts into scores.
+    seen_ : frozenset of str
+        The labels that training instances carry.
+    dropped_ : tuple of str
+        Names of documents left out, because none of their labels is in the vocabulary.
+    n_features_in_ : int
+        Columns of X, or of what the feature extractor makes of it; 0 without features.
+    normalize_labels_ : bool
+        Whether spellings of labels that differ in case or white space are one.
+    probabilistic : bool
+        False: scores say which label comes first, not how likely it is.
+    """
+
+    probabilistic: ClassVar[bool] = False
+
+    embedding_: ConceptEmbedding
+    mapper_: InstanceMapper | None
+    features_: MediaFeatures | None
+    known_: KnownConcepts
+    ranker_: PrimingRanker
+    classes_: tuple[str, ...]
+    kinds_: StrArray
+    seen_: frozenset[str]
+    dropped_: tuple[str, ...]
+    n_features_in_: int
+    normalize_labels_: bool
+
+    def __init__(
+        self,
+        embedding: ConceptEmbedding | None = None,
+        mapper: InstanceMapper | None = None,
+        features: MediaFeatures | None = None,
+        fit_embedding: bool = True,
+        score: str = "nearest",
+        bandwidth: float | None = None,
+        memory_mb: float = 64.0,
+        device: str = "cpu",
+        verbose: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        self.embedding = embedding
+        self.mapper = mapper
+        self.features = features
+        self.fit_embedding = fit_embedding
+        self.score = score
+        self.bandwidth = bandwidth
+        self.memory_mb = memory_mb
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @classmethod
+    def from_preset(cls, name: str = "paper", **parameters: Any) -> Self:
+        """Make a tagger with a named set of parameters.
+
+        Parameters
+        ----------
+        name : {"default", "paper"}
+            What trains best, or the published constants; see `polyseme.published.presets`.
+        **parameters
+            Overrides of single parameters.
+        """
+        parameters.setdefault("embedding", ConceptEmbedding.from_preset(name))
+        parameters.setdefault("mapper", InstanceMapper(**mapper_parameters(name)))
+        return cls(**parameters)
+
+    # ------------------------------------------------------------------ learning
+
+    def fit(
+        self,
+        X: object,
+        y: Documents,
+        label_sets: Documents | None = None,
+    ) -> Self:
+        """Learn the concept space, the way into it, and the known concepts.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse, pandas or polars frame, shape (n, n_features), or None
+            One row per instance, or what `features` takes. None learns from the documents alone:
+            such a tagger completes tag sets but cannot rank instances.
+        y : LabelCorpus, iterable of label collections, indicator frame, or path
+            The labels of each instance, n documents. To make a label unseen, leave out the
+            instances that carry it and name it in `label_sets` only.
+        label_sets : the same forms, optional
+            Documents without items that teach the concept space; by default `y`.
+        """
+        self._check_parameters()
+        owner, generator = type(self).__name__, as_generator(self.random_state)
+        template = ConceptEmbedding() if self.embedding is None else self.embedding
+        normalize = getattr(template, "normalize_labels_", template.normalize_labels)
+        corpus = as_corpus(y, normalize=normalize)
+        teaching = corpus if label_sets is None else as_corpus(label_sets, normalize=normalize)
+        if X is not None:
+            check_corpus(corpus, owner=owner, n_labels=1)
+        # The order in which seeds are drawn belongs to what a seed gives.
+        embedding_seed, mapper_seed = draw_seed(generator), draw_seed(generator)
+        feature_seed = draw_seed(generator)
+        extractor, table = None, X
+        if self.features is not None and X is not None:
+            with working(f"learning {self.features.kind} features", shown=self.verbose):
+                extractor, table = learned_copy(self.features, X, feature_seed)
+        features = None if table is None else check_instances(table, len(corpus), owner=owner)
+        embedding = self._learn_embedding(template, teaching, embedding_seed)
+        mapper = None
+        if features is not None:
+            mapper = self._learn_mapper(embedding, features, corpus, mapper_seed)
+        known, dropped = known_documents(embedding, teaching, corpus)
+        # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
+        return self.restore(
+            embedding,
+            mapper,
+            extractor,
+            known,
+            seen=corpus.used(embedding.classes_) if X is not None else frozenset(),
+            dropped=dropped,
+            n_features=0 if features is None else features.shape[1],
+        )
+
+    def _check_parameters(self) -> None:
+        """Raise on a bad parameter before the long work begins."""
+        owner = type(self).__name__
+        check_option("score", self.score, SCORES, owner=owner)
+        check_number("memory_mb", self.memory_mb, owner=owner, low=0, above=True)
+        if self.bandwidth is not None:
+            check_number("bandwidth", self.bandwidth, owner=owner, low=0, above=True)
+        check_device(self.device, owner=owner)
+        if self.mapper is not None:
+            self.mapper.check_parameters()
+        if not self.fit_embedding:
+            if self.embedding is None:
+                raise InputError("`fit_embedding=False` needs a fitted `embedding`; give one.")
+            check_fitted(self.embedding, "network_")
+
+    def _learn_embedding(
+        self, template: ConceptEmbedding, corpus: LabelCorpus, seed: int
+    ) -> ConceptEmbedding:
+        """Learn a copy of the embedding, or take it as it is."""
+        if not self.fit_embedding:
+            return template
+        embedding = copy_of(template)
+        # Without a seed the embedding draws its own, which its checkpoint remembers.
+        if embedding.random_state is None and self.random_state is not None:
+            embedding.set_params(random_state=seed)
+        if embedding.device == "cpu":
+            embedding.set_params(device=self.device)
+        if self.verbose:
+            embedding.set_params(verbose=True)
+        return embedding.fit(corpus)
+
+    def _learn_mapper(
+        self, embedding: ConceptEmbedding, features: Features, corpus: LabelCorpus, seed: int
+    ) -> InstanceMapper:
+        """Learn the way from features to the documents' target points."""
+        with warnings.catch_warnings():
+            # Left-out documents are reported once, with all others, by `known_documents`.
+            warnings.simplefilter("ignore", PolysemeWarning)
+            targets = embedding.targets(corpus)
+        placed = np.flatnonzero(np.isfinite(targets).all(axis=1))
+        if not len(placed):
+            raise InputError(
+                "No instance carries a label of the semantics documents, so none can be placed in "
+                "the concept space; check that both use the same labels."
+            )
+        mapper = InstanceMapper() if self.mapper is None else copy_of(self.mapper)
+        if mapper.random_state is None:
+            mapper.set_params(random_state=seed)
+        if mapper.device == "cpu" and mapper.solver != "libsvm":
+            mapper.set_params(device=self.device)
+        groups = None if corpus.groups is None else tuple(corpus.groups[row] for row in placed)
+        if len(placed) < len(targets):
+            features, targets = features[placed], targets[placed]
+        with working(f"mapping {len(placed)} instances ({mapper.kind})", shown=self.verbose):
+            # Learned where networks are, used on the processor like all else.
+            return mapper.fit(features, targets, groups).set_params(device="cpu")
+
+    def restore(
+        self,
+        embedding: ConceptEmbedding,
+        mapper: InstanceMapper | None,
+        features: MediaFeatures | None,
+        known: KnownConcepts,
+        *,
+        seen: frozenset[str],
+        dropped: tuple[str, ...],
+        n_features: int,
+    ) -> Self:
+        """Take back learned state; `fit` and `polyseme.load` call this.
+
+        Parameters
+        ----------
+        embedding : ConceptEmbedding
+        mapper : InstanceMapper or None
+            None without features.
+        features : MediaFeatures or None
+            The feature extractor, where there is one.
+        known : KnownConcepts
+        seen : frozenset of str
+            The labels that training instances carry.
+        dropped : tuple of str
+            Names of documents that could not be placed.
+        n_features : int
+            0 without features.
+        """
+        ranker = self._ranker_of(known, embedding)
+        self.embedding_, self.mapper_, self.features_ = embedding, mapper, features
+        self.normalize_labels_ = embedding.normalize_labels_
+        self.seen_, self.dropped_, self.n_features_in_ = seen, dropped, n_features
+        return self._know(known, ranker)
+
+    def _ranker_of(self, known: KnownConcepts, embedding: ConceptEmbedding) -> PrimingRanker:
+        """Make what ranks labels by known concepts."""
+        return PrimingRanker(
+            known.index(self.memory_mb), embedding.distance_scale_, self.score, self.bandwidth
+        )
+
+    def _know(self, known: KnownConcepts, ranker: PrimingRanker) -> Self:
+        """Take over what is known from now on."""
+        self.known_, self.ranker_ = known, ranker
+        self.classes_ = known.labels
+        self.kinds_ = label_kinds(self.classes_, self.seen_, known.n_vocabulary)
+        return self
+
+    # ------------------------------------------------------------------ asking about instances
+
+    def points(self, X: object) -> NDArray[np.float32]:
+        """Map instances into the concept space.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+
+        Returns
+        -------
+        float32 array, shape (n, n_components)
+        """
+        return self._mapped(self._features_of(X))
+
+    def _features_of(self, X: object) -> Features:
+        """Check instances, after the feature extractor where there is one, (n, n_features)."""
+        check_fitted(self, "known_")
+        if self.mapper_ is None:
+            raise InputError(
+                f"This {type(self).__name__} was fitted without features, so it cannot rank "
+                "instances; use `complete`, or fit it with X."
+            )
+        table = X if self.features_ is None else self.features_.transform(X)
+        return check_features(table, owner=type(self).__name__, n_features=self.n_features_in_)
+
+    def _mapped(self, features: Features) -> NDArray[np.float32]:
+        """Map checked features into the concept space."""
+        assert self.mapper_ is not None  # where there are features, there is a mapper
+        return np.asarray(self.mapper_.predict(features), dtype=np.float32)
+
+    def _scored(self, features: Features) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """Give the scores of checked features, some rows at a time."""
+        for rows in rank_blocks(features.shape[0], len(self.classes_)):
+            yield rows, self.ranker_.scores(self._mapped(features[rows]))
+
+    def decision_function(
+        self, X: object, tags: Iterable[Collection[str]] | None = None
+    ) -> NDArray[np.float64]:
+        """Score every label for each instance.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+        tags : None
+            Here for the contract's sake: the default tagger takes tags beside features, the
+            published method does not.
+
+        Returns
+        -------
+        float64 array, shape (n, n_labels)
+            Larger is better. Rows sum to one (or are all 0 when no label has a concept), as in the
+            paper's equation 9.
+        """
+        features = self._features_of(X)
+        _refuse_tags(tags)
+        scores = np.empty((features.shape[0], len(self.classes_)))
+        for rows, part in self._scored(features):
+            scores[rows] = part
+        return scores
+
+    def rank(
+        self, X: object, k: int = 10, tags: Iterable[Collection[str]] | None = None
+    ) -> tuple[StrArray, NDArray[np.float64]]:
+        """Give the k best labels for each instance.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+        k : int
+            How many labels; all of them if there are fewer.
+        tags : None
+            See `decision_function`.
+
+        Returns
+        -------
+        labels : array of str, shape (n, k)
+        scores : float64 array, shape (n, k)
+            Falling from left to right.
+        """
+        check_number("k", k, owner="rank", low=1, whole=True)
+        features = self._features_of(X)
+        _refuse_tags(tags)
+        shape = (features.shape[0], min(k, len(self.classes_)))
+        label_ids, best = np.empty(shape, dtype=np.int64), np.empty(shape)
+        for rows, scores in self._scored(features):
+            label_ids[rows], best[rows] = rank_labels(scores, self.ranker_.index.n_occurrences, k)
+        return np.asarray(self.classes_)[label_ids], best
+
+    def explain(self, x: object, label: str, k: int = 5) -> list[Explanation]:
+        """Give the nearest known concepts of a label: what its score rests on.
+
+        Parameters
+        ----------
+        x : array-like, shape (n_features,) or (1, n_features)
+            One instance.
+        label : str
+            One of `classes_`.
+        k : int
+            How many concepts; documents with the same labels share one.
+
+        Returns
+        -------
+        list of Explanation
+            From near to far.
+        """
+        check_fitted(self, "known_")
+        check_number("k", k, owner="explain", low=1, whole=True)
+        column = label_column(self.classes_, label, normalize=self.normalize_labels_)
+        point = self.points(one_item(x, self.features_))
+        if len(point) != 1:
+            raise InputError(f"`explain` takes one instance; got {len(point)}.")
+        return self.known_.nearest(point[0], column, k)
+
+    # ------------------------------------------------------------------ asking about tags
+
+    def complete(
+        self, tags: Collection[str] | Iterable[Collection[str]], k: int = 10
+    ) -> tuple[StrArray, NDArray[np.float64]]:
+        """Suggest labels that go with a partial tag set; no features are needed.
+
+        Parameters
+        ----------
+        tags : collection of str, or several such collections
+            One partial tag set (or several). Unknown tags are named in a warning and passed over.
+        k : int
+            How many labels to suggest; the given ones are not among them.
+
+        Returns
+        -------
+        labels : array of str, shape (k,), or (n, k) for several tag sets
+        scores : float64 array, of the same shape
+            Scores over all labels but the given ones; each full list sums to one.
+        """
+        check_fitted(self, "known_")
+        check_number("k", k, owner="complete", low=1, whole=True)
+        return complete_each(tags, lambda one: self._complete_one(one, k))
+
+    def _complete_one(self, tags: Collection[str], k: int) -> tuple[StrArray, NDArray[np.float64]]:
+        """Complete one tag set."""
+        given = tag_columns(tags, self.classes_, normalize=self.normalize_labels_)
+        point = _point_of_tags(given, self.embedding_, self.known_)
+        label_ids, scores = self.ranker_.rank_others(point, given, k)
+        return np.asarray(self.classes_)[label_ids], scores
+
+    # ------------------------------------------------------------------ growing
+
+    def add_documents(self, documents: Documents) -> tuple[str, ...]:
+        """Let known concepts grow, without re-training; new labels become oov labels.
+
+        Parameters
+        ----------
+        documents : LabelCorpus, iterable of label collections, indicator frame, or path
+
+        Returns
+        -------
+        tuple of str
+            The names of the documents taken in, for `remove_documents`.
+        """
+        check_fitted(self, "known_")
+        corpus = as_corpus(documents, normalize=self.normalize_labels_)
+        known, ids, dropped = self.known_.add(self.embedding_, corpus)
+        self._know(known, self._ranker_of(known, self.embedding_))
+        self.dropped_ += dropped
+        warn_dropped(dropped, len(corpus))
+        return ids
+
+    def remove_documents(self, ids: Collection[str]) -> Self:
+        """Forget known documents, without re-training.
+
+        A vocabulary label without documents stays, with score 0; an oov label disappears.
+
+        Parameters
+        ----------
+        ids : collection of str
+            Names of known documents.
+        """
+        check_fitted(self, "known_")
+        known = self.known_.remove(ids)
+        return self._know(known, self._ranker_of(known, self.embedding_))
+
+    # ------------------------------------------------------------------ what it has not
+
+    def predict_proba(self, *given: object, **options: object) -> NoReturn:
+        """Refuse: the default tagger has probabilities, the published method has none."""
+        raise _no_probabilities()
+
+    def predict(self, *given: object, **options: object) -> NoReturn:
+        """Refuse: the default tagger says which labels are likely enough."""
+        raise _no_probabilities()
+
+    def thresholds(self, *given: object, **options: object) -> NoReturn:
+        """Refuse: the default tagger says how likely labels must be."""
+        raise _no_probabilities()
+
+    def add_labels(self, *given: object, **options: object) -> NoReturn:
+        """Refuse: the default tagger takes labels by their names."""
+        raise InputError(
+            "A label by name needs the default tagger; the published method knows labels by "
+            "documents that hold them, so add documents."
+        )
+
+    # ------------------------------------------------------------------ persistence
+
+    def save(self, path: str | Path) -> None:
+        """Write the tagger to a folder of JSON and arrays, atomically and without pickle.
+
+        Parameters
+        ----------
+        path : str or Path
+            A new folder, an empty one, or one that holds a polyseme model to replace.
+        """
+        from polyseme.storage import save_published
+
+        check_fitted(self, "known_")
+        save_published(self, path)
+
+
+def _refuse_tags(tags: object) -> None:
+    """Raise where tags are given beside features."""
+    if tags is not None:
+        raise InputError(
+            "`tags` need the default tagger; the published method takes no tags beside features."
+        )
+
+
+def _no_probabilities() -> InputError:
+    """Build the error for what needs probabilities."""
+    return InputError(
+        "A probability or a precision needs the default tagger; scores of the published method are "
+        "no probabilities."
+    )
+
+
+def _point_of_tags(
+    columns: IntArray, embedding: ConceptEmbedding, known: KnownConcepts
+) -> NDArray[np.float32]:
+    """Place a tag set: the mean of its concepts.
+
+    Parameters
+    ----------
+    columns : int64 array, shape (n_tags,)
+        Columns of `known.labels`.
+    embedding : ConceptEmbedding
+    known : KnownConcepts
+
+    Returns
+    -------
+    float32 array, shape (1, n_components)
+    """
+    inside = columns[columns < known.n_vocabulary]
+    if len(inside):
+        tags = [known.labels[column] for column in inside]
+        return embedding.targets(
+            LabelCorpus.from_documents([tags], normalize=embedding.normalize_labels_)
+        )
+    # Oov labels alone have no context of their own: take the places where they are known.
+    rows = np.isin(known.label_ids, columns)
+    return np.asarray(known.points[rows].mean(axis=0, keepdims=True))
