@@ -96,7 +96,7 @@ def measure(point: SpacePoint) -> dict[str, Any]:
     tagger.fit(*given)
     found["seconds"] = time.perf_counter() - start
     start = time.perf_counter()
-    scores = tagger.decision_function(X_test)
+    scores = tagger.predict_proba(X_test)
     found["ranking"] = time.perf_counter() - start
     truth = labels[tested].toarray()
     found |= {f"space, {name}": value for name, value in _quality(truth, scores, hidden).items()}

@@ -139,7 +139,8 @@ def row(
     trial: Any, corpus: str, what: str, device: str, ranker: Any, seconds: dict[str, float]
 ) -> dict[str, Any]:
     """Give seconds and quality of one fitted ranker."""
-    scores = ranker.decision_function(trial.features(trial.split.test))
+    score = getattr(ranker, "predict_proba", ranker.decision_function)
+    scores = score(trial.features(trial.split.test))
     found = trial.measure(scores, ranker.classes_)
     return {
         "corpus": corpus,

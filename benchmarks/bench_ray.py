@@ -150,7 +150,7 @@ def _training(amount: Amount) -> Table:
     for name, trainer in ways.items():
         start = time.perf_counter()
         tagger = ZeroShotTagger(space, random_state=0).fit(features, corpus, trainer=trainer)
-        seconds, scores = time.perf_counter() - start, tagger.decision_function(features[:500])
+        seconds, scores = time.perf_counter() - start, tagger.predict_proba(features[:500])
         losses = [list(one.values()) for one in tagger.space_.history_]
         if not rows:
             alone = (seconds, scores, losses)

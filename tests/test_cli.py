@@ -165,7 +165,7 @@ def test_what_cannot_be_added_is_said(run, model, words, message):
 def test_a_device_that_is_not_there_is_named_before_training(run, files, tmp_path):
     given = ("--documents", files / "documents.jsonl", "--features", files / "features.npy")
     code, _, err = run("fit", tmp_path / "model", *given, "--device", "nowhere")
-    assert code == 1 and "`device` of `ZeroShotTagger` is 'nowhere'" in err
+    assert code == 1 and "`device` of `ConceptSpace` is 'nowhere'" in err
 
 
 def test_csv_goes_in_and_comes_out(run, files, tmp_path):
@@ -282,8 +282,8 @@ def test_tags_that_an_item_has_are_part_of_its_evidence(run, files, model, toy_t
     asked = ["explain", model, files / "test.npy", "knife", "--tag", "pie", "--tag", "oven"]
     code, out, _ = run(*asked, "-k", 3, "-f", "jsonl")
     (record,) = records(out)
-    found = toy_tagger.decision_function(world.X_test[:1], tags=[["pie", "oven"]])
-    column = toy_tagger.classes_.index("knife")
+    found = toy_tagger.predict_proba(world.X_test[:1], tags=[["pie", "oven"]])
+    column = list(toy_tagger.classes_).index("knife")
     assert code == 0 and record["probability"] == pytest.approx(found[0, column], abs=1e-6)
     given = {one["tag"]: one["probability"] for one in record["tags"]}
     assert given["pie"] == given["oven"] == 1.0

@@ -97,7 +97,6 @@ def test_labels_beside_documents_that_name_their_own_are_refused():
 @pytest.mark.parametrize(
     ("matrix", "labels", "message"),
     [
-        (TABLE, None, "needs the labels of its columns: use `LabelCorpus.from_indicator"),
         (TABLE, ["a", "b"], "has 3 columns but 2 labels were given; give one label per column"),
         (TABLE * 2, ["a", "b", "c"], "must hold only 0 and 1; binarise it first"),
         (TABLE * np.nan, ["a", "b", "c"], "must hold only 0 and 1; binarise it first"),

@@ -94,10 +94,10 @@ def test_parts_add_up_to_the_logit_that_the_tagger_gave(tagger, world, form, lab
             continue
         found = tagger.explain(x, label, tags=tags)
         assert found.label == label and len(found.tags) <= 5
-        scores = tagger.decision_function(
+        scores = tagger.predict_proba(
             None if x is None else x[None], None if tags is None else [tags]
         )
-        given = scores[0, tagger.classes_.index(label)]
+        given = scores[0, list(tagger.classes_).index(label)]
         assert found.probability == pytest.approx(given, abs=1e-9)
         assert expit(found.logit) == pytest.approx(given, abs=1e-9)
         total = (
@@ -123,7 +123,7 @@ def test_evidence_is_printed_as_lines_that_add_up(tagger, world):
 @pytest.mark.parametrize("label", LABELS)
 def test_what_is_left_is_the_logit_where_nothing_is_known(tagger, world, form, label):
     """The rest is not whatever is missing: it is the same for all items, and it is that logit."""
-    space, store, column = tagger.space_, tagger.store_, tagger.classes_.index(label)
+    space, store, column = tagger.space_, tagger.store_, list(tagger.classes_).index(label)
     of_items = form != "tags"
     average = np.zeros((1, len(space.order_)), dtype=np.float32)
     readout, share = tagger._of_tags, 1.0
@@ -150,7 +150,7 @@ def test_what_is_left_is_the_logit_where_nothing_is_known(tagger, world, form, l
 def test_the_features_part_is_what_they_say_beyond_the_average(tagger, world):
     space = tagger.space_
     for label in LABELS:
-        column = tagger.classes_.index(label)
+        column = list(tagger.classes_).index(label)
         direct, _, _ = halves(tagger, world.X_test[1], None)
         weights = tagger._of_items.weights[:, column]
         wanted = (1 - space.context) * (direct[0] - space.mean_code_) @ weights
@@ -164,7 +164,7 @@ def test_the_part_of_known_tag_sets_is_their_votes_beyond_the_usual(tagger, worl
     point = space.points(space.item_codes(world.X_test[:1]))
     for label in LABELS:
         found = tagger.explain(world.X_test[0], label)
-        column = tagger.classes_.index(label)
+        column = list(tagger.classes_).index(label)
         if column >= store.n_learned:
             assert found.known == 0, "documents of new labels have spoken already"
             continue
@@ -220,7 +220,7 @@ def test_tags_that_do_not_move_have_no_part():
 @forms
 @pytest.mark.parametrize("label", LABELS)
 def test_without_is_the_change_when_a_tag_is_put_back_to_its_average(tagger, world, form, label):
-    column, space = tagger.classes_.index(label), tagger.space_
+    column, space = list(tagger.classes_).index(label), tagger.space_
     for place in (1, 3):
         x, tags = asked(world, form, place)
         found = tagger.explain(x, label, k=3, tags=tags)
@@ -229,7 +229,7 @@ def test_without_is_the_change_when_a_tag_is_put_back_to_its_average(tagger, wor
         before = logit_of(tagger, direct, probable, share, column, of_items=of_items)
         assert before == pytest.approx(found.logit, abs=1e-5)
         for one in found.tags:
-            at = space.order_.tolist().index(tagger.classes_.index(one.tag))
+            at = space.order_.tolist().index(list(tagger.classes_).index(one.tag))
             assert one.probability == pytest.approx(float(probable[0, at]), abs=1e-6)
             changed = probable.copy()
             changed[0, at] = space.mean_tags_[at] if of_items and at < space.n_seen_ else 0
@@ -281,7 +281,7 @@ def test_given_tags_speak_for_what_goes_with_them(tagger):
 def test_neighbours_are_the_nearest_known_tag_sets(tagger, world):
     found = tagger.explain(world.X_test[0], "phone", k=4).neighbours
     point = tagger.points(world.X_test[:1])[0]
-    assert found == tagger.store_.nearest(point, tagger.classes_.index("phone"), 4)
+    assert found == tagger.store_.nearest(point, list(tagger.classes_).index("phone"), 4)
     theme = set(THEMES[world.themes_test[0]])
     assert all(set(one.document) <= theme for one in found)
     assert [one.holds for one in found] == ["phone" in one.document for one in found]
@@ -309,7 +309,7 @@ def emoji():
 def test_true_labels_are_in_the_nearest_tag_sets_more_often_than_equal_scores_are(emoji):
     """What is named as evidence says more than the score: others with the same have less of it."""
     tagger, X, documents = emoji
-    scores, points = tagger.decision_function(X), tagger.points(X)
+    scores, points = tagger.predict_proba(X), tagger.points(X)
     truth = np.array([[label in held for label in tagger.classes_] for held in documents])
     held = np.array(
         [
@@ -332,7 +332,7 @@ def test_true_labels_are_in_the_nearest_tag_sets_more_often_than_equal_scores_ar
 def test_evidence_of_emoji_adds_up_too(emoji):
     tagger, X, _ = emoji
     for row in range(5):
-        scores = tagger.decision_function(X[row : row + 1])[0]
+        scores = tagger.predict_proba(X[row : row + 1])[0]
         found = tagger.explain(X[row], tagger.classes_[int(scores.argmax())])
         assert sum(part for _, part in found.parts()) == pytest.approx(found.logit, abs=1e-9)
         assert found.probability == pytest.approx(scores.max(), abs=1e-9)

@@ -49,7 +49,7 @@ def test_scores_sum_to_one_and_ranks_fall(published_tagger, world):
     labels, ranked = published_tagger.rank(world.X_test, k=7)
     assert labels.shape == ranked.shape == (len(world.X_test), 7)
     assert (np.diff(ranked, axis=1) <= 0).all()
-    column = published_tagger.classes_.index(labels[0, 0])
+    column = list(published_tagger.classes_).index(labels[0, 0])
     assert scores[0, column] == ranked[0, 0] == scores[0].max()
 
 
@@ -141,7 +141,7 @@ def test_explanations_are_the_nearest_known_concepts(published_tagger, world):
     assert [one.distance for one in found] == sorted(one.distance for one in found)
     assert all("apple" in one.document for one in found)
     assert all("phone" in one.document or "desk" in one.document for one in found[:1])
-    column = published_tagger.classes_.index("apple")
+    column = list(published_tagger.classes_).index("apple")
     nearest = published_tagger.ranker_.index.distances(published_tagger.points(x[None]))[0, column]
     assert found[0].distance == pytest.approx(float(nearest), rel=1e-4)
     for one in found:

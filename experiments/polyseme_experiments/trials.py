@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.baselines import SeenClassifiers, TunedCosta
-from polyseme.corpus import LabelCorpus
+from polyseme.corpus import LabelCorpus, Labels
 from polyseme.features import MediaFeatures, extractor_class
 from polyseme.published.tagger import PublishedTagger
 from polyseme.space import ConceptSpace
@@ -251,7 +251,7 @@ class Trial:
     # ------------------------------------------------------------------ measuring
 
     def measure(
-        self, scores: Scores, labels: Sequence[str], *, oov: bool = True, mix: bool = False
+        self, scores: Scores, labels: Labels, *, oov: bool = True, mix: bool = False
     ) -> dict[str, dict[str, float]]:
         """Measure scores of the test instances over the evaluation columns.
 

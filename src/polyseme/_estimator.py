@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 
@@ -17,8 +17,24 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no t
     Gives `get_params`, `set_params`, cloning and a readable representation.
     """
 
+    # Components that may be None, and the class whose defaults stand for them then.
+    components: ClassVar[dict[str, type[Estimator]]] = {}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Give parameters by name; with `deep` also those of components, as `component__name`."""
+        parameters: dict[str, Any] = super().get_params(deep)
+        for name, default in self.components.items() if deep else ():
+            if parameters[name] is None:
+                inner = default().get_params()
+                parameters |= {f"{name}__{key}": value for key, value in inner.items()}
+        return parameters
+
     def set_params(self, **parameters: Any) -> Self:
-        """Set parameters by name; `part__name` reaches into a part."""
+        """Set parameters by name; `component__name` reaches into a component."""
+        for name, default in self.components.items():
+            reached = any(key.startswith(f"{name}__") for key in parameters)
+            if reached and name not in parameters and getattr(self, name) is None:
+                setattr(self, name, default())
         super().set_params(**parameters)
         return self
 

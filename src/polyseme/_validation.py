@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn import exceptions
 
 FloatArray: TypeAlias = NDArray[np.floating[Any]]
 IntArray: TypeAlias = NDArray[np.int64]
@@ -24,7 +25,7 @@ class InputError(ValueError):
     """What the user passed cannot be used; the message says why and what to do."""
 
 
-class NotFittedError(InputError, AttributeError):
+class NotFittedError(InputError, exceptions.NotFittedError):  # type: ignore[misc]  # no types
     """A method that needs learned state was called before `fit`."""
 
 
@@ -261,8 +262,8 @@ def check_device(device: object, *, owner: str) -> str:
 
     Parameters
     ----------
-    device : str
-        As torch names them: "cpu", "cuda", "cuda:1", "mps".
+    device : str or None
+        As torch names them: "cpu", "cuda", "cuda:1", "mps". None is a GPU where there is one.
     owner : str
         The class it was given to.
     """
@@ -270,6 +271,8 @@ def check_device(device: object, *, owner: str) -> str:
         return "cpu"
     import torch
 
+    if device is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         torch.zeros(1, device=torch.device(str(device))).item()
     except (RuntimeError, AssertionError, NotImplementedError) as error:

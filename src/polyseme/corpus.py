@@ -30,6 +30,7 @@ from polyseme._validation import InputError, PolysemeWarning
 from polyseme.io import read_documents
 
 Document: TypeAlias = Collection[str]
+Labels: TypeAlias = Sequence[str] | NDArray[np.object_]
 Documents: TypeAlias = (
     "LabelCorpus | Iterable[Document] | NDArray[np.generic] | sp.spmatrix | sp.sparray | str | Path"
 )
@@ -171,8 +172,9 @@ class LabelCorpus:
         ----------
         matrix : array or scipy sparse, shape (n_documents, n_labels)
             Sparse stays sparse.
-        labels : sequence of str, length n_labels
-            The label of each column; columns whose labels are one after normalisation are joined.
+        labels : sequence of str, length n_labels, optional
+            The label of each column, by default its number; columns whose labels are one after
+            normalisation are joined.
         ids : sequence of str, optional
             A unique name per document.
         normalize : bool
@@ -185,10 +187,7 @@ class LabelCorpus:
         """
         indicator = indicator_matrix(matrix)
         if labels is None:
-            raise InputError(
-                "An indicator matrix needs the labels of its columns: use "
-                "`LabelCorpus.from_indicator(matrix, labels)`."
-            )
+            labels = [str(column) for column in range(indicator.shape[1])]
         names = list(labels_of(labels, "`labels`"))
         if len(names) != indicator.shape[1]:
             raise InputError(
@@ -321,7 +320,7 @@ class LabelCorpus:
             spellings={s: label for s, label in self.spellings.items() if label in set(kept)},
         )
 
-    def used(self, labels: Sequence[str]) -> frozenset[str]:
+    def used(self, labels: Labels) -> frozenset[str]:
         """Give those of the given labels that some document holds."""
         counts = np.asarray(self.align(labels)[0].sum(axis=0)).ravel()
         return frozenset(label for label, count in zip(labels, counts, strict=False) if count)
@@ -333,7 +332,7 @@ class LabelCorpus:
             return self
         return self.restrict([self.labels[column] for column in np.flatnonzero(used)])
 
-    def align(self, labels: Sequence[str]) -> tuple[sp.csr_matrix, tuple[str, ...]]:
+    def align(self, labels: Labels) -> tuple[sp.csr_matrix, tuple[str, ...]]:
         """Give the documents over another vocabulary.
 
         Parameters
@@ -395,13 +394,12 @@ def as_corpus(
         return documents
     if isinstance(documents, (str, os.PathLike)):
         return LabelCorpus.read(Path(documents), normalize=normalize)
-    if sp.issparse(documents) or (
-        isinstance(documents, np.ndarray) and documents.ndim == 2 and documents.dtype.kind in "biuf"
-    ):
-        return LabelCorpus.from_indicator(documents, labels, normalize=normalize)
-    if hasattr(documents, "columns") and hasattr(documents, "to_numpy"):
-        names = labels if labels is not None else [str(name) for name in documents.columns]
-        return LabelCorpus.from_indicator(documents.to_numpy(), names, normalize=normalize)
+    if is_indicator(documents):
+        table: Any = documents
+        if hasattr(table, "columns"):
+            labels = labels if labels is not None else [str(name) for name in table.columns]
+            table = table.to_numpy()
+        return LabelCorpus.from_indicator(table, labels, normalize=normalize)
     if labels is not None:
         raise InputError("`labels` belongs to an indicator matrix; these documents name their own.")
     try:
@@ -412,6 +410,14 @@ def as_corpus(
             f"labels, or a file; got {type(documents).__name__}."
         ) from None
     return LabelCorpus.from_documents(iterator, normalize=normalize)
+
+
+def is_indicator(documents: object) -> bool:
+    """Say whether documents are a 0/1 matrix: an array, a sparse matrix or a frame."""
+    if isinstance(documents, np.ndarray):
+        return documents.ndim == 2 and documents.dtype.kind in "biuf"
+    frame = hasattr(documents, "columns") and hasattr(documents, "to_numpy")
+    return bool(sp.issparse(documents) or frame)
 
 
 def check_corpus(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> LabelCorpus:

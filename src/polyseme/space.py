@@ -138,9 +138,10 @@ class ConceptSpace(Estimator):
         size of the data, see `SpacePlan.sized`; one that is given is kept to.
     checkpoint : str, Path or None
         A folder for the state of the training; a run that was interrupted goes on from there.
-    device : str
-        Where members are trained, as torch names it: "cpu", "cuda". They are used on the
-        processor. Another device draws other numbers, so its results differ slightly.
+    device : str, optional
+        Where members are trained, as torch names it: "cpu", "cuda"; by default a GPU where there
+        is one. They are used on the processor. Another device draws other numbers, so its results
+        differ slightly.
     random_state : int, numpy Generator or None
 
     Attributes
@@ -179,7 +180,7 @@ class ConceptSpace(Estimator):
         priming: float = PRIMING,
         plan: SpacePlan | None = None,
         checkpoint: str | Path | None = None,
-        device: str = "cpu",
+        device: str | None = None,
         random_state: RandomState = None,
     ) -> None:
         self.n_folds = n_folds
@@ -231,7 +232,8 @@ class ConceptSpace(Estimator):
         if trainer is not None:
             members, history = trainer(data, plan, seed, progress)
             return self.finish(data, members, history)
-        training = SpaceTraining(data, plan, seed, self.device)
+        device = check_device(self.device, owner=type(self).__name__)
+        training = SpaceTraining(data, plan, seed, device)
         told = "" if self.checkpoint is None else fingerprint(data, plan)
         state = _TrainingState(self.checkpoint, told, seed)
         state.restore(training)

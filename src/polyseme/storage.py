@@ -93,6 +93,7 @@ def save_tagger(tagger: ZeroShotTagger, path: str | Path) -> None:
         "ids": list(store.ids),
         "seen": sorted(tagger.seen_),
         "dropped": list(tagger.dropped_),
+        "indicator": None if tagger.indicator_ is None else list(tagger.indicator_),
         "named": [] if tagger.named_ is None else list(tagger.named_.labels),
     }
     arrays: Arrays = {
@@ -138,6 +139,7 @@ def _load_tagger(config: Config, arrays: Arrays) -> ZeroShotTagger:
         n_features=config["n_features_in"],
         n_taught=config["n_taught"],
         normalize=config["normalize_labels"],
+        indicator=None if config["indicator"] is None else tuple(config["indicator"]),
         named=NamedLabels(named, arrays["named"]) if named else None,
     )
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from polyseme._estimator import Estimator, copy_of
+from polyseme._estimator import Estimator, TransformerMixin, copy_of
 from polyseme._folds import group_numbers
 from polyseme._labels import normalize_label
 from polyseme._progress import FileProgress, working
@@ -24,7 +24,6 @@ from polyseme._validation import (
     IntArray,
     RandomState,
     as_generator,
-    check_device,
     check_features,
     check_fitted,
     check_instances,
@@ -36,10 +35,11 @@ from polyseme._validation import (
 )
 from polyseme.calibration import logit, new_label_frequencies, sigmoid
 from polyseme.concepts import Concepts
-from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
+from polyseme.corpus import Documents, LabelCorpus, Labels, as_corpus, check_corpus, is_indicator
 from polyseme.documents import label_column, met_documents
 from polyseme.evidence import Evidence, TagEvidence, tag_parts
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
+from polyseme.metrics import example_map
 from polyseme.senses import SenseMap, label_senses
 from polyseme.space import ConceptSpace, Readout, Trainer
 from polyseme.store import ConceptStore
@@ -53,9 +53,6 @@ from polyseme.tags import (
     tag_table,
 )
 from polyseme.word_vectors import WordVectors, name_likeness
-
-if TYPE_CHECKING:
-    from polyseme.published.tagger import PublishedTagger
 
 Features = NDArray[np.float64] | sp.csr_matrix
 Matrix = NDArray[np.float64]
@@ -77,7 +74,7 @@ class NamedLabels(NamedTuple):
     likeness: Matrix
 
 
-class ZeroShotTagger(Estimator):
+class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no types there
     """Rank every label for an item: seen, unseen and oov.
 
     Documents and items are coded in one `ConceptSpace`, and every label is read from a code. Tags
@@ -95,9 +92,9 @@ class ZeroShotTagger(Estimator):
         Whether labels that differ only in case or white space are one.
     checkpoint : str, Path or None
         A folder for the state of the training; a fit that was interrupted goes on from there.
-    device : str
-        Where the space is trained, as torch names it ("cpu", "cuda"); a space that says "cpu"
-        takes it over. Trained models are used on the processor.
+    device : str, optional
+        Where the space is trained, as torch names it ("cpu", "cuda"); by default a GPU where there
+        is one. Trained models are used on the processor.
     verbose : bool
         Whether progress is shown on standard error.
     random_state : int, numpy Generator or None
@@ -105,11 +102,12 @@ class ZeroShotTagger(Estimator):
 
     Attributes
     ----------
-    classes_ : tuple of str
-        Every label it can rank: those it was fitted with, then new ones.
+    classes_ : array of str, shape (n_classes,)
+        Every label it can rank: those it was fitted with, then new ones. Of an indicator matrix
+        the columns come first, in their order.
     kinds_ : array of str, shape (n_labels,)
-        "seen" (on training items), "unseen" (only in the semantics documents) or "oov" (never in
-        the semantics documents: on items or in later documents only, or known by name alone).
+        "seen" (on training items), "unseen" (only in the label sets) or "oov" (never in the label
+        sets: on items or in later documents only, or known by name alone).
     space_ : ConceptSpace
     store_ : ConceptStore
         The documents that are known.
@@ -125,8 +123,7 @@ class ZeroShotTagger(Estimator):
     normalize_labels_ : bool
     """
 
-    # Scores are probabilities.
-    probabilistic: ClassVar[bool] = True
+    components: ClassVar[dict[str, type[Estimator]]] = {"space": ConceptSpace}
 
     def __init__(
         self,
@@ -134,7 +131,7 @@ class ZeroShotTagger(Estimator):
         features: MediaFeatures | None = None,
         normalize_labels: bool = True,
         checkpoint: str | Path | None = None,
-        device: str = "cpu",
+        device: str | None = None,
         verbose: bool = False,
         random_state: RandomState = None,
     ) -> None:
@@ -146,25 +143,16 @@ class ZeroShotTagger(Estimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    @classmethod
-    def from_preset(cls, name: str = "default", **parameters: Any) -> Self | PublishedTagger:
-        """Make a tagger with a named set of parameters.
-
-        Parameters
-        ----------
-        name : {"default", "paper"}
-            One space, or the published method; see `polyseme.published`.
-        **parameters
-            Overrides of single parameters.
-        """
-        check_option("name", name, ("default", "paper"), owner="from_preset")
-        if name == "default":
-            return cls(**parameters)
-        from polyseme.published.tagger import PublishedTagger
-
-        return PublishedTagger.from_preset(name, **parameters)
-
     # ------------------------------------------------------------------ learning
+
+    def __sklearn_tags__(self) -> Any:
+        """Say to scikit-learn what it takes."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
 
     def fit(
         self,
@@ -180,9 +168,9 @@ class ZeroShotTagger(Estimator):
         X : array-like, scipy sparse, pandas or polars frame, shape (n, n_features), or None
             One row per item, or what `features` takes. None learns from the documents alone: such
             a tagger completes tag sets but cannot rank items.
-        y : LabelCorpus, iterable of label collections, indicator frame, or path
-            The labels of each item, n documents. To make a label unseen, leave out the items that
-            carry it and name it in `label_sets` only.
+        y : list of tag sets, indicator matrix or frame, LabelCorpus, or path
+            The labels of each item; what comes in comes out of `predict`. To make a label unseen,
+            leave out the items that carry it and name it in `label_sets` only.
         label_sets : the same forms, optional
             Documents without items that teach what labels mean; by default `y`.
         trainer : callable, optional
@@ -190,8 +178,11 @@ class ZeroShotTagger(Estimator):
             has it trained by a Ray cluster, with the same outcome.
         """
         owner = type(self).__name__
-        check_device(self.device, owner=owner)
+        if y is None:
+            raise InputError(f"`{owner}` requires y to be passed, but the target y is None.")
         template = ConceptSpace() if self.space is None else self.space
+        if self.device is not None:
+            template = copy_of(template).set_params(device=self.device)
         template.check_parameters()
         corpus = as_corpus(y, normalize=self.normalize_labels)
         teaching = corpus
@@ -221,8 +212,6 @@ class ZeroShotTagger(Estimator):
         if space.random_state is None and self.random_state is not None:
             seeded = isinstance(self.random_state, (int, np.integer))
             space.set_params(random_state=space_seed if seeded else generator)
-        if space.device == "cpu":
-            space.set_params(device=self.device)
         if space.checkpoint is None:
             space.set_params(checkpoint=self.checkpoint)
         told = training_tables(items, teaching, labels)
@@ -249,6 +238,7 @@ class ZeroShotTagger(Estimator):
             n_features=0 if features is None else features.shape[1],
             n_taught=len(store.ids),
             normalize=self.normalize_labels,
+            indicator=corpus.labels if is_indicator(y) else None,
         )
 
     def _training(self) -> _ShownTraining:
@@ -267,6 +257,7 @@ class ZeroShotTagger(Estimator):
         n_features: int,
         n_taught: int,
         normalize: bool,
+        indicator: tuple[str, ...] | None = None,
         named: NamedLabels | None = None,
     ) -> Self:
         """Take back learned state; `fit` and `polyseme.load` call this.
@@ -283,12 +274,15 @@ class ZeroShotTagger(Estimator):
         n_taught : int
             Documents that were known when the space was learned.
         normalize : bool
+        indicator : tuple of str, optional
+            The columns of y, where it was an indicator matrix.
         named : NamedLabels, optional
         """
         self.space_, self.features_ = space, extractor
         self.n_vocabulary_, self.n_taught_ = n_vocabulary, n_taught
         self.seen_, self.dropped_ = seen, dropped
         self.n_features_in_, self.normalize_labels_ = n_features, normalize
+        self.indicator_ = indicator
         return self._know(store, named)
 
     def _know(self, store: ConceptStore, named: NamedLabels | None) -> Self:
@@ -324,12 +318,32 @@ class ZeroShotTagger(Estimator):
         # Nothing is set before everything is made: what is refused leaves the tagger as it was.
         self.store_, self.named_ = store, named
         self._of_items, self._of_tags = _together(of_items), _together(of_tags)
-        self.classes_: tuple[str, ...] = store.labels + (() if named is None else named.labels)
+        self._labels: tuple[str, ...] = store.labels + (() if named is None else named.labels)
         # A label whose documents were all taken away is not suggested any more.
-        self._held = np.ones(len(self.classes_), dtype=bool)
-        self._held[: len(store.labels)] = store.counts > 0
-        self.kinds_: StrArray = label_kinds(self.classes_, self.seen_, self.n_vocabulary_)
+        self._in_use = np.ones(len(self._labels), dtype=bool)
+        self._in_use[: len(store.labels)] = store.counts > 0
+        self._set_classes()
         return self
+
+    def _set_classes(self) -> None:
+        """Order labels as they are shown: the columns of an indicator matrix first."""
+        labels = np.array(self._labels, dtype=object)
+        kinds = label_kinds(self._labels, self.seen_, self.n_vocabulary_)
+        self._shown: IntArray | None = None
+        if self.indicator_ is not None:
+            place = {self._key(label): column for column, label in enumerate(self._labels)}
+            first = [place.pop(self._key(label), -1) for label in self.indicator_]
+            self._shown = np.array([*first, *place.values()], dtype=np.int64)
+            labels = np.array([*self.indicator_, *labels[list(place.values())]], dtype=object)
+            kinds = np.where(self._shown < 0, "oov", kinds[self._shown])
+        self.classes_: NDArray[np.object_] = labels
+        self.kinds_: StrArray = kinds
+
+    def _show(self, values: Matrix, missing: float) -> Matrix:
+        """Give values of labels (..., n_labels) in the order of `classes_`."""
+        if self._shown is None:
+            return values
+        return np.where(self._shown < 0, missing, values[..., self._shown])
 
     def _key(self, label: str) -> str:
         """Give what labels are compared by."""
@@ -337,7 +351,7 @@ class ZeroShotTagger(Estimator):
 
     # ------------------------------------------------------------------ asking
 
-    def codes(
+    def transform(
         self, X: object, tags: Iterable[Collection[str]] | None = None
     ) -> NDArray[np.float32]:
         """Give the codes of items in the concept space.
@@ -355,6 +369,12 @@ class ZeroShotTagger(Estimator):
         """
         return self._codes(*self._asked(X, tags))
 
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
+        """Name the dimensions that `transform` gives, (n_dimensions,)."""
+        check_fitted(self, "space_")
+        names = [f"code{number}" for number in range(self.space_.n_dimensions)]
+        return np.array(names, dtype=object)
+
     def points(
         self, X: object, tags: Iterable[Collection[str]] | None = None
     ) -> NDArray[np.float32]:
@@ -362,14 +382,14 @@ class ZeroShotTagger(Estimator):
 
         Parameters
         ----------
-        X, tags : as for `codes`
+        X, tags : as for `transform`
 
         Returns
         -------
         float32 array, shape (n, n_axes)
             Of length 1; the first two axes make a map.
         """
-        codes = self.codes(X, tags)
+        codes = self._codes(*self._asked(X, tags))
         return self.space_.points(codes)
 
     def concepts(self) -> Concepts:
@@ -408,7 +428,7 @@ class ZeroShotTagger(Estimator):
             return features, None
         given = list(tags)
         n = len(given) if features is None else features.shape[0]
-        return features, tag_table(given, self.classes_, n, normalize=self.normalize_labels_)
+        return features, tag_table(given, self._labels, n, normalize=self.normalize_labels_)
 
     def _features_of(self, X: object) -> Features:
         """Check items, after the feature extractor where there is one, (n, n_features)."""
@@ -442,60 +462,82 @@ class ZeroShotTagger(Estimator):
         return np.asarray(logits)
 
     def _scored(
-        self, features: Features | None, tags: sp.csr_matrix | None, method: str
+        self, features: Features | None, tags: sp.csr_matrix | None, method: str = "space"
     ) -> Iterator[tuple[slice, Matrix]]:
-        """Give the scores of checked items, some rows at a time."""
+        """Give scores of checked items, some rows at a time: logits, or shares of votes."""
         check_option("method", method, METHODS, owner="rank")
         n = (features if features is not None else tags).shape[0]  # type: ignore[union-attr]
+        lowest, highest = (0.0, 1.0) if method == "priming" else (-np.inf, np.inf)
         # A block is also a table over known documents.
-        for rows in rank_blocks(n, max(len(self.classes_), 4096)):
+        for rows in rank_blocks(n, max(len(self._labels), 4096)):
             part = None if features is None else features[rows]
-            given = None if tags is None else tags[rows]
-            codes = self._codes(part, given)
+            known = None if tags is None else tags[rows]
+            codes = self._codes(part, known)
             if method == "priming":
-                scores = np.zeros((len(codes), len(self.classes_)))
+                scores = np.zeros((len(codes), len(self._labels)))
                 points = self.space_.points(codes)
                 scores[:, : len(self.store_.labels)] = self.store_.votes(points)
             else:
-                scores = sigmoid(self._logits(codes, of_items=features is not None))
-            scores = np.where(self._held, scores, 0.0)
-            if given is not None:
-                scores = np.where(given.toarray() > 0, 1.0, scores)
-            yield rows, scores
+                scores = self._logits(codes, of_items=features is not None)
+            scores = np.where(self._in_use, scores, lowest)
+            if known is not None:
+                scores = np.where(known.toarray() > 0, highest, scores)
+            yield rows, self._show(scores, lowest)
 
-    def decision_function(
-        self,
-        X: object,
-        tags: Iterable[Collection[str]] | None = None,
-        method: str = "space",
+    def _probable(
+        self, features: Features | None, tags: sp.csr_matrix | None, method: str = "space"
+    ) -> Iterator[tuple[slice, Matrix]]:
+        """Give probabilities of checked items, or shares of votes, some rows at a time."""
+        for rows, scores in self._scored(features, tags, method):
+            yield rows, scores if method == "priming" else sigmoid(scores)
+
+    def predict_proba(
+        self, X: object, tags: Iterable[Collection[str]] | None = None, method: str = "space"
     ) -> Matrix:
-        """Score every label for each item.
+        """Give the probability of every label for each item.
 
         Parameters
         ----------
         X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
             None scores the tags alone, as `complete` does.
         tags : iterable of collections of str, optional
-            Labels that each item is known to have, n collections. They get the score 1 and move
-            the others; labels that are newer than the space do not move any.
+            Labels that each item is known to have, n collections. They get the probability 1 and
+            move the others; labels that are newer than the space do not move any.
         method : {"space", "priming"}
-            Probabilities, or how many known documents near the item's code hold a label.
+            Calibrated probabilities, or the share of known documents near the item's code that
+            hold a label.
 
         Returns
         -------
-        float64 array, shape (n, n_labels)
-            Larger is better.
+        float64 array, shape (n, n_classes)
         """
-        features, given = self._asked(X, tags)
-        n = (features if features is not None else given).shape[0]  # type: ignore[union-attr]
-        scores = np.empty((n, len(self.classes_)))
-        for rows, part in self._scored(features, given, method):
-            scores[rows] = part
-        return scores
+        return self._collect(self._probable(*self._asked(X, tags), method))
 
-    def predict_proba(self, X: object, tags: Iterable[Collection[str]] | None = None) -> Matrix:
-        """Give the probability of every label, (n, n_labels); see `decision_function`."""
-        return self.decision_function(X, tags)
+    def decision_function(self, X: object, tags: Iterable[Collection[str]] | None = None) -> Matrix:
+        """Give the logit of every label for each item, (n, n_classes); see `predict_proba`."""
+        return self._collect(self._scored(*self._asked(X, tags)))
+
+    def _collect(self, blocks: Iterator[tuple[slice, Matrix]]) -> Matrix:
+        """Put blocks of scores together, (n, n_classes)."""
+        return np.concatenate([np.empty((0, len(self.classes_))), *(part for _, part in blocks)])
+
+    def score(self, X: object, y: Documents, sample_weight: object = None) -> float:
+        """Give the mean average precision of the items' rankings (E-MAP), between 0 and 1.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+        y : as for `fit`
+            The true labels of each item. Labels that it cannot rank are passed over.
+        sample_weight : None
+            scikit-learn passes it on; weights are not taken.
+        """
+        if sample_weight is not None:
+            raise InputError("`score` of `ZeroShotTagger` takes no weights.")
+        scores = self.predict_proba(X)
+        corpus = as_corpus(y, normalize=self.normalize_labels_)
+        truth = corpus.align(self.classes_.tolist())[0][:, : len(self.classes_)]
+        return example_map(truth.toarray(), scores)
 
     def thresholds(self, precision: float) -> Matrix:
         """Say how likely labels must be for a share of those that are given to be true.
@@ -517,9 +559,9 @@ class ZeroShotTagger(Estimator):
         if not self.n_features_in_:
             raise InputError("A precision needs features to learn it from; this tagger has none.")
         seen, unseen = self.space_.thresholds(precision)
-        least = np.full(len(self.classes_), unseen)
+        least = np.full(len(self._labels), unseen)
         least[self.space_.order_[: self.space_.n_seen_]] = seen
-        return least
+        return self._show(least, 1.0)
 
     def predict(
         self,
@@ -527,7 +569,7 @@ class ZeroShotTagger(Estimator):
         threshold: float = 0.5,
         precision: float | None = None,
         tags: Iterable[Collection[str]] | None = None,
-    ) -> list[tuple[str, ...]]:
+    ) -> list[tuple[str, ...]] | NDArray[np.int64]:
         """Give a tag set for each item: the labels that are likely enough, best first.
 
         Parameters
@@ -539,11 +581,12 @@ class ZeroShotTagger(Estimator):
             The share of given labels that should be true, in place of `threshold`; see
             `thresholds`.
         tags : iterable of collections of str, optional
-            Labels that each item is known to have; see `decision_function`.
+            Labels that each item is known to have; see `predict_proba`.
 
         Returns
         -------
-        list of tuples of str, length n
+        list of tuples of str, length n; or int64 array, shape (n, n_columns)
+            As y was in `fit`: tag sets, or a 0/1 matrix with the same columns.
         """
         check_number("threshold", threshold, owner="predict", low=0, high=1)
         features, given = self._asked(X, tags)
@@ -555,8 +598,11 @@ class ZeroShotTagger(Estimator):
                     "`threshold`."
                 )
             least = self.thresholds(precision)
-        blocks = self._scored(features, given, "space")
-        return [found for _, part in blocks for found in tag_sets(part, least, self.classes_)]
+        blocks = self._probable(features, given)
+        if self.indicator_ is not None:
+            table = self._collect(blocks) >= least
+            return table[:, : len(self.indicator_)].astype(np.int64)
+        return [tags for _, part in blocks for tags in tag_sets(part, least, self.classes_)]
 
     def rank(
         self,
@@ -573,9 +619,9 @@ class ZeroShotTagger(Estimator):
         k : int
             How many labels; all of them if there are fewer.
         tags : iterable of collections of str, optional
-            Labels that each item is known to have; see `decision_function`.
+            Labels that each item is known to have; see `predict_proba`.
         method : {"space", "priming"}
-            See `decision_function`.
+            See `predict_proba`.
 
         Returns
         -------
@@ -588,16 +634,16 @@ class ZeroShotTagger(Estimator):
         n = (features if features is not None else given).shape[0]  # type: ignore[union-attr]
         shape = (n, min(k, len(self.classes_)))
         label_ids, best = np.empty(shape, dtype=np.int64), np.empty(shape)
-        for rows, scores in self._scored(features, given, method):
+        for rows, scores in self._probable(features, given, method):
             label_ids[rows], best[rows] = rank_labels(scores, self._occurrences, k)
-        return np.asarray(self.classes_)[label_ids], best
+        return self.classes_.astype(str)[label_ids], best
 
     @property
     def _occurrences(self) -> IntArray:
         """How many documents hold each label: of equal scores the commoner label is first."""
-        counts = np.zeros(len(self.classes_), dtype=np.int64)
+        counts = np.zeros(len(self._labels))
         counts[: len(self.store_.labels)] = self.store_.counts
-        return counts
+        return self._show(counts, 0).astype(np.int64)
 
     def complete(
         self, tags: Collection[str] | Iterable[Collection[str]], k: int = 10
@@ -623,11 +669,11 @@ class ZeroShotTagger(Estimator):
 
     def _complete_one(self, tags: Collection[str], k: int) -> tuple[StrArray, Matrix]:
         """Complete one tag set."""
-        given = tag_columns(tags, self.classes_, normalize=self.normalize_labels_)
+        given = tag_columns(tags, self._labels, normalize=self.normalize_labels_)
         self._refuse_new(given)
         n_others = len(self.classes_) - len(given)
         # Unknown tags have been named by now.
-        known = np.asarray(self.classes_)[given]
+        known = np.asarray(self._labels)[given]
         labels, scores = self.rank(None, len(self.classes_), [known.tolist()])
         others = ~np.isin(labels[0], known)
         return labels[0][others][: min(k, n_others)], scores[0][others][: min(k, n_others)]
@@ -636,7 +682,7 @@ class ZeroShotTagger(Estimator):
         """Raise where all given tags are newer than the space, which cannot code them."""
         if len(given) and (given >= self.store_.n_learned).all():
             raise InputError(
-                f"'{self.classes_[given[0]]}' came after the concept space was learned, so nothing "
+                f"'{self._labels[given[0]]}' came after the concept space was learned, so nothing "
                 "can be concluded from it alone; give further tags, or fit anew."
             )
 
@@ -674,7 +720,7 @@ class ZeroShotTagger(Estimator):
             raise InputError(f"`explain` takes one item; got {n}.")
         if given is not None and column in given.indices:
             raise InputError(
-                f"'{self.classes_[column]}' is among the tags that are given, so there is nothing "
+                f"'{self._labels[column]}' is among the tags that are given, so there is nothing "
                 "to explain; leave it out of them to ask where its score would come from."
             )
         return self._evidence(features, given, column, k)
@@ -720,7 +766,7 @@ class ZeroShotTagger(Estimator):
             less = self._logits(code_of(changed), of_items=of_items)[0, column] - logits[column]
             named.append(
                 TagEvidence(
-                    self.classes_[space.order_[place]],
+                    self._labels[space.order_[place]],
                     float(probable[place]),
                     float(parts[place]),
                     float(less),
@@ -728,10 +774,10 @@ class ZeroShotTagger(Estimator):
             )
         value = float(logits[column])
         return Evidence(
-            self.classes_[column],
-            str(self.kinds_[column]),
+            self._labels[column],
+            self._kind(column),
             # A label that no known document holds any more is not suggested.
-            float(sigmoid(np.array(value))) if self._held[column] else 0.0,
+            float(sigmoid(np.array(value))) if self._in_use[column] else 0.0,
             value,
             # The rest: what is left where features and tags are average and documents vote alike.
             value - features_part - float(parts.sum()) - known,
@@ -741,6 +787,11 @@ class ZeroShotTagger(Estimator):
             known,
             self.store_.nearest(space.points(code)[0], column, k),
         )
+
+    def _kind(self, column: int) -> str:
+        """Say the kind of one of `_labels`."""
+        place = column if self._shown is None else int(np.flatnonzero(self._shown == column)[0])
+        return str(self.kinds_[place])
 
     def _column(self, label: str) -> int:
         """Find a label's column, also of a label by name."""
@@ -815,11 +866,11 @@ class ZeroShotTagger(Estimator):
                 f"{type(vectors).__name__}. `WordVectors.read` reads a file."
             )
         words = vectors if isinstance(vectors, WordVectors) else WordVectors(vectors)
-        known = {self._key(label) for label in self.classes_}
+        known = {self._key(label) for label in self._labels}
         fresh = tuple(label for label in self._names(labels) if self._key(label) not in known)
         if fresh:
             space = self.space_
-            seen = [self.classes_[column] for column in space.order_[: space.n_seen_]]
+            seen = [self._labels[column] for column in space.order_[: space.n_seen_]]
             likeness = name_likeness(fresh, seen, words)
             named = NamedLabels(fresh, likeness)
             if self.named_ is not None:
@@ -891,9 +942,7 @@ class TrainingTables(NamedTuple):
     n_semantics: int
 
 
-def training_tables(
-    corpus: LabelCorpus, teaching: LabelCorpus, labels: Sequence[str]
-) -> TrainingTables:
+def training_tables(corpus: LabelCorpus, teaching: LabelCorpus, labels: Labels) -> TrainingTables:
     """Put documents and items over one list of labels.
 
     Parameters

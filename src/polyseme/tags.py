@@ -14,13 +14,13 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from polyseme._validation import InputError, IntArray, PolysemeWarning, check_number, first_few
-from polyseme.corpus import LabelCorpus
+from polyseme.corpus import LabelCorpus, Labels
 
 _BLOCK_NUMBERS = 2**22
 
 
 def tag_table(
-    tags: Iterable[Collection[str]], labels: Sequence[str], n: int, *, normalize: bool
+    tags: Iterable[Collection[str]], labels: Labels, n: int, *, normalize: bool
 ) -> sp.csr_matrix:
     """Give tag sets as a table; unknown tags are named in a warning and passed over.
 
@@ -46,7 +46,7 @@ def tag_table(
     return sp.csr_matrix(matrix[:, : len(labels)], dtype=np.float64)
 
 
-def tag_columns(tags: Collection[str], labels: Sequence[str], *, normalize: bool) -> IntArray:
+def tag_columns(tags: Collection[str], labels: Labels, *, normalize: bool) -> IntArray:
     """Give the columns of one tag set, at least one; see `tag_table`."""
     corpus = LabelCorpus.from_documents([tags], normalize=normalize)
     matrix, unknown = corpus.align(labels)
@@ -61,7 +61,7 @@ def tag_columns(tags: Collection[str], labels: Sequence[str], *, normalize: bool
 
 
 def tag_sets(
-    table: NDArray[np.float64], least: NDArray[np.float64], labels: Sequence[str]
+    table: NDArray[np.float64], least: NDArray[np.float64], labels: Labels
 ) -> list[tuple[str, ...]]:
     """Give the labels of each row that are likely enough, the likeliest first.
 
@@ -111,9 +111,7 @@ def complete_each(
     return labels, np.array([scores[:width] for _, scores in rows])
 
 
-def label_kinds(
-    labels: Sequence[str], seen: Collection[str], n_vocabulary: int
-) -> NDArray[np.str_]:
+def label_kinds(labels: Labels, seen: Collection[str], n_vocabulary: int) -> NDArray[np.str_]:
     """Say of every label whether it is "seen", "unseen" or "oov", (n_labels,).
 
     Parameters

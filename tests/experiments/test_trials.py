@@ -176,7 +176,7 @@ def test_fewer_members_are_the_first_of_each_fold():
     np.testing.assert_allclose(
         few.space_.views(X)[0], space.views(X)[0][:, :code], rtol=0, atol=1e-6
     )
-    assert few.codes(X).shape == (len(X), code)
+    assert few.transform(X).shape == (len(X), code)
     assert len(changed(drawn, fitted, n_members=5).space_.members_) == 3
 
 
@@ -185,7 +185,7 @@ def test_without_levels_raw_logits_and_votes_are_mixed():
     default, X = drawn.default_tagger(), drawn.features(drawn.split.test)
     bare = changed(drawn, default, levels=False, priming=0.0)
     weights, bias = bare.space_.readout(of_items=False)
-    logits = default.codes(X) @ weights + bias
+    logits = default.transform(X) @ weights + bias
     np.testing.assert_allclose(bare.decision_function(X), 1 / (1 + np.exp(-logits)), rtol=1e-9)
 
 

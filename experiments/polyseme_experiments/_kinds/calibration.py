@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._validation import IntArray, PolysemeWarning
-from polyseme.corpus import LabelCorpus
+from polyseme.corpus import LabelCorpus, Labels
 from polyseme.metrics import concept_map, example_map, log_loss, reliability
 from polyseme.splits import evaluation_columns
 from polyseme.tagger import ZeroShotTagger
@@ -61,11 +61,13 @@ class Calibration(Method):
     def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
         """Compare probabilities with what held-out instances have."""
         ranker = trial.tuned_costa() if self.raw else trial.default_tagger()
-        probabilities = ranker.decision_function(trial.features(trial.mixed))
+        X = trial.features(trial.mixed)
         least: dict[float, Matrix] = {}
         if isinstance(ranker, ZeroShotTagger):
+            probabilities = ranker.predict_proba(X)
             least = {one: ranker.thresholds(one) for one in PRECISIONS}
         else:
+            probabilities = ranker.decision_function(X)
             probabilities = as_probabilities(probabilities, label_frequencies(trial, ranker))
         tested = trial.split.target.select(trial.mixed)
         found: Metrics = {}
@@ -101,12 +103,12 @@ class LateCalibration(Method):
         late = late_labels(trial, generator)
         X, tested = trial.features(trial.mixed), trial.split.target.select(trial.mixed)
         taught, tagger = trial.default_tagger(), self._without(trial, late)
-        scores = taught.decision_function(X)
+        scores = taught.predict_proba(X)
         probabilities = {"taught": columns_of(scores, taught.classes_, late, tested.key)}
         # Without a document or a vector there is no hint: such a label is as likely everywhere.
         usual = tagger.space_.typical_frequency
         for name, grown in self._grown(trial, tagger, late).items():
-            scores = grown.decision_function(X)
+            scores = grown.predict_proba(X)
             probabilities[name] = columns_of(scores, grown.classes_, late, tested.key, usual)
         probabilities["chance"] = generator.random((len(X), len(late)))
         truth = tested.align(late)[0][:, : len(late)].toarray().astype(bool)
@@ -212,7 +214,7 @@ def picked(known: LabelCorpus, late: Sequence[str], rows: Sequence[IntArray]) ->
 
 def columns_of(
     table: Matrix,
-    labels: Sequence[str],
+    labels: Labels,
     chosen: Sequence[str],
     key: Callable[[str], str],
     missing: float = 0.0,

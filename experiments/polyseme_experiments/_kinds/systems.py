@@ -101,7 +101,7 @@ class SpaceSystem(Method):
         Parameters of the `ConceptSpace`, where it is trained in another way. Everything else is
         asked of the one default that a trial's methods share.
     method : {"space", "priming"}
-        As in `ZeroShotTagger.decision_function`.
+        As in `ZeroShotTagger.predict_proba`.
     mix : bool
         Whether all held-out instances are tested, also those without an unseen label.
     """
@@ -131,7 +131,7 @@ class SpaceSystem(Method):
         """Score the test instances, or the natural mix."""
         tagger = self.tagger(trial)
         rows = trial.mixed if self.mix else trial.split.test
-        scores = tagger.decision_function(trial.features(rows), method=self.method)
+        scores = tagger.predict_proba(trial.features(rows), method=self.method)
         audited = trial.audit(tagger, trial.given())
         return trial.measure(scores, tagger.classes_, mix=self.mix), audited
 

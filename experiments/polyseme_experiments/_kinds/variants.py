@@ -100,7 +100,7 @@ def with_members(space: ConceptSpace, data: TrainingData, n_members: int) -> Con
 def _over(trial: Trial, tagger: ZeroShotTagger, space: ConceptSpace) -> ZeroShotTagger:
     """Give a tagger over another space of the same labels."""
     semantics = trial.known_documents.without_unused()
-    store, _ = ConceptStore.of(space, tagger.classes_, semantics, trial.train_documents)
+    store, _ = ConceptStore.of(space, tagger.store_.labels, semantics, trial.train_documents)
     return ZeroShotTagger().restore(
         space,
         store,

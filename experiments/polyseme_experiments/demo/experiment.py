@@ -144,7 +144,7 @@ def _train(
     tagger.fit(X, documents, semantics).remove_documents(split.repeated())
     space = tagger.space_
     watch.stop("polyseme", f", {len(space.members_)} members, {space.plan_.n_steps} steps each")
-    scores = {"polyseme": tagger.decision_function(X_test)}
+    scores = {"polyseme": tagger.predict_proba(X_test)}
     baselines = {"tuned COSTA": TunedCosta(random_state=seed), "popularity": Popularity()}
     for name, baseline in baselines.items():
         watch.start(f"{name}: learning")

@@ -188,6 +188,7 @@ def evaluate_files(
     """Score a saved tagger's rankings against true labels, a record per set of labels."""
     from polyseme.metrics import evaluate, expected_calibration_error
     from polyseme.storage import load
+    from polyseme.tagger import ZeroShotTagger
 
     tagger = load(model)
     # Labels are compared as the model does, whatever the command says elsewhere.
@@ -204,7 +205,9 @@ def evaluate_files(
         raise InputError(
             f"'{features}' has {table.shape[0]} rows but '{documents}' has {len(corpus)} documents."
         )
-    scores = tagger.decision_function(table)
+    probabilistic = isinstance(tagger, ZeroShotTagger)
+    score: Any = tagger.predict_proba if probabilistic else tagger.decision_function
+    scores = score(table)
     aligned, unknown = corpus.align(tagger.classes_)
     truth = aligned[:, : len(tagger.classes_)].toarray()
     if not truth.any():
@@ -222,7 +225,7 @@ def evaluate_files(
         carried = truth[:, columns].any(axis=1)
         if carried.any():
             found = evaluate(truth[:, columns], scores[:, columns])
-            if tagger.probabilistic:
+            if probabilistic:
                 error = expected_calibration_error(truth[:, columns], scores[:, columns])
                 found["calibration_error"] = error
             yield {

@@ -197,7 +197,7 @@ def rank_shards(
     precision : float, optional
         The share of tags that should be true; see `ZeroShotTagger.thresholds`.
     method : {"space", "priming"}
-        How labels are scored; see `ZeroShotTagger.decision_function`.
+        How labels are scored; see `ZeroShotTagger.predict_proba`.
     form : {"jsonl", "parquet"}
         What rankings are written as.
     engine : {"local", "ray"}, RayEngine or None

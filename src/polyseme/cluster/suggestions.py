@@ -12,6 +12,7 @@ import numpy as np
 
 from polyseme._validation import InputError
 from polyseme.storage import Tagger
+from polyseme.tagger import ZeroShotTagger
 
 # The score of a row may change in its last digits with the rows that are scored beside it, so every
 # engine cuts tables at the same places.
@@ -31,7 +32,7 @@ class Suggestions:
     precision : float, optional
         The share of tags that should be true; see `ZeroShotTagger.thresholds`.
     method : {"space", "priming"}
-        How labels are scored; see `ZeroShotTagger.decision_function`.
+        How labels are scored; see `ZeroShotTagger.predict_proba`.
 
     Attributes
     ----------
@@ -76,7 +77,7 @@ class Suggestions:
 
 def _check_method(tagger: Tagger, precision: float | None) -> None:
     """Raise unless known tag sets alone can score labels as it is asked."""
-    if not tagger.probabilistic:
+    if not isinstance(tagger, ZeroShotTagger):
         raise InputError(
             "`method` needs the default tagger; the published method has one way to rank labels."
         )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polyseme._validation import InputError, PolysemeWarning, check_option
-from polyseme.corpus import LabelCorpus
+from polyseme.corpus import LabelCorpus, Labels
 from polyseme.metrics import evaluate
 from polyseme.splits.documents import Rows
 from polyseme.splits.labels import LabelSplit
@@ -84,7 +84,7 @@ def evaluation_sets(
 def measure(
     documents: LabelCorpus,
     scores: ArrayLike,
-    scored: Sequence[str],
+    scored: Labels,
     columns: Mapping[str, Sequence[str]],
     *,
     normalise: str = "full",

@@ -1,0 +1,141 @@
+"""scikit-learn's contract: its own checks, cloning, pipelines, searches, output containers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger
+from polyseme._validation import InputError
+
+SMALL = SpacePlan(hidden=8, code=8, document_batch=24, item_batch=16, probable_batch=8)
+
+
+def small(**parameters):
+    space = ConceptSpace(n_folds=2, members_per_fold=1, n_steps=20, plan=SMALL)
+    return ZeroShotTagger(space=space, random_state=0, **parameters)
+
+
+class OneClassAnItem(ZeroShotTagger):
+    """The checks know one class an item only: as an indicator matrix it is a tag set."""
+
+    def fit(self, X, y, label_sets=None):
+        return super().fit(X, _indicator(y), label_sets)
+
+    def score(self, X, y):
+        return super().score(X, _indicator(y))
+
+
+def _indicator(y):
+    if y is None:
+        return None
+    classes = np.asarray(y).ravel()
+    return (classes[:, None] == np.unique(classes)).astype(int)
+
+
+EXPECTED = {
+    "check_dtype_object": "a refused X is an InputError, a ValueError, where TypeError is wanted",
+    "check_estimator_sparse_array": "predictions of several labels have two dimensions",
+    "check_estimator_sparse_matrix": "predictions of several labels have two dimensions",
+    "check_fit2d_1sample": "the sentence says that two different labels are needed",
+    "check_methods_subset_invariance": "codes are float32: products differ in their last bits",
+}
+
+
+@parametrize_with_checks(
+    [OneClassAnItem(**small().get_params(deep=False))],
+    expected_failed_checks=lambda estimator: EXPECTED,
+)
+def test_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("kind", ["array", "sparse", "frame"])
+def test_an_indicator_matrix_comes_out_as_it_came_in(world, kind):
+    labels = sorted({label for tags in world.documents for label in tags})
+    table = np.array([[label in tags for label in labels] for tags in world.documents]).astype(int)
+    table = np.insert(table, 2, 0, axis=1)  # a column that no item has
+    names = [*labels[:2], "nothing", *labels[2:]]
+    y = {
+        "array": table,
+        "sparse": sp.csr_matrix(table),
+        "frame": pd.DataFrame(table, columns=names),
+    }
+    sets = world.semantics if kind == "frame" else None  # numbered columns have no names
+    tagger = small().fit(world.X, y[kind], sets)
+    columns = names if kind == "frame" else [str(column) for column in range(len(names))]
+    assert list(tagger.classes_[: len(names)]) == columns
+    predicted, likely = tagger.predict(world.X), tagger.predict_proba(world.X)
+    assert predicted.shape == table.shape and set(np.unique(predicted)) <= {0, 1}
+    np.testing.assert_array_equal(predicted, likely[:, : len(names)] >= 0.5)
+    assert not likely[:, 2].any() and tagger.kinds_[2] == "oov"
+    if kind == "frame":  # the label sets name further labels, and tag sets give the same scores
+        plain = small().fit(world.X, world.documents, world.semantics)
+        order = [list(plain.classes_).index(name) for name in tagger.classes_ if name != "nothing"]
+        kept = [column for column in range(len(tagger.classes_)) if column != 2]
+        np.testing.assert_array_equal(likely[:, kept], plain.predict_proba(world.X)[:, order])
+        assert tagger.thresholds(0.5).shape == (len(tagger.classes_),)
+        known = tagger.predict_proba(world.X[:1], tags=[["sea"]])
+        assert known[0, list(tagger.classes_).index("sea")] == 1
+        assert tagger.explain(world.X[0], "sea").kind == "seen"
+
+
+def test_tag_sets_come_out_as_tag_sets(toy_tagger, world):
+    predicted = toy_tagger.predict(world.X_test)
+    assert len(predicted) == len(world.X_test) and all(
+        isinstance(tags, tuple) for tags in predicted
+    )
+
+
+def test_logits_are_those_of_the_probabilities(toy_tagger, world):
+    logits, likely = (
+        toy_tagger.decision_function(world.X_test),
+        toy_tagger.predict_proba(world.X_test),
+    )
+    np.testing.assert_allclose(1 / (1 + np.exp(-logits)), likely)
+
+
+def test_score_is_the_mean_average_precision_of_items(toy_tagger, world):
+    from polyseme.metrics import example_map
+
+    truth = world.truth(toy_tagger.classes_)
+    documents = [
+        [label for label, on in zip(toy_tagger.classes_, row, strict=True) if on] for row in truth
+    ]
+    expected = example_map(truth, toy_tagger.predict_proba(world.X_test))
+    assert toy_tagger.score(world.X_test, documents) == pytest.approx(expected)
+    with pytest.raises(InputError, match="takes no weights"):
+        toy_tagger.score(world.X_test, documents, sample_weight=np.ones(len(documents)))
+
+
+def test_parameters_of_the_space_are_reached_whether_it_is_given_or_not():
+    tagger = ZeroShotTagger()
+    assert tagger.get_params()["space__n_folds"] is None and tagger.space is None
+    assert tagger.set_params(space__n_folds=3, verbose=True).space.n_folds == 3
+    assert clone(tagger).get_params()["space__n_folds"] == 3
+    with pytest.raises(ValueError, match="Invalid parameter 'bogus'"):
+        ZeroShotTagger().set_params(space__bogus=1)
+
+
+def test_cross_validation_and_search_need_no_extra_words(world):
+    X, y = world.X[:60], world.documents[:60]
+    tagger = small().set_params(space__n_steps=100)
+    scores = cross_val_score(tagger, X, y, cv=2)
+    assert scores.shape == (2,) and (scores > 0.4).all()
+    search = GridSearchCV(small(), {"space__context": [0.0, 0.5]}, cv=2)
+    assert search.fit(X, y, label_sets=world.semantics).best_params_["space__context"] in (0.0, 0.5)
+
+
+def test_a_pipeline_hands_on_codes_with_names(world):
+    pipeline = make_pipeline(StandardScaler(), small()).fit(world.X, world.documents)
+    codes = pipeline.transform(world.X_test)
+    assert codes.shape == (len(world.X_test), len(pipeline.get_feature_names_out()))
+    tagger = pipeline[-1].set_output(transform="pandas")
+    assert list(tagger.transform(world.X_test).columns) == list(tagger.get_feature_names_out())
