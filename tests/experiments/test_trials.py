@@ -186,7 +186,7 @@ def test_without_levels_raw_logits_and_votes_are_mixed():
     bare = changed(drawn, default, levels=False, priming=0.0)
     weights, bias = bare.space_.readout(of_items=False)
     logits = default.transform(X) @ weights + bias
-    np.testing.assert_allclose(bare.decision_function(X), 1 / (1 + np.exp(-logits)), rtol=1e-9)
+    np.testing.assert_allclose(bare.predict_proba(X), 1 / (1 + np.exp(-logits)), rtol=1e-9)
 
 
 def test_parts_of_the_default_are_asked_without_training_again():
