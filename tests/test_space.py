@@ -16,8 +16,8 @@ from polyseme._validation import InputError, NotFittedError
 from polyseme.calibration import PRECISIONS, logit
 from polyseme.corpus import LabelCorpus
 from polyseme.datasets.toy import toy_world
+from polyseme.documents import training_tables
 from polyseme.space import SLOPES, TEMPERATURE, mix, vote
-from polyseme.tagger import training_tables
 from polyseme.training import standardise
 
 PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)

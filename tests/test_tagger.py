@@ -26,10 +26,10 @@ from polyseme._persistence import ModelFileError, write_model
 from polyseme._progress import FileProgress
 from polyseme._validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.datasets.toy import toy_world
+from polyseme.documents import training_tables
 from polyseme.features import Extracted, MediaError
 from polyseme.features.base import MediaFeatures
 from polyseme.metrics import example_map
-from polyseme.tagger import training_tables
 
 PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)
 
@@ -671,9 +671,9 @@ def test_documents_that_were_taught_and_are_removed_count_no_more(world):
     tagger = tiny().fit(world.X, world.documents)
     ids = tagger.store_.ids[:10]
     tagger.add_documents([["sea", "parasol"], ["sand", "parasol"], ["sea", "sand"]])
-    before = tagger.n_taught_
+    before = tagger.n_fitted_
     tagger.remove_documents(ids)
-    assert tagger.n_taught_ == before - 10 and len(tagger.store_.ids) - tagger.n_taught_ == 3
+    assert tagger.n_fitted_ == before - 10 and len(tagger.store_.ids) - tagger.n_fitted_ == 3
 
 
 def test_a_label_of_two_places_has_two_senses_and_one_of_one_place_has_fewer(toy_tagger, world):

@@ -49,6 +49,8 @@ __all__ = [
 
 JSON: TypeAlias = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
 AnyArray: TypeAlias = NDArray[Any]
+# What a fitted object is saved as: JSON values, and arrays by name (those of a part: `part.name`).
+State: TypeAlias = tuple[dict[str, Any], dict[str, AnyArray]]
 
 FORMAT_VERSION = 1
 
@@ -66,6 +68,12 @@ def within(arrays: Mapping[str, AnyArray], part: str) -> dict[str, AnyArray]:
     """Give the arrays that are named after a part, such as "mapper.weights", by their own names."""
     start = f"{part}."
     return {name.removeprefix(start): a for name, a in arrays.items() if name.startswith(start)}
+
+
+def joined(parts: Mapping[str, State]) -> State:
+    """Give the states of parts as one: values by part, arrays as `part.name`; see `within`."""
+    arrays = {f"{part}.{name}": a for part, (_, held) in parts.items() for name, a in held.items()}
+    return {part: config for part, (config, _) in parts.items()}, arrays
 
 
 def write_model(

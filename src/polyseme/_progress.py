@@ -102,18 +102,20 @@ class FileProgress:
     ----------
     doing : str
         What is done with the files.
+    shown : bool
+        Whether anything is shown at all.
     """
 
     SECONDS = 10.0
 
-    def __init__(self, doing: str) -> None:
-        self.doing = doing
+    def __init__(self, doing: str, shown: bool = True) -> None:
+        self.doing, self.shown = doing, shown
         self.bar: Any = None
         self._start = self._told = time.monotonic()
 
     def __enter__(self) -> Self:
         """Open the bar."""
-        if sys.stderr.isatty():
+        if self.shown and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -154,7 +156,7 @@ class FileProgress:
             note += f", {skipped:,} skipped"
         if self.bar is not None:
             self.bar.update(self.task, completed=done, total=total, note=note)
-        elif now - self._told > self.SECONDS and done < total:
+        elif self.shown and now - self._told > self.SECONDS and done < total:
             self._told = now
             left = (total - done) / rate
             sys.stderr.write(

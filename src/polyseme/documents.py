@@ -15,9 +15,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from polyseme._folds import group_numbers
 from polyseme._rows import unique_rows
 from polyseme._validation import InputError, IntArray
-from polyseme.corpus import LabelCorpus
+from polyseme.corpus import LabelCorpus, Labels
 
 
 class Known(NamedTuple):
@@ -287,3 +288,33 @@ def _same(corpus: LabelCorpus, other: LabelCorpus) -> bool:
         and np.array_equal(corpus.matrix.indptr, other.matrix.indptr)
         and np.array_equal(corpus.matrix.indices, other.matrix.indices)
     )
+
+
+class TrainingTables(NamedTuple):
+    """What a space is fitted with beside features."""
+
+    documents: sp.csr_matrix  # (m, n_labels): label sets, then items' documents not among them
+    own: IntArray  # (n,): the document of each item
+    groups: IntArray | None  # (m,)
+    n_semantics: int  # how many documents are label sets
+
+
+def training_tables(corpus: LabelCorpus, teaching: LabelCorpus, labels: Labels) -> TrainingTables:
+    """Put items' documents and label sets, which may be the same, over one list of labels."""
+    n_labels = len(labels)
+    matrix = sp.csr_matrix(corpus.align(labels)[0][:, :n_labels], dtype=np.float64)
+    taught = sp.csr_matrix(teaching.align(labels)[0][:, :n_labels], dtype=np.float64)
+    own = met_documents(corpus, teaching)
+    fresh = np.flatnonzero(own < 0)
+    own[fresh] = taught.shape[0] + np.arange(len(fresh))
+    documents = sp.csr_matrix(sp.vstack([taught, matrix[fresh]], format="csr"))
+    names = None
+    if teaching.groups is not None or corpus.groups is not None:
+        first = list(teaching.groups or (f"document {row}" for row in range(len(teaching))))
+        second = corpus.groups or tuple(f"item {row}" for row in range(len(corpus)))
+        if teaching.groups is None:
+            for row in np.flatnonzero(own < len(first)):
+                first[own[row]] = second[row]
+        names = [*first, *(second[row] for row in fresh)]
+    numbers = group_numbers(names, documents.shape[0])
+    return TrainingTables(documents, own, numbers, taught.shape[0])

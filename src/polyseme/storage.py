@@ -23,9 +23,7 @@ from polyseme.published.known import KnownConcepts
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.nn.plan import TrainingPlan
 from polyseme.published.tagger import PublishedTagger
-from polyseme.space import ConceptSpace
-from polyseme.store import ConceptStore
-from polyseme.tagger import NamedLabels, ZeroShotTagger
+from polyseme.tagger import ZeroShotTagger
 
 Config = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
@@ -54,7 +52,7 @@ def load(path: str | Path) -> Tagger:
     """
     config, arrays = read_model(path, KIND)
     loaders: dict[str, Callable[[Config, Arrays], Tagger]] = {
-        SPACE: _load_tagger,
+        SPACE: ZeroShotTagger.from_state,
         PUBLISHED: _load_published,
     }
     method = config.get("method")
@@ -69,79 +67,6 @@ def load(path: str | Path) -> Tagger:
             "not know; upgrade polyseme."
         )
     return loaders[method](config, arrays)
-
-
-# ---------------------------------------------------------------------- one space
-
-
-def save_tagger(tagger: ZeroShotTagger, path: str | Path) -> None:
-    """Write a fitted tagger to a folder; see `ZeroShotTagger.save`."""
-    store = tagger.store_
-    parts = {"space": tagger.space_.get_state()}
-    if tagger.features_ is not None:
-        parts["features"] = tagger.features_.get_state()
-    config: Config = {
-        "method": SPACE,
-        "parts": {name: state[0] for name, state in parts.items()},
-        "media": None if tagger.features_ is None else tagger.features_.kind,
-        "labels": list(store.labels),
-        "n_learned": store.n_learned,
-        "n_vocabulary": tagger.n_vocabulary_,
-        "n_taught": tagger.n_taught_,
-        "n_features_in": tagger.n_features_in_,
-        "normalize_labels": tagger.normalize_labels_,
-        "ids": list(store.ids),
-        "seen": sorted(tagger.seen_),
-        "dropped": list(tagger.dropped_),
-        "indicator": None if tagger.indicator_ is None else list(tagger.indicator_),
-        "named": [] if tagger.named_ is None else list(tagger.named_.labels),
-    }
-    arrays: Arrays = {
-        f"{name}.{key}": value for name, state in parts.items() for key, value in state[1].items()
-    }
-    arrays |= {
-        "store.indices": store.matrix.indices.astype(np.int64),
-        "store.indptr": store.matrix.indptr.astype(np.int64),
-        "store.sets": store.sets,
-        "store.points": store.points,
-    }
-    if tagger.named_ is not None:
-        arrays["named"] = tagger.named_.likeness
-    write_model(path, KIND, config, arrays)
-
-
-def _load_tagger(config: Config, arrays: Arrays) -> ZeroShotTagger:
-    """Rebuild a tagger that `save_tagger` wrote."""
-    space = ConceptSpace.from_state(config["parts"]["space"], within(arrays, "space"))
-    features = None
-    if config["media"] is not None:
-        features = extractor_from_state(
-            config["media"], config["parts"]["features"], within(arrays, "features")
-        )
-    held = within(arrays, "store")
-    labels, ids = tuple(config["labels"]), tuple(config["ids"])
-    matrix = sp.csr_matrix(
-        (np.ones(len(held["indices"]), dtype=bool), held["indices"], held["indptr"]),
-        shape=(len(ids), len(labels)),
-    )
-    store = ConceptStore(labels, config["n_learned"], ids, matrix, held["sets"], held["points"])
-    named = tuple(config["named"])
-    tagger = ZeroShotTagger(
-        space=space, features=features, normalize_labels=config["normalize_labels"]
-    )
-    return tagger.restore(
-        space,
-        store,
-        extractor=features,
-        n_vocabulary=config["n_vocabulary"],
-        seen=frozenset(config["seen"]),
-        dropped=tuple(config["dropped"]),
-        n_features=config["n_features_in"],
-        n_taught=config["n_taught"],
-        normalize=config["normalize_labels"],
-        indicator=None if config["indicator"] is None else tuple(config["indicator"]),
-        named=NamedLabels(named, arrays["named"]) if named else None,
-    )
 
 
 # ---------------------------------------------------------------------- the published method

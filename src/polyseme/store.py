@@ -6,9 +6,10 @@ all of them; the store grows and shrinks without training.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -236,3 +237,27 @@ class ConceptStore:
         none = np.zeros(0, dtype=np.int64)
         points = self.points[self.sets[owners]]
         return Concepts(points, self.matrix.indices.astype(np.int64), owners, self.labels, none)
+
+    # ------------------------------------------------------------------ persistence
+
+    def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Give the store as JSON values and arrays, for saving without pickle."""
+        config = {"labels": list(self.labels), "n_learned": self.n_learned, "ids": list(self.ids)}
+        return config, {
+            "indices": self.matrix.indices.astype(np.int64),
+            "indptr": self.matrix.indptr.astype(np.int64),
+            "sets": self.sets,
+            "points": self.points,
+        }
+
+    @classmethod
+    def from_state(
+        cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    ) -> ConceptStore:
+        """Rebuild a store from `get_state`."""
+        labels, ids, indices = tuple(config["labels"]), tuple(config["ids"]), arrays["indices"]
+        matrix = sp.csr_matrix(
+            (np.ones(len(indices), dtype=bool), indices, arrays["indptr"]),
+            shape=(len(ids), len(labels)),
+        )
+        return cls(labels, config["n_learned"], ids, matrix, arrays["sets"], arrays["points"])

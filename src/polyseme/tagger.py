@@ -6,7 +6,7 @@ re-training, and is kept on disk.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from polyseme._estimator import Estimator, TransformerMixin, copy_of
-from polyseme._folds import group_numbers
 from polyseme._labels import normalize_label
+from polyseme._persistence import State, joined, within, write_model
 from polyseme._progress import FileProgress, working
 from polyseme._threads import one_blas_thread, one_torch_thread
 from polyseme._validation import (
@@ -35,9 +35,10 @@ from polyseme._validation import (
 )
 from polyseme.calibration import logit, new_label_frequencies, sigmoid
 from polyseme.concepts import Concepts
-from polyseme.corpus import Documents, LabelCorpus, Labels, as_corpus, check_corpus, is_indicator
-from polyseme.documents import label_column, met_documents
+from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, is_indicator
+from polyseme.documents import label_column, training_tables
 from polyseme.evidence import Evidence, TagEvidence, tag_parts
+from polyseme.features import extractor_from_state
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
 from polyseme.metrics import example_map
 from polyseme.senses import SenseMap, label_senses
@@ -61,17 +62,10 @@ METHODS = ("space", "priming")
 
 
 class NamedLabels(NamedTuple):
-    """Labels that are known by name alone.
-
-    Attributes
-    ----------
-    labels : tuple of str
-    likeness : float64 array, shape (n_named, n_seen)
-        How like each label of items they are, by their names.
-    """
+    """Labels that are known by name alone."""
 
     labels: tuple[str, ...]
-    likeness: Matrix
+    likeness: Matrix  # (n_named, n_seen): how like each label of items they are, by their names
 
 
 class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no types there
@@ -214,116 +208,77 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             space.set_params(random_state=space_seed if seeded else generator)
         if space.checkpoint is None:
             space.set_params(checkpoint=self.checkpoint)
-        told = training_tables(items, teaching, labels)
-        with self._training() as progress:
+        tables = training_tables(items, teaching, labels)
+        with FileProgress("training the concept space, rounds", shown=self.verbose) as bar:
             space.fit(
-                told.documents,
+                tables.documents,
                 features,
-                None if features is None else told.own,
-                told.groups,
-                told.n_semantics,
-                progress=progress,
+                None if features is None else tables.own,
+                tables.groups,
+                tables.n_semantics,
+                progress=lambda done, total, losses: bar.tell(done, total, 0),
                 trainer=trainer,
             )
         # Dropped are those without a label, of which `check_corpus` has told.
         store, dropped = ConceptStore.of(space, labels, teaching, items)
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
-        return self.restore(
-            space,
-            store,
-            extractor=extractor,
-            n_vocabulary=len(teaching.labels),
-            seen=shared,
-            dropped=dropped,
-            n_features=0 if features is None else features.shape[1],
-            n_taught=len(store.ids),
-            normalize=self.normalize_labels,
-            indicator=corpus.labels if is_indicator(y) else None,
-        )
+        self.space_, self.features_ = space, extractor
+        self.n_vocabulary_, self.n_fitted_ = len(teaching.labels), len(store.ids)
+        self.seen_, self.dropped_ = shared, dropped
+        self.n_features_in_ = 0 if features is None else features.shape[1]
+        self.normalize_labels_ = self.normalize_labels
+        self.indicator_ = corpus.labels if is_indicator(y) else None
+        return self.set_store(store)
 
-    def _training(self) -> _ShownTraining:
-        """Show the training's rounds, if anything is to be shown."""
-        return _ShownTraining(self.verbose)
-
-    def restore(
-        self,
-        space: ConceptSpace,
-        store: ConceptStore,
-        *,
-        extractor: MediaFeatures | None,
-        n_vocabulary: int,
-        seen: frozenset[str],
-        dropped: tuple[str, ...],
-        n_features: int,
-        n_taught: int,
-        normalize: bool,
-        indicator: tuple[str, ...] | None = None,
-        named: NamedLabels | None = None,
-    ) -> Self:
-        """Take back learned state; `fit` and `polyseme.load` call this.
+    def set_store(self, store: ConceptStore, named: NamedLabels | None = None) -> Self:
+        """Take over known documents, and labels by name, with all readouts that follow.
 
         Parameters
         ----------
-        space, store : ConceptSpace, ConceptStore
-        extractor : MediaFeatures or None
-        n_vocabulary : int
-            How many labels the semantics documents hold.
-        seen : frozenset of str
-        dropped : tuple of str
-        n_features : int
-        n_taught : int
-            Documents that were known when the space was learned.
-        normalize : bool
-        indicator : tuple of str, optional
-            The columns of y, where it was an indicator matrix.
+        store : ConceptStore
         named : NamedLabels, optional
+            Those that documents hold by now are dropped: their names are not asked any more.
         """
-        self.space_, self.features_ = space, extractor
-        self.n_vocabulary_, self.n_taught_ = n_vocabulary, n_taught
-        self.seen_, self.dropped_ = seen, dropped
-        self.n_features_in_, self.normalize_labels_ = n_features, normalize
-        self.indicator_ = indicator
-        return self._know(store, named)
-
-    def _know(self, store: ConceptStore, named: NamedLabels | None) -> Self:
-        """Take over what is known from now on, with all that follows; if it cannot be, raise."""
-        with one_blas_thread(), one_torch_thread():
-            return self._derive(store, named)
-
-    def _derive(self, store: ConceptStore, named: NamedLabels | None) -> Self:
-        """Learn the readouts of all labels from what is known; see `_know`."""
-        space = self.space_
         if named is not None:
-            # Once documents hold a label, its name is not asked any more.
             held = {self._key(label) for label in store.labels}
-            kept = [at for at, label in enumerate(named.labels) if self._key(label) not in held]
-            names = tuple(named.labels[at] for at in kept)
+            kept = [row for row, label in enumerate(named.labels) if self._key(label) not in held]
+            names = tuple(named.labels[row] for row in kept)
             named = NamedLabels(names, named.likeness[kept]) if kept else None
-        of_items, of_tags = [space.readout()], [space.readout(of_items=False)]
-        new = store.matrix[:, store.n_learned :]
-        if new.shape[1]:
-            rows = np.flatnonzero(np.diff(new.indptr))
-            codes = space.document_codes(store.matrix[rows][:, : store.n_learned])
-            counts = store.counts[store.n_learned :].astype(np.float64)
-            frequencies = new_label_frequencies(
-                counts, len(rows), len(store.ids) - self.n_taught_, space.typical_frequency
-            )
-            items, tags = space.readout_of_documents(codes, new[rows], frequencies)
-            of_items.append(items)
-            of_tags.append(tags)
-        if named is not None:
-            items, tags = space.readout_of_names(named.likeness)
-            of_items.append(items)
-            of_tags.append(tags)
+        with one_blas_thread(), one_torch_thread():
+            of_items, of_tags = self._readouts(store, named)
         # Nothing is set before everything is made: what is refused leaves the tagger as it was.
         self.store_, self.named_ = store, named
-        self._of_items, self._of_tags = _together(of_items), _together(of_tags)
+        self._of_items, self._of_tags = of_items, of_tags
         self._labels: tuple[str, ...] = store.labels + (() if named is None else named.labels)
         # A label whose documents were all taken away is not suggested any more.
         self._in_use = np.ones(len(self._labels), dtype=bool)
         self._in_use[: len(store.labels)] = store.counts > 0
         self._set_classes()
         return self
+
+    def _readouts(self, store: ConceptStore, named: NamedLabels | None) -> tuple[Readout, Readout]:
+        """Learn how labels are read from codes of items and of tag sets."""
+        space = self.space_
+        readouts = [(space.readout(), space.readout(of_items=False))]
+        new = store.matrix[:, store.n_learned :]
+        if new.shape[1]:
+            rows = np.flatnonzero(np.diff(new.indptr))
+            codes = space.document_codes(store.matrix[rows][:, : store.n_learned])
+            counts = store.counts[store.n_learned :].astype(np.float64)
+            frequencies = new_label_frequencies(
+                counts, len(rows), len(store.ids) - self.n_fitted_, space.typical_frequency
+            )
+            readouts.append(space.readout_of_documents(codes, new[rows], frequencies))
+        if named is not None:
+            readouts.append(space.readout_of_names(named.likeness))
+        of_items, of_tags = (
+            Readout(
+                np.concatenate([part.weights for part in parts], axis=1),
+                np.concatenate([part.intercepts for part in parts]),
+            )
+            for parts in zip(*readouts, strict=True)
+        )
+        return of_items, of_tags
 
     def _set_classes(self) -> None:
         """Order labels as they are shown: the columns of an indicator matrix first."""
@@ -818,7 +773,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         check_fitted(self, "store_")
         corpus = as_corpus(documents, normalize=self.normalize_labels_)
         store, ids, dropped = self.store_.add(self.space_, corpus)
-        self._know(store, self.named_)
+        self.set_store(store, self.named_)
         self.dropped_ += dropped
         warn_dropped(dropped, len(corpus))
         return ids
@@ -837,8 +792,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         check_fitted(self, "store_")
         store = self.store_.remove(ids)
         left = set(store.ids)
-        self.n_taught_ = sum(name in left for name in self.store_.ids[: self.n_taught_])
-        return self._know(store, self.named_)
+        self.n_fitted_ = sum(name in left for name in self.store_.ids[: self.n_fitted_])
+        return self.set_store(store, self.named_)
 
     def add_labels(
         self, labels: Collection[str], vectors: WordVectors | Mapping[str, ArrayLike]
@@ -876,7 +831,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             if self.named_ is not None:
                 both = np.concatenate([self.named_.likeness, likeness])
                 named = NamedLabels(self.named_.labels + fresh, both)
-            self._know(self.store_, named)
+            self.set_store(self.store_, named)
         return fresh
 
     def remove_labels(self, labels: Collection[str]) -> Self:
@@ -899,7 +854,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             return self
         kept = [at for at, label in enumerate(names) if self._key(label) not in gone]
         left = NamedLabels(tuple(names[at] for at in kept), self.named_.likeness[kept])
-        return self._know(self.store_, left)
+        return self.set_store(self.store_, left)
 
     def _names(self, labels: Collection[str]) -> tuple[str, ...]:
         """Check labels that are given by name, and tidy them as those of documents are."""
@@ -916,88 +871,48 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         path : str or Path
             A new folder, an empty one, or one that holds a polyseme model to replace.
         """
-        from polyseme.storage import save_tagger
-
         check_fitted(self, "store_")
-        save_tagger(self, path)
+        write_model(path, "tagger", *self.get_state())
 
+    def get_state(self) -> State:
+        """Give the fitted tagger as JSON values and arrays; see `from_state`."""
+        parts = {"space": self.space_.get_state(), "store": self.store_.get_state()}
+        if self.features_ is not None:
+            parts["features"] = self.features_.get_state()
+        config, arrays = joined(parts)
+        config |= {
+            "method": "space",
+            "media": None if self.features_ is None else self.features_.kind,
+            "n_vocabulary": self.n_vocabulary_,
+            "n_fitted": self.n_fitted_,
+            "n_features_in": self.n_features_in_,
+            "normalize_labels": self.normalize_labels_,
+            "seen": sorted(self.seen_),
+            "dropped": list(self.dropped_),
+            "indicator": None if self.indicator_ is None else list(self.indicator_),
+            "named": None if self.named_ is None else list(self.named_.labels),
+        }
+        if self.named_ is not None:
+            arrays["named"] = self.named_.likeness
+        return config, arrays
 
-class TrainingTables(NamedTuple):
-    """What a space is fitted with beside features.
-
-    Attributes
-    ----------
-    documents : csr_matrix, shape (m, n_labels)
-        Semantics documents, then items' documents that are not among them.
-    own : int64 array, shape (n,)
-        The document of each item.
-    groups : int64 array, shape (m,), or None
-    n_semantics : int
-        How many of the documents are semantics documents; they come first.
-    """
-
-    documents: sp.csr_matrix
-    own: IntArray
-    groups: IntArray | None
-    n_semantics: int
-
-
-def training_tables(corpus: LabelCorpus, teaching: LabelCorpus, labels: Labels) -> TrainingTables:
-    """Put documents and items over one list of labels.
-
-    Parameters
-    ----------
-    corpus, teaching : LabelCorpus
-        Items' documents and semantics documents; may be the same.
-    labels : sequence of str
-        The columns.
-
-    Returns
-    -------
-    TrainingTables
-    """
-    n_labels = len(labels)
-    matrix = sp.csr_matrix(corpus.align(labels)[0][:, :n_labels], dtype=np.float64)
-    taught = sp.csr_matrix(teaching.align(labels)[0][:, :n_labels], dtype=np.float64)
-    own = met_documents(corpus, teaching)
-    fresh = np.flatnonzero(own < 0)
-    own[fresh] = taught.shape[0] + np.arange(len(fresh))
-    documents = sp.csr_matrix(sp.vstack([taught, matrix[fresh]], format="csr"))
-    names = None
-    if teaching.groups is not None or corpus.groups is not None:
-        first = list(teaching.groups or (f"document {row}" for row in range(len(teaching))))
-        second = corpus.groups or tuple(f"item {row}" for row in range(len(corpus)))
-        if teaching.groups is None:
-            for row in np.flatnonzero(own < len(first)):
-                first[own[row]] = second[row]
-        names = [*first, *(second[row] for row in fresh)]
-    numbers = group_numbers(names, documents.shape[0])
-    return TrainingTables(documents, own, numbers, taught.shape[0])
-
-
-def _together(readouts: Sequence[Readout]) -> Readout:
-    """Give several readouts as one."""
-    return Readout(
-        np.concatenate([one.weights for one in readouts], axis=1),
-        np.concatenate([one.intercepts for one in readouts]),
-    )
-
-
-class _ShownTraining:
-    """Progress of the training on standard error, where it is to be shown."""
-
-    def __init__(self, shown: bool) -> None:
-        self.bar = FileProgress("training the concept space, rounds") if shown else None
-
-    def __enter__(self) -> Any:
-        """Give what takes the rounds."""
-        if self.bar is None:
-            return None
-        self.bar.__enter__()
-        bar = self.bar
-        return lambda done, total, losses: bar.tell(done, total, 0)
-
-    def __exit__(self, *error: Any) -> None:
-        """Close the bar."""
-        if self.bar is not None:
-            self.bar.__exit__(*error)
+    @classmethod
+    def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Rebuild a fitted tagger from `get_state`."""
+        made = cls(normalize_labels=config["normalize_labels"])
+        made.space_ = made.space = ConceptSpace.from_state(config["space"], within(arrays, "space"))
+        made.features_ = None
+        if config["media"] is not None:
+            made.features_ = made.features = extractor_from_state(
+                config["media"], config["features"], within(arrays, "features")
+            )
+        made.n_vocabulary_, made.n_fitted_ = config["n_vocabulary"], config["n_fitted"]
+        made.seen_, made.dropped_ = frozenset(config["seen"]), tuple(config["dropped"])
+        made.n_features_in_ = config["n_features_in"]
+        made.normalize_labels_ = config["normalize_labels"]
+        made.indicator_ = None if config["indicator"] is None else tuple(config["indicator"])
+        named = None
+        if config["named"] is not None:
+            named = NamedLabels(tuple(config["named"]), arrays["named"])
+        store = ConceptStore.from_state(config["store"], within(arrays, "store"))
+        return made.set_store(store, named)

@@ -13,9 +13,10 @@ import numpy as np
 
 from polyseme._threads import one_blas_thread
 from polyseme._validation import check_instances
+from polyseme.documents import training_tables
 from polyseme.space import ConceptSpace
 from polyseme.store import ConceptStore
-from polyseme.tagger import ZeroShotTagger, training_tables
+from polyseme.tagger import ZeroShotTagger
 from polyseme.training import TrainingData
 from polyseme_experiments.trials import Trial
 
@@ -101,14 +102,6 @@ def _over(trial: Trial, tagger: ZeroShotTagger, space: ConceptSpace) -> ZeroShot
     """Give a tagger over another space of the same labels."""
     semantics = trial.known_documents.without_unused()
     store, _ = ConceptStore.of(space, tagger.store_.labels, semantics, trial.train_documents)
-    return ZeroShotTagger().restore(
-        space,
-        store,
-        extractor=None,
-        n_vocabulary=tagger.n_vocabulary_,
-        seen=tagger.seen_,
-        dropped=tagger.dropped_,
-        n_features=tagger.n_features_in_,
-        n_taught=tagger.n_taught_,
-        normalize=tagger.normalize_labels_,
-    )
+    made = copy(tagger)
+    made.space_ = space
+    return made.set_store(store)
