@@ -21,7 +21,7 @@ def space(toy_tagger):
 
 @pytest.fixture(scope="module")
 def labels(toy_tagger):
-    return toy_tagger.classes_
+    return toy_tagger.store_.labels
 
 
 def corpus_of(documents, ids=None):
