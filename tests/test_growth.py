@@ -21,7 +21,7 @@ from polyseme import (
 from polyseme import (
     tags as tags_module,
 )
-from polyseme._rows import unique_rows
+from polyseme.corpus import unique_rows
 from polyseme.documents import met_documents
 from polyseme.index import ConceptIndex
 from polyseme.published import known

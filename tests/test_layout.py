@@ -17,7 +17,7 @@ PACKAGE = Path(polyseme.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What stands below everything: checks, labels, the estimator base, row sets, model folders.
-BASE = {"_validation", "_labels", "_estimator", "_rows", "_folds", "_threads", "_progress"}
+BASE = {"_validation", "_estimator", "_folds", "_threads", "_progress"}
 BASE |= {"_folder", "_persistence", "_shifted", "_plugins"}
 DATA = BASE | {"io", "corpus", "documents", "concepts", "tags", "features", "word_vectors"}
 SPACE = {"members", "training", "calibration", "space", "store", "evidence", "senses"}
@@ -27,9 +27,7 @@ ANYTHING = None
 # For each file or folder of the package: what else of the package it may import.
 ALLOWED: dict[str, set[str] | None] = {
     "_validation": set(),
-    "_labels": {"_validation"},
     "_estimator": {"_validation"},
-    "_rows": {"_validation"},
     "_plugins": {"_validation"},
     "_shifted": set(),
     "_folds": {"_validation"},

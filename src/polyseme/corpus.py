@@ -1,4 +1,4 @@
-"""Step 1: tag sets become label documents over one vocabulary.
+"""Tag sets become label documents over one vocabulary.
 
 In: collections of labels, files, or an indicator matrix. Out: a `LabelCorpus`, which holds a sparse
 document-label matrix, the vocabulary in column order and the documents' ids.
@@ -6,7 +6,9 @@ document-label matrix, the vocabulary in column order and the documents' ids.
 
 from __future__ import annotations
 
+import itertools
 import os
+import unicodedata
 import warnings
 from array import array
 from collections import Counter
@@ -19,13 +21,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._labels import (
-    checked_ids,
-    indicator_matrix,
-    labels_of,
-    main_spelling,
-    normalize_label,
-)
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.io import read_documents
 
@@ -34,6 +29,17 @@ Labels: TypeAlias = Sequence[str] | NDArray[np.object_]
 Documents: TypeAlias = (
     "LabelCorpus | Iterable[Document] | NDArray[np.generic] | sp.spmatrix | sp.sparray | str | Path"
 )
+
+
+def normalize_label(label: str) -> str:
+    """Give the form by which two spellings count as one label.
+
+    Unicode is composed (NFC), letters are case-folded, white space at the ends is cut and inner
+    runs of it become one space. `"  New   York"` and `"new york"` are one label.
+    """
+    # Folding can take a composed letter apart, so it is composed again.
+    folded = unicodedata.normalize("NFC", label).casefold()
+    return " ".join(unicodedata.normalize("NFC", folded).split())
 
 
 @dataclass(frozen=True, eq=False)  # a matrix has no single truth value to compare by
@@ -105,57 +111,25 @@ class LabelCorpus:
         uses: Counter[str] = Counter()
         indices, indptr = array("q"), array("q", [0])
         for number, document in enumerate(documents):
-            given = list(labels_of(document, number))
-            uses.update(given)
-            for label in given:
-                if label not in column_of:
-                    key = normalize_label(label) if normalize else label
-                    column_of[label] = keys.setdefault(key, len(keys))
-            indices.extend(sorted({column_of[label] for label in given}))
+            names = list(_labels_of(document, f"Document {number}"))
+            uses.update(names)
+            for name in names:
+                if name not in column_of:
+                    key = normalize_label(name) if normalize else name
+                    column_of[name] = keys.setdefault(key, len(keys))
+            indices.extend(sorted({column_of[name] for name in names}))
             indptr.append(len(indices))
-        spelled: list[Counter[str]] = [Counter() for _ in keys]
-        for label, column in column_of.items():
-            spelled[column][label] = uses[label]
-        counts = dict(zip(keys, spelled, strict=True))
-        return cls._assemble(keys, counts, indices, indptr, ids=ids, normalize=normalize)
-
-    @classmethod
-    def _assemble(
-        cls,
-        keys: dict[str, int],
-        counts: dict[str, Counter[str]],
-        indices: array[int],
-        indptr: array[int],
-        *,
-        ids: Sequence[str] | None,
-        normalize: bool,
-    ) -> LabelCorpus:
-        """Sort the vocabulary, choose each label's spelling and build the matrix."""
-        order = sorted(keys)
-        chosen = [main_spelling(counts[key], normalize=normalize) for key in order]
-        column_of = np.empty(len(order), dtype=np.int64)
-        column_of[[keys[key] for key in order]] = np.arange(len(order))
-        columns = column_of[np.asarray(indices, dtype=np.int64)]
-        n_documents = len(indptr) - 1
+        order = np.array([keys[key] for key in sorted(keys)], dtype=np.int64)
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        columns = place[np.asarray(indices, dtype=np.int64)]
         matrix = sp.csr_matrix(
             (np.ones(len(columns), dtype=bool), columns, np.asarray(indptr, dtype=np.int64)),
-            shape=(n_documents, len(order)),
+            shape=(len(indptr) - 1, len(order)),
         )
         matrix.sort_indices()
-        spellings = {
-            spelling: label
-            for key, label in zip(order, chosen, strict=True)
-            for spelling in counts[key]
-            if spelling != label
-        }
-        return cls(
-            tuple(chosen),
-            matrix,
-            checked_ids(ids, n_documents),
-            numbered=ids is None,
-            normalize=normalize,
-            spellings=spellings,
-        )
+        columns_of = {name: int(place[column]) for name, column in column_of.items()}
+        return cls._named(matrix, columns_of, uses, ids, normalize=normalize)
 
     @classmethod
     def from_indicator(
@@ -175,9 +149,7 @@ class LabelCorpus:
         labels : sequence of str, length n_labels, optional
             The label of each column, by default its number; columns whose labels are one after
             normalisation are joined.
-        ids : sequence of str, optional
-            A unique name per document.
-        normalize : bool
+        ids, normalize
             As in `from_documents`.
 
         Returns
@@ -185,40 +157,54 @@ class LabelCorpus:
         LabelCorpus
             With its labels in the order of the columns.
         """
-        indicator = indicator_matrix(matrix)
+        indicator = _indicator_matrix(matrix)
         if labels is None:
             labels = [str(column) for column in range(indicator.shape[1])]
-        names = list(labels_of(labels, "`labels`"))
+        names = list(_labels_of(labels, "`labels`"))
         if len(names) != indicator.shape[1]:
             raise InputError(
                 f"The indicator matrix has {indicator.shape[1]} columns but {len(names)} labels "
                 "were given; give one label per column."
             )
         sizes = np.bincount(indicator.indices, minlength=len(names)).tolist()
+        uses: Counter[str] = Counter()
         keys: dict[str, int] = {}
-        column_of = [
-            keys.setdefault(normalize_label(n) if normalize else n, len(keys)) for n in names
-        ]
+        columns = []
+        for name, size in zip(names, sizes, strict=True):
+            uses[name] += size
+            columns.append(keys.setdefault(normalize_label(name) if normalize else name, len(keys)))
         if len(keys) < len(names):
             joiner = sp.csr_matrix(
-                (np.ones(len(names), dtype=np.int32), (np.arange(len(names)), column_of)),
+                (np.ones(len(names), dtype=np.int32), (np.arange(len(names)), columns)),
                 shape=(len(names), len(keys)),
             )
             indicator = sp.csr_matrix((indicator.astype(np.int32) @ joiner).astype(bool))
             indicator.sort_indices()
-        counts: list[Counter[str]] = [Counter() for _ in keys]
-        for name, column, size in zip(names, column_of, sizes, strict=True):
-            counts[column][name] += size
-        chosen = [main_spelling(spelled, normalize=normalize) for spelled in counts]
+        column_of = dict(zip(names, columns, strict=True))
+        return cls._named(indicator, column_of, uses, ids, normalize=normalize)
+
+    @classmethod
+    def _named(
+        cls,
+        matrix: sp.csr_matrix,
+        column_of: dict[str, int],
+        uses: Counter[str],
+        ids: Sequence[str] | None,
+        *,
+        normalize: bool,
+    ) -> LabelCorpus:
+        """Choose each column's most frequent spelling; ties go by sorted order."""
+        counts: list[Counter[str]] = [Counter() for _ in range(matrix.shape[1])]
+        for name, column in column_of.items():
+            counts[column][" ".join(name.split()) if normalize else name] += uses[name]
+        labels = tuple(min(tidied, key=lambda name: (-tidied[name], name)) for tidied in counts)
         spellings = {
-            name: chosen[column]
-            for name, column in zip(names, column_of, strict=True)
-            if name != chosen[column]
+            name: labels[column] for name, column in column_of.items() if name != labels[column]
         }
         return cls(
-            tuple(chosen),
-            indicator,
-            checked_ids(ids, indicator.shape[0]),
+            labels,
+            matrix,
+            _checked_ids(ids, matrix.shape[0]),
             numbered=ids is None,
             normalize=normalize,
             spellings=spellings,
@@ -243,16 +229,11 @@ class LabelCorpus:
             For tables: the column that holds the tags, and what stands between two tags.
         normalize : bool
             As in `from_documents`.
-
-        Returns
-        -------
-        LabelCorpus
         """
         raw = read_documents(path, tags_column=tags_column, delimiter=delimiter)
         if raw.label_sets is not None:
             corpus = cls.from_documents(raw.label_sets, ids=raw.ids, normalize=normalize)
         else:
-            assert raw.indicator is not None
             corpus = cls.from_indicator(raw.indicator, raw.labels, ids=raw.ids, normalize=normalize)
         return replace(
             corpus,
@@ -260,7 +241,7 @@ class LabelCorpus:
             splits=tuple(raw.splits) if raw.splits is not None else None,
         )
 
-    # ------------------------------------------------------------------ asking it
+    # ------------------------------------------------------------------ its documents and labels
 
     def __len__(self) -> int:
         """Count the documents."""
@@ -380,15 +361,10 @@ def as_corpus(
     Parameters
     ----------
     documents : LabelCorpus, iterable of collections of str, indicator matrix, or path of a file
-        What the user has.
     labels : sequence of str, optional
         The labels of the columns, when `documents` is an indicator matrix.
     normalize : bool
         Whether labels that differ only in case or white space are one label.
-
-    Returns
-    -------
-    LabelCorpus
     """
     if isinstance(documents, LabelCorpus):
         return documents
@@ -426,7 +402,6 @@ def check_corpus(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> Label
     Parameters
     ----------
     corpus : LabelCorpus
-        What is to be learned from.
     owner : str
         The class that asks.
     n_labels : int
@@ -451,3 +426,83 @@ def check_corpus(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> Label
             stacklevel=3,
         )
     return corpus
+
+
+def unique_rows(documents: sp.csr_matrix) -> tuple[sp.csr_matrix, NDArray[np.int64]]:
+    """Find the distinct rows of a document-label matrix.
+
+    Parameters
+    ----------
+    documents : csr_matrix of bool, shape (n_documents, n_labels)
+        Its column indices are put in order.
+
+    Returns
+    -------
+    distinct : csr_matrix of bool, shape (n_distinct, n_labels)
+        In the order in which they are first met.
+    places : int64 array, shape (n_documents,)
+        For each document, its row among the distinct ones.
+    """
+    documents.sort_indices()
+    indices, indptr = documents.indices.astype(np.int64), documents.indptr
+    numbers: dict[bytes, int] = {}
+    first: list[int] = []
+    places = np.empty(documents.shape[0], dtype=np.int64)
+    for row, (start, stop) in enumerate(itertools.pairwise(indptr)):
+        number = numbers.setdefault(indices[start:stop].tobytes(), len(numbers))
+        if number == len(first):
+            first.append(row)
+        places[row] = number
+    return sp.csr_matrix(documents[first]), places
+
+
+def _labels_of(document: object, where: str) -> Iterator[str]:
+    """Iterate over one document's labels, refusing what is not a collection of strings."""
+    if isinstance(document, (str, bytes)):
+        raise InputError(
+            f"{where} is the text {document!r}; expected a collection of labels, "
+            f"for example [{document!r}]."
+        )
+    if not isinstance(document, Iterable):
+        raise InputError(
+            f"{where} is {type(document).__name__}; expected a collection of labels (str)."
+        )
+    for label in document:
+        if not isinstance(label, str):
+            raise InputError(
+                f"{where} holds the label {label!r} of type {type(label).__name__}; labels must "
+                "be str, so convert them first."
+            )
+        if not label.strip():
+            raise InputError(f"{where} holds an empty label; remove it or give it a name.")
+        yield str(label)
+
+
+def _indicator_matrix(matrix: Any) -> sp.csr_matrix:
+    """Give a 0/1 matrix as a boolean CSR matrix of its own, without stored zeros or repeats."""
+    try:
+        indicator = sp.csr_matrix(matrix)
+        binary = np.isin(indicator.data, (0, 1)).all()
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"An indicator matrix must hold numbers in two dimensions; {error}. Drop other columns."
+        ) from error
+    if not binary:
+        raise InputError("An indicator matrix must hold only 0 and 1; binarise it first.")
+    boolean = sp.csr_matrix(indicator.astype(bool))
+    boolean.eliminate_zeros()
+    boolean.sum_duplicates()
+    return boolean
+
+
+def _checked_ids(ids: Sequence[str] | None, n_documents: int) -> tuple[str, ...]:
+    """Give unique document ids, numbering the documents when none are given."""
+    if ids is None:
+        return tuple(str(number) for number in range(n_documents))
+    names = tuple(str(name) for name in ids)
+    if len(names) != n_documents:
+        raise InputError(f"{len(names)} ids were given for {n_documents} documents.")
+    if len(set(names)) != len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise InputError(f"Document id '{twice}' is given twice; ids must be unique.")
+    return names

@@ -16,9 +16,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._folds import group_numbers
-from polyseme._rows import unique_rows
 from polyseme._validation import InputError, IntArray
-from polyseme.corpus import LabelCorpus, Labels
+from polyseme.corpus import LabelCorpus, Labels, unique_rows
 
 
 class Known(NamedTuple):

@@ -15,7 +15,6 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from polyseme._estimator import Estimator, TransformerMixin, copy_of
-from polyseme._labels import normalize_label
 from polyseme._persistence import State, joined, within, write_model
 from polyseme._progress import FileProgress, working
 from polyseme._threads import one_blas_thread, one_torch_thread
@@ -35,7 +34,14 @@ from polyseme._validation import (
 )
 from polyseme.calibration import logit, new_label_frequencies, sigmoid
 from polyseme.concepts import Concepts
-from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, is_indicator
+from polyseme.corpus import (
+    Documents,
+    LabelCorpus,
+    as_corpus,
+    check_corpus,
+    is_indicator,
+    normalize_label,
+)
 from polyseme.documents import label_column, training_tables
 from polyseme.evidence import Evidence, TagEvidence, tag_parts
 from polyseme.features import extractor_from_state

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from polyseme._estimator import copy_of
 from polyseme._folds import fold_numbers
-from polyseme._labels import normalize_label
 from polyseme._validation import (
     InputError,
     IntArray,
@@ -32,6 +31,7 @@ from polyseme.baselines.transfer import (
     ridge,
     transfer_weights,
 )
+from polyseme.corpus import normalize_label
 
 TRANSFERS = ("regression", *STATISTICS)
 PENALTIES = (1e-3, 1e-4, 1e-2, 1e-1, 1.0)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator, copy_of
 from polyseme._progress import TrainingProgress
-from polyseme._rows import unique_rows
 from polyseme._threads import one_thread_below
 from polyseme._validation import (
     InputError,
@@ -31,7 +30,7 @@ from polyseme._validation import (
     warn_dropped,
 )
 from polyseme.concepts import Concepts
-from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
+from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, unique_rows
 from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.published.nn.checkpoint import TrainingCheckpoint, fingerprint
 from polyseme.published.nn.plan import TrainingPlan

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._labels import normalize_label
 from polyseme._validation import InputError
+from polyseme.corpus import normalize_label
 from polyseme.io import line_error, numbered_lines
 
 MAX_SIZE = 4096

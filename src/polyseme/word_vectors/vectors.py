@@ -18,9 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from polyseme._labels import normalize_label
 from polyseme._validation import InputError, RandomState, as_generator, check_number, draw_seed
-from polyseme.corpus import Documents, as_corpus
+from polyseme.corpus import Documents, as_corpus, normalize_label
 from polyseme.word_vectors.files import MAX_SIZE, read_words, too_many_words
 
 FILE = "glove100-label-words.npz"

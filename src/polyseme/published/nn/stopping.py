@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._rows import unique_rows
+from polyseme.corpus import unique_rows
 from polyseme.index import ConceptIndex
 from polyseme.metrics import example_map
 from polyseme.published.nn.encoding import encode_documents, row_means
