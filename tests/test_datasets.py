@@ -13,7 +13,7 @@ import pytest
 from polyseme import LabelCorpus
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.datasets import FORMS, available, choose, load_dataset
-from polyseme.datasets import specs as forms as forms_package
+from polyseme.datasets import specs as forms_package
 from polyseme.datasets.base import DOCUMENT_FILES
 
 ORIGINALS = {"magtag5k", "labelme", "msd"}
