@@ -21,23 +21,13 @@ from polyseme.corpus import LabelCorpus, Labels, unique_rows
 
 
 class Known(NamedTuple):
-    """Documents over labels, of which a model has learned the first so many.
-
-    Attributes
-    ----------
-    labels : tuple of str
-    n_learned : int
-    ids : tuple of str, length n_documents
-    matrix : csr_matrix of bool, shape (n_documents, n_labels)
-    sets : int64 array, shape (n_documents,)
-        The distinct tag set of each document, numbered as they are first met.
-    """
+    """Documents over labels, of which a model has learned the first so many."""
 
     labels: tuple[str, ...]
     n_learned: int
-    ids: tuple[str, ...]
-    matrix: sp.csr_matrix
-    sets: IntArray
+    ids: tuple[str, ...]  # (n_documents,)
+    matrix: sp.csr_matrix  # of bool, (n_documents, n_labels)
+    sets: IntArray  # (n_documents,): the distinct tag set of each, numbered as first met
 
 
 def no_documents(labels: tuple[str, ...]) -> Known:
@@ -47,34 +37,16 @@ def no_documents(labels: tuple[str, ...]) -> Known:
 
 
 class Grown(NamedTuple):
-    """What is known after documents were taken in.
-
-    Attributes
-    ----------
-    known : Known
-    fresh : csr_matrix of bool, shape (n_fresh, n_labels)
-        The distinct tag sets that were not known before.
-    ids : tuple of str
-        The names of the documents taken in.
-    dropped : tuple of str
-        The names of documents that hold no learned label and were left out.
-    """
+    """What is known after documents were added."""
 
     known: Known
-    fresh: sp.csr_matrix
-    ids: tuple[str, ...]
-    dropped: tuple[str, ...]
+    fresh: sp.csr_matrix  # of bool, (n_fresh, n_labels): distinct tag sets not known before
+    ids: tuple[str, ...]  # of the added documents
+    dropped: tuple[str, ...]  # of documents left out, as they hold no learned label
 
 
 def with_documents(known: Known, corpus: LabelCorpus) -> Grown:
-    """Take in documents; labels that were not learned become new labels.
-
-    Parameters
-    ----------
-    known : Known
-        Stays as it is.
-    corpus : LabelCorpus
-    """
+    """Add documents; labels that were not learned become new labels."""
     matrix, extra = corpus.align(known.labels)
     placed = np.diff(matrix[:, : known.n_learned].indptr) > 0
     # A label that only stands in documents without a place is not known by them.
@@ -98,31 +70,15 @@ def with_documents(known: Known, corpus: LabelCorpus) -> Grown:
 
 
 class Shrunk(NamedTuple):
-    """What is known after documents were forgotten.
-
-    Attributes
-    ----------
-    known : Known
-    kept : bool array, shape (n_documents before,)
-    columns : int64 array, shape (n_labels,)
-        Of the labels before.
-    """
+    """What is known after documents were removed."""
 
     known: Known
-    kept: NDArray[np.bool_]
-    columns: IntArray
+    kept: NDArray[np.bool_]  # (n_documents before,)
+    columns: IntArray  # (n_labels,): of the labels before
 
 
 def without_documents(known: Known, ids: Collection[str]) -> Shrunk:
-    """Forget documents; new labels left without any disappear.
-
-    Parameters
-    ----------
-    known : Known
-        Stays as it is.
-    ids : collection of str
-        Names of documents; one that is not known is an `InputError`.
-    """
+    """Remove documents by their names; new labels left without any disappear."""
     gone = {ids} if isinstance(ids, str) else set(ids)
     missing = sorted(gone - set(known.ids))
     if missing:
@@ -143,16 +99,7 @@ def without_documents(known: Known, ids: Collection[str]) -> Shrunk:
 
 
 def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
-    """Find a label's column.
-
-    Parameters
-    ----------
-    labels : sequence of str
-    label : str
-        Unknown ones are an `InputError` that names close ones.
-    normalize : bool
-        Whether any spelling of it will do.
-    """
+    """Find a label's column, by any spelling with `normalize`; unknown ones are refused."""
     corpus = LabelCorpus.from_documents([[label]], normalize=normalize)
     matrix, unknown = corpus.align(labels)
     if not unknown:
@@ -171,14 +118,7 @@ def labels_of(known: Known, row: int) -> tuple[str, ...]:
 
 
 def new_names(corpus: LabelCorpus, taken_ids: Collection[str]) -> Sequence[str]:
-    """Name new documents: their own names, or fresh numbers where they have none.
-
-    Parameters
-    ----------
-    corpus : LabelCorpus
-    taken_ids : collection of str
-        Names that are taken; a document that has one of its own among them is refused.
-    """
+    """Name new documents: their own names, none of them taken, or numbers that are free."""
     taken = set(taken_ids)
     if not corpus.numbered:
         twice = next((name for name in corpus.ids if name in taken), None)
@@ -197,18 +137,7 @@ def new_names(corpus: LabelCorpus, taken_ids: Collection[str]) -> Sequence[str]:
 
 
 def met_documents(corpus: LabelCorpus, teaching: LabelCorpus) -> IntArray:
-    """Find the instances' documents among the semantics documents.
-
-    Parameters
-    ----------
-    corpus, teaching : LabelCorpus
-        Instances' documents and semantics documents.
-
-    Returns
-    -------
-    int64 array, shape (n_instances,)
-        The row of the same document in `teaching`, or -1; see `unmet_documents`.
-    """
+    """Find items' documents among the label sets: their rows there, or -1, (n_items,)."""
     numbered = corpus.numbered and teaching.numbered
     if corpus is teaching or (
         numbered and _same(corpus.without_unused(), teaching.without_unused())
@@ -243,21 +172,8 @@ def _over_keys(corpus: LabelCorpus, keys: dict[str, int]) -> sp.csr_matrix:
 
 
 def unmet_documents(corpus: LabelCorpus, teaching: LabelCorpus) -> LabelCorpus:
-    """Give the instances' documents that the semantics documents do not hold already.
+    """Give the items' documents that are not among the label sets already.
 
-    Parameters
-    ----------
-    corpus : LabelCorpus
-        The instances' documents.
-    teaching : LabelCorpus
-        The semantics documents.
-
-    Returns
-    -------
-    LabelCorpus
-
-    Notes
-    -----
     A document is the same when its name and its labels are. Documents without names are called
     `instance:ROW`, unless both corpora are the same list; a namesake with other labels is called
     `instance:NAME`.

@@ -22,22 +22,7 @@ _BLOCK_NUMBERS = 2**22
 def tag_table(
     tags: Iterable[Collection[str]], labels: Labels, n: int, *, normalize: bool
 ) -> sp.csr_matrix:
-    """Give tag sets as a table; unknown tags are named in a warning and passed over.
-
-    Parameters
-    ----------
-    tags : iterable of collections of str, n of them
-    labels : sequence of str, length n_labels
-    n : int
-        How many tag sets there must be.
-    normalize : bool
-        Whether spellings that differ in case or white space are one.
-
-    Returns
-    -------
-    csr_matrix of float64, shape (n, n_labels)
-        1 where a tag is given.
-    """
+    """Give n tag sets as a 0/1 table (n, n_labels); unknown tags are named in a warning."""
     corpus = LabelCorpus.from_documents(tags, normalize=normalize)
     if len(corpus) != n:
         raise InputError(f"`tags` has {len(corpus)} collections for {n} instances.")
@@ -61,25 +46,13 @@ def tag_columns(tags: Collection[str], labels: Labels, *, normalize: bool) -> In
 
 
 def tag_sets(
-    table: NDArray[np.float64], least: NDArray[np.float64], labels: Labels
+    table: NDArray[np.float64], thresholds: NDArray[np.float64], labels: Labels
 ) -> list[tuple[str, ...]]:
-    """Give the labels of each row that are likely enough, the likeliest first.
-
-    Parameters
-    ----------
-    table : float64 array, shape (n, n_labels)
-    least : float64 array, shape (n_labels,)
-        How likely each label must be.
-    labels : sequence of str, length n_labels
-
-    Returns
-    -------
-    list of tuples of str, length n
-    """
+    """Give the labels of each row (n, n_labels) that reach their threshold, likeliest first."""
     names = np.asarray(labels)
     order = np.argsort(-table, axis=1, kind="stable")
     return [
-        tuple(names[best[row[best] >= least[best]]].tolist())
+        tuple(names[best[row[best] >= thresholds[best]]].tolist())
         for row, best in zip(table, order, strict=True)
     ]
 
@@ -88,20 +61,7 @@ def complete_each(
     tags: Collection[str] | Iterable[Collection[str]],
     complete: Callable[[Collection[str]], tuple[NDArray[np.str_], NDArray[np.float64]]],
 ) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
-    """Complete one tag set, or several into one table.
-
-    Parameters
-    ----------
-    tags : collection of str, or several such collections
-    complete : callable
-        Completes one tag set: labels and scores, (k,).
-
-    Returns
-    -------
-    labels : array of str, shape (k,), or (n, k) for several tag sets
-        As many as every tag set has.
-    scores : float64 array, of the same shape
-    """
+    """Complete one tag set, (k,), or several into one table, (n, k): labels and scores."""
     given: list[Any] = [tags] if isinstance(tags, str) else list(tags)
     if all(isinstance(tag, str) for tag in given):
         return complete(given)
@@ -112,17 +72,7 @@ def complete_each(
 
 
 def label_kinds(labels: Labels, seen: Collection[str], n_vocabulary: int) -> NDArray[np.str_]:
-    """Say of every label whether it is "seen", "unseen" or "oov", (n_labels,).
-
-    Parameters
-    ----------
-    labels : sequence of str
-        Those of the semantics documents first.
-    seen : collection of str
-        Labels of the semantics documents that training items carry.
-    n_vocabulary : int
-        How many labels are the semantics documents'.
-    """
+    """Say of every label whether it is "seen", "unseen" or, beyond the vocabulary, "oov"."""
     kinds = np.where(np.isin(np.asarray(labels), sorted(seen)), "seen", "unseen")
     kinds[n_vocabulary:] = "oov"
     return kinds
