@@ -11,7 +11,7 @@ import polyseme.baselines.base
 import polyseme.baselines.classifiers
 import polyseme.baselines.costa
 import polyseme.baselines.latent
-import polyseme.published.solvers.search
+import polyseme.published.mapping
 from polyseme import InstanceMapper, LabelCorpus, PublishedTagger
 from polyseme._folds import fold_numbers, group_numbers
 from polyseme._validation import InputError
@@ -75,7 +75,7 @@ def test_a_mapper_with_one_group_takes_the_first_settings(doubles):
     X, points, _ = doubles
     mapper = InstanceMapper(kind="kernel-ridge", random_state=0).fit(X, points, np.zeros(len(X)))
     assert mapper.cv_results_ == []
-    assert mapper.penalty_ == polyseme.published.solvers.search.PENALTY_GRID[0]
+    assert mapper.penalty_ == polyseme.published.mapping.PENALTY_GRID[0]
 
 
 def grouped(documents, size):
@@ -98,7 +98,7 @@ def drawn(monkeypatch):
         polyseme.baselines.classifiers,
         polyseme.baselines.costa,
         polyseme.baselines.latent,
-        polyseme.published.solvers.search,
+        polyseme.published.mapping,
     ):
         monkeypatch.setattr(module, "fold_numbers", noting)
     return notes

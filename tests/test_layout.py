@@ -73,7 +73,6 @@ ALLOWED: dict[str, set[str] | None] = {
 # trains on a GPU.
 INSIDE_FUNCTIONS_ONLY = {
     "tagger": {"storage"},
-    "published": {"storage"},
     "training": {"captured"},
 }
 TOP = {"cli", "__main__"}

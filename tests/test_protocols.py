@@ -14,8 +14,7 @@ from polyseme._validation import InputError
 from polyseme.datasets import load_dataset
 from polyseme.index import ConceptIndex
 from polyseme.metrics import concept_map, example_map
-from polyseme.published.known import KnownConcepts
-from polyseme.published.priming import PrimingRanker
+from polyseme.published.priming import PrimingRanker, PrimingStore
 from polyseme.splits import (
     LabelSplit,
     carries,
@@ -587,7 +586,7 @@ def store(tiny_embedding, world):
         ("raft", "sun"),
     ]
     corpus = LabelCorpus.from_documents(documents, ids=[f"d{i}" for i in range(len(documents))])
-    known, _, dropped = KnownConcepts.none(embedding).add(embedding, corpus)
+    known, _, dropped = PrimingStore.empty(embedding).add(embedding, corpus)
     assert not dropped
     assert len(set(known.sets)) < len(known.ids)
     return embedding, known, corpus
@@ -681,7 +680,7 @@ def test_own_documents_matter_on_a_sample(tiny_embedding, music):
     )
     embedding = tiny_embedding(context_descriptor=ContextDescriptor(n_topics=6, n_iter=50))
     embedding.fit(split.teaching(), validation=split.held_out())
-    known, _, _ = KnownConcepts.none(embedding).add(embedding, split.known())
+    known, _, _ = PrimingStore.empty(embedding).add(embedding, split.known())
     tested = split.instances("test")
     scores = {
         own: own_document_scores(known, embedding, tested, own=own) for own in ("strict", "paper")

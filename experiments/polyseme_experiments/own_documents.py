@@ -15,13 +15,12 @@ from polyseme._validation import InputError, check_option
 from polyseme.corpus import LabelCorpus
 from polyseme.index import ConceptIndex
 from polyseme.published.embedding import ConceptEmbedding
-from polyseme.published.known import KnownConcepts
-from polyseme.published.priming import PrimingRanker
+from polyseme.published.priming import PrimingRanker, PrimingStore
 from polyseme.splits.documents import Rows
 
 
 def own_document_scores(
-    known: KnownConcepts,
+    known: PrimingStore,
     embedding: ConceptEmbedding,
     documents: LabelCorpus,
     points: ArrayLike | None = None,
@@ -35,7 +34,7 @@ def own_document_scores(
 
     Parameters
     ----------
-    known : KnownConcepts
+    known : PrimingStore
         The known concepts.
     embedding : ConceptEmbedding
         The embedding they come from.
@@ -49,7 +48,7 @@ def own_document_scores(
         known. A document is an instance's own when it has its name and its labels; others with
         the same labels always count.
     score, bandwidth, memory_mb
-        As in `PublishedTagger`.
+        As in `PublishedTagger`, where `score` is called `relatedness`.
 
     Returns
     -------
@@ -75,12 +74,12 @@ def own_document_scores(
     return scores
 
 
-def known_rows(known: KnownConcepts, documents: LabelCorpus) -> Rows:
+def known_rows(known: PrimingStore, documents: LabelCorpus) -> Rows:
     """Find documents among the known ones, by name and labels.
 
     Parameters
     ----------
-    known : KnownConcepts
+    known : PrimingStore
     documents : LabelCorpus
 
     Returns
@@ -107,7 +106,7 @@ class IndexWithoutOwn(ConceptIndex):
 
     Parameters
     ----------
-    known : KnownConcepts
+    known : PrimingStore
     own : int array, shape (q,)
         For each query the known document that does not count; -1 for none.
     memory_mb : float
@@ -115,7 +114,7 @@ class IndexWithoutOwn(ConceptIndex):
     """
 
     def __init__(
-        self, known: KnownConcepts, own: Sequence[int] | Rows, *, memory_mb: float = 64.0
+        self, known: PrimingStore, own: Sequence[int] | Rows, *, memory_mb: float = 64.0
     ) -> None:
         rows = np.asarray(own, dtype=np.int64)
         if rows.ndim != 1 or (len(rows) and not -1 <= rows.min() <= rows.max() < len(known.ids)):

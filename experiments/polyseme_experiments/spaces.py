@@ -21,7 +21,6 @@ from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.nn.plan import TrainingPlan
-from polyseme.published.presets import mapper_parameters
 from polyseme.published.tagger import PublishedTagger
 from polyseme.space import ConceptSpace
 from polyseme.splits import ZeroShotSplit
@@ -49,7 +48,7 @@ def make_embedding(n_components: int, conditions: Conditions) -> ConceptEmbeddin
 
 def make_mapper(conditions: Conditions) -> InstanceMapper:
     """Make the mapping to learn, without its seed: nu-SVR, as in the paper."""
-    return InstanceMapper(**mapper_parameters(conditions.preset))
+    return InstanceMapper.from_preset(conditions.preset)
 
 
 def space_config(n_components: int, conditions: Conditions) -> dict[str, Any]:

@@ -126,13 +126,13 @@ def test_methods_that_know_no_oov_labels_are_not_measured_on_them():
 
 def test_a_space_is_kept_for_other_trials_and_an_interrupted_one_goes_on(tmp_path, monkeypatch):
     first = trial("hsun", 0, cache=str(tmp_path))
-    points = first.space(10).known_.points
+    points = first.space(10).store_.points
     assert sorted(path.suffix for path in tmp_path.iterdir()) == ["", ".seconds"]
     monkeypatch.setattr(
         "polyseme.published.nn.training.ConceptTrainer.run", None
     )  # nobody may train now
     later = trial("hsun", 3, cache=str(tmp_path))
-    np.testing.assert_array_equal(later.space(10).known_.points, points)
+    np.testing.assert_array_equal(later.space(10).store_.points, points)
     with pytest.raises(TypeError, match="not callable"):
         trial("hsun", 1, cache=str(tmp_path)).space(10)
 

@@ -39,7 +39,7 @@ class ErrorFree(Method):
     def run(self, trial: Trial) -> tuple[Metrics, dict[str, Any]]:
         """Rank labels around true points."""
         space = trial.space(self.dimensions[0])
-        known = space.known_
+        known = space.store_
         fresh = trial.split.unmet_instances("train")
         if len(fresh):
             known, _, _ = known.add(space.embedding_, fresh)
@@ -63,7 +63,7 @@ class Regression(Method):
         truth = tagger.embedding_.targets(tested)
         placed = np.isfinite(truth).all(axis=1)
         predicted = tagger.points(trial.features(trial.split.test))
-        known = trial.space(self.dimensions[0]).known_
+        known = trial.space(self.dimensions[0]).store_
         # Set by set, whatever order the concepts are kept in: the scattering draws some of them.
         order = np.argsort(known.set_ids, kind="stable")
         counts = np.bincount(known.sets)[known.set_ids[order]]

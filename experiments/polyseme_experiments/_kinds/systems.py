@@ -79,7 +79,7 @@ class WholeSystem(Method):
         """Rank the test instances by the concepts around their points."""
         tagger = trial.tagger(self.dimensions[0])
         ranker = PrimingRanker(
-            tagger.known_.index(64.0), tagger.embedding_.distance_scale_, self.score
+            tagger.store_.index(64.0), tagger.embedding_.distance_scale_, self.score
         )
         scores = ranker.scores(tagger.points(trial.features(trial.split.test)))
         return trial.measure(scores, tagger.classes_), trial.audit(tagger, trial.given())

@@ -17,9 +17,9 @@ from polyseme._shifted import ShiftedRows
 from polyseme._validation import check_features
 from polyseme.corpus import LabelCorpus
 from polyseme.published.embedding import ConceptEmbedding
-from polyseme.published.known import KnownConcepts
+from polyseme.published.kernels import column_statistics, scale_rows
 from polyseme.published.mapping import InstanceMapper
-from polyseme.published.solvers.kernels import column_statistics, scale_rows
+from polyseme.published.priming import PrimingStore
 from polyseme.published.tagger import PublishedTagger
 from polyseme.splits.split import ZeroShotSplit
 from polyseme.store import ConceptStore
@@ -172,12 +172,12 @@ def check_ranker(split: ZeroShotSplit, fitted: object) -> Iterator[Check]:
             "none came from semantics documents",
             "labels that did not",
         )
-    known = getattr(fitted, "known_", getattr(fitted, "store_", None))
-    if isinstance(known, (KnownConcepts, ConceptStore)):
+    known = getattr(fitted, "store_", None)
+    if isinstance(known, (PrimingStore, ConceptStore)):
         yield _known_documents(split, known)
 
 
-def _known_documents(split: ZeroShotSplit, known: KnownConcepts | ConceptStore) -> Check:
+def _known_documents(split: ZeroShotSplit, known: PrimingStore | ConceptStore) -> Check:
     """Check that every known document is a semantics document or a training instance's."""
     allowed: dict[str, frozenset[str]] = {}
     for corpus in (split.known(), split.unmet_instances("train")):

@@ -33,16 +33,16 @@ from polyseme.baselines.svm import (
 )
 from polyseme.corpus import Documents, as_corpus, check_corpus
 from polyseme.metrics import mean_average_precision
-from polyseme.published.solvers.kernels import (
+from polyseme.published.kernels import (
     Rows,
     column_statistics,
+    kernel_widths,
     pairwise_squared_distances,
     rbf_from_squared,
     rbf_predict,
     row_blocks,
     scale_rows,
 )
-from polyseme.published.solvers.search import kernel_widths
 
 # The first of equals wins.
 C_GRID = (1.0, 0.1, 10.0)

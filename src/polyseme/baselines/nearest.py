@@ -16,7 +16,7 @@ from polyseme._validation import IntArray, RandomState, as_generator, check_numb
 from polyseme.baselines.base import Baseline, Features
 from polyseme.baselines.transfer import conditional_shares, cooccurrences
 from polyseme.metrics import example_map
-from polyseme.published.solvers.kernels import (
+from polyseme.published.kernels import (
     Rows,
     column_statistics,
     row_blocks,

@@ -30,7 +30,7 @@ from polyseme.cli.app import (
 from polyseme.cli.output import Form, emit, for_people, say
 
 if TYPE_CHECKING:
-    from polyseme.published.known import Explanation
+    from polyseme.published.priming import Explanation
 
 
 class Score(StrEnum):
