@@ -419,13 +419,9 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
 
     def _device_for(self, n: int) -> str:
         """Say where a kernel of n rows is computed."""
-        if self.device is not None:
-            return check_device(self.device, owner="InstanceMapper")
-        if n <= _GPU_ROWS:
+        if self.device is None and n <= _GPU_ROWS:
             return "cpu"
-        import torch
-
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return check_device(self.device, owner="InstanceMapper")
 
     def _scaled(self, features: Rows, dtype: type[np.float32] | type[np.float64]) -> Rows:
         """Scale features as those of the training instances."""

@@ -71,8 +71,8 @@ class PublishedTagger(Estimator):
     memory_mb : float
         The most working memory of a search, in megabytes.
     device : str, optional
-        Where the parts that name no device are trained, as torch names it ("cpu", "cuda"). None
-        leaves it to them. Trained models are used on the processor.
+        Where the parts are trained, as torch names it ("cpu", "cuda"); None leaves it to them.
+        Trained models are used on the processor.
     verbose : bool
         Whether progress is shown on standard error.
     random_state : int, numpy Generator or None
@@ -213,7 +213,7 @@ class PublishedTagger(Estimator):
         # Without a seed the embedding draws its own, which its checkpoint remembers.
         if embedding.random_state is None and self.random_state is not None:
             embedding.set_params(random_state=seed)
-        if embedding.device == "cpu" and self.device is not None:
+        if self.device is not None:
             embedding.set_params(device=self.device)
         if self.verbose:
             embedding.set_params(verbose=True)
@@ -236,7 +236,7 @@ class PublishedTagger(Estimator):
         mapper = InstanceMapper() if self.mapper is None else copy_of(self.mapper)
         if mapper.random_state is None:
             mapper.set_params(random_state=seed)
-        if mapper.device is None:
+        if self.device is not None:
             mapper.set_params(device=self.device)
         groups = None if corpus.groups is None else tuple(corpus.groups[row] for row in placed)
         if len(placed) < len(targets):
