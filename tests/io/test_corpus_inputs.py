@@ -22,7 +22,7 @@ def sets(corpus):
 # --- from an indicator matrix ---------------------------------------------------------------
 
 TABLE = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 1]])
-FORMS = [
+MATRICES = [
     TABLE,
     TABLE.astype(bool),
     TABLE.astype(float),
@@ -32,8 +32,8 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("matrix", FORMS, ids=lambda m: f"{type(m).__name__}-{m.dtype}")
-def test_indicator_in_any_form_keeps_its_column_order(matrix):
+@pytest.mark.parametrize("matrix", MATRICES, ids=lambda m: f"{type(m).__name__}-{m.dtype}")
+def test_indicator_of_any_kind_keeps_its_column_order(matrix):
     corpus = as_corpus(matrix, ["z", "a", "m"])
     assert corpus.labels == ("z", "a", "m")
     assert list(corpus) == [("z", "m"), (), ("a", "m")]
