@@ -115,7 +115,7 @@ def choose(candidates: Sequence[Names], data: str | Path | None = None) -> Names
         raise InputError("`candidates` of `choose` must name at least one dataset each.")
     if all(name in SPECS and SPECS[name].embedded for name in candidates[0]):
         return candidates[0]
-    root = data_root(data, wanted=f"'{titles[0]}'")
+    root = _data_root(data, titles[0])
     for names in candidates:
         if all((root / name).is_dir() for name in names):
             return names
@@ -125,25 +125,12 @@ def choose(candidates: Sequence[Names], data: str | Path | None = None) -> Names
     )
 
 
-def data_root(data: str | Path | None, *, wanted: str) -> Path:
-    """Find the folder in which the datasets' folders lie.
-
-    Parameters
-    ----------
-    data : str, Path or None
-        What the user named; None for the environment variable POLYSEME_DATA.
-    wanted : str
-        The dataset that is looked for, for the error message.
-
-    Returns
-    -------
-    Path
-        An existing folder.
-    """
+def _data_root(data: str | Path | None, wanted: str) -> Path:
+    """Find the folder in which the datasets' folders lie; `wanted` is for the error message."""
     root = data if data is not None else os.environ.get(VARIABLE)
     if not root:
         raise InputError(
-            f"The dataset {wanted} is not part of polyseme; set {VARIABLE} to the folder that "
+            f"The dataset '{wanted}' is not part of polyseme; set {VARIABLE} to the folder that "
             "holds the datasets' folders, pass that folder as `data` (--data), or ask for the "
             "sample (--quick)."
         )
@@ -171,7 +158,7 @@ def _folder(name: str, data: str | Path | None) -> Path:
     """Find the folder of a dataset, or say what there is instead."""
     if name not in SPECS and not (data or os.environ.get(VARIABLE)):
         raise unknown_name("dataset", name, SPECS)
-    root = data_root(data, wanted=f"'{name}'")
+    root = _data_root(data, name)
     folder = root / name
     if folder.is_dir():
         return folder

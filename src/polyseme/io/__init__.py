@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO, TypeAlias, cast
 
 import scipy.sparse as sp
@@ -85,14 +86,14 @@ def read_documents(
     RawDocuments
         At least one document.
     """
-    file, name = _find(path, DOCUMENT_FORMATS, kind="Documents")
+    file, reader = _find(path, DOCUMENT_FORMATS, kind="Documents")
     options = {"tags_column": tags_column, "delimiter": delimiter}
     options = {option: value for option, value in options.items() if value is not None}
-    if options and name != "tables":
+    if options and not reader.__name__.endswith("tables"):
         raise InputError(
             f"`tags_column` and `delimiter` apply to .csv and .tsv files only; got {file.name}."
         )
-    documents = cast(RawDocuments, _module(name).read_documents(file, **options))
+    documents = cast(RawDocuments, reader.read_documents(file, **options))
     if len(documents) == 0:
         raise InputError(f"{file.name} holds no documents; give a file with at least one.")
     return documents
@@ -111,8 +112,8 @@ def read_features(path: PathLike) -> FloatArray | sp.csr_matrix:
     float array or csr_matrix, shape (n, n_features)
         One row per instance in the order of the file; missing values are NaN.
     """
-    file, name = _find(path, FEATURE_FORMATS, kind="Features")
-    features = cast("FloatArray | sp.csr_matrix", _module(name).read_features(file))
+    file, reader = _find(path, FEATURE_FORMATS, kind="Features")
+    features = cast("FloatArray | sp.csr_matrix", reader.read_features(file))
     if 0 in features.shape:
         raise InputError(
             f"{file.name} holds features of shape {features.shape}; "
@@ -188,7 +189,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def _find(path: PathLike, formats: Mapping[str, str], *, kind: str) -> tuple[Path, str]:
+def _find(path: PathLike, formats: Mapping[str, str], *, kind: str) -> tuple[Path, ModuleType]:
     """Give the path of an existing file and the module that reads it, the longest suffix first."""
     file = Path(path)
     if file.is_dir():
@@ -199,9 +200,4 @@ def _find(path: PathLike, formats: Mapping[str, str], *, kind: str) -> tuple[Pat
     if not suffixes:
         suffix = "".join(file.suffixes[-2:]) or file.name
         raise unknown_name(f"{kind.lower()} file suffix", suffix, formats)
-    return file, formats[max(suffixes, key=len)]
-
-
-def _module(name: str) -> Any:
-    """Import a module of this folder."""
-    return import_module(f"polyseme.io.{name}")
+    return file, import_module(f"polyseme.io.{formats[max(suffixes, key=len)]}")

@@ -203,9 +203,9 @@ def _values(rdf: Any, name: str) -> list[str]:
     for description in rdf.iterchildren(f"{_RDF}Description"):
         values += [description.get(name)] if name in description.attrib else []
         for element in description.iterchildren(name):
-            array = next(element.iterchildren(*_ARRAYS), None)
-            items = [element] if array is None else array.iterchildren(f"{_RDF}li")
-            values += map(_value, items)
+            arrays = list(element.iterchildren(*_ARRAYS))
+            items = [item for array in arrays for item in array.iterchildren(f"{_RDF}li")]
+            values += map(_value, items if arrays else [element])
     return values
 
 
@@ -253,7 +253,7 @@ def _new_array(rdf: Any, name: str, descriptions: list[Any], elements: list[Any]
     item.extend(list(element))
     element.clear(keep_tail=True)
     array = SubElement(element, f"{_RDF}Bag")
-    if _value(item).strip():
+    if len(item) or item.attrib or (item.text and item.text.strip()):
         array.append(item)
     return array
 
