@@ -20,7 +20,7 @@ import numpy as np
 from polyseme._validation import InputError
 from polyseme.corpus import LabelCorpus
 from polyseme.datasets import Dataset
-from polyseme.datasets.loading import own_form
+from polyseme.datasets.loading import folder_spec
 from polyseme.features import (
     Extracted,
     Extraction,
@@ -59,8 +59,8 @@ def load_pictures(folder: str, cache: str | None) -> Dataset:
     table = np.asarray(extraction.select(_rows(extraction, corpus)).raw, dtype=np.float32)
     summed = hashlib.sha256(repr((corpus.ids, list(corpus))).encode())
     summed.update(table.tobytes())
-    form = replace(own_form(NAMED), title="pictures of one's own", domain="images")
-    return Dataset(NAMED, form, corpus, table, None, summed.hexdigest(), is_sample=False)
+    spec = replace(folder_spec(NAMED), title="pictures of one's own", domain="images")
+    return Dataset(spec, corpus, table, None, summed.hexdigest())
 
 
 def raw_numbers(
@@ -81,7 +81,7 @@ def raw_numbers(
     if folder is not None:
         extraction = _extracted(Path(folder), extractor, cache, dataset.name)
         return extraction.select(_rows(extraction, dataset.corpus))
-    write = dataset.form.write_media
+    write = dataset.spec.write_media
     if write is None:
         raise InputError(f"The dataset '{dataset.name}' has no media files.")
     with _workplace(cache) as place:

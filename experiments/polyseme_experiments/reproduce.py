@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from polyseme._validation import InputError, check_number, unknown_name
-from polyseme.datasets import FORMS
+from polyseme.datasets import SPECS
 from polyseme_experiments.draws import Conditions
 from polyseme_experiments.experiment import Experiment, Results
 from polyseme_experiments.figures import get_experiment
@@ -208,7 +208,7 @@ def _publish(
         used.values(),
         summary="\n\n".join(line for line in headlines if line),
         commands=(command_of(everything, conditions, trials),),
-        titles={name: form.title for name, form in FORMS.items()},
+        titles={name: spec.title for name, spec in SPECS.items()},
         as_published={} if conditions.quick else published,
     )
     write_report(folder / "report.html", sections, title=TITLE, facts=facts)

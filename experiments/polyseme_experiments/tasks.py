@@ -63,12 +63,12 @@ def audit_setting(
 
 def write_sample(kind: str, folder: Path, limit: int | None) -> str:
     """Write sample media with their tags; give a sentence about them."""
-    from polyseme.datasets import FORMS
+    from polyseme.datasets import SPECS
 
-    form = FORMS[{"image": "emoji", "audio": "clips"}[kind]]
-    assert form.embedded is not None and form.write_media is not None
-    ids = form.embedded().corpus.ids
+    spec = SPECS[{"image": "emoji", "audio": "clips"}[kind]]
+    assert spec.embedded is not None and spec.write_media is not None
+    ids = spec.embedded().corpus.ids
     step = 1.0 if limit is None else max(1.0, len(ids) / limit)
     chosen = [ids[int(place * step)] for place in range(int(len(ids) / step))]
-    form.write_media(folder, chosen)
+    spec.write_media(folder, chosen)
     return f"{len(chosen):,} {kind} files, their tags in '{folder / 'tags.jsonl'}'"

@@ -81,7 +81,7 @@ class Trial:
     def _columns(self) -> NDArray[np.bool_] | None:
         """Which columns of the features may be used; None: all."""
         names = self.target.feature_names
-        if names is None or not self.target.form.detectors:
+        if names is None or not self.target.spec.detectors:
             return None
         key = self.split.target.key
         hidden = {key(label) for label in self.split.labels.unseen}
@@ -289,7 +289,7 @@ class Trial:
             self.split,
             X=self.instance_features,
             feature_names=self.feature_names,
-            detectors=self.target.form.detectors,
+            detectors=self.target.spec.detectors,
             given=given,
             fitted=fitted,
             relearn_topics=relearn_topics,

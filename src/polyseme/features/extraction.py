@@ -23,7 +23,7 @@ from polyseme.features.executor import Executor
 from polyseme.features.finding import Found, MediaFile, find_media
 from polyseme.features.media import MediaError
 from polyseme.features.store import FeatureStore, state_of
-from polyseme.io._replacing import replacing
+from polyseme.io import replacing
 from polyseme.io.xmp import read_tags, sidecar_of
 
 MANIFEST, LEDGER, CACHE = "extraction.json", "files.jsonl", "cache.sqlite"

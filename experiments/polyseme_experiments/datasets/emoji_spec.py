@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from polyseme.corpus import LabelCorpus
-from polyseme.datasets.base import DatasetForm, DatasetParts
+from polyseme.datasets.base import DatasetContent, DatasetSpec
 from polyseme_experiments.datasets.emoji import DRAWINGS, load_emoji
 
 MIN_COUNT = 20
 _SAMPLE_SIZE = 60
 
 
-def _make(n_emoji: int | None = None) -> DatasetParts:
+def _make(n_emoji: int | None = None) -> DatasetContent:
     """Give every drawing as a document of its own; drawings of an emoji are a group."""
     emoji = load_emoji(min_count=MIN_COUNT)
     n_all = len(emoji.ids)
@@ -30,10 +30,10 @@ def _make(n_emoji: int | None = None) -> DatasetParts:
         ids=[names[row] for row in rows],
     )
     corpus = replace(corpus, groups=tuple(emoji.ids[group] for group in groups))
-    return DatasetParts(corpus, emoji.features[rows])
+    return DatasetContent(corpus, emoji.features[rows])
 
 
-def _sample() -> DatasetParts:
+def _sample() -> DatasetContent:
     """Give some emoji only."""
     return _make(_SAMPLE_SIZE)
 
@@ -43,7 +43,7 @@ def _write(folder: Path, ids: Sequence[str]) -> None:
     load_emoji(min_count=MIN_COUNT).write(folder, ids)
 
 
-FORM = DatasetForm(
+SPEC = DatasetSpec(
     name="emoji",
     title="emoji",
     domain="images",

@@ -7,22 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from polyseme.corpus import LabelCorpus
-from polyseme.datasets.base import DatasetForm, DatasetParts
+from polyseme.datasets.base import DatasetContent, DatasetSpec
 
 _SAMPLE_SIZE = 120
 
 
-def _make(n_clips: int | None = None) -> DatasetParts:
+def _make(n_clips: int | None = None) -> DatasetContent:
     """Give every clip as a document."""
     from polyseme_experiments.datasets.clips import load_clips
 
     clips = load_clips()
     corpus = LabelCorpus.from_documents(clips.documents, ids=clips.ids)
     corpus = replace(corpus, groups=tuple(clips.groups))
-    return DatasetParts(corpus if n_clips is None else corpus.select(range(n_clips)))
+    return DatasetContent(corpus if n_clips is None else corpus.select(range(n_clips)))
 
 
-def _sample() -> DatasetParts:
+def _sample() -> DatasetContent:
     """Give some clips only."""
     return _make(_SAMPLE_SIZE)
 
@@ -34,7 +34,7 @@ def _write(folder: Path, ids: Sequence[str]) -> None:
     load_clips().write(folder, ids)
 
 
-FORM = DatasetForm(
+SPEC = DatasetSpec(
     name="clips",
     title="rendered clips",
     domain="music",
