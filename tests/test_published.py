@@ -314,7 +314,7 @@ def test_a_extractor_is_learned_with_the_tagger_and_saved(tiny_embedding, tmp_pa
     generator = np.random.default_rng(0)
     raw = [(number % 2 + generator.normal(size=(9, 36))).astype(np.float32) for number in range(20)]
     given = AudioFeatures(n_words=4)
-    items = Extracted("audio", given.recipe(), tuple(map(str, range(20))), raw)
+    items = Extracted("audio", given.preprocessing(), tuple(map(str, range(20))), raw)
     documents = [["low", "slow"] if number % 2 == 0 else ["high", "fast"] for number in range(20)]
     tagger = tiny(tiny_embedding, features=given).fit(items, documents)
     assert tagger.n_features_in_ == 4 and tagger.features_.random_state is not None

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -156,15 +155,6 @@ def test_broken_files_are_named_and_fail_only_strict_runs(pictures, tmp_path):
     assert len(lines(twice.stdout)) == 30
 
 
-def test_a_reduction_is_learned_and_saved(pictures, tmp_path):
-    options = ["--reduce", "pca", "--reduce-to", "6"]
-    tags = pictures / "files" / "tags.jsonl"
-    run("fit", tmp_path / "model", "-x", pictures / "numbers", "-d", tags, *options, *FAST)
-    facts = lines(run("info", tmp_path / "model", "--form", "jsonl").stdout)[0]
-    assert facts["features"] == 6
-    run("tag", tmp_path / "model", pictures / "files" / "noto")
-
-
 def test_progress_is_shown_on_a_terminal(pictures, tmp_path):
     pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
     command = [sys.executable, "-m", "polyseme", "extract", "image", str(pictures / "files")]
@@ -185,18 +175,6 @@ def test_progress_is_shown_on_a_terminal(pictures, tmp_path):
     assert b"/s" in shown
 
 
-def test_reading_pictures_leaves_other_libraries_alone(pictures):
-    from sklearn.linear_model import Ridge
-    from sklearn.model_selection import GridSearchCV
-
-    from polyseme import ImageFeatures
-
-    path = next((pictures / "files" / "noto").glob("*.png"))
-    ImageFeatures(size=32).fit_transform([path])
-    rows = np.arange(8.0).reshape(8, 1)
-    GridSearchCV(Ridge(), {"alpha": [1, 2]}, cv=2).fit(rows, rows[:, 0])
-
-
 def complaint(*words: object) -> str:
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert done.exit_code != 0
@@ -212,7 +190,7 @@ def test_misuse_is_one_sentence(pictures, sounds, tmp_path):
     assert "No file has a sidecar" in complaint("fit", tmp_path / "m", "-x", pictures / "numbers")
     assert "--documents" in complaint("fit", tmp_path / "m", "-x", numbers)
     assert "not for numbers" in complaint(
-        "fit", tmp_path / "m", "-x", numbers, "-d", tags, "--reduce", "pca"
+        "fit", tmp_path / "m", "-x", numbers, "-d", tags, "--words", "8"
     )
     assert "extracted from audio files" in complaint("rank", pictures / "model", sounds / "numbers")
     assert "no image file" in complaint("tag", pictures / "model", sounds / "files")
