@@ -123,29 +123,13 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         return np.asarray(raw, dtype=np.float32)
 
     def fit(self, X: object, y: object = None) -> Self:
-        """Learn from training items what turns raw numbers into features.
-
-        Parameters
-        ----------
-        X : sequence of paths or of arrays, or Extracted
-        y : None
-            Not used.
-        """
+        """Learn from items (paths, arrays or Extracted) what turns raw numbers into features."""
         self.fit_raw(self.raw(X))
         self.preprocessing_ = self.preprocessing()
         return self
 
     def transform(self, X: object) -> NDArray[np.floating[Any]]:
-        """Give the features of items.
-
-        Parameters
-        ----------
-        X : sequence of paths or of arrays, or Extracted
-
-        Returns
-        -------
-        float array, shape (n, n_features_out_)
-        """
+        """Give the features (n, n_features_out_) of items: paths, arrays or Extracted."""
         check_fitted(self, "n_features_out_")
         if self.preprocessing_ != self.preprocessing():
             raise InputError(
@@ -167,17 +151,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         return np.array(names, dtype=object)
 
     def extract(self, items: Iterable[object]) -> Generator[Raw | MediaError, None, None]:
-        """Give the raw numbers of items, in their order and as they come.
-
-        Parameters
-        ----------
-        items : iterable of paths or of arrays
-
-        Yields
-        ------
-        float32 array or MediaError
-            The error says why an item has none.
-        """
+        """Yield the raw numbers of items, or why there are none, in their order as they come."""
         if self.n_jobs is not None:
             check_number("n_jobs", self.n_jobs, owner=type(self).__name__, low=1, whole=True)
         self.preprocessing()
@@ -250,15 +224,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
 
 
 def learned_copy(extractor: MediaFeatures, X: object, seed: int) -> tuple[MediaFeatures, Any]:
-    """Fit a copy of an extractor, which is left as it is; give it and the features of X.
-
-    Parameters
-    ----------
-    extractor : MediaFeatures
-    X : what the extractor takes
-    seed : int
-        For an extractor whose `random_state` is None.
-    """
+    """Fit a copy of an extractor to X, seeded where it has no seed; give it and X's features."""
     copied = copy_of(extractor)
     if getattr(copied, "random_state", seed) is None:
         copied.set_params(random_state=seed)

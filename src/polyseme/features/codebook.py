@@ -109,13 +109,11 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         Parameters
         ----------
         segments : sequence of arrays, each of shape (n_i, d)
-            One matrix per clip.
 
         Returns
         -------
         float64 array, shape (n, n_words_)
             Shares that sum to 1 in each row; zeros, with a warning, for a clip without segments.
-            A tie goes to the first word.
         """
         check_fitted(self, "means_")
         n_words, d = self.means_.shape

@@ -26,23 +26,7 @@ _TIMBRE = "segments_timbre"
 
 
 def read_timbre(path: Path) -> NDArray[np.float32]:
-    """Read the timbre of the one song in a file.
-
-    Parameters
-    ----------
-    path : Path
-        A regular file with the dataset `/analysis/segments_timbre`, shape (n_segments, 12).
-
-    Returns
-    -------
-    float32 array, shape (n_segments, 12)
-        At least one segment.
-
-    Raises
-    ------
-    MediaError
-        When the file cannot be used, or holds several songs.
-    """
+    """Read `/analysis/segments_timbre` (n_segments, 12) of the one song in a file."""
     try:
         import h5py
     except ImportError as error:

@@ -60,12 +60,9 @@ class Summary:
         "image" or "audio".
     n_extracted, n_cached : int
         Files with numbers, and how many of them had been looked at before.
-    skipped : tuple of (str, str)
-        Media files that could not be used, and why.
-    others : tuple of (str, str)
-        Files that are no media of this kind, and why.
-    sidecars : tuple of (str, str)
-        Extracted files whose sidecar cannot be read, and why.
+    skipped, others, sidecars : tuple of (str, str)
+        Name and reason of media files that cannot be used, of files that are no media of this
+        kind, and of extracted files whose sidecar cannot be read.
     """
 
     kind: str
@@ -189,20 +186,9 @@ def is_extraction(path: Path) -> bool:
 def find_media(
     places: Iterable[Path], suffixes: frozenset[str], *, leave_out: Path | None = None
 ) -> MediaFiles:
-    """Look for media files in folders and below them.
+    """Look for media files by their suffixes in folders and below them, but for one folder.
 
-    Parameters
-    ----------
-    places : iterable of Path
-        Folders, or files, which are taken whatever their name is.
-    suffixes : frozenset of str
-        How names of media files end, in lower case.
-    leave_out : Path, optional
-        A folder that is not looked into.
-
-    Returns
-    -------
-    MediaFiles
+    Places that are files are taken whatever their name is.
     """
     media: dict[Path, MediaFile] = {}
     others: list[tuple[str, str]] = []
@@ -264,10 +250,8 @@ def match_documents(files: Sequence[str], documents: Sequence[str]) -> tuple[Int
 
     Parameters
     ----------
-    files : sequence of str
-        Paths below a folder, with forward slashes.
-    documents : sequence of str
-        Names of documents; backward slashes and a leading "./" do not matter.
+    files, documents : sequence of str
+        Paths below a folder, with forward slashes, and names of documents.
 
     Returns
     -------

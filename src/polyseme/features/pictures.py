@@ -72,7 +72,6 @@ def read_picture(
     Parameters
     ----------
     path : Path
-        The file. It may be read from several threads at once.
     size : int
         Pixels a side of the result.
     framing : {"stretch", "crop", "pad"}
@@ -84,14 +83,7 @@ def read_picture(
 
     Returns
     -------
-    ndarray of uint8, shape (size, size, 3)
-
-    Raises
-    ------
-    MediaError
-        When the file cannot be used.
-    InputError
-        When a parameter is wrong or the extra `image` is not installed.
+    uint8 array, shape (size, size, 3)
     """
     _check_square(size, framing, owner="read_picture")
     check_number("max_megapixels", max_megapixels, owner="read_picture", low=0, above=True)
@@ -126,7 +118,7 @@ def picture_from_array(array: object, *, size: int, framing: str = "stretch") ->
 
     Returns
     -------
-    ndarray of uint8, shape (size, size, 3)
+    uint8 array, shape (size, size, 3)
     """
     _check_square(size, framing, owner="picture_from_array")
     _load_pillow()

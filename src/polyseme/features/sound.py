@@ -41,13 +41,13 @@ def read_sound(path: Path, *, max_seconds: float = 600.0) -> Samples:
     """Read a sound file as one channel at 22,050 Hz.
 
     Channels are averaged. Of a file that is shorter than its header says or damaged further on,
-    what precedes the damage is used (whole blocks of 16,384 frames where the decoder reports an
-    error). Memory is bounded by `max_seconds`, whatever the file's header claims.
+    what precedes the damage is used. Memory is bounded by `max_seconds`, whatever a header claims.
+    The MP3 decoder writes remarks on damaged files past Python; see `quiet_decoders`.
 
     Parameters
     ----------
     path : Path
-        A regular file; rates from 1,000 to 768,000 Hz and up to 32 channels are read.
+        Rates from 1,000 to 768,000 Hz and up to 32 channels are read.
     max_seconds : float
         Only so much of the beginning is used.
 
@@ -55,16 +55,6 @@ def read_sound(path: Path, *, max_seconds: float = 600.0) -> Samples:
     -------
     float32 array, shape (n_samples,)
         At least one sample; full scale is 1, floating-point files may exceed it.
-
-    Raises
-    ------
-    MediaError
-        When the file cannot be used, whatever the cause.
-
-    Notes
-    -----
-    The decoder of MP3 files writes remarks on damaged ones to the process's error stream, past
-    Python; see `quiet_decoders`.
     """
     soundfile, soxr = _libraries()
     check_file(path)

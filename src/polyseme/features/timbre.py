@@ -78,12 +78,10 @@ def with_derivatives(timbre: ArrayLike) -> Matrix:
     Parameters
     ----------
     timbre : array-like, shape (n_segments, n_coefficients)
-        In time order; there may be no segments.
 
     Returns
     -------
     float32 array, shape (n_segments, 3 * n_coefficients)
-        The timbre, its first derivatives, its second derivatives.
     """
     values = np.asarray(timbre, dtype=np.float32)
     first = _slopes(values.astype(np.float64))
