@@ -33,6 +33,9 @@ T = TypeVar("T")
 class MediaError(InputError):
     """One media file cannot be used; the reason completes "skipped FILE: …", as "is truncated"."""
 
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+
 
 @dataclass(frozen=True, eq=False)
 class Extracted:

@@ -413,6 +413,14 @@ def state_of(path: Path) -> str:
     return f"{info.st_size} {info.st_mtime_ns} {info.st_ctime_ns} {info.st_ino}"
 
 
+def _unchanged(path: Path, state: str) -> bool:
+    """Say whether a file is still there and in a state."""
+    try:
+        return state_of(path) == state
+    except OSError:
+        return False
+
+
 def _extract(
     media: Sequence[MediaFile],
     extract: Callable[[Iterable[Path]], Iterator[Raw | MediaError]],
@@ -453,7 +461,7 @@ def _extract(
         file, content, state = waiting.popleft()
         if isinstance(raw, MediaError):
             note(file, str(raw))
-        elif not file.path.exists() or state_of(file.path) != state:
+        elif not _unchanged(file.path, state):
             note(file, "was changed while it was looked at; run again")
         else:
             store.put(content, raw)
