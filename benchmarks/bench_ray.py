@@ -28,7 +28,7 @@ from polyseme import ConceptEmbedding, ContextDescriptor, InstanceMapper, Traini
 from polyseme.cluster import RayTraining, extract_media, open_engine, rank_shards
 from polyseme.cluster.engines import RayEngine
 from polyseme.corpus import LabelCorpus
-from polyseme.features.store import FeatureStore
+from polyseme.features.extraction import FeatureStore
 from polyseme.io.shards import write_shards
 from polyseme.io.xmp import merge_tags
 from polyseme.published.tagger import PublishedTagger

@@ -23,7 +23,6 @@ from polyseme.datasets import Dataset
 from polyseme.datasets.loading import folder_spec
 from polyseme.features import (
     Extracted,
-    Extraction,
     ImageFeatures,
     MediaFeatures,
     extract_folder,
@@ -94,7 +93,7 @@ def raw_numbers(
         return extraction.select(_rows(extraction, dataset.corpus))
 
 
-def _extracted(folder: Path, extractor: MediaFeatures, cache: str | None, name: str) -> Extraction:
+def _extracted(folder: Path, extractor: MediaFeatures, cache: str | None, name: str) -> Extracted:
     """Extract a folder, or take the numbers that an earlier trial has left."""
     with _workplace(cache) as place:
         digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
@@ -117,7 +116,7 @@ def _rows(extraction: Extracted, corpus: LabelCorpus) -> Sequence[int]:
     return rows
 
 
-def _tags_of(folder: Path, extraction: Extraction) -> LabelCorpus:
+def _tags_of(folder: Path, extraction: Extracted) -> LabelCorpus:
     """Read the tags of pictures: from a file beside them, or from their sidecars."""
     file = next((folder / name for name in TAGS if (folder / name).is_file()), None)
     if file is not None:

@@ -27,7 +27,7 @@ from polyseme.baselines import (
     SeenClassifiers,
     TunedCosta,
 )
-from polyseme.features.network import DEPTHS
+from polyseme.features.image import DEPTHS
 from polyseme.training import SpacePlan
 from polyseme_experiments._kinds.calibration import Calibration, LateCalibration
 from polyseme_experiments._kinds.costa import CostaSystem
@@ -213,7 +213,8 @@ _METHODS: tuple[Method, ...] = (
             f"{reduction}-{size}",
             f"{title} ({size})",
             cost=40.0,
-            parameters={"reduction": reduction, "n_components": size},
+            reduction=reduction,
+            n_components=size,
         )
         for reduction, title in (("rbm", "RBM"), ("uth", "UTH"), ("pca", "PCA"))
         for size in (256, 512)

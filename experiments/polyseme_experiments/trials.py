@@ -113,7 +113,9 @@ class Trial:
         named = takes_named(self.setting, self.conditions)
         folder = self.conditions.pictures if named else None
         raw = raw_numbers(self.target, extractor, self.conditions.cache, folder)
-        extractor.set_params(random_state=self.seed).fit(raw.select(self.split.train.tolist()))
+        if "random_state" in extractor.get_params():
+            extractor.set_params(random_state=self.seed)
+        extractor.fit(raw.select(self.split.train.tolist()))
         return np.asarray(extractor.transform(raw), dtype=np.float32)
 
     @cached_property

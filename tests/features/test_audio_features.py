@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import h5py
 import numpy as np
 import pytest
+
+pytest.importorskip("soundfile", reason="needs the extra `audio`")
+pytest.importorskip("h5py", reason="needs the extra `audio`")
+
+import h5py
 import soundfile
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
@@ -12,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from polyseme import AudioFeatures, ZeroShotTagger, load
 from polyseme._validation import InputError, NotFittedError
 from polyseme.features import Extracted
-from polyseme.features.timbre import segment_timbre, with_derivatives
+from polyseme.features.timbre import with_derivatives
 
 RATE = 22_050
 
@@ -43,37 +47,22 @@ def fitted(clips):
     return AudioFeatures(n_words=8, random_state=0).fit(clips)
 
 
-def test_features_are_shares_of_words(clips, fitted):
+def test_features_are_shares_of_words_which_differ_between_low_and_high(clips, fitted):
     table = fitted.transform(clips)
     assert table.shape == (len(clips), 8) == (len(clips), fitted.n_features_out_)
     np.testing.assert_allclose(table.sum(axis=1), 1.0)
-    assert (table >= 0).all()
-
-
-def test_low_and_high_clips_have_different_words(clips, fitted):
-    table = fitted.transform(clips)
     low, high = table[0::2], table[1::2]
     within = np.abs(low - low.mean(axis=0)).sum(axis=1).mean()
-    between = np.abs(low.mean(axis=0) - high.mean(axis=0)).sum()
-    assert between > 1.5 * within
-
-
-def test_segments_have_36_numbers(clips):
-    for raw in AudioFeatures().extract(clips):
-        assert raw.ndim == 2
-        assert raw.shape[1] == 36
-        assert raw.dtype == np.float32
+    assert np.abs(low.mean(axis=0) - high.mean(axis=0)).sum() > 1.5 * within
 
 
 def test_samples_count_as_files_do(clips, fitted):
     samples, rate = soundfile.read(clips[0], dtype="float32")
     assert rate == RATE
-    np.testing.assert_allclose(fitted.transform([samples]), fitted.transform([clips[0]]), atol=1e-6)
+    of_file = fitted.transform([clips[0]])
+    np.testing.assert_allclose(fitted.transform([samples]), of_file, atol=1e-6)
     doubled = np.stack([samples, samples], axis=1)
-    np.testing.assert_allclose(fitted.transform([doubled]), fitted.transform([clips[0]]), atol=1e-6)
-
-
-def test_a_rate_of_arrays_is_a_parameter(clips, fitted):
+    np.testing.assert_allclose(fitted.transform([doubled]), of_file, atol=1e-6)
     wave = tone(440, rate=44_100)
     path = clips[0].with_name("tone.wav")
     soundfile.write(path, wave, 44_100, subtype="FLOAT")
@@ -92,14 +81,7 @@ def test_million_song_files_bring_their_own_timbre(tmp_path, fitted):
 
 def test_silence_and_the_shortest_clips_have_features(fitted):
     for samples in (np.zeros(RATE), np.zeros(1), np.full(100, 0.5), tone(440, seconds=0.01)):
-        table = fitted.transform([samples])
-        assert np.isfinite(table).all()
-        assert table.sum() == pytest.approx(1.0)
-    silence = segment_timbre(np.zeros(RATE, dtype=np.float32))
-    assert (silence == silence[0]).all(), "every segment of silence sounds alike"
-
-
-def test_clips_without_samples_are_refused(fitted):
+        assert fitted.transform([samples]).sum() == pytest.approx(1.0)
     with pytest.raises(InputError, match=r"No\. 0 .*samples"):
         fitted.transform([np.zeros(0)])
 
@@ -112,20 +94,12 @@ def test_the_codebook_is_learned_by_fit_alone_and_saved(clips, fitted):
     np.testing.assert_array_equal(before, fitted.transform(clips[:4]))
     again = AudioFeatures.from_state(*fitted.get_state())
     np.testing.assert_array_equal(before, again.transform(clips[:4]))
-    refitted = clone(fitted).fit(clips)
+    refitted = clone(fitted).set_params(n_jobs=4).fit(clips)
     np.testing.assert_array_equal(before, refitted.transform(clips[:4]))
-
-
-def test_extracted_segments_stand_for_files(clips, fitted):
-    raw = fitted.raw(clips)
-    extracted = Extracted("audio", fitted.recipe(), tuple(map(str, clips)), raw)
-    np.testing.assert_array_equal(fitted.transform(extracted), fitted.transform(clips))
-
-
-def test_the_number_of_threads_changes_nothing(clips):
-    one, many = AudioFeatures(n_jobs=1), AudioFeatures(n_jobs=4)
-    for first, second in zip(one.extract(clips), many.extract(clips), strict=True):
-        np.testing.assert_array_equal(first, second)
+    raw = fitted.raw(clips[:4])
+    assert all(one.shape[1] == 36 and one.dtype == np.float32 for one in raw)
+    extracted = Extracted("audio", fitted.preprocessing(), tuple("abcd"), raw)
+    np.testing.assert_array_equal(before, fitted.transform(extracted))
 
 
 def test_a_tagger_goes_from_sound_to_tags(clips, tiny_space, tmp_path):
@@ -149,7 +123,6 @@ def test_a_tagger_goes_from_sound_to_tags(clips, tiny_space, tmp_path):
     ("parameters", "complaint"),
     [
         ({"n_words": 0}, "`n_words` of `Codebook` must be"),
-        ({"covariance": "round"}, "`covariance` of `Codebook` must be one of"),
         ({"max_seconds": 0}, "`max_seconds` of `AudioFeatures` must be"),
         ({"n_jobs": 0}, "`n_jobs` of `AudioFeatures` must be"),
     ],

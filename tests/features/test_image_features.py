@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 import numpy as np
 import pytest
 from PIL import Image
 from sklearn.base import clone
+from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 
 from polyseme import ImageFeatures, ZeroShotTagger, load
 from polyseme._validation import InputError, NotFittedError
 from polyseme.features import Extracted, MediaError
-from polyseme.features import network as network_module
-from polyseme.features.network import DEPTHS, load_network, n_features
+from polyseme.features.efficientnet import load_network
+from polyseme.features.image import DEPTHS, WEIGHTS
 from polyseme_experiments.datasets import load_emoji
 
 
@@ -23,12 +27,13 @@ def emoji():
 
 @pytest.fixture(scope="module")
 def files(emoji, tmp_path_factory):
-    """Forty emoji in two drawings, as PNG files."""
+    """Forty emoji in two drawings, as PNG files, with their rows and documents."""
     chosen = range(0, len(emoji.ids), len(emoji.ids) // 40)
     folder = tmp_path_factory.mktemp("pictures") / "emoji"
-    rows = [*chosen, *(one + len(emoji.ids) for one in chosen)]
+    rows = [*chosen, *(row + len(emoji.ids) for row in chosen)]
     names = emoji.picture_names()
-    return emoji.write(folder, [names[row] for row in rows]), rows
+    documents = [emoji.documents[emoji.group[row]] or ["thing"] for row in rows]
+    return emoji.write(folder, [names[row] for row in rows]), rows, documents
 
 
 @pytest.fixture(scope="module")
@@ -62,15 +67,14 @@ def plain():
 @pytest.mark.parametrize("size", [64, 192])
 def test_the_folded_network_gives_the_plain_networks_numbers(plain, depth, size):
     pictures = np.random.default_rng(0).integers(0, 256, (3, size, size, 3), dtype=np.uint8)
-    found = load_network()(pictures, depth)
-    assert found.shape == (3, n_features(depth, size))
-    assert found.dtype == np.float32
+    found = ImageFeatures(depth, size).fit_transform(pictures)
     wanted = plain(pictures)[depth]
+    assert found.dtype == np.float32 and found.shape == wanted.shape
     assert np.abs(found - wanted).max() < 1e-4 * max(1.0, np.abs(wanted).max())
 
 
 def test_emoji_files_get_the_committed_features(emoji, files):
-    paths, rows = files
+    paths, rows, _ = files
     found = ImageFeatures(size=192).fit_transform(paths)
     # Stored in half precision, whose steps are up to 0.004 there.
     assert np.abs(found - emoji.features[rows]).max() < 0.003
@@ -78,28 +82,23 @@ def test_emoji_files_get_the_committed_features(emoji, files):
     assert (stored == emoji.features[rows]).mean() > 0.99
 
 
-def test_files_arrays_and_extracted_numbers_give_the_same(files):
-    paths, _ = files
-    some = paths[:10]
+def test_files_arrays_and_extracted_numbers_give_the_same_in_any_number_of_threads(files):
+    some = files[0][:20]
     arrays = [np.asarray(Image.open(path)) for path in some]
-    extractor = ImageFeatures(size=64).fit(some)
+    extractor = ImageFeatures(size=64, n_jobs=1).fit(some)
     of_files = extractor.transform([str(path) for path in some])
-    np.testing.assert_array_equal(of_files, extractor.transform(arrays))
-    raw = extractor.raw(some)
-    extracted = Extracted("image", extractor.recipe(), tuple(map(str, some)), raw)
-    np.testing.assert_array_equal(of_files, extractor.transform(extracted))
-    picked = extracted.select([3, 1])
-    np.testing.assert_array_equal(of_files[[3, 1]], extractor.transform(picked))
-
-
-def test_the_number_of_threads_changes_nothing(files):
-    paths, _ = files
-    one = ImageFeatures(size=64, n_jobs=1).fit_transform(paths[:20])
-    np.testing.assert_array_equal(one, ImageFeatures(size=64, n_jobs=4).fit_transform(paths[:20]))
+    np.testing.assert_array_equal(of_files, ImageFeatures(size=64, n_jobs=4).fit_transform(arrays))
+    ids = tuple(map(str, some))
+    extracted = Extracted("image", extractor.preprocessing(), ids, extractor.raw(some))
+    np.testing.assert_array_equal(of_files[[3, 1]], extractor.transform(extracted.select([3, 1])))
+    with pytest.raises(InputError, match=r"differ in size .* size 64 in place of 96"):
+        ImageFeatures(size=96).fit(extracted)
+    with pytest.raises(InputError, match="were changed after `fit`"):
+        clone(extractor).fit(some[:1]).set_params(size=96).transform(some)
 
 
 def test_results_come_in_order_with_the_reason_of_each_broken_file(files, tmp_path):
-    paths, _ = files
+    paths = files[0]
     broken = tmp_path / "broken.png"
     broken.write_bytes(paths[0].read_bytes()[:60])
     mixed = [paths[0], broken, paths[1], tmp_path / "missing.png"]
@@ -110,45 +109,29 @@ def test_results_come_in_order_with_the_reason_of_each_broken_file(files, tmp_pa
         ImageFeatures(size=64).fit_transform(mixed)
 
 
-@pytest.mark.parametrize("reduction", ["pca", "rbm", "uth"])
-def test_a_reduction_is_learned_by_fit_alone_and_saved(files, reduction):
-    paths, _ = files
-    extractor = ImageFeatures(
-        depth="pooled", size=64, reduction=reduction, n_components=8, random_state=0
-    )
-    with pytest.raises(NotFittedError, match="not fitted"):
-        extractor.transform(paths[:2])
-    raw = ImageFeatures(depth="pooled", size=64).fit_transform(paths)
-    extracted = Extracted("image", extractor.recipe(), tuple(map(str, paths)), raw)
-    first = extractor.fit(extracted.select(range(40))).transform(extracted)
-    assert first.shape == (len(paths), 8) == (len(paths), extractor.n_features_out_)
-    # What is transformed teaches nothing.
-    extractor.transform(extracted.select(range(40, 80)))
-    np.testing.assert_array_equal(first, extractor.transform(extracted))
-    again = ImageFeatures.from_state(*extractor.get_state())
-    np.testing.assert_array_equal(first, again.transform(extracted))
+def test_decoders_remarks_are_no_errors(tmp_path):
+    cut_short = b"Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01\x03\0"
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.jpg", exif=cut_short)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ImageFeatures(size=32).fit_transform([tmp_path / "a.jpg"])
+        with pytest.raises(UserWarning, match="ours"):
+            warnings.warn("ours", UserWarning, stacklevel=1)
 
 
-def test_a_pipeline_goes_from_files_to_scores(emoji, files, tiny_space):
-    paths, rows = files
-    documents = [emoji.documents[emoji.group[row]] or ["thing"] for row in rows]
-    pipeline = make_pipeline(ImageFeatures(size=64), ZeroShotTagger(space=tiny_space(n_steps=8)))
-    pipeline.fit(paths, documents)
-    scores = pipeline.decision_function(paths[:3])
-    assert scores.shape == (3, len(pipeline[-1].classes_))
-    labels, _ = pipeline[-1].rank(pipeline[:-1].transform(paths[:3]), k=5)
-    assert labels.shape == (3, 5)
+def test_a_pipeline_goes_from_files_to_scores(files, tiny_space):
+    paths, _, documents = files
+    tagger = ZeroShotTagger(space=tiny_space(n_steps=8))
+    pipeline = make_pipeline(ImageFeatures(size=64), PCA(16), tagger).fit(paths, documents)
+    assert pipeline.decision_function(paths[:3]).shape == (3, len(pipeline[-1].classes_))
 
 
-def test_a_tagger_with_a_extractor_is_one_model_from_file_to_tags(
-    emoji, files, tiny_space, tmp_path
-):
-    paths, rows = files
-    documents = [emoji.documents[emoji.group[row]] or ["thing"] for row in rows]
-    extractor = ImageFeatures(size=64, reduction="pca", n_components=16)
+def test_a_tagger_with_a_extractor_is_one_model_from_file_to_tags(files, tiny_space, tmp_path):
+    paths, _, documents = files
+    extractor = ImageFeatures("pooled", 64)
     tagger = ZeroShotTagger(space=tiny_space(n_steps=8), features=extractor, random_state=0)
     tagger.fit(paths, documents)
-    assert tagger.n_features_in_ == 16
+    assert tagger.n_features_in_ == 320
     assert not hasattr(extractor, "n_features_out_"), "fit must leave the given extractor alone"
     tagger.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
@@ -156,18 +139,13 @@ def test_a_tagger_with_a_extractor_is_one_model_from_file_to_tags(
         np.testing.assert_array_equal(one, other)
     reasons = loaded.explain(paths[0], tagger.classes_[0], k=2)
     assert reasons == tagger.explain(paths[0], tagger.classes_[0], k=2)
-    assert len(reasons.tags) == len(reasons.neighbours) == 2
-    again = clone(tagger).fit(paths, documents)
-    np.testing.assert_array_equal(again.decision_function(paths), tagger.decision_function(paths))
 
 
-def test_numbers_made_in_another_way_are_refused(files):
-    paths, _ = files
-    small = ImageFeatures(size=64).fit(paths[:2])
-    raw = small.raw(paths[:2])
-    extracted = Extracted("image", small.recipe(), ("a", "b"), raw)
-    with pytest.raises(InputError, match=r"differ in size .* size 64 in place of 96"):
-        ImageFeatures(size=96).fit(extracted)
+def test_a_state_of_another_version_is_refused():
+    config, arrays = ImageFeatures(size=32).fit(np.zeros((1, 8, 8), dtype=np.uint8)).get_state()
+    config["preprocessing"] |= {"version": 0}
+    with pytest.raises(InputError, match="another version of the image features"):
+        ImageFeatures.from_state(config, arrays)
 
 
 @pytest.mark.parametrize(
@@ -175,9 +153,7 @@ def test_numbers_made_in_another_way_are_refused(files):
     [
         ({"depth": "deep"}, "`depth` of `ImageFeatures` must be one of"),
         ({"size": 100}, "multiple of 32; got 100"),
-        ({"size": 0}, "`size` of `ImageFeatures` must be"),
         ({"framing": "tile"}, "`framing` of `ImageFeatures` must be one of"),
-        ({"reduction": "tsne"}, "`reduction` of `ImageFeatures` must be one of"),
         ({"n_jobs": 0}, "`n_jobs` of `ImageFeatures` must be"),
         ({"max_megapixels": -1}, "`max_megapixels` of `ImageFeatures` must be"),
     ],
@@ -188,28 +164,26 @@ def test_bad_parameters_are_named(parameters, complaint):
 
 
 @pytest.mark.parametrize(
-    ("given", "complaint"),
+    ("X", "complaint"),
     [
         ("photo.jpg", "not a single path"),
         ([], "at least one image"),
         (7, "list of image files"),
     ],
 )
-def test_bad_input_is_named(given, complaint):
+def test_bad_input_is_named(X, complaint):
     with pytest.raises(InputError, match=complaint):
-        ImageFeatures().fit(given)
+        ImageFeatures().fit(X)
+    with pytest.raises(NotFittedError, match="not fitted"):
+        ImageFeatures().transform(X)
 
 
-def test_other_weights_are_refused(monkeypatch):
-    monkeypatch.setattr(network_module, "WEIGHTS", "0" * 64)
+def test_other_weights_and_a_missing_extra_are_named(monkeypatch):
     with pytest.raises(InputError, match="not the known ones"):
-        load_network.__wrapped__()
-
-
-def test_a_missing_extra_is_named(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "efficientnet_lite_pytorch", None)
+        load_network.__wrapped__("0" * 64)
+    monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
     with pytest.raises(InputError, match=r"pip install 'polyseme\[image\]'"):
-        load_network.__wrapped__()
+        load_network.__wrapped__(WEIGHTS)
 
 
 def test_columns_have_names():

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -56,14 +51,6 @@ def sounds(tmp_path_factory) -> Path:
     return place
 
 
-def test_pictures_become_tags(pictures):
-    files = sorted((pictures / "files" / "noto").glob("*.png"))
-    done = run("tag", pictures / "model", *files[:3], "--top", 4, "--form", "jsonl")
-    records = lines(done.stdout)
-    assert [record["file"] for record in records] == [str(path) for path in files[:3]]
-    assert all(len(record["labels"]) == len(record["scores"]) == 4 for record in records)
-
-
 def test_sounds_become_tags(sounds):
     done = run("tag", sounds / "model", sounds / "files", "--top", 3, "--form", "csv")
     table = list(csv.DictReader(io.StringIO(done.stdout)))
@@ -72,24 +59,16 @@ def test_sounds_become_tags(sounds):
 
 
 def test_files_and_extracted_numbers_are_tagged_alike(pictures):
-    of_files = lines(run("tag", pictures / "model", pictures / "files", "--form", "jsonl").stdout)
-    of_numbers = lines(
-        run("rank", pictures / "model", pictures / "numbers", "--form", "jsonl").stdout
-    )
-    assert [record["labels"] for record in of_files] == [one["labels"] for one in of_numbers]
-    assert "noto/1F600.png" in {one["file"] for one in of_numbers}
-
-
-def test_extracted_folders_serve_every_command(pictures):
-    numbers, tags = pictures / "numbers", pictures / "files" / "tags.jsonl"
-    rows = lines(run("evaluate", pictures / "model", numbers, tags, "--form", "jsonl").stdout)
-    assert rows[0]["n_items"] > 20
-    label = lines(run("rank", pictures / "model", numbers, "--form", "jsonl").stdout)[0]["labels"][
-        0
-    ]
-    assert lines(run("explain", pictures / "model", numbers, label, "--form", "jsonl").stdout)
-    facts = lines(run("info", pictures / "model", "--form", "jsonl").stdout)[0]
-    assert facts["feature extractor"].startswith("ImageFeatures(")
+    model, numbers, tags = (pictures / name for name in ("model", "numbers", "files/tags.jsonl"))
+    of_files = lines(run("tag", model, pictures / "files", "--top", 4, "--form", "jsonl").stdout)
+    of_numbers = lines(run("rank", model, numbers, "--top", 4, "--form", "jsonl").stdout)
+    assert [record["labels"] for record in of_files] == [row["labels"] for row in of_numbers]
+    assert all(len(record["labels"]) == len(record["scores"]) == 4 for record in of_files)
+    assert "noto/1F600.png" in {row["file"] for row in of_numbers}
+    (row, *_) = lines(run("evaluate", model, numbers, tags, "--form", "jsonl").stdout)
+    assert row["n_items"] > 20
+    label = of_numbers[0]["labels"][0]
+    assert lines(run("explain", model, numbers, label, "--form", "jsonl").stdout)
 
 
 def test_the_default_learns_from_files_too(pictures, tmp_path):
@@ -130,11 +109,8 @@ def test_sidecar_tags_teach_a_model(pictures, tmp_path):
     run("extract", "image", tmp_path / "photos", "--out", tmp_path / "numbers", "--size", 32)
     run("fit", tmp_path / "model", "-x", tmp_path / "numbers", *FAST)
     done = run("tag", tmp_path / "model", tmp_path / "photos", "--form", "jsonl")
-    assert {label for record in lines(done.stdout) for label in record["labels"]} == {
-        "round",
-        "red",
-        "blue",
-    }
+    labels = {label for record in lines(done.stdout) for label in record["labels"]}
+    assert labels == {"round", "red", "blue"}
 
 
 def test_broken_files_are_named_and_fail_only_strict_runs(pictures, tmp_path):
@@ -156,47 +132,6 @@ def test_broken_files_are_named_and_fail_only_strict_runs(pictures, tmp_path):
     assert len(lines(twice.stdout)) == 30
 
 
-def test_a_reduction_is_learned_and_saved(pictures, tmp_path):
-    options = ["--reduce", "pca", "--reduce-to", "6"]
-    tags = pictures / "files" / "tags.jsonl"
-    run("fit", tmp_path / "model", "-x", pictures / "numbers", "-d", tags, *options, *FAST)
-    facts = lines(run("info", tmp_path / "model", "--form", "jsonl").stdout)[0]
-    assert facts["features"] == 6
-    run("tag", tmp_path / "model", pictures / "files" / "noto")
-
-
-def test_progress_is_shown_on_a_terminal(pictures, tmp_path):
-    pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
-    command = [sys.executable, "-m", "polyseme", "extract", "image", str(pictures / "files")]
-    ours, theirs = pty.openpty()
-    done = subprocess.run(
-        [*command, "--out", str(tmp_path / "out"), "--size", "32"],
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        check=False,
-    )
-    os.close(theirs)
-    shown = b""
-    with contextlib.suppress(OSError):  # a terminal whose other end is closed
-        while part := os.read(ours, 4096):
-            shown += part
-    assert done.returncode == 0, shown
-    assert b"60/60" in shown
-    assert b"/s" in shown
-
-
-def test_reading_pictures_leaves_other_libraries_alone(pictures):
-    from sklearn.linear_model import Ridge
-    from sklearn.model_selection import GridSearchCV
-
-    from polyseme import ImageFeatures
-
-    path = next((pictures / "files" / "noto").glob("*.png"))
-    ImageFeatures(size=32).fit_transform([path])
-    rows = np.arange(8.0).reshape(8, 1)
-    GridSearchCV(Ridge(), {"alpha": [1, 2]}, cv=2).fit(rows, rows[:, 0])
-
-
 def complaint(*words: object) -> str:
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert done.exit_code != 0
@@ -204,31 +139,19 @@ def complaint(*words: object) -> str:
 
 
 def test_misuse_is_one_sentence(pictures, sounds, tmp_path):
-    tags = pictures / "files" / "tags.jsonl"
-    numbers = pictures / "numbers" / "features.npy"
-    assert "does not apply to image" in complaint(
-        "fit", tmp_path / "m", "-x", pictures / "numbers", "-d", tags, "--words", "8"
-    )
-    assert "No file has a sidecar" in complaint("fit", tmp_path / "m", "-x", pictures / "numbers")
-    assert "--documents" in complaint("fit", tmp_path / "m", "-x", numbers)
-    assert "not for numbers" in complaint(
-        "fit", tmp_path / "m", "-x", numbers, "-d", tags, "--reduce", "pca"
-    )
-    assert "extracted from audio files" in complaint("rank", pictures / "model", sounds / "numbers")
-    assert "no image file" in complaint("tag", pictures / "model", sounds / "files")
-    assert "--split" in complaint(
-        "fit", tmp_path / "m", "-x", pictures / "numbers", "--split", "train"
-    )
-    assert "is not empty" in complaint("sample", "image", pictures / "files")
-
-
-def test_a_model_of_numbers_tags_no_files(pictures, tmp_path):
-    features = pictures / "numbers" / "features.npy"
-    run("fit", tmp_path / "m", "-x", features, "-d", pictures / "files" / "tags.jsonl", *FAST)
+    tags, numbers = pictures / "files" / "tags.jsonl", pictures / "numbers"
+    table = numbers / "features.npy"
+    fit = ("fit", tmp_path / "m", "-x")
+    for words, sentence in (
+        ((*fit, numbers, "-d", tags, "--words", "8"), "does not apply to image"),
+        ((*fit, numbers), "No file has a sidecar"),
+        ((*fit, table), "--documents"),
+        ((*fit, table, "-d", tags, "--words", "8"), "not for numbers"),
+        ((*fit, numbers, "--split", "train"), "--split"),
+        (("rank", pictures / "model", sounds / "numbers"), "extracted from audio files"),
+        (("tag", pictures / "model", sounds / "files"), "no image file"),
+        (("sample", "image", pictures / "files"), "is not empty"),
+    ):
+        assert sentence in complaint(*words)
+    run(*fit, table, "-d", tags, *FAST)
     assert "fitted on numbers" in complaint("tag", tmp_path / "m", pictures / "files")
-
-
-def test_samples_of_both_kinds_are_written(tmp_path):
-    done = run("sample", "audio", tmp_path / "clips")
-    assert "640 audio files, their tags in" in done.stderr
-    assert (tmp_path / "clips" / "tags.jsonl").exists()

@@ -1,11 +1,10 @@
-"""Sound files and arrays: what is read, what is refused, and with which words."""
+"""Sound files and arrays: what is read, what is refused and why."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,8 @@ pytest.importorskip("soundfile", reason="needs the extra `audio`")
 import soundfile
 
 from polyseme._validation import InputError
-from polyseme.features.media import MediaError
-from polyseme.features.sound import (
-    RATE,
-    SUFFIXES,
-    quiet_decoders,
-    read_sound,
-    sound_from_array,
-)
+from polyseme.features.base import MediaError
+from polyseme.features.sound import RATE, SUFFIXES, quiet_decoders, read_sound, sound_from_array
 from sound_files import encoded, make_odd_sounds, raw_wav, tone, wav
 
 
@@ -48,33 +41,25 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]
     return folder, make_odd_sounds(folder)
 
 
-def test_every_odd_file_is_read_or_refused_as_it_should(odd: tuple[Path, dict[str, str]]) -> None:
+def test_every_odd_file_is_read_or_refused_as_it_should(odd) -> None:
     folder, sounds = odd
     wrong = {}
     for name, verdict in sounds.items():
+        assert ((folder / name).suffix.lower() in SUFFIXES) == (verdict != "other"), name
         if verdict == "other":
             continue
         try:
             with warnings.catch_warnings(), quiet_decoders():
                 warnings.simplefilter("error")
                 samples = read_sound(folder / name)
-            found = "good" if samples.ndim == 1 and np.isfinite(samples).all() else "odd"
+            outcome = "good" if samples.ndim == 1 and np.isfinite(samples).all() else "odd"
             assert samples.dtype == np.float32 and len(samples) > 0
         except MediaError as error:
-            found = "broken"
+            outcome = "broken"
             assert str(error)[0].islower() and not str(error).endswith("."), name
-            assert name not in str(error) and len(str(error)) < 80
-        if found != verdict:
-            wrong[name] = found
+        if outcome != verdict:
+            wrong[name] = outcome
     assert not wrong
-
-
-def test_the_odd_files_cover_what_they_promise(odd: tuple[Path, dict[str, str]]) -> None:
-    folder, sounds = odd
-    assert set(sounds) == {path.name for path in folder.iterdir()}
-    for name, verdict in sounds.items():
-        assert ((folder / name).suffix.lower() in SUFFIXES) == (verdict != "other"), name
-    assert min(list(sounds.values()).count(one) for one in ("good", "broken")) >= 20
 
 
 @pytest.mark.parametrize(
@@ -82,17 +67,17 @@ def test_the_odd_files_cover_what_they_promise(odd: tuple[Path, dict[str, str]])
     [
         ("empty.wav", "is empty"),
         ("zero samples.wav", "holds no samples"),
-        ("header only.wav", "holds no samples"),
         ("NaN.wav", "holds samples that are not finite"),
-        ("infinite.wav", "holds samples that are not finite"),
         ("huge.wav", "holds samples that are far out of range"),
         ("40 channels.wav", "has 40 channels; up to 32 are read"),
         ("1 Hz.wav", "has 1 samples per second; 1,000 to 768,000 are read"),
         ("random.mp3", "is damaged or not a sound file"),
         ("no frame left.flac", "is damaged or not a sound file"),
+        ("nothing.wav", "cannot be opened (no such file or directory)"),
+        (".", "is not a regular file"),
     ],
 )
-def test_a_refusal_says_why(odd: tuple[Path, dict[str, str]], name: str, reason: str) -> None:
+def test_a_refusal_says_why(odd, name: str, reason: str) -> None:
     with pytest.raises(MediaError) as caught:
         read_sound(odd[0] / name)
     assert str(caught.value) == reason
@@ -105,28 +90,24 @@ def test_a_refusal_says_why(odd: tuple[Path, dict[str, str]], name: str, reason:
 def test_the_way_samples_are_stored_does_not_matter(tmp_path: Path, subtype: str) -> None:
     samples = tone()[:, 0]
     step = 1 / 64 if subtype == "PCM_U8" else 1 / 16384
-    read = read_sound(written(tmp_path, wav(samples, subtype=subtype)))
-    np.testing.assert_allclose(read, samples, atol=step)
+    found = read_sound(written(tmp_path, wav(samples, subtype=subtype)))
+    np.testing.assert_allclose(found, samples, atol=step)
 
 
 def test_channels_are_averaged_like_in_a_plain_loop(tmp_path: Path) -> None:
     samples = np.random.default_rng(0).uniform(-0.5, 0.5, size=(3000, 5))
-    read = read_sound(written(tmp_path, wav(samples, subtype="DOUBLE")))
+    found = read_sound(written(tmp_path, wav(samples, subtype="DOUBLE")))
     expected = [sum(row) / 5 for row in samples.tolist()]
-    np.testing.assert_allclose(read, expected, atol=1e-6)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("rate", [1000, 7777, 8000, 11025, 44100, 48000, 96000, 768_000])
+@pytest.mark.parametrize("rate", [1000, 7777, 8000, 44100, 48000, 768_000])
 def test_a_tone_stays_the_same_tone_at_another_rate(tmp_path: Path, rate: int) -> None:
     path = written(tmp_path, wav(sine(rate, pitch=220.0), rate=rate, subtype="FLOAT"))
-    read = read_sound(path)
-    assert abs(len(read) - RATE) <= 1
+    found = read_sound(path)
+    assert abs(len(found) - RATE) <= 1
     middle = slice(2000, 20000)  # the filter rings at both ends
-    np.testing.assert_allclose(read[middle], sine(RATE, pitch=220.0)[middle], atol=2e-3)
-
-
-def test_another_rate_can_be_asked_for(tmp_path: Path) -> None:
-    assert len(read_sound(written(tmp_path, wav(sine(22050))), rate=8000)) == 8000
+    np.testing.assert_allclose(found[middle], sine(RATE, pitch=220.0)[middle], atol=2e-3)
 
 
 @pytest.mark.parametrize("rate", [22050, 44100])
@@ -159,22 +140,17 @@ def test_what_a_header_claims_takes_no_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "least"), [("FLAC", 0.8), ("OGG", 0.6), ("MP3", 0.8)])
-def test_what_precedes_the_end_of_a_cut_file_is_used(
-    tmp_path: Path, kind: str, least: float
-) -> None:
+def test_what_precedes_the_end_of_a_cut_file_is_used(tmp_path: Path, kind, least) -> None:
     whole = encoded(tone(8.0), 22050, format=kind)
-    path = written(tmp_path, whole[: len(whole) * 9 // 10])
     complete = read_sound(written(tmp_path, whole, "whole.wav"))
     with quiet_decoders():
-        read = read_sound(path)
-    assert least * len(complete) < len(read) < 0.95 * len(complete)
-    np.testing.assert_allclose(read[:100_000], complete[:100_000], atol=1e-4)
+        found = read_sound(written(tmp_path, whole[: len(whole) * 9 // 10]))
+    assert least * len(complete) < len(found) < 0.95 * len(complete)
+    np.testing.assert_allclose(found[:100_000], complete[:100_000], atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["WAV", "FLAC", "MP3"])
-def test_decoders_are_never_asked_to_go_back(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_decoders_are_never_asked_to_go_back(tmp_path: Path, kind: str, monkeypatch) -> None:
     # After a seek a truncated FLAC file loses what was read, and MP3 starts again.
     def seek(*_: Any) -> int:
         raise AssertionError("sought")
@@ -186,65 +162,14 @@ def test_decoders_are_never_asked_to_go_back(
 
 def test_one_sample_is_a_sound_also_at_a_lower_rate(tmp_path: Path) -> None:
     path = written(tmp_path, wav(np.full((1, 1), 0.5), rate=768_000, subtype="FLOAT"))
-    np.testing.assert_array_equal(read_sound(path, rate=1000), np.float32([0.5]))
-
-
-def test_silence_clipping_and_offset_pass_through(tmp_path: Path) -> None:
-    for level in (0.0, -0.25, 0.999):
-        samples = np.full((4000, 1), level)
-        read = read_sound(written(tmp_path, wav(samples, subtype="FLOAT")))
-        np.testing.assert_allclose(read, level, atol=1e-7)
-
-
-# ------------------------------------------------------------------------------- which file
-
-
-def test_a_file_that_is_not_there_a_folder_and_a_pipe_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(MediaError, match=r"^is not there$"):
-        read_sound(tmp_path / "nothing.wav")
-    with pytest.raises(MediaError, match=r"^has a name no file can have$|^is not there$"):
-        read_sound(tmp_path / "no\0name.wav")
-    with pytest.raises(MediaError, match=r"^is not a regular file$"):
-        read_sound(tmp_path)
-    with pytest.raises(MediaError, match=r"^cannot be read \(not a directory\)$"):
-        read_sound(written(tmp_path, wav(tone())) / "below.wav")
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.wav")
-    caught: list[BaseException] = []
-
-    def read() -> None:
-        try:
-            read_sound(tmp_path / "pipe.wav")
-        except MediaError as error:
-            caught.append(error)
-
-    thread = threading.Thread(target=read, daemon=True)
-    thread.start()
-    thread.join(10)
-    assert [str(one) for one in caught] == ["is not a regular file"]
-
-
-def test_a_file_that_may_not_be_read_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = written(tmp_path, wav(tone()))
-
-    def forbidden(*_: Any, **__: Any) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "open", forbidden)
-    with pytest.raises(MediaError, match=r"^may not be read \(permission denied\)$"):
-        read_sound(path)
+    np.testing.assert_array_equal(read_sound(path), np.float32([0.5]))
 
 
 def test_a_file_that_vanishes_before_the_decoder_opens_it_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = written(tmp_path, wav(tone()))
-    monkeypatch.setattr("polyseme.features.sound._check_file", lambda path: path.unlink())
+    monkeypatch.setattr("polyseme.features.sound.check_file", lambda path: path.unlink())
     with pytest.raises(MediaError, match="is damaged or not a sound file"):
         read_sound(path)
 
@@ -255,27 +180,11 @@ def test_a_name_that_is_not_text_is_no_hindrance(tmp_path: Path) -> None:
     assert len(read_sound(path)) == 11025
 
 
-def test_a_missing_extra_is_said_in_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_extra_is_said_in_one_sentence(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "soundfile", None)
     with pytest.raises(InputError, match=r"^Reading sounds needs the extra `audio`; pip") as caught:
         read_sound(written(tmp_path, wav(tone())))
     assert not isinstance(caught.value, MediaError)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rate": 10}, "`rate` of `read_sound` must be a whole number at least 1000"),
-        ({"rate": 22050.5}, "`rate` of `read_sound` must be a whole number"),
-        ({"max_seconds": 0}, "`max_seconds` of `read_sound` must be a number above 0"),
-        ({"max_seconds": float("nan")}, "`max_seconds` of `read_sound` must be a number"),
-    ],
-)
-def test_parameters_are_checked(tmp_path: Path, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        read_sound(written(tmp_path, wav(tone())), **options)
 
 
 # ------------------------------------------------------------------------------- quiet decoders
@@ -286,8 +195,9 @@ def test_decoders_are_quiet_and_python_is_not(tmp_path: Path) -> None:
     code = """
 import os, sys
 from pathlib import Path
-from polyseme.features.media import MediaError
+from polyseme.features.base import MediaError
 from polyseme.features.sound import quiet_decoders, read_sound
+assert not {'soundfile', 'soxr', 'h5py', 'librosa', 'torch'} & set(sys.modules)
 def read():
     try:
         read_sound(Path(sys.argv[1]))
@@ -300,12 +210,10 @@ with quiet_decoders():
 assert sys.stderr is before
 os.write(2, b"heard again\\n")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "random.mp3")], capture_output=True, text=True
-    )
-    assert done.returncode == 0
+    command = [sys.executable, "-c", code, str(tmp_path / "random.mp3")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     expected = ["python: is damaged or not a sound file", "heard again"]
-    assert done.stderr.splitlines() == expected
+    assert (done.returncode, done.stderr.splitlines()) == (0, expected)
 
 
 def test_the_error_stream_comes_back_after_an_error(capfd: pytest.CaptureFixture[str]) -> None:
@@ -325,30 +233,22 @@ def test_the_error_stream_comes_back_after_an_error(capfd: pytest.CaptureFixture
         ([-32768, 0, 16384], np.int16, [-1.0, 0.0, 0.5]),
         ([-128, 0, 64], np.int8, [-1.0, 0.0, 0.5]),
         ([0, 128, 192], np.uint8, [-1.0, 0.0, 0.5]),
-        ([0, 32768, 49152], np.uint16, [-1.0, 0.0, 0.5]),
         ([-(2**31), 0, 2**30], np.int32, [-1.0, 0.0, 0.5]),
         ([-1.5, 0.0, 0.5], np.float64, [-1.5, 0.0, 0.5]),
         ([-1.5, 0.0, 0.5], np.float16, [-1.5, 0.0, 0.5]),
     ],
 )
-def test_whole_numbers_are_scaled_and_floats_are_not(
-    values: list[float], kind: type, expected: list[float]
-) -> None:
+def test_whole_numbers_are_scaled_and_floats_are_not(values, kind, expected) -> None:
     samples = sound_from_array(np.array(values, dtype=kind), RATE)
     assert samples.dtype == np.float32
     np.testing.assert_array_equal(samples, np.float32(expected))
 
 
-def test_an_array_gives_what_its_file_gives(tmp_path: Path) -> None:
+def test_an_array_gives_what_its_file_gives_and_is_not_changed(tmp_path: Path) -> None:
     samples = tone(2.0, rate=44100, n_channels=2).astype(np.float32)
-    path = written(tmp_path, wav(samples, rate=44100, subtype="FLOAT"))
-    given, _ = soundfile.read(path, dtype="float32")
-    np.testing.assert_array_equal(sound_from_array(given, 44100), read_sound(path))
-
-
-def test_an_array_is_not_changed() -> None:
-    samples = tone()
     before = samples.copy()
+    path = written(tmp_path, wav(samples, rate=44100, subtype="FLOAT"))
+    np.testing.assert_array_equal(sound_from_array(samples, 44100), read_sound(path))
     sound_from_array(samples, RATE)[:] = 0
     np.testing.assert_array_equal(samples, before)
 
@@ -356,15 +256,12 @@ def test_an_array_is_not_changed() -> None:
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.zeros(0), "holds no samples"),
         (np.zeros((0, 2)), "holds no samples"),
         (np.zeros((2, 2, 2)), r"must have the shape \(n_samples,\).*got 3 dimensions"),
         (np.zeros((2, 44100)), "44100 channels; at most 32 are read, so transpose it"),
         (np.zeros(5, dtype=np.int64), "8, 16 or 32 bits; got int64"),
-        (np.zeros(5, dtype=complex), "must hold floats or whole numbers"),
         (np.array(["a"]), "must hold floats or whole numbers"),
         (np.array([0.0, np.nan]), "holds samples that are not finite"),
-        (np.array([0.0, 1e300]), "holds samples that are not finite"),
         (np.array([0.0, 1e20]), "holds samples that are far out of range"),
     ],
 )
@@ -372,13 +269,5 @@ def test_an_array_that_is_no_sound_is_refused(array: NDArray[Any], message: str)
     with pytest.raises(InputError, match=message) as caught:
         sound_from_array(array, 44100)
     assert str(caught.value).endswith(".")
-
-
-def test_importing_the_module_loads_no_decoder() -> None:
-    code = (
-        "import sys, importlib.util\n"
-        "import polyseme.features.sound, polyseme.features.timbre, polyseme.features.echonest\n"
-        "print(*sorted({'soundfile', 'soxr', 'h5py', 'librosa', 'numba'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+    with pytest.raises(InputError, match="`rate` of `sound_from_array` must be a whole number"):
+        sound_from_array(array, 10)
