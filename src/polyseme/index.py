@@ -25,6 +25,8 @@ _ROWS, _DEVICE_ROWS = 512, 4096
 _MOST_THREADS, _MOST_MB = 4, 20.0
 # Squared distances below this share of the squared lengths are measured again from differences.
 _CLOSE = 2e-2
+# Labels of so few concepts are reduced together, others one by one.
+_FEW = 8
 # The compiled way: places after the last concept, and bytes after those, that it may read.
 _LANES, _BEYOND = 16, 64
 # Sums of products of bytes must fit 32 bits.
@@ -35,7 +37,7 @@ _MOST_ROWS, _MOST_NUMBERS = 512, 2**22
 _WORTH, _ENOUGH = 4e4, 5e8
 # Labels with so few concepts leave nothing to filter; in plain C, matrix products of the numerical
 # library are faster from about so many queries on.
-_SMALL, _FEW = 4, 8
+_SMALL, _FEW_QUERIES = 4, 8
 # Numbers that are looked at together when concepts are compared: 4 MB in single precision.
 _BLOCK = 2**20
 
@@ -368,9 +370,9 @@ def _nearest(concepts: _Concepts, queries: Any, result: Any, n_bytes: int) -> No
         coarse = xp.get_float32_matmul_precision() != "highest"
         slack, share = 2.0 * slack + (2.0**-7 if coarse else 0.0), xp.inf
     for block in _blocks(concepts, queries, xp.float32, n_bytes):
-        nearest = _by_label(xp, "minimum", block.squared, block)
+        nearest = _by_label(xp, "min", block.squared, block.starts)
         xp.clip(nearest, 0.0, None, out=nearest)
-        largest = _by_label(xp, "maximum", block.squares[None, :], block)[0]
+        largest = _by_label(xp, "max", block.squares[None, :], block.starts)[0]
         near = xp.amin(nearest, axis=0) <= share * (block.lengths.max() + largest)
         found = xp.sqrt(nearest)
         if near.any():
@@ -406,30 +408,28 @@ def _log_densities(
         logs = block.squared.clip(0.0)
         logs /= -2.0 * bandwidth**2
         logs += log_counts[block.first : block.first + logs.shape[1]]
-        top = _by_label(xp, "maximum", logs, block)
-        sums = _by_label(xp, "add", xp.exp(logs - top[:, block.owner]), block)
+        top = _by_label(xp, "max", logs, block.starts)
+        sums = _by_label(xp, "sum", xp.exp(logs - top[:, block.owner]), block.starts)
         result[:, block.labels] = xp.logaddexp(result[:, block.labels], xp.log(sums) + top)
 
 
-def _by_label(xp: Any, operation: str, values: Any, block: _Block) -> Any:
-    """Reduce the columns (q, n) of each segment of a block to one, (q, n_segments)."""
-    starts, n = block.starts, values.shape[1]
-    if len(starts) == n:
+def _by_label(xp: Any, operation: str, values: Any, starts: NDArray[np.int64]) -> Any:
+    """Reduce the columns (q, n) of labels that start at some of them, (q, n_starts)."""
+    if len(starts) == values.shape[1]:
         return values
-    if xp is not np:
-        start = {"minimum": xp.inf, "maximum": -xp.inf, "add": 0.0}[operation]
-        name = {"minimum": "amin", "maximum": "amax", "add": "sum"}[operation]
-        result = values.new_full((len(values), len(starts)), start)
-        return result.scatter_reduce_(1, block.owner.expand_as(values), values, name)
-    combine = getattr(np, operation)
-    sizes = np.diff(starts, append=n)
-    if sizes.max() > 8:
+    names = {"min": ("amin", "minimum"), "max": ("amax", "maximum"), "sum": ("sum", "add")}
+    reduce, combine = (getattr(xp, name) for name in names[operation])
+    sizes = np.diff(starts, append=values.shape[1])
+    if xp is np and sizes.max() > _FEW:
         return combine.reduceat(values, starts, axis=1)
-    # For labels with few concepts, first ones, second ones and so on together are faster.
-    result = values[:, starts]
-    for place in range(1, int(sizes.max())):
-        more = np.flatnonzero(sizes > place)
+    result, small = values[:, starts], sizes <= _FEW
+    # Labels with few concepts together: first their second ones, then their third ones, and so on.
+    for place in range(1, int(sizes[small].max(initial=0))):
+        more = np.flatnonzero(small & (sizes > place))
         result[:, more] = combine(result[:, more], values[:, starts[more] + place])
+    for label in np.flatnonzero(~small).tolist():
+        part = values[:, starts[label] : starts[label] + sizes[label]]
+        result[:, label] = reduce(part, axis=1)
     return result
 
 
@@ -459,7 +459,7 @@ class _PackedConcepts:
 
     def wants(self, n_queries: int) -> bool:
         """Say whether this way is faster: not in plain C, nor where labels leave no choice."""
-        return n_queries <= _FEW or (_native.level() > 0 and not self.mostly_small)
+        return n_queries <= _FEW_QUERIES or (_native.level() > 0 and not self.mostly_small)
 
     def distances(self, queries: NDArray[np.float32], n_labels: int) -> NDArray[np.float32]:
         """Give the smallest distance of each query (q, d) to each label, (q, n_labels)."""
