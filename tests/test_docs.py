@@ -167,7 +167,9 @@ def test_the_readme_block_prints_what_it_says(
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         namespace = run_page(ROOT / "README.md", languages=("python", "text"))
-    assert namespace["tagger"].kinds_[list(namespace["tagger"].classes_).index("charger")] == "unseen"
+    assert (
+        namespace["tagger"].kinds_[list(namespace["tagger"].classes_).index("charger")] == "unseen"
+    )
 
 
 # ---------------------------------------------------------------------- tutorial and commands

@@ -46,7 +46,7 @@ class FeatureSet(Method):
         table = trial.media_features(self._extractor(trial.conditions))
         classifiers = SeenClassifiers(random_state=trial.seed)
         classifiers.fit(table[trial.split.train], trial.train_documents)
-        scores = classifiers.probabilities(table[trial.split.validation])
+        scores = classifiers.predict_proba(table[trial.split.validation])
         tested = trial.split.instances("validation")
         columns = {"training": trial.split.labels.seen}
         found: Metrics = measure(tested, scores, classifiers.classes_, columns)
