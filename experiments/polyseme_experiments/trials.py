@@ -34,6 +34,7 @@ from polyseme_experiments.draws import (
 from polyseme_experiments.media import raw_numbers
 from polyseme_experiments.settings import Setting
 from polyseme_experiments.spaces import SpaceStore, make_mapper, make_space
+from polyseme_experiments.stand_in_words import stand_in_vectors
 
 T = TypeVar("T")
 Scores = NDArray[np.float64]
@@ -247,7 +248,7 @@ class Trial:
     def word_vectors(self) -> WordVectors:
         """Word vectors for the labels; samples get vectors made from their documents."""
         if self.conditions.quick:
-            return WordVectors.from_documents(self.known_documents, random_state=self.seed)
+            return stand_in_vectors(self.known_documents, random_state=self.seed)
         return word_vectors(self.conditions.data)
 
     # ------------------------------------------------------------------ measuring

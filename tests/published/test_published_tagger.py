@@ -294,7 +294,7 @@ def test_numbers_of_a_grid_search_and_an_extractor_can_be_saved(tiny_embedding, 
     generator = np.random.default_rng(0)
     raw = [(number % 2 + generator.normal(size=(9, 36))).astype(np.float32) for number in range(20)]
     given = AudioFeatures(n_words=4)
-    items = Extracted("audio", given.recipe(), tuple(map(str, range(20))), raw)
+    items = Extracted("audio", given.preprocessing(), tuple(map(str, range(20))), raw)
     documents = [["low", "slow"] if number % 2 == 0 else ["high", "fast"] for number in range(20)]
     tagger = tiny(tiny_embedding, features=given, bandwidth=np.float32(0.5), relatedness="density")
     tagger.embedding.set_params(n_components=np.int64(6), training__max_epochs=np.int64(2))

@@ -64,7 +64,7 @@ class FeatureSet(Method):
             table = np.asarray(reduction.transform(table), dtype=np.float32)
         classifiers = SeenClassifiers(random_state=trial.seed)
         classifiers.fit(table[trial.split.train], trial.train_documents)
-        scores = classifiers.probabilities(table[trial.split.validation])
+        scores = classifiers.predict_proba(table[trial.split.validation])
         tested = trial.split.instances("validation")
         columns = {"training": trial.split.labels.seen}
         found: Metrics = measure(tested, scores, classifiers.classes_, columns)

@@ -150,7 +150,7 @@ def _train(
         watch.start(f"{name}: learning")
         # In tuned COSTA's favour: on emoji it chooses better settings without families.
         baseline.fit(X, replace(documents, groups=None), replace(semantics, groups=None))
-        order = [baseline.classes_.index(label) for label in tagger.classes_]
+        order = [list(baseline.classes_).index(label) for label in tagger.classes_]
         scores[name] = baseline.decision_function(X_test)[:, order]
         watch.stop(name)
     return tagger, scores

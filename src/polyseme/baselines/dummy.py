@@ -1,4 +1,4 @@
-"""The floor beneath the floor: scores drawn at random, whatever the instance and the label."""
+"""The floor: labels that most documents hold, whatever the instance, and scores by chance."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ from hashlib import blake2b
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from polyseme._validation import RandomState, as_generator, draw_seed
-from polyseme.baselines.base import Baseline, Features
+from polyseme.baselines.base import Baseline, Features, Matrix
+
+
+class Popularity(Baseline):
+    """Rank labels by the number of documents that hold them, whatever the instance."""
+
+    def _fit(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix) -> None:
+        """Note each label's share of the occurrences."""
+        self.shares_ = self.n_occurrences_ / max(int(self.n_occurrences_.sum()), 1)
+
+    def _scores(self, X: Features) -> Matrix:
+        """Give every instance the same scores."""
+        return np.tile(self.shares_, (X.shape[0], 1))
 
 
 class Chance(Baseline):
@@ -31,11 +42,11 @@ class Chance(Baseline):
     def __init__(self, random_state: RandomState = None) -> None:
         self.random_state = random_state
 
-    def _learn(self, X: Features, matrix: sp.csr_matrix, lessons: sp.csr_matrix) -> None:
+    def _fit(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix) -> None:
         """Draw the seed."""
         self.seed_ = draw_seed(as_generator(self.random_state))
 
-    def _scores(self, X: Features) -> NDArray[np.float64]:
+    def _scores(self, X: Features) -> Matrix:
         """Draw scores between 0 and 1 for each instance."""
         scores = np.empty((X.shape[0], len(self.classes_)))
         for number in range(len(scores)):
