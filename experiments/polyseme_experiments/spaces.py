@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from polyseme._estimator import Estimator
-from polyseme._persistence import remove_model
 from polyseme._validation import PolysemeWarning
+from polyseme.persistence import remove_model
 from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
@@ -24,7 +24,7 @@ from polyseme.published.nn.plan import TrainingPlan
 from polyseme.published.tagger import PublishedTagger
 from polyseme.space import ConceptSpace
 from polyseme.splits import ZeroShotSplit
-from polyseme.storage import load
+from polyseme.tagger import load
 from polyseme_experiments.draws import Conditions
 from polyseme_experiments.records import config_hash
 

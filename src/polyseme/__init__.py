@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from polyseme.published.nn.plan import TrainingPlan
     from polyseme.published.tagger import PublishedTagger
     from polyseme.space import ConceptSpace
-    from polyseme.storage import load
-    from polyseme.tagger import ZeroShotTagger
+    from polyseme.tagger import ZeroShotTagger, load
     from polyseme.training import SpacePlan
     from polyseme.word_vectors import WordVectors
 
@@ -57,7 +56,7 @@ _HOME = {
     "PublishedTagger": "polyseme.published.tagger",
     "ZeroShotTagger": "polyseme.tagger",
     "WordVectors": "polyseme.word_vectors",
-    "load": "polyseme.storage",
+    "load": "polyseme.tagger",
     "evaluate": "polyseme.metrics",
     "read_features": "polyseme.io",
 }

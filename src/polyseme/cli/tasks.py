@@ -14,18 +14,17 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._persistence import check_destination, remove_model
 from polyseme._validation import InputError, PolysemeWarning, first_few
 from polyseme.corpus import LabelCorpus
 from polyseme.features import MediaFeatures, match_documents, read_extraction
 from polyseme.features.extraction import is_extraction
 from polyseme.io import read_features
+from polyseme.persistence import check_destination, remove_model
 
 if TYPE_CHECKING:
     from polyseme.cluster.engines import RayEngine
     from polyseme.published.tagger import PublishedTagger
-    from polyseme.storage import Tagger
-    from polyseme.tagger import ZeroShotTagger
+    from polyseme.tagger import Tagger, ZeroShotTagger
 
 
 def fit_files(
@@ -187,8 +186,7 @@ def evaluate_files(
 ) -> Iterator[dict[str, Any]]:
     """Score a saved tagger's rankings against true labels, a record per set of labels."""
     from polyseme.metrics import evaluate, expected_calibration_error
-    from polyseme.storage import load
-    from polyseme.tagger import ZeroShotTagger
+    from polyseme.tagger import ZeroShotTagger, load
 
     tagger = load(model)
     # Labels are compared as the model does, whatever the command says elsewhere.
@@ -251,7 +249,7 @@ def rank_files(
     from polyseme.cluster.ranking import rank_table
     from polyseme.cluster.suggestions import Suggestions
     from polyseme.cluster.tables import table_of
-    from polyseme.storage import load
+    from polyseme.tagger import load
 
     tagger = load(model)
     suggestions = Suggestions(tagger, k, precision, method)
@@ -330,7 +328,7 @@ def add_to_model(
     reading: Mapping[str, Any],
 ) -> str:
     """Add documents, or labels by name, to a saved tagger; give a sentence about it."""
-    from polyseme.storage import load
+    from polyseme.tagger import load
     from polyseme.word_vectors import WordVectors
 
     if documents is None and not labels:
@@ -378,7 +376,7 @@ def describe(path: Path) -> dict[str, Any]:
 def _describe_model(path: Path) -> dict[str, Any]:
     """Give the facts about a saved tagger."""
     from polyseme.published.tagger import PublishedTagger
-    from polyseme.storage import load
+    from polyseme.tagger import load
 
     tagger = load(path)
     facts: dict[str, Any] = {"labels": len(tagger.classes_), **_kinds(tagger)}

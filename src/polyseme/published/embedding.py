@@ -16,7 +16,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator, copy_of
-from polyseme._persistence import plain, within
 from polyseme._progress import TrainingProgress
 from polyseme._shifted import ShiftedRows
 from polyseme._threads import one_thread_below
@@ -33,6 +32,7 @@ from polyseme._validation import (
 )
 from polyseme.concepts import Concepts
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, unique_rows
+from polyseme.persistence import plain, within
 from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.published.nn.checkpoint import TrainingCheckpoint, fingerprint
 from polyseme.published.nn.plan import TrainingPlan

@@ -15,8 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._persistence import read_model, write_model
 from polyseme._validation import InputError, RandomState, as_generator, draw_seed
+from polyseme.persistence import read_model, write_model
 
 if TYPE_CHECKING:
     from polyseme.published.nn.training import ConceptTrainer
