@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from polyseme.published.solvers import search
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -32,7 +33,6 @@ from polyseme.baselines import (
 )
 from polyseme.baselines.base import Baseline
 from polyseme.datasets.toy import THEMES
-from polyseme.published.solvers import search
 
 
 def vectors_of(*themes):
