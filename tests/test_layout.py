@@ -18,7 +18,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What stands below everything: checks, labels, the estimator base, row sets, model folders.
 BASE = {"_validation", "_estimator", "_folds", "_threads", "_progress"}
-BASE |= {"persistence", "_shifted", "_plugins"}
+BASE |= {"persistence", "_plugins"}
 DATA = BASE | {"io", "corpus", "documents", "concepts", "tags", "features", "word_vectors"}
 SPACE = {"members", "training", "calibration", "space", "store", "evidence", "senses"}
 TAGGERS = DATA | SPACE | {"tagger", "published", "index", "metrics"}
@@ -29,7 +29,6 @@ ALLOWED: dict[str, set[str] | None] = {
     "_validation": set(),
     "_estimator": {"_validation"},
     "_plugins": {"_validation"},
-    "_shifted": set(),
     "_folds": {"_validation"},
     "_threads": set(),
     "_native": set(),

@@ -20,8 +20,8 @@ from polyseme.persistence import remove_model
 from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
-from polyseme.published.nn.plan import TrainingPlan
 from polyseme.published.tagger import PublishedTagger
+from polyseme.published.training import TrainingPlan
 from polyseme.space import ConceptSpace
 from polyseme.splits import ZeroShotSplit
 from polyseme.tagger import load
@@ -72,7 +72,7 @@ def _told(part: Estimator) -> dict[str, str]:
     At its default, `max_visits` changes spaces of more than 40,000 documents: what was kept of such
     ones before it came is not told apart.
     """
-    later: dict[str, object] = {"max_steps": None, "precision": "single"}
+    later: dict[str, object] = {"max_steps": None}
     later |= {"max_documents": 200_000, "max_visits": 20_000_000}
     return {
         key: repr(value)

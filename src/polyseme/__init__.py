@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
     from polyseme.published.embedding import ConceptEmbedding
     from polyseme.published.mapping import InstanceMapper
-    from polyseme.published.nn.plan import TrainingPlan
     from polyseme.published.tagger import PublishedTagger
+    from polyseme.published.training import TrainingPlan
     from polyseme.space import ConceptSpace
     from polyseme.tagger import ZeroShotTagger, load
     from polyseme.training import SpacePlan
@@ -41,7 +41,7 @@ _HOME = {
     "LabelCorpus": "polyseme.corpus",
     "LabelDescriptor": "polyseme.published.descriptors",
     "ContextDescriptor": "polyseme.published.descriptors",
-    "TrainingPlan": "polyseme.published.nn.plan",
+    "TrainingPlan": "polyseme.published.training",
     "ConceptEmbedding": "polyseme.published.embedding",
     "Concepts": "polyseme.concepts",
     "ImageFeatures": "polyseme.features",

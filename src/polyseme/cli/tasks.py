@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,7 +65,7 @@ def fit_files(
     check_destination(model)
     if cluster is not None and preset != "default":
         raise InputError(
-            "`--engine ray` trains the default tagger; the published one has torchrun."
+            "`--engine ray` trains the default tagger; the published one trains in this process."
         )
     if preset == "default":
         for name in (name for name, value in published.items() if value is not None):
@@ -77,13 +76,10 @@ def fit_files(
         teaching = LabelCorpus.read(semantics, **_fitting(semantics, reading))
     # The state of an interrupted run lies beside the model, never inside an older one.
     checkpoint = model.resolve().with_name(model.resolve().name + ".checkpoint")
-    # Of several processes that train together (torchrun), the first one speaks and writes.
-    alone = os.environ.get("WORLD_SIZE", "1") == "1"
-    first = alone or os.environ.get("RANK", "0") == "0"
     shared: dict[str, Any] = {
         "features": learning.extractor,
         "device": device,
-        "verbose": first,
+        "verbose": True,
         "random_state": seed,
     }
     from polyseme.tagger import ZeroShotTagger
@@ -107,8 +103,6 @@ def fit_files(
         trainer = RayTraining(cluster[1] or 2, cluster[0], storage, device)
         tagger.fit(learning.X, learning.documents, teaching, trainer=trainer)
         trainer.forget()
-    if not first:
-        return ""
     tagger.save(model)
     remove_model(checkpoint)
     return _summary(tagger)
@@ -127,8 +121,8 @@ def _published_tagger(
     from polyseme.published.descriptors import ContextDescriptor
     from polyseme.published.embedding import ConceptEmbedding
     from polyseme.published.mapping import InstanceMapper
-    from polyseme.published.nn.plan import TrainingPlan
     from polyseme.published.tagger import PublishedTagger
+    from polyseme.published.training import TrainingPlan
 
     embedding = ConceptEmbedding.from_preset(
         preset, checkpoint=checkpoint, verbose=verbose, normalize_labels=normalize
