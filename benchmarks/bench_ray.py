@@ -24,14 +24,17 @@ import numpy as np
 from _reporting import Report, Table, command_line
 from _synthetic import make_themes, synthetic_features, synthetic_matrix
 
-from polyseme import ConceptEmbedding, ContextDescriptor, InstanceMapper, TrainingPlan
 from polyseme.cluster import RayTraining, extract_media, open_engine, rank_shards
 from polyseme.cluster.engines import RayEngine
 from polyseme.corpus import LabelCorpus
 from polyseme.features.extraction import FeatureStore
 from polyseme.io.shards import write_shards
 from polyseme.io.xmp import merge_tags
+from polyseme.published.descriptors import ContextDescriptor
+from polyseme.published.embedding import ConceptEmbedding
+from polyseme.published.mapping import InstanceMapper
 from polyseme.published.tagger import PublishedTagger
+from polyseme.published.training import TrainingPlan
 from polyseme.space import ConceptSpace
 from polyseme.tagger import ZeroShotTagger
 

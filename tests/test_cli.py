@@ -538,7 +538,7 @@ def test_a_foreign_folder_is_refused_before_training(run, files, tmp_path, monke
 def test_an_interrupted_mapping_does_not_lose_the_concept_space(run, files, tmp_path, monkeypatch):
     words = ["-d", files / "documents.jsonl", "-x", files / "features.npy", *SMALL]
     with monkeypatch.context() as patch:
-        patch.setattr(polyseme.InstanceMapper, "fit", interrupt)
+        patch.setattr("polyseme.published.mapping.InstanceMapper.fit", interrupt)
         code, _, err = run("fit", tmp_path / "m", *words)
     assert code == 1 and "run the same command again" in err
     trained = polyseme.published.training.ConceptTrainer._epoch

@@ -260,7 +260,8 @@ def test_the_constants_on_the_method_page_are_the_defaults() -> None:
     rows = re.findall(row, text, re.MULTILINE)
     assert len(rows) >= 10
     for default, owner, parameter in rows:
-        signature = inspect.signature(getattr(polyseme, owner))
+        (thing,) = {one for name, one in ALL_PUBLIC.items() if name.endswith(f".{owner}")}
+        signature = inspect.signature(thing)
         assert repr(signature.parameters[parameter].default) == default, f"{owner}.{parameter}"
 
 

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyseme import ContextDescriptor, LabelCorpus
+from polyseme import LabelCorpus
 from polyseme._validation import InputError
 from polyseme.datasets import load_dataset
 from polyseme.index import ConceptIndex
 from polyseme.metrics import concept_map, example_map
+from polyseme.published.descriptors import ContextDescriptor
 from polyseme.published.priming import PrimingRanker, PrimingStore
 from polyseme.splits import (
     LabelSplit,

@@ -113,7 +113,7 @@ class ConceptEmbedding(Estimator):
 
     Examples
     --------
-    >>> from polyseme import ConceptEmbedding
+    >>> from polyseme.published.embedding import ConceptEmbedding
     >>> from polyseme.published.training import TrainingPlan
     >>> documents = [{"apple", "phone"}, {"apple", "pie"}, {"phone", "screen"}, {"pie", "oven"}] * 5
     >>> embedding = ConceptEmbedding(n_components=4, training=TrainingPlan(max_epochs=2),
