@@ -13,6 +13,7 @@ from polyseme._validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.features import Extracted
 from polyseme.metrics import example_map
 from polyseme.persistence import ModelFileError, write_model
+from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
 
 
