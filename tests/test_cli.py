@@ -407,7 +407,7 @@ def test_the_score_of_the_published_method_can_be_chosen(run, files, tmp_path):
     given = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
     code, _, err = run("fit", tmp_path / "m", *given, *SMALL, "--score", "density")
     assert code == 0, err
-    assert polyseme.load(tmp_path / "m").score == "density"
+    assert polyseme.load(tmp_path / "m").relatedness == "density"
 
 
 def test_tables_are_for_people(run, model):
