@@ -1,4 +1,4 @@
-"""Where an experiment takes place: which corpora, which labels are hidden, who learns from what.
+"""Settings of experiments: which corpora, which labels are hidden, who learns from what.
 
 In: a name. Out: a `Setting`, from which every trial draws its split; a new setting is one entry.
 """
@@ -22,34 +22,32 @@ class Setting:
     protocol : {"within", "oov", "cross"}
         Within one corpus, the same with its oov test set, or from one corpus to another.
     corpora : tuple of (str, str)
-        Pairs of source and target in the order of preference, the paper's own first; the first
-        pair whose folders are there is taken. Within one corpus both are the same.
+        Pairs of source and target, the paper's own first; the first pair whose folders exist is
+        used. Within one corpus both are the same.
     label_pick : {"document share", "random"}
         How unseen labels are drawn.
-    labels : mapping
-        Further arguments of that generator.
-    split : mapping
-        Arguments of the protocol's function.
+    labels, split : mapping
+        Further arguments of that generator, and of the protocol's function.
     min_documents : mapping of str to int
         For a corpus: labels that fewer documents hold are left out.
     n_labels : int, optional
         Keep only so many labels, the most frequent ones.
     n_partitions : int, optional
         Trials take turns in so many partitions of the documents, each with its own concept space;
-        None: every trial has its own. (Labels are drawn anew in every trial either way.)
+        by default every trial has its own. Labels are drawn anew in every trial either way.
     taught_by : str, optional
         Where the source is the paper's own: the setting whose labels and semantics remain.
     spaces_of : str, optional
         The setting whose concept spaces this one shares; by default its own.
     extractor : {"image", "audio"}, optional
-        Features are made from media files by this extractor; what it learns, it learns anew in
-        every trial, from the training instances. By default they come with the corpus.
+        Features are extracted from media files, what it learns anew in every trial; by default
+        they come with the corpus.
     named_pictures : bool
-        Whether a folder of pictures that the user names takes the place of the corpora.
+        Whether a folder of pictures that the user names replaces the corpora.
     stand_ins : mapping of str to str
-        For a corpus: the paper's own in whose place it is used here.
+        For a corpus: the paper's own which it replaces.
     departures, feature_departures : tuple of str
-        Where the setting leaves the paper, for footnotes: always, and where features are used.
+        Where the setting departs from the paper, for footnotes: always, and with features.
     """
 
     name: str
@@ -71,11 +69,10 @@ class Setting:
     feature_departures: tuple[str, ...] = ()
 
     def config(self) -> dict[str, Any]:
-        """Give what decides the trials as JSON values."""
-        # Which corpora were taken is said elsewhere; which others might have been does not matter.
-        told = {"title", "departures", "feature_departures", "spaces_of", "stand_ins", "corpora"}
-        told |= {"named_pictures"} | (set() if self.extractor else {"extractor"})
-        return {name: value for name, value in asdict(self).items() if name not in told}
+        """Give what decides the trials as JSON values; which corpora is said elsewhere."""
+        left_out = {"title", "departures", "feature_departures", "spaces_of", "stand_ins"}
+        left_out |= {"corpora", "named_pictures"} | (set() if self.extractor else {"extractor"})
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     def sample_pair(self) -> tuple[str, str]:
         """Give the pair whose samples quick runs use: the first of stand-ins, if any."""
@@ -125,6 +122,9 @@ _SHARED = (
     "target's documents carry one."
 )
 _SHARE = {"document_share": (0.25, 0.30)}
+_QUARTER = {"unseen_share": 0.25, "document_share": (0.25, 0.45)}
+_TWO_THIRDS = {"first": 2 / 3, "validation_from": "first", "validation": 0.1}
+_CROSS = {"max_oov": 2, "validation": 0.1, "validation_share": 0.25}
 # MagTag5K: 22 of 136 labels oov, 29 of the other 114 unseen.
 _OOV_LABELS = {
     "unseen_share": 29 / 114,
@@ -215,16 +215,12 @@ SETTINGS: dict[str, Setting] = {
                 ("hetrec-lastfm", "msd-subset"),
                 ("genius", "msd-subset"),
             ),
-            labels={"unseen_share": 0.25, "document_share": (0.25, 0.45)},
-            split={"max_oov": 2, "validation": 0.1, "validation_share": 0.25},
+            labels=_QUARTER,
+            split=_CROSS,
             min_documents={"hetrec-lastfm": 50},
             n_partitions=3,
             taught_by="magtag",
-            stand_ins={
-                "hetrec-lastfm": "MagTag5K",
-                "genius": "MagTag5K",
-                "msd-subset": "MSDSub",
-            },
+            stand_ins={"hetrec-lastfm": "MagTag5K", "genius": "MagTag5K", "msd-subset": "MSDSub"},
             departures=(
                 *_METHOD,
                 _OTHER_ARTISTS,
@@ -237,20 +233,12 @@ SETTINGS: dict[str, Setting] = {
             "image-cross",
             "From HSUN to LabelMeSub",
             "cross",
-            (
-                ("hsun", "labelme"),
-                ("iaprtc12", "corel5k"),
-                ("espgame", "corel5k"),
-            ),
-            labels={"unseen_share": 0.25, "document_share": (0.25, 0.45)},
-            split={"max_oov": 2, "validation": 0.1, "validation_share": 0.25},
+            (("hsun", "labelme"), ("iaprtc12", "corel5k"), ("espgame", "corel5k")),
+            labels=_QUARTER,
+            split=_CROSS,
             n_partitions=3,
             taught_by="hsun",
-            stand_ins={
-                "iaprtc12": "HSUN",
-                "espgame": "HSUN",
-                "corel5k": "LabelMeSub",
-            },
+            stand_ins={"iaprtc12": "HSUN", "espgame": "HSUN", "corel5k": "LabelMeSub"},
             departures=(*_METHOD, _SHARED),
             feature_departures=_SYSTEM,
         ),
@@ -260,7 +248,7 @@ SETTINGS: dict[str, Setting] = {
             "within",
             _within("corel5k"),
             labels=_SHARE,
-            split={"first": 2 / 3, "validation_from": "first", "validation": 0.1},
+            split=_TWO_THIRDS,
             n_partitions=3,
             departures=(_TIES, "Two thirds of the pictures are D1, drawn at random."),
             feature_departures=(_MAPPING, _POPULARITY),
@@ -271,7 +259,7 @@ SETTINGS: dict[str, Setting] = {
             "within",
             _within("msd-subset"),
             labels={"document_share": (0.25, 0.35)},
-            split={"first": 2 / 3, "validation_from": "first", "validation": 0.1},
+            split=_TWO_THIRDS,
             min_documents={"msd-subset": 50},
             n_partitions=3,
             departures=(_TIES, _FIFTY_SONGS, "An artist's songs stay on one side."),
@@ -282,8 +270,8 @@ SETTINGS: dict[str, Setting] = {
             "pictures, within the corpus",
             "within",
             _within("emoji"),
-            labels={"unseen_share": 0.25, "document_share": (0.25, 0.45)},
-            split={"first": 2 / 3, "validation_from": "first", "validation": 0.1},
+            labels=_QUARTER,
+            split=_TWO_THIRDS,
             named_pictures=True,
             stand_ins={"emoji": "HSUN's photographs"},
             departures=(_LABELS, "Two thirds of the pictures are D1, drawn anew in every trial."),
@@ -293,8 +281,8 @@ SETTINGS: dict[str, Setting] = {
             "Emoji, within the corpus",
             "within",
             _within("emoji"),
-            labels={"unseen_share": 0.25, "document_share": (0.25, 0.45)},
-            split={"first": 2 / 3, "validation_from": "first", "validation": 0.1},
+            labels=_QUARTER,
+            split=_TWO_THIRDS,
             n_partitions=3,
             departures=(
                 _TIES,
@@ -309,7 +297,7 @@ SETTINGS: dict[str, Setting] = {
             "within",
             _within("clips"),
             labels={"unseen_share": 0.25, "document_share": (0.45, 0.6)},
-            split={"first": 2 / 3, "validation_from": "first", "validation": 0.1},
+            split=_TWO_THIRDS,
             extractor="audio",
             departures=(
                 _TIES,

@@ -26,8 +26,7 @@ def _make(n_emoji: int | None = None) -> DatasetParts:
     rows = np.concatenate([chosen + n_all * drawing for drawing in range(len(DRAWINGS))])
     groups, names = emoji.group[rows], emoji.picture_names()
     corpus = LabelCorpus.from_documents(
-        [emoji.documents[group] for group in groups],
-        ids=[names[row] for row in rows],
+        [emoji.documents[group] for group in groups], ids=[names[row] for row in rows]
     )
     corpus = replace(corpus, groups=tuple(emoji.ids[group] for group in groups))
     return DatasetParts(corpus, emoji.features[rows])

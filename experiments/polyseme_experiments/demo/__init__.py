@@ -21,11 +21,7 @@ __all__ = ["run_demo"]
 
 
 def run_demo(
-    out: str | Path,
-    *,
-    seed: int = 0,
-    from_pictures: bool = False,
-    say: Callable[[str], None],
+    out: str | Path, *, seed: int = 0, from_pictures: bool = False, say: Callable[[str], None]
 ) -> None:
     """Run the demo and write its page.
 

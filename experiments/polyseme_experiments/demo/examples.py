@@ -22,11 +22,7 @@ N_EVIDENCE = 5
 N_KNOWN = 4
 LEAST_PART = 0.05  # of a logit: what a tag must change it by to be named
 # Which list a prediction is drawn from, its kind, whether it is right, and how many.
-WANTED = (
-    ("unseen", "unseen", True, 2),
-    ("all", "oov", True, 1),
-    ("all", "unseen", False, 1),
-)
+WANTED = (("unseen", "unseen", True, 2), ("all", "oov", True, 1), ("all", "unseen", False, 1))
 
 
 def make_cards(
@@ -71,10 +67,7 @@ def make_cards(
 
 
 def find_reasons(
-    tagger: ZeroShotTagger,
-    split: EmojiSplit,
-    cards: Sequence[Card],
-    generator: np.random.Generator,
+    tagger: ZeroShotTagger, split: EmojiSplit, cards: Sequence[Card], generator: np.random.Generator
 ) -> tuple[Reason, ...]:
     """Explain a few predictions: right ones of hidden labels, and a wrong one.
 
