@@ -160,7 +160,7 @@ def demo(
     """Tag emoji, with a quarter of the tags hidden, and write a page that shows how it went."""
     from polyseme_experiments.demo import run_demo
 
-    run_demo(out, seed=seed, from_pictures=from_pictures, say=say)
+    run_demo(out, seed=seed, from_pictures=from_pictures, log=say)
     typer.echo(str(out))
 
 

@@ -1,7 +1,7 @@
 """What the demo hides: test emoji, unseen labels and oov labels.
 
-In: the emoji and a seed. Out: an `EmojiSplit`, which hands out what teaches meaning, what is shown
-as pictures and what is tested.
+In: the emoji and a seed. Out: an `EmojiSplit`: what teaches meaning, what is shown as pictures and
+what is tested.
 """
 
 from __future__ import annotations
@@ -29,17 +29,13 @@ class SplitSettings:
 
     Attributes
     ----------
-    test_share : float
-        Share of the emoji kept for the test, both drawings of each.
-    label_share : float
-        Share of the labels hidden from the pictures.
+    test_share, label_share : float
+        Share of the emoji kept for the test, and of the labels hidden from the pictures.
     document_share : (float, float)
         Range for the share of training emoji that carry such a label.
-    n_oov : int
-        Labels hidden from the semantics documents as well.
-    min_oov : int
-        The fewest emoji without an unseen label that carry an oov label; an emoji with nothing but
-        oov labels counts here, but cannot be shown.
+    n_oov, min_oov : int
+        Labels hidden from the semantics documents as well, and how many training emoji without an
+        unseen label must carry one.
     """
 
     test_share: float = 0.25
@@ -56,12 +52,9 @@ class EmojiSplit:
     Attributes
     ----------
     emoji : EmojiCorpus
-    train : int64 array
-        Emoji whose tags teach meaning.
-    taught : int64 array
-        Those of them that carry no unseen label: their pictures are shown.
-    test : int64 array
-        Emoji of which nothing is known.
+    train, taught, test : int64 arrays
+        Emoji whose tags teach meaning, those of them that carry no unseen label and whose pictures
+        are shown, and emoji of which nothing is known.
     unseen, oov : tuple of str
         Labels hidden from the pictures, and from the semantics documents.
     """
@@ -85,13 +78,13 @@ class EmojiSplit:
         """Give features and tag sets of both drawings of some emoji, one row a drawing."""
         rows = self.rows(chosen)
         owners = self.emoji.group[rows]
-        documents = [self.emoji.documents[one] for one in owners]
         ids = [f"{self.emoji.ids[self.emoji.group[row]]}/{self.emoji.drawing[row]}" for row in rows]
+        documents = [self.emoji.documents[owner] for owner in owners]
         corpus = LabelCorpus.from_documents(documents, ids=ids)
         return self.emoji.features[rows], _grouped(corpus, self.emoji, owners)
 
     def emoji_of(self, name: str) -> int:
-        """Say whose a document is, by its name."""
+        """Say which emoji a document is about, by its name."""
         return self._places[name.split("/")[0]]
 
     @cached_property
@@ -100,32 +93,22 @@ class EmojiSplit:
         return {name: number for number, name in enumerate(self.emoji.ids)}
 
     def repeated(self) -> tuple[str, ...]:
-        """Name the documents to forget, so that every training emoji is known exactly once.
+        """Name the documents to remove, so that every training emoji is known exactly once.
 
         An emoji shown as pictures has a semantics document and one for each drawing. One is kept:
         a drawing's where it holds oov labels, which the semantics document lacks.
         """
         names: list[str] = []
-        for one in self.taught:
-            own = self.emoji.ids[one]
+        for emoji in self.taught:
+            own = self.emoji.ids[emoji]
             drawings = [f"{own}/{drawing}" for drawing in DRAWINGS]
-            has_oov = not set(self.oov).isdisjoint(self.emoji.documents[one])
+            has_oov = not set(self.oov).isdisjoint(self.emoji.documents[emoji])
             names += [own, *drawings[1:]] if has_oov else drawings
         return tuple(names)
 
 
 def families(names: Sequence[str]) -> NDArray[np.int64]:
-    """Give one number to all emoji that differ only in a person's gender.
-
-    Parameters
-    ----------
-    names : sequence of str, length n
-        Unicode short names.
-
-    Returns
-    -------
-    int64 array, shape (n,)
-    """
+    """Give one number to all emoji whose Unicode names differ only in a person's gender, (n,)."""
     numbers: dict[str, int] = {}
     found = []
     for name in names:
@@ -138,19 +121,7 @@ def families(names: Sequence[str]) -> NDArray[np.int64]:
 def draw_split(
     emoji: EmojiCorpus, settings: SplitSettings | None = None, random_state: RandomState = None
 ) -> EmojiSplit:
-    """Draw test emoji and hidden labels.
-
-    Parameters
-    ----------
-    emoji : EmojiCorpus
-    settings : SplitSettings, optional
-    random_state : int, numpy Generator or None
-
-    Returns
-    -------
-    EmojiSplit
-        Emoji without any label are on neither side.
-    """
+    """Draw test emoji and hidden labels; emoji without any label are on neither side."""
     settings = settings or SplitSettings()
     generator = as_generator(random_state)
     labelled = np.flatnonzero([len(labels) > 0 for labels in emoji.documents])
@@ -158,8 +129,8 @@ def draw_split(
     family = families([emoji.names[one] for one in labelled])
     place = generator.permutation(family.max() + 1)[family]
     n_test = round(settings.test_share * len(labelled))
-    tested = place <= np.sort(place)[n_test - 1]
-    test, train = labelled[tested], labelled[~tested]
+    is_test = place <= np.sort(place)[n_test - 1]
+    test, train = labelled[is_test], labelled[~is_test]
     corpus = _corpus(emoji, train)
     unseen = labels_by_document_share(
         corpus,
@@ -187,10 +158,8 @@ def _corpus(
     emoji: EmojiCorpus, chosen: NDArray[np.int64], without: Collection[str] = ()
 ) -> LabelCorpus:
     """Make a corpus of some emoji, named by their ids, without some labels."""
-    documents = [
-        [label for label in emoji.documents[one] if label not in without] for one in chosen
-    ]
-    corpus = LabelCorpus.from_documents(documents, ids=[emoji.ids[one] for one in chosen])
+    documents = [[label for label in emoji.documents[i] if label not in without] for i in chosen]
+    corpus = LabelCorpus.from_documents(documents, ids=[emoji.ids[i] for i in chosen])
     return _grouped(corpus, emoji, chosen)
 
 

@@ -47,9 +47,9 @@ def _column(cells: Sequence[Cell], field: str) -> NDArray[np.float64]:
 def _add_legend(figure: Figure, axes: Axes) -> None:
     """Put the legend of all labelled artists below the plot."""
     handles, labels = axes.get_legend_handles_labels()
-    look = {"handlelength": 1.6, "columnspacing": 1.4}
-    n_columns = min(len(labels), 4)
-    figure.legend(handles, labels, loc="outside lower left", ncols=n_columns, **look)
+    n_columns = 4 if max(map(len, labels)) < 24 else 3
+    look = {"ncols": n_columns, "handlelength": 1.6, "columnspacing": 1.4}
+    figure.legend(handles, labels, loc="outside lower left", **look)
 
 
 def bars(name: str, series: Mapping[str, Mapping[str, Cell]], *, measure: str) -> str:
@@ -143,7 +143,7 @@ def curves(name: str, series: Mapping[str, Mapping[float, Cell]], *, measure: st
             means, errors = _column(cells, "mean"), _column(cells, "error")
             axes.errorbar(xs, means, yerr=errors, linewidth=1.8, label=words(label), **look)
         if has_published:
-            axes.plot([], [], "--", linewidth=1.1, color=SOFT, label="published")
+            axes.errorbar([], [], linestyle="--", linewidth=1.1, color=SOFT, label="published")
         axes.set_xticks(numbers, [f"{number:g}" for number in numbers])
         axes.minorticks_off()
         axes.margins(x=0.06)
