@@ -82,18 +82,12 @@ def cached_space(
 ) -> tuple[PublishedTagger, float]:
     """Give a concept space, loaded if an earlier run has left it and learned otherwise.
 
-    Parameters
-    ----------
-    split : ZeroShotSplit
-    n_components, seed : int
-    config : RunConfig
-        Its `cache` names the folder where spaces are kept; None keeps nothing. Another process
-        that learns the same space is waited for.
+    It is a tagger without features: the concept space and the known documents. Another process that
+    learns the same space is waited for.
 
     Returns
     -------
     space : PublishedTagger
-        Without features: the concept space and the known documents.
     seconds : float
         What its learning took, now or then.
     """

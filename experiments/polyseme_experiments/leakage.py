@@ -45,29 +45,13 @@ _DOCUMENTS: dict[str, Callable[[ZeroShotSplit], LabelCorpus]] = {
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """One thing that was looked at; a note only says something that should be known."""
 
-    Attributes
-    ----------
-    name : str
-        What must hold, or what is noted.
-    looked_at : str
-        What was looked at, and how much of it.
-    count : int
-        What was found: for a check, the things that are wrong.
-    passed : bool
-        Whether it holds; a note always does.
-    detail : str
-        What was found, in words.
-    note : bool
-        Whether it only says something that should be known.
-    """
-
-    name: str
-    looked_at: str
-    count: int
+    name: str  # what must hold, or what is noted
+    looked_at: str  # and how much of it
+    count: int  # of a check, the things that are wrong
     passed: bool
-    detail: str
+    detail: str  # what was found, in words
     note: bool = False
 
     @property
@@ -78,12 +62,7 @@ class Check:
 
 @dataclass(frozen=True)
 class LeakageReport:
-    """The result of an audit.
-
-    Attributes
-    ----------
-    checks : tuple of Check
-    """
+    """The result of an audit."""
 
     checks: tuple[Check, ...]
 
@@ -136,25 +115,13 @@ def _note(name: str, looked_at: str, count: int, detail: str) -> Check:
 
 @dataclass(frozen=True, eq=False)
 class FitInputs:
-    """What was handed to `fit`; what is None is not looked at.
+    """What was handed to `fit`; what is None is not looked at."""
 
-    Attributes
-    ----------
-    X : array, shape (n, n_features), or None
-        The training features.
-    documents : LabelCorpus or None
-        The training instances' documents.
-    semantics : LabelCorpus or None
-        The known label documents.
-    teaching, held_out : LabelCorpus or None
-        The documents that taught the concept space and those that stopped its training.
-    """
-
-    X: Features | None = None
-    documents: LabelCorpus | None = None
-    semantics: LabelCorpus | None = None
-    teaching: LabelCorpus | None = None
-    held_out: LabelCorpus | None = None
+    X: Features | None = None  # of the training instances, (n, n_features)
+    documents: LabelCorpus | None = None  # theirs
+    semantics: LabelCorpus | None = None  # the known label documents
+    teaching: LabelCorpus | None = None  # those that taught the concept space
+    held_out: LabelCorpus | None = None  # those that stopped its training
 
 
 def audit(
@@ -230,46 +197,30 @@ def _of_split(split: ZeroShotSplit) -> Iterator[Check]:
     hidden = carries(split.target, split.labels.unseen)
     for part in ("train", "validation"):
         rows = getattr(split, part)
-        yield _check(
-            f"no unseen label in {part}",
-            f"{len(rows)} instances, {len(split.labels.unseen)} unseen labels",
-            [split.target.ids[row] for row in rows[hidden[rows]]],
-            "none carries one",
-            "instances that carry one",
-        )
+        looked_at = f"{len(rows)} instances, {len(split.labels.unseen)} unseen labels"
+        wrong = [split.target.ids[row] for row in rows[hidden[rows]]]
+        words = ("none carries one", "instances that carry one")
+        yield _check(f"no unseen label in {part}", looked_at, wrong, *words)
     for kind, sets in (("instance", INSTANCES), ("semantics", SEMANTICS)):
         every = Counter(name for part in sets for name in names[part])
-        yield _check(
-            f"{kind} sets apart",
-            f"{', '.join(sets)}: {every.total()} documents",
-            [name for name, times in every.items() if times > 1],
-            "none is in two",
-            "in two sets",
-        )
+        looked_at = f"{', '.join(sets)}: {every.total()} documents"
+        wrong = [name for name, times in every.items() if times > 1]
+        yield _check(f"{kind} sets apart", looked_at, wrong, "none is in two", "in two sets")
     outside = carries(split.source, split.labels.oov)
     taught = np.union1d(split.semantics, split.semantics_validation)
-    yield _check(
-        "no oov label in semantics",
-        f"{len(taught)} documents, {len(split.labels.oov)} oov labels",
-        [split.source.ids[row] for row in taught[outside[taught]]],
-        "none holds one",
-        "documents that hold one",
-    )
+    looked_at = f"{len(taught)} documents, {len(split.labels.oov)} oov labels"
+    wrong = [split.source.ids[row] for row in taught[outside[taught]]]
+    words = ("none holds one", "documents that hold one")
+    yield _check("no oov label in semantics", looked_at, wrong, *words)
     own = split.own_documents()
-    yield _note(
-        "own documents",
-        f"{len(own)} test instances",
-        int(own.sum()),
-        f"{int(own.sum())} have their own document among the known ones",
-    )
+    n_own = int(own.sum())
+    detail = f"{n_own} have their own document among the known ones"
+    yield _note("own documents", f"{len(own)} test instances", n_own, detail)
     if split.source is split.target:
         stopping = len(np.intersect1d(split.semantics_validation, split.test))
-        yield _note(
-            "stopping documents",
-            f"{len(split.semantics_validation)} documents of semantics_validation",
-            stopping,
-            f"{stopping} are those of test instances",
-        )
+        looked_at = f"{len(split.semantics_validation)} documents of semantics_validation"
+        detail = f"{stopping} are those of test instances"
+        yield _note("stopping documents", looked_at, stopping, detail)
 
 
 def _of_groups(split: ZeroShotSplit) -> Iterator[Check]:
@@ -298,13 +249,9 @@ def _of_columns(split: ZeroShotSplit, feature_names: Sequence[str] | None) -> Ch
         raise InputError("`audit` needs `feature_names` to check the columns of detectors.")
     key = split.target.key
     hidden = {key(label) for label in split.labels.unseen}
-    return _check(
-        "no detector of an unseen label",
-        f"{len(feature_names)} columns",
-        [name for name in feature_names if key(name) in hidden],
-        "no column is named after one",
-        "columns named after one",
-    )
+    wrong = [name for name in feature_names if key(name) in hidden]
+    words = ("no column is named after one", "columns named after one")
+    return _check("no detector of an unseen label", f"{len(feature_names)} columns", wrong, *words)
 
 
 # ---------------------------------------------------------------------- what fit got
@@ -324,13 +271,9 @@ def _of_inputs(split: ZeroShotSplit, inputs: FitInputs, X: Features | None) -> I
             ]
             if len(corpus) != len(wanted):
                 differ.append(f"{len(corpus)} documents instead of {len(wanted)}")
-            yield _check(
-                f"given {name} are the split's",
-                f"{len(corpus)} documents",
-                differ,
-                "names and labels agree",
-                "documents that differ",
-            )
+            words = ("names and labels agree", "documents that differ")
+            title = f"given {name} are the split's"
+            yield _check(title, f"{len(corpus)} documents", differ, *words)
     if inputs.X is not None and X is not None:
         rows, expected = _row_bytes(inputs.X), _row_bytes(X[split.train])
         pairs_of_rows = enumerate(zip(rows, expected, strict=False))
@@ -338,13 +281,9 @@ def _of_inputs(split: ZeroShotSplit, inputs: FitInputs, X: Features | None) -> I
         if len(rows) != len(expected):
             differ.append(f"{len(rows)} rows instead of {len(expected)}")
         digest = hashlib.sha256(b"".join(rows)).hexdigest()
-        yield _check(
-            "given X is the split's",
-            f"{len(rows)} rows of {np.shape(inputs.X)[1]} features",
-            differ,
-            f"bit for bit, digest {digest[:16]}",
-            "rows that differ",
-        )
+        looked_at = f"{len(rows)} rows of {np.shape(inputs.X)[1]} features"
+        words = (f"bit for bit, digest {digest[:16]}", "rows that differ")
+        yield _check("given X is the split's", looked_at, differ, *words)
 
 
 def _labels_of(corpus: LabelCorpus, row: int) -> frozenset[str]:
@@ -393,20 +332,12 @@ def _of_embedding(
     oov = {key(label) for label in split.labels.oov}
     vocabulary = [key(label) for label in embedding.classes_]
     looked_at = f"{len(vocabulary)} labels of the concept space"
-    yield _check(
-        "vocabulary without oov labels",
-        looked_at,
-        [label for label in vocabulary if label in oov],
-        "none is oov",
-        "oov labels among them",
-    )
-    yield _check(
-        "vocabulary taught",
-        looked_at,
-        sorted((set(vocabulary) ^ held) - oov),
-        "exactly those of the documents that teach",
-        "labels on one side only",
-    )
+    wrong = [label for label in vocabulary if label in oov]
+    words = ("none is oov", "oov labels among them")
+    yield _check("vocabulary without oov labels", looked_at, wrong, *words)
+    wrong = sorted((set(vocabulary) ^ held) - oov)
+    words = ("exactly those of the documents that teach", "labels on one side only")
+    yield _check("vocabulary taught", looked_at, wrong, *words)
     wanted = copy_of(embedding.label_descriptor_)
     if vocabulary == [key(label) for label in teaching.labels]:
         wanted.fit(teaching.matrix)
@@ -416,13 +347,9 @@ def _of_embedding(
         yield _relearned(title, learned, _numbers(getattr(wanted, name, None)), len(teaching))
     context = embedding.context_descriptor_
     n_columns = context.topics_.shape[1]
-    yield _check(
-        "topics over the vocabulary",
-        f"{context.n_topics_} topics",
-        [] if n_columns == len(vocabulary) else [f"{n_columns} columns"],
-        "one column per label",
-        f"not the {len(vocabulary)} labels",
-    )
+    wrong = [] if n_columns == len(vocabulary) else [f"{n_columns} columns"]
+    words = ("one column per label", f"not the {len(vocabulary)} labels")
+    yield _check("topics over the vocabulary", f"{context.n_topics_} topics", wrong, *words)
     if relearn_topics:
         title, topics = "topics learned from semantics alone", context.topics_
         if isinstance(context.random_state, int):
@@ -465,28 +392,15 @@ def _of_ranker(split: ZeroShotSplit, fitted: object) -> Iterator[Check]:
         shown = np.asarray(kinds) == "seen"
         if direct.dtype == bool and direct.shape == shown.shape:
             shown = shown | direct
-        yield _check(
-            "no unseen label learned from instances",
-            f"{len(labels)} labels",
-            [
-                label
-                for label, is_shown in zip(labels, shown, strict=True)
-                if is_shown and label in unseen
-            ],
-            "none was",
-            "labels that were",
-        )
-        yield _check(
-            "oov labels only from instances",
-            f"{len(labels)} labels",
-            [
-                label
-                for label, kind in zip(labels, kinds, strict=True)
-                if label in oov and kind != "oov"
-            ],
-            "none came from semantics documents",
-            "labels that did not",
-        )
+        looked_at = f"{len(labels)} labels"
+        pairs = zip(labels, shown, strict=True)
+        wrong = [label for label, is_shown in pairs if is_shown and label in unseen]
+        words = ("none was", "labels that were")
+        yield _check("no unseen label learned from instances", looked_at, wrong, *words)
+        kinds_of = zip(labels, kinds, strict=True)
+        wrong = [label for label, kind in kinds_of if label in oov and kind != "oov"]
+        words = ("none came from semantics documents", "labels that did not")
+        yield _check("oov labels only from instances", looked_at, wrong, *words)
     known = getattr(fitted, "known_", getattr(fitted, "store_", None))
     if isinstance(known, (KnownConcepts, ConceptStore)):
         allowed = {
@@ -494,17 +408,14 @@ def _of_ranker(split: ZeroShotSplit, fitted: object) -> Iterator[Check]:
             for corpus in (split.known(), split.unmet_instances("train"))
             for row, name in enumerate(corpus.ids)
         }
-        yield _check(
-            "known documents are the split's",
-            f"{len(known.ids)} known documents",
-            [
-                name
-                for row, name in enumerate(known.ids)
-                if allowed.get(name) != frozenset(map(key, known.document(row)))
-            ],
-            "all are semantics documents or training instances",
-            "others",
-        )
+        wrong = [
+            name
+            for row, name in enumerate(known.ids)
+            if allowed.get(name) != frozenset(map(key, known.document(row)))
+        ]
+        words = ("all are semantics documents or training instances", "others")
+        looked_at = f"{len(known.ids)} known documents"
+        yield _check("known documents are the split's", looked_at, wrong, *words)
 
 
 def _of_mappers(split: ZeroShotSplit, X: Features, fitted: object) -> Iterator[Check]:
@@ -532,10 +443,7 @@ def _of_mappers(split: ZeroShotSplit, X: Features, fitted: object) -> Iterator[C
             again = column_statistics(train[placed], mapper.scaling)
             learned = (mapper.mean_, mapper.scale_)
             same = all(np.array_equal(*pair) for pair in zip(learned, again, strict=True))
-            yield _check(
-                "scales learned from training rows alone",
-                f"{train.shape[1]} columns, {int(placed.sum())} rows",
-                [] if same else ["means or spreads differ"],
-                _SAME,
-                "not what these rows give",
-            )
+            looked_at = f"{train.shape[1]} columns, {int(placed.sum())} rows"
+            wrong = [] if same else ["means or spreads differ"]
+            title = "scales learned from training rows alone"
+            yield _check(title, looked_at, wrong, _SAME, "not what these rows give")

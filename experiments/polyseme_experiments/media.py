@@ -40,19 +40,9 @@ NAMED = "pictures"
 
 @lru_cache(maxsize=1)
 def load_pictures(folder: str, cache: str | None) -> Dataset:
-    """Load a folder of pictures that the user names.
+    """Load a folder of pictures that the user names, under their paths.
 
-    Parameters
-    ----------
-    folder : str
-        Pictures, with their tags in `tags.jsonl` (or .csv), or in XMP files beside them.
-    cache : str or None
-        Where numbers are kept.
-
-    Returns
-    -------
-    Dataset
-        The documents of the pictures that can be read, under their paths.
+    Tags are in `tags.jsonl` (or .csv), or in XMP files beside the pictures.
     """
     extraction = _extracted(Path(folder), ImageFeatures(), cache, NAMED)
     corpus = _tags_of(Path(folder), extraction)
@@ -68,15 +58,8 @@ def raw_numbers(
 ) -> Extracted:
     """Give the raw numbers of a dataset's media, rows as its documents.
 
-    Parameters
-    ----------
-    dataset : Dataset
-    extractor : MediaFeatures
-        Need not be fitted.
-    cache : str or None
-        Where files and numbers are kept for other trials; None keeps nothing.
-    folder : str or None
-        Where the media are; None where the dataset writes them itself.
+    The media are in a folder, or are written by the dataset itself (None); the extractor need not
+    be fitted.
     """
     if folder is not None:
         extraction = _extracted(Path(folder), extractor, cache, dataset.name)

@@ -63,13 +63,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 class RecordStore:
-    """The records of a folder; several processes may add to it.
-
-    Parameters
-    ----------
-    folder : str or Path
-        Holds `<setting>.jsonl` files; made when the first record is added.
-    """
+    """The records of a folder, `<setting>.jsonl`; several processes may add to it."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -80,13 +74,7 @@ class RecordStore:
     ) -> Record | None:
         """Give a run's record whose configuration holds some values, or None.
 
-        Parameters
-        ----------
-        setting, method : str
-        trial : int
-        config : mapping
-            What the record's configuration must hold; without the data's checksums, records of
-            any data fit.
+        Without the data's checksums among the values, records of any data fit.
         """
         if setting not in self._records:
             self._records[setting] = self._read(setting)

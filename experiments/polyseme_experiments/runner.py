@@ -84,13 +84,7 @@ def digest_of(run: Run, config: RunConfig) -> str:
 
 
 def make_tasks(runs: Iterable[Run]) -> list[Task]:
-    """Group runs into tasks: each concept space that they need, then each trial.
-
-    Parameters
-    ----------
-    runs : iterable of Run
-        What has not been run yet.
-    """
+    """Group runs into tasks: each concept space that they need, then each trial."""
     trials: dict[tuple[str, int], list[str]] = {}
     spaces: dict[tuple[str, int, int], Task] = {}
     for run in runs:
@@ -111,19 +105,10 @@ def run_tasks(
     n_jobs: int = 1,
     log: Callable[[str], None] | None = None,
 ) -> None:
-    """Do tasks, several at a time, in processes of one thread each.
+    """Do tasks, several at a time, in processes of one thread each; 1 works in this one.
 
-    Parameters
-    ----------
-    tasks : list of Task
-    config : RunConfig
-        With a cache, so that trials find the concept spaces.
-    records : Path
-        The folder of the records.
-    n_jobs : int
-        Processes; 1 works in this one.
-    log : callable, optional
-        Takes a line for each task that is done.
+    The configuration should have a cache, so that trials find the concept spaces. Records are
+    written to the folder `records`; `log` takes a line for each task that is done.
     """
     start = time.monotonic()
     n_runs, n_done = sum(len(task.methods) for task in tasks), 0

@@ -34,30 +34,14 @@ N_ATTEMPTS = 20
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What all runs of a call have in common.
+    """What all runs of a call have in common."""
 
-    Attributes
-    ----------
-    data : str or None
-        The folder of the corpora.
-    seed : int
-        Trial t draws its labels with seed + t.
-    quick : bool
-        Samples and short trainings in place of the real thing.
-    preset : str
-        How the concept space and the mapping are trained.
-    cache : str or None
-        Where learned concept spaces are kept for other runs; None keeps nothing.
-    pictures : str or None
-        A folder of the user's pictures, for the settings that take one.
-    """
-
-    data: str | None = None
-    seed: int = SEED
-    quick: bool = False
-    preset: str = "default"
-    cache: str | None = None
-    pictures: str | None = None
+    data: str | None = None  # the folder of the corpora
+    seed: int = SEED  # trial t draws its labels with seed + t
+    quick: bool = False  # samples and short trainings in place of the real thing
+    preset: str = "default"  # how the concept space and the mapping are trained
+    cache: str | None = None  # where concept spaces are kept for other runs; None keeps nothing
+    pictures: str | None = None  # a folder of the user's pictures, for settings that take one
 
 
 # ---------------------------------------------------------------------- data
@@ -104,20 +88,7 @@ def load_pair(setting: Setting, config: RunConfig) -> tuple[Dataset, Dataset]:
 
 
 def draw_split(setting: Setting, trial: int, config: RunConfig) -> ZeroShotSplit:
-    """Draw the labels to hide, then who learns from what; again if no instance is left.
-
-    Parameters
-    ----------
-    setting : Setting
-    trial : int
-        Counts from 0.
-    config : RunConfig
-
-    Returns
-    -------
-    ZeroShotSplit
-        With instances to train and to test.
-    """
+    """Draw the labels to hide, then who learns from what; again if no instance is left."""
     for attempt in range(N_ATTEMPTS):
         split = _attempt(setting, trial, config, config.seed + trial + 1000 * attempt)
         if len(split.train) and len(split.test):

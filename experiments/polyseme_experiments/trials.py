@@ -39,14 +39,7 @@ T = TypeVar("T")
 
 
 class Trial:
-    """One trial of a setting.
-
-    Parameters
-    ----------
-    setting : Setting
-    number : int
-        Trials count from 0.
-    config : RunConfig
+    """One trial of a setting, numbered from 0.
 
     Attributes
     ----------
@@ -54,11 +47,11 @@ class Trial:
         Whose documents teach the semantics, and whose instances are mapped.
     split : ZeroShotSplit
     seconds : dict of str to float
-        What each shared part took to learn, now or when it was kept for later.
+        What each shared part took to learn, now or when it was cached.
     spent : float
         Seconds that went into shared parts in this process.
     used : set of str
-        Shared parts that were used, also by other parts, since someone cleared it.
+        Shared parts that were used, also by other parts, since it was cleared.
     """
 
     def __init__(self, setting: Setting, number: int, config: RunConfig) -> None:
@@ -96,13 +89,7 @@ class Trial:
         return np.ascontiguousarray(self.target.X[:, self._columns])
 
     def media_features(self, extractor: MediaFeatures) -> NDArray[np.float32]:
-        """Make features of media files, (n_documents, n_features), rows as the target's documents.
-
-        Parameters
-        ----------
-        extractor : MediaFeatures
-            Is fitted here, to training instances, with the trial's seed.
-        """
+        """Fit an extractor to training instances; give all features, (n_documents, n_features)."""
         own = uses_own_pictures(self.setting, self.config)
         folder = self.config.pictures if own else None
         raw = raw_numbers(self.target, extractor, self.config.cache, folder)
@@ -187,15 +174,7 @@ class Trial:
         return self.part(f"mapping {n_components}", make)
 
     def default_tagger(self, name: str = "space", **parameters: Any) -> ZeroShotTagger:
-        """Give the default tagger, fitted; whoever changes it must change a copy.
-
-        Parameters
-        ----------
-        name : str
-            Tells taggers with different parameters apart.
-        **parameters
-            Of its `ConceptSpace`.
-        """
+        """Give the fitted default with parameters of its `ConceptSpace`; change copies only."""
         space = make_space(self.config, **parameters)
         return self.part(name, lambda: self.fit_space(space, self.known_documents))
 
@@ -234,29 +213,12 @@ class Trial:
     # ------------------------------------------------------------------ measuring
 
     def measure(
-        self,
-        scores: NDArray[np.float64],
-        labels: Sequence[str],
-        *,
-        oov: bool = True,
-        mix: bool = False,
+        self, scores: NDArray[np.float64], labels: Labels, *, oov: bool = True, mix: bool = False
     ) -> dict[str, dict[str, float]]:
-        """Measure scores of the test instances over the evaluation columns.
+        """Measure scores (n_test, n_labels) of the test instances over the evaluation columns.
 
-        Parameters
-        ----------
-        scores : float64 array, shape (n_test, n_labels)
-        labels : sequence of str
-            The labels of the scores' columns.
-        oov : bool
-            Whether the method scores oov labels at all; if not, columns with them are left out.
-        mix : bool
-            Whether scores are those of `mixed` instead of the test instances.
-
-        Returns
-        -------
-        dict of str to dict of str to float
-            In percent where the measure is a share.
+        Columns with oov labels are left out where a method does not score these (`oov`); `mix`
+        says that scores are those of `mixed` instead. Shares are in percent.
         """
         columns = evaluation_columns(self.split.labels)
         if not oov:

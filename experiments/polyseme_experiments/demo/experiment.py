@@ -96,51 +96,26 @@ class Completion:
 
 @dataclass(frozen=True)
 class DemoResults:
-    """Everything the page shows.
-
-    Attributes
-    ----------
-    seed : int
-        The seed of the split and the training.
-    names : tuple of str
-        The name of every emoji of the corpus, by position.
-    n_train, n_taught, n_test, n_labels : int
-        Emoji whose tags teach meaning, those of them whose pictures were shown, test emoji, and
-        labels that are ranked.
-    unseen, oov : tuple of str
-        The hidden labels: those of no picture shown, and those of no semantics document.
-    example, concept : dict of method to dict of kind of label to Cell
-        E-MAP and C-MAP in percent, the tagger first; "all" ranks all labels together.
-    differences : dict of str to Cell
-        E-MAP of the first method less that of the second, over the same test emoji.
-    cards, maps, reasons, completions : tuples
-        One card per test emoji in the order they are shown, and what further sections show.
-    sense_range : (int, int)
-        How many emoji a label shown in `maps` may have.
-    settings : tuple of (str, str)
-        Settings and versions for the footer.
-    seconds : dict of str to float
-        How long each step took; the only part that differs between runs.
-    """
+    """Everything the page shows."""
 
     seed: int
-    names: tuple[str, ...]
-    n_train: int
-    n_taught: int
+    names: tuple[str, ...]  # of every emoji of the corpus, by position
+    n_train: int  # emoji whose tags teach meaning
+    n_taught: int  # those of them whose pictures were shown
     n_test: int
     n_labels: int
-    unseen: tuple[str, ...]
-    oov: tuple[str, ...]
-    example: dict[str, dict[str, Cell]]
-    concept: dict[str, dict[str, Cell]]
-    differences: dict[str, Cell]
-    cards: tuple[Card, ...]
+    unseen: tuple[str, ...]  # labels of no picture shown
+    oov: tuple[str, ...]  # labels of no semantics document
+    example: dict[str, dict[str, Cell]]  # E-MAP in percent by method and kind of label
+    concept: dict[str, dict[str, Cell]]  # C-MAP likewise; "all" ranks all labels together
+    differences: dict[str, Cell]  # E-MAP of the first method less the second's
+    cards: tuple[Card, ...]  # one per test emoji, in the order they are shown
     maps: tuple[SenseMap, ...]
     reasons: tuple[Reason, ...]
     completions: tuple[tuple[Completion, ...], ...]
-    sense_range: tuple[int, int]
+    sense_range: tuple[int, int]  # how many emoji a label in `maps` may have
     settings: tuple[tuple[str, str], ...] = ()
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # all that differs between runs
 
 
 @dataclass(frozen=True)
@@ -155,17 +130,7 @@ class DemoSettings:
 def run_experiment(
     emoji: EmojiCorpus, *, seed: int, log: Log, settings: DemoSettings | None = None
 ) -> DemoResults:
-    """Split, train, measure and choose examples.
-
-    Parameters
-    ----------
-    emoji : EmojiCorpus
-    seed : int
-        Seeds the split, the training and every choice of examples.
-    log : callable
-        Takes progress lines.
-    settings : DemoSettings, optional
-    """
+    """Split, train, measure and choose examples; the seed decides all of it."""
     settings = settings or DemoSettings()
     seconds: dict[str, float] = {}
 
@@ -191,7 +156,7 @@ def run_experiment(
         tagger = ZeroShotTagger(**({"random_state": seed} | settings.tagger))
         with step("polyseme", "polyseme: learning one space from tag lists and pictures"):
             tagger.fit(X, documents, semantics).remove_documents(split.repeated())
-        scores = {"polyseme": tagger.decision_function(X_test)}
+        scores = {"polyseme": tagger.predict_proba(X_test)}
         baselines = {"tuned COSTA": TunedCosta(random_state=seed), "popularity": Popularity()}
         for name, baseline in baselines.items():
             with step(name, f"{name}: learning"):

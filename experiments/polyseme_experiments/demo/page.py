@@ -53,19 +53,10 @@ def thumbnails(emoji: EmojiCorpus, quality: int = 72) -> Pictures:
 
 
 def build_page(results: DemoResults, picture: Pictures) -> str:
-    """Write the page.
+    """Write the page; `picture` gives an emoji in a drawing as a data URI.
 
-    Parameters
-    ----------
-    results : DemoResults
-    picture : callable
-        Gives the picture of an emoji in a drawing as a data URI.
-
-    Returns
-    -------
-    str
-        HTML. The same results give the same text; only the footer's line of seconds changes
-        between runs with one seed.
+    The same results give the same text; only the footer's line of seconds changes between runs
+    with one seed.
     """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("polyseme_experiments.demo"),
@@ -112,11 +103,8 @@ def _wins(results: DemoResults) -> str:
 def evidence_bars(evidence: Evidence) -> list[tuple[str, str, float, float, float, float]]:
     """Lay out the parts of a logit as bars; the last one is their sum.
 
-    Returns
-    -------
-    list of (str, str, float, float, float, float)
-        What it is, how likely a tag is, its value; in percent of the width where zero is, where the
-        bar begins, and how long it is.
+    Each is what it is, how likely a tag is, its value, and in percent of the width where zero is,
+    where the bar begins, and how long it is.
     """
     tags = evidence.tags
     parts = [
@@ -125,27 +113,20 @@ def evidence_bars(evidence: Evidence) -> list[tuple[str, str, float, float, floa
         *((tag.tag, f"{tag.probability:.0%} likely", tag.part) for tag in tags),
         ("other tags" if tags else "its probable tags", "", evidence.other_tags),
         ("known tag lists nearby", "", evidence.known),
-        ("sum", f"probability {_probability(evidence.probability)}", evidence.logit),
+        (
+            "sum",
+            f"probability {evidence.probability:.{2 if evidence.probability >= 0.01 else 4}f}",
+            evidence.logit,
+        ),
     ]
     values = [0.0, *(value for _, _, value in parts)]
     scale = 100 / ((max(values) - min(values)) or 1.0)
     zero = -min(values) * scale
+    bars = [(zero, zero + min(value, 0.0) * scale, abs(value) * scale) for *_, value in parts]
     return [
-        (
-            name,
-            text,
-            round(value, 2) + 0.0,
-            zero,
-            zero + min(value, 0.0) * scale,
-            abs(value) * scale,
-        )
-        for name, text, value in parts
+        (name, text, round(value, 2) + 0.0, *bar)
+        for (name, text, value), bar in zip(parts, bars, strict=True)
     ]
-
-
-def _probability(value: float) -> str:
-    """Write a probability with as many digits as it needs."""
-    return f"{value:.2f}" if value >= 0.01 else f"{value:.4f}"
 
 
 # ---------------------------------------------------------------------- the plot of senses
@@ -154,11 +135,8 @@ def _probability(value: float) -> str:
 def sense_plot(one: SenseMap) -> dict[str, list[list[float] | tuple[str, float, float]]]:
     """Lay the concepts of one label out on a canvas, so that no picture hides another.
 
-    Returns
-    -------
-    dict
-        Places of the "pictures" and of other labels' concepts ("background"); for each sense the
-        corners of its "hulls", and its "words" with the place of their middle.
+    Gives places of the "pictures" and of other labels' concepts ("background"); for each sense the
+    corners of its "hulls", and its "words" with their place.
     """
     low, high = one.points.min(axis=0), one.points.max(axis=0)
     canvas = np.array([WIDTH, HEIGHT], dtype=np.float64)

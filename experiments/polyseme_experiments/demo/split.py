@@ -25,46 +25,25 @@ _PERSONS = {"man", "woman", "men", "women", "person", "people", "boy", "girl", "
 
 @dataclass(frozen=True)
 class SplitSettings:
-    """How much is hidden.
+    """How much is hidden."""
 
-    Attributes
-    ----------
-    test_share, label_share : float
-        Share of the emoji kept for the test, and of the labels hidden from the pictures.
-    document_share : (float, float)
-        Range for the share of training emoji that carry such a label.
-    n_oov, min_oov : int
-        Labels hidden from the semantics documents as well, and how many training emoji without an
-        unseen label must carry one.
-    """
-
-    test_share: float = 0.25
-    label_share: float = 0.25
-    document_share: tuple[float, float] = (0.25, 0.45)
-    n_oov: int = 6
-    min_oov: int = 12
+    test_share: float = 0.25  # of the emoji
+    label_share: float = 0.25  # of the labels, hidden from the pictures
+    document_share: tuple[float, float] = (0.25, 0.45)  # training emoji that carry one of them
+    n_oov: int = 6  # labels hidden from the semantics documents as well
+    min_oov: int = 12  # training emoji without an unseen label that carry each of those
 
 
 @dataclass(frozen=True, eq=False)
 class EmojiSplit:
-    """Emoji and labels by what the tagger may know of them.
-
-    Attributes
-    ----------
-    emoji : EmojiCorpus
-    train, taught, test : int64 arrays
-        Emoji whose tags teach meaning, those of them that carry no unseen label and whose pictures
-        are shown, and emoji of which nothing is known.
-    unseen, oov : tuple of str
-        Labels hidden from the pictures, and from the semantics documents.
-    """
+    """Emoji and labels by what the tagger may know of them."""
 
     emoji: EmojiCorpus
-    train: NDArray[np.int64]
-    taught: NDArray[np.int64]
-    test: NDArray[np.int64]
-    unseen: tuple[str, ...]
-    oov: tuple[str, ...]
+    train: NDArray[np.int64]  # emoji whose tags teach meaning
+    taught: NDArray[np.int64]  # those of them without an unseen label: their pictures are shown
+    test: NDArray[np.int64]  # emoji of which nothing is known
+    unseen: tuple[str, ...]  # labels hidden from the pictures
+    oov: tuple[str, ...]  # labels hidden from the semantics documents
 
     def semantics(self) -> LabelCorpus:
         """Give the tag sets that teach meaning: training emoji, without oov labels."""

@@ -37,14 +37,7 @@ Tests = dict[tuple[str, str, str], PairedTest]
 
 
 class Results:
-    """Records of runs, found by what they measure.
-
-    Parameters
-    ----------
-    records : iterable of dict
-    command : str
-        What makes the tables again.
-    """
+    """Records of runs, found by what they measure; `command` makes their tables again."""
 
     def __init__(self, records: Iterable[Record], command: str = "") -> None:
         self.command = command
@@ -58,7 +51,7 @@ class Results:
         return [record for _, record in sorted(self._records.get((setting, method), {}).items())]
 
     def values(self, setting: str, method: str, column: str, measure: str) -> list[Any]:
-        """Give one measured value for each trial; None where a trial has none.
+        """Give one measured value for each trial, None where a trial has none.
 
         A method that begins with `FORMER` gives the former default's values for the same trials.
         """
@@ -140,13 +133,13 @@ class Results:
 
     def cells(self, setting: str, method: str, tests: Tests) -> list[Cell]:
         """Give a method's scores: measures, and for each the sets of labels that are shown."""
-        keys = [(method, measure, column) for measure in MEASURES for column in SHOWN]
         return [
             Cell.of(
                 self.values(setting, method, column, measure),
                 mark=tests[key].mark if (key := (method, measure, column)) in tests else "",
             )
-            for _, measure, column in keys
+            for measure in MEASURES
+            for column in SHOWN
         ]
 
 

@@ -6,6 +6,8 @@ and `decision_function` is a class in a file of this folder.
 
 from __future__ import annotations
 
+from typing import Any
+
 from polyseme._validation import unknown_name
 from polyseme.baselines import (
     Chance,
@@ -35,7 +37,7 @@ from polyseme_experiments.methods.published import (
 __all__ = ["METHODS", "RANKERS", "Method", "get_method"]
 
 DIMENSIONS = (10, 50, 200)
-_COSTA = {
+_COSTA: dict[str, tuple[str, dict[str, Any]]] = {
     "no-prior": ("COSTA, no priors", {"use_priors": False}),
     "normalised": ("COSTA, normalised counts", {"transfer": "normalised"}),
     "dice": ("COSTA, Dice", {"transfer": "dice"}),

@@ -101,12 +101,12 @@ class NewLabelCalibration(Method):
         added = new_labels(trial, generator)
         X, tested = trial.features(trial.mixed), trial.split.target.select(trial.mixed)
         taught, tagger = trial.default_tagger(), self._without(trial, added)
-        scores = taught.decision_function(X)
+        scores = taught.predict_proba(X)
         probabilities = {"taught": columns_of(scores, taught.classes_, added, tested.key)}
         # Without a document or a vector there is no hint: such a label is as likely everywhere.
         usual = tagger.space_.typical_frequency
         for name, grown in self._with_new(trial, tagger, added).items():
-            scores = grown.decision_function(X)
+            scores = grown.predict_proba(X)
             probabilities[name] = columns_of(scores, grown.classes_, added, tested.key, usual)
         probabilities["chance"] = generator.random((len(X), len(added)))
         truth = tested.align(added)[0][:, : len(added)].toarray().astype(bool)

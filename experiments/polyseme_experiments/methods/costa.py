@@ -17,7 +17,7 @@ from polyseme.baselines import TunedCosta
 from polyseme.baselines.transfer import ridge
 from polyseme.baselines.tuned_costa import out_of_fold
 from polyseme.calibration import expected_frequencies, logit, match_frequencies
-from polyseme.tagger import training_tables
+from polyseme.documents import training_tables
 from polyseme_experiments.methods.base import Method, Outcome, reprs
 from polyseme_experiments.sampling import RunConfig
 from polyseme_experiments.trials import Trial

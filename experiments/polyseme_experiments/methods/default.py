@@ -17,9 +17,10 @@ import polyseme.space
 import polyseme.training
 from polyseme._threads import one_blas_thread
 from polyseme._validation import check_instances
+from polyseme.documents import training_tables
 from polyseme.space import ConceptSpace
 from polyseme.store import ConceptStore
-from polyseme.tagger import ZeroShotTagger, training_tables
+from polyseme.tagger import ZeroShotTagger
 from polyseme.training import SpacePlan, TrainingData
 from polyseme_experiments.embedding_cache import make_space
 from polyseme_experiments.methods.base import Method, Outcome
@@ -28,14 +29,7 @@ from polyseme_experiments.trials import Trial
 
 
 def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
-    """Give all that decides what a tagger learns, also what is left at its default.
-
-    Parameters
-    ----------
-    config : RunConfig
-    **parameters
-        Of its `ConceptSpace`.
-    """
+    """Give all that decides what a tagger learns, with parameters of its `ConceptSpace`."""
     space = make_space(config, **parameters)
     plan = space.plan or SpacePlan()
     # Records are made on the processor, whatever else could train the members.
@@ -79,7 +73,7 @@ class DefaultSystem(Method):
         Parameters of the `ConceptSpace`, where it is trained in another way. Otherwise the one
         default that a trial's methods share is used.
     method : {"space", "priming"}
-        As in `ZeroShotTagger.decision_function`.
+        As in `ZeroShotTagger.predict_proba`.
     mix : bool
         Whether all held-out instances are tested, also those without an unseen label.
     """
@@ -109,7 +103,7 @@ class DefaultSystem(Method):
         """Score the test instances, or the natural mix."""
         tagger = self.tagger(trial)
         rows = trial.mixed if self.mix else trial.split.test
-        scores = tagger.decision_function(trial.features(rows), method=self.method)
+        scores = tagger.predict_proba(trial.features(rows), method=self.method)
         audited = trial.audit(tagger, trial.fit_inputs())
         return trial.measure(scores, tagger.classes_, mix=self.mix), audited
 
@@ -132,21 +126,10 @@ def changed(
     n_members: int | None = None,
     levels: bool = True,
 ) -> ZeroShotTagger:
-    """Give a tagger like a fitted one, but for what is named, without training again.
+    """Give a tagger like a fitted one of this trial, but for what is named, without training again.
 
-    Its members are the same, or fewer, and its levels are learned anew on the same held-out items.
-
-    Parameters
-    ----------
-    trial : Trial
-    tagger : ZeroShotTagger
-        Fitted in this trial; stays as it is.
-    context, priming : float, optional
-        As in `ConceptSpace`.
-    n_members : int, optional
-        Use only so many members, at most one for each fold.
-    levels : bool
-        Whether labels keep slopes and intercepts.
+    Its members are the same, or the first `n_members` of different folds; its levels are learned
+    anew on the same held-out items. Parameters are as in `DefaultSystem`.
     """
     space, data = copy(tagger.space_), _training_data(trial, tagger)
     shares = {"context": context, "priming": priming}
@@ -162,18 +145,10 @@ def changed(
             slopes=np.ones(n_labels), intercepts=np.zeros(n_labels)
         )
     semantics = trial.known_documents.without_unused()
-    store, _ = ConceptStore.of(space, tagger.classes_, semantics, trial.train_documents)
-    return ZeroShotTagger().restore(
-        space,
-        store,
-        extractor=None,
-        n_vocabulary=tagger.n_vocabulary_,
-        seen=tagger.seen_,
-        dropped=tagger.dropped_,
-        n_features=tagger.n_features_in_,
-        n_taught=tagger.n_taught_,
-        normalize=tagger.normalize_labels_,
-    )
+    store, _ = ConceptStore.of(space, tagger.store_.labels, semantics, trial.train_documents)
+    made = copy(tagger)
+    made.space_ = space
+    return made.set_store(store)
 
 
 def _training_data(trial: Trial, tagger: ZeroShotTagger) -> TrainingData:

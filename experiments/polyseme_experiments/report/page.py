@@ -42,20 +42,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """One part of a report: a table or figure of the paper.
-
-    Attributes
-    ----------
-    name : str
-        Short and unique; letters, digits and hyphens.
-    title : str
-        Its heading.
-    text : str
-        Words between backticks are code.
-    tables : tuple of Table
-    figures : tuple of Figure
-        The first stands beside the first table, and so on.
-    """
+    """One part of a report: text in which words between backticks are code, tables and plots."""
 
     name: str
     title: str
@@ -69,27 +56,13 @@ class Section:
 
 @dataclass(frozen=True)
 class DataFact:
-    """One dataset of a report.
-
-    Attributes
-    ----------
-    title : str
-        Its name in words.
-    checksum : str
-        SHA-256 over what was read.
-    stands_for : str
-        The dataset in whose place it is used, if any.
-    is_sample : bool
-        Whether only the tiny sample of our own making was used.
-    as_published : bool or None
-        Whether the files are those our published figures were made with; None: not known.
-    """
+    """One dataset of a report; `checksum` is the SHA-256 over what was read."""
 
     title: str
     checksum: str
-    stands_for: str = ""
+    stands_for: str = ""  # the dataset in whose place it is used
     is_sample: bool = False
-    as_published: bool | None = None
+    as_published: bool | None = None  # whether the files are those of our published figures
 
     @property
     def role(self) -> str:
@@ -102,29 +75,14 @@ class DataFact:
 
 @dataclass(frozen=True)
 class Facts:
-    """What stands on top of a report.
-
-    Attributes
-    ----------
-    summary : str
-        What was run and found; paragraphs are separated by empty lines.
-    command : str
-        Makes the report again.
-    numbers : tuple of (str, str)
-        A few figures, each with what it counts.
-    data : tuple of DataFact
-    versions : tuple of (str, str)
-        Programs and their versions, machine and dates.
-    alerts : tuple of str
-        What a reader must know first, beside samples and stand-ins.
-    """
+    """What stands on top of a report; an empty line separates paragraphs of the summary."""
 
     summary: str
-    command: str
+    command: str  # makes the report again
     numbers: tuple[tuple[str, str], ...] = ()
     data: tuple[DataFact, ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
-    alerts: tuple[str, ...] = ()
+    alerts: tuple[str, ...] = ()  # what a reader must know first, beside samples and stand-ins
 
     def warnings(self) -> list[str]:
         """Give what a reader must know first: samples, stand-ins, other files, then the alerts."""
@@ -148,17 +106,7 @@ class Facts:
 def facts_of(
     records: Sequence[Record], *, summary: str, command: str, titles: Mapping[str, str]
 ) -> Facts:
-    """Gather the facts of runs from their records, whatever their order.
-
-    Parameters
-    ----------
-    records : sequence of mapping
-        Of all runs in the report.
-    summary, command : str
-        As in `Facts`.
-    titles : mapping of str to str
-        Datasets' names in words.
-    """
+    """Gather the facts of runs from their records; `titles` are names of datasets in words."""
     versions: dict[str, set[str]] = {"polyseme": set()}
     checksums: dict[str, set[str]] = {}
     stands: dict[str, set[str]] = {}
@@ -250,13 +198,12 @@ def paragraphs(text: str, kind: str = "") -> Markup:
 
 def _column_kinds(table: Table) -> list[str]:
     """Say for each column whether it holds measured cells, text, or plain numbers."""
+    texts = [
+        any(isinstance(value, str) for value in column) for column in zip(*table.rows, strict=True)
+    ]
     return [
-        "num"
-        if is_measured
-        else "text"
-        if any(isinstance(row[place], str) for row in table.rows)
-        else ""
-        for place, is_measured in enumerate(table.measured())
+        "num" if is_measured else "text" if is_text else ""
+        for is_measured, is_text in zip(table.measured(), texts, strict=True)
     ]
 
 
@@ -310,17 +257,7 @@ def _markdown_facts(facts: Facts) -> list[str]:
 
 
 def write_report(folder: Path, sections: Sequence[Section], *, title: str, facts: Facts) -> None:
-    """Write report.html, README.md with figures/*.svg, and tables/*.csv.
-
-    Parameters
-    ----------
-    folder : Path
-    sections : sequence of Section
-    title : str
-        Heads the page.
-    facts : Facts
-        Stand on top.
-    """
+    """Write report.html, README.md with figures/*.svg, and tables/*.csv to a folder."""
     for name in ("figures", "tables"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     contents = [("summary", "Summary"), *((one.name, one.title) for one in sections)]

@@ -37,6 +37,7 @@ MAX_OTHERS = 1200
 FEWEST = 20
 
 Bins = Mapping[str, Sequence[float]]
+Look = dict[str, Any]
 
 
 def _column(cells: Sequence[Cell], field: str) -> NDArray[np.float64]:
@@ -48,20 +49,14 @@ def _add_legend(figure: Figure, axes: Axes) -> None:
     """Put the legend of all labelled artists below the plot."""
     handles, labels = axes.get_legend_handles_labels()
     n_columns = 4 if max(map(len, labels)) < 24 else 3
-    look = {"ncols": n_columns, "handlelength": 1.6, "columnspacing": 1.4}
+    look: Look = {"ncols": n_columns, "handlelength": 1.6, "columnspacing": 1.4}
     figure.legend(handles, labels, loc="outside lower left", **look)
 
 
 def bars(name: str, series: Mapping[str, Mapping[str, Cell]], *, measure: str) -> str:
-    """Draw groups of bars: one group per set of labels, one bar per method.
+    """Draw one group of bars for each set of labels, one bar for each method.
 
-    Parameters
-    ----------
-    name : str
-    series : mapping of method to mapping of group to Cell
-        Published values are hollow diamonds.
-    measure : str
-        Names the vertical axis.
+    Published values are hollow diamonds; `measure` names the vertical axis.
     """
     groups = list(dict.fromkeys(group for cells in series.values() for group in cells))
     width = 0.84 / len(series)
@@ -112,15 +107,7 @@ def bars(name: str, series: Mapping[str, Mapping[str, Cell]], *, measure: str) -
 
 
 def curves(name: str, series: Mapping[str, Mapping[float, Cell]], *, measure: str) -> str:
-    """Draw a measure against the dimension of the concept space, the published values dashed.
-
-    Parameters
-    ----------
-    name : str
-    series : mapping of name to mapping of dimension to Cell
-    measure : str
-        Names the vertical axis.
-    """
+    """Draw a measure against the dimension of the concept space, the published values dashed."""
     x_name = "dimensions of the concept space"
     numbers = sorted({number for cells in series.values() for number in cells})
 
@@ -132,13 +119,13 @@ def curves(name: str, series: Mapping[str, Mapping[float, Cell]], *, measure: st
             # Error bars side by side: a little to the left or right of the number.
             aside = 1 + 0.035 * (place - (len(series) - 1) / 2)
             xs, cells = np.array(list(by_number)) * aside, list(by_number.values())
-            look: dict[str, Any] = {"color": colour_of(place), "marker": MARKERS[place % 8]}
+            look: Look = {"color": colour_of(place), "marker": MARKERS[place % 8]}
             look |= {"markersize": 5, "elinewidth": 1, "capsize": 2.5}
             published = _column(cells, "published")
             if np.isfinite(published).any():
                 has_published = True
                 errors = _column(cells, "published_error")
-                dashed = {"linestyle": "--", "linewidth": 1.1, "markerfacecolor": CARD}
+                dashed: Look = {"linestyle": "--", "linewidth": 1.1, "markerfacecolor": CARD}
                 axes.errorbar(xs, published, yerr=errors, **look, **dashed)
             means, errors = _column(cells, "mean"), _column(cells, "error")
             axes.errorbar(xs, means, yerr=errors, linewidth=1.8, label=words(label), **look)
@@ -156,20 +143,11 @@ def curves(name: str, series: Mapping[str, Mapping[float, Cell]], *, measure: st
 def differences(
     name: str, groups: Mapping[str, Mapping[str, PairedTest]], *, measure: str, versus: str
 ) -> str:
-    """Draw paired differences with their 95 % intervals, line by line.
+    """Draw paired differences with their 95 % intervals, line by line, in groups.
 
     A filled mark to the right of zero: ours is better, and the interval says so; to the left:
-    worse; hollow and grey: the interval holds zero, or there is none.
-
-    Parameters
-    ----------
-    name : str
-    groups : mapping of group to mapping of label to PairedTest
-        Lines of one group stand together; tests without a difference are left out.
-    measure : str
-        What the difference is in.
-    versus : str
-        What the others are called together.
+    worse; hollow and grey: the interval holds zero, or there is none. Tests without a difference
+    are left out; `versus` is what the others are called together.
     """
     lines = [
         (group, label, test)
@@ -218,7 +196,7 @@ def _add_difference(axes: Axes, group: str, label: str, test: PairedTest, y: flo
             colour = face = colour_of(0 if test.low > 0 else 1)
         axes.plot([test.low, test.high], [y, y], color=colour, linewidth=1.8)
     tip = TIP + words(f"{group}, {label}: {text}")
-    look = {"color": colour, "markerfacecolor": face, "markeredgewidth": 1.3, "zorder": 4}
+    look: Look = {"color": colour, "markerfacecolor": face, "markeredgewidth": 1.3, "zorder": 4}
     axes.plot([test.difference], [y], "o", markersize=6, gid=tip, **look)
     return text.replace("-", "\u2212")
 
@@ -226,15 +204,9 @@ def _add_difference(axes: Axes, group: str, label: str, test: PairedTest, y: flo
 def usage(
     name: str, first: Mapping[str, float], second: Mapping[str, float], *, names: tuple[str, str]
 ) -> str:
-    """Draw how often two corpora use the labels of the first, sorted by the first.
+    """Draw which percentage of two corpora's documents hold the labels of the first, sorted by it.
 
-    Parameters
-    ----------
-    name : str
-    first, second : mapping of label to float
-        The share of documents in percent; a label that the second lacks counts as 0.
-    names : (str, str)
-        The corpora.
+    A label that the second lacks counts as 0; `names` are the corpora.
     """
     labels = sorted(first, key=lambda label: (-first[label], label))
     correlation = usage_correlation(first, second)
@@ -247,7 +219,7 @@ def usage(
         ranks = np.arange(1, len(labels) + 1)
         ours = [first[label] for label in labels]
         theirs = [second.get(label, 0.0) for label in labels]
-        look: dict[str, Any] = {"step": "mid", "alpha": 0.45, "linewidth": 0}
+        look: Look = {"step": "mid", "alpha": 0.45, "linewidth": 0}
         axes.fill_between(ranks, ours, color=colour_of(0), label=words(names[0]), **look)
         axes.plot(ranks, theirs, ".", markersize=4, color=colour_of(1), label=words(names[1]))
         axes.set_xlim(0.3, len(labels) + 0.7)
@@ -264,7 +236,7 @@ def usage_correlation(first: Mapping[str, float], second: Mapping[str, float]) -
     pairs = np.array([(first[label], second.get(label, 0.0)) for label in first], dtype=np.float64)
     if len(pairs) < 2 or (pairs == pairs[0]).all(axis=0).any():
         return None
-    return float(np.corrcoef(pairs.T)[0, 1])
+    return float(np.asarray(np.corrcoef(pairs.T))[0, 1])
 
 
 def senses(
@@ -276,20 +248,10 @@ def senses(
     label: str,
     others: ArrayLike = (),
 ) -> str:
-    """Draw the concepts of one label in two dimensions, coloured by sense.
+    """Draw the concepts of one label (n, 2), coloured by sense, on grey ones of others (m, 2).
 
-    Parameters
-    ----------
-    name : str
-    points : array-like, shape (n, 2)
-        The label's concepts.
-    sense : sequence of int, length n
-        The sense of each, from 0.
-    company : sequence of sequences of str
-        For each sense the labels that typically stand beside it.
-    label : str
-    others : array-like, shape (m, 2)
-        Concepts of other labels, in grey; at most 1,200 of them are shown.
+    `sense` has the sense of each, from 0, and `company` for each sense the labels that typically
+    stand beside it. At most 1,200 others are shown.
     """
     places, kinds = np.asarray(points, dtype=np.float64).reshape(-1, 2), np.asarray(sense)
     low, high = places.min(axis=0), places.max(axis=0)
@@ -305,7 +267,7 @@ def senses(
         axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
         axes.spines[:].set_visible(False)
         axes.plot(*around.T, ".", markersize=3, color=SOFT, alpha=0.3, markeredgewidth=0)
-        look = {"markersize": 5, "markeredgecolor": CARD, "markeredgewidth": 0.5}
+        look: Look = {"markersize": 5, "markeredgecolor": CARD, "markeredgewidth": 0.5}
         for kind in range(len(texts)):
             members = places[kinds == kind]
             axes.plot(*members.T, MARKERS[kind % 8], color=colour_of(kind), **look)
@@ -336,19 +298,15 @@ def _name_senses(
         while any(abs(y - b) < line and abs(x - a) < half + c for a, b, c in taken):
             y -= line
         taken.append((x, y, half))
-        look = {"ha": "center", "va": "center", "weight": "bold", "color": colour_of(kind)}
+        look: Look = {"ha": "center", "va": "center", "weight": "bold", "color": colour_of(kind)}
         axes.text(x, y, text, fontsize=9, gid=HALO, **look)
 
 
 def reliability(name: str, series: Mapping[str, Bins]) -> str:
     """Draw how often labels of each probability are true, one curve for each series.
 
-    Parameters
-    ----------
-    name : str
-    series : mapping of name to bins
-        For each bin "counts", "predicted" and "observed", the latter between 0 and 1. The larger a
-        mark, the more entries its bin has.
+    Bins have "counts", "predicted" and "observed", the latter between 0 and 1. The larger a mark,
+    the more entries its bin has.
     """
 
     def paint(figure: Figure) -> None:
@@ -362,7 +320,7 @@ def reliability(name: str, series: Mapping[str, Bins]) -> str:
             for count, x, y in zip(counts[kept], 100 * xs[kept], 100 * ys[kept], strict=True):
                 tip = f"{label}: {int(count)} labels given {x:.1f} %, {y:.1f} % true"
                 size = 2 + 1.4 * np.log10(count)
-                look = {"color": colour, "markersize": size, "gid": TIP + words(tip)}
+                look: Look = {"color": colour, "markersize": size, "gid": TIP + words(tip)}
                 axes.plot([x], [y], marker, **look)
             axes.plot([], [], marker=marker, markersize=5, color=colour, label=words(label))
         axes.set_xlim(-2, 102)

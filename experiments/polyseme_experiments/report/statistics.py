@@ -22,33 +22,16 @@ Values = Sequence[float | None]
 
 
 class PairedTest(NamedTuple):
-    """A two-sided paired t-test of two methods on the same trials.
+    """A two-sided paired t-test of two methods on the same trials."""
 
-    Attributes
-    ----------
-    n : int
-        Pairs.
-    difference, error : float or None
-        The mean of ours less theirs and its standard error; None without a pair, or with one.
-    p : float or None
-        None with fewer than two pairs; for differences without any spread 1 if they are zero and
-        0 otherwise, which is the limit.
-    low, high : float or None
-        The 95 % interval of the difference.
-    p_holm : float or None
-        p after Holm's correction for all tests of the family.
-    mark : str
-        For the cell of the other method: `ABOVE` or `BELOW` ours where `p_holm` is below 0.05.
-    """
-
-    n: int
-    difference: float | None = None
-    error: float | None = None
-    p: float | None = None
-    low: float | None = None
+    n: int  # pairs
+    difference: float | None = None  # the mean of ours less theirs
+    error: float | None = None  # its standard error; None with fewer than two pairs
+    p: float | None = None  # 0 or 1 where differences have no spread
+    low: float | None = None  # the 95 % interval of the difference
     high: float | None = None
-    p_holm: float | None = None
-    mark: str = ""
+    p_holm: float | None = None  # p after Holm's correction for the family
+    mark: str = ""  # the other is significantly `ABOVE` or `BELOW` ours
 
 
 def measured(values: Values) -> NDArray[np.float64]:

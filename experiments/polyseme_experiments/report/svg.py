@@ -98,7 +98,7 @@ def draw(
     label : str
         What the picture shows, for who cannot see it.
     size : (float, float)
-        Width and height in inches of 72 pixels.
+        In inches of 72 pixels.
     """
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG

@@ -25,32 +25,14 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]<>|~])")
 
 @dataclass(frozen=True)
 class Cell:
-    """One measured value.
+    """One measured value."""
 
-    Attributes
-    ----------
-    mean : float or None
-        Over the trials; None where nothing was measured.
-    error : float or None
-        Standard error of the mean; None for fewer than two trials.
-    n : int
-        Trials.
-    published, published_error : float or None
-        What the paper prints.
-    mark : str
-        `ABOVE` or `BELOW`: significantly above or below the table's reference method.
-    best : bool
-        Whether to print it in bold.
-    digits : int
-        Decimals to print.
-    """
-
-    mean: float | None
-    error: float | None
-    n: int
+    mean: float | None  # over the trials; None where nothing was measured
+    error: float | None  # standard error of the mean; None for fewer than two trials
+    n: int  # trials
     published: float | None = None
     published_error: float | None = None
-    mark: str = ""
+    mark: str = ""  # significantly `ABOVE` or `BELOW` the table's reference method
     best: bool = False
     digits: int = 2
 
@@ -64,7 +46,7 @@ class Cell:
         best: bool = False,
         digits: int = 2,
     ) -> Cell:
-        """Make the cell of some trials' values, None and NaN left out; else as in the class."""
+        """Make the cell of some trials' values; None and NaN count as not measured."""
         pair = published if isinstance(published, tuple) else (published, None)
         return cls(*mean_and_error(values), len(measured(values)), *pair, mark, best, digits)
 
@@ -76,38 +58,16 @@ Plain: TypeAlias = str | int | float | None
 
 @dataclass(frozen=True)
 class Table:
-    """One table of the report.
+    """One table; a column with a `Cell` in any row is measured, others say what a row is about."""
 
-    A column with a `Cell` in any row is measured; all others say what a row is about.
-
-    Attributes
-    ----------
-    name : str
-        Short and unique, "fig9"; names its file.
-    title : str
-        Stands above it.
-    header : tuple of str
-        One name per column, no name twice.
-    rows : tuple of tuples
-        As many values each as the header has names.
-    notes : tuple of str
-        Footnotes: departures from the paper, stand-ins.
-    command : str
-        What makes it again.
-    reference : str
-        The method that the marks compare with.
-    caution : str
-        What no figure may be read without, in a few words: a sample, a stand-in.
-    """
-
-    name: str
+    name: str  # names its file
     title: str
     header: tuple[str, ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
-    command: str = ""
-    reference: str = ""
-    caution: str = ""
+    command: str = ""  # makes it again
+    reference: str = ""  # the method that marks compare with
+    caution: str = ""  # what no figure may be read without: a sample, a stand-in
 
     def __post_init__(self) -> None:
         if {len(row) for row in self.rows} - {len(self.header)}:
@@ -153,13 +113,9 @@ def remarks_of(cell: Cell, common_n: int | None = None) -> list[str]:
 
 
 def value_text(value: Value, common_n: int | None = None) -> str:
-    """Write any value of a table: cells as `57.87 ± 0.16 ▼ (56.06 ± 0.16)`, `–` for nothing.
+    """Write any value: cells as `57.87 ± 0.16 ▼ (56.06 ± 0.16)`, `–` for nothing.
 
-    Parameters
-    ----------
-    value : str, int, float, Cell or None
-    common_n : int, optional
-        The table's number of trials; a cell with another number says so.
+    A cell with another number of trials than the table's, `common_n`, says so.
     """
     if isinstance(value, Cell):
         text = with_error(value.mean, value.error, value.digits)
@@ -254,11 +210,8 @@ def wide_records(table: Table) -> list[dict[str, Plain]]:
 def long_records(table: Table) -> list[dict[str, Plain]]:
     """Give one record per measured cell, or per row of a table without any, for programs.
 
-    Returns
-    -------
-    list of dict
-        With the same keys: `table`, what the row is about, `column`, `mean`, `standard_error`, `n`,
-        `published`, `published_error`, `mark`, `caution`. Floats are not rounded.
+    Their keys: `table`, what the row is about, `column`, `mean`, `standard_error`, `n`,
+    `published`, `published_error`, `mark`, `caution`. Floats are not rounded.
     """
     is_measured = table.measured()
     keys = _keys(table)
