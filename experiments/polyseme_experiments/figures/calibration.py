@@ -125,30 +125,3 @@ def _curve(results: Results, setting: str, method: str, column: str) -> Bins:
         "predicted": (predicted / counts).tolist(),
         "observed": (observed / counts).tolist(),
     }
-
-
-EXPERIMENTS = (
-    CalibrationFigure(
-        name="calibration",
-        title="Probabilities of the default",
-        text=(
-            "Held-out instances as they come, with and without unseen labels. Calibration error: "
-            "mean distance of predicted and observed in 15 bins; where few labels are true (first "
-            "column) a small one is easily had, and the curves say more. Log-loss: nats an "
-            "instance. Expected / true: the sum of probabilities for each label that is true. "
-            "Reached of 50 %: the share of labels that are true when a precision of 50 % is asked "
-            "for; found at 50 %: the share of true labels that are then given. Labels that turned "
-            "up later: a third of the unseen ones, left out of everything that is learned and then "
-            "placed by documents picked because they hold them; the last table has other ways, "
-            "such as 1 to 20 documents for each label, drawn at random and silent about the other "
-            "new labels. The rule for how common such labels are taken to be is that of the former "
-            "default, which had changed it after a first look at these very splits (calibration "
-            "errors 5.9, 1.5 and 4.4 %); the slope they are read with was halved, on development "
-            "splits, after these had shown 0.42 % on Corel5K. So their calibration is no first "
-            "look."
-        ),
-        settings=("hsun", "corel5k", "msd-subset"),
-        methods=("calibration", "calibration-costa", NEW),
-        departures=("Not in the paper.",),
-    ),
-)

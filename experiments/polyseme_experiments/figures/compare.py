@@ -13,7 +13,6 @@ from polyseme_experiments.figures.base import (
     score_header,
     title_of,
 )
-from polyseme_experiments.methods import RANKERS
 from polyseme_experiments.report.page import Figure, Section
 from polyseme_experiments.report.plots import differences
 from polyseme_experiments.report.tables import Cell, Row, Table
@@ -134,26 +133,3 @@ def _p(value: float | None) -> str | None:
     if value is None:
         return None
     return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
-
-
-EXPERIMENTS = (
-    SplitComparison(
-        name="compare",
-        title="Every method over label splits",
-        text=(
-            "Test instances carry at least one unseen label. Every method has the same features "
-            "and splits, and its settings are chosen on training instances alone: 9 to 27 for a "
-            "kernel machine, 5 to 7 more for what is special to a method, where possible on seen "
-            "labels made pseudo-unseen. Marks say where another method is significantly above or "
-            "below the concept embedding. Seconds include what a method shares with others."
-        ),
-        settings=("hsun", "corel5k", "msd-subset", FEW_LABELS),
-        methods=RANKERS,
-        trials=(10, 1000),
-        departures=(
-            "Not in the paper, which compares with one form of COSTA over three trials of one "
-            "label split.",
-        ),
-        only_in={"composition": (FEW_LABELS,)},
-    ),
-)
