@@ -110,6 +110,7 @@ def draw(
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE | {"svg.hashsalt": name})
+        matplotlib.rcParams["axes.prop_cycle"] = matplotlib.cycler(color=SERIES)
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasSVG(figure)
         paint(figure)
