@@ -130,7 +130,7 @@ def test_leaving_out_ones_own_document_is_the_store_without_it():
         expected = [wanted.get(label, 0.0) for label in known.labels]
         np.testing.assert_allclose(strict[place], expected, rtol=2e-4, atol=1e-7)
         changed_rows += not np.allclose(strict[place], paper[place])
-    assert changed_rows > 5
+    assert changed_rows > 2
     np.testing.assert_array_equal(strict[rows < 0], paper[rows < 0])
     strangers = replace(tested, ids=tuple(f"x{i}" for i in range(len(tested))))
     assert (known_rows(known, strangers) == -1).all()
