@@ -19,7 +19,6 @@ from polyseme.baselines import SeenClassifiers, TunedCosta
 from polyseme.corpus import LabelCorpus, Labels
 from polyseme.features import MediaFeatures, extractor_class
 from polyseme.published.tagger import PublishedTagger
-from polyseme.space import ConceptSpace
 from polyseme.splits import evaluation_columns, measure
 from polyseme.tagger import ZeroShotTagger
 from polyseme.word_vectors import WordVectors
@@ -176,11 +175,9 @@ class Trial:
     def default_tagger(self, name: str = "space", **parameters: Any) -> ZeroShotTagger:
         """Give the fitted default with parameters of its `ConceptSpace`; change copies only."""
         space = make_space(self.config, **parameters)
-        return self.part(name, lambda: self.fit_space(space, self.known_documents))
-
-    def fit_space(self, space: ConceptSpace, semantics: LabelCorpus) -> ZeroShotTagger:
-        """Fit a default tagger to the training instances and some semantics documents."""
-        return self.fitted(ZeroShotTagger(space=space, random_state=self.seed), semantics)
+        return self.part(
+            name, lambda: self.fitted(ZeroShotTagger(space=space, random_state=self.seed))
+        )
 
     def fitted(self, ranker: T, semantics: LabelCorpus | None = None) -> T:
         """Fit a ranker to the training instances and semantics documents, without warnings."""

@@ -8,6 +8,7 @@ import pytest
 from polyseme.corpus import LabelCorpus
 from polyseme.published.priming import PrimingRanker
 from polyseme.splits import carries
+from polyseme.tagger import ZeroShotTagger
 from polyseme_experiments import sampling
 from polyseme_experiments.embedding_cache import make_space
 from polyseme_experiments.methods import METHODS, RANKERS, get_method
@@ -176,7 +177,7 @@ def test_a_default_with_another_share_is_what_a_fit_would_give(share):
     default, X = drawn.default_tagger(), drawn.features(drawn.split.test)
     before = default.decision_function(X)
     variant = changed(drawn, default, **share).decision_function(X)
-    fitted = drawn.fit_space(make_space(QUICK, **share), drawn.known_documents)
+    fitted = drawn.fitted(ZeroShotTagger(space=make_space(QUICK, **share), random_state=drawn.seed))
     np.testing.assert_array_equal(variant, fitted.decision_function(X))
     assert not np.array_equal(variant, before)
     np.testing.assert_array_equal(default.decision_function(X), before)
@@ -185,7 +186,7 @@ def test_a_default_with_another_share_is_what_a_fit_would_give(share):
 
 def test_fewer_members_are_the_first_of_each_fold():
     drawn = trial("image-cross")
-    fitted = drawn.fit_space(make_space(QUICK, n_folds=3), drawn.known_documents)
+    fitted = drawn.default_tagger("folds", n_folds=3)
     X = drawn.features(drawn.split.test)
     space, code = fitted.space_, fitted.space_.plan_.code
     few = changed(drawn, fitted, n_members=1)

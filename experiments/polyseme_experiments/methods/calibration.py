@@ -120,7 +120,8 @@ class NewLabelCalibration(Method):
         """Give the default, fitted to documents without the new labels."""
         hidden = set(added)
         kept = [label for label in trial.known_documents.labels if label not in hidden]
-        return trial.fit_space(make_space(trial.config), trial.known_documents.restrict(kept))
+        tagger = ZeroShotTagger(space=make_space(trial.config), random_state=trial.seed)
+        return trial.fitted(tagger, trial.known_documents.restrict(kept))
 
     def _with_new(
         self, trial: Trial, tagger: ZeroShotTagger, added: Sequence[str]
