@@ -101,6 +101,7 @@ def draw(
         In inches of 72 pixels.
     """
     import matplotlib
+    from cycler import cycler
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
@@ -110,7 +111,7 @@ def draw(
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE | {"svg.hashsalt": name})
-        matplotlib.rcParams["axes.prop_cycle"] = matplotlib.cycler(color=SERIES)
+        matplotlib.rcParams["axes.prop_cycle"] = cycler(color=SERIES)
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasSVG(figure)
         paint(figure)
