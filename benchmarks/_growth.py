@@ -248,12 +248,11 @@ def _rank(embedding: Any, mapper: Any, corpus: Any, new: Any, asked: Any, stages
     from _synthetic import as_label_corpus
 
     from polyseme.metrics import example_map
-    from polyseme.published.known import known_documents
-    from polyseme.published.priming import PrimingRanker
+    from polyseme.published.priming import PrimingRanker, PrimingStore
     from polyseme.tags import rank_labels
 
     with stages.stage("known concepts"):
-        known, _ = known_documents(embedding, corpus, corpus)
+        known, _ = PrimingStore.of(embedding, corpus, corpus)
     with stages.stage("index"):
         index = known.index(64.0)
     ranker = PrimingRanker(index, embedding.distance_scale_)

@@ -1,4 +1,4 @@
-"""How much a front end costs beside the library that it stands on, on the same files, in one run.
+"""What a feature extractor costs beside the library it stands on, on the same files, in one run.
 
 Pictures: EfficientNet-Lite0 as its package makes it, given pictures that are decoded already, in
 batches of 32. Sound: librosa's own loading, MFCC and onset detection, file by file. Ours is the

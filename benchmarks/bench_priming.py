@@ -101,12 +101,8 @@ def ours(index: Any, queries: Array, setting: str) -> Callable[[], Array]:
 
     def run() -> Array:
         with native(setting):
-            if setting == "0":
-                from polyseme.index import portable
-
-                return portable.distances(index._concepts, queries, index.n_labels, index.memory_mb)
             if setting == "generic":
-                return index._compiled.distances(queries, index.n_labels)
+                return index._packed.distances(queries, index.n_labels)
             return index.distances(queries)
 
     return run
@@ -217,7 +213,7 @@ def batch(
     }
     if world.n == world.n_labels:
         quick[KEPT] = kept_gemm(world, queries)
-    if index._compiled is None:
+    if index._packed is None:
         quick = {name: way for name, way in quick.items() if "compiled" not in name}
     if searches is not None:
         quick["faiss flat, top 10 (no minima by label)"] = lambda: searches(queries)
@@ -226,7 +222,7 @@ def batch(
         "torch cdist + scatter amin": lambda: torch_cdist(world, fewer),
         "scikit-learn distances + reduceat": lambda: scikit(world, fewer),
     }
-    if index._compiled is not None:
+    if index._packed is not None:
         slow["polyseme, compiled, plain C"] = ours(index, fewer, "generic")
     seconds = seconds_of(quick, repeats)
     scale = len(queries) / len(fewer)
@@ -264,7 +260,7 @@ def single(world: World, repeats: int) -> tuple[list[list[Cell]], float]:
         "polyseme": ours(index, query, ""),
         "polyseme, numpy": ours(index, query, "0"),
     }
-    if index._compiled is not None:
+    if index._packed is not None:
         ways["polyseme, AVX2"] = ours(index, query, "avx2")
         ways["polyseme, plain C"] = ours(index, query, "generic")
     if searches is not None:

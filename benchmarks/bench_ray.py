@@ -28,7 +28,7 @@ from polyseme import ConceptEmbedding, ContextDescriptor, InstanceMapper, Traini
 from polyseme.cluster import RayTraining, extract_media, open_engine, rank_shards
 from polyseme.cluster.engines import RayEngine
 from polyseme.corpus import LabelCorpus
-from polyseme.features.store import FeatureStore
+from polyseme.features.extraction import FeatureStore
 from polyseme.io.shards import write_shards
 from polyseme.io.xmp import merge_tags
 from polyseme.published.tagger import PublishedTagger
@@ -257,12 +257,12 @@ def _pieces(amount: Amount, ways: Ways) -> Table:
 
 def _extraction(amount: Amount, folder: Path, ways: Ways, pids: set[int]) -> Table:
     """Extract drawn emoji in every way, in turn; compare seconds and bytes."""
-    from polyseme.datasets import FORMS
+    from polyseme.datasets import SPECS
     from polyseme.features import ImageFeatures
 
-    form = FORMS["emoji"]
-    assert form.embedded is not None and form.write_media is not None
-    form.write_media(folder / "pictures", form.embedded().corpus.ids[: amount.pictures])
+    spec = SPECS["emoji"]
+    assert spec.embedded is not None and spec.write_media is not None
+    spec.write_media(folder / "pictures", spec.embedded().corpus.ids[: amount.pictures])
     extractor = ImageFeatures(n_jobs=1)
     seconds: dict[str, list[float]] = {}
     work: dict[str, list[float]] = {}

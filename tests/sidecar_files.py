@@ -11,6 +11,5 @@ def write_sidecar(path: Path, tags: list[str]) -> None:
     """Write tags as a person's program does: without a note that they were suggested."""
     merge_tags(path, tags)
     text = path.read_text("utf-8")
-    start = text.index("  <rdf:Description xmlns:polyseme")
-    end = text.index("</rdf:Description>", start) + len("</rdf:Description>\n")
-    path.write_text(text[:start] + text[end:], "utf-8")
+    start, end = text.index("<polyseme:suggested"), text.index("</polyseme:suggested>")
+    path.write_text(text[:start] + text[end + len("</polyseme:suggested>") :], "utf-8")

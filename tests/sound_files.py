@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -179,48 +178,3 @@ def _broken() -> dict[str, tuple[bytes, str]]:
 def _noise(n_bytes: int) -> bytes:
     """Random bytes, the same at every call."""
     return np.random.default_rng(1).bytes(n_bytes)
-
-
-def write_song(
-    path: Path,
-    timbre: NDArray[Any],
-    *,
-    track_ids: tuple[str, ...] = ("TRAAAAW128F429D538",),
-    starts: tuple[int, ...] | None = (0,),
-    change: Callable[[Any], None] | None = None,
-) -> None:
-    """Write a file of the Million Song Dataset's layout.
-
-    Parameters
-    ----------
-    path : Path
-    timbre : array, shape (n_segments, 12)
-        Of all songs, one after the other.
-    track_ids : tuple of str
-        One per song.
-    starts : tuple of int, optional
-        The row at which each song starts; None leaves the column away.
-    change : callable, optional
-        What is done to the open file at the end.
-    """
-    import h5py
-
-    columns: list[tuple[str, Any]] = [("track_id", "S32"), ("tempo", "f8")]
-    if starts is not None:
-        columns.insert(0, ("idx_segments_timbre", "i4"))
-    analysis = np.zeros(len(track_ids), dtype=columns)
-    analysis["track_id"] = [one.encode() for one in track_ids]
-    if starts is not None:
-        analysis["idx_segments_timbre"] = starts
-    packed: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffle": True}
-    with h5py.File(path, "w") as file:
-        for group in ("metadata", "analysis", "musicbrainz"):
-            file.create_group(group)
-        file["metadata"].create_dataset("songs", data=np.zeros(1, dtype=[("title", "S64")]))
-        file["musicbrainz"].create_dataset("songs", data=np.zeros(1, dtype=[("year", "i4")]))
-        file["analysis"].create_dataset("songs", data=analysis, maxshape=(None,), **packed)
-        file["analysis"].create_dataset(
-            "segments_timbre", data=timbre, maxshape=(None, *timbre.shape[1:]), **packed
-        )
-        if change is not None:
-            change(file)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from polyseme.baselines.svm import apply_platt, fit_machines, fit_platt, held_out_decisions
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -11,7 +12,6 @@ from sklearn.svm import SVC
 
 from polyseme._validation import InputError, NotFittedError
 from polyseme.baselines import SeenClassifiers
-from polyseme.baselines.svm import apply_platt, fit_machines, fit_platt, held_out_decisions
 from polyseme.metrics import roc_auc
 
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from polyseme import load
 from polyseme._validation import InputError
 from polyseme.cli import app
-from polyseme.cluster import open_engine, rank_shards
+from polyseme.cluster import open_engine, outputs, rank_shards
 from polyseme.cluster.jobs import digest_of, load_same, work
 from polyseme.cluster.media_jobs import HashFiles, Outcome
 from polyseme.cluster.suggestions import Suggestions
@@ -266,3 +266,15 @@ def test_a_worker_refuses_a_model_that_was_replaced(place):
     with pytest.raises(InputError, match="is another one; use a folder that all machines share"):
         load_same(str(place / "model"), "0" * 64)
     assert load_same(str(place / "model"), digest_of(place / "model")).classes_
+
+
+def test_rankings_as_parquet_keep_empty_lists_and_have_many_groups(tmp_path, monkeypatch):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the extra `parquet` is missing")
+    monkeypatch.setattr(outputs, "GROUP_ROWS", 4)
+    records = [
+        {"row": row, "labels": ["a"] * n, "kinds": ["seen"] * n, "scores": [0.5] * n}
+        for row, n in enumerate([0, 1, 2, 0, 3, 1, 0, 0, 2, 1])
+    ]
+    outputs.write_output(tmp_path / "out.parquet", records, "parquet")
+    assert parquet.read_table(tmp_path / "out.parquet").to_pylist() == records
+    assert parquet.ParquetFile(tmp_path / "out.parquet").num_row_groups == 3

@@ -7,15 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import polyseme.baselines.base
-import polyseme.baselines.classifiers
-import polyseme.baselines.costa
-import polyseme.baselines.latent
-import polyseme.published.solvers.search
+import polyseme.published.mapping
 from polyseme import InstanceMapper, LabelCorpus, PublishedTagger
 from polyseme._folds import fold_numbers, group_numbers
 from polyseme._validation import InputError
-from polyseme.baselines import Costa, LatentSemantic, NearestInstances, TunedCosta
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=60), st.integers(1, 6), st.integers(0, 99))
@@ -75,65 +70,12 @@ def test_a_mapper_with_one_group_takes_the_first_settings(doubles):
     X, points, _ = doubles
     mapper = InstanceMapper(kind="kernel-ridge", random_state=0).fit(X, points, np.zeros(len(X)))
     assert mapper.cv_results_ == []
-    assert mapper.penalty_ == polyseme.published.solvers.search.PENALTY_GRID[0]
+    assert mapper.penalty_ == polyseme.published.mapping.PENALTY_GRID[0]
 
 
 def grouped(documents, size):
     corpus = LabelCorpus.from_documents(documents)
     return replace(corpus, groups=tuple(f"g{row // size}" for row in range(len(corpus))))
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    """Note the groups that each drawing of folds was told about, and the folds drawn."""
-    notes: list[tuple[np.ndarray | None, np.ndarray]] = []
-
-    def noting(n, n_folds, generator, groups=None):
-        folds = fold_numbers(n, n_folds, generator, groups)
-        notes.append((None if groups is None else np.asarray(groups), folds))
-        return folds
-
-    for module in (
-        polyseme.baselines.base,
-        polyseme.baselines.classifiers,
-        polyseme.baselines.costa,
-        polyseme.baselines.latent,
-        polyseme.published.solvers.search,
-    ):
-        monkeypatch.setattr(module, "fold_numbers", noting)
-    return notes
-
-
-@pytest.mark.parametrize(
-    ("baseline", "n_drawings"),
-    [
-        (Costa(random_state=0), 3),
-        (LatentSemantic(random_state=0), 2),
-        (NearestInstances(random_state=0), 1),
-        (TunedCosta(random_state=0), 2),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_baselines_never_tear_a_group_apart(baseline, n_drawings, world, drawn):
-    documents, semantics = grouped(world.documents, 7), grouped(world.semantics, 11)
-    baseline.fit(world.X, documents, semantics)
-    assert len(drawn) == n_drawings
-    for groups, folds in drawn:
-        assert groups is not None
-        assert folds.any()
-        for group in np.unique(groups):
-            assert len(np.unique(folds[groups == group])) == 1
-
-
-@pytest.mark.parametrize(
-    "baseline",
-    [Costa(), LatentSemantic(), NearestInstances(), TunedCosta()],
-    ids=lambda value: type(value).__name__,
-)
-def test_baselines_learn_from_a_single_group(baseline, world):
-    baseline.set_params(random_state=0)
-    baseline.fit(world.X, grouped(world.documents, 300), grouped(world.semantics, 300))
-    assert not np.isnan(baseline.decision_function(world.X_test)).any()
 
 
 def test_the_tagger_tells_its_mapper_the_groups_of_placed_instances(

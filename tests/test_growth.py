@@ -13,30 +13,20 @@ from hypothesis import strategies as st
 from polyseme import (
     ConceptEmbedding,
     ConceptSpace,
-    InstanceMapper,
     LabelCorpus,
-    PublishedTagger,
     SpacePlan,
 )
 from polyseme import (
     tags as tags_module,
 )
+from polyseme._validation import InputError
 from polyseme.corpus import unique_rows
-from polyseme.documents import met_documents
-from polyseme.index import ConceptIndex
-from polyseme.published import known
+from polyseme.documents import met_documents, unmet_documents
 from polyseme.published.descriptors import ContextDescriptor
-from polyseme.published.known import KnownConcepts
 from polyseme.published.nn.plan import TrainingPlan
-from polyseme.published.priming import PrimingRanker
+from polyseme.published.priming import PrimingRanker, PrimingStore
 from polyseme.store import ConceptStore
 from polyseme.tags import rank_blocks, rank_labels
-
-
-@pytest.fixture(scope="module")
-def embedding(tiny_embedding, world):
-    return tiny_embedding().fit(world.semantics)
-
 
 # ------------------------------------------------------------------ distinct rows
 
@@ -51,53 +41,7 @@ def test_distinct_rows_are_those_met_first(documents):
     assert places.tolist() == [met.index(document) for document in documents]
 
 
-# ------------------------------------------------------------------ known concepts
-
-
-@pytest.mark.parametrize("block", [1, 3, 10**6])
-def test_known_points_are_the_concepts_sorted_by_label(embedding, world, monkeypatch, block):
-    monkeypatch.setattr(known, "_BLOCK", block)
-    documents = [*world.documents[:12], ("apple", "zeppelin"), ("sea", "blimp", "apple")]
-    corpus = LabelCorpus.from_documents(documents)
-    store = KnownConcepts.none(embedding).add(embedding, corpus)[0]
-    assert np.lexsort((store.set_ids, store.label_ids)).tolist() == list(range(len(store.points)))
-    row_of = {int(one): row for row, one in reversed(list(enumerate(store.sets)))}
-    for point, label, one in zip(store.points, store.label_ids, store.set_ids, strict=True):
-        alone = embedding.transform([store.document(row_of[int(one)])])
-        at = [alone.labels[place] for place in alone.label_ids].index(store.labels[label])
-        np.testing.assert_allclose(point, alone.points[at], atol=1e-5)
-
-
-def test_adding_keeps_the_order_and_what_was_known(embedding, world):
-    half = LabelCorpus.from_documents(world.documents[:10], ids=[f"a{n}" for n in range(10)])
-    rest = LabelCorpus.from_documents(
-        [*world.documents[10:20], ("apple", "zeppelin")], ids=[f"b{n}" for n in range(11)]
-    )
-    first = KnownConcepts.none(embedding).add(embedding, half)[0]
-    both = first.add(embedding, rest)[0]
-    assert (np.diff(both.label_ids) >= 0).all()
-    held = both.set_ids <= first.set_ids.max()
-    np.testing.assert_array_equal(both.points[held], first.points)
-    np.testing.assert_array_equal(both.label_ids[held], first.label_ids)
-
-
-def test_a_store_in_another_order_grows_into_the_same_one(embedding, world):
-    # Models of earlier versions hold their concepts document by document.
-    store = KnownConcepts.none(embedding).add(
-        embedding, LabelCorpus.from_documents(world.documents[:10])
-    )[0]
-    order = np.lexsort((store.label_ids, store.set_ids))
-    arrays = [array[order] for array in (store.points, store.label_ids, store.set_ids)]
-    earlier = KnownConcepts(
-        store.labels, store.n_vocabulary, store.ids, store.matrix, store.sets, *arrays
-    )
-    more = LabelCorpus.from_documents(world.documents[10:14])
-    wanted, found = (one.add(embedding, more)[0] for one in (store, earlier))
-    for name in ("points", "label_ids", "set_ids", "sets"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
-    shorter = [one.remove(["3", "0"]) for one in (store, earlier)]
-    for name in ("points", "label_ids", "set_ids", "sets"):
-        np.testing.assert_array_equal(*(getattr(one, name) for one in shorter), err_msg=name)
+# ------------------------------------------------------------------ matched documents
 
 
 def plain_met(corpus, teaching):
@@ -127,6 +71,14 @@ def test_met_documents_equal_a_comparison_one_by_one(ours, theirs, normalize, ot
         for held, one in ((ours, normalize), (theirs, other))
     )
     assert met_documents(corpus, teaching).tolist() == plain_met(corpus, teaching)
+
+
+def test_a_document_met_twice_counts_once_and_a_namesake_is_renamed():
+    semantics = LabelCorpus.from_documents([("a", "b"), ("c", "b")], ids=["x", "y"])
+    instances = LabelCorpus.from_documents([("B", "A"), ("c", "d"), ("a",)], ids=["x", "y", "z"])
+    new = unmet_documents(instances, semantics)
+    assert new.ids == ("instance:y", "z")
+    assert [set(document) for document in new] == [{"c", "d"}, {"A"}]
 
 
 # ------------------------------------------------------------------ ranking in blocks
@@ -170,27 +122,10 @@ def test_blocks_cover_every_row_once(n, n_labels):
     assert rows == list(range(n))
 
 
-def test_ranking_in_blocks_is_ranking_at_once(monkeypatch):
-    generator = np.random.default_rng(0)
-    index = ConceptIndex(generator.normal(size=(60, 3)), generator.integers(9, size=60), 10)
-    ranker = PrimingRanker(index, 1.0)
-    points = generator.normal(size=(11, 3))
-    wanted = rank_labels(ranker.scores(points), index.n_occurrences, 4)
-    monkeypatch.setattr(tags_module, "_BLOCK_NUMBERS", 25)
-    label_ids, scores = ranker.rank(points, 4)
-    np.testing.assert_array_equal(label_ids, wanted[0])
-    np.testing.assert_allclose(scores, wanted[1], rtol=1e-6)
-    assert ranker.rank(points[:0], 4)[0].shape == (0, 4)
-
-
-def test_nearest_concepts_answer_the_same_in_blocks(tiny_embedding, world, monkeypatch):
-    tagger = PublishedTagger(
-        embedding=tiny_embedding(), mapper=InstanceMapper(kind="kernel-ridge"), random_state=0
-    ).fit(world.X, world.documents, world.semantics)
-    wanted, (labels, _) = tagger.decision_function(world.X), tagger.rank(world.X, 3)
-    monkeypatch.setattr(tags_module, "_BLOCK_NUMBERS", 7 * len(tagger.classes_))
-    np.testing.assert_allclose(tagger.decision_function(world.X), wanted, rtol=1e-4)
-    np.testing.assert_array_equal(tagger.rank(world.X, 3)[0], labels)
+@pytest.mark.parametrize("k", [0, -1, 1.5])
+def test_a_bad_k_is_named(k):
+    with pytest.raises(InputError, match="`k` of `rank` must be a whole number at least 1"):
+        rank_labels([[0.1, 0.9]], [1, 1], k=k)
 
 
 # ------------------------------------------------------------------ memory
@@ -229,7 +164,7 @@ def test_no_dense_matrix_is_made_of_many_labels(wide, monkeypatch):
     embedding = ConceptEmbedding(
         2, (2,), context_descriptor=context, training=plan, random_state=0
     ).fit(wide)
-    store = KnownConcepts.none(embedding)
+    store = PrimingStore.empty(embedding)
     (store, _, _), most = most_bytes(store.add, embedding, wide)
     assert most < dense / 2
     ranker = PrimingRanker(store.index(1.0), embedding.distance_scale_)

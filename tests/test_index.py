@@ -1,4 +1,4 @@
-"""Exact search, against brute force in double precision."""
+"""Exact search: every way against plain loops in double precision, on ordinary and awkward input."""
 
 from __future__ import annotations
 
@@ -10,173 +10,351 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
+import polyseme.index as index_module
+from polyseme import _native
 from polyseme._validation import InputError
 from polyseme.index import ConceptIndex
 
-# Label 3 has one concept, label 5 none, label 0 most of them.
+WAYS = ["numpy", *_native.LEVELS, "torch"]
 N_LABELS = 7
 
 
-def world(n=300, d=6, n_queries=40, seed=0, offset=0.0):
-    """Draw concepts with repeats, their labels, and queries, some of them concepts themselves."""
-    generator = np.random.default_rng(seed)
-    points = (generator.standard_normal((n, d)) + offset).astype(np.float32)
-    points[10:40] = points[generator.integers(0, 10, 30)]
-    labels = generator.choice([0, 0, 0, 1, 2, 4, 6], n)
-    labels[n // 2] = 3
-    queries = (generator.standard_normal((n_queries, d)) + offset).astype(np.float32)
-    queries[:5] = points[generator.integers(0, n, 5)]
-    return points, labels, queries
+def search(way, points, labels, n_labels, queries, **options):
+    """Search one way whatever the number of queries, or skip where it is not there."""
+    index = ConceptIndex(points, labels, n_labels, **options)
+    if way == "torch":
+        index.device = "cpu:0"  # goes the way of devices, on the processor
+    if way in ("numpy", "torch"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("POLYSEME_NATIVE", "0")
+            return index.distances(queries)
+    library = _native.library()
+    if library is None:
+        pytest.skip("the native library was not built or is turned off")
+    if _native.LEVELS.index(way) > library.polyseme_level():
+        pytest.skip(f"this processor does not know {way}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POLYSEME_NATIVE", way)
+        patch.setattr(index_module._PackedConcepts, "wants", lambda *_: True)
+        return index.distances(queries)
 
 
-def squared_distances(points, queries):
-    """Give all squared distances, (n_queries, n_concepts), in double precision."""
-    difference = queries.astype(np.float64)[:, None, :] - points.astype(np.float64)[None, :, :]
-    return (difference**2).sum(axis=2)
-
-
-def brute_force(points, labels, n_labels, queries):
-    """Give the distance to the nearest concept of each label by looking at all of them."""
-    squared = squared_distances(points, queries)
+def loop(points, labels, n_labels, queries):
+    """Give the distances by looping over queries, in double precision."""
     result = np.full((len(queries), n_labels), np.inf)
-    for label in range(n_labels):
-        if (labels == label).any():
-            result[:, label] = np.sqrt(squared[:, labels == label].min(axis=1))
+    for row, query in enumerate(queries.astype(np.float64)):
+        np.minimum.at(result[row], labels, np.sqrt(((points - query) ** 2).sum(axis=1)))
     return result
+
+
+def normal(generator, *shape):
+    return generator.standard_normal(shape).astype(np.float32)
+
+
+def awkward():
+    """Make concepts, labels and queries on which a fast way may go wrong."""
+    generator = np.random.default_rng(0)
+    points, queries = normal(generator, 1500, 30), normal(generator, 40, 30)
+    zipf = np.sort(generator.zipf(1.3, 1500) % 40)
+    cases = {
+        "zipf": (points, zipf, queries),
+        "one query": (points, zipf, queries[:1]),
+        "two queries": (points, zipf, queries[:2]),
+        "seven queries": (points, zipf, queries[:7]),
+        "one label": (points, np.zeros(1500, dtype=int), queries),
+        "one-concept labels": (points[:300], np.arange(300), queries),
+        "one-concept labels with gaps": (points[:300], 3 * np.arange(300), queries),
+        "pairs and threes": (points, np.arange(1500) * 2 // 5, queries),
+        "small labels among large ones": (
+            points,
+            np.sort(np.append(np.arange(700), np.repeat([50, 200, 690, 699], 200))),
+            queries,
+        ),
+        "unsorted": (points, generator.permutation(zipf), queries),
+        "one concept": (points[:1], np.array([2]), queries),
+        "one column": (points[:, :1], zipf, queries[:, :1]),
+        "three columns": (points[:, :3], zipf, queries[:, :3]),
+        "queries are concepts": (points, zipf, points[::40].copy()),
+        "repeats": (np.repeat(points[:100], 15, axis=0), zipf, points[:60]),
+        "ties": (np.sign(points), zipf, np.zeros_like(queries)),
+        "zero rows": (points * (np.arange(1500)[:, None] % 3 > 0), zipf, queries),
+        "all zero": (np.zeros_like(points), zipf, queries),
+        "all equal": (np.ones_like(points), zipf, np.ones_like(queries)),
+        "constant columns": (np.where(np.arange(30) % 2, points, 7.0), zipf, queries),
+        "far from the origin": (points + 1000, zipf, queries + 1000),
+        "far queries": (points, zipf, queries * 1e9),
+        "one far concept": (np.append(points[:-1], points[:1] * 1e8, axis=0), zipf, queries),
+        "mixed scales": (points * 10.0 ** generator.uniform(-9, 9, (1500, 1)), zipf, queries),
+        "crowded": (1 + 1e-4 * points, zipf, 1 + 1e-4 * queries),
+        "crowded and large": (1e3 + 1e-2 * points, zipf, 1e3 + 1e-2 * queries),
+        "largest": (np.sign(points) * 1e15, zipf, np.sign(queries) * 1e15),
+        "wide": (normal(generator, 200, 3001), np.arange(200) // 50, normal(generator, 9, 3001)),
+    }
+    for power in (-18, -12, -6, 6, 12):
+        cases[f"scale 1e{power}"] = (points * 10.0**power, zipf, queries * 10.0**power)
+    return {
+        name: (np.asarray(p, np.float32), labels.astype(np.int64), np.asarray(q, np.float32))
+        for name, (p, labels, q) in cases.items()
+    }
+
+
+CASES = awkward()
 
 
 # --- distances ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("memory_mb", [1e-9, 0.1, 64.0])
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("d", [1, 6, 200])
-def test_distances_equal_brute_force(memory_mb, scale, d):
-    points, labels, queries = world(n=600, d=d)
-    points, queries = points * np.float32(scale), queries * np.float32(scale)
-    index = ConceptIndex(points, labels, N_LABELS, memory_mb=memory_mb)
-    found = index.distances(queries)
-    expected = brute_force(points, labels, N_LABELS, queries)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", CASES)
+def test_every_way_equals_the_loop(way, name):
+    points, labels, queries = CASES[name]
+    n_labels = int(labels.max()) + 2
+    found = search(way, points, labels, n_labels, queries)
+    expected = loop(points, labels, n_labels, queries)
     assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    assert np.isinf(found[:, 5]).all()
-    assert np.isfinite(np.delete(found, 5, axis=1)).all()
+    # The numpy way expands squares; the others measure every winner from its differences.
+    np.testing.assert_allclose(found, expected, rtol=1e-5 if way == "numpy" else 2e-6)
+    assert np.isinf(found[:, -1]).all()
 
 
-@pytest.mark.parametrize("memory_mb", [1e-9, 64.0])
-def test_distances_far_from_the_origin_keep_their_precision(memory_mb):
-    points, labels, queries = world(d=8, offset=100.0)
-    found = ConceptIndex(points, labels, N_LABELS, memory_mb=memory_mb).distances(queries)
-    np.testing.assert_allclose(found, brute_force(points, labels, N_LABELS, queries), rtol=1e-5)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ["queries are concepts", "all equal", "crowded and large"])
+def test_distance_to_a_concept_itself_is_zero(way, name):
+    points, labels, _ = CASES[name]
+    found = search(way, points, labels, int(labels.max()) + 1, points[:200])
+    assert (found[np.arange(200), labels[:200]] == 0).all()
 
 
-@pytest.mark.parametrize("offset", [0.0, 50.0])
-def test_near_misses_of_crowded_concepts_are_told_apart(offset):
-    generator = np.random.default_rng(2)
-    centre = generator.uniform(-1, 1, (1, 50)) + offset
-    points = (centre + 1e-3 * generator.standard_normal((400, 50))).astype(np.float32)
-    queries = (centre + 1e-3 * generator.standard_normal((30, 50))).astype(np.float32)
-    labels = np.arange(400) % 7
-    found = ConceptIndex(points, labels, 7).distances(queries)
-    np.testing.assert_allclose(found, brute_force(points, labels, 7, queries), rtol=1e-5)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("n", [1, 11, 12, 13, 16, 63, 65, 251, 252, 253, 504, 512, 513, 1100])
+def test_every_number_of_concepts_is_searched_to_its_end(way, n):
+    generator = np.random.default_rng(n)
+    points, queries = normal(generator, n, 5), normal(generator, 13, 5)
+    labels = np.sort(generator.integers(0, 4, n))
+    found = search(way, points, labels, 4, queries)
+    np.testing.assert_allclose(found, loop(points, labels, 4, queries), rtol=1e-5)
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("memory_mb", [1e-9, 64.0])
-def test_distance_to_itself_is_exactly_zero(scale, memory_mb):
-    points, labels, _ = world(n=500, d=40)
-    points = points * np.float32(scale)
-    found = ConceptIndex(points, labels, N_LABELS, memory_mb=memory_mb).distances(points)
-    assert (found[np.arange(500), labels] == 0).all()
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("n_queries", [1, 5, 6, 15, 16, 17, 31, 32, 33, 64, 65, 530])
+def test_every_number_of_queries_is_answered(way, n_queries):
+    generator = np.random.default_rng(n_queries)
+    points, queries = normal(generator, 700, 9), normal(generator, n_queries, 9)
+    labels = np.sort(generator.zipf(1.5, 700) % 20)
+    found = search(way, points, labels, 20, queries)
+    np.testing.assert_allclose(found, loop(points, labels, 20, queries), rtol=1e-5)
 
 
-@settings(deadline=None, max_examples=50)
+@pytest.mark.parametrize("way", ["numpy", "torch"])
+@pytest.mark.parametrize("memory_mb", [1e-9, 0.1, 1.0])
+@pytest.mark.parametrize("name", ["zipf", "far from the origin", "small labels among large ones"])
+def test_blocks_of_any_size_agree(way, memory_mb, name):
+    points, labels, queries = CASES[name]
+    n_labels = int(labels.max()) + 2
+    found = search(way, points, labels, n_labels, queries, memory_mb=memory_mb)
+    np.testing.assert_allclose(found, loop(points, labels, n_labels, queries), rtol=1e-5)
+
+
+@settings(deadline=None, max_examples=60)
 @given(
-    st.lists(
-        st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(0, 3)),
-        min_size=1,
-        max_size=25,
-    ),
-    st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=1, max_size=8),
-    st.integers(0, 4),
+    st.lists(st.integers(1, 400), min_size=1, max_size=30),
+    st.integers(1, 9),
+    st.integers(1, 70),
+    st.integers(-12, 12),
+    st.integers(0, 1000),
 )
-def test_small_grids_equal_brute_force(concepts, asked, decimals):
-    table = np.array(concepts)
-    points, labels = (table[:, :2] * 10.0**-decimals).astype(np.float32), table[:, 2]
-    queries = (np.array(asked) * 10.0**-decimals).astype(np.float32)
-    found = ConceptIndex(points, labels, 5).distances(queries)
-    np.testing.assert_allclose(found, brute_force(points, labels, 5, queries), rtol=1e-5)
+def test_compiled_and_numpy_agree(sizes, d, n_queries, power, seed):
+    generator = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    # Few distinct values: ties and repeats are common.
+    points = (generator.integers(-3, 4, (len(labels), d)) * 10.0**power).astype(np.float32)
+    queries = (generator.integers(-3, 4, (n_queries, d)) * 10.0**power).astype(np.float32)
+    by_numpy = search("numpy", points, labels, len(sizes), queries)
+    level = _native.LEVELS[_native.level()]
+    np.testing.assert_allclose(
+        search(level, points, labels, len(sizes), queries), by_numpy, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("way", WAYS[:-1])
+def test_threads_change_nothing(way, threads, monkeypatch):
+    shared = []
+    run_all = index_module.run_all
+    monkeypatch.setattr(index_module, "n_threads", lambda: threads)
+    monkeypatch.setattr(index_module, "_ROWS", 9)
+    monkeypatch.setattr(index_module, "_ENOUGH", 1e4)
+    monkeypatch.setattr(index_module, "_WORTH", 1.0)
+    monkeypatch.setattr(
+        index_module, "run_all", lambda calls, n: shared.append(n) or run_all(calls, n)
+    )
+    points, labels, queries = CASES["zipf"]
+    expected = loop(points, labels, 40, queries)
+    for n_queries in (2, 7, 40):
+        found = search(way, points, labels, 40, queries[:n_queries])
+        np.testing.assert_allclose(found, expected[:n_queries], rtol=1e-5)
+        assert shared[-1] == threads
+
+
+def test_the_index_falls_back_to_numpy_by_itself(monkeypatch):
+    points, labels, queries = CASES["zipf"]
+    monkeypatch.setenv("POLYSEME_NATIVE", "0")
+    index = ConceptIndex(points, labels, 40)
+    found = index.distances(queries)
+    assert index._packed is None
+    monkeypatch.delenv("POLYSEME_NATIVE")
+    np.testing.assert_allclose(
+        ConceptIndex(points, labels, 40).distances(queries), found, rtol=1e-5
+    )
+
+
+def test_unknown_devices_are_refused():
+    index = ConceptIndex([[1.0]], [0], 1, device="nowhere")
+    with pytest.raises(InputError, match="`device` of `ConceptIndex` must be a device of torch"):
+        index.distances([[1.0]])
+
+
+def test_a_gpu_equals_the_loop():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU")
+    for name, (points, labels, queries) in CASES.items():
+        n_labels = int(labels.max()) + 2
+        index = ConceptIndex(points, labels, n_labels, device="cuda")
+        expected = loop(points, labels, n_labels, queries)
+        np.testing.assert_allclose(index.distances(queries), expected, rtol=2e-6, err_msg=name)
+        np.testing.assert_allclose(
+            index.log_densities(queries, 0.8),
+            ConceptIndex(points, labels, n_labels).log_densities(queries, 0.8),
+            rtol=1e-6,
+            err_msg=name,
+        )
+
+
+# --- repeats and order ----------------------------------------------------------------------
+
+
+def world(n=300, d=6, n_queries=40, offset=0.0):
+    """Draw concepts with repeats, their labels (one for 3, none for 5), counts and queries."""
+    generator = np.random.default_rng(0)
+    points = normal(generator, n, d) + np.float32(offset)
+    points[10:40] = points[generator.integers(0, 10, 30)]
+    labels = generator.choice([0, 0, 0, 1, 2, 4, 6], n)
+    labels[n // 2] = 3
+    queries = normal(generator, n_queries, d) + np.float32(offset)
+    return points, labels, generator.integers(1, 4, n), queries
 
 
 def test_repeats_are_stored_once_and_change_nothing():
-    points, labels, queries = world()
+    points, labels, _, queries = world()
     index = ConceptIndex(points, labels, N_LABELS)
     rows = {(int(label), *point.tolist()) for point, label in zip(points, labels, strict=True)}
     assert index.n_concepts == len(rows) < len(points)
     np.testing.assert_array_equal(index.n_occurrences, np.bincount(labels, minlength=N_LABELS))
-    repeated = ConceptIndex(np.repeat(points, 3, axis=0), np.repeat(labels, 3), N_LABELS)
+    order = np.random.default_rng(5).permutation(3 * len(points))
+    repeated = ConceptIndex(
+        np.repeat(points, 3, axis=0)[order], np.repeat(labels, 3)[order], N_LABELS
+    )
     assert repeated.n_concepts == index.n_concepts
     np.testing.assert_array_equal(repeated.distances(queries), index.distances(queries))
     np.testing.assert_array_equal(repeated.n_occurrences, 3 * index.n_occurrences)
 
 
-def test_minus_zero_is_zero_and_equal_points_of_two_labels_stay_two():
-    index = ConceptIndex([[0.0, 1.0], [-0.0, 1.0], [0.0, 1.0]], [0, 0, 1], 2)
-    assert index.n_concepts == 2
-    np.testing.assert_array_equal(index.n_occurrences, [2, 1])
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2), st.integers(1, 3), *[st.sampled_from([-1.0, -0.0, 0.0, 1.0])] * 3
+        ),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_equal_concepts_of_a_label_are_joined(table):
+    rows = np.array(table)
+    totals = {}
+    for label, count, *point in table:
+        key = (label, tuple(value + 0.0 for value in point))
+        totals[key] = totals.get(key, 0) + count
+    index = ConceptIndex(rows[:, 2:], rows[:, 0], 3, counts=rows[:, 1])
+    held = index._concepts
+    labels = np.repeat(held.segments, np.diff(held.starts))
+    joined = {
+        (label, tuple(value + 0.0 for value in point)): count
+        for label, point, count in zip(
+            labels.tolist(), held.points.tolist(), held.counts.tolist(), strict=True
+        )
+    }
+    assert joined == totals
+    assert index.n_concepts == len(totals)
 
 
-def test_order_of_concepts_does_not_matter():
-    points, labels, queries = world()
-    order = np.random.default_rng(5).permutation(len(points))
-    first = ConceptIndex(points, labels, N_LABELS).distances(queries)
-    second = ConceptIndex(points[order], labels[order], N_LABELS).distances(queries)
-    np.testing.assert_array_equal(first, second)
+def test_keys_that_collide_change_no_result(monkeypatch):
+    points, labels, counts, queries = world()
+    expected = ConceptIndex(points, labels, N_LABELS, counts=counts)
+    monkeypatch.setattr(
+        index_module, "_keys", lambda points, labels: np.zeros(len(labels), dtype=np.uint64)
+    )
+    index = ConceptIndex(points, labels, N_LABELS, counts=counts)
+    np.testing.assert_array_equal(index.n_occurrences, expected.n_occurrences)
+    np.testing.assert_allclose(index.distances(queries), expected.distances(queries), rtol=1e-6)
+    np.testing.assert_allclose(
+        index.log_densities(queries, 0.7), expected.log_densities(queries, 0.7), rtol=1e-12
+    )
+
+
+def test_keys_tell_signs_and_places_apart():
+    signs = np.array(np.meshgrid(*[[-1.0, 1.0]] * 10)).reshape(10, -1).T.astype(np.float32)
+    for rows in (signs, np.eye(50, dtype=np.float32)):
+        keys = index_module._keys(rows, np.zeros(len(rows), dtype=np.int64))
+        assert len(np.unique(keys)) == len(rows)
+
+
+def test_nothing_is_copied_where_nothing_changes():
+    points = normal(np.random.default_rng(0), 5000, 40)
+    assert ConceptIndex(points, np.arange(5000) // 7, 800)._concepts.points is points
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_more_than_one_copy_is_held(dtype):
+    generator = np.random.default_rng(0)
+    points, labels = normal(generator, 60_000, 100).astype(dtype), generator.integers(0, 9, 60_000)
+    tracemalloc.start()
+    index = ConceptIndex(points, labels, 9)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert index._concepts.points.nbytes == 24e6
+    assert peak < 1.8 * 24e6
 
 
 # --- densities ------------------------------------------------------------------------------
 
 
-def plain_log_densities(points, labels, counts, n_labels, queries, bandwidth):
-    """Sum the kernels of each label with scipy."""
-    logs = squared_distances(points, queries) / (-2 * bandwidth**2)
-    result = np.full((len(queries), n_labels), -np.inf)
-    for label in range(n_labels):
-        chosen = labels == label
-        if chosen.any():
-            result[:, label] = logsumexp(logs[:, chosen], axis=1, b=counts[chosen])
-    return result
-
-
+@pytest.mark.parametrize("device", ["cpu", "cpu:0"])
 @pytest.mark.parametrize("memory_mb", [1e-9, 64.0])
 @pytest.mark.parametrize("bandwidth", [1e-3, 0.5, 30.0])
 @pytest.mark.parametrize("offset", [0.0, 100.0])
-def test_log_densities_equal_the_plain_sum(memory_mb, bandwidth, offset):
-    points, labels, queries = world(offset=offset)
-    counts = np.random.default_rng(1).integers(1, 4, len(points))
-    index = ConceptIndex(points, labels, N_LABELS, counts=counts, memory_mb=memory_mb)
+def test_log_densities_equal_the_plain_sum(device, memory_mb, bandwidth, offset):
+    points, labels, counts, queries = world(offset=offset)
+    index = ConceptIndex(
+        points, labels, N_LABELS, counts=counts, memory_mb=memory_mb, device=device
+    )
+    gaps = queries.astype(np.float64)[:, None] - points.astype(np.float64)
+    logs = (gaps**2).sum(axis=2) / (-2 * bandwidth**2)
+    expected = np.full((len(queries), N_LABELS), -np.inf)
+    for label in set(labels.tolist()):
+        chosen = labels == label
+        expected[:, label] = logsumexp(logs[:, chosen], axis=1, b=counts[chosen])
     found = index.log_densities(queries, bandwidth)
-    expected = plain_log_densities(points, labels, counts, N_LABELS, queries, bandwidth)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-5)
     assert np.isneginf(found[:, 5]).all()
-
-
-def test_counted_concepts_weigh_like_repeated_ones():
-    points, labels, queries = world()
-    counts = np.random.default_rng(1).integers(1, 4, len(points))
-    counted = ConceptIndex(points, labels, N_LABELS, counts=counts)
-    repeated = ConceptIndex(np.repeat(points, counts, axis=0), np.repeat(labels, counts), N_LABELS)
-    np.testing.assert_array_equal(counted.n_occurrences, repeated.n_occurrences)
-    np.testing.assert_allclose(
-        counted.log_densities(queries, 0.7), repeated.log_densities(queries, 0.7), rtol=1e-12
-    )
 
 
 # --- edges ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_labels", [0, 3])
-def test_empty_index_is_infinitely_far_from_everything(n_labels):
+def test_an_empty_index_is_infinitely_far_from_everything(n_labels):
     index = ConceptIndex(np.zeros((0, 2)), [], n_labels)
     assert index.n_concepts == 0
     np.testing.assert_array_equal(index.n_occurrences, np.zeros(n_labels))
@@ -185,59 +363,51 @@ def test_empty_index_is_infinitely_far_from_everything(n_labels):
     np.testing.assert_array_equal(densities, np.full((4, n_labels), -np.inf))
 
 
-def test_no_queries_give_no_rows():
-    points, labels, _ = world()
-    index = ConceptIndex(points, labels, N_LABELS)
-    assert index.distances(np.zeros((0, 6))).shape == (0, N_LABELS)
-    assert index.log_densities(np.zeros((0, 6)), 1.0).shape == (0, N_LABELS)
-
-
-def test_one_concept_and_one_query():
+def test_no_queries_give_no_rows_and_no_components_no_distance():
     index = ConceptIndex([[3.0, 4.0]], [1], 2)
-    np.testing.assert_array_equal(index.distances([[0.0, 0.0]]), [[np.inf, 5.0]])
-    np.testing.assert_allclose(index.log_densities([[0.0, 0.0]], 5.0), [[-np.inf, -0.5]])
+    assert index.distances(np.zeros((0, 2))).shape == (0, 2)
+    assert index.log_densities(np.zeros((0, 2)), 1.0).shape == (0, 2)
+    flat = ConceptIndex(np.zeros((3, 0)), [0, 0, 2], 4)
+    assert flat.n_concepts == 2
+    expected = [[0.0, np.inf, 0.0, np.inf]] * 5
+    np.testing.assert_array_equal(flat.distances(np.zeros((5, 0))), expected)
 
 
 @pytest.mark.parametrize("n_queries", [1, 600])
-@pytest.mark.parametrize("search", ["distances", "log_densities"])
-def test_working_memory_is_bounded(n_queries, search):
+@pytest.mark.parametrize("native", ["", "0"])
+@pytest.mark.parametrize("memory_mb", [2.0, 64.0])
+@pytest.mark.parametrize("name", ["distances", "log_densities"])
+def test_working_memory_is_bounded(n_queries, native, memory_mb, name, monkeypatch):
+    monkeypatch.setenv("POLYSEME_NATIVE", native)
     generator = np.random.default_rng(0)
-    points = generator.standard_normal((30_000, 20)).astype(np.float32)
-    queries = generator.standard_normal((n_queries, 20)).astype(np.float32)
-    index = ConceptIndex(points, generator.integers(0, 50, 30_000), 50, memory_mb=2.0)
-    run = index.distances if search == "distances" else lambda q: index.log_densities(q, 1.0)
+    points, queries = normal(generator, 30_000, 20), normal(generator, n_queries, 20)
+    index = ConceptIndex(points, generator.integers(0, 50, 30_000), 50, memory_mb=memory_mb)
     tracemalloc.start()
-    result = run(queries)
+    result = index.distances(queries) if name == "distances" else index.log_densities(queries, 1.0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     fixed = 4 * result.nbytes + queries.nbytes * 4 + 30_000 * 8
-    assert peak - fixed < 2.0e6
+    assert peak - fixed < min(memory_mb, 20.0) * 1e6
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "options", "message"),
     [
-        (([[1.0]], [0, 1], 2), r"`points` \(1, 1\), `label_ids` \(2,\) .* do not belong together"),
-        (([1.0], [0], 2), r"`points` \(1,\), .* expected \(m, d\)"),
-        (([[1.0]], [2], 2), r"`label_ids` of `ConceptIndex` must lie in 0\.\.1; got 2\.\.2"),
-        (([[1.0]], [-1], 2), r"must lie in 0\.\.1; got -1\.\.-1"),
-        (([[np.nan]], [0], 2), "`points` of `ConceptIndex` hold NaN or infinity"),
-        (([[1e30]], [0], 2), "`points` of `ConceptIndex` hold .* numbers beyond 1e15"),
-        (([[1.0]], [0], -1), "`n_labels` of `ConceptIndex` must be a whole number at least 0"),
+        (([[1.0]], [0, 1], 2), {}, r"`points` \(1, 1\), `label_ids` \(2,\) .* do not belong tog"),
+        (([1.0], [0], 2), {}, r"`points` \(1,\), .* expected \(m, d\)"),
+        (([[1.0]], [2], 2), {}, r"`label_ids` of `ConceptIndex` must lie in 0\.\.1; got 2\.\.2"),
+        (([[1.0]], [-1], 2), {}, r"must lie in 0\.\.1; got -1\.\.-1"),
+        (([[np.nan]], [0], 2), {}, "`points` of `ConceptIndex` hold NaN or infinity"),
+        (([[1e30]], [0], 2), {}, "`points` of `ConceptIndex` hold .* numbers beyond 1e15"),
+        (([[1.0]], [0], -1), {}, "`n_labels` of `ConceptIndex` must be a whole number at least 0"),
+        (([[1.0]], [0], 1), {"counts": [1, 2]}, r"`counts` \(2,\) of `ConceptIndex` do not belong"),
+        (([[1.0]], [0], 1), {"counts": [0]}, "`counts` of `ConceptIndex` must be at least 1; got"),
+        (([[1.0]], [0], 1), {"memory_mb": 0}, "`memory_mb` of `ConceptIndex` must be a number abo"),
     ],
 )
-def test_unusable_concepts_are_refused(arguments, message):
+def test_unusable_concepts_and_options_are_refused(arguments, options, message):
     with pytest.raises(InputError, match=message):
-        ConceptIndex(*arguments)
-
-
-def test_unusable_options_are_refused():
-    with pytest.raises(InputError, match=r"`counts` \(2,\) of `ConceptIndex` do not belong"):
-        ConceptIndex([[1.0]], [0], 1, counts=[1, 2])
-    with pytest.raises(InputError, match="`counts` of `ConceptIndex` must be at least 1; got 0"):
-        ConceptIndex([[1.0]], [0], 1, counts=[0])
-    with pytest.raises(InputError, match="`memory_mb` of `ConceptIndex` must be a number above 0"):
-        ConceptIndex([[1.0]], [0], 1, memory_mb=0)
+        ConceptIndex(*arguments, **options)
 
 
 @pytest.mark.parametrize(
@@ -254,8 +424,5 @@ def test_unusable_queries_are_refused(queries, message):
         index.distances(queries)
     with pytest.raises(InputError, match=message):
         index.log_densities(queries, 1.0)
-
-
-def test_bandwidth_must_be_positive():
     with pytest.raises(InputError, match="`bandwidth` of `ConceptIndex` must be a number above 0"):
-        ConceptIndex([[1.0]], [0], 1).log_densities([[1.0]], 0.0)
+        index.log_densities([[1.0]], 0.0)

@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "_plugins": {"_validation"},
     "_shifted": set(),
     "_folds": {"_validation"},
-    "_threads": {"_native"},
+    "_threads": set(),
     "_native": set(),
     "_folder": {"_validation"},
     "_persistence": {"_validation", "_folder"},
@@ -73,7 +73,6 @@ ALLOWED: dict[str, set[str] | None] = {
 # trains on a GPU.
 INSIDE_FUNCTIONS_ONLY = {
     "tagger": {"storage"},
-    "published": {"storage"},
     "training": {"captured"},
 }
 TOP = {"cli", "__main__"}

@@ -1,4 +1,4 @@
-"""The compiled library: how it is built, named, found, and done without."""
+"""The compiled library, how it is built, found and done without; and threads."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import threading
 import pytest
 from threadpoolctl import threadpool_info
 
-from polyseme import _native
+from polyseme import _native, _threads
 from polyseme._native import build as native_build
-from polyseme._threads import n_cores, one_blas_thread, one_thread
+from polyseme._threads import n_cores, n_threads, one_blas_thread, one_thread, run_all
 
 
 @pytest.fixture
@@ -23,17 +23,13 @@ def sources(tmp_path):
     return tmp_path
 
 
-def test_the_name_tells_sources_and_platform(sources):
+def test_the_name_tells_all_sources_and_the_platform(sources):
+    assert {path.name for path in native_build.FOLDER.glob("*.[ch]")} == set(native_build.SOURCES)
     first = native_build.library_path(sources)
     assert sys.platform in first.name
     with (sources / "search.h").open("a") as file:
         file.write("/* changed */\n")
     assert native_build.library_path(sources).name != first.name
-
-
-def test_all_sources_count(sources):
-    found = {path.name for path in native_build.FOLDER.glob("*.[ch]")}
-    assert found == set(native_build.SOURCES)
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
@@ -62,24 +58,15 @@ def test_the_wheel_is_for_any_python_3_on_this_platform():
     assert "-" not in tag.removeprefix("py3-none-")
 
 
-def test_it_can_be_turned_off(monkeypatch):
-    monkeypatch.setenv("POLYSEME_NATIVE", "0")
-    assert _native.library() is None
-    assert _native.level() == 0
-
-
-def test_less_may_be_asked_for_but_not_more(monkeypatch):
+def test_it_can_be_turned_off_and_less_but_not_more_asked_for(monkeypatch):
     monkeypatch.delenv("POLYSEME_NATIVE", raising=False)
     best = _native.level()
     for place, name in enumerate(_native.LEVELS):
         monkeypatch.setenv("POLYSEME_NATIVE", name)
         assert _native.level() == min(best, place)
-
-
-@pytest.mark.parametrize(("told", "expected"), [("1", 1), ("1,4", 1), ("", None), ("many", None)])
-def test_threads_follow_the_environment(monkeypatch, told, expected):
-    monkeypatch.setenv("OMP_NUM_THREADS", told)
-    assert _native.n_threads() == (n_cores() if expected is None else expected)
+    monkeypatch.setenv("POLYSEME_NATIVE", "0")
+    assert _native.library() is None
+    assert _native.level() == 0
 
 
 def test_importing_the_index_starts_no_compiler_and_loads_no_library():
@@ -90,21 +77,29 @@ def test_importing_the_index_starts_no_compiler_and_loads_no_library():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+# --- threads --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [("1", 1), ("1,4", 1), ("", None), ("many", None)])
+def test_threads_follow_the_environment(monkeypatch, wanted, expected):
+    monkeypatch.setenv("OMP_NUM_THREADS", wanted)
+    assert n_threads() == (n_cores() if expected is None else expected)
+
+
 def test_searches_keep_to_one_thread_where_everything_does(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
-    assert _native.n_threads() == 2
+    monkeypatch.setattr(_threads, "n_cores", lambda: 4)
+    assert n_threads() == 2
     with one_thread():
-        assert _native.n_threads() == 1
         with one_thread():
-            assert _native.n_threads() == 1
-        assert _native.n_threads() == 1
-    assert _native.n_threads() == 2
+            assert n_threads() == 1
+        assert n_threads() == 1
+    assert n_threads() == 2
 
 
 def test_threads_of_blas_are_given_back_by_the_last_that_took_them():
     def threads():
-        return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
     before = threads()
     inside, leave = threading.Barrier(3), threading.Event()
@@ -118,12 +113,34 @@ def test_threads_of_blas_are_given_back_by_the_last_that_took_them():
             inside.wait()
             leave.wait()
 
-    workers = [threading.Thread(target=one) for one in (first, last)]
-    for one in workers:
-        one.start()
+    workers = [threading.Thread(target=work) for work in (first, last)]
+    for worker in workers:
+        worker.start()
     inside.wait()
     workers[0].join()
     assert set(threads()) <= {1}
     leave.set()
     workers[1].join()
     assert threads() == before
+
+
+def test_calls_are_all_made_and_what_fails_is_raised(monkeypatch):
+    done = []
+
+    def fail():
+        raise IndexError("no room")
+
+    run_all([lambda: done.append(1)] * 20, 3)
+    assert len(done) == 20
+    with pytest.raises(IndexError, match="no room"):
+        run_all([fail, *[lambda: done.append(1)] * 3], 2)
+    run_all([], 2)
+
+    class Exhausted:
+        def submit(self, *_):
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(_threads, "_pool", Exhausted)
+    done.clear()
+    run_all([lambda: done.append(1)] * 5, 3)
+    assert len(done) == 5

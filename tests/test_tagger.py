@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -769,7 +768,7 @@ class Words(MediaFeatures):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def recipe(self):
+    def preprocessing(self):
         return {"version": 1}
 
     def extract_batch(self, items):
@@ -780,23 +779,13 @@ class Words(MediaFeatures):
             for item in items
         ]
 
-    def single_threaded(self):
-        return nullcontext()
-
-    def learn(self, raw):
+    def fit_raw(self, raw):
         self.letters_ = np.flatnonzero(np.sum(raw, axis=0))
         self.seed_ = self.random_state
         self.n_features_out_ = len(self.letters_)
 
-    def apply(self, raw):
+    def transform_raw(self, raw):
         return np.array(raw)[:, self.letters_]
-
-    def get_state(self):
-        return {}, {}
-
-    @classmethod
-    def from_state(cls, config, arrays):
-        return cls()
 
 
 def test_a_extractor_is_learned_by_fit_and_used_ever_after():

@@ -3,8 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.linear_model import Ridge
-
 from polyseme.baselines.transfer import (
     STATISTICS,
     choose_penalty,
@@ -13,6 +11,7 @@ from polyseme.baselines.transfer import (
     ridge,
     transfer_weights,
 )
+from sklearn.linear_model import Ridge
 
 SEEN, UNSEEN = [0, 2, 3], [1, 4, 5]
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polyseme.baselines.word_base import zero_shot_quality
+from polyseme.word_vectors.vectors import words_of
 from sklearn.base import clone
 
 from polyseme import WordVectors
@@ -20,11 +22,9 @@ from polyseme.baselines.base import hidden_groups
 from polyseme.baselines.composition import best_cosines
 from polyseme.baselines.conse import combine_top
 from polyseme.baselines.directions import RankingProblem, ranking_directions
-from polyseme.baselines.word_base import zero_shot_quality
 from polyseme.corpus import LabelCorpus
 from polyseme.metrics import concept_map, example_map, roc_auc
 from polyseme.word_vectors import files as word_files
-from polyseme.word_vectors.vectors import words_of
 
 # --------------------------------------------------------------------------- words and vectors
 

@@ -173,13 +173,13 @@ def sample(
     ] = None,
 ) -> None:
     """Write sample files to try the next commands on: drawn emoji, or rendered music."""
-    from polyseme.datasets import FORMS
+    from polyseme.datasets import SPECS
 
-    form = FORMS[{"image": "emoji", "audio": "clips"}[kind.value]]
-    assert form.embedded is not None and form.write_media is not None
-    ids = form.embedded().corpus.ids
+    spec = SPECS[{"image": "emoji", "audio": "clips"}[kind.value]]
+    assert spec.embedded is not None and spec.write_media is not None
+    ids = spec.embedded().corpus.ids
     step = 1.0 if limit is None else max(1.0, len(ids) / limit)
     chosen = [ids[int(place * step)] for place in range(int(len(ids) / step))]
-    form.write_media(folder, chosen)
+    spec.write_media(folder, chosen)
     say(f"{len(chosen):,} {kind.value} files, their tags in '{folder / 'tags.jsonl'}'")
     typer.echo(str(folder))

@@ -20,7 +20,6 @@ from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.nn.plan import TrainingPlan
-from polyseme.published.presets import mapper_parameters
 from polyseme.published.tagger import PublishedTagger
 from polyseme.space import ConceptSpace
 from polyseme.splits import ZeroShotSplit
@@ -48,7 +47,7 @@ def make_embedding(n_components: int, config: RunConfig) -> ConceptEmbedding:
 
 def make_mapper(config: RunConfig) -> InstanceMapper:
     """Make the mapping to learn, without its seed: nu-SVR, as in the paper."""
-    return InstanceMapper(**mapper_parameters(config.preset))
+    return InstanceMapper.from_preset(config.preset)
 
 
 def space_config(n_components: int, config: RunConfig) -> dict[str, Any]:

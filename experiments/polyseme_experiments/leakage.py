@@ -21,9 +21,9 @@ from polyseme._shifted import ShiftedRows
 from polyseme._validation import InputError, check_features
 from polyseme.corpus import LabelCorpus
 from polyseme.published.embedding import ConceptEmbedding
-from polyseme.published.known import KnownConcepts
+from polyseme.published.kernels import column_statistics, scale_rows
 from polyseme.published.mapping import InstanceMapper
-from polyseme.published.solvers.kernels import column_statistics, scale_rows
+from polyseme.published.priming import PrimingStore
 from polyseme.published.tagger import PublishedTagger
 from polyseme.splits import ZeroShotSplit, carries
 from polyseme.splits.split import INSTANCES, SEMANTICS
@@ -401,8 +401,8 @@ def _of_ranker(split: ZeroShotSplit, fitted: object) -> Iterator[Check]:
         wrong = [label for label, kind in kinds_of if label in oov and kind != "oov"]
         words = ("none came from semantics documents", "labels that did not")
         yield _check("oov labels only from instances", looked_at, wrong, *words)
-    known = getattr(fitted, "known_", getattr(fitted, "store_", None))
-    if isinstance(known, (KnownConcepts, ConceptStore)):
+    known = getattr(fitted, "store_", None)
+    if isinstance(known, (PrimingStore, ConceptStore)):
         allowed = {
             name: _labels_of(corpus, row)
             for corpus in (split.known(), split.unmet_instances("train"))

@@ -19,10 +19,9 @@ import numpy as np
 from polyseme._validation import InputError
 from polyseme.corpus import LabelCorpus
 from polyseme.datasets import Dataset
-from polyseme.datasets.loading import own_form
+from polyseme.datasets.loading import folder_spec
 from polyseme.features import (
     Extracted,
-    Extraction,
     ImageFeatures,
     MediaFeatures,
     extract_folder,
@@ -49,8 +48,8 @@ def load_pictures(folder: str, cache: str | None) -> Dataset:
     table = np.asarray(extraction.select(_rows(extraction, corpus)).raw, dtype=np.float32)
     checksum = hashlib.sha256(repr((corpus.ids, list(corpus))).encode())
     checksum.update(table.tobytes())
-    form = replace(own_form(NAMED), title="pictures of one's own", domain="images")
-    return Dataset(NAMED, form, corpus, table, None, checksum.hexdigest(), is_sample=False)
+    spec = replace(folder_spec(NAMED), title="pictures of one's own", domain="images")
+    return Dataset(spec, corpus, table, None, checksum.hexdigest())
 
 
 def raw_numbers(
@@ -64,7 +63,7 @@ def raw_numbers(
     if folder is not None:
         extraction = _extracted(Path(folder), extractor, cache, dataset.name)
         return extraction.select(_rows(extraction, dataset.corpus))
-    write = dataset.form.write_media
+    write = dataset.spec.write_media
     if write is None:
         raise InputError(f"The dataset '{dataset.name}' has no media files.")
     with _work_folder(cache) as place:
@@ -77,7 +76,7 @@ def raw_numbers(
         return extraction.select(_rows(extraction, dataset.corpus))
 
 
-def _extracted(folder: Path, extractor: MediaFeatures, cache: str | None, name: str) -> Extraction:
+def _extracted(folder: Path, extractor: MediaFeatures, cache: str | None, name: str) -> Extracted:
     """Extract a folder, or read the numbers that an earlier trial has left."""
     with _work_folder(cache) as place:
         digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
@@ -101,7 +100,7 @@ def _rows(extraction: Extracted, corpus: LabelCorpus) -> Sequence[int]:
     return rows
 
 
-def _tags_of(folder: Path, extraction: Extraction) -> LabelCorpus:
+def _tags_of(folder: Path, extraction: Extracted) -> LabelCorpus:
     """Read the tags of pictures: from a file beside them, or from their sidecars."""
     file = next((folder / name for name in TAGS if (folder / name).is_file()), None)
     if file is not None:

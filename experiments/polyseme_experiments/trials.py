@@ -33,6 +33,7 @@ from polyseme_experiments.sampling import (
     word_vectors,
 )
 from polyseme_experiments.settings import Setting
+from polyseme_experiments.stand_in_words import stand_in_vectors
 
 T = TypeVar("T")
 
@@ -71,7 +72,7 @@ class Trial:
     def _columns(self) -> NDArray[np.bool_] | None:
         """Which columns of the features may be used, (n_features,); None: all."""
         names = self.target.feature_names
-        if names is None or not self.target.form.detectors:
+        if names is None or not self.target.spec.detectors:
             return None
         key = self.split.target.key
         hidden = {key(label) for label in self.split.labels.unseen}
@@ -92,7 +93,9 @@ class Trial:
         own = uses_own_pictures(self.setting, self.config)
         folder = self.config.pictures if own else None
         raw = raw_numbers(self.target, extractor, self.config.cache, folder)
-        extractor.set_params(random_state=self.seed).fit(raw.select(self.split.train.tolist()))
+        if "random_state" in extractor.get_params():
+            extractor.set_params(random_state=self.seed)
+        extractor.fit(raw.select(self.split.train.tolist()))
         return np.asarray(extractor.transform(raw), dtype=np.float32)
 
     @cached_property
@@ -204,7 +207,7 @@ class Trial:
     def word_vectors(self) -> WordVectors:
         """Word vectors for the labels; samples get vectors made from their documents."""
         if self.config.quick:
-            return WordVectors.from_documents(self.known_documents, random_state=self.seed)
+            return stand_in_vectors(self.known_documents, random_state=self.seed)
         return word_vectors(self.config.data)
 
     # ------------------------------------------------------------------ measuring
@@ -236,7 +239,7 @@ class Trial:
             self.split,
             X=self.instance_features,
             feature_names=self.feature_names,
-            detectors=self.target.form.detectors,
+            detectors=self.target.spec.detectors,
             inputs=inputs,
             fitted=fitted,
             relearn_topics=relearn_topics,

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
-
-from polyseme import _native
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -23,6 +21,25 @@ R = TypeVar("R")
 # From about here on a training step is large enough for several threads to pay.
 MANY_LABELS = 500
 
+# How many `one_thread` are open; how many `one_blas_thread`, and what the last of them gives back.
+_n_single = 0
+_limiting, _n_limiting, _limit = Lock(), 0, None
+
+
+def n_cores() -> int:
+    """Count the processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def n_threads() -> int:
+    """Count the threads of a search: OMP_NUM_THREADS, else all cores; 1 inside `one_thread`."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if _n_single:
+        return 1
+    return max(1, min(n_cores(), int(wanted)) if wanted.isdecimal() else n_cores())
+
 
 def one_thread_below(n_labels: int) -> AbstractContextManager[None]:
     """Keep to one thread while a network with few labels is trained; see `one_thread`."""
@@ -31,23 +48,22 @@ def one_thread_below(n_labels: int) -> AbstractContextManager[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep the numerical libraries to one thread, and give them back what they had.
+    """Keep searches and the numerical libraries to one thread, and give back what they had.
 
     Small matrices gain next to nothing from more threads; where the machine is busy, the threads
     of torch and of BLAS wait for each other and training takes several times as long.
     """
-    import torch
+    global _n_single
     from threadpoolctl import threadpool_limits
 
     for name in ("scipy.linalg", "sklearn.cluster", "tomotopy"):
         import_module(name)  # a library that is loaded later would not be limited
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(limits=1), _native.one_thread():
+    with one_torch_thread(), threadpool_limits(limits=1):
+        _n_single += 1
+        try:
             yield
-    finally:
-        torch.set_num_threads(before)
+        finally:
+            _n_single -= 1
 
 
 @contextmanager
@@ -84,9 +100,6 @@ def one_blas_thread() -> Iterator[None]:
                 _limit = None
 
 
-_limiting, _n_limiting, _limit = Lock(), 0, None
-
-
 @cache
 def _controller() -> ThreadpoolController:
     """Find the loaded libraries once: it takes milliseconds."""
@@ -96,11 +109,40 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def n_cores() -> int:
-    """Say how many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def run_all(calls: Sequence[Callable[[], object]], n_threads: int) -> None:
+    """Make all calls, in this thread and in others; what one of them raises is raised here.
+
+    Parameters
+    ----------
+    calls : sequence of callables
+        They must not call `run_all` themselves.
+    n_threads : int
+        Threads at the most, this one included.
+    """
+    remaining = iter(calls)
+
+    def work() -> None:
+        for call in remaining:
+            call()
+
+    others: list[Future[None]] = []
+    with suppress(RuntimeError):  # the system gives no more threads: those that are there do it
+        for _ in range(min(n_threads, len(calls)) - 1):
+            others.append(_pool().submit(work))
+    work()
+    for other in others:
+        if not other.cancel():
+            other.result()
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """Start the threads once: a new thread waits for a free core longer than a search takes."""
+    return ThreadPoolExecutor(n_cores(), thread_name_prefix="polyseme")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads stay behind with the parent
 
 
 def ordered_map(function: Callable[[T], R], items: Iterable[T], n_threads: int) -> Iterator[R]:

@@ -1,7 +1,7 @@
 """The documents a tagger knows: named, matched with items' own, taken in and forgotten.
 
 In: corpora. Out: labels, names and rows of what is known from now on. What documents mean is for
-others to say: `polyseme.store`, and `polyseme.published.known` for the published method.
+others to say: `polyseme.store`, and `polyseme.published.priming` for the published method.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def test_documents_that_a_split_hides_cannot_change_a_bit(name, monkeypatch):
     split = clean.split
     used = np.union1d(split.train, split.test)
     if split.source is split.target:
-        used = np.union1d(used, np.union1d(split.known_rows, split.semantics_validation))
+        used = np.union1d(used, np.union1d(split.store_rows, split.semantics_validation))
     hidden = np.setdiff1d(np.arange(len(split.target)), used)
     assert len(hidden)
     matrix = split.target.matrix.tolil()
@@ -118,7 +118,7 @@ def test_own_documents_help_where_they_are_known():
 def test_leaving_out_ones_own_document_is_the_store_without_it():
     drawn = trial("magtag")
     space, tested = drawn.space(10), drawn.split.instances("test")
-    known, rows = space.known_, known_rows(space.known_, tested)
+    known, rows = space.store_, known_rows(space.store_, tested)
     strict = error_free_scores(known, space.embedding_, tested)
     paper = error_free_scores(known, space.embedding_, tested, own=True)
     points, changed_rows = space.embedding_.targets(tested), 0
@@ -145,13 +145,13 @@ def test_methods_that_know_no_oov_labels_are_not_measured_on_them():
 
 def test_a_space_is_kept_for_other_trials_and_an_interrupted_one_goes_on(tmp_path, monkeypatch):
     first = trial("hsun", 0, cache=str(tmp_path))
-    points = first.space(10).known_.points
+    points = first.space(10).store_.points
     assert {path.suffix for path in tmp_path.iterdir()} == {"", ".seconds", ".lock"}
     monkeypatch.setattr(
         "polyseme.published.nn.training.ConceptTrainer.run", None
     )  # nobody may train now
     later = trial("hsun", 3, cache=str(tmp_path))
-    np.testing.assert_array_equal(later.space(10).known_.points, points)
+    np.testing.assert_array_equal(later.space(10).store_.points, points)
     with pytest.raises(TypeError, match="not callable"):
         trial("hsun", 1, cache=str(tmp_path)).space(10)
 
@@ -238,8 +238,8 @@ def test_late_labels_are_known_from_just_so_many_documents():
 def test_late_labels_reach_no_training_and_are_a_third_of_those_on_no_instance():
     drawn = trial("hsun")
     late = new_labels(drawn, np.random.default_rng(drawn.seed))
-    unseen = set(drawn.known_documents.labels) - drawn.train_documents.used(
-        drawn.known_documents.labels
+    unseen = set(drawn.store_documents.labels) - drawn.train_documents.used(
+        drawn.store_documents.labels
     )
     assert set(late) <= unseen and len(late) == max(1, len(unseen) // 3)
     tagger = get_method("calibration-late")._without(drawn, late)

@@ -17,7 +17,7 @@ from typing import Any
 
 from polyseme._validation import InputError, check_number
 from polyseme.corpus import LabelCorpus
-from polyseme.datasets.base import DatasetForm, DatasetParts
+from polyseme.datasets.base import DatasetContent, DatasetSpec
 from polyseme_experiments.datasets.embedded import EmbeddedFiles, frequent, package_folder
 
 RATE = 22_050
@@ -154,12 +154,12 @@ def _is_missing(path: Path, content: bytes) -> bool:
 # ---------------------------------------------------------------------- the dataset
 
 
-def _dataset(n_clips: int | None = None) -> DatasetParts:
+def _dataset(n_clips: int | None = None) -> DatasetContent:
     """Give every clip as a document."""
     clips = load_clips()
     corpus = LabelCorpus.from_documents(clips.documents, ids=clips.ids)
     corpus = replace(corpus, groups=tuple(clips.groups))
-    return DatasetParts(corpus if n_clips is None else corpus.select(range(n_clips)))
+    return DatasetContent(corpus if n_clips is None else corpus.select(range(n_clips)))
 
 
 def _write(folder: Path, ids: Sequence[str]) -> None:
@@ -167,7 +167,7 @@ def _write(folder: Path, ids: Sequence[str]) -> None:
     load_clips().write(folder, ids)
 
 
-FORM = DatasetForm(
+SPEC = DatasetSpec(
     name="clips",
     title="rendered clips",
     domain="music",

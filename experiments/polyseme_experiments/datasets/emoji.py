@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from polyseme._validation import InputError, check_number
 from polyseme.corpus import LabelCorpus
-from polyseme.datasets.base import DatasetForm, DatasetParts
+from polyseme.datasets.base import DatasetContent, DatasetSpec
 from polyseme_experiments.datasets.embedded import EmbeddedFiles, frequent, package_folder
 
 DRAWINGS = ("noto", "twemoji")
@@ -171,7 +171,7 @@ def _data_folder() -> Path:
 MIN_COUNT = 20
 
 
-def _dataset(n_emoji: int | None = None) -> DatasetParts:
+def _dataset(n_emoji: int | None = None) -> DatasetContent:
     """Give every drawing as a document of its own; drawings of an emoji are a group."""
     emoji = load_emoji(min_count=MIN_COUNT)
     n_all = len(emoji.ids)
@@ -182,7 +182,7 @@ def _dataset(n_emoji: int | None = None) -> DatasetParts:
     documents = [emoji.documents[group] for group in groups]
     corpus = LabelCorpus.from_documents(documents, ids=[names[row] for row in rows])
     corpus = replace(corpus, groups=tuple(emoji.ids[group] for group in groups))
-    return DatasetParts(corpus, emoji.features[rows])
+    return DatasetContent(corpus, emoji.features[rows])
 
 
 def _write(folder: Path, ids: Sequence[str]) -> None:
@@ -190,7 +190,7 @@ def _write(folder: Path, ids: Sequence[str]) -> None:
     load_emoji(min_count=MIN_COUNT).write(folder, ids)
 
 
-FORM = DatasetForm(
+SPEC = DatasetSpec(
     name="emoji",
     title="emoji",
     domain="images",

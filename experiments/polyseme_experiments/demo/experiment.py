@@ -162,7 +162,7 @@ def run_experiment(
             with step(name, f"{name}: learning"):
                 # In tuned COSTA's favour: on emoji it chooses better settings without families.
                 baseline.fit(X, replace(documents, groups=None), replace(semantics, groups=None))
-                order = [baseline.classes_.index(label) for label in tagger.classes_]
+                order = [list(baseline.classes_).index(label) for label in tagger.classes_]
                 scores[name] = baseline.decision_function(X_test)[:, order]
         # A label that only ever stands beside an unseen one is on no picture either.
         unseen, oov = (_of_kind(tagger, kind) for kind in ("unseen", "oov"))

@@ -20,7 +20,7 @@ from polyseme.baselines import (
     Popularity,
     TunedCosta,
 )
-from polyseme.features.network import DEPTHS
+from polyseme.features.image import DEPTHS
 from polyseme.training import SpacePlan
 from polyseme_experiments.methods.base import Method
 from polyseme_experiments.methods.baselines import Baseline, FeatureSet, Sizes, Usage
@@ -93,7 +93,8 @@ _METHODS: tuple[Method, ...] = (
         FeatureSet(
             f"{reduction}-{size}",
             f"{reduction.upper()} ({size})",
-            parameters={"reduction": reduction, "n_components": size},
+            reduction=reduction,
+            n_components=size,
         )
         for reduction in ("rbm", "uth", "pca")
         for size in (256, 512)

@@ -11,10 +11,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from polyseme._validation import as_generator, draw_seed
 from polyseme.baselines import Popularity, SeenClassifiers
 from polyseme.features import ImageFeatures
 from polyseme.splits import measure
 from polyseme_experiments.methods.base import Method, Metrics, Outcome, reprs
+from polyseme_experiments.reductions import make_reduction
 from polyseme_experiments.sampling import RunConfig, word_vectors
 from polyseme_experiments.trials import Trial
 
@@ -71,26 +73,40 @@ class FeatureSet(Method):
     ----------
     parameters : mapping
         Of `ImageFeatures`.
+    reduction : str, optional
+        What the features are reduced by; see `make_reduction`.
+    n_components : int
+        For a reduction: how many features are left.
     """
 
     features: ClassVar[bool] = True
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    reduction: str | None = None
+    n_components: int = 512
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Give what decides its results; see `Method.config`."""
         extractor = self._extractor(config)
         return super().config(config) | {
-            "recipe": extractor.recipe(),
+            "preprocessing": extractor.preprocessing(),
             "parameters": reprs(extractor.get_params()),
+            "reduction": self.reduction,
+            "n_components": self._n_components(config),
             "classifiers": reprs(SeenClassifiers().get_params()),
         }
 
     def run(self, trial: Trial) -> Outcome:
         """Learn from the training instances, measure on the validation instances."""
         table = trial.media_features(self._extractor(trial.config))
+        if self.reduction is not None:
+            n_components = min(self._n_components(trial.config), len(trial.split.train))
+            seed = draw_seed(as_generator(trial.seed))
+            reduction = make_reduction(self.reduction, n_components, seed)
+            reduction.fit(table[trial.split.train])
+            table = np.asarray(reduction.transform(table), dtype=np.float32)
         classifiers = SeenClassifiers(random_state=trial.seed)
         classifiers.fit(table[trial.split.train], trial.train_documents)
-        scores = classifiers.probabilities(table[trial.split.validation])
+        scores = classifiers.predict_proba(table[trial.split.validation])
         tested = trial.split.instances("validation")
         columns = {"training": trial.split.labels.seen}
         metrics: Metrics = measure(tested, scores, classifiers.classes_, columns)
@@ -101,10 +117,14 @@ class FeatureSet(Method):
         """Make the extractor, at the size at which the embedded emoji's features were made."""
         extractor = ImageFeatures(size=192, n_jobs=1, **self.parameters)
         if config.quick:
-            extractor.set_params(size=64, n_components=extractor.n_components // 16)
-        if config.quick and extractor.reduction is not None:
+            extractor.set_params(size=64)
+        if config.quick and self.reduction is not None:
             extractor.set_params(depth="pooled")  # a quarter of the numbers, a tenth of the time
         return extractor
+
+    def _n_components(self, config: RunConfig) -> int:
+        """Give how many features are left by a reduction."""
+        return self.n_components // 16 if config.quick else self.n_components
 
 
 @dataclass(frozen=True)

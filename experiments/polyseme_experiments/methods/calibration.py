@@ -21,7 +21,7 @@ from polyseme.corpus import LabelCorpus, Labels
 from polyseme.metrics import concept_map, example_map, log_loss, reliability
 from polyseme.splits import evaluation_columns
 from polyseme.tagger import ZeroShotTagger
-from polyseme.word_vectors.likeness import NOISE, SPREAD
+from polyseme.word_vectors import NOISE, SPREAD
 from polyseme_experiments.embedding_cache import make_space
 from polyseme_experiments.methods.base import Method, Metrics, Outcome
 from polyseme_experiments.methods.costa import (

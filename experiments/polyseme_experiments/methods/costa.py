@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from polyseme._folds import fold_numbers
 from polyseme._validation import check_instances
 from polyseme.baselines import TunedCosta
-from polyseme.baselines.transfer import ridge
-from polyseme.baselines.tuned_costa import out_of_fold
+from polyseme.baselines.base import out_of_fold
+from polyseme.baselines.costa import ridge
 from polyseme.calibration import expected_frequencies, logit, match_frequencies
 from polyseme.documents import training_tables
 from polyseme_experiments.methods.base import Method, Outcome, reprs

@@ -17,8 +17,7 @@ from polyseme._validation import PolysemeWarning
 from polyseme.corpus import LabelCorpus
 from polyseme.metrics import regression_error, scattering
 from polyseme.published.embedding import ConceptEmbedding
-from polyseme.published.known import KnownConcepts
-from polyseme.published.priming import PrimingRanker, relatedness
+from polyseme.published.priming import PrimingRanker, PrimingStore
 from polyseme.senses import SenseRule, find_senses
 from polyseme_experiments.methods.base import Method, Outcome
 from polyseme_experiments.sampling import RunConfig
@@ -45,7 +44,7 @@ class PublishedSystem(Method):
     def run(self, trial: Trial) -> Outcome:
         """Rank the test instances by the concepts around their points."""
         tagger = trial.tagger(self.dimensions[0])
-        index, scale = tagger.known_.index(64.0), tagger.embedding_.distance_scale_
+        index, scale = tagger.store_.index(64.0), tagger.embedding_.distance_scale_
         points = tagger.points(trial.features(trial.split.test))
         scores = PrimingRanker(index, scale, self.score).scores(points)
         return trial.measure(scores, tagger.classes_), trial.audit(tagger, trial.fit_inputs())
@@ -70,7 +69,7 @@ class ErrorFree(Method):
     def run(self, trial: Trial) -> Outcome:
         """Rank labels around true points."""
         space = trial.space(self.dimensions[0])
-        known = space.known_
+        known = space.store_
         new = trial.split.unmet_instances("train")
         if len(new):
             known, _, _ = known.add(space.embedding_, new)
@@ -82,13 +81,13 @@ class ErrorFree(Method):
 
 
 def error_free_scores(
-    known: KnownConcepts, embedding: ConceptEmbedding, documents: LabelCorpus, *, own: bool = False
+    known: PrimingStore, embedding: ConceptEmbedding, documents: LabelCorpus, *, own: bool = False
 ) -> NDArray[np.float64]:
     """Score every known label around the true points of test documents.
 
     Parameters
     ----------
-    known : KnownConcepts
+    known : PrimingStore
     embedding : ConceptEmbedding
         The embedding they come from.
     documents : LabelCorpus
@@ -109,11 +108,15 @@ def error_free_scores(
     if not own:
         _leave_out(distances, known, points[placed], known_rows(known, documents)[placed])
     scores = np.zeros((len(points), len(known.labels)))
-    scores[placed] = relatedness(distances, floor=1e-8 * embedding.distance_scale_)
+    # As `PrimingRanker`: distances below a guard are not told apart.
+    floor = 1e-8 * embedding.distance_scale_
+    weights = 1.0 / np.maximum(distances.astype(np.float64), floor)
+    totals = weights.sum(axis=1, keepdims=True)
+    scores[placed] = np.divide(weights, totals, out=weights, where=totals > 0)
     return scores
 
 
-def known_rows(known: KnownConcepts, documents: LabelCorpus) -> NDArray[np.int64]:
+def known_rows(known: PrimingStore, documents: LabelCorpus) -> NDArray[np.int64]:
     """Find documents among the known ones by name and labels, (n_documents,); -1: not known."""
     row_of = {name: row for row, name in enumerate(known.ids)}
     found = np.full(len(documents), -1, dtype=np.int64)
@@ -128,7 +131,7 @@ def known_rows(known: KnownConcepts, documents: LabelCorpus) -> NDArray[np.int64
 
 def _leave_out(
     distances: NDArray[np.float32],
-    known: KnownConcepts,
+    known: PrimingStore,
     points: NDArray[np.float32],
     own: NDArray[np.int64],
 ) -> None:
@@ -161,7 +164,7 @@ class Regression(Method):
         truth = tagger.embedding_.targets(trial.split.instances("test"))
         placed = np.isfinite(truth).all(axis=1)
         predicted = tagger.points(trial.features(trial.split.test))
-        known = trial.space(self.dimensions[0]).known_
+        known = trial.space(self.dimensions[0]).store_
         # Set by set, whatever order the concepts are kept in: the scattering draws some of them.
         order = np.argsort(known.set_ids, kind="stable")
         counts = np.bincount(known.sets)[known.set_ids[order]]

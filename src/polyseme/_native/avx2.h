@@ -8,57 +8,9 @@ TARGET static inline __m256i products_avx2(__m256i concept, __m256i query)
     return _mm256_madd_epi16(_mm256_maddubs_epi16(concept, query), _mm256_set1_epi16(1));
 }
 
-TARGET static inline __m256 bounds_of_avx2(__m256i sum, const __m256 *term, __m256 scale,
-                                           __m256 length, __m256 rest)
-{
-    __m256 product = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), term[1]);
-    __m256 value = _mm256_fnmadd_ps(product, scale, term[0]);
-    return _mm256_fnmadd_ps(term[3], rest, _mm256_fnmadd_ps(term[2], length, value));
-}
+#define ADD(sum, concept, query) sum = _mm256_add_epi32(sum, products_avx2(concept, query));
 
-/* Sums of products of one concept, eight parts left to add; bytes are read as they lie. */
-TARGET static inline __m256i row_avx2(const uint8_t *packed, const int8_t *bytes, int64_t d)
-{
-    __m256i sum = _mm256_setzero_si256();
-    for (int64_t k = 0; k < d; k += 32) {
-        __builtin_prefetch(packed + AHEAD + k);
-        sum = _mm256_add_epi32(sum, products_avx2(_mm256_loadu_si256((const __m256i *)(packed + k)),
-                                                  _mm256_loadu_si256((const __m256i *)(bytes + k))));
-    }
-    return sum;
-}
-
-/* The same of four concepts in a row, two halves of each left to add. */
-TARGET static inline __m256i four_avx2(const uint8_t *packed, int64_t width, const int8_t *bytes,
-                                       int64_t d)
-{
-    __m256i ab = _mm256_hadd_epi32(row_avx2(packed, bytes, d), row_avx2(packed + width, bytes, d));
-    __m256i cd = _mm256_hadd_epi32(row_avx2(packed + 2 * width, bytes, d),
-                                   row_avx2(packed + 3 * width, bytes, d));
-    return _mm256_hadd_epi32(ab, cd);
-}
-
-/* Bounds of a span's concepts for one query, and of some that follow. */
-TARGET static void bounds_avx2(const Index *index, const Query *query, const Span *span,
-                               float *bound)
-{
-    int64_t d = index->d, width = width_of(d), stride = stride_of(index);
-    for (int64_t at = span->from; at < span->to; at += 8) {
-        const uint8_t *packed = index->packed + at * width;
-        __m256i low = four_avx2(packed, width, query->bytes, d);
-        __m256i high = four_avx2(packed + 4 * width, width, query->bytes, d);
-        __m256i sum = _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
-                                       _mm256_permute2x128_si256(low, high, 0x31));
-        __m256 term[4];
-        UNROLL for (int j = 0; j < 4; j++)
-            term[j] = _mm256_loadu_ps(index->terms + j * stride + at);
-        sum = _mm256_add_epi32(sum, _mm256_set1_epi32(query->offset));
-        _mm256_storeu_ps(bound + at - span->from,
-                         bounds_of_avx2(sum, term, _mm256_set1_ps(query->scale),
-                                        _mm256_set1_ps(query->length),
-                                        _mm256_set1_ps(query->rest)));
-    }
-}
+#include "one_query.h"
 
 /* Bounds of `high` concepts for sixteen queries side by side, from `lane` on. */
 TARGET static inline __attribute__((always_inline)) void
@@ -79,7 +31,7 @@ some_avx2(const uint8_t *packed, int64_t width, const float *terms, int64_t stri
             memcpy(&four, packed + i * width + k, 4);
             __m256i concept = _mm256_set1_epi32(four);
             UNROLL for (int j = 0; j < 2; j++)
-                sum[i][j] = _mm256_add_epi32(sum[i][j], products_avx2(concept, query[j]));
+                ADD(sum[i][j], concept, query[j])
         }
     }
     UNROLL for (int i = 0; i < high; i++) {
@@ -87,10 +39,11 @@ some_avx2(const uint8_t *packed, int64_t width, const float *terms, int64_t stri
         UNROLL for (int j = 0; j < 4; j++) term[j] = _mm256_set1_ps(terms[i + j * stride]);
         UNROLL for (int j = 0; j < 2; j++) {
             int64_t at = lane + 8 * j;
-            _mm256_storeu_ps(bound + i * WIDE + at,
-                             bounds_of_avx2(sum[i][j], term, _mm256_loadu_ps(batch->scale + at),
-                                            _mm256_loadu_ps(batch->length + at),
-                                            _mm256_loadu_ps(batch->rest + at)));
+            __m256 product = _mm256_mul_ps(_mm256_cvtepi32_ps(sum[i][j]), term[1]);
+            __m256 value = _mm256_fnmadd_ps(product, _mm256_loadu_ps(batch->scale + at), term[0]);
+            value = _mm256_fnmadd_ps(term[2], _mm256_loadu_ps(batch->length + at), value);
+            value = _mm256_fnmadd_ps(term[3], _mm256_loadu_ps(batch->rest + at), value);
+            _mm256_storeu_ps(bound + i * WIDE + at, value);
         }
     }
 }
@@ -250,3 +203,4 @@ TARGET static inline int64_t below_avx2(const float *bound, int64_t from, int64_
 }
 
 #undef UNROLL
+#undef ADD

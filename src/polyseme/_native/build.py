@@ -17,7 +17,7 @@ import sysconfig
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-SOURCES = ("nearest.c", "search.h", "generic.h", "avx2.h", "vnni.h")
+SOURCES = ("nearest.c", "search.h", "generic.h", "one_query.h", "avx2.h", "vnni.h")
 # No -march: what newer processors know is chosen when the library runs. No -ffast-math: the
 # search counts on infinity and on the order of roundings.
 FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-math-errno")
@@ -28,18 +28,7 @@ class BuildError(Exception):
 
 
 def library_path(folder: Path = FOLDER) -> Path:
-    """Give the path of the library that belongs to this platform and to the sources.
-
-    Parameters
-    ----------
-    folder : Path
-        Where sources and library lie.
-
-    Returns
-    -------
-    Path
-        It need not exist.
-    """
+    """Give the path in a folder, existing or not, of the library for its sources and platform."""
     digest = hashlib.sha256()
     for name in SOURCES:
         digest.update((folder / name).read_bytes())
@@ -49,18 +38,7 @@ def library_path(folder: Path = FOLDER) -> Path:
 
 
 def build(folder: Path = FOLDER) -> Path:
-    """Compile the library with `$CC`, or `cc`, and remove those of other sources.
-
-    Parameters
-    ----------
-    folder : Path
-        Where the sources lie and the library goes.
-
-    Returns
-    -------
-    Path
-        The library.
-    """
+    """Compile a folder's library with `$CC`, or `cc`, and remove those of other sources."""
     path = library_path(folder)
     if path.is_file():
         return path

@@ -6,50 +6,7 @@
 
 /* ------------------------------------------------------------------ one query */
 
-/* Half as wide as the rest: wider loads, which mostly lie across two cache lines, wait longer. */
-TARGET static inline __m256i row_vnni(const uint8_t *packed, const int8_t *bytes, int64_t d)
-{
-    __m256i sum = _mm256_setzero_si256();
-    for (int64_t k = 0; k < d; k += 32) {
-        __builtin_prefetch(packed + AHEAD + k);
-        ADD(sum, _mm256_loadu_si256((const __m256i *)(packed + k)),
-            _mm256_loadu_si256((const __m256i *)(bytes + k)))
-    }
-    return sum;
-}
-
-/* Sums of products of four concepts in a row, two halves of each left to add. */
-TARGET static inline __m256i four_vnni(const uint8_t *packed, int64_t width, const int8_t *bytes,
-                                       int64_t d)
-{
-    __m256i ab = _mm256_hadd_epi32(row_vnni(packed, bytes, d), row_vnni(packed + width, bytes, d));
-    __m256i cd = _mm256_hadd_epi32(row_vnni(packed + 2 * width, bytes, d),
-                                   row_vnni(packed + 3 * width, bytes, d));
-    return _mm256_hadd_epi32(ab, cd);
-}
-
-/* Bounds of a span's concepts for one query, and of some that follow. */
-TARGET static void bounds_vnni(const Index *index, const Query *query, const Span *span,
-                               float *bound)
-{
-    int64_t d = index->d, width = width_of(d), stride = stride_of(index);
-    __m256 scale = _mm256_set1_ps(query->scale), length = _mm256_set1_ps(query->length);
-    __m256 rest = _mm256_set1_ps(query->rest);
-    for (int64_t at = span->from; at < span->to; at += 8) {
-        const uint8_t *packed = index->packed + at * width;
-        const float *term = index->terms + at;
-        __m256i low = four_vnni(packed, width, query->bytes, d);
-        __m256i high = four_vnni(packed + 4 * width, width, query->bytes, d);
-        __m256i sum = _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
-                                       _mm256_permute2x128_si256(low, high, 0x31));
-        sum = _mm256_add_epi32(sum, _mm256_set1_epi32(query->offset));
-        __m256 product = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), _mm256_loadu_ps(term + stride));
-        __m256 value = _mm256_fnmadd_ps(product, scale, _mm256_loadu_ps(term));
-        value = _mm256_fnmadd_ps(_mm256_loadu_ps(term + 2 * stride), length, value);
-        value = _mm256_fnmadd_ps(_mm256_loadu_ps(term + 3 * stride), rest, value);
-        _mm256_storeu_ps(bound + at - span->from, value);
-    }
-}
+#include "one_query.h"
 
 TARGET static inline __mmask16 lanes_vnni(int64_t at, int64_t to)
 {

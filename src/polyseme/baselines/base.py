@@ -1,13 +1,14 @@
-"""The contract that baselines share with the tagger.
+"""The contract that baselines share with the tagger, and how they choose their settings.
 
-In: features, documents and semantics documents. Out: scores per label and rankings; a baseline
-fills in `_learn` and `_scores`.
+In: features, tag sets and label sets. Out: scores per label and rankings; a baseline fills in
+`_fit` and `_scores`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Self
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,14 +16,16 @@ from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator
 from polyseme._folds import fold_numbers, group_numbers, hidden_groups
-from polyseme._validation import IntArray, check_features, check_fitted, check_instances
+from polyseme._validation import InputError, IntArray, check_features, check_fitted, check_instances
 from polyseme.corpus import Documents, as_corpus, check_corpus
-from polyseme.documents import unmet_documents
+from polyseme.documents import met_documents
+from polyseme.published.mapping import InstanceMapper
 from polyseme.tags import rank_labels
 
-__all__ = ["Baseline", "Features", "hidden_groups"]
-
-Features = NDArray[np.float64] | sp.csr_matrix
+Matrix = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Features = Matrix | sp.csr_matrix
+C = TypeVar("C")
 
 
 class Baseline(Estimator, ABC):
@@ -30,57 +33,115 @@ class Baseline(Estimator, ABC):
 
     Attributes
     ----------
-    classes_ : tuple of str
-        The semantics vocabulary, then labels that only instances carry.
+    classes_ : array of str, shape (n_labels,)
+        The vocabulary of the label sets, then labels that only instances carry.
     kinds_ : array of str, shape (n_labels,)
         "seen", "unseen" or "oov".
     n_occurrences_ : int64 array, shape (n_labels,)
-        Known documents with each label: those of the semantics, and instances' not met there.
-    groups_, lesson_groups_ : int64 array or None
-        The groups of the instances and of the semantics documents, numbered, where these say so.
-        No cross-validation tears a group apart.
+        Known documents with each label: the label sets, and instances' not among them.
+    groups_, label_set_groups_ : int64 array or None
+        The groups of the instances and of the label sets, numbered, where these have some. No
+        cross-validation tears a group apart.
     """
 
     def fit(self, X: object, y: Documents, label_sets: Documents | None = None) -> Self:
-        """Learn from instances and label documents, as `ZeroShotTagger.fit`."""
-        corpus = check_corpus(as_corpus(y), owner=type(self).__name__, n_labels=1)
-        features = check_instances(X, len(corpus), owner=type(self).__name__)
-        teaching = corpus if label_sets is None else as_corpus(label_sets)
-        matrix, extra = corpus.align(teaching.labels)
-        lessons, _ = teaching.align(teaching.labels + extra)
-        carried = np.asarray(matrix.sum(axis=0)).ravel()
-        taught = np.asarray(lessons.sum(axis=0)).ravel()
-        self.classes_ = teaching.labels + extra
-        self.kinds_ = np.where(taught == 0, "oov", np.where(carried > 0, "seen", "unseen"))
-        fresh = corpus.select([]) if corpus is teaching else unmet_documents(corpus, teaching)
-        more = np.asarray(fresh.align(self.classes_)[0].sum(axis=0)).ravel()
-        self.n_occurrences_ = (taught + more).astype(np.int64)
+        """Learn from instances and label sets, as `ZeroShotTagger.fit`."""
+        owner = type(self).__name__
+        if y is None:
+            raise InputError(f"`{owner}` requires y to be passed, but the target y is None.")
+        corpus = check_corpus(as_corpus(y), owner=owner, n_labels=1)
+        features = check_instances(X, len(corpus), owner=owner)
+        sets = corpus if label_sets is None else as_corpus(label_sets)
+        Y, extra = corpus.align(sets.labels)
+        Z, _ = sets.align(sets.labels + extra)
+        carried, named = counts_of(Y), counts_of(Z)
+        new = met_documents(corpus, sets) < 0
+        self.classes_ = np.array(sets.labels + extra, dtype=object)
+        self.kinds_ = np.where(named == 0, "oov", np.where(carried > 0, "seen", "unseen"))
+        self.n_occurrences_ = named + counts_of(Y[new])
         self.n_features_in_ = features.shape[1]
         self.groups_ = group_numbers(corpus.groups, len(corpus))
-        self.lesson_groups_ = group_numbers(teaching.groups, len(teaching))
-        self._learn(features, matrix, lessons)
+        self.label_set_groups_ = group_numbers(sets.groups, len(sets))
+        self._fit(features, Y, Z)
         return self
 
-    def decision_function(self, X: object) -> NDArray[np.float64]:
+    def __sklearn_tags__(self) -> Any:
+        """Say to scikit-learn what it takes."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+    def decision_function(self, X: object) -> Matrix:
         """Score every label for each instance, (n, n_labels), larger is better."""
         check_fitted(self, "classes_")
         return self._scores(
             check_features(X, owner=type(self).__name__, n_features=self.n_features_in_)
         )
 
-    def rank(self, X: object, k: int = 10) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
+    def rank(self, X: object, k: int = 10) -> tuple[NDArray[np.str_], Matrix]:
         """Give the k best labels for each instance and their scores, each (n, k)."""
         label_ids, scores = rank_labels(self.decision_function(X), self.n_occurrences_, k)
-        return np.asarray(self.classes_)[label_ids], scores
+        return self.classes_.astype(str)[label_ids], scores
+
+    @abstractmethod
+    def _fit(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix) -> None:
+        """Learn from features, their labels Y (n, n_labels) and the label sets Z (m, n_labels)."""
+
+    @abstractmethod
+    def _scores(self, X: Features) -> Matrix:
+        """Score every label for each instance, (n, n_labels)."""
 
     def _folds(self, n_folds: int, generator: np.random.Generator, n: int) -> IntArray:
         """Draw the fold of each of the n instances, a group always in one; see `fold_numbers`."""
         return fold_numbers(n, n_folds, generator, self.groups_)
 
-    @abstractmethod
-    def _learn(self, X: Features, matrix: sp.csr_matrix, lessons: sp.csr_matrix) -> None:
-        """Learn from instances (n, n_labels) and semantics documents (m, n_labels)."""
+    def _groups_of(self, rows: Mask | IntArray) -> IntArray | None:
+        """Give the groups of some of the instances, where there are groups."""
+        return None if self.groups_ is None else self.groups_[rows]
 
-    @abstractmethod
-    def _scores(self, X: Features) -> NDArray[np.float64]:
-        """Score every label for each instance, (n, n_labels)."""
+
+def counts_of(matrix: sp.csr_matrix) -> IntArray:
+    """Count the rows that hold each label, (n_labels,)."""
+    return np.asarray(matrix.sum(axis=0), dtype=np.int64).ravel()
+
+
+def best_candidate(
+    candidates: Sequence[C],
+    qualities: Callable[[Mask], Sequence[float]],
+    n_labels: int,
+    n_groups: int,
+    generator: np.random.Generator,
+) -> C:
+    """Choose the first of the best settings on labels that take turns as pseudo-unseen ones.
+
+    `qualities` gives the quality of every candidate when some labels are hidden, (n_labels,).
+    """
+    total = np.zeros(len(candidates))
+    for hidden in hidden_groups(n_labels, n_groups, generator):
+        total += qualities(hidden)
+    return candidates[int(np.argmax(total))]
+
+
+def out_of_fold(mapper: InstanceMapper, X: Features, targets: Matrix, folds: IntArray) -> Matrix:
+    """Predict each instance's targets by a kernel ridge mapper that has not seen it.
+
+    Parameters
+    ----------
+    mapper : InstanceMapper
+        A fitted one, which gives the settings.
+    X : array or csr_matrix, shape (n, n_features)
+    targets : float64 array, shape (n, d)
+    folds : int64 array, shape (n,)
+        With a single fold there is nobody to learn from: all predictions are 0.
+
+    Returns
+    -------
+    float64 array, shape (n, d)
+    """
+    predicted = np.zeros_like(targets)
+    for fold in np.unique(folds) if len(np.unique(folds)) > 1 else ():
+        out = folds == fold
+        other = InstanceMapper(kind="kernel-ridge", gamma=mapper.gamma_, penalty=mapper.penalty_)
+        predicted[out] = other.fit(X[~out], targets[~out]).predict(X[out])
+    return predicted

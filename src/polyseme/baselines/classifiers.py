@@ -11,6 +11,7 @@ from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import expit
 
 from polyseme._estimator import Estimator
 from polyseme._folds import fold_numbers, group_numbers
@@ -23,26 +24,19 @@ from polyseme._validation import (
     check_instances,
     check_number,
 )
-from polyseme.baselines.svm import (
-    Matrix,
-    Truth,
-    apply_platt,
-    fit_machines,
-    fit_platt,
-    held_out_decisions,
-)
+from polyseme.baselines.base import Mask, Matrix, counts_of
 from polyseme.corpus import Documents, as_corpus, check_corpus
 from polyseme.metrics import mean_average_precision
-from polyseme.published.solvers.kernels import (
+from polyseme.published.kernels import (
     Rows,
     column_statistics,
+    kernel_widths,
     pairwise_squared_distances,
     rbf_from_squared,
     rbf_predict,
     row_blocks,
     scale_rows,
 )
-from polyseme.published.solvers.search import kernel_widths
 
 # The first of equals wins.
 C_GRID = (1.0, 0.1, 10.0)
@@ -68,16 +62,10 @@ class SeenClassifiers(Estimator):
 
     Attributes
     ----------
-    classes_ : tuple of str
-        The labels that instances carry, sorted; the columns of `probabilities`.
+    classes_ : array of str, shape (n_labels,)
+        The labels that instances carry, sorted; the columns of `predict_proba`.
     C_, gamma_ : float
         The values used.
-    support_ : float64 array or csr_matrix, shape (n_support, n_features)
-        Standardised rows of the instances that some machine rests on.
-    dual_coef_ : float64 array, shape (n_support, n_labels)
-    intercept_ : float64 array, shape (n_labels,)
-    slope_, offset_ : float64 arrays, shape (n_labels,)
-        Platt's sigmoid of each label.
     shares_ : float64 array, shape (n_labels,)
         Share of the instances with each label.
     constant_ : bool array, shape (n_labels,)
@@ -113,7 +101,7 @@ class SeenClassifiers(Estimator):
         Parameters
         ----------
         X : array-like, scipy sparse or frame, shape (n, n_features)
-        y : LabelCorpus, iterable of label collections, indicator frame, or path
+        y : LabelCorpus, iterable of label collections, indicator matrix, or path
             The labels of each instance. The groups of a corpus are kept in one fold each.
         """
         owner = type(self).__name__
@@ -123,14 +111,17 @@ class SeenClassifiers(Estimator):
         return self.fit_matrix(features, corpus.matrix, corpus.labels, groups)
 
     def fit_matrix(
-        self, X: Rows, matrix: sp.csr_matrix, labels: Sequence[str], groups: IntArray | None = None
+        self, X: Rows, Y: sp.csr_matrix, labels: Sequence[str], groups: IntArray | None = None
     ) -> Self:
-        """Learn from checked features (n, n_features) and a matrix (n, n_labels); see `fit`."""
-        self._check_parameters()
-        used = np.asarray(matrix.sum(axis=0)).ravel() > 0
-        columns = sorted(np.flatnonzero(used).tolist(), key=lambda column: labels[column])
-        self.classes_ = tuple(labels[column] for column in columns)
-        truth = np.asarray(matrix[:, columns].toarray(), dtype=bool)
+        """Learn from checked features (n, n_features) and their labels (n, n_labels); see `fit`."""
+        owner = type(self).__name__
+        for name in ("C", "gamma"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), owner=owner, low=0, above=True)
+        check_number("n_folds", self.n_folds, owner=owner, low=2, whole=True)
+        columns = sorted(np.flatnonzero(counts_of(Y)).tolist(), key=lambda column: labels[column])
+        self.classes_ = np.array([labels[column] for column in columns], dtype=object)
+        truth = np.asarray(Y[:, columns].toarray(), dtype=bool)
         carriers = truth.sum(axis=0)
         self.shares_ = carriers / len(truth)
         self.constant_ = (carriers < 2) | (carriers == len(truth))
@@ -140,54 +131,37 @@ class SeenClassifiers(Estimator):
         generator = as_generator(self.random_state)
         self.C_, self.gamma_ = self._search(rows, truth, groups, generator)
         folds = fold_numbers(len(truth), self.n_folds, generator, groups)
-        self._train(rows, truth, folds)
+        kernel = np.asarray(pairwise_squared_distances(rows), dtype=np.float64)
+        rbf_from_squared(kernel, self.gamma_, out=kernel)
+        learned = np.where(self.constant_, False, truth)
+        coefficients, self.intercept_ = _fit_machines(kernel, learned, self.C_)
+        if folds.any():
+            decisions = _held_out_decisions(kernel, learned, folds, self.C_)
+        else:
+            decisions = kernel @ coefficients + self.intercept_
+        self.slope_, self.offset_ = _fit_platt(decisions, learned)
+        used = np.flatnonzero(coefficients.any(axis=1))
+        self.support_, self.dual_coef_ = rows[used], coefficients[used]
         return self
 
-    def probabilities(self, X: object) -> Matrix:
+    def predict_proba(self, X: object) -> Matrix:
         """Give the probability of each label of `classes_` for each instance, (n, n_labels)."""
         check_fitted(self, "slope_")
         features = check_features(X, owner=type(self).__name__, n_features=self.n_features_in_)
-        found = np.empty((features.shape[0], len(self.classes_)))
-        for block in row_blocks(len(found), 8 * self.support_.shape[0], _BLOCK_BYTES):
+        likely = np.empty((features.shape[0], len(self.classes_)))
+        for block in row_blocks(len(likely), 8 * self.support_.shape[0], _BLOCK_BYTES):
             part = features[block]
             dense = part.toarray() if sp.issparse(part) else part
             queries = np.asarray(scale_rows(dense, "standard", self._mean, self._scale, np.float64))
             decisions = rbf_predict(
                 queries, self.support_, self.gamma_, self.dual_coef_, self.intercept_
             )
-            found[block] = apply_platt(np.asarray(decisions), self.slope_, self.offset_)
-        found[:, self.constant_] = self.shares_[self.constant_]
-        return found
-
-    def _check_parameters(self) -> None:
-        """Raise on a parameter out of its range."""
-        owner = type(self).__name__
-        for name in ("C", "gamma"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), owner=owner, low=0, above=True)
-        check_number("n_folds", self.n_folds, owner=owner, low=2, whole=True)
-
-    def _train(self, rows: Rows, truth: Truth, folds: IntArray) -> None:
-        """Fit all machines, and their sigmoids on decision values of held-out instances."""
-        kernel = np.asarray(pairwise_squared_distances(rows), dtype=np.float64)
-        rbf_from_squared(kernel, self.gamma_, out=kernel)
-        learned = np.where(self.constant_, False, truth)
-        coefficients, self.intercept_ = fit_machines(kernel, learned, self.C_)
-        if folds.any():
-            decisions = held_out_decisions(kernel, learned, folds, self.C_)
-        else:
-            decisions = kernel @ coefficients + self.intercept_
-        self.slope_, self.offset_ = fit_platt(decisions, learned)
-        used = np.flatnonzero(coefficients.any(axis=1))
-        self.support_ = rows[used]
-        self.dual_coef_ = coefficients[used]
+            likely[block] = expit(self.slope_ * decisions + self.offset_)
+        likely[:, self.constant_] = self.shares_[self.constant_]
+        return likely
 
     def _search(
-        self,
-        rows: Rows,
-        truth: Truth,
-        groups: IntArray | None,
-        generator: np.random.Generator,
+        self, rows: Rows, truth: Mask, groups: IntArray | None, generator: np.random.Generator
     ) -> tuple[float, float]:
         """Choose C and gamma where they are not given."""
         widths = kernel_widths(rows, self.gamma, generator)
@@ -204,12 +178,12 @@ class SeenClassifiers(Estimator):
         quality = []
         for bound, width in settings:
             kernel = np.asarray(rbf_from_squared(distances, width), dtype=np.float64)
-            decisions = held_out_decisions(kernel, known, folds, bound)
+            decisions = _held_out_decisions(kernel, known, folds, bound)
             quality.append(mean_average_precision(known, decisions))
         return settings[int(np.argmax(quality))]
 
 
-def _search_labels(truth: Truth, generator: np.random.Generator) -> IntArray:
+def _search_labels(truth: Mask, generator: np.random.Generator) -> IntArray:
     """Draw the labels that the search looks at: frequent enough, or the most frequent ones."""
     carriers = truth.sum(axis=0)
     order = np.argsort(-carriers, kind="stable")
@@ -218,3 +192,50 @@ def _search_labels(truth: Truth, generator: np.random.Generator) -> IntArray:
     eligible = order[: max(n_enough, _SEARCH_LABELS)]
     size = min(_SEARCH_LABELS, len(eligible))
     return np.sort(generator.choice(eligible, size, replace=False)).astype(np.int64)
+
+
+def _fit_machines(kernel: Matrix, truth: Mask, C: float) -> tuple[Matrix, Matrix]:
+    """Fit one machine per label over a kernel (n, n): coefficients (n, n_labels) and biases."""
+    from sklearn.svm import SVC
+
+    coefficients = np.zeros(truth.shape)
+    # A label that none (or all) of the instances carry has no coefficients and the bias -1 (or 1).
+    bias = np.where(truth.all(axis=0), 1.0, -1.0)
+    for column in np.flatnonzero(truth.any(axis=0) & ~truth.all(axis=0)):
+        machine = SVC(C=C, kernel="precomputed").fit(kernel, truth[:, column])
+        coefficients[machine.support_, column] = machine.dual_coef_[0]
+        bias[column] = machine.intercept_[0]
+    return coefficients, bias
+
+
+def _held_out_decisions(kernel: Matrix, truth: Mask, folds: IntArray, C: float) -> Matrix:
+    """Give decision values (n, n_labels) by machines that have not seen the instance's fold."""
+    decisions = np.empty(truth.shape)
+    for fold in range(int(folds.max()) + 1):
+        out, others = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+        coefficients, bias = _fit_machines(kernel[np.ix_(others, others)], truth[others], C)
+        decisions[out] = kernel[np.ix_(out, others)] @ coefficients + bias
+    return decisions
+
+
+def _fit_platt(decisions: Matrix, truth: Mask) -> tuple[Matrix, Matrix]:
+    """Fit each label's ``1 / (1 + exp(-(slope * decision + offset)))``: slopes and offsets."""
+    from sklearn.linear_model import LogisticRegression
+
+    # Targets are (p + 1) / (p + 2) for the p carriers of a label and 1 / (q + 2) for the q others,
+    # which keeps the sigmoid finite where decisions tell the two apart: every instance counts as
+    # both, weighted by its target. A slope may come out negative, as in LIBSVM.
+    n, carriers = len(truth), truth.sum(axis=0)
+    targets = np.where(truth, (carriers + 1) / (carriers + 2), 1 / (n - carriers + 2))
+    centre, spread = decisions.mean(axis=0), decisions.std(axis=0)
+    mean = targets.mean(axis=0)
+    slope, offset = np.zeros_like(mean), np.log(mean / (1 - mean))
+    both = np.repeat([True, False], n)
+    for column in np.flatnonzero(spread > 1e-12 * np.maximum(np.abs(centre), 1.0)):
+        inputs = np.tile((decisions[:, column] - centre[column]) / spread[column], 2)[:, None]
+        weights = np.concatenate([targets[:, column], 1 - targets[:, column]])
+        model = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10)
+        model.fit(inputs, both, sample_weight=weights)
+        slope[column] = model.coef_[0, 0] / spread[column]
+        offset[column] = model.intercept_[0] - slope[column] * centre[column]
+    return slope, offset

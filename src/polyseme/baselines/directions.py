@@ -6,41 +6,19 @@ which its labels lie ahead of all others.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
-FloatMatrix = NDArray[np.float64]
-BoolMatrix = NDArray[np.bool_]
-
-
-class Directions(NamedTuple):
-    """What `ranking_directions` found.
-
-    Attributes
-    ----------
-    directions : float64 array, shape (n, d)
-    converged : bool array, shape (n,)
-        Whether the error of a direction is within the tolerance.
-    n_iter : int
-        Steps taken.
-    """
-
-    directions: FloatMatrix
-    converged: NDArray[np.bool_]
-    n_iter: int
+from polyseme.baselines.base import Mask, Matrix
 
 
 def ranking_directions(
-    vectors: FloatMatrix,
-    truth: BoolMatrix,
+    vectors: Matrix,
+    truth: Mask,
     penalty: float,
-    *,
     tolerance: float = 0.01,
     max_iter: int = 2000,
-    start: FloatMatrix | None = None,
-) -> Directions:
+    start: Matrix | None = None,
+) -> tuple[Matrix, Mask, int]:
     """Find for each document the direction along which its labels come first.
 
     A document with labels P among all labels has the direction w that minimises
@@ -65,7 +43,11 @@ def ranking_directions(
 
     Returns
     -------
-    Directions
+    directions : float64 array, shape (n, d)
+    converged : bool array, shape (n,)
+        Whether the error of a direction is within the tolerance.
+    n_iter : int
+        Steps taken.
 
     Notes
     -----
@@ -74,52 +56,51 @@ def ranking_directions(
     best one, which bounds its error. Documents with the same labels are solved once.
     """
     sets, first, copies = np.unique(truth, axis=0, return_index=True, return_inverse=True)
-    copies = copies.ravel()
     # Rows sorted by their number of labels let the gradient work on slices.
     order = np.argsort(-sets.sum(axis=1), kind="stable")
+    back = np.argsort(order)[copies.ravel()]
     problem = RankingProblem(vectors, sets[order], penalty)
-    begin = np.zeros((len(sets), vectors.shape[1])) if start is None else start[first][order]
-    found, converged, n_iter = _accelerate(problem, begin, tolerance, max_iter)
-    back = np.empty(len(order), dtype=np.int64)
-    back[order] = np.arange(len(order))
-    return Directions(found[back][copies], converged[back][copies], n_iter)
+    here = np.zeros((len(sets), vectors.shape[1])) if start is None else start[first][order]
+    directions, done = here.copy(), np.zeros(len(here), dtype=bool)
+    left, ahead, age = np.arange(len(here)), here, np.ones(len(here))
+    steps = 1.0 / problem.curvature()
+    n_iter = 0
+    while True:
+        slope = problem.gradient(ahead)
+        bound = tolerance * problem.penalty * np.linalg.norm(ahead, axis=1)
+        good = np.linalg.norm(slope, axis=1) <= bound
+        directions[left], done[left] = ahead, good
+        if good.all() or n_iter == max_iter:
+            return directions[back], done[back], n_iter
+        # Those that are done leave; doing so in batches saves most of the copying.
+        if good.mean() > 0.2:
+            problem = RankingProblem(vectors, problem.truth[~good], penalty)
+            left, here, ahead, slope, age, steps = (
+                array[~good] for array in (left, here, ahead, slope, age, steps)
+            )
+        there = ahead - steps[:, None] * slope
+        age[((there - here) * slope).sum(axis=1) > 0] = 1.0
+        older = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * age**2))
+        ahead = there + ((age - 1.0) / older)[:, None] * (there - here)
+        here, age = there, older
+        n_iter += 1
 
 
 class RankingProblem:
-    """The objectives of `ranking_directions` for several documents.
+    """The objectives of `ranking_directions` for several documents, (n, n_labels).
 
-    Parameters
-    ----------
-    vectors : float64 array, shape (n_labels, d)
-    truth : bool array, shape (n, n_labels)
-        Rows with more labels first.
-    penalty : float
+    Rows with more labels come first.
     """
 
-    def __init__(self, vectors: FloatMatrix, truth: BoolMatrix, penalty: float) -> None:
-        self.vectors = vectors
-        self.truth = truth
-        self.penalty = penalty
+    def __init__(self, vectors: Matrix, truth: Mask, penalty: float) -> None:
+        self.vectors, self.truth, self.penalty = vectors, truth, penalty
         self.sizes = truth.sum(axis=1)
         self.scale = 1.0 / (self.sizes * (truth.shape[1] - self.sizes))
         # The label of each rank within its document; documents of fewer labels are cut off.
         self.ranked = np.argsort(~truth, axis=1, kind="stable")[:, : int(self.sizes.max())]
         self.counts = [int((self.sizes > k).sum()) for k in range(self.ranked.shape[1])]
 
-    def keep(self, rows: NDArray[np.bool_]) -> RankingProblem:
-        """Give the problem of some of the documents."""
-        return RankingProblem(self.vectors, self.truth[rows], self.penalty)
-
-    def objective(self, directions: FloatMatrix) -> NDArray[np.float64]:
-        """Give each document's objective, (n,)."""
-        scores = directions @ self.vectors.T
-        gaps = 1.0 - scores[:, :, None] + scores[:, None, :]
-        pairs = self.truth[:, :, None] & ~self.truth[:, None, :]
-        losses = np.where(pairs, np.maximum(gaps, 0.0) ** 2, 0.0).sum(axis=(1, 2))
-        lengths = (directions**2).sum(axis=1)
-        return np.asarray(0.5 * self.penalty * lengths + 0.5 * self.scale * losses)
-
-    def gradient(self, directions: FloatMatrix) -> FloatMatrix:
+    def gradient(self, directions: Matrix) -> Matrix:
         """Give each document's gradient, (n, d)."""
         scores = directions @ self.vectors.T
         # A label of the document itself is no rival: minus infinity leaves no gap.
@@ -134,52 +115,18 @@ class RankingProblem:
         pull *= self.scale[:, None]
         return np.asarray(pull @ self.vectors + self.penalty * directions)
 
-    def curvature(self) -> NDArray[np.float64]:
+    def curvature(self) -> Matrix:
         """Bound the largest curvature of each document's objective, (n,).
 
         With every pair active it is the sum of the spreads of both sides and of the squared
         distance of their means; the spread of the labels that a document lacks is at most that of
         all labels, times n_labels / |N|.
         """
-        n_labels = self.truth.shape[1]
-        lacking = n_labels - self.sizes
+        lacking = self.truth.shape[1] - self.sizes
         mean = self.truth @ self.vectors / self.sizes[:, None]
         other = (~self.truth) @ self.vectors / lacking[:, None]
         squares = (self.vectors**2).sum(axis=1)
         spread = self.truth @ squares / self.sizes - (mean**2).sum(axis=1)
-        centred = self.vectors - self.vectors.mean(axis=0)
-        widest = np.linalg.norm(centred, ord=2) ** 2
+        widest = np.linalg.norm(self.vectors - self.vectors.mean(axis=0), ord=2) ** 2
         apart = ((mean - other) ** 2).sum(axis=1)
         return np.asarray(np.maximum(spread, 0.0) + widest / lacking + apart + self.penalty)
-
-
-def _accelerate(
-    problem: RankingProblem, begin: FloatMatrix, tolerance: float, max_iter: int
-) -> tuple[FloatMatrix, NDArray[np.bool_], int]:
-    """Take accelerated steps until every direction is good enough."""
-    found, done = begin.copy(), np.zeros(len(begin), dtype=bool)
-    left = np.arange(len(begin))
-    here = ahead = begin
-    age = np.ones(len(begin))
-    steps = 1.0 / problem.curvature()
-    n_iter = 0
-    while True:
-        slope = problem.gradient(ahead)
-        bound = tolerance * problem.penalty * np.linalg.norm(ahead, axis=1)
-        good = np.linalg.norm(slope, axis=1) <= bound
-        found[left], done[left] = ahead, good
-        if good.all() or n_iter == max_iter:
-            return found, done, n_iter
-        # Those that are done leave; doing so in batches saves most of the copying.
-        if good.mean() > 0.2:
-            kept = ~good
-            problem, left = problem.keep(kept), left[kept]
-            here, ahead, slope = here[kept], ahead[kept], slope[kept]
-            age, steps = age[kept], steps[kept]
-        there = ahead - steps[:, None] * slope
-        uphill = ((there - here) * slope).sum(axis=1) > 0
-        age[uphill] = 1.0
-        older = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * age**2))
-        ahead = there + ((age - 1.0) / older)[:, None] * (there - here)
-        here, age = there, older
-        n_iter += 1

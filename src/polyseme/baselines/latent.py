@@ -1,17 +1,14 @@
-"""Latent semantic analysis of the label documents: a linear concept space without contexts.
+"""Latent semantic analysis of the label sets: a linear concept space without contexts.
 
-In: features and labels of instances, and label documents. Out: scores of labels around the point
-that an instance's features predict in the space of the documents' largest singular directions.
+In: features and labels of instances, and label sets. Out: scores of labels around the point that an
+instance's features predict in the space of the sets' largest singular directions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from polyseme._folds import fold_numbers
 from polyseme._validation import (
@@ -22,8 +19,7 @@ from polyseme._validation import (
     check_number,
     draw_seed,
 )
-from polyseme.baselines.base import Baseline, Features
-from polyseme.baselines.tuned_costa import out_of_fold
+from polyseme.baselines.base import Baseline, Features, Mask, Matrix, counts_of, out_of_fold
 from polyseme.metrics import example_map
 from polyseme.published.mapping import InstanceMapper
 
@@ -35,12 +31,12 @@ _RANK_TOLERANCE = 1e-9
 
 
 class LatentSemantic(Baseline):
-    """Score labels in the latent semantic space of their documents.
+    """Score labels in the latent semantic space of their label sets.
 
     Parameters
     ----------
     n_components : int, optional
-        Dimensions of the space, at most the rank of the documents. None: the best of 8, 16, 32, 64
+        Dimensions of the space, at most the rank of the label sets. None: the best of 8, 16, 32, 64
         and 128 below the rank on held-out instances (three folds): the highest sum of E-MAP over
         the labels that instances carry and over labels made pseudo-unseen, a quarter at a time.
     random_state : int, numpy Generator or None
@@ -51,9 +47,9 @@ class LatentSemantic(Baseline):
     n_components_ : int
         The number used.
     directions_ : float64 array, shape (n_labels, n_components_)
-        The right singular vectors of the weighted documents; zeros for oov labels.
+        The right singular vectors of the weighted label sets; zeros for oov labels.
     idf_ : float64 array, shape (n_labels,)
-        The weight of each label, ``1 + log((1 + m) / (1 + m_label))`` over m semantics documents.
+        The weight of each label, ``1 + log((1 + m) / (1 + m_label))`` over m label sets.
     mapper_ : InstanceMapper
         Kernel ridge regression from features onto the largest space that was considered; spaces
         are nested, so that one mapping serves all.
@@ -70,79 +66,70 @@ class LatentSemantic(Baseline):
         self.n_components = n_components
         self.random_state = random_state
 
-    def _learn(self, X: Features, matrix: sp.csr_matrix, lessons: sp.csr_matrix) -> None:
+    def _fit(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix) -> None:
         """Find the directions, map features onto the documents' points, choose the size."""
-        if self.n_components is not None:
+        wanted = self.n_components
+        if wanted is not None:
             owner = type(self).__name__
-            check_number("n_components", self.n_components, owner=owner, low=1, whole=True)
+            check_number("n_components", wanted, owner=owner, low=1, whole=True)
         generator = as_generator(self.random_state)
-        taught = np.asarray(lessons.sum(axis=0)).ravel()
-        self.idf_ = 1.0 + np.log((1 + lessons.shape[0]) / (1 + taught))
-        most = max(CANDIDATES) if self.n_components is None else int(self.n_components)
-        weighted = sp.csr_matrix(lessons @ sp.diags_array(self.idf_))
-        directions, rank = _directions(weighted, most)
-        placed = np.flatnonzero(np.asarray(matrix[:, taught > 0].sum(axis=1)).ravel())
+        named = counts_of(Z)
+        self.idf_ = 1.0 + np.log((1 + Z.shape[0]) / (1 + named))
+        most = max(CANDIDATES) if wanted is None else int(wanted)
+        directions, rank = _directions(sp.csr_matrix(Z @ sp.diags_array(self.idf_)), most)
+        placed = np.flatnonzero(np.asarray(Y[:, named > 0].sum(axis=1)).ravel())
         if not len(placed):
             raise InputError(
-                "No instance carries a label of the semantics documents, so none can be placed in "
-                "their space; check that both use the same labels."
+                "No instance carries a label of the label sets, so none can be placed in their "
+                "space; check that both use the same labels."
             )
         sizes = [size for size in CANDIDATES if size < rank] or [rank]
-        if self.n_components is not None:
-            sizes = [min(int(self.n_components), rank)]
+        if wanted is not None:
+            sizes = [min(int(wanted), rank)]
         directions = directions[:, : max(sizes)]
-        known, groups = matrix[placed], None if self.groups_ is None else self.groups_[placed]
-        points = np.asarray(known @ sp.diags_array(self.idf_) @ directions)
+        labels, groups = Y[placed], self._groups_of(placed)
+        points = np.asarray(labels @ sp.diags_array(self.idf_) @ directions)
         self.mapper_ = InstanceMapper(kind="kernel-ridge", random_state=draw_seed(generator))
         self.mapper_.fit(X[placed], points, groups)
         self.n_components_ = sizes[0]
         if len(sizes) > 1:
             folds = fold_numbers(len(placed), _N_FOLDS, generator, groups)
-            truth = known[:, self.kinds_ == "seen"].toarray().astype(np.float64)
+            seen = self.kinds_ == "seen"
+            truth = labels[:, seen].toarray().astype(np.float64)
             predicted = out_of_fold(self.mapper_, X[placed], truth, folds)
-            hidden = generator.permutation(truth.shape[1]) % _N_TURNS
-            self.n_components_ = self._choose(predicted, truth > 0, hidden, directions, sizes)
+            turns = generator.permutation(truth.shape[1]) % _N_TURNS
+            quality = [
+                self._quality(predicted, truth > 0, turns, directions[seen, :size])
+                for size in sizes
+            ]
+            self.n_components_ = sizes[int(np.argmax(quality))]
         self.directions_ = directions[:, : self.n_components_]
 
-    def _scores(self, X: Features) -> NDArray[np.float64]:
+    def _scores(self, X: Features) -> Matrix:
         """Reconstruct each label at the points that the features predict."""
         points = self.mapper_.predict(X)[:, : self.n_components_]
         scores = points @ (self.directions_ / self.idf_[:, None]).T
         scores[:, self.kinds_ == "oov"] = -np.inf
         return np.asarray(scores)
 
-    def _choose(
-        self,
-        predicted: NDArray[np.float64],
-        truth: NDArray[np.bool_],
-        hidden: IntArray,
-        directions: NDArray[np.float64],
-        sizes: Sequence[int],
-    ) -> int:
-        """Choose the size by held-out predictions of the labels themselves.
+    def _quality(self, predicted: Matrix, truth: Mask, turns: IntArray, some: Matrix) -> float:
+        """Measure directions (n_seen, size) by held-out predictions of the labels themselves.
 
         Kernel ridge regression is linear in its targets: points are predicted labels times
         directions, whichever labels the documents are taken to lack.
         """
-        seen = self.kinds_ == "seen"
-        idf = self.idf_[seen, None]
-        quality = np.zeros(len(sizes))
-        for place, size in enumerate(sizes):
-            some = directions[seen, :size]
-            quality[place] = example_map(truth, predicted @ (some * idf) @ (some / idf).T)
-            turns = [hidden == turn for turn in range(_N_TURNS) if (hidden == turn).any()]
-            for away in turns if len(turns) > 1 else ():
-                points = predicted[:, ~away] @ (some * idf)[~away]
-                scores = points @ (some / idf)[away].T
-                quality[place] += example_map(truth[:, away], scores) / len(turns)
-        return sizes[int(np.argmax(quality))]
+        idf = self.idf_[self.kinds_ == "seen", None]
+        quality = example_map(truth, predicted @ (some * idf) @ (some / idf).T)
+        groups = [turns == turn for turn in range(_N_TURNS) if (turns == turn).any()]
+        for away in groups if len(groups) > 1 else ():
+            points = predicted[:, ~away] @ (some * idf)[~away]
+            scores = points @ (some / idf)[away].T
+            quality += example_map(truth[:, away], scores) / len(groups)
+        return quality
 
 
-def _directions(weighted: sp.csr_matrix, most: int) -> tuple[NDArray[np.float64], int]:
-    """Find the right singular vectors (n_labels, at most `most`) and, up to there, the rank.
-
-    One direction more than asked for is looked at, so that the rank can be told to lie above.
-    """
+def _directions(weighted: sp.csr_matrix, most: int) -> tuple[Matrix, int]:
+    """Find the right singular vectors (n_labels, at most `most`) and, up to one more, the rank."""
     gram = np.asarray((weighted.T @ weighted).toarray())
     first = max(len(gram) - most - 1, 0)
     values, vectors = scipy.linalg.eigh(gram, subset_by_index=(first, len(gram) - 1))

@@ -30,7 +30,7 @@ from polyseme.cli.app import (
 from polyseme.cli.output import Form, emit, for_people, say
 
 if TYPE_CHECKING:
-    from polyseme.published.known import Explanation
+    from polyseme.published.priming import Explanation
 
 
 class Score(StrEnum):
@@ -45,14 +45,6 @@ class MapperKind(StrEnum):
 
     nu_svr = "nu-svr"
     kernel_ridge = "kernel-ridge"
-
-
-class Reduction(StrEnum):
-    """Ways to fewer image features."""
-
-    pca = "pca"
-    rbm = "rbm"
-    uth = "uth"
 
 
 @app.command(rich_help_panel=LEARNING)
@@ -106,13 +98,6 @@ def fit(
         str | None,
         typer.Option(help="paper: number of context topics, or 'hdp' to have it chosen."),
     ] = None,
-    reduce: Annotated[
-        Reduction | None,
-        typer.Option(help="image: reduce the network's features by this, learned here."),
-    ] = None,
-    reduce_to: Annotated[
-        int | None, typer.Option(min=1, help="image: to how many (default: 512).")
-    ] = None,
     words: Annotated[
         int | None, typer.Option(min=1, help="audio: words of the codebook (default: 128).")
     ] = None,
@@ -145,11 +130,7 @@ def fit(
             documents,
             features,
             semantics,
-            media={
-                "reduction": None if reduce is None else reduce.value,
-                "n_components": reduce_to,
-                "n_words": words,
-            },
+            media={"n_words": words},
             preset=preset.value,
             published={
                 "mapper": None if mapper is None else mapper.value,

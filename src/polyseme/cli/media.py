@@ -15,7 +15,6 @@ from polyseme.cluster.engines import RayEngine
 from polyseme.corpus import LabelCorpus
 from polyseme.features import (
     Extracted,
-    Extraction,
     MediaFeatures,
     extractor_class,
     match_documents,
@@ -26,7 +25,7 @@ from polyseme.io import read_features
 
 _TOLD = 20
 # Parameters of feature extractors, and the options of `fit` that set them.
-OPTIONS = {"reduction": "--reduce", "n_components": "--reduce-to", "n_words": "--words"}
+OPTIONS = {"n_words": "--words"}
 
 
 def extract_files(
@@ -99,13 +98,13 @@ def tell_skipped(skipped: Sequence[tuple[str, str]]) -> None:
 
 
 def matched(
-    extraction: Extraction, corpus: LabelCorpus | None, *, normalize: bool = True
+    extraction: Extracted, corpus: LabelCorpus | None, *, normalize: bool = True
 ) -> tuple[Extracted, LabelCorpus, LabelCorpus]:
     """Bring items and documents together.
 
     Parameters
     ----------
-    extraction : Extraction
+    extraction : Extracted
     corpus : LabelCorpus, optional
         Documents named after files; None takes the tags of the files' sidecars.
     normalize : bool
@@ -140,11 +139,11 @@ def matched(
     return extraction.select(files.tolist()), corpus.select(documents), corpus
 
 
-def extractor_of(extraction: Extraction, parameters: dict[str, Any]) -> MediaFeatures:
+def extractor_of(extraction: Extracted, parameters: dict[str, Any]) -> MediaFeatures:
     """Make the unfitted feature extractor that continues an extraction."""
     made = extractor_class(extraction.kind)
     known = made().get_params()
-    fitting = {name: extraction.recipe[name] for name in known if name in extraction.recipe}
+    fitting = {k: v for k, v in extraction.preprocessing.items() if k in known}
     for name, value in parameters.items():
         if value is not None and name not in known:
             raise InputError(
@@ -159,7 +158,7 @@ def items_of(path: Path) -> tuple[Any, list[dict[str, Any]]]:
 
     Returns
     -------
-    features : array, csr_matrix or Extraction
+    features : array, csr_matrix or Extracted
     names : list of dict
         What a record begins with: a row number, or a file.
     """
@@ -175,7 +174,7 @@ def one_item(path: Path, asked: str) -> tuple[Any, dict[str, Any]]:
 
     Returns
     -------
-    features : array, csr_matrix or Extraction
+    features : array, csr_matrix or Extracted
         Of that item alone.
     name : dict
         What a record begins with.

@@ -40,7 +40,7 @@ def emit(records: Iterable[Mapping[str, Any]], form: Form, title: str = "") -> N
     if for_people(form):
         _table(list(records), title)
         return
-    from polyseme.io import write_records
+    from polyseme.io.records import write_records
 
     write_records(records, sys.stdout, "csv" if form == Form.csv else "jsonl")
 

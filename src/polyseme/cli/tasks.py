@@ -144,7 +144,7 @@ def _published_tagger(
         embedding.set_params(training=plan.set_params(max_epochs=told["epochs"]))
     tagger = PublishedTagger.from_preset(preset, embedding=embedding, verbose=verbose, **shared)
     if told["score"] is not None:
-        tagger.set_params(score=told["score"])
+        tagger.set_params(relatedness=told["score"])
     # The preset's own is a nu-svr, with constants that belong to it.
     if told["mapper"] not in (None, "nu-svr"):
         tagger.set_params(mapper=InstanceMapper(kind=told["mapper"]))
@@ -158,7 +158,7 @@ def _summary(tagger: Tagger) -> str:
     counts = ", ".join(f"{count} {kind}" for kind, count in _kinds(tagger).items())
     summary = f"{len(tagger.classes_)} labels ({counts}) from "
     if isinstance(tagger, PublishedTagger):
-        summary += f"{len(tagger.known_.ids)} documents"
+        summary += f"{len(tagger.store_.ids)} documents"
         held_out = tagger.embedding_.best_score_
         if math.isfinite(held_out):
             summary += f"; held-out E-MAP of the concept space {100 * held_out:.1f}"
@@ -417,14 +417,14 @@ def _published_facts(tagger: PublishedTagger) -> dict[str, Any]:
     mapper = tagger.mapper_
     return {
         "method": "as published",
-        "known documents": len(tagger.known_.ids),
-        "known concepts": len(tagger.known_.points),
+        "known documents": len(tagger.store_.ids),
+        "known concepts": len(tagger.store_.points),
         "dimensions": tagger.embedding_.n_components,
         "topics": tagger.embedding_.context_descriptor_.n_topics_,
         "held-out E-MAP": tagger.embedding_.best_score_,
         "epochs": len(tagger.embedding_.history_),
         "mapper": "none (tags only)" if mapper is None else mapper.kind,
-        "score": tagger.score,
+        "score": tagger.relatedness,
     }
 
 

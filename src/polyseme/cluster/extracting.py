@@ -14,9 +14,13 @@ from polyseme.cluster.engines import RayEngine, entered
 from polyseme.cluster.media_jobs import ExtractFiles, HashFiles
 from polyseme.features import MediaError, MediaFeatures
 from polyseme.features.base import Raw
-from polyseme.features.extraction import Summary, Tell, extract_folder
-from polyseme.features.finding import MediaFile
-from polyseme.features.store import FeatureStore
+from polyseme.features.extraction import (
+    FeatureStore,
+    MediaFile,
+    Progress,
+    Summary,
+    extract_folder,
+)
 
 _HASHED_AT_ONCE = 64
 _BATCHES_AT_ONCE = 2
@@ -91,8 +95,8 @@ def extract_media(
     engine: str | RayEngine | None = "local",
     address: str | None = None,
     workers: int | None = None,
-    tell: Tell | None = None,
-    tell_reading: Tell | None = None,
+    tell: Progress | None = None,
+    tell_reading: Progress | None = None,
 ) -> Summary:
     """Extract the raw numbers of all media files of a folder, here or on a cluster.
 
@@ -117,6 +121,6 @@ def extract_media(
     """
     with entered(engine, address, workers) as where:
         if where is None:
-            return extract_folder(folder, out, extractor, tell=tell)
+            return extract_folder(folder, out, extractor, progress=tell)
         executor = ClusterExecutor(where, extractor, Path(folder), tell_reading)
-        return extract_folder(folder, out, extractor, tell=tell, executor=executor)
+        return extract_folder(folder, out, extractor, progress=tell, executor=executor)

@@ -20,8 +20,8 @@ from polyseme._validation import InputError
 from polyseme.cluster.jobs import check_seen, load_same, unseen
 from polyseme.cluster.suggestions import Suggestions
 from polyseme.features import Extracted, MediaError, MediaFeatures, extractor_class
+from polyseme.features.extraction import state_of
 from polyseme.features.sound import quiet_decoders
-from polyseme.features.store import state_of
 
 Paths = Sequence[str]
 
@@ -97,7 +97,8 @@ class ExtractFiles:
     @classmethod
     def of(cls, extractor: MediaFeatures, folder: Path) -> ExtractFiles:
         """Describe a feature extractor for workers, who use one thread each."""
-        parameters = extractor.get_params() | {"n_jobs": 1, "random_state": None}
+        seeds = {"random_state": None} if "random_state" in extractor.get_params() else {}
+        parameters = extractor.get_params() | {"n_jobs": 1} | seeds
         told = json.dumps(parameters, sort_keys=True)
         return cls(extractor.kind, told, extractor.digest(), str(folder.absolute()))
 
@@ -177,7 +178,7 @@ def rank_raw(
     """
     if not ids:
         return iter(())
-    items = Extracted(extractor.kind, extractor.recipe(), tuple(ids), list(raw))
+    items = Extracted(extractor.kind, extractor.preprocessing(), tuple(ids), list(raw))
     with one_thread():
         return iter(list(suggestions.records(items)))
 

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from polyseme._validation import InputError
-from polyseme.io import write_records
-from polyseme.io._replacing import UNFINISHED, replacing
-from polyseme.io.parquet import write_rankings
+from polyseme.io import UNFINISHED, replacing
+from polyseme.io.records import write_records
 from polyseme.io.shards import Shard, Shards
+from polyseme.io.tables import import_pyarrow
 
 FORMS = ("jsonl", "parquet")
 PLAN, MANIFEST = "plan.json", "manifest.json"
 FORMAT, FORMAT_VERSION = "polyseme ranking", 1
+# Rows a row group of what is written; a reader holds at least one of them.
+GROUP_ROWS = 16_384
 
 
 def output_of(folder: Path, shard: Shard, form: str) -> Path:
@@ -52,6 +55,27 @@ def write_output(path: Path, records: Iterable[Mapping[str, Any]], form: str) ->
             write_records(records, text, "jsonl")
             text.detach()  # which flushes, and leaves the file open
         return stream.tell()
+
+
+def write_rankings(records: Iterable[Mapping[str, Any]], stream: BinaryIO) -> None:
+    """Write rankings as Parquet with the columns `row`, `labels`, `kinds` and `scores`.
+
+    Parameters
+    ----------
+    records : iterable of dict
+        Taken as they come; only one row group of them is held.
+    stream : binary stream
+        Where the file goes.
+    """
+    arrow = import_pyarrow()
+    texts, numbers = arrow.list_(arrow.string()), arrow.list_(arrow.float64())
+    schema = arrow.schema(
+        {"row": arrow.int64(), "labels": texts, "kinds": texts, "scores": numbers}
+    )
+    remaining = map(dict, records)
+    with arrow.parquet.ParquetWriter(stream, schema) as writer:
+        while group := list(itertools.islice(remaining, GROUP_ROWS)):
+            writer.write_table(arrow.Table.from_pylist(group, schema=schema))
 
 
 class RankingFolder:

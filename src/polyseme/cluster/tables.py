@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from polyseme._validation import check_features
-from polyseme.features import Extracted, Extraction, read_extraction
+from polyseme.features import Extracted, read_extraction
 from polyseme.features.extraction import is_extraction
 from polyseme.io import read_features
 from polyseme.io.shards import Shards, find_shards, is_sharded, read_blocks
@@ -79,10 +79,10 @@ class ExtractedTable:
 
     Parameters
     ----------
-    extraction : Extraction
+    extraction : Extracted
     """
 
-    def __init__(self, extraction: Extraction) -> None:
+    def __init__(self, extraction: Extracted) -> None:
         self.extraction = extraction
 
     def names(self) -> Iterator[dict[str, Any]]:
@@ -96,7 +96,7 @@ class ExtractedTable:
             rows = slice(start, start + n_rows)
             # Copies: what is mapped from a file does not travel.
             raw = [np.array(one) for one in all_of.raw[rows]]
-            some = Extracted(all_of.kind, all_of.recipe, all_of.ids[rows], raw)
+            some = Extracted(all_of.kind, all_of.preprocessing, all_of.ids[rows], raw)
             yield some, None if tags is None else tags[rows]
 
 

@@ -20,7 +20,7 @@ from polyseme.cluster.jobs import digest_of
 from polyseme.cluster.media_jobs import TagFiles, rank_raw
 from polyseme.cluster.suggestions import Suggestions
 from polyseme.features import MediaError
-from polyseme.features.finding import MediaFile, find_media
+from polyseme.features.extraction import MediaFile, find_media
 from polyseme.features.sound import quiet_decoders
 from polyseme.storage import Tagger
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from polyseme.datasets.base import Dataset, DatasetForm, DatasetParts
-from polyseme.datasets.loading import available, choose, load_dataset
-from polyseme.datasets.specs import FORMS
+from polyseme.datasets.base import Dataset, DatasetContent, DatasetSpec
+from polyseme.datasets.loading import choose, load_dataset
+from polyseme.datasets.specs import SPECS
 from polyseme.datasets.toy import ToyWorld, toy_world
 
 __all__ = [
-    "FORMS",
+    "SPECS",
     "Dataset",
-    "DatasetForm",
-    "DatasetParts",
+    "DatasetContent",
+    "DatasetSpec",
     "ToyWorld",
-    "available",
     "choose",
     "load_dataset",
     "toy_world",

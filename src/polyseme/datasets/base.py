@@ -1,7 +1,4 @@
-"""Datasets beside the way: what is known about one, and what a loaded one holds.
-
-In: the facts of a form and the parts that were read or made. Out: `DatasetForm` and `Dataset`.
-"""
+"""What is known about a dataset (`DatasetSpec`), and what a loaded one holds (`Dataset`)."""
 
 from __future__ import annotations
 
@@ -22,8 +19,8 @@ NAMES_FILE = "feature_names.txt"
 
 
 @dataclass(frozen=True, eq=False)
-class DatasetParts:
-    """The content of a dataset before it gets its form.
+class DatasetContent:
+    """What a dataset holds.
 
     Attributes
     ----------
@@ -31,30 +28,26 @@ class DatasetParts:
         The documents, with ids, groups and splits where the source has them.
     X : float32 array, shape (n_documents, n_features), or None
         Features as stored.
-    feature_names : tuple of str or None
+    feature_names : sequence of str or None
         The columns of X.
     """
 
     corpus: LabelCorpus
     X: NDArray[np.float32] | None = None
-    feature_names: tuple[str, ...] | None = None
+    feature_names: Sequence[str] | None = None
 
     def digest(self) -> str:
         """Give the SHA-256 of the content, whatever file it came from."""
-        matrix, labels = self.corpus.matrix, self.corpus.labels
-        documents = [
-            [labels[column] for column in matrix.indices[start:end]]
-            for start, end in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)
-        ]
-        facts = [documents, self.corpus.ids, self.corpus.groups, self.corpus.splits]
-        summed = hashlib.sha256(json.dumps([*facts, self.feature_names]).encode())
+        corpus = self.corpus
+        facts = [list(corpus), corpus.ids, corpus.groups, corpus.splits, self.feature_names]
+        summed = hashlib.sha256(json.dumps(facts).encode())
         if self.X is not None:
             summed.update(np.ascontiguousarray(self.X, dtype="<f4").tobytes())
         return summed.hexdigest()
 
 
 @dataclass(frozen=True)
-class DatasetForm:
+class DatasetSpec:
     """What is known about a dataset, whether or not its files are here.
 
     Attributes
@@ -69,8 +62,8 @@ class DatasetForm:
         Authors, title, venue and year of the paper to cite.
     licence : str
         What its source states.
-    sample : callable without arguments, returning DatasetParts
-        Makes a tiny world of the same shape; see `polyseme.datasets.samples`.
+    sample : callable without arguments, returning DatasetContent
+        Makes a tiny dataset of the same shape; see `polyseme.datasets.samples`.
     stands_for : str or None
         The dataset of the paper whose place it takes; None when it stands for itself.
     checksums : mapping of str to str
@@ -86,8 +79,8 @@ class DatasetForm:
         unseen labels must be dropped.
     square_root : bool
         Whether the features are probabilities, of which the square root is used.
-    embedded : callable without arguments, returning DatasetParts, optional
-        Gives the dataset where it is part of polyseme and needs no folder.
+    embedded : callable without arguments, returning DatasetContent, optional
+        Gives the dataset where it is part of a package and needs no folder.
     write_media : callable taking a folder and documents' ids, optional
         Writes the media files of some documents, each under its document's id.
     """
@@ -97,7 +90,7 @@ class DatasetForm:
     domain: str
     citation: str
     licence: str
-    sample: Callable[[], DatasetParts]
+    sample: Callable[[], DatasetContent]
     stands_for: str | None = None
     checksums: Mapping[str, str] = field(default_factory=dict)
     n_documents: int | None = None
@@ -107,13 +100,8 @@ class DatasetForm:
     has_groups: bool = False
     detectors: bool = False
     square_root: bool = False
-    embedded: Callable[[], DatasetParts] | None = None
+    embedded: Callable[[], DatasetContent] | None = None
     write_media: Callable[[Path, Sequence[str]], object] | None = None
-
-    def files(self) -> tuple[str, ...]:
-        """List the files that its folder must hold (the documents may also be unzipped)."""
-        features = (FEATURES_FILE,) if self.has_features else ()
-        return (DOCUMENT_FILES[0], *features, *((NAMES_FILE,) if self.detectors else ()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,32 +110,34 @@ class Dataset:
 
     Attributes
     ----------
-    name : str
-        The name of its folder.
-    form : DatasetForm
+    spec : DatasetSpec
         What is known about it.
     corpus : LabelCorpus
         The documents, with ids, groups and splits where the source has them.
     X : float32 array, shape (n_documents, n_features), or None
-        Features, rows as the documents; square roots where the form says so.
+        Features, rows as the documents; square roots where the spec says so.
     feature_names : tuple of str or None
         The columns of X.
     checksum : str
         SHA-256 over the checksums of all files that were read, or over a sample's content.
     is_sample : bool
-        Whether this is the tiny world of our own making instead of the dataset.
+        Whether this is the tiny synthetic sample instead of the dataset.
     files : mapping of str to str
         SHA-256 of each file that was read, by file name; empty for a sample.
     """
 
-    name: str
-    form: DatasetForm
+    spec: DatasetSpec
     corpus: LabelCorpus
     X: NDArray[np.float32] | None
     feature_names: tuple[str, ...] | None
     checksum: str
-    is_sample: bool
+    is_sample: bool = False
     files: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return self.spec.name
 
     def as_published(self) -> bool:
         """Say whether these are the files that the published figures were made with.
@@ -155,6 +145,6 @@ class Dataset:
         Always False for a sample, for an original of which no file was at hand, and for a folder
         of one's own. An embedded dataset checks its own files.
         """
-        if self.form.embedded is not None:
+        if self.spec.embedded is not None:
             return not self.is_sample
-        return bool(self.form.checksums) and dict(self.files) == dict(self.form.checksums)
+        return bool(self.spec.checksums) and dict(self.files) == dict(self.spec.checksums)

@@ -1,6 +1,8 @@
-"""Datasets by name: from the data root, or as a tiny sample that needs no file.
+"""Datasets by name: from their folder under the data root, or as a sample that needs no file.
 
-In: a name, and the folder in which the datasets' folders lie. Out: a `Dataset`.
+In: a name, and the root in which the datasets' folders lie. Out: a `Dataset`. A folder holds
+`documents.jsonl.gz` (or `.jsonl`) and, where there are any, `features.npy` and
+`feature_names.txt`; all are checked against the dataset's spec.
 """
 
 from __future__ import annotations
@@ -12,10 +14,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from polyseme._validation import InputError, PolysemeWarning, first_few, unknown_name
-from polyseme.datasets.base import DOCUMENT_FILES, Dataset, DatasetForm, DatasetParts
-from polyseme.datasets.reading import read_folder, used_features
-from polyseme.datasets.specs import FORMS
+from polyseme.corpus import LabelCorpus
+from polyseme.datasets.base import (
+    DOCUMENT_FILES,
+    FEATURES_FILE,
+    NAMES_FILE,
+    Dataset,
+    DatasetContent,
+    DatasetSpec,
+)
+from polyseme.datasets.specs import SPECS
+from polyseme.io import read_features
 
 VARIABLE = "POLYSEME_DATA"
 Names = TypeVar("Names", bound=tuple[str, ...])
@@ -29,11 +42,11 @@ def load_dataset(name: str, data: str | Path | None = None, *, sample: bool = Fa
     Parameters
     ----------
     name : str
-        One of `FORMS`, or any other folder with documents.
+        One of `SPECS`, or any other folder with documents.
     data : str or Path, optional
         Where the folders lie; by default the environment variable POLYSEME_DATA says it.
     sample : bool
-        Whether to make the tiny sample instead, which reads no file.
+        Whether to make the tiny synthetic sample instead, which reads no file.
 
     Returns
     -------
@@ -45,24 +58,36 @@ def load_dataset(name: str, data: str | Path | None = None, *, sample: bool = Fa
     >>> len(hsun.corpus), hsun.X.shape, hsun.is_sample
     (240, (240, 34), True)
     """
-    if sample or _is_embedded(name):
-        return _without_files(name, sample=sample)
-    folder = _folder(name, data)
-    form = FORMS.get(name) or own_form(name)
-    parts, files = read_folder(folder, form)
-    listing = "".join(f"{file} {files[file]}\n" for file in sorted(files))
-    dataset = Dataset(
-        name=name,
-        form=form,
-        corpus=parts.corpus,
-        X=parts.X,
-        feature_names=parts.feature_names,
-        checksum=hashlib.sha256(listing.encode()).hexdigest(),
-        is_sample=False,
-        files=files,
-    )
-    if form.checksums and not dataset.as_published():
-        _warn_of_other_files(dataset)
+    if not isinstance(name, str) or name in ("", ".", "..") or Path(name).name != name:
+        raise InputError(
+            f"`name` of `load_dataset` must be the name of one folder; got {name!r}: pass the "
+            "folder above it as `data`."
+        )
+    spec = SPECS.get(name) or folder_spec(name)
+    make = spec.sample if sample else spec.embedded
+    files: dict[str, str] = {}
+    if make is not None:
+        content = make()
+        checksum = content.digest()
+    else:
+        folder = _folder(name, data)
+        try:
+            content, files = _read_folder(folder, spec)
+        except InputError as error:
+            raise InputError(f"Dataset '{name}': {error}") from error
+        listing = "".join(f"{file} {files[file]}\n" for file in sorted(files))
+        checksum = hashlib.sha256(listing.encode()).hexdigest()
+    names = None if content.feature_names is None else tuple(content.feature_names)
+    X = content.X if content.X is None or not spec.square_root else np.sqrt(content.X)
+    dataset = Dataset(spec, content.corpus, X, names, checksum, sample, files)
+    if files and spec.checksums and not dataset.as_published():
+        others = sorted({file for file, _ in {*files.items()} ^ {*spec.checksums.items()}})
+        warnings.warn(
+            f"Dataset '{name}': {first_few(others)} differ from the files that the published "
+            "figures were made with; your figures may differ from them too.",
+            PolysemeWarning,
+            stacklevel=2,
+        )
     return dataset
 
 
@@ -85,64 +110,27 @@ def choose(candidates: Sequence[Names], data: str | Path | None = None) -> Names
     tuple of str
         One of the candidates.
     """
-    wanted = [" with ".join(dict.fromkeys(names)) for names in candidates]
-    if not all(wanted) or not wanted:
+    titles = [" with ".join(dict.fromkeys(names)) for names in candidates]
+    if not all(titles) or not titles:
         raise InputError("`candidates` of `choose` must name at least one dataset each.")
-    if all(map(_is_embedded, candidates[0])):
+    if all(name in SPECS and SPECS[name].embedded for name in candidates[0]):
         return candidates[0]
-    root = data_root(data, wanted=f"'{wanted[0]}'")
+    root = _data_root(data, titles[0])
     for names in candidates:
-        if all((root / _one_folder(name)).is_dir() for name in names):
+        if all((root / name).is_dir() for name in names):
             return names
-    if len(wanted) == 1:
-        raise InputError(
-            f"The dataset '{wanted[0]}' has no folder in '{root}' ({_found(root)}); put its files "
-            f"there, in a folder of its name; known datasets: {', '.join(FORMS)}."
-        )
     raise InputError(
-        f"None of {', '.join(wanted)} has its folder in '{root}' ({_found(root)}); put the files "
-        f"of one there, in a folder of its name; known datasets: {', '.join(FORMS)}."
+        f"None of {', '.join(titles)} has its folder in '{root}' ({_found(root)}); put the files "
+        f"of one there, in a folder of its name; known datasets: {', '.join(SPECS)}."
     )
 
 
-def available(names: Sequence[str], data: str | Path | None = None) -> str:
-    """Give the first of several datasets whose folder is there; see `choose`.
-
-    Parameters
-    ----------
-    names : sequence of str
-        In order of preference.
-    data : str or Path, optional
-        As in `load_dataset`.
-
-    Returns
-    -------
-    str
-    """
-    if isinstance(names, str):
-        raise InputError(f"`names` of `available` must be a list of names; got {names!r}.")
-    return choose([(name,) for name in names], data)[0]
-
-
-def data_root(data: str | Path | None, *, wanted: str) -> Path:
-    """Find the folder in which the datasets' folders lie.
-
-    Parameters
-    ----------
-    data : str, Path or None
-        What the user named; None for the environment variable POLYSEME_DATA.
-    wanted : str
-        The dataset that is looked for, for the error message.
-
-    Returns
-    -------
-    Path
-        An existing folder.
-    """
+def _data_root(data: str | Path | None, wanted: str) -> Path:
+    """Find the folder in which the datasets' folders lie; `wanted` is for the error message."""
     root = data if data is not None else os.environ.get(VARIABLE)
     if not root:
         raise InputError(
-            f"The dataset {wanted} is not part of polyseme; set {VARIABLE} to the folder that "
+            f"The dataset '{wanted}' is not part of polyseme; set {VARIABLE} to the folder that "
             "holds the datasets' folders, pass that folder as `data` (--data), or ask for the "
             "sample (--quick)."
         )
@@ -156,75 +144,35 @@ def data_root(data: str | Path | None, *, wanted: str) -> Path:
     return path
 
 
-def own_form(name: str) -> DatasetForm:
-    """Give the form of a folder that `FORMS` does not know, under its name."""
+def folder_spec(name: str) -> DatasetSpec:
+    """Give the spec of a folder that `SPECS` does not know, under its name."""
 
-    def no_sample() -> DatasetParts:
-        raise unknown_name("dataset", name, FORMS)
+    def no_sample() -> DatasetContent:
+        raise unknown_name("dataset", name, SPECS)
 
-    return DatasetForm(
-        name=name,
-        title=name,
-        domain="other",
-        citation="none: a folder of the user's own",
-        licence="the user's own",
-        sample=no_sample,
-    )
-
-
-def _is_embedded(name: str) -> bool:
-    """Say whether a dataset is part of polyseme."""
-    return name in FORMS and FORMS[name].embedded is not None
-
-
-def _without_files(name: str, *, sample: bool) -> Dataset:
-    """Give the sample of a known dataset, or the whole of an embedded one."""
-    if name not in FORMS:
-        raise unknown_name("dataset", name, FORMS)
-    form = FORMS[name]
-    parts = form.sample() if sample or form.embedded is None else form.embedded()
-    return Dataset(
-        name=name,
-        form=form,
-        corpus=parts.corpus,
-        X=used_features(parts.X, form),
-        feature_names=parts.feature_names,
-        checksum=parts.digest(),
-        is_sample=sample,
-    )
+    own = "the user's own"
+    return DatasetSpec(name, name, "other", f"none: a folder of {own}", own, no_sample)
 
 
 def _folder(name: str, data: str | Path | None) -> Path:
     """Find the folder of a dataset, or say what there is instead."""
-    _one_folder(name)
-    if name not in FORMS and not (data or os.environ.get(VARIABLE)):
-        raise unknown_name("dataset", name, FORMS)
-    root = data_root(data, wanted=f"'{name}'")
+    if name not in SPECS and not (data or os.environ.get(VARIABLE)):
+        raise unknown_name("dataset", name, SPECS)
+    root = _data_root(data, name)
     folder = root / name
     if folder.is_dir():
         return folder
-    if name not in FORMS:
-        raise unknown_name("dataset", name, {*FORMS, *_folders(root)})
+    if name not in SPECS:
+        raise unknown_name("dataset", name, {*SPECS, *_folders(root)})
     raise InputError(
         f"The dataset '{name}' has no folder in '{root}' ({_found(root)}); put its files into "
         f"'{folder}', or ask for the sample."
     )
 
 
-def _one_folder(name: str) -> str:
-    """Refuse what is not the plain name of a folder."""
-    if not isinstance(name, str) or name in ("", ".", "..") or Path(name).name != name:
-        raise InputError(
-            f"`name` of `load_dataset` must be the name of one folder; got {name!r}: pass the "
-            "folder above it as `data`."
-        )
-    return name
-
-
 def _folders(root: Path) -> list[str]:
     """List the folders of a data root that hold documents."""
-    found = {path.parent.name for file in DOCUMENT_FILES for path in root.glob(f"*/{file}")}
-    return sorted(found)
+    return sorted({path.parent.name for file in DOCUMENT_FILES for path in root.glob(f"*/{file}")})
 
 
 def _found(root: Path) -> str:
@@ -235,14 +183,81 @@ def _found(root: Path) -> str:
     return f"found there: {', '.join(folders)}" if folders else "it holds no folder with documents"
 
 
-def _warn_of_other_files(dataset: Dataset) -> None:
-    """Warn that figures may differ, naming the files that are not the published ones."""
-    published = dataset.form.checksums
-    other = {*dataset.files.items()} ^ {*published.items()}
-    named = sorted({file for file, _ in other})
-    warnings.warn(
-        f"Dataset '{dataset.name}': {first_few(named)} differ from the files that the published "
-        "figures were made with; your figures may differ from them too.",
-        PolysemeWarning,
-        stacklevel=3,
-    )
+def _read_folder(folder: Path, spec: DatasetSpec) -> tuple[DatasetContent, dict[str, str]]:
+    """Read and check the files of a dataset; give the SHA-256 of each by its name, too."""
+    documents = next((folder / file for file in DOCUMENT_FILES if (folder / file).is_file()), None)
+    if documents is None:
+        raise _missing(folder, " or ".join(DOCUMENT_FILES))
+    corpus = LabelCorpus.read(documents)
+    splits = sorted(set(corpus.splits or ()))
+    if spec.has_splits and not {"train", "test"} <= set(splits):
+        got = f"got only {', '.join(splits)}" if splits else "the field is missing"
+        raise InputError(
+            f"every document needs a `split` of the official train and test division; {got}."
+        )
+    if spec.has_groups and corpus.groups is None:
+        raise InputError(
+            "every document needs a `group` (its artist or track), so that a split keeps a group "
+            "on one side; the field is missing: add it to the documents file."
+        )
+    paths, X, names = [documents], None, None
+    if spec.has_features or (folder / FEATURES_FILE).is_file():
+        paths.append(folder / FEATURES_FILE)
+        X = _read_features(paths[-1], spec, len(corpus))
+        if spec.detectors or (folder / NAMES_FILE).is_file():
+            paths.append(folder / NAMES_FILE)
+            names = _read_names(paths[-1], X.shape[1])
+    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    return DatasetContent(corpus, X, names), files
+
+
+def _missing(folder: Path, file: str) -> InputError:
+    """Build the error for an absent file, listing what is in its folder."""
+    there = sorted(path.name for path in folder.iterdir())
+    found = f"found there: {first_few(there, most=12)}" if there else "the folder is empty"
+    return InputError(f"no {file} in '{folder}' ({found}); put it there.")
+
+
+def _read_features(path: Path, spec: DatasetSpec, n_documents: int) -> NDArray[np.float32]:
+    """Read finite features in single precision (n_documents, n_features)."""
+    if not path.is_file():
+        raise _missing(path.parent, path.name)
+    # A number that single precision cannot hold becomes infinite and is counted below.
+    with np.errstate(over="ignore"):
+        X = np.asarray(read_features(path), dtype=np.float32)
+    if len(X) != n_documents:
+        raise InputError(
+            f"{path.name} has {len(X)} rows for {n_documents} documents; give one row per "
+            "document, in the same order."
+        )
+    wrong = ~np.isfinite(X)
+    if wrong.any():
+        rows = np.flatnonzero(wrong.any(axis=1)).tolist()
+        raise InputError(
+            f"{path.name} has {int(wrong.sum())} values that are not finite, in row(s) "
+            f"{first_few(rows)}; impute them or drop those documents."
+        )
+    outside = int(((X < 0) | (X > 1)).sum()) if spec.square_root else 0
+    if outside:
+        raise InputError(
+            f"{path.name} must hold probabilities but {outside} of its values lie outside "
+            "0 to 1; rescale them, or use the folder under another name."
+        )
+    return X
+
+
+def _read_names(path: Path, n_features: int) -> tuple[str, ...]:
+    """Read one distinct name per column of the features."""
+    if not path.is_file():
+        raise _missing(path.parent, path.name)
+    try:
+        text = path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path.name} is not valid UTF-8; save the file as UTF-8.") from error
+    names = tuple(line.strip() for line in text.rstrip().split("\n"))
+    if len(names) != n_features or len(set(names)) < len(names):
+        raise InputError(
+            f"{path.name} must name the {n_features} columns of {FEATURES_FILE}, a line each; got "
+            f"{len(set(names))} different names in {len(names)} lines."
+        )
+    return names

@@ -1,8 +1,8 @@
-"""Front ends: media files and arrays become feature matrices.
+"""Feature extractors: media files and arrays become feature matrices.
 
 In: pictures or sound, as files or arrays. Out: features (n, n_features) for the tagger. Extraction
-learns nothing; what is learned (a reduction, a codebook) is learned by `fit` and saved with the
-model. A new feature extractor is one file and one line here.
+learns nothing; what is learned (a codebook) is learned by `fit` and saved with the model. A new
+kind of media is one file and one line in EXTRACTORS.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ from numpy.typing import NDArray
 
 from polyseme._validation import unknown_name
 from polyseme.features.audio import AudioFeatures
-from polyseme.features.base import Extracted, MediaFeatures
-from polyseme.features.extraction import Extraction, extract_folder, read_extraction
+from polyseme.features.base import Extracted, MediaError, MediaFeatures
+from polyseme.features.extraction import extract_folder, match_documents, read_extraction
 from polyseme.features.image import ImageFeatures
-from polyseme.features.matching import match_documents
-from polyseme.features.media import MediaError
 
 __all__ = [
     "AudioFeatures",
     "Extracted",
-    "Extraction",
     "ImageFeatures",
     "MediaError",
     "MediaFeatures",

@@ -1,4 +1,4 @@
-"""The frame of every feature extractor: media in, raw numbers, what is learned, features out.
+"""The frame of every feature extractor: media in, raw numbers, features out.
 
 In: media files, arrays, or what `polyseme extract` wrote. Out: a feature matrix (n, n_features).
 """
@@ -9,13 +9,13 @@ import hashlib
 import itertools
 import json
 import os
+import stat
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,18 @@ from numpy.typing import NDArray
 from polyseme._estimator import Estimator, TransformerMixin, copy_of
 from polyseme._persistence import JSON
 from polyseme._threads import n_cores, ordered_map
-from polyseme._validation import InputError, RandomState, as_row, check_fitted, check_number
-from polyseme.features.media import MediaError
+from polyseme._validation import InputError, as_row, check_fitted, check_number
 
 Raw = NDArray[np.float32]
-Recipe = dict[str, JSON]
-T = TypeVar("T")
 State = tuple[dict[str, Any], dict[str, NDArray[Any]]]
+T = TypeVar("T")
+
+
+class MediaError(InputError):
+    """One media file cannot be used; the reason completes "skipped FILE: …", as "is truncated"."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,18 +45,24 @@ class Extracted:
     ----------
     kind : str
         "image" or "audio".
-    recipe : dict
-        How the numbers were made; see `MediaFeatures.recipe`.
+    preprocessing : dict
+        How the numbers were made; see `MediaFeatures.preprocessing`.
     ids : tuple of str
         Names the items: their paths below the folder they lie in.
     raw : sequence of float32 arrays
         A vector for each picture, a matrix of segments (n_segments, 36) for each clip.
+    tags : tuple of tuples of str
+        The tags in each item's sidecar file, without those that polyseme suggested.
+    skipped : tuple of (str, str)
+        Other media files of the folder, which could not be used, and why.
     """
 
     kind: str
-    recipe: Recipe
+    preprocessing: dict[str, JSON]
     ids: tuple[str, ...]
     raw: Sequence[Raw]
+    tags: tuple[tuple[str, ...], ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -67,96 +78,74 @@ class Extracted:
 
     def select(self, rows: Iterable[int]) -> Extracted:
         """Keep some items, in the given order."""
-        chosen = list(rows)
-        ids = tuple(self.ids[row] for row in chosen)
-        if isinstance(self.raw, np.ndarray):
-            return Extracted(self.kind, self.recipe, ids, self.raw[chosen])
-        return Extracted(self.kind, self.recipe, ids, [self.raw[row] for row in chosen])
+        kept = list(rows)
+        every: Any = self.raw
+        raw: Any = every[kept] if isinstance(every, np.ndarray) else [every[row] for row in kept]
+        return replace(
+            self,
+            ids=tuple(self.ids[row] for row in kept),
+            raw=raw,
+            tags=tuple(self.tags[row] for row in kept) if self.tags else (),
+        )
 
 
 class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # untyped mixin
     """Turn media into features: extraction learns nothing, the rest learns from training data.
 
-    A new feature extractor gives the methods that are abstract here.
+    A new kind of media is a subclass with the two abstract methods, and one that learns something
+    overrides `fit_raw`, `transform_raw` and the two methods that save it as well.
     """
 
     kind: ClassVar[str]
     suffixes: ClassVar[frozenset[str]]
     batch_size: ClassVar[int] = 1
     n_jobs: int | None
-    random_state: RandomState
     n_features_out_: int
 
-    # ------------------------------------------------------------------ what an extractor gives
-
     @abstractmethod
-    def recipe(self) -> Recipe:
-        """Give all that decides the raw numbers as JSON values, a version of our own among it."""
+    def preprocessing(self) -> dict[str, JSON]:
+        """Give all that decides the raw numbers as JSON values, with a version of our own."""
 
     @abstractmethod
     def extract_batch(self, items: Sequence[object]) -> list[Raw | MediaError]:
         """Give the raw numbers of some items, or why there are none; runs in threads."""
 
-    @abstractmethod
     def single_threaded(self) -> AbstractContextManager[object]:
         """Keep the libraries that `extract_batch` uses to one thread each."""
+        from threadpoolctl import threadpool_limits
 
-    @abstractmethod
-    def learn(self, raw: Sequence[Raw]) -> None:
+        limited: AbstractContextManager[object] = threadpool_limits(limits=1)
+        return limited
+
+    def fit_raw(self, raw: Sequence[Raw]) -> None:
         """Learn from the raw numbers of training items; sets `n_features_out_`."""
+        self.n_features_out_ = len(raw[0])
 
-    @abstractmethod
-    def apply(self, raw: Sequence[Raw]) -> NDArray[np.floating[Any]]:
+    def transform_raw(self, raw: Sequence[Raw]) -> NDArray[np.floating[Any]]:
         """Turn raw numbers into features, (n, n_features_out_)."""
-
-    @abstractmethod
-    def get_state(self) -> State:
-        """Give the fitted extractor as JSON values and arrays, for saving without pickle."""
-
-    @classmethod
-    @abstractmethod
-    def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Rebuild a fitted feature extractor from `get_state`."""
-
-    # ------------------------------------------------------------------ what all have in common
+        return np.asarray(raw, dtype=np.float32)
 
     def fit(self, X: object, y: object = None) -> Self:
-        """Learn from training items what turns raw numbers into features.
-
-        Parameters
-        ----------
-        X : sequence of paths or of arrays, or Extracted
-        y : None
-            Not used.
-        """
-        self.learn(self.raw(X))
-        self.recipe_ = self.recipe()
+        """Learn from items (paths, arrays or Extracted) what turns raw numbers into features."""
+        self.fit_raw(self.raw(X))
+        self.preprocessing_ = self.preprocessing()
         return self
 
     def transform(self, X: object) -> NDArray[np.floating[Any]]:
-        """Give the features of items.
-
-        Parameters
-        ----------
-        X : sequence of paths or of arrays, or Extracted
-
-        Returns
-        -------
-        float array, shape (n, n_features_out_)
-        """
+        """Give the features (n, n_features_out_) of items: paths, arrays or Extracted."""
         check_fitted(self, "n_features_out_")
-        if getattr(self, "recipe_", self.recipe()) != self.recipe():
+        if self.preprocessing_ != self.preprocessing():
             raise InputError(
                 f"Parameters of this {type(self).__name__} were changed after `fit`; fit it again."
             )
-        return self.apply(self.raw(X))
+        return self.transform_raw(self.raw(X))
 
     def fit_transform(self, X: object, y: object = None) -> NDArray[np.floating[Any]]:
         """Learn from items and give their features, looking at each once."""
         raw = self.raw(X)
-        self.learn(raw)
-        self.recipe_ = self.recipe()
-        return self.apply(raw)
+        self.fit_raw(raw)
+        self.preprocessing_ = self.preprocessing()
+        return self.transform_raw(raw)
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Name the columns: image0, image1 and so on."""
@@ -165,108 +154,84 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         return np.array(names, dtype=object)
 
     def extract(self, items: Iterable[object]) -> Generator[Raw | MediaError, None, None]:
-        """Give the raw numbers of items, in their order and as they come.
-
-        Parameters
-        ----------
-        items : iterable of paths or of arrays
-
-        Yields
-        ------
-        float32 array or MediaError
-            The error says why an item has none.
-        """
+        """Yield the raw numbers of items, or why there are none, in their order as they come."""
         if self.n_jobs is not None:
             check_number("n_jobs", self.n_jobs, owner=type(self).__name__, low=1, whole=True)
-        self.recipe()
-        batches = iter(partial(_take, iter(items), self.batch_size), [])
+        self.preprocessing()
+        waiting = iter(items)
+        batches = iter(lambda: list(itertools.islice(waiting, self.batch_size)), [])
         first = next(batches, None)
         if first is None:  # nothing to look at, so nothing heavy is loaded
             return
         batches = itertools.chain([first], batches)
         with self.single_threaded():
-            for found in ordered_map(self.extract_batch, batches, self.n_jobs or n_cores()):
-                yield from found
+            for outcomes in ordered_map(self.extract_batch, batches, self.n_jobs or n_cores()):
+                yield from outcomes
 
     def raw(self, X: object) -> Sequence[Raw]:
         """Give raw numbers of whatever is accepted; the first item without any is an error."""
         if isinstance(X, Extracted):
-            self._check_recipe(X)
+            self._check_preprocessing(X)
             return X.raw
         items = _items(X, self.kind)
-        found: list[Raw] = []
+        rows: list[Raw] = []
         for item, raw in zip(items, self.extract(items), strict=True):
             if isinstance(raw, MediaError):
-                name = f"'{item}'" if isinstance(item, (str, os.PathLike)) else f"No. {len(found)}"
+                name = f"'{item}'" if is_path(item) else f"No. {len(rows)}"
                 raise InputError(f"{name} cannot be used: {raw}.")
-            found.append(raw)
-        return found
+            rows.append(raw)
+        return rows
 
     def digest(self) -> str:
-        """Give a short name of the recipe, for caches."""
-        text = json.dumps([self.kind, self.recipe()], sort_keys=True)
+        """Give a short name of the preprocessing, for caches."""
+        text = json.dumps([self.kind, self.preprocessing()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def _state_config(self) -> dict[str, Any]:
-        """Give what the saved state of every feature extractor begins with."""
+    def get_state(self) -> State:
+        """Give the fitted extractor as JSON values and arrays, for saving without pickle."""
         check_fitted(self, "n_features_out_")
-        parameters = {
-            name: value
-            for name, value in self.get_params().items()
-            if name not in ("n_jobs", "random_state")
-        }
+        left_out = ("n_jobs", "random_state")
         return {
-            "parameters": parameters,
-            "recipe": self.recipe(),
+            "parameters": {k: v for k, v in self.get_params().items() if k not in left_out},
+            "preprocessing": self.preprocessing(),
             "n_features_out": self.n_features_out_,
-        }
+        }, {}
 
     @classmethod
-    def _from_config(cls, config: Mapping[str, Any], *, analysis: str, items: str) -> Self:
-        """Take back what `_state_config` gave, unless items are analysed otherwise by now."""
-        made = cls(**config["parameters"])
-        if config["recipe"] != made.recipe():
+    def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Rebuild a fitted extractor from `get_state`, unless media are read otherwise by now."""
+        extractor = cls(**config["parameters"])
+        extractor.preprocessing_ = extractor.preprocessing()
+        if config["preprocessing"] != extractor.preprocessing_:
             raise InputError(
-                f"The saved model was made with another version of the {analysis}; extract the "
-                f"{items} again and fit anew."
+                f"The saved model was made with another version of the {cls.kind} features; "
+                "extract the files again and fit anew."
             )
-        made.n_features_out_ = int(config["n_features_out"])
-        return made
+        extractor.n_features_out_ = int(config["n_features_out"])
+        return extractor
 
-    def _check_recipe(self, extracted: Extracted) -> None:
+    def _check_preprocessing(self, extracted: Extracted) -> None:
         """Refuse raw numbers that were made in another way."""
         if extracted.kind != self.kind:
             raise InputError(
                 f"These numbers were extracted from {extracted.kind} files; {type(self).__name__} "
                 f"takes {self.kind} files."
             )
-        mine, theirs = self.recipe(), extracted.recipe
-        if mine != theirs:
-            differing = sorted(key for key in {*mine, *theirs} if mine.get(key) != theirs.get(key))
+        ours, theirs = self.preprocessing(), extracted.preprocessing
+        if differing := sorted(k for k in {*ours, *theirs} if ours.get(k) != theirs.get(k)):
+            details = (f"{k} {theirs.get(k)} in place of {ours.get(k)}" for k in differing)
             raise InputError(
                 f"The extracted features differ in {', '.join(differing)} from what this "
-                f"{type(self).__name__} makes: "
-                + ", ".join(
-                    f"{key} {theirs.get(key)} in place of {mine.get(key)}" for key in differing
-                )
-                + "; extract them again."
+                f"{type(self).__name__} makes: {', '.join(details)}; extract them again."
             )
 
 
 def learned_copy(extractor: MediaFeatures, X: object, seed: int) -> tuple[MediaFeatures, Any]:
-    """Learn a copy of an extractor, which is left as it is; give it and the features of X.
-
-    Parameters
-    ----------
-    extractor : MediaFeatures
-    X : what the extractor takes
-    seed : int
-        For an extractor that has none of its own.
-    """
-    made = copy_of(extractor)
-    if made.random_state is None:
-        made.set_params(random_state=seed)
-    return made, made.fit_transform(X)
+    """Fit a copy of an extractor to X, seeded where it has no seed; give it and X's features."""
+    copied = copy_of(extractor)
+    if getattr(copied, "random_state", seed) is None:
+        copied.set_params(random_state=seed)
+    return copied, copied.fit_transform(X)
 
 
 def one_item(x: object, extractor: MediaFeatures | None) -> object:
@@ -276,14 +241,48 @@ def one_item(x: object, extractor: MediaFeatures | None) -> object:
     return x if isinstance(x, Extracted) else [x]
 
 
-def _take(items: Iterator[object], n: int) -> list[object]:
-    """Take the next few of some items."""
-    return list(itertools.islice(items, n))
+def needs(extra: str, purpose: str) -> InputError:
+    """Build the error for a library of an extra that is not installed."""
+    return InputError(f"{purpose} needs the extra `{extra}`; pip install 'polyseme[{extra}]'.")
+
+
+def is_path(item: object) -> TypeGuard[str | os.PathLike[str]]:
+    """Say whether an item names a file."""
+    return isinstance(item, (str, os.PathLike))
+
+
+def check_file(path: Path) -> None:
+    """Raise a `MediaError` unless a path leads to a regular file that can be read; open no pipe."""
+    try:
+        status = path.stat()
+        if regular := stat.S_ISREG(status.st_mode):
+            path.open("rb").close()
+    except (OSError, ValueError) as error:  # a name that no system allows is a ValueError
+        raise MediaError(f"cannot be opened ({cause(error)})") from error
+    if not regular:
+        raise MediaError("is not a regular file")
+    if not status.st_size:
+        raise MediaError("is empty")
+
+
+def cause(error: OSError | ValueError) -> str:
+    """Give the system's own words for what is wrong with a file."""
+    return str(getattr(error, "strerror", None) or error).lower()
+
+
+def attempt(function: Callable[[object], T], item: object) -> T | MediaError:
+    """Give what a function makes of an item, or the error that says why there is nothing."""
+    try:
+        return function(item)
+    except MediaError as error:
+        return error
+    except InputError as error:  # an array, whose complaint is a whole sentence
+        return MediaError(str(error).rstrip("."))
 
 
 def _items(X: Any, kind: str) -> list[object]:
     """Give items as a list: paths in any sequence or column, or arrays."""
-    if isinstance(X, (str, bytes, os.PathLike)):
+    if is_path(X) or isinstance(X, bytes):
         raise InputError(f"Give a list of {kind} files, not a single path; got {X!r}.")
     if hasattr(X, "to_numpy"):
         X = X.to_numpy()
@@ -296,18 +295,3 @@ def _items(X: Any, kind: str) -> list[object]:
     if not items:
         raise InputError(f"Give at least one {kind} file or array.")
     return items
-
-
-def as_path(item: object) -> Path | None:
-    """Give an item as a path; None when it is no path."""
-    return Path(item) if isinstance(item, (str, os.PathLike)) else None
-
-
-def attempt(make: Callable[[], T]) -> T | MediaError:
-    """Give what is made of an item, or the error that says why there is nothing."""
-    try:
-        return make()
-    except MediaError as error:
-        return error
-    except InputError as error:  # an array, whose complaint is a whole sentence
-        return MediaError(str(error).rstrip("."))

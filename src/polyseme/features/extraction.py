@@ -1,36 +1,53 @@
 """From a folder of media to a folder of numbers: resumable, cached, with every file accounted for.
 
 In: a folder of pictures or of sound. Out: a folder with their raw numbers (`features.npy` for
-pictures, `segments.npy` for sound), a line for every file met (`files.jsonl`), the recipe
+pictures, `segments.npy` for sound), a line for every file met (`files.jsonl`), the preprocessing
 (`extraction.json`) and a cache.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import sqlite3
+import stat
 import tempfile
-from collections import deque
+import time
+import unicodedata
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, BinaryIO
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from polyseme._validation import InputError, first_few
-from polyseme.features.base import Extracted, MediaFeatures, Raw
-from polyseme.features.executor import Executor
-from polyseme.features.finding import Found, MediaFile, find_media
-from polyseme.features.media import MediaError
-from polyseme.features.store import FeatureStore, state_of
-from polyseme.io._replacing import replacing
+from polyseme._validation import InputError, IntArray, first_few
+from polyseme.features.base import Extracted, MediaError, MediaFeatures, Raw, cause
+from polyseme.io import replacing
 from polyseme.io.xmp import read_tags, sidecar_of
 
 MANIFEST, LEDGER, CACHE = "extraction.json", "files.jsonl", "cache.sqlite"
-FORMAT, FORMAT_VERSION = "polyseme extraction", 1
-_TABLES = {"image": "features.npy", "audio": "segments.npy"}
+FORMAT, FORMAT_VERSION = "polyseme extraction", 2
+_ARRAYS = {"image": "features.npy", "audio": "segments.npy"}
+_COMMIT_SECONDS = 2.0
 
-Tell = Callable[[int, int, int], None]
+Progress = Callable[[int, int, int], None]
+
+
+class MediaFile(NamedTuple):
+    """One file: its path below the folder that was named, with forward slashes, and its path."""
+
+    id: str
+    path: Path
+
+
+class MediaFiles(NamedTuple):
+    """The media files of folders, sorted within each, and name and reason of all others."""
+
+    media: list[MediaFile]
+    others: list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -43,12 +60,9 @@ class Summary:
         "image" or "audio".
     n_extracted, n_cached : int
         Files with numbers, and how many of them had been looked at before.
-    skipped : tuple of (str, str)
-        Media files that could not be used, and why.
-    others : tuple of (str, str)
-        Files that are no media of this kind, and why.
-    sidecars : tuple of (str, str)
-        Extracted files whose sidecar cannot be read, and why.
+    skipped, others, sidecars : tuple of (str, str)
+        Name and reason of media files that cannot be used, of files that are no media of this
+        kind, and of extracted files whose sidecar cannot be read.
     """
 
     kind: str
@@ -62,29 +76,22 @@ class Summary:
         """Say it in one sentence."""
         total = self.n_extracted + len(self.skipped)
         noun = {"image": "picture", "audio": "sound"}[self.kind]
-        told = f"{self.n_extracted:,} of {total:,} {noun} files extracted"
-        if self.n_cached:
-            told += f" ({self.n_cached:,} from the cache)"
-        told += f", {len(self.skipped):,} skipped"
-        others = "file" if len(self.others) == 1 else "files"
-        return told + f"; {len(self.others):,} other {others} passed over"
+        cached = f" ({self.n_cached:,} from the cache)" if self.n_cached else ""
+        others = f"{len(self.others):,} other {'file' if len(self.others) == 1 else 'files'}"
+        return (
+            f"{self.n_extracted:,} of {total:,} {noun} files extracted{cached}, "
+            f"{len(self.skipped):,} skipped; {others} passed over"
+        )
 
 
-@dataclass(frozen=True, eq=False)
-class Extraction(Extracted):
-    """What `extract_folder` wrote.
+class Executor(Protocol):
+    """Who does the heavy part of `extract_folder`, when it is not the process that writes."""
 
-    Attributes
-    ----------
-    tags : tuple of tuples of str
-        The tags in each item's sidecar file, without those that polyseme suggested; empty where
-        there is none.
-    skipped : tuple of (str, str)
-        Media files that could not be used, and why.
-    """
+    def prepare(self, media: Sequence[MediaFile], store: FeatureStore) -> None:
+        """Note the content hashes of files in the store; those left out are read by the caller."""
 
-    tags: tuple[tuple[str, ...], ...] = ()
-    skipped: tuple[tuple[str, str], ...] = ()
+    def extract(self, items: Iterable[Path]) -> Iterator[Raw | MediaError]:
+        """Give the raw numbers of files, in their order; see `MediaFeatures.extract`."""
 
 
 def extract_folder(
@@ -92,7 +99,7 @@ def extract_folder(
     out: str | Path,
     extractor: MediaFeatures,
     *,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> Summary:
     """Extract the raw numbers of all media files of a folder.
@@ -103,12 +110,12 @@ def extract_folder(
     Parameters
     ----------
     folder : str or Path
-        Looked through with all folders below it; nothing in it is changed.
+        Searched with all folders below it; nothing in it is changed.
     out : str or Path
         A folder to write to: new, empty, or one that an extraction was written to before.
     extractor : MediaFeatures
         Says which files are media and how they become numbers; it need not be fitted.
-    tell : callable, optional
+    progress : callable, optional
         Called after each file with the number done, of how many, and how many were skipped.
     executor : Executor, optional
         Who reads files and looks at them; by default this process.
@@ -117,69 +124,52 @@ def extract_folder(
     -------
     Summary
     """
-    source, target = Path(folder), Path(out)
+    source, target, kind = Path(folder), Path(out), extractor.kind
     if not source.is_dir():
         raise InputError(f"There is no folder '{source}'; name the folder that holds the files.")
-    _prepare(source, target, extractor.kind)
-    found = find_media([source], extractor.suffixes, leave_out=target)
-    if not found.media:
+    _prepare(source, target, kind)
+    media, others = find_media([source], extractor.suffixes, leave_out=target)
+    if not media:
         raise InputError(
-            f"There is no {extractor.kind} file in '{source}' ({len(found.others)} other files); "
-            f"names must end in {', '.join(sorted(extractor.suffixes))}."
+            f"There is no {kind} file in '{source}' ({len(others)} other files); names must end in "
+            f"{', '.join(sorted(extractor.suffixes))}."
         )
     with FeatureStore(target / CACHE, extractor.digest()) as store:
         if executor is not None:
-            executor.prepare(found.media, store)
+            executor.prepare(media, store)
         extract = extractor.extract if executor is None else executor.extract
-        contents, skipped, n_cached = _extract(found.media, extract, store, tell)
-        kept = [file for file in found.media if file.id in contents]
-        if not kept:
+        contents, skipped, n_cached = _extract(media, extract, store, progress)
+        if not contents:
             raise InputError(
-                f"None of the {len(found.media)} {extractor.kind} files in '{source}' can be used: "
-                f"{first_few([f'{name} {why}' for name, why in skipped.items()], most=3)}."
+                f"None of the {len(media)} {kind} files in '{source}' can be used: "
+                f"{first_few([f'{name} {why}' for name, why in skipped], most=3)}."
             )
-        pairs = [(file, contents[file.id]) for file in kept]
-        sidecars = _write(target, extractor, found, pairs, skipped, store)
-    return Summary(
-        extractor.kind,
-        len(kept),
-        n_cached,
-        tuple(skipped.items()),
-        tuple(found.others),
-        tuple(sidecars),
-    )
+        sidecars = _write(target, extractor, contents, skipped, others, store)
+    return Summary(kind, len(contents), n_cached, tuple(skipped), tuple(others), tuple(sidecars))
 
 
-def read_extraction(folder: str | Path) -> Extraction:
-    """Read what `extract_folder` wrote; the numbers stay on disk until they are used.
-
-    Parameters
-    ----------
-    folder : str or Path
-
-    Returns
-    -------
-    Extraction
-    """
+def read_extraction(folder: str | Path) -> Extracted:
+    """Read what `extract_folder` wrote; the numbers stay on disk until they are used."""
     path = Path(folder)
     manifest = _manifest(path)
     kind = str(manifest["kind"])
-    table = _table(path / _TABLES[kind])
+    try:
+        table = np.load(path / _ARRAYS[kind], mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"'{path / _ARRAYS[kind]}' cannot be read ({error}); run `polyseme extract` on its "
+            "folder again."
+        ) from error
     rows = [json.loads(line) for line in (path / LEDGER).read_bytes().split(b"\n") if line]
     used = [row for row in rows if row["outcome"] == "extracted"]
-    raw: Sequence[Raw] = table
-    n_rows = len(used)
-    if kind == "audio":
-        ends = np.cumsum([row["segments"] for row in used])
-        raw = np.split(table, ends[:-1])
-        n_rows = int(ends[-1])
-    if n_rows != len(table):
+    ends = np.cumsum([row.get("segments", 1) for row in used])
+    if ends[-1] != len(table):
         raise InputError(f"'{path}' was written in part; run `polyseme extract` on it again.")
-    return Extraction(
+    return Extracted(
         kind,
-        dict(manifest["recipe"]),
+        dict(manifest["preprocessing"]),
         tuple(row["file"] for row in used),
-        raw,
+        table if kind == "image" else np.split(table, ends[:-1]),
         tuple(tuple(row.get("tags", ())) for row in used),
         tuple((row["file"], row["reason"]) for row in rows if row["outcome"] == "skipped"),
     )
@@ -190,40 +180,279 @@ def is_extraction(path: Path) -> bool:
     return path.is_dir() and any((path / name).exists() for name in (MANIFEST, CACHE))
 
 
-# ---------------------------------------------------------------------- looking at files
+# ---------------------------------------------------------------------- finding and matching files
+
+
+def find_media(
+    places: Iterable[Path], suffixes: frozenset[str], *, leave_out: Path | None = None
+) -> MediaFiles:
+    """Look for media files by their suffixes in folders and below them, but for one folder.
+
+    Places that are files are taken whatever their name is.
+    """
+    media: dict[Path, MediaFile] = {}
+    others: list[tuple[str, str]] = []
+    for place in places:
+        if not place.is_dir():
+            if not (place.exists() or place.is_symlink()):
+                raise InputError(f"There is no file or folder '{place}'; check the path.")
+            media.setdefault(place.absolute(), MediaFile(place.as_posix(), place))
+            continue
+        for path in _walk(place, None if leave_out is None else leave_out.resolve()):
+            name = path.relative_to(place).as_posix()
+            if reason := _no_media(path, suffixes):
+                others.append((name, reason))
+            else:
+                media.setdefault(path.absolute(), MediaFile(name, path))
+    return MediaFiles(list(media.values()), others)
+
+
+def _walk(folder: Path, leave_out: Path | None) -> Iterator[Path]:
+    """Yield every file, and every hidden or linked folder, which is not entered."""
+
+    def refuse(error: OSError) -> None:
+        raise InputError(
+            f"The folder '{error.filename}' cannot be read ({error.strerror}); check its "
+            "permissions."
+        ) from error
+
+    for root, folders, files in os.walk(folder, onerror=refuse):
+        here, entered = Path(root), []
+        for name in sorted(folders):
+            if (here / name).is_symlink() or name.startswith("."):
+                yield here / name
+            elif (here / name).resolve() != leave_out:
+                entered.append(name)
+        folders[:] = entered
+        yield from (here / name for name in sorted(files))
+
+
+def _no_media(path: Path, suffixes: frozenset[str]) -> str:
+    """Say why a path is passed over; empty for a media file, also for a broken link to one."""
+    if path.name.startswith("."):
+        return "is hidden"
+    if path.is_dir():
+        return "is a link to a folder"
+    if path.suffix.lower() not in suffixes:
+        return "has another kind of name"
+    try:
+        return "" if stat.S_ISREG(path.stat().st_mode) else "is not a regular file"
+    except OSError:
+        return ""
+
+
+def match_documents(files: Sequence[str], documents: Sequence[str]) -> tuple[IntArray, IntArray]:
+    """Find the document of each file.
+
+    A document may be named as the file is, path and all, by the file's name alone, or by its name
+    without the ending; folders above the one that was extracted, and case where nothing else fits,
+    do not matter.
+
+    Parameters
+    ----------
+    files, documents : sequence of str
+        Paths below a folder, with forward slashes, and names of documents.
+
+    Returns
+    -------
+    file_rows, document_rows : int64 arrays of one length
+        Pairs, in the order of the documents; neither holds a row twice.
+    """
+    # Rows by path, by name and by stem; then again without regard to case.
+    indexes: list[dict[str, list[int]]] = [defaultdict(list) for _ in range(6)]
+    for row, file in enumerate(files):
+        path = _plain(file)
+        names = [str(path), path.name, path.stem]
+        for index, name in zip(indexes, [*names, *map(str.casefold, names)], strict=True):
+            index[name].append(row)
+    owner: dict[int, int] = {}
+    for row, document in enumerate(documents):
+        wanted = _plain(document)
+        tries = [(str(wanted), index) for index in indexes[:3]]
+        tries += [("/".join(wanted.parts[n:]), indexes[0]) for n in range(1, len(wanted.parts))]
+        tries += [(str(wanted).casefold(), index) for index in indexes[3:]]
+        matches = next((index[name] for name, index in tries if name in index), [])
+        if len(matches) > 1:
+            raise InputError(
+                f"Several files are called '{wanted}', such as "
+                f"{first_few([files[match] for match in matches], most=3)}; name each document by "
+                "its file's path below the folder."
+            )
+        for match in matches:
+            if match in owner:
+                raise InputError(
+                    f"The documents '{documents[owner[match]]}' and '{document}' both name the "
+                    f"file '{files[match]}'; give each file one document."
+                )
+            owner[match] = row
+    if not owner:
+        raise InputError(
+            f"No document names one of the files: documents are called "
+            f"{first_few(list(documents), most=3)}, files {first_few(list(files), most=3)}; give "
+            "documents an `id` (or `file`) that is the file's name."
+        )
+    return np.array(list(owner), dtype=np.int64), np.array(list(owner.values()), dtype=np.int64)
+
+
+def _plain(name: str) -> PurePosixPath:
+    """Give a name with forward slashes and composed letters, whatever system it comes from."""
+    return PurePosixPath(unicodedata.normalize("NFC", name.replace("\\", "/")))
+
+
+# ---------------------------------------------------------------------- the cache
+
+
+class FeatureStore:
+    """A cache of raw numbers by content hash and preprocessing, in one SQLite file.
+
+    Entered, it is locked against other writers; what was put stays also after an interruption.
+
+    Parameters
+    ----------
+    path : Path
+        The SQLite file; made if it is not there.
+    preprocessing : str
+        What `MediaFeatures.digest` gives.
+    """
+
+    def __init__(self, path: Path, preprocessing: str) -> None:
+        self.path = path
+        self.preprocessing = preprocessing
+        self._committed = time.monotonic()
+
+    def __enter__(self) -> Self:
+        try:
+            self._connection = sqlite3.connect(self.path, timeout=1.0)
+            # Held until it is closed: two that write at a time would wait for each other anyway.
+            self._connection.executescript(
+                "PRAGMA locking_mode = EXCLUSIVE;"
+                "PRAGMA journal_mode = WAL;"
+                "PRAGMA synchronous = NORMAL;"
+                "CREATE TABLE IF NOT EXISTS numbers (content BLOB, preprocessing TEXT, shape TEXT,"
+                " raw BLOB, PRIMARY KEY (content, preprocessing)) WITHOUT ROWID;"
+                "CREATE TABLE IF NOT EXISTS files"
+                " (path BLOB PRIMARY KEY, state TEXT, content BLOB) WITHOUT ROWID;"
+            )
+        except sqlite3.Error as error:
+            if "locked" in str(error):
+                raise InputError(
+                    f"Another extraction is writing to '{self.path.parent}'; wait until it is done."
+                ) from error
+            raise InputError(
+                f"The cache '{self.path}' cannot be used ({error}); remove it and run again."
+            ) from error
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._connection.commit()
+        self._connection.close()
+
+    def content_of(self, path: Path) -> bytes:
+        """Give the SHA-256 of a file; one that has not been touched since is not read again."""
+        state = state_of(path)
+        content = self._noted(path, state)
+        if content is None:
+            with path.open("rb") as stream:
+                content = hashlib.file_digest(stream, "sha256").digest()
+            self.note(path, state, content)
+        return content
+
+    def knows(self, path: Path) -> bool:
+        """Say whether the SHA-256 of a file, as it is now, is known without reading it."""
+        try:
+            return self._noted(path, state_of(path)) is not None
+        except OSError:
+            return False
+
+    def note(self, path: Path, state: str, content: bytes) -> None:
+        """Keep the SHA-256 that a file had in a state; see `state_of`."""
+        name = os.fsencode(path.absolute())
+        self._run("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", name, state, content)
+
+    def _noted(self, path: Path, state: str) -> bytes | None:
+        """Give the SHA-256 that was noted for a file in a state."""
+        question = "SELECT content FROM files WHERE path = ? AND state = ?"
+        row = self._run(question, os.fsencode(path.absolute()), state).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def get(self, content: bytes) -> Raw | None:
+        """Give the raw numbers under a hash; None when there are none."""
+        question = "SELECT shape, raw FROM numbers WHERE content = ? AND preprocessing = ?"
+        row = self._run(question, content, self.preprocessing).fetchone()
+        return None if row is None else np.frombuffer(row[1], "<f4").reshape(json.loads(row[0]))
+
+    def has(self, content: bytes) -> bool:
+        """Say whether there are raw numbers under a hash."""
+        question = "SELECT 1 FROM numbers WHERE content = ? AND preprocessing = ?"
+        return self._run(question, content, self.preprocessing).fetchone() is not None
+
+    def put(self, content: bytes, raw: Raw) -> None:
+        """Keep raw numbers under a hash; they reach the disk within seconds."""
+        shape, numbers = json.dumps(raw.shape), raw.astype("<f4").tobytes()
+        command = "INSERT OR REPLACE INTO numbers VALUES (?, ?, ?, ?)"
+        self._run(command, content, self.preprocessing, shape, numbers)
+
+    def _run(self, command: str, *values: object) -> sqlite3.Cursor:
+        """Run one statement; changes reach the disk within seconds."""
+        try:
+            cursor = self._connection.execute(command, values)
+            if time.monotonic() - self._committed > _COMMIT_SECONDS:
+                self._connection.commit()
+                self._committed = time.monotonic()
+        except sqlite3.Error as error:
+            raise InputError(
+                f"The cache '{self.path}' cannot be used: {error}; make room for it, or wait until "
+                "nobody else writes there, and run again."
+            ) from error
+        return cursor
+
+
+def state_of(path: Path) -> str:
+    """Give what changes whenever a file does: size, times, and which file it is."""
+    info = path.stat()
+    return f"{info.st_size} {info.st_mtime_ns} {info.st_ctime_ns} {info.st_ino}"
+
+
+def _unchanged(path: Path, state: str) -> bool:
+    """Say whether a file is still there and in a state."""
+    try:
+        return state_of(path) == state
+    except OSError:
+        return False
 
 
 def _extract(
     media: Sequence[MediaFile],
     extract: Callable[[Iterable[Path]], Iterator[Raw | MediaError]],
     store: FeatureStore,
-    tell: Tell | None,
-) -> tuple[dict[str, bytes], dict[str, str], int]:
-    """Fill the store; give the content hash of every usable file, reasons, and the known ones."""
+    progress: Progress | None,
+) -> tuple[list[tuple[MediaFile, bytes]], list[tuple[str, str]], int]:
+    """Fill the store; give usable files with their hashes, the skipped, and how many were known."""
     contents: dict[str, bytes] = {}
     skipped: dict[str, str] = {}
     waiting: deque[tuple[MediaFile, bytes, str]] = deque()
     n_cached = 0
 
-    def note() -> None:
-        if tell is not None:
-            tell(len(contents) + len(skipped), len(media), len(skipped))
+    def note(file: MediaFile, outcome: bytes | str) -> None:
+        if isinstance(outcome, bytes):
+            contents[file.id] = outcome
+        else:
+            skipped[file.id] = outcome
+        if progress is not None:
+            progress(len(contents) + len(skipped), len(media), len(skipped))
 
     def unknown() -> Iterator[Path]:
         """Yield what has to be looked at; it waits in the same order for its numbers."""
         nonlocal n_cached
         for file in media:
             try:
-                state = state_of(file.path)
-                content = store.content_of(file.path)
+                state, content = state_of(file.path), store.content_of(file.path)
             except OSError as error:
-                skipped[file.id] = _why(error)
-                note()
+                note(file, f"cannot be opened ({cause(error)})")
                 continue
             if store.has(content):
-                contents[file.id] = content
                 n_cached += 1
-                note()
+                note(file, content)
             else:
                 waiting.append((file, content, state))
                 yield file.path
@@ -231,28 +460,14 @@ def _extract(
     for raw in extract(unknown()):
         file, content, state = waiting.popleft()
         if isinstance(raw, MediaError):
-            skipped[file.id] = str(raw)
-        elif _state_or_nothing(file.path) != state:
-            skipped[file.id] = "was changed while it was looked at; run again"
+            note(file, str(raw))
+        elif not _unchanged(file.path, state):
+            note(file, "was changed while it was looked at; run again")
         else:
             store.put(content, raw)
-            contents[file.id] = content
-        note()
-    order = {file.id: place for place, file in enumerate(media)}
-    return contents, dict(sorted(skipped.items(), key=lambda one: order[one[0]])), n_cached
-
-
-def _state_or_nothing(path: Path) -> str:
-    """Give the state of a file; nothing when it has gone."""
-    try:
-        return state_of(path)
-    except OSError:
-        return ""
-
-
-def _why(error: OSError) -> str:
-    """Say in a few words why a file cannot be opened."""
-    return f"cannot be opened ({(error.strerror or str(error)).lower()})"
+            note(file, content)
+    used = [(file, contents[file.id]) for file in media if file.id in contents]
+    return used, [(file.id, skipped[file.id]) for file in media if file.id in skipped], n_cached
 
 
 # ---------------------------------------------------------------------- the folder of numbers
@@ -264,15 +479,12 @@ def _prepare(source: Path, target: Path, kind: str) -> None:
         raise InputError(f"'{target}' is a file; name a folder to write to.")
     if target.exists() and target.resolve() == source.resolve():
         raise InputError("Media and numbers need two folders; name another one to write to.")
-    foreign = [] if not target.exists() or is_extraction(target) else list(target.iterdir())
-    if foreign:
+    if target.exists() and not is_extraction(target) and (foreign := list(target.iterdir())):
         raise InputError(
             f"'{target}' holds '{foreign[0].name}', which no extraction wrote; name another folder."
         )
-    if (target / MANIFEST).exists() and _manifest(target)["kind"] != kind:
-        raise InputError(
-            f"'{target}' holds numbers of {_manifest(target)['kind']} files; name another folder."
-        )
+    if (target / MANIFEST).exists() and (other := _manifest(target)["kind"]) != kind:
+        raise InputError(f"'{target}' holds numbers of {other} files; name another folder.")
     try:
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=target):
@@ -284,9 +496,9 @@ def _prepare(source: Path, target: Path, kind: str) -> None:
 def _write(
     target: Path,
     extractor: MediaFeatures,
-    found: Found,
-    kept: Sequence[tuple[MediaFile, bytes]],
-    skipped: dict[str, str],
+    used: Sequence[tuple[MediaFile, bytes]],
+    skipped: Sequence[tuple[str, str]],
+    others: Sequence[tuple[str, str]],
     store: FeatureStore,
 ) -> list[tuple[str, str]]:
     """Write numbers, ledger and manifest; give the files whose sidecar cannot be read."""
@@ -294,52 +506,43 @@ def _write(
         "format": FORMAT,
         "version": FORMAT_VERSION,
         "kind": extractor.kind,
-        "recipe": extractor.recipe(),
-        "extracted": len(kept),
+        "preprocessing": extractor.preprocessing(),
+        "extracted": len(used),
         "skipped": len(skipped),
-        "passed over": len(found.others),
+        "passed over": len(others),
     }
-    damaged = []
+    lines: list[dict[str, Any]] = []
+    shapes = []
+    for row, (file, content) in enumerate(used):
+        shapes.append(_raw_of(store, content).shape)
+        line = {"file": file.id, "outcome": "extracted", "row": row, "sha256": content.hex()}
+        lines.append(line | _sidecar(file.path))
+        if extractor.kind == "audio":
+            lines[-1]["segments"] = shapes[-1][0]
+    for outcome, files in (("skipped", skipped), ("passed over", others)):
+        lines += [{"file": name, "outcome": outcome, "reason": reason} for name, reason in files]
+    n_rows = sum(shape[0] for shape in shapes) if extractor.kind == "audio" else len(used)
+    header = {"descr": "<f4", "fortran_order": False, "shape": (n_rows, shapes[0][-1])}
     with (
         replacing(target / MANIFEST) as last,
         replacing(target / LEDGER) as ledger,
-        replacing(target / _TABLES[extractor.kind]) as table,
+        replacing(target / _ARRAYS[extractor.kind]) as table,
     ):
-        lengths = _write_table(table, extractor.kind, kept, store)
-        for row, ((file, content), length) in enumerate(zip(kept, lengths, strict=True)):
-            line: dict[str, Any] = {"file": file.id, "outcome": "extracted", "row": row}
-            line |= {"sha256": content.hex()} | _sidecar(file.path)
-            if "sidecar" in line:
-                damaged.append((file.id, str(line["sidecar"])))
-            if extractor.kind == "audio":
-                line["segments"] = length
-            ledger.write(_line(line))
-        for outcome, files in (("skipped", skipped.items()), ("passed over", found.others)):
-            for name, reason in files:
-                ledger.write(_line({"file": name, "outcome": outcome, "reason": reason}))
+        np.lib.format.write_array_header_1_0(table, header)
+        for _, content in used:
+            table.write(_raw_of(store, content).tobytes())
+        ledger.writelines(map(_line, lines))
         last.write((json.dumps(manifest, indent=2) + "\n").encode())
         # Everything is written; without a manifest there is no extraction while names change.
         (target / MANIFEST).unlink(missing_ok=True)
-    return damaged
+    return [(line["file"], line["sidecar"]) for line in lines if "sidecar" in line]
 
 
-def _write_table(
-    stream: BinaryIO, kind: str, kept: Sequence[tuple[MediaFile, bytes]], store: FeatureStore
-) -> list[int]:
-    """Write all raw numbers as one array, row by row; give the rows of each file."""
-    lengths, n_columns = [], 0
-    for _, content in kept:
-        raw = store.get(content)
-        assert raw is not None  # put there a moment ago
-        lengths.append(len(raw) if kind == "audio" else 1)
-        n_columns = raw.shape[-1]
-    header = {"descr": "<f4", "fortran_order": False, "shape": (sum(lengths), n_columns)}
-    np.lib.format.write_array_header_1_0(stream, header)
-    for _, content in kept:
-        raw = store.get(content)
-        assert raw is not None
-        stream.write(raw.tobytes())
-    return lengths
+def _raw_of(store: FeatureStore, content: bytes) -> Raw:
+    """Give raw numbers that were put in the store a moment ago."""
+    raw = store.get(content)
+    assert raw is not None
+    return raw
 
 
 def _sidecar(path: Path) -> dict[str, Any]:
@@ -380,18 +583,9 @@ def _manifest(path: Path) -> dict[str, Any]:
         manifest = None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise InputError(f"'{path / MANIFEST}' is damaged; run `polyseme extract` on it again.")
-    if manifest.get("version") != FORMAT_VERSION or manifest.get("kind") not in _TABLES:
+    if manifest.get("version") != FORMAT_VERSION or manifest.get("kind") not in _ARRAYS:
         raise InputError(
-            f"'{path}' was written by another version of polyseme; extract the files again."
+            f"'{path}' was written by another version of polyseme; extract the files to another "
+            "folder."
         )
     return manifest
-
-
-def _table(path: Path) -> Any:
-    """Map the raw numbers of an extraction into memory."""
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"'{path}' cannot be read ({error}); run `polyseme extract` on its folder again."
-        ) from error

@@ -7,14 +7,17 @@ In: a path (JPEG, PNG, WebP, GIF, BMP, TIFF, PPM, SVG) or a user's array. Out: u
 from __future__ import annotations
 
 import contextlib
-import errno
+import gzip
 import io
 import math
 import os
 import re
-import stat
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+import zlib
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -22,49 +25,53 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import InputError, check_number, check_option
-from polyseme.features._raster import (
-    flat,
-    identified,
-    load_pillow,
-    mend_transparency,
-    quiet_pillow,
-    refuse_misread,
-)
-from polyseme.features._svg import MOST_BYTES, rasterise
-from polyseme.features.media import MediaError, Source
+from polyseme.features.base import MediaError, check_file, needs
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+    from PIL.ImageFile import ImageFile
 
 FRAMINGS = ("stretch", "crop", "pad")
-_COMMON_SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".webp", ".gif", ".bmp")
-_RARER_SUFFIXES = (".dib", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm", ".svg", ".svgz")
-SUFFIXES = frozenset(_COMMON_SUFFIXES + _RARER_SUFFIXES)
+# Pillow's name of each format that is tried, and how its files are called: a new one is a line
+# here. Decoders that run other programs are not among them.
+FORMATS = {
+    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
+    "PNG": (".png", ".apng"),
+    "WEBP": (".webp",),
+    "GIF": (".gif",),
+    "BMP": (".bmp",),
+    "DIB": (".dib",),
+    "TIFF": (".tif", ".tiff"),
+    "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
+}
+SUFFIXES = frozenset({".svg", ".svgz"}.union(*FORMATS.values()))
+SVG_SECONDS = 10.0
+SVG_BYTES = 10_000_000
 
-_MOST_BYTES = 2_000_000_000
 _LARGE = 20_000_000
+_BAND = 4_000_000
 _TRANSPOSED = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF orientation: Pillow's transposition
 _MARKUP = re.compile(rb"\xef\xbb\xbf\s*<|\xff\xfe<\0|\xfe\xff\0<|\s*<|\x1f\x8b")
+_UNREADABLE = "is no picture that can be read"
 
 # Many threads read at once, but only one of them may hold a large picture.
 _one_large = threading.Lock()
 
 
 def read_picture(
-    path: Source, *, size: int, framing: str = "stretch", max_megapixels: float = 100.0
+    path: Path, *, size: int, framing: str = "stretch", max_megapixels: float = 100.0
 ) -> NDArray[np.uint8]:
     """Read a picture file and bring it to a square.
 
     The content decides what a file is, not its suffix. Of several frames or pages the first
     counts. EXIF rotation is followed, transparency is laid on white, colour profiles are ignored.
-    Of 16 bits the upper 8 are kept. TIFF values of 32 bits have no agreed white: whole numbers in
-    0..255 stay, in 0..65535 count as 16 bits, and floats in 0..1 are multiplied by 255; all others
-    are scaled so that the smallest value is black and the largest white (NaN is black).
+    Of 16 bits the upper 8 are kept; 32 bits have no agreed white, and are scaled so that the
+    smallest value is black and the largest white. An SVG is drawn without text and without
+    pictures that it does not hold.
 
     Parameters
     ----------
-    path : str or path-like
-        The file. It may be read from several threads at once.
+    path : Path
     size : int
         Pixels a side of the result.
     framing : {"stretch", "crop", "pad"}
@@ -76,30 +83,26 @@ def read_picture(
 
     Returns
     -------
-    ndarray of uint8, shape (size, size, 3)
-
-    Raises
-    ------
-    MediaError
-        When the file cannot be used.
-    InputError
-        When a parameter is wrong or the extra `image` is not installed.
+    uint8 array, shape (size, size, 3)
     """
     _check_square(size, framing, owner="read_picture")
     check_number("max_megapixels", max_megapixels, owner="read_picture", low=0, above=True)
-    load_pillow()
+    _load_pillow()
+    check_file(path)
     try:
-        with quiet_pillow(), _opened(Path(path)) as file:
-            if _MARKUP.match(file.read(512)):
-                file.seek(0)
-                content = file.read(MOST_BYTES + 1)
-                drawn = rasterise(content, side=size, cover=framing != "pad")
-                return _read(io.BytesIO(drawn), size, framing, math.inf)
-            return _read(file, size, framing, max_megapixels)
+        # Pillow gets no file name, so it maps nothing into memory that could shrink under it.
+        with path.open("rb") as file:
+            if not _MARKUP.match(file.read(512)):
+                return _read(file, size, framing, max_megapixels)
+            file.seek(0)
+            drawn = _draw_svg(file.read(SVG_BYTES + 1), size, cover=framing != "pad")
+        return _read(io.BytesIO(drawn), size, framing, math.inf)
     except InputError:
         raise
     except Exception as error:  # decoders raise nearly everything on broken files
-        raise MediaError(_reason(error)) from error
+        cut = isinstance(error, EOFError) or "truncated" in str(error).lower()
+        reason = "is truncated" if cut else f"is damaged ({str(error).rstrip('.')[:50]})"
+        raise MediaError(reason) from error
 
 
 def picture_from_array(array: object, *, size: int, framing: str = "stretch") -> NDArray[np.uint8]:
@@ -115,16 +118,16 @@ def picture_from_array(array: object, *, size: int, framing: str = "stretch") ->
 
     Returns
     -------
-    ndarray of uint8, shape (size, size, 3)
+    uint8 array, shape (size, size, 3)
     """
     _check_square(size, framing, owner="picture_from_array")
-    load_pillow()
+    _load_pillow()
     from PIL import Image
 
     pixels = _as_bytes(np.asarray(array))
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[:, :, 0]
-    picture = flat(Image.fromarray(np.ascontiguousarray(pixels)))
+    picture = _flat(Image.fromarray(np.ascontiguousarray(pixels)))
     return _squared(_framed(picture, size, framing), size)
 
 
@@ -136,15 +139,14 @@ def _check_square(size: object, framing: object, *, owner: str) -> None:
 
 def _as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
     """Check a user's array and scale it to 0..255."""
+    owner = "`array` of `picture_from_array`"
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)):
         raise InputError(
-            "`array` of `picture_from_array` must have the shape (h, w), (h, w, 1), (h, w, 3) or "
-            f"(h, w, 4); got {array.shape}."
+            f"{owner} must have the shape (h, w), (h, w, 1), (h, w, 3) or (h, w, 4); "
+            f"got {array.shape}."
         )
     if not array.size:
-        raise InputError(
-            f"`array` of `picture_from_array` must hold pixels; got the shape {array.shape}."
-        )
+        raise InputError(f"{owner} must hold pixels; got the shape {array.shape}.")
     if array.dtype == np.uint8:
         return cast("NDArray[np.uint8]", array)
     if array.dtype.kind == "u" and array.dtype.itemsize == 2:  # in either byte order
@@ -153,82 +155,31 @@ def _as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
         return array.astype(np.uint8) * np.uint8(255)
     if array.dtype.kind != "f":
         raise InputError(
-            "`array` of `picture_from_array` must be uint8, uint16, bool or floats in 0..1; "
-            f"got {array.dtype}."
+            f"{owner} must be uint8, uint16, bool or floats in 0..1; got {array.dtype}."
         )
     if not (array.min() >= 0 and array.max() <= 1):  # so that NaN fails as well
         raise InputError(
-            "`array` of `picture_from_array` must have floats in 0..1; "
-            f"got {array.min():g} to {array.max():g}."
+            f"{owner} must have floats in 0..1; got {array.min():g} to {array.max():g}."
         )
-    scaled: NDArray[np.uint8] = np.rint(array.astype(np.float64) * 255).astype(np.uint8)
-    return scaled
+    return np.rint(array.astype(np.float64) * 255).astype(np.uint8)
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a regular file, and nothing else: a pipe or a device is not even touched."""
-    # Pillow gets no file name, so it maps nothing into memory that could shrink under it.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+@cache
+def _load_pillow() -> None:
+    """Import Pillow with all its formats."""
     try:
-        _check_kind(path.stat())
-        file = os.fdopen(os.open(path, flags), "rb")
-    except MediaError:
-        raise
-    except (OSError, ValueError) as error:  # a name that no system allows is a ValueError
-        raise MediaError(_absence(path, error)) from error
-    with file:
-        _check_kind(os.fstat(file.fileno()))  # it may have been exchanged meanwhile
-        yield file
+        from PIL import Image
+    except ImportError as error:
+        raise needs("image", "Reading pictures") from error
+    Image.init()
 
 
-def _check_kind(status: os.stat_result) -> None:
-    """Raise unless this is a regular file of a sensible size."""
-    if stat.S_ISDIR(status.st_mode):
-        raise MediaError("is a folder")
-    if not stat.S_ISREG(status.st_mode):
-        raise MediaError("is no regular file")
-    if not status.st_size:
-        raise MediaError("is empty")
-    if status.st_size > _MOST_BYTES:
-        raise MediaError(
-            f"has {status.st_size / 1e9:.1f} GB, more than the {_MOST_BYTES / 1e9:g} allowed"
-        )
-
-
-def _absence(path: Path, error: OSError | ValueError) -> str:
-    """Say why a file could not be opened."""
-    number = error.errno if isinstance(error, OSError) else None
-    if number == errno.ELOOP:
-        return "is a link that leads in a circle"
-    if number == errno.ENOENT:
-        return "is a link to a missing file" if path.is_symlink() else "does not exist"
-    if isinstance(error, OSError) and error.strerror:
-        return f"cannot be opened ({error.strerror.lower()})"
-    return "cannot be opened"
-
-
-def _reason(error: Exception) -> str:
-    """Say in a few words what a decoder meant."""
-    from PIL.Image import DecompressionBombError
-
-    text = str(error).lower()
-    if isinstance(error, MemoryError):
-        return "needs more memory than there is"
-    if isinstance(error, DecompressionBombError):
-        return "has more pixels than PIL.Image.MAX_IMAGE_PIXELS allows this format"
-    if isinstance(error, EOFError) or "truncated" in text:
-        return "is truncated"
-    if "max_text" in text:
-        return "holds more text than a picture may"
-    if isinstance(error, OSError) and error.errno and error.strerror:
-        return f"cannot be read ({error.strerror.lower()})"
-    return "is damaged"
+# ---------------------------------------------------------------------- from pixels to a square
 
 
 def _read(file: IO[bytes], size: int, framing: str, max_megapixels: float) -> NDArray[np.uint8]:
     """Decode one raster file, in the order: header, limits, pixels, square."""
-    with identified(file) as picture:
+    with _opened(file) as picture:
         pixels = picture.width * picture.height
         if picture.format in ("JPEG", "MPO"):
             width, height = _target(picture.size, size, framing)
@@ -237,19 +188,39 @@ def _read(file: IO[bytes], size: int, framing: str, max_megapixels: float) -> ND
             if not picture.info.get("progressive"):
                 pixels = picture.width * picture.height
         if pixels > max_megapixels * 1e6:
-            found = math.ceil(pixels / 1e5) / 10
-            raise MediaError(f"has {found:g} megapixels, more than the {max_megapixels:g} allowed")
-        refuse_misread(picture)
-        mend_transparency(picture)
+            megapixels = math.ceil(pixels / 1e5) / 10
+            raise MediaError(
+                f"has {megapixels:g} megapixels, more than the {max_megapixels:g} allowed"
+            )
+        _correct(picture)
         with _one_large if pixels > _LARGE else contextlib.nullcontext():
             picture.load()
-            small = _framed(flat(picture), size, framing)
+            small = _framed(_flat(picture), size, framing)
         # Only now: Pillow turns some pictures itself on loading, and then forgets the tag.
         return _squared(_upright(small, picture), size)
 
 
+def _opened(file: IO[bytes]) -> ImageFile:
+    """Read a file's header by the format that its first bytes announce."""
+    # Not `Image.open`: its limit on pixels is one for all threads, ours is a parameter.
+    from PIL import Image
+
+    reason = _UNREADABLE
+    for name in FORMATS:
+        factory, accept = Image.OPEN[name]
+        file.seek(0)
+        answer = accept(file.read(16)) if accept else False
+        if not answer or isinstance(answer, str):  # a text: Pillow was built without the format
+            continue
+        reason = "is damaged or of a kind that cannot be read"
+        file.seek(0)
+        with contextlib.suppress(SyntaxError):  # it is another format after all
+            return factory(file, "")
+    raise MediaError(reason)
+
+
 def _target(shape: tuple[int, int], size: int, framing: str) -> tuple[int, int]:
-    """Tell the width and height that a picture's used part is brought to."""
+    """Give the width and height that a picture's used part is brought to."""
     if framing != "pad":
         return size, size
     width, height = (max(1, round(side * size / max(shape))) for side in shape)
@@ -285,7 +256,7 @@ def _upright(small: Image, picture: Image) -> Image:
 
 
 def _squared(small: Image, size: int) -> NDArray[np.uint8]:
-    """Centre on white and hand over three channels."""
+    """Centre on white and give three channels, (size, size, 3)."""
     from PIL import Image
 
     if small.size != (size, size):
@@ -296,11 +267,109 @@ def _squared(small: Image, size: int) -> NDArray[np.uint8]:
     return pixels if pixels.ndim == 3 else np.repeat(pixels[:, :, np.newaxis], 3, axis=2)
 
 
-def _after_fork() -> None:
-    """Start over in a forked process, where the lock may be held by nobody."""
-    global _one_large
-    _one_large = threading.Lock()
+# ---------------------------------------------------------------------- modes, bits, transparency
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+def _correct(picture: ImageFile) -> None:
+    """Refuse TIFFs that Pillow decodes to noise; bring a PNG's clear colour to 8 bits as well."""
+    if picture.format == "TIFF":
+        tags = cast("Any", picture).tag_v2
+        deep = max(tags.get(258, (1,))) > 8
+        swapped = tags.prefix == b"MM" and picture.mode in ("I", "F") and tags.get(259, 1) != 1
+        if deep and (tags.get(284, 1) == 2 or swapped):
+            raise MediaError("is a TIFF of a kind that cannot be read")
+    colour = picture.info.get("transparency")
+    if picture.format == "PNG" and colour is not None and picture.tile:
+        raw = picture.tile[0][3]
+        if raw == "RGB;16B":
+            picture.info["transparency"] = tuple(value >> 8 for value in colour)
+        elif raw in ("L;2", "L;4"):
+            picture.info["transparency"] = colour * (85 if raw == "L;2" else 17)
+
+
+def _flat(picture: Image) -> Image:
+    """Turn any mode into plain gray or red-green-blue, on white."""
+    from PIL import Image, ImageChops
+
+    if picture.mode.startswith(("I", "F")):
+        return Image.fromarray(_eight_bits(picture))
+    if picture.has_transparency_data:
+        return _on_white(picture)
+    # Pillow takes every CMYK JPEG for an inverted one; only Adobe's are.
+    if picture.mode == "CMYK" and picture.format == "JPEG" and "adobe" not in picture.info:
+        picture = ImageChops.invert(picture)
+    if picture.mode in ("L", "RGB"):
+        return picture
+    return picture.convert("L" if picture.mode == "1" else "RGB")
+
+
+def _on_white(picture: Image) -> Image:
+    """Compose on white, a band at a time to bound the memory."""
+    from PIL import Image
+
+    width, height = picture.size
+    rows = max(1, _BAND // width)
+    flat = Image.new("RGB", picture.size)
+    for top in range(0, height, rows):
+        band = picture.crop((0, top, width, min(top + rows, height))).convert("RGBA")
+        white = Image.new("RGBA", band.size, "white")
+        flat.paste(Image.alpha_composite(white, band).convert("RGB"), (0, top))
+    return flat
+
+
+def _eight_bits(picture: Image) -> NDArray[np.uint8]:
+    """Scale gray values of 16 or 32 bits as `read_picture` documents."""
+    values = np.asarray(picture)
+    tags = getattr(picture, "tag_v2", {})
+    if picture.mode.startswith("I;16") or picture.format in ("PNG", "PPM"):
+        if tags.get(262) == 0:
+            values = np.iinfo(np.uint16).max - values
+        gray = (values >> 8).astype(np.uint8)
+        gray[values == picture.info.get("transparency", -1)] = 255
+        return gray
+    if max(tags.get(258, (0,))) == 32 and tags.get(339, (1,))[0] == 1:
+        values = values.view(np.uint32)
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    with np.errstate(invalid="ignore"):  # a float that is no number becomes black
+        share = np.clip((values.astype(np.float64) - low) / ((high - low) or 1.0), 0, 1)
+    return np.rint(np.nan_to_num(share) * 255).astype(np.uint8)
+
+
+# ---------------------------------------------------------------------- drawings
+
+
+def _draw_svg(content: bytes, side: int, *, cover: bool) -> bytes:
+    """Draw an SVG, plain or gzipped, as a PNG by a process of its own, which may hang or die.
+
+    The longer side has `side` pixels, or, to `cover`, the shorter one.
+    """
+    if content.startswith(b"\x1f\x8b"):
+        try:
+            content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(SVG_BYTES + 1)
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise MediaError(_UNREADABLE) from error
+    if len(content) > SVG_BYTES:
+        raise MediaError(f"has more than the {SVG_BYTES // 10**6} MB allowed for an SVG")
+    if find_spec("resvg_py") is None:
+        raise needs("image", "Reading SVG pictures")
+    # By its file, without the `site` module and polyseme: starts in 30 ms. The path is our own,
+    # less the current folder, whose files may be a stranger's.
+    worker = Path(__file__).with_name("_svg_worker.py")
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    try:
+        drawn = subprocess.run(
+            [sys.executable, "-S", "-P", str(worker), str(side), str(cover)],
+            input=content,
+            capture_output=True,
+            timeout=SVG_SECONDS,
+            env={**os.environ, "PYTHONPATH": path},
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MediaError(f"takes more than {SVG_SECONDS:g} seconds to draw") from error
+    if drawn.returncode == 1 and b"limit" not in drawn.stderr:
+        raise MediaError(_UNREADABLE) from ValueError(drawn.stderr.decode("utf-8", "replace"))
+    if drawn.returncode:
+        raise MediaError("is more than the SVG renderer can take")
+    return drawn.stdout

@@ -1,89 +1,64 @@
 """Files: the step before the corpus, which turns files into plain Python and numpy structures.
 
-In come tag sets and instance features in any of the forms registered below; out go `RawDocuments`
-and feature matrices. A new form is one new module here and one line in a registry.
+In come tag sets and instance features in any of the file formats registered below; out go
+`RawDocuments` and feature matrices. A new format is one new module here and one line in a table.
 """
 
 from __future__ import annotations
 
 import gzip
-import math
 import os
+import secrets
+import shutil
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol, TextIO, TypeAlias, cast
+from types import ModuleType
+from typing import Any, BinaryIO, TypeAlias, cast
 
-import numpy as np
 import scipy.sparse as sp
 
-from polyseme._validation import FloatArray, InputError, check_option, unknown_name
+from polyseme._validation import FloatArray, InputError, unknown_name
 
-__all__ = [
-    "RawDocuments",
-    "read_documents",
-    "read_features",
-    "write_indicator",
-    "write_records",
-]
+__all__ = ["RawDocuments", "read_documents", "read_features"]
 
 PathLike: TypeAlias = str | os.PathLike[str]
-Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
 
-# suffix -> module of this folder that reads it, imported only when such a file is read
-DOCUMENT_FORMS: dict[str, str] = {
-    ".jsonl": "jsonl",
-    ".jsonl.gz": "jsonl",
-    ".csv": "tables",
-    ".csv.gz": "tables",
-    ".tsv": "tables",
-    ".tsv.gz": "tables",
-    ".npz": "arrays",
-    ".arff": "mulan",
-    ".arff.gz": "mulan",
-}
-FEATURE_FORMS: dict[str, str] = {
-    ".npy": "arrays",
-    ".npz": "arrays",
-    ".csv": "tables",
-    ".csv.gz": "tables",
-    ".tsv": "tables",
-    ".tsv.gz": "tables",
-    ".parquet": "tables",
-    ".arff": "mulan",
-    ".arff.gz": "mulan",
-}
+# suffix -> the module of this folder that reads it, imported only when such a file is read
+_TABLES = dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), "tables")
+_ARFF = dict.fromkeys((".arff", ".arff.gz"), "arff")
+DOCUMENT_FORMATS = {".jsonl": "jsonl", ".jsonl.gz": "jsonl", ".npz": "arrays", **_TABLES, **_ARFF}
+FEATURE_FORMATS = {".npy": "arrays", ".npz": "arrays", ".parquet": "tables", **_TABLES, **_ARFF}
 MAX_LINE_BYTES = 16 * 2**20
+# How the name of a file ends that is still being written.
+UNFINISHED = ".tmp"
 
 
 @dataclass(frozen=True)
 class RawDocuments:
-    """The documents of one file, as written there.
-
-    Either `label_sets`, or `indicator` with `labels`, is given; the other form is None.
+    """The documents of one file, as written there: `label_sets`, or `indicator` with `labels`.
 
     Attributes
     ----------
-    ids : list of str or None
-        One per document; None where the file names none, and the caller numbers them.
     label_sets : list of list of str or None
         The labels of each document in the order of the file, duplicates kept.
     indicator : csr_matrix or None
         Shape (n, n_labels), int64, 1 where the document carries the label.
     labels : list of str or None
         The name of each column of `indicator`.
-    groups, splits : list of str or None
-        One per document, where the file knows them (a split is 'train' or 'test').
+    ids, groups, splits : list of str or None
+        One per document, where the file has them (a split is 'train' or 'test').
     """
 
-    ids: list[str] | None
-    label_sets: list[list[str]] | None
-    indicator: sp.csr_matrix | None
-    labels: list[str] | None
-    groups: list[str] | None
-    splits: list[str] | None
+    label_sets: list[list[str]] | None = None
+    indicator: sp.csr_matrix | None = None
+    labels: list[str] | None = None
+    ids: list[str] | None = None
+    groups: list[str] | None = None
+    splits: list[str] | None = None
 
     def __len__(self) -> int:
         if self.label_sets is not None:
@@ -91,22 +66,10 @@ class RawDocuments:
         return 0 if self.indicator is None else int(self.indicator.shape[0])
 
 
-class _FormModule(Protocol):
-    """What a module of this folder offers; either function may be absent."""
-
-    def read_documents(
-        self, path: Path, *, tags_column: str | None, delimiter: str | None
-    ) -> RawDocuments:
-        """Read the documents of an existing file."""
-
-    def read_features(self, path: Path) -> FloatArray | sp.csr_matrix:
-        """Read the features of an existing file."""
-
-
 def read_documents(
     path: PathLike, *, tags_column: str | None = None, delimiter: str | None = None
 ) -> RawDocuments:
-    """Read the documents (tag sets) of a file; the suffix says which form it has.
+    """Read the documents (tag sets) of a file; the suffix says which format it has.
 
     Parameters
     ----------
@@ -123,20 +86,21 @@ def read_documents(
     RawDocuments
         At least one document.
     """
-    found = _existing(path, kind="Documents file")
-    form = _form_of(found, DOCUMENT_FORMS, kind="documents file suffix")
-    if form != "tables" and (tags_column is not None or delimiter is not None):
+    file, reader = _find(path, DOCUMENT_FORMATS, kind="Documents")
+    options = {"tags_column": tags_column, "delimiter": delimiter}
+    options = {option: value for option, value in options.items() if value is not None}
+    if options and not reader.__name__.endswith("tables"):
         raise InputError(
-            f"`tags_column` and `delimiter` apply to .csv and .tsv files only; got {found.name}."
+            f"`tags_column` and `delimiter` apply to .csv and .tsv files only; got {file.name}."
         )
-    documents = _module(form).read_documents(found, tags_column=tags_column, delimiter=delimiter)
+    documents = cast(RawDocuments, reader.read_documents(file, **options))
     if len(documents) == 0:
-        raise InputError(f"{found.name} holds no documents; give a file with at least one.")
+        raise InputError(f"{file.name} holds no documents; give a file with at least one.")
     return documents
 
 
 def read_features(path: PathLike) -> FloatArray | sp.csr_matrix:
-    """Read the instance features of a file; the suffix says which form it has.
+    """Read the instance features of a file; the suffix says which format it has.
 
     Parameters
     ----------
@@ -148,74 +112,35 @@ def read_features(path: PathLike) -> FloatArray | sp.csr_matrix:
     float array or csr_matrix, shape (n, n_features)
         One row per instance in the order of the file; missing values are NaN.
     """
-    found = _existing(path, kind="Features file")
-    form = _form_of(found, FEATURE_FORMS, kind="features file suffix")
-    features = _module(form).read_features(found)
+    file, reader = _find(path, FEATURE_FORMATS, kind="Features")
+    features = cast("FloatArray | sp.csr_matrix", reader.read_features(file))
     if 0 in features.shape:
         raise InputError(
-            f"{found.name} holds features of shape {features.shape}; "
+            f"{file.name} holds features of shape {features.shape}; "
             "give at least one row and one column."
         )
     return features
 
 
-def write_records(
-    records: Iterable[Mapping[str, object]], target: TextIO, form: Literal["jsonl", "csv"]
-) -> None:
-    """Write results, one record after the other as they come.
-
-    NaN is written as null (`jsonl`) or an empty cell (`csv`).
-
-    Parameters
-    ----------
-    records : iterable of dict
-        Values may be numbers, strings, None, lists and numpy arrays of these.
-    target : text stream
-        Open it with ``newline=""`` and UTF-8 encoding.
-    form : {"jsonl", "csv"}
-        One JSON object per line, or a table whose header is the keys of the first record and
-        whose lists are joined by `;`.
-    """
-    check_option("form", form, ("jsonl", "csv"), owner="write_records")
-    if form == "jsonl":
-        from polyseme.io import jsonl
-
-        jsonl.write_records(records, target)
-    else:
-        from polyseme.io import tables
-
-        tables.write_records(records, target)
-
-
-def write_indicator(path: PathLike, matrix: object, labels: Sequence[str]) -> None:
-    """Write documents as a 0/1 matrix that `read_documents` reads back.
-
-    Parameters
-    ----------
-    path : str or path
-        An `.npz` file to write; the keys are listed in `polyseme.io.arrays`.
-    matrix : array-like or scipy sparse, shape (n, n_labels)
-        1 where the document carries the label, 0 elsewhere.
-    labels : sequence of str
-        The distinct names of the columns.
-    """
-    from polyseme.io import arrays
-
-    arrays.write_indicator(Path(path), matrix, labels)
-
-
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, text with its line end) of a UTF-8 file, gzipped or not."""
     number = 0
+    zipped = path.name.lower().endswith(".gz")
     try:
-        with _open(path) as stream:
+        with cast(BinaryIO, gzip.open(path)) if zipped else path.open("rb") as stream:
             # Two bytes more than allowed leave room for the line end of the longest line.
             while line := stream.readline(MAX_LINE_BYTES + 2):
                 number += 1
                 if len(line.rstrip(b"\r\n")) > MAX_LINE_BYTES:
                     limit = f"{MAX_LINE_BYTES / 2**20:g} MiB"
                     raise line_error(path, number, f"is longer than {limit}; split the line.")
-                yield number, _decode(line, path, number)
+                # Some editors put a mark before the first line.
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        at = error.start + 1
+        raise line_error(
+            path, number, f"is not valid UTF-8 at byte {at}; save the file as UTF-8."
+        ) from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(
             f"{path.name} is not a complete gzip file ({error}); fetch or compress it again."
@@ -231,62 +156,48 @@ def line_error(path: Path, number: int, what: str) -> InputError:
     return InputError(f"Line {number} of {path.name} {what}")
 
 
-def plain_value(value: object, *, where: str) -> Plain:
-    """Turn a value of a record into what JSON knows; NaN becomes None."""
-    if isinstance(value, (np.generic, np.ndarray)):
-        return plain_value(value.tolist(), where=where)
-    if isinstance(value, float):
-        if math.isinf(value):
-            raise InputError(f"{where} must hold finite numbers or NaN; got {value}.")
-        return None if math.isnan(value) else value
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, (list, tuple)):
-        return [plain_value(item, where=where) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): plain_value(item, where=where) for key, item in value.items()}
-    raise InputError(
-        f"{where} must hold numbers, strings, lists or None; got {type(value).__name__}."
-    )
+def parse_xml(data: bytes, name: str, encoding: str | None = None) -> Any:
+    """Parse XML without entities, network or deep nesting; give lxml's root element."""
+    from lxml import etree
 
-
-def _existing(path: PathLike, *, kind: str) -> Path:
-    """Return the path of an existing file or raise."""
-    found = Path(path)
-    if found.is_dir():
-        raise InputError(f"{found} is a folder; name a file in it.")
-    if not found.exists():
-        raise InputError(f"{kind} not found at {found}; check the path.")
-    return found
-
-
-def _form_of(path: Path, forms: Mapping[str, str], *, kind: str) -> str:
-    """Return the registered module for a file name, the longest suffix winning."""
-    name = path.name.lower()
-    fitting = [suffix for suffix in forms if name.endswith(suffix)]
-    if not fitting:
-        raise unknown_name(kind, "".join(path.suffixes[-2:]) or path.name, forms)
-    return forms[max(fitting, key=len)]
-
-
-def _module(form: str) -> _FormModule:
-    """Import the module of a form."""
-    return cast(_FormModule, import_module(f"polyseme.io.{form}"))
-
-
-def _open(path: Path) -> BinaryIO:
-    """Open a file for reading bytes, looking through gzip."""
-    if path.name.lower().endswith(".gz"):
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    return path.open("rb")
-
-
-def _decode(line: bytes, path: Path, number: int) -> str:
-    """Decode one line as UTF-8, dropping the mark some editors put before the first."""
+    options = {"resolve_entities": False, "no_network": True, "strip_cdata": False}
     try:
-        text = line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise line_error(
-            path, number, f"is not valid UTF-8 at byte {error.start + 1}; save the file as UTF-8."
+        root = etree.fromstring(data, etree.XMLParser(encoding=encoding, **options))
+    except etree.XMLSyntaxError as error:
+        raise InputError(
+            f"{name} is not well-formed XML ({error.msg}); repair it or move it away."
         ) from error
-    return text.removeprefix("\ufeff") if number == 1 else text
+    if root.getroottree().docinfo.doctype:
+        raise InputError(f"{name} has a DOCTYPE, which is not supported; remove it.")
+    return root
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Write a file under a temporary name; it replaces `path` as a whole, or not at all."""
+    temporary = path.with_name(f".{secrets.token_hex(8)}{UNFINISHED}")
+    try:
+        with temporary.open("xb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        if path.exists():
+            shutil.copymode(path, temporary)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _find(path: PathLike, formats: Mapping[str, str], *, kind: str) -> tuple[Path, ModuleType]:
+    """Give the path of an existing file and the module that reads it, the longest suffix first."""
+    file = Path(path)
+    if file.is_dir():
+        raise InputError(f"{file} is a folder; name a file in it.")
+    if not file.exists():
+        raise InputError(f"{kind} file not found at {file}; check the path.")
+    suffixes = [suffix for suffix in formats if file.name.lower().endswith(suffix)]
+    if not suffixes:
+        suffix = "".join(file.suffixes[-2:]) or file.name
+        raise unknown_name(f"{kind.lower()} file suffix", suffix, formats)
+    return file, import_module(f"polyseme.io.{formats[max(suffixes, key=len)]}")

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import FloatArray, InputError, check_number, check_option
-from polyseme.io import parquet
-from polyseme.io.arrays import _as_features, _refusing_damage
+from polyseme.io.arrays import as_features, map_npy
+from polyseme.io.tables import import_pyarrow, parquet_columns, parquet_file, parquet_numbers
 
-FORMS = (".npy", ".parquet")
+SUFFIXES = (".npy", ".parquet")
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class Shards:
 
 
 def is_sharded(place: Path) -> bool:
-    """Say whether a path is a file in a form of shards, or a folder that holds some."""
+    """Say whether a path is a file in a format of shards, or a folder that holds some."""
     if place.is_dir():
-        return any(_form(path) for path in place.iterdir())
-    return place.exists() and _form(place) is not None
+        return any(map(_is_shard, place.iterdir()))
+    return place.exists() and _is_shard(place)
 
 
 def find_shards(place: Path) -> Shards:
@@ -88,36 +88,34 @@ def find_shards(place: Path) -> Shards:
     """
     if not place.exists():
         raise InputError(f"There is no file or folder '{place}'; check the path.")
-    listed = sorted(place.iterdir()) if place.is_dir() else [place]
-    paths = [path for path in listed if path.is_file() and _form(path)]
+    files = sorted(place.iterdir()) if place.is_dir() else [place]
+    paths = [path for path in files if path.is_file() and _is_shard(path)]
     if not paths:
-        raise InputError(f"There is no shard in '{place}'; names must end in {' or '.join(FORMS)}.")
-    forms = {_form(path): path.name for path in reversed(paths)}
-    if len(forms) > 1:
-        named = " and ".join(f"'{name}'" for name in sorted(forms.values()))
-        raise InputError(f"'{place}' mixes .npy and .parquet shards ({named}); keep one kind.")
-    stems = {path.stem.lower(): path for path in paths}
-    if len(stems) < len(paths):
-        twice = next(path for path in paths if stems[path.stem.lower()] != path)
-        raise InputError(f"Two shards of '{place}' are named '{twice.stem}'; rename one.")
-    shards: list[Shard] = []
-    first = 0
-    for path in paths:
-        n_rows, n_columns = _shape(path)
-        if shards and n_columns != shards[0].n_columns:
+        known = " or ".join(SUFFIXES)
+        raise InputError(f"There is no shard in '{place}'; names must end in {known}.")
+    if len({path.suffix.lower() for path in paths}) > 1:
+        raise InputError(f"'{place}' mixes .npy and .parquet shards; keep one kind.")
+    stems = [path.stem.lower() for path in paths]
+    if len(set(stems)) < len(stems):
+        repeated = next(stem for stem in stems if stems.count(stem) > 1)
+        raise InputError(f"Two shards of '{place}' are named '{repeated}'; rename one.")
+    shapes = [_shape(path) for path in paths]
+    widths = [n_columns for _, n_columns in shapes]
+    for path, width in zip(paths, widths, strict=True):
+        if width != widths[0]:
             raise InputError(
-                f"'{path.name}' has {n_columns} columns but '{shards[0].path.name}' has "
-                f"{shards[0].n_columns}; all shards need the same."
+                f"'{path.name}' has {width} columns but '{paths[0].name}' has {widths[0]}; all "
+                "shards need the same."
             )
-        shards.append(Shard(path, first, n_rows, n_columns))
-        first += n_rows
-    if first == 0 or shards[0].n_columns == 0:
+    starts = np.cumsum([0, *(n_rows for n_rows, _ in shapes)]).tolist()
+    if 0 in (starts[-1], widths[0]):
         raise InputError(
-            f"'{place}' holds features of shape ({first}, {shards[0].n_columns}); give at least "
-            "one row and one column."
+            f"'{place}' holds features of shape ({starts[-1]}, {widths[0]}); give at least one row "
+            "and one column."
         )
-    used = set(paths)
-    others = [path.name for path in listed if path not in used and path.name[:1] not in "._"]
+    numbered = zip(paths, starts[:-1], shapes, strict=True)
+    shards = [Shard(path, start, *shape) for path, start, shape in numbered]
+    others = [path.name for path in files if path not in paths and path.name[:1] not in "._"]
     return Shards(tuple(shards), tuple(others))
 
 
@@ -135,12 +133,14 @@ def read_blocks(shard: Shard, n_rows: int) -> Iterator[tuple[int, FloatArray]]:
     start : int
         The block's first row within the shard.
     features : float array, shape (n_rows, n_columns)
-        Single and double precision are kept; half precision becomes single, all else double.
+        As `polyseme.io.read_features` gives them; NaN and infinity are refused.
     """
     check_number("n_rows", n_rows, owner="read_blocks", low=1, whole=True)
     start = 0
     for block in _blocks(shard.path, n_rows):
-        gaps = np.flatnonzero(~np.isfinite(block).all(axis=1)) if _has_gaps(block) else ()
+        # A finite sum is proof that all is finite, in half the time.
+        with np.errstate(over="ignore", invalid="ignore"):
+            gaps = () if np.isfinite(np.sum(block)) else np.flatnonzero(~np.isfinite(block).all(1))
         if len(gaps):
             raise InputError(
                 f"'{shard.path.name}' contains NaN or infinity in row(s) "
@@ -153,7 +153,7 @@ def read_blocks(shard: Shard, n_rows: int) -> Iterator[tuple[int, FloatArray]]:
 
 
 def write_shards(
-    table: NDArray[Any], folder: str | Path, n_rows: int = 100_000, form: str = "npy"
+    table: NDArray[Any], folder: str | Path, n_rows: int = 100_000, file_format: str = "npy"
 ) -> list[Path]:
     """Cut a feature matrix into shards part-00000, part-00001 and so on.
 
@@ -165,76 +165,59 @@ def write_shards(
         Made if it is not there.
     n_rows : int
         Rows a shard.
-    form : {"npy", "parquet"}
+    file_format : {"npy", "parquet"}
 
     Returns
     -------
     list of Path
     """
     check_number("n_rows", n_rows, owner="write_shards", low=1, whole=True)
-    check_option("form", form, ("npy", "parquet"), owner="write_shards")
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    written = []
+    check_option("file_format", file_format, ("npy", "parquet"), owner="write_shards")
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    paths = []
     for number, start in enumerate(range(0, len(table), n_rows)):
-        path = target / f"part-{number:05d}.{form}"
-        if form == "npy":
-            np.save(path, table[start : start + n_rows], allow_pickle=False)
+        paths.append(Path(folder) / f"part-{number:05d}.{file_format}")
+        rows = np.asarray(table[start : start + n_rows])
+        if file_format == "npy":
+            np.save(paths[-1], rows, allow_pickle=False)
         else:
-            parquet.write_features(path, np.asarray(table[start : start + n_rows]))
-        written.append(path)
-    return written
+            arrow = import_pyarrow()
+            columns = {f"x{at}": np.ascontiguousarray(column) for at, column in enumerate(rows.T)}
+            arrow.parquet.write_table(arrow.table(columns), paths[-1])
+    return paths
 
 
-def _form(path: Path) -> str | None:
-    """Give the form of a file by its name; None for one that is no shard."""
-    suffix = path.suffix.lower()
-    return suffix if suffix in FORMS and path.name[:1] not in "._" else None
+def _is_shard(path: Path) -> bool:
+    """Say whether a file's name is that of a shard."""
+    return path.suffix.lower() in SUFFIXES and path.name[:1] not in "._"
 
 
 def _shape(path: Path) -> tuple[int, int]:
     """Read rows and columns of a shard from its header."""
-    if _form(path) == ".parquet":
-        return parquet.table_shape(path)
-    table = _mapped(path)
-    return int(table.shape[0]), int(table.shape[1])
-
-
-def _mapped(path: Path) -> NDArray[Any]:
-    """Map a numpy file into memory; nothing is read yet."""
-    with _refusing_damage(path):
-        # A table without a row or a column leaves nothing to map.
-        with path.open("rb") as stream:
-            version = np.lib.format.read_magic(stream)
-            if version not in ((1, 0), (2, 0)):
-                raise InputError(f"{path.name} has format {version} of numpy; save it again.")
-            read = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
-            shape, _, kind = read(stream)
-        if 0 in shape and kind.kind in "buif":
-            table: NDArray[Any] = np.empty(shape, dtype=kind)
-        else:
-            table = np.load(path, mmap_mode="r", allow_pickle=False)
-    if table.ndim != 2:
-        raise InputError(
-            f"Features in {path.name} must have two dimensions (instances, features); got "
-            f"{table.ndim}."
-        )
-    _as_features(table[:0], path.name)
-    return table
+    if path.suffix.lower() == ".parquet":
+        with parquet_file(path) as file:
+            return file.metadata.num_rows, len(parquet_columns(file, path))
+    table = map_npy(path)
+    as_features(table[:0], path.name)
+    return table.shape[0], table.shape[1]
 
 
 def _blocks(path: Path, n_rows: int) -> Iterator[FloatArray]:
-    """Yield blocks of a shard's rows as floats."""
-    if _form(path) == ".parquet":
-        yield from parquet.read_blocks(path, n_rows)
+    """Yield blocks (n_rows, n_columns) of a shard as floats."""
+    if path.suffix.lower() == ".npy":
+        table = map_npy(path)
+        for start in range(0, len(table), n_rows):
+            block: Any = as_features(np.array(table[start : start + n_rows]), path.name)
+            yield block
         return
-    table = _mapped(path)
-    for start in range(0, len(table), n_rows):
-        block: Any = _as_features(np.array(table[start : start + n_rows]), path.name)
-        yield block
-
-
-def _has_gaps(block: FloatArray) -> bool:
-    """Say whether a block may hold NaN or infinity; a finite sum is proof that it does not."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return not np.isfinite(np.sum(block))
+    with parquet_file(path) as file:
+        names = parquet_columns(file, path)
+        rows = np.empty((0, len(names)))
+        for batch in file.iter_batches(batch_size=n_rows, columns=names, use_threads=False):
+            # A file cuts batches where its row groups end; blocks are cut at fixed places.
+            rows = np.concatenate([rows, parquet_numbers(batch)])
+            while len(rows) >= n_rows:
+                yield rows[:n_rows]
+                rows = rows[n_rows:]
+        if len(rows):
+            yield rows

@@ -1,46 +1,40 @@
 """XMP sidecars: the small files beside pictures in which photo programs keep their tags.
 
-In come the path of a sidecar and tags; out come its tags (dc:subject), or the same file with the
-new ones added and everything else as it was. The packet's text is the business of `_xmp_packet`.
-
-Every tag added here is also noted in the property ``suggested`` of the namespace
-``urn:polyseme:xmp:1.0/`` (prefix ``polyseme``). That list tells which tags a machine gave; a tag
-that somebody has since taken out of dc:subject stays in the list and is not suggested again.
+In come the path of a sidecar and tags; out come its tags (dc:subject), or the same file with new
+ones added and everything else kept. Every tag added here is also noted in ``suggested`` of the
+namespace ``urn:polyseme:xmp:1.0/``: that list tells which tags a machine gave, and a tag that
+somebody has since taken out of dc:subject stays in it and is not suggested again.
 """
 
 from __future__ import annotations
 
-import codecs
 import os
-import re
 import unicodedata
-from collections.abc import Iterable, Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from polyseme._validation import InputError
-from polyseme.io._xmp_disk import content, lock, replace
-from polyseme.io._xmp_packet import SUBJECT, SUGGESTED, PacketError, values, with_values
+from polyseme.io import parse_xml, replacing
 
-__all__ = ["merge_tags", "new_packet", "read_tags", "sidecar_of"]
+__all__ = ["merge_tags", "read_tags", "sidecar_of"]
 
-_SUFFIXES = sorted((f".{''.join(one)}" for one in product("xX", "mM", "pP")), reverse=True)
-_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_ENCODING = re.compile(rb"""<\?xml\s[^>]*?encoding\s*=\s*["']([A-Za-z0-9._-]+)""")
-# The longer marks first: the one of UTF-32 begins with that of UTF-16.
-_MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-_UNMARKED = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
+MAX_BYTES = 16 * 2**20
+
+# lxml writes a name as {namespace}name.
+_RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
+_SUBJECT = "{http://purl.org/dc/elements/1.1/}subject"
+_SUGGESTED = "{urn:polyseme:xmp:1.0/}suggested"
+_PREFIX = {
+    _SUBJECT: {"dc": "http://purl.org/dc/elements/1.1/"},
+    _SUGGESTED: {"polyseme": "urn:polyseme:xmp:1.0/"},
+}
+_ARRAYS = (f"{_RDF}Bag", f"{_RDF}Seq", f"{_RDF}Alt")
 # `begin` holds the byte order mark, by which a scanner finds the packet and its encoding.
 _EMPTY_PACKET = """<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
 <x:xmpmeta xmlns:x="adobe:ns:meta/">
- <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
- </rdf:RDF>
+ <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/>
 </x:xmpmeta>
 <?xpacket end="w"?>
 """.encode()
@@ -65,11 +59,9 @@ def sidecar_of(media: Path) -> Path:
     media = Path(media)
     if media.suffix.lower() == ".xmp":
         raise InputError(f"{media} is a sidecar itself; name the media file it belongs to.")
-    names = [media.name]
-    if not media.with_name(media.stem).is_file():
-        names.append(media.stem)
+    names = [media.name] if media.with_name(media.stem).is_file() else [media.name, media.stem]
     for name in names:
-        for suffix in _SUFFIXES:
+        for suffix in (".xmp", ".XMP"):
             place = media.with_name(name + suffix)
             if os.path.lexists(place) and not place.is_dir():
                 return place
@@ -93,19 +85,11 @@ def read_tags(path: Path, *, suggested: bool = True) -> list[str]:
         The values of dc:subject in order, without white space around them. Of tags that differ
         in case, white space or Unicode composition only, the first is given.
     """
-    path = Path(path)
-    try:
-        raw = content(path)
-    except OSError as error:
-        raise _system_error(path, "read", error) from error
-    if raw is None:
+    rdf = _load(Path(path))
+    if rdf is None:
         return []
-    try:
-        packet = _decoded(raw)[2]
-        tags = _distinct(values(packet, SUBJECT))
-        return tags if suggested else _lacking(values(packet, SUGGESTED), tags)
-    except PacketError as error:
-        raise InputError(f"{path} {error}") from error
+    tags = _distinct(_values(rdf, _SUBJECT))
+    return tags if suggested else _lacking(_values(rdf, _SUGGESTED), tags)
 
 
 def merge_tags(path: Path, tags: Sequence[str]) -> list[str]:
@@ -115,8 +99,7 @@ def merge_tags(path: Path, tags: Sequence[str]) -> list[str]:
     ----------
     path : Path
         The sidecar. A symbolic link is refused: replacing it would cut the link, and following
-        it would change a file in a folder that was not named. Of a file with several names (hard
-        links) only this one gets the tags.
+        it would change a file in a folder that was not named.
     tags : sequence of str
         What to add. White space around a tag is dropped and within it made one space each;
         empty tags are dropped, and characters that XML forbids refused.
@@ -129,89 +112,150 @@ def merge_tags(path: Path, tags: Sequence[str]) -> list[str]:
     Notes
     -----
     Tags that are there, compared as in `read_tags`, stay as they are and where they are; tags that
-    were suggested before and taken out since are not added again. The rest
-    of the file keeps its bytes, the encoding included; the module says what else is noted there.
-    The file is replaced as a whole or not at all. Several calls for files of one folder wait for
-    each other by a lock on the folder; where the system has no such lock, the last one wins.
+    were suggested before and taken out since are not added again. The file is written as UTF-8
+    and replaced as a whole or not at all. Several calls for files of one folder wait for each
+    other by a lock on the folder; where the system has no such lock, the last one wins.
     """
     path = Path(path)
-    wanted = _checked(tags)
+    if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
+        raise InputError(f"`tags` of `merge_tags` must be a sequence of strings; got {tags!r}.")
+    wanted = _distinct(" ".join(tag.split()) for tag in tags)
     if not wanted:
         return []
-    try:
-        with lock(path):
-            return _merge(path, wanted)
-    except PacketError as error:
-        raise InputError(f"{path} {error}") from error
-    except OSError as error:
-        raise _system_error(path, "written", error) from error
-
-
-def new_packet(tags: Sequence[str]) -> bytes:
-    """Write the content of a new sidecar.
-
-    Parameters
-    ----------
-    tags : sequence of str
-        Its tags, treated as in `merge_tags`.
-
-    Returns
-    -------
-    bytes
-        A whole XMP packet, UTF-8.
-    """
-    return _extended(_EMPTY_PACKET, _checked(tags))[0]
-
-
-def _merge(path: Path, wanted: Sequence[str]) -> list[str]:
-    """Add checked tags to a sidecar that no one else is changing."""
-    if path.is_symlink():
-        raise PacketError("is a symbolic link; name the file it points to.")
-    raw = content(path)
-    if raw is None:
-        replace(path, new_packet(wanted))
-        return list(wanted)
-    if not os.access(path, os.W_OK):
-        # Replacing needs the folder's permission only, but the file's was taken away on purpose.
-        raise PacketError("is write-protected; make it writable first.")
-    mark, encoding, data = _decoded(raw)
-    extended, added = _extended(data, wanted)
-    if added:
-        replace(path, mark + extended.decode().encode(encoding))
+    with _locked(path.parent):
+        if path.is_symlink():
+            raise InputError(f"{path} is a symbolic link; name the file it points to.")
+        rdf = _load(path)
+        if rdf is None:
+            rdf = next(parse_xml(_EMPTY_PACKET, str(path)).iter(f"{_RDF}RDF"))
+        elif not os.access(path, os.W_OK):
+            # Replacing needs the folder's permission only; the file's was taken away on purpose.
+            raise InputError(f"{path} is write-protected; make it writable first.")
+        # What was suggested before and is no tag any more was taken out by somebody.
+        added = _lacking([*_values(rdf, _SUBJECT), *_values(rdf, _SUGGESTED)], wanted)
+        if added:
+            _append(rdf, _SUBJECT, added)
+            _append(rdf, _SUGGESTED, added)
+            _write(path, rdf)
     return added
 
 
-def _extended(data: bytes, wanted: Sequence[str]) -> tuple[bytes, list[str]]:
-    """Give the packet with the tags it lacks, and these."""
-    before = _distinct(values(data, SUBJECT))
-    # What was suggested before and is no tag any more was taken out by somebody.
-    added = _lacking([*before, *values(data, SUGGESTED)], wanted)
-    if not added:
-        return data, []
+def _load(path: Path) -> Any:
+    """Give the rdf:RDF element of a sidecar of reasonable size; None where there is no file."""
     try:
-        extended = with_values(with_values(data, SUBJECT, added), SUGGESTED, added)
-        whole = _distinct(values(extended, SUBJECT)) == before + added
-        whole = whole and not _lacking(values(extended, SUGGESTED), added)
-    except PacketError:
-        whole = False
-    if not whole:
-        raise PacketError("spells its tags in a way that cannot be extended; add them by hand.")
-    return extended, added
+        if not path.exists():
+            return None
+        if not path.is_file():
+            raise InputError(f"{path} is no regular file; name a sidecar file.")
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(f"{path} is larger than {MAX_BYTES >> 20} MiB, so it is no sidecar.")
+        root = parse_xml(path.read_bytes(), str(path))
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read ({error.strerror}); check the path and its permissions."
+        ) from error
+    rdf = next(root.iter(f"{_RDF}RDF"), None)
+    if rdf is None:
+        raise InputError(f"{path} holds no rdf:RDF element, so it is no XMP; move it away.")
+    return rdf
 
 
-def _checked(tags: Sequence[str]) -> list[str]:
-    """Clean tags, drop repeated and empty ones, refuse what cannot be written."""
-    if isinstance(tags, (str, bytes)):
-        raise InputError(f"`tags` of `merge_tags` must be a sequence of strings; got {tags!r}.")
-    given = list(tags)
-    for tag in given:
-        if not isinstance(tag, str):
-            raise InputError(f"`tags` of `merge_tags` must hold strings only; got {tag!r}.")
-        if _FORBIDDEN.search(tag):
+def _write(path: Path, rdf: Any) -> None:
+    """Put the document of an element in the place of a file."""
+    from lxml import etree
+
+    root = rdf.getroottree().getroot()
+    outside = [*reversed([*root.itersiblings(preceding=True)]), root, *root.itersiblings()]
+    written = [etree.tostring(node, encoding="UTF-8", with_tail=False) for node in outside]
+    try:
+        with replacing(path) as stream:
+            stream.write(b"\n".join(written) + b"\n")
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror}); check the path and its permissions."
+        ) from error
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, where there is one: the file itself is replaced, or not there."""
+    try:
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        yield
+        return
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        # A process forked meanwhile shares the lock, so closing alone would not free it.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def _values(rdf: Any, name: str) -> list[str]:
+    """Give every value of a property of the picture, spelled as an attribute or an element."""
+    values: list[str] = []
+    for description in rdf.iterchildren(f"{_RDF}Description"):
+        values += [description.get(name)] if name in description.attrib else []
+        for element in description.iterchildren(name):
+            arrays = list(element.iterchildren(*_ARRAYS))
+            items = [item for array in arrays for item in array.iterchildren(f"{_RDF}li")]
+            values += map(_value, items if arrays else [element])
+    return values
+
+
+def _value(item: Any) -> str:
+    """Give the value of an item: its rdf:value beside qualifiers, its resource, or its text."""
+    for element in (item, *item.iterchildren(f"{_RDF}Description")):
+        value = element.get(f"{_RDF}value", element.findtext(f"{_RDF}value"))
+        if value is not None:
+            return str(value)
+    return str(item.get(f"{_RDF}resource") or "".join(item.xpath("text()")))
+
+
+def _append(rdf: Any, name: str, added: Sequence[str]) -> None:
+    """Append values to the last array of a property; one that has none gets one."""
+    descriptions = list(rdf.iterchildren(f"{_RDF}Description"))
+    elements = [element for each in descriptions for element in each.iterchildren(name)]
+    arrays = [array for element in elements for array in element.iterchildren(*_ARRAYS)]
+    array = arrays[-1] if arrays else _new_array(rdf, name, descriptions, elements)
+    for value in added:
+        item = array.makeelement(f"{_RDF}li")
+        try:
+            item.text = value
+        except ValueError as error:
             raise InputError(
-                f"The tag {tag!r} holds a character that XML forbids; remove it from the tag."
-            )
-    return _distinct(" ".join(tag.split()) for tag in given)
+                f"The tag {value!r} holds a character that XML forbids; remove it from the tag."
+            ) from error
+        if len(array):
+            # As the items before: each in a line of its own, or all in one.
+            item.tail, array[-1].tail = array[-1].tail, array.text
+        array.append(item)
+
+
+def _new_array(rdf: Any, name: str, descriptions: list[Any], elements: list[Any]) -> Any:
+    """Make the array of a property and move the one value into it that it may have had."""
+    from lxml.etree import SubElement
+
+    if not descriptions:
+        descriptions = [SubElement(rdf, f"{_RDF}Description", {f"{_RDF}about": ""})]
+    holder = next(
+        (each for each in reversed(descriptions) if name in each.attrib), descriptions[-1]
+    )
+    element = elements[-1] if elements else SubElement(holder, name, nsmap=_PREFIX[name])
+    item = element.makeelement(f"{_RDF}li", dict(element.attrib))
+    item.text = holder.attrib.pop(name, "") if not elements else element.text
+    item.extend(list(element))
+    element.clear(keep_tail=True)
+    array = SubElement(element, f"{_RDF}Bag")
+    if len(item) or item.attrib or (item.text and item.text.strip()):
+        array.append(item)
+    return array
 
 
 def _key(tag: str) -> str:
@@ -229,33 +273,7 @@ def _distinct(tags: Iterable[str]) -> list[str]:
     return list(first.values())
 
 
-def _lacking(there: Iterable[str], wanted: Iterable[str]) -> list[str]:
-    """Give the wanted tags that are not there."""
-    known = {_key(tag) for tag in there}
+def _lacking(present: Iterable[str], wanted: Iterable[str]) -> list[str]:
+    """Give the wanted tags that are not present."""
+    known = {_key(tag) for tag in present}
     return [tag for tag in wanted if _key(tag) not in known]
-
-
-def _decoded(raw: bytes) -> tuple[bytes, str, bytes]:
-    """Give the byte order mark, the encoding, and the rest in UTF-8."""
-    mark, encoding = next((one for one in _MARKS if raw.startswith(one[0])), (b"", ""))
-    if not mark:
-        encoding = next((one for one in _UNMARKED if raw.startswith("<".encode(one))), "utf-8")
-    named = _ENCODING.match(raw)
-    if named and not mark and named[1].lower() not in (b"utf-8", b"utf8"):
-        raise PacketError(
-            f"says it is in {named[1].decode()}; XMP is UTF-8, UTF-16 or UTF-32, so convert it."
-        )
-    try:
-        return mark, encoding, raw[len(mark) :].decode(encoding).encode()
-    except UnicodeDecodeError as error:
-        raise PacketError(
-            f"is not valid {encoding.upper()} at byte {error.start + len(mark) + 1}; "
-            "repair it or move it away."
-        ) from error
-
-
-def _system_error(path: Path, done: str, error: OSError) -> InputError:
-    """Build the error for what the system refused."""
-    return InputError(
-        f"{path} cannot be {done} ({error.strerror or error}); check the path and its permissions."
-    )

@@ -16,7 +16,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator, copy_of
+from polyseme._persistence import plain, within
 from polyseme._progress import TrainingProgress
+from polyseme._shifted import ShiftedRows
 from polyseme._threads import one_thread_below
 from polyseme._validation import (
     InputError,
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 
 _WEIGHTINGS = ("balanced", "literal", "none")
 _DOCUMENTS_AT_A_TIME = 32_768
+_SPARSE_PARTS = ("data", "indices", "indptr")
+_NOT_KEPT = ("checkpoint", "device", "verbose", "random_state")
 
 
 class ConceptEmbedding(Estimator):
@@ -414,8 +418,8 @@ class ConceptEmbedding(Estimator):
             return points  # every document stands for itself
         lengths = np.diff(distinct.indptr)[places]
         starts = np.repeat(distinct.indptr[:-1][places], lengths)
-        within = np.arange(len(starts)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return np.asarray(points[starts + within])
+        inside = np.arange(len(starts)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return np.asarray(points[starts + inside])
 
     def _report_dropped(self, corpus: LabelCorpus, inside: sp.csr_matrix) -> NDArray[np.int64]:
         """Warn about documents without a label in the vocabulary; give their places."""
@@ -446,3 +450,87 @@ class ConceptEmbedding(Estimator):
         self.history_ = history
         self.best_score_ = best_score if math.isfinite(best_score) else math.nan
         return self
+
+    # ------------------------------------------------------------------ state
+
+    def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Give the fitted embedding as JSON values and arrays, for saving without pickle."""
+        check_fitted(self, "network_")
+        seed = self.context_descriptor_.random_state
+        seed = int(seed) if isinstance(seed, (int, np.integer)) else None
+        left_out = ("label_descriptor", "context_descriptor", "training", *_NOT_KEPT)
+        own = {k: v for k, v in self.get_params(deep=False).items() if k not in left_out}
+        parts = {
+            "parameters": own,
+            "label_descriptor": self.label_descriptor_.get_params(),
+            "context_descriptor": self.context_descriptor_.get_params() | {"random_state": seed},
+            "training": (self.training or TrainingPlan()).get_params(),
+        }
+        config: dict[str, Any] = {
+            part: {name: plain(value) for name, value in values.items()}
+            for part, values in parts.items()
+        }
+        config["parameters"]["hidden_sizes"] = [int(size) for size in self.hidden_sizes]
+        config |= {
+            "labels": list(self.classes_),
+            "normalize_labels": self.normalize_labels_,
+            "spellings": self.spellings_,
+            "distance_scale": float(self.distance_scale_),
+            "history": self.history_,
+            "best_score": self.best_score_ if math.isfinite(self.best_score_) else None,
+        }
+        arrays: dict[str, NDArray[Any]] = {
+            f"network.{name}": np.ascontiguousarray(value.detach().numpy())
+            for name, value in self.network_.state_dict().items()
+        }
+        rows = self.label_descriptor_.descriptors_
+        if isinstance(rows, ShiftedRows):
+            del arrays["network.descriptors"]
+            arrays |= {f"descriptors.{part}": getattr(rows.rows, part) for part in _SPARSE_PARTS}
+            arrays |= {"descriptors.shift": rows.shift, "descriptors.used": rows.used}
+        arrays["idf"] = self.label_descriptor_.idf_
+        arrays["topics"] = self.context_descriptor_.topics_
+        return config, arrays
+
+    @classmethod
+    def from_state(cls, config: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """Rebuild a fitted embedding from `get_state`; it embeds bit for bit the same."""
+        import torch
+
+        from polyseme.published.nn.networks import ConceptNetwork
+
+        parameters = config["parameters"] | {
+            "hidden_sizes": tuple(config["parameters"]["hidden_sizes"]),
+            "training": TrainingPlan(**config["training"]),
+        }
+        labels = LabelDescriptor(**config["label_descriptor"])
+        contexts = ContextDescriptor(**config["context_descriptor"])
+        embedding = cls(label_descriptor=labels, context_descriptor=contexts, **parameters)
+        weights = within(arrays, "network")
+        descriptors: Any = weights.pop("descriptors", None)
+        if descriptors is None:
+            sparse = within(arrays, "descriptors")
+            data, indices, indptr = (sparse[part] for part in _SPARSE_PARTS)
+            shape = (len(sparse["used"]), len(sparse["shift"]))
+            rows = sp.csr_matrix((data, indices, indptr), shape=shape)
+            descriptors = ShiftedRows(rows, sparse["shift"], sparse["used"])
+        network = ConceptNetwork(
+            descriptors,
+            len(arrays["topics"]),
+            embedding.hidden_sizes,
+            embedding.n_components,
+            torch.Generator(),
+        )
+        state = {name: torch.from_numpy(np.array(value)) for name, value in weights.items()}
+        network.load_state_dict(state | {"descriptors": network.descriptors})
+        return embedding.restore(
+            network,
+            copy_of(labels).restore(descriptors, arrays["idf"]),
+            copy_of(contexts).restore(arrays["topics"]),
+            labels=tuple(config["labels"]),
+            normalize=config["normalize_labels"],
+            spellings=config["spellings"],
+            distance_scale=config["distance_scale"],
+            history=config["history"],
+            best_score=math.nan if config["best_score"] is None else config["best_score"],
+        )

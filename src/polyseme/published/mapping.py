@@ -1,4 +1,4 @@
-"""Step 4: instances find their place in the concept space.
+"""The instance mapping: instances find their place in the concept space.
 
 In: features (n, n_features) of instances and their points (n, d) in concept space. Out: a model
 that predicts points for other instances: nu-support-vector or ridge regressions over one kernel.
@@ -6,19 +6,24 @@ that predicts points for other instances: nu-support-vector or ridge regressions
 
 from __future__ import annotations
 
+import itertools
+import os
 import warnings
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+from array_api_compat import array_namespace
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils.validation import validate_data
 
 from polyseme._estimator import Estimator
-from polyseme._folds import group_numbers
+from polyseme._folds import fold_numbers, group_numbers
+from polyseme._persistence import State, plain, within
 from polyseme._validation import (
     FloatArray,
     InputError,
@@ -31,26 +36,47 @@ from polyseme._validation import (
     check_features,
     check_number,
     check_option,
+    unknown_name,
 )
-from polyseme.published.solvers.fitting import Regression, evaluation, fit_all, fit_landmarks
-from polyseme.published.solvers.kernels import (
+from polyseme.published.kernels import (
     SCALINGS,
+    Array,
     Rows,
+    blas_threads,
     column_statistics,
+    kernel_widths,
+    like,
+    pairwise_squared_distances,
+    rbf_from_squared,
+    rbf_kernel,
+    rbf_predict,
     row_blocks,
     scale_rows,
+    solve_positive,
+    squared_distances,
+    to_device,
+    to_numpy,
 )
-from polyseme.published.solvers.landmarks import LandmarkRows, draw_landmarks, landmarks_within
-from polyseme.published.solvers.search import cross_validate, settings_to_compare
-from polyseme.published.solvers.state import SETTINGS, check_points, put_state, state_of
+from polyseme.published.landmarks import LandmarkKernel, landmarks_within
+from polyseme.published.nu_svr import SharedKernelSolver
+
+Setting: TypeAlias = Mapping[str, float]
 
 KINDS = ("nu-svr", "kernel-ridge")
-SOLVERS = ("admm", "libsvm")
+# The first value of each grid wins ties and stands where nothing can be cross-validated. C is in
+# units of the targets' spread and starts in the middle, so that one factorisation serves all.
+NU_GRID = (0.4, 0.2, 0.6)
+C_GRID = (2.0, 0.5, 8.0)
+PENALTY_GRID = (1.0, 0.1, 0.3, 3.0, 0.03, 10.0)
 
-# Up to this many rows float64 costs nothing worth saving.
-_DOUBLE_ROWS = 512
+_SETTINGS = ("nu", "C", "gamma", "penalty")
+_ARRAYS = ("mean", "scale", "support", "dual_coef", "intercept")
+# Up to this many rows float64 costs nothing worth saving, and a GPU gains nothing.
+_DOUBLE_ROWS, _GPU_ROWS = 512, 2000
 # The least sample of many instances that heuristics for gamma look at.
 _HEURISTIC_ROWS = 1000
+# Of the search, loose and few: neither moves the choice, and both save most of the time.
+_SEARCH_TOLERANCE, _SEARCH_ITER, _SEARCH_OUTPUTS = 3e-3, 500, 32
 
 
 class _NotFittedError(NotFittedError, SklearnNotFittedError):  # type: ignore[misc]  # untyped base
@@ -76,16 +102,14 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         For "nu-svr": bound on a coefficient, in the targets' units and on libsvm's scale (N times
         smaller than the paper's eq. (6)). None: cross-validated (0.5, 2, 8 times the targets'
         spread).
-    gamma : float, "median", "variance" or None
-        Width of the kernel over the scaled features: a value, 1 / median squared distance,
-        1 / (n_features * variance), or None: cross-validated (1/4, 1, 4 times the median's).
+    gamma : float, "median" or None
+        Width of the kernel over the scaled features: a value, 1 / median squared distance, or
+        None: cross-validated (1/4, 1, 4 times that).
     penalty : float, optional
         For "kernel-ridge": added to the kernel's diagonal. None: cross-validated (0.03 to 10).
     scaling : {"standard", "l2", "none"}
         What is done to features first: each column to mean 0 and spread 1 (sparse: spread only),
         each row to length 1 (the paper's gamma = 1 then fits), or nothing.
-    solver : {"admm", "libsvm"}
-        For "nu-svr": all coordinates at once, or one by one by libsvm, the slow reference.
     tolerance : float
         For "nu-svr": accepted error of the solution, in spreads of the target.
     n_folds : int
@@ -96,13 +120,13 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         Bound on the kernel matrices of `fit` and the blocks of `predict`. Where the kernel of all
         instances does not fit, landmarks take over, with a warning.
     n_landmarks : int, optional
-        Predict from so many landmarks instead of all instances: a Nyström approximation of the
-        kernel, whose time grows linearly with the instances. None: all instances while they fit
-        `memory_mb`, beyond that as many landmarks as do, at most 3,000.
-    device : str
-        Where the kernel is computed and solved and where points are predicted, as torch names it
-        ("cuda"); "cpu" needs no torch. Results are the same within the tolerance. Settings are
-        compared on the processor.
+        Predict from so many landmarks, drawn at random, instead of all instances: a Nyström
+        approximation of the kernel, whose time grows linearly with the instances. None: all
+        instances while they fit `memory_mb`, beyond that as many landmarks as do, at most 3,000.
+    device : str, optional
+        Where the kernel is computed and solved and where points are predicted, as torch names it;
+        "cpu" needs no torch. None: a CUDA device where there is one and more than 2,000 instances,
+        else the processor. Results are the same within the tolerance.
     random_state : int, numpy.random.Generator or None
         Shuffles the folds, draws what the search looks at, and the landmarks.
 
@@ -121,25 +145,20 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
     n_landmarks_ : int or None
         Landmarks used; None when the kernel of all instances was.
     cv_results_ : list of dict
-        The searched settings in the order tried, with "mse" (mean over folds) and "mse_folds";
-        empty when nothing was searched.
+        The searched settings in the order tried, with "mse" (mean over folds) and "mse_folds".
     n_features_in_ : int
 
     Notes
     -----
-    Settings are compared by the mean squared error over coordinates in their own units: smaller
-    is better, and the first of equals wins. The search looks at 32 coordinates drawn at random
-    when there are more. Two departures from the paper: its range of nu is [0.1, 0.4], but on two
-    picture corpora 0.1 was never best and 0.6 sometimes was; and gamma follows the features' scale.
+    Settings are compared by the mean squared error over coordinates (32 drawn at random where there
+    are more) in their own units: smaller is better, and the first of equals wins. Two departures
+    from the paper: its range of nu is [0.1, 0.4], but on two picture corpora 0.1 was never best and
+    0.6 sometimes was; and gamma follows the features' scale. Up to 512 instances are fitted and
+    predicted in float64, more in float32.
 
-    Up to 512 instances are fitted and predicted in float64, more in float32.
-
-    Landmarks are instances drawn at random; both kinds then solve their own problem with the kernel
-    ``K_nm K_mm^-1 K_mn`` (n instances, m landmarks) in place of the full one. The loss of accuracy
-    is small where the kernel is smooth, so that few landmarks explain it: on two picture corpora
-    1,000 landmarks lost 0.01 to 0.02 of an R2 of 0.25 and 0.57. "nu-svr" stops there when
-    five steps change predictions by less than 0.003 spreads. Kernel ridge needs no memory that
-    grows with the instances and so has room for more landmarks.
+    The loss of accuracy by landmarks is small where the kernel is smooth, so that few explain it:
+    on two picture corpora 1,000 landmarks lost 0.01 to 0.02 of an R2 of 0.25 and 0.57. Kernel ridge
+    needs no memory that grows with the instances and so has room for more of them.
 
     References
     ----------
@@ -163,14 +182,13 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         gamma: float | str | None = None,
         penalty: float | None = None,
         scaling: str = "standard",
-        solver: str = "admm",
         tolerance: float = 1e-3,
         n_folds: int = 3,
         search_size: int = 2000,
         memory_mb: float = 2048,
-        random_state: RandomState = None,
         n_landmarks: int | None = None,
-        device: str = "cpu",
+        device: str | None = None,
+        random_state: RandomState = None,
     ) -> None:
         self.kind = kind
         self.nu = nu
@@ -178,14 +196,27 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         self.gamma = gamma
         self.penalty = penalty
         self.scaling = scaling
-        self.solver = solver
         self.tolerance = tolerance
         self.n_folds = n_folds
         self.search_size = search_size
         self.memory_mb = memory_mb
-        self.random_state = random_state
         self.n_landmarks = n_landmarks
         self.device = device
+        self.random_state = random_state
+
+    @classmethod
+    def from_preset(cls, name: str = "default") -> Self:
+        """Make a mapper with a named set of parameters.
+
+        Parameters
+        ----------
+        name : {"default", "paper"}
+            All by cross-validation, or the published C = 1 and γ = 1, over features of length one,
+            where that γ fits, and ν by cross-validation, as published.
+        """
+        if name not in ("default", "paper"):
+            raise unknown_name("preset", name, ("default", "paper"))
+        return cls(C=1.0, gamma=1.0, scaling="l2") if name == "paper" else cls()
 
     def fit(self, X: object, points: object, groups: ArrayLike | None = None) -> Self:
         """Learn the way from features to points.
@@ -207,7 +238,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         self.check_parameters()
         features = check_features(X, owner="InstanceMapper", keep_single=True)
         validate_data(self, X, skip_check_array=True)
-        targets = check_points(points, features.shape[0])
+        targets = _check_points(points, features.shape[0])
         self.n_features_in_ = features.shape[1]
         self._flat = targets.ndim == 1
         targets = targets.reshape(len(targets), -1)
@@ -230,17 +261,20 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         """Fit with the kernel of all instances."""
         features = features.astype(np.float64, copy=False)
         targets = targets.astype(np.float64, copy=False)
-        dtype = _precision(len(targets))
         self.mean_, self.scale_ = column_statistics(features, self.scaling)
-        rows = scale_rows(features, self.scaling, self.mean_, self.scale_, dtype)
+        rows = self._scaled(features, _precision(len(targets)))
         self._search(rows, targets, groups, generator)
-        coefficients, bias = fit_all(self._regression(), rows, targets)
-        used = np.flatnonzero(coefficients.any(axis=1))
+        kernel = rbf_kernel(to_device(rows, self._device_for(len(targets))), self.gamma_)
+        if self.penalty_ is not None:
+            coefficients, self.intercept_ = solve_kernel_ridge(kernel, targets, self.penalty_)
+        else:
+            coefficients, self.intercept_, _ = SharedKernelSolver(kernel).solve(
+                targets, self.nu_, self.C_, tolerance=self.tolerance
+            )
         self.n_landmarks_: int | None = None
-        self.support_ = used.astype(np.int64)
-        self.X_fit_ = rows[used]
-        self.dual_coef_: FloatArray = np.ascontiguousarray(coefficients[used], dtype=dtype)
-        self.intercept_: FloatArray = bias.astype(dtype)
+        self.support_ = np.flatnonzero(coefficients.any(axis=1)).astype(np.int64)
+        self.X_fit_ = rows[self.support_]
+        self.dual_coef_: FloatArray = np.ascontiguousarray(coefficients[self.support_])
 
     def _fit_landmarks(
         self,
@@ -253,27 +287,30 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         """Fit with the kernel to landmarks; features are scaled block by block."""
         n, dtype = len(targets), _precision(len(targets))
         self.mean_, self.scale_ = column_statistics(features, self.scaling)
-
-        def scaled(chosen: slice | IntArray) -> Rows:
-            return scale_rows(features[chosen], self.scaling, self.mean_, self.scale_, dtype)
-
-        def take(chosen: slice | IntArray) -> FloatArray:
-            rows = scaled(chosen)
-            return np.asarray(rows.toarray() if sp.issparse(rows) else rows)
-
-        looked = np.arange(n)
-        if n > max(self.search_size, _HEURISTIC_ROWS):
-            size = max(self.search_size, _HEURISTIC_ROWS)
-            looked = np.sort(generator.choice(n, size, replace=False))
-        members = None if groups is None else groups[looked]
-        self._search(scaled(looked), targets[looked].astype(np.float64), members, generator)
-        drawn = draw_landmarks(n, n_landmarks, generator)
-        landmarks = scaled(drawn)
-        rows = LandmarkRows(take, n, landmarks, self.gamma_, self.memory_mb * 2**20)
-        self.dual_coef_, self.intercept_ = fit_landmarks(self._regression(), rows, targets)
-        self.n_landmarks_ = len(rows)
-        self.support_ = drawn[rows.kept]
-        self.X_fit_ = rows.landmarks
+        size = max(self.search_size, _HEURISTIC_ROWS)
+        sample = np.sort(generator.choice(n, size, replace=False)) if n > size else np.arange(n)
+        members = None if groups is None else groups[sample]
+        rows = self._scaled(features[sample], dtype)
+        self._search(rows, targets[sample].astype(np.float64), members, generator)
+        # On features of pictures, rows drawn far from each other predict no better.
+        drawn = np.sort(generator.choice(n, n_landmarks, replace=False)).astype(np.int64)
+        kernel = LandmarkKernel(
+            lambda part: _dense(self._scaled(features[part], dtype)),
+            n,
+            self._scaled(features[drawn], dtype),
+            self.gamma_,
+            self.memory_mb * 2**20,
+            self._device_for(n),
+        )
+        if self.penalty_ is not None:
+            self.dual_coef_, self.intercept_ = kernel.fit_ridge(targets, self.penalty_)
+        else:
+            self.dual_coef_, self.intercept_ = kernel.fit_nu_svr(
+                targets, self.nu_, self.C_, self.tolerance
+            )
+        self.n_landmarks_ = len(kernel.kept)
+        self.support_ = drawn[kernel.kept]
+        self.X_fit_ = kernel.landmarks
 
     def predict(self, X: object) -> NDArray[np.float64]:
         """Predict points for instances.
@@ -286,54 +323,68 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         -------
         float64 array, shape (m, d), or (m,) when fitted with one-dimensional points
         """
-        if not hasattr(self, "dual_coef_"):
-            raise _NotFittedError("This InstanceMapper is not fitted yet; call `fit` first.")
+        self._check_fitted()
         features = check_features(
             X, owner="InstanceMapper", n_features=self.n_features_in_, keep_single=True
         )
         validate_data(self, X, reset=False, skip_check_array=True)
         n_support, d = self.dual_coef_.shape
+        device = self._device_for(n_support)
+        rows, coefficients, bias = (
+            to_device(part, device) for part in (self.X_fit_, self.dual_coef_, self.intercept_)
+        )
         points = np.empty((features.shape[0], d))
         dtype = np.float64 if self.dual_coef_.dtype == np.float64 else np.float32
         # A block holds its features twice (once in float64), its kernel and its points.
         width = self.dual_coef_.itemsize * (n_support + d) + 24 * self.n_features_in_
-        device = check_device(self.device, owner="InstanceMapper")
-        evaluate = evaluation(device, self.X_fit_, self.gamma_, self.dual_coef_, self.intercept_)
         for block in row_blocks(len(points), width, self.memory_mb * 2**20):
-            part = features[block]
-            dense = part.toarray() if sp.issparse(part) else part
-            queries = np.asarray(scale_rows(dense, self.scaling, self.mean_, self.scale_, dtype))
-            points[block] = evaluate(queries)
+            queries = to_device(self._scaled(_dense(features[block]), dtype), device)
+            points[block] = to_numpy(rbf_predict(queries, rows, self.gamma_, coefficients, bias))
         return points[:, 0] if self._flat else points
 
-    def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def get_state(self) -> State:
         """Give the fitted model as JSON values and arrays, for saving without pickle.
 
-        Returns
-        -------
-        config : dict
-            Parameters and learned settings; a generator given as `random_state` is left out.
-        arrays : dict of str to array
+        The device is left out, and a `random_state` that is a generator.
         """
-        if not hasattr(self, "dual_coef_"):
-            raise _NotFittedError("This InstanceMapper is not fitted yet; call `fit` first.")
-        return state_of(self)
+        self._check_fitted()
+        parameters = {name: plain(value) for name, value in self.get_params().items()}
+        del parameters["device"]  # where a model was fitted says nothing of where it is used
+        if not isinstance(self.random_state, (int, np.integer)):
+            parameters["random_state"] = None
+        config = {
+            "parameters": parameters,
+            "settings": {f"{name}_": getattr(self, f"{name}_") for name in _SETTINGS},
+            "cv_results": self.cv_results_,
+            "n_landmarks": self.n_landmarks_,
+            "flat": self._flat,
+            "n_features_in": self.n_features_in_,
+        }
+        arrays = {name: getattr(self, f"{name}_") for name in _ARRAYS}
+        if sp.issparse(self.X_fit_):
+            parts = ("data", "indices", "indptr")
+            return config, arrays | {f"rows.{part}": getattr(self.X_fit_, part) for part in parts}
+        return config, arrays | {"rows": self.X_fit_}
 
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Rebuild a fitted model from `get_state`; it predicts bit for bit the same.
-
-        Parameters
-        ----------
-        config : mapping
-        arrays : mapping of str to array
-
-        Returns
-        -------
-        InstanceMapper
-        """
+        """Rebuild a fitted model from `get_state`; it predicts bit for bit the same."""
         mapper = cls(**config["parameters"])
-        put_state(mapper, config, arrays)
+        for name, value in config["settings"].items():
+            setattr(mapper, name, value)
+        for name in _ARRAYS:
+            setattr(mapper, f"{name}_", np.array(arrays[name], order="C"))
+        mapper.cv_results_ = list(config["cv_results"])
+        mapper.n_landmarks_, mapper._flat = config["n_landmarks"], config["flat"]
+        mapper.n_features_in_ = config["n_features_in"]
+        if "rows" in arrays:
+            mapper.X_fit_ = np.array(arrays["rows"], order="C")
+        else:
+            sparse = within(arrays, "rows")
+            shape = (len(mapper.dual_coef_), mapper.n_features_in_)
+            mapper.X_fit_ = sp.csr_matrix(
+                (sparse["data"], sparse["indices"], sparse["indptr"]), shape=shape, copy=True
+            )
         return mapper
 
     def __sklearn_tags__(self) -> Any:
@@ -347,68 +398,52 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         owner = "InstanceMapper"
         check_option("kind", self.kind, KINDS, owner=owner)
         check_option("scaling", self.scaling, SCALINGS, owner=owner)
-        check_option("solver", self.solver, SOLVERS, owner=owner)
         if isinstance(self.gamma, str):
-            check_option("gamma", self.gamma, ("median", "variance"), owner=owner)
-        elif self.gamma is not None:
-            check_number("gamma", self.gamma, owner=owner, low=0, above=True)
+            check_option("gamma", self.gamma, ("median",), owner=owner)
         if self.nu is not None:
             check_number("nu", self.nu, owner=owner, low=0, high=1, above=True)
-        for name in ("C", "penalty"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), owner=owner, low=0, above=True)
-        for name in ("tolerance", "memory_mb"):
-            check_number(name, getattr(self, name), owner=owner, low=0, above=True)
+        for name in ("gamma", "C", "penalty", "tolerance", "memory_mb"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                check_number(name, value, owner=owner, low=0, above=True)
         check_number("n_folds", self.n_folds, owner=owner, low=2, whole=True)
         check_number("search_size", self.search_size, owner=owner, low=2, whole=True)
-        check_device(self.device, owner=owner)
         if self.n_landmarks is not None:
             check_number("n_landmarks", self.n_landmarks, owner=owner, low=1, whole=True)
-        if self._by_libsvm and (self.n_landmarks is not None or self.device != "cpu"):
-            raise InputError(
-                "`solver` of `InstanceMapper` must be 'admm' for landmarks and devices; got "
-                "'libsvm', the reference for all instances on the processor."
-            )
+        self._device_for(0)
 
-    @property
-    def _by_libsvm(self) -> bool:
-        """Whether the slow reference is asked for."""
-        return self.kind == "nu-svr" and self.solver == "libsvm"
+    def _check_fitted(self) -> None:
+        """Raise unless there is something learned."""
+        if not hasattr(self, "dual_coef_"):
+            raise _NotFittedError("This InstanceMapper is not fitted yet; call `fit` first.")
+
+    def _device_for(self, n: int) -> str:
+        """Say where a kernel of n rows is computed."""
+        if self.device is None and n <= _GPU_ROWS:
+            return "cpu"
+        return check_device(self.device, owner="InstanceMapper")
+
+    def _scaled(self, features: Rows, dtype: type[np.float32] | type[np.float64]) -> Rows:
+        """Scale features as those of the training instances."""
+        return scale_rows(features, self.scaling, self.mean_, self.scale_, dtype)
 
     def _count_landmarks(self, n: int) -> int | None:
         """Say how many landmarks to draw: None while the kernel and its factor fit the bound."""
         if self.n_landmarks is not None:
             return min(int(self.n_landmarks), n)
         memory, size = self.memory_mb * 2**20, np.dtype(_precision(n)).itemsize
-        bytes_per_pair = 2 * (8 if self._by_libsvm else size)
-        fitting = int((memory / bytes_per_pair) ** 0.5)
-        if n <= fitting:
+        if n <= int((memory / (2 * size)) ** 0.5):
             return None
-        needed = int(np.ceil(n * n * bytes_per_pair / 2**20))
-        told = (
-            f"`X` of `InstanceMapper` has {n} instances, whose kernel matrices need {needed} MB, "
-            f"but `memory_mb` is {self.memory_mb:g}: "
-        )
-        if self._by_libsvm:
-            raise InputError(told + f"raise it, or fit on a sample of at most {fitting} instances.")
         count = landmarks_within(n, memory, 0 if self.kind == "kernel-ridge" else size)
         warnings.warn(
-            told + f"points are predicted from {count} landmarks instead of all instances, which "
-            "is less exact; raise it for more, or set `n_landmarks`.",
+            f"`X` of `InstanceMapper` has {n} instances, whose kernel matrices need "
+            f"{int(np.ceil(n * n * 2 * size / 2**20))} MB, but `memory_mb` is {self.memory_mb:g}: "
+            f"points are predicted from {count} landmarks instead of all instances, which is less "
+            "exact; raise it for more, or set `n_landmarks`.",
             PolysemeWarning,
             stacklevel=3,
         )
         return count
-
-    def _regression(self) -> Regression:
-        """Say what is to be fitted with the settings found."""
-        own: dict[str, Any] = {
-            "tolerance": self.tolerance,
-            "libsvm": self._by_libsvm,
-            "device": self.device,
-        }
-        found = {name: getattr(self, f"{name}_") for name in SETTINGS}
-        return Regression(**own, **{name: it for name, it in found.items() if it is not None})
 
     def _search(
         self,
@@ -418,11 +453,17 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         generator: np.random.Generator,
     ) -> None:
         """Choose the settings that were not given by cross-validation."""
-        given = {name: getattr(self, name) for name in SETTINGS}
-        settings = settings_to_compare(self.kind, given, rows, targets, generator)
+        settings = self._settings(rows, targets, generator)
         self.cv_results_: list[dict[str, Any]] = []
         if len(settings) > 1 and len(targets) > 1:
-            n_folds = self._n_folds(len(targets))
+            n_folds = min(self.n_folds, len(targets))
+            if n_folds < self.n_folds:
+                warnings.warn(
+                    f"`n_folds` of `InstanceMapper` is {self.n_folds} but there are only {n_folds} "
+                    f"instances; cross-validating with {n_folds} folds.",
+                    PolysemeWarning,
+                    stacklevel=4,
+                )
             errors = cross_validate(
                 rows, targets, settings, n_folds, self.search_size, generator, groups
             )
@@ -432,19 +473,143 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
                     for setting, column in zip(settings, errors.T, strict=True)
                 ]
                 settings = [settings[int(np.argmin(errors.mean(axis=0)))]]
-        for name in SETTINGS:
+        for name in _SETTINGS:
             setattr(self, f"{name}_", settings[0].get(name))
 
-    def _n_folds(self, n: int) -> int:
-        """Lower the number of folds when there are fewer instances."""
-        if n < self.n_folds:
-            warnings.warn(
-                f"`n_folds` of `InstanceMapper` is {self.n_folds} but there are only {n} "
-                f"instances; cross-validating with {n} folds.",
-                PolysemeWarning,
-                stacklevel=4,
-            )
-        return min(self.n_folds, n)
+    def _settings(
+        self, rows: Rows, targets: FloatArray, generator: np.random.Generator
+    ) -> list[Setting]:
+        """List what is to be compared: given values as they are, the others as grids."""
+        grids: dict[str, Sequence[float]]
+        grids = {"gamma": kernel_widths(rows, self.gamma, generator)}
+        if self.kind == "kernel-ridge":
+            grids["penalty"] = PENALTY_GRID if self.penalty is None else (float(self.penalty),)
+        else:
+            spread = float(np.sqrt(targets.var(axis=0).mean())) or 1.0
+            bounds = [spread * factor for factor in C_GRID]
+            grids["C"] = bounds if self.C is None else (float(self.C),)
+            grids["nu"] = NU_GRID if self.nu is None else (float(self.nu),)
+        return [dict(zip(grids, one, strict=True)) for one in itertools.product(*grids.values())]
+
+
+def cross_validate(
+    rows: Rows,
+    targets: FloatArray,
+    settings: Sequence[Setting],
+    n_folds: int,
+    max_rows: int,
+    generator: np.random.Generator,
+    groups: IntArray | None = None,
+) -> NDArray[np.float64]:
+    """Compare settings by shuffled k-fold cross-validation over rows (n, f) and targets (n, d).
+
+    Settings have "gamma" and either "penalty" (kernel ridge) or "nu" and "C" (nu-SVR); those of one
+    gamma stand side by side. Only a sample of `max_rows` rows and of 32 outputs is looked at. Rows
+    of one of the groups (n,) come into one fold. Gives mean squared errors (n_folds, n_settings);
+    of fewer folds where there are fewer groups, of none where there is one group.
+    """
+    if len(targets) > max_rows:
+        drawn = generator.choice(len(targets), max_rows, replace=False)
+        rows, targets = rows[drawn], targets[drawn]
+        groups = None if groups is None else groups[drawn]
+    if targets.shape[1] > _SEARCH_OUTPUTS:
+        targets = targets[:, generator.choice(targets.shape[1], _SEARCH_OUTPUTS, replace=False)]
+    if groups is None:
+        folds = np.array_split(generator.permutation(len(targets)), n_folds)
+    else:
+        numbers = fold_numbers(len(targets), n_folds, generator, groups)
+        folds = [np.flatnonzero(numbers == fold) for fold in range(numbers.max() + 1)]
+    if len(folds) < 2:
+        return np.empty((0, len(settings)))
+
+    def errors(fold: IntArray) -> list[float]:
+        return list(_errors(rows, targets, fold, settings))
+
+    # The products are too small to be shared among cores; the folds are not.
+    with blas_threads(0), ThreadPoolExecutor(min(n_folds, os.cpu_count() or 1)) as pool:
+        return np.array(list(pool.map(errors, folds)))
+
+
+def _errors(
+    rows: Rows, targets: FloatArray, held_out: IntArray, settings: Sequence[Setting]
+) -> Iterator[float]:
+    """Give the mean squared error of each setting on the instances held out."""
+    mask = np.ones(len(targets), dtype=bool)
+    mask[held_out] = False
+    train, truth = targets[mask], targets[held_out]
+    among = pairwise_squared_distances(rows[mask])
+    across = squared_distances(_dense(rows[held_out]), rows[mask])
+    for gamma, group in itertools.groupby(settings, key=lambda setting: setting["gamma"]):
+        kernel, test_kernel = rbf_from_squared(among, gamma), rbf_from_squared(across, gamma)
+        solver = None
+        for setting in group:
+            if "penalty" in setting:
+                coefficients, bias = solve_kernel_ridge(kernel, train, setting["penalty"])
+            else:
+                solver = solver or SharedKernelSolver(kernel)  # one factor for the whole group
+                coefficients, bias, _ = solver.solve(
+                    train,
+                    setting["nu"],
+                    setting["C"],
+                    tolerance=_SEARCH_TOLERANCE,
+                    max_iter=_SEARCH_ITER,
+                    quiet=True,
+                )
+            yield float(np.mean((test_kernel @ coefficients + bias - truth) ** 2))
+
+
+def solve_kernel_ridge(
+    kernel: Array, targets: FloatArray, penalty: float
+) -> tuple[FloatArray, FloatArray]:
+    """Minimise squared error plus `penalty` times the squared norm, for targets (n, d).
+
+    Gives coefficients (n, d) and a bias (d,), the mean target, which is not penalised. Where a
+    kernel (n, n) in float32 is not precise enough, float64 takes over. Each penalty costs one
+    Cholesky factor: an eigendecomposition would serve several but costs as much as about twenty.
+    """
+    xp, mean = array_namespace(kernel), targets.mean(axis=0, dtype=np.float64)
+    dtype = np.float64 if kernel.dtype == xp.float64 else np.float32
+    for precision in dict.fromkeys((dtype, np.float64)):
+        right = like((targets - mean).astype(precision), kernel)
+        coefficients = solve_positive(xp.astype(kernel, right.dtype, copy=False), penalty, right)
+        if coefficients is not None:
+            return to_numpy(coefficients).astype(dtype, copy=False), mean.astype(dtype)
+    raise InputError(
+        f"`penalty` is too small for this kernel to be solved; got {penalty:g}: raise it."
+    )
+
+
+def _check_points(points: object, n: int) -> FloatArray:
+    """Turn targets into an array of floats, (n,) or (n, d), or raise."""
+    if points is None:
+        raise InputError(
+            "`InstanceMapper` requires y to be passed, but the target y is None; pass the points, "
+            "one row per instance."
+        )
+    array = np.asarray(points.to_numpy() if hasattr(points, "to_numpy") else points)
+    try:
+        array = np.ascontiguousarray(array, np.float32 if array.dtype == np.float32 else np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"`points` of `InstanceMapper` must hold numbers only; {error}."
+        ) from error
+    if array.ndim not in (1, 2) or array.size == 0 or len(array) != n:
+        raise InputError(
+            f"`points` of `InstanceMapper` must have shape (n,) or (n, d), one point for each of "
+            f"the {n} rows of `X` and at least one coordinate; got shape {array.shape}."
+        )
+    if not np.isfinite(array).all():
+        rows = np.flatnonzero(~np.isfinite(array.reshape(n, -1)).all(axis=1))
+        raise InputError(
+            f"`points` of `InstanceMapper` contains NaN or infinity, first in row {rows[0]}; drop "
+            f"such instances ({len(rows)} in all)."
+        )
+    return array
+
+
+def _dense(rows: Rows) -> FloatArray:
+    """Give rows as an array, whether they are sparse or not."""
+    return np.asarray(rows.toarray() if sp.issparse(rows) else rows)
 
 
 def _precision(n: int) -> type[np.float32] | type[np.float64]:

@@ -10,23 +10,6 @@ from polyseme.published.nn.plan import TrainingPlan
 PRESETS = ("default", "paper")
 
 
-def mapper_parameters(name: str) -> dict[str, Any]:
-    """Give the parameters of `InstanceMapper` under a preset.
-
-    Parameters
-    ----------
-    name : {"default", "paper"}
-        "default" leaves the constructor's defaults: every parameter is chosen by
-        cross-validation. "paper" has the published C = 1 and γ = 1, over features of length one,
-        where that γ fits; ν is chosen by cross-validation, as published.
-    """
-    if name not in PRESETS:
-        raise unknown_name("preset", name, PRESETS)
-    if name == "default":
-        return {}
-    return {"kind": "nu-svr", "C": 1.0, "gamma": 1.0, "scaling": "l2"}
-
-
 def embedding_parameters(name: str) -> dict[str, Any]:
     """Give the parameters of `ConceptEmbedding` under a preset.
 

@@ -1,40 +1,237 @@
-"""Step 5: rank labels around a point, seen, unseen and oov alike.
+"""Priming: labels are ranked by the known concepts around a point, seen, unseen and oov alike.
 
-In: points in concept space and an index over the known concepts of every label. Out: scores per
-label, larger is better, and rankings.
+In: a fitted embedding and documents, then points in concept space. Out: a `PrimingStore` of the
+concepts of all known documents, which grows and shrinks without training, and scores per label.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from polyseme._validation import check_number, check_option
+from polyseme._persistence import State
+from polyseme._validation import IntArray, check_number, check_option, warn_dropped
+from polyseme.corpus import LabelCorpus
+from polyseme.documents import (
+    Known,
+    labels_of,
+    no_documents,
+    unmet_documents,
+    with_documents,
+    without_documents,
+)
 from polyseme.index import ConceptIndex
+from polyseme.published.embedding import ConceptEmbedding
 from polyseme.tags import rank_blocks, rank_labels
 
-# Scores that are worked on at a time; a few tables of them exist beside each other.
+RELATEDNESS = ("nearest", "density")
+# Label sets embedded at a time.
+_BLOCK = 32768
 
 
-def relatedness(distances: ArrayLike, *, floor: float) -> NDArray[np.float64]:
-    """Turn distances into scores that sum to one (in the paper: equation 9).
+@dataclass(frozen=True)
+class Explanation:
+    """A known concept of a label that was asked about, which its score rests on.
 
-    Parameters
+    Attributes
     ----------
-    distances : array, shape (n, n_labels)
-        Distance of each point to each label; infinity for a label without a concept.
-    floor : float
-        Smallest distance told apart; shorter ones count as this one.
-
-    Returns
-    -------
-    float64 array, shape (n, n_labels)
-        Inverse distances divided by their row sum; 0 for a label without a concept.
+    label : str
+    document : tuple of str
+        The known document in whose context the concept lies.
+    document_ids : tuple of str
+        The names of the known documents with exactly these labels.
+    distance : float
+        From the instance's point to the concept; smaller is closer.
     """
-    inverse = 1.0 / np.maximum(np.asarray(distances, dtype=np.float64), floor)
-    totals = inverse.sum(axis=1, keepdims=True)
-    # Where the total is 0, so is everything it is made of.
-    return np.asarray(np.divide(inverse, totals, out=inverse, where=totals > 0))
+
+    label: str
+    document: tuple[str, ...]
+    document_ids: tuple[str, ...]
+    distance: float
+
+
+@dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
+class PrimingStore:
+    """The documents a tagger knows, and the concepts of their labels.
+
+    Documents with the same labels share their concepts, which are stored once.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        The embedding's vocabulary, then the oov labels in the order they were met.
+    n_vocabulary : int
+        How many of the labels are the vocabulary.
+    ids : tuple of str, length n_documents
+        The documents' names.
+    matrix : csr_matrix of bool, shape (n_documents, n_labels)
+        The documents.
+    sets : int64 array, shape (n_documents,)
+        The distinct label set of each document.
+    points : float32 array, shape (n_concepts, n_components)
+        Concepts of the distinct label sets, sorted by label and within a label by set.
+    label_ids, set_ids : int64 arrays, shape (n_concepts,)
+        The label and the label set of each concept.
+    """
+
+    labels: tuple[str, ...]
+    n_vocabulary: int
+    ids: tuple[str, ...]
+    matrix: sp.csr_matrix
+    sets: IntArray
+    points: NDArray[np.float32]
+    label_ids: IntArray
+    set_ids: IntArray
+
+    @classmethod
+    def empty(cls, embedding: ConceptEmbedding) -> PrimingStore:
+        """Make a store without documents for a fitted embedding."""
+        none = np.empty(0, dtype=np.int64)
+        points = np.empty((0, embedding.n_components), dtype=np.float32)
+        return cls(*no_documents(embedding.classes_), points, none, none)
+
+    @classmethod
+    def of(
+        cls, embedding: ConceptEmbedding, semantics: LabelCorpus, corpus: LabelCorpus
+    ) -> tuple[PrimingStore, tuple[str, ...]]:
+        """Collect the documents a tagger knows: semantics first, then instances' that are new.
+
+        Gives the store and the names of documents left out, which a warning names too. Both corpora
+        may be the same.
+        """
+        store, _, dropped = cls.empty(embedding).add(embedding, semantics)
+        n_documents = len(semantics)
+        if corpus is not semantics:
+            new = unmet_documents(corpus, semantics)
+            store, _, more = store.add(embedding, new)
+            dropped += more
+            n_documents += len(new)
+        warn_dropped(dropped, n_documents)
+        return store, dropped
+
+    def add(
+        self, embedding: ConceptEmbedding, corpus: LabelCorpus
+    ) -> tuple[PrimingStore, tuple[str, ...], tuple[str, ...]]:
+        """Take in documents; labels outside the vocabulary become oov labels.
+
+        Gives the larger store (this one is left as it was), the names of the documents taken in,
+        and of those left out because they hold no label of the vocabulary.
+        """
+        grown = with_documents(self._documents, corpus)
+        n_sets = int(self.sets.max(initial=-1)) + 1
+        concepts = self._with_concepts(embedding, grown.fresh, grown.known.labels, n_sets)
+        return PrimingStore(*grown.known, *concepts), grown.ids, grown.dropped
+
+    @property
+    def _documents(self) -> Known:
+        """What is known, apart from its concepts."""
+        return Known(self.labels, self.n_vocabulary, self.ids, self.matrix, self.sets)
+
+    def _with_concepts(
+        self, embedding: ConceptEmbedding, new: sp.csr_matrix, labels: Sequence[str], n_sets: int
+    ) -> tuple[NDArray[np.float32], IntArray, IntArray]:
+        """Give points, labels and sets of the concepts here and of new label sets.
+
+        Points are written once, where they belong: with many documents they are most of the
+        memory.
+        """
+        new_sets = np.repeat(np.arange(new.shape[0], dtype=np.int64), np.diff(new.indptr))
+        label_ids = np.concatenate([self.label_ids, new.indices.astype(np.int64)])
+        set_ids = np.concatenate([self.set_ids, n_sets + new_sets])
+        order = np.argsort(label_ids, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        points = np.empty((len(order), self.points.shape[1]), dtype=np.float32)
+        n_before = len(self.points)
+        points[place[:n_before]] = self.points
+        for start in range(0, new.shape[0], _BLOCK):
+            part = sp.csr_matrix(new[start : start + _BLOCK])
+            ids = tuple(str(number) for number in range(part.shape[0]))
+            corpus = LabelCorpus(tuple(labels), part, ids, numbered=True, normalize=False)
+            rows = slice(*(n_before + new.indptr[[start, start + part.shape[0]]]))
+            points[place[rows]] = embedding.transform(corpus).points
+        return points, label_ids[order], set_ids[order]
+
+    def remove(self, ids: Collection[str]) -> PrimingStore:
+        """Give the store without documents of some names; oov labels left without any go too."""
+        shrunk = without_documents(self._documents, ids)
+        new_column = np.full(len(self.labels), -1, dtype=np.int64)
+        new_column[shrunk.columns] = np.arange(len(shrunk.columns))
+        renumbered = np.full(int(self.sets.max(initial=-1)) + 1, -1, dtype=np.int64)
+        renumbered[self.sets[shrunk.kept]] = shrunk.known.sets
+        rows = np.flatnonzero(renumbered[self.set_ids] >= 0)
+        rows = rows[np.lexsort((renumbered[self.set_ids[rows]], self.label_ids[rows]))]
+        return PrimingStore(
+            *shrunk.known,
+            self.points[rows],
+            new_column[self.label_ids[rows]],
+            renumbered[self.set_ids[rows]],
+        )
+
+    def index(self, memory_mb: float, device: str = "cpu") -> ConceptIndex:
+        """Build the search index over all concepts, each counted once per document."""
+        counts = np.bincount(self.sets, minlength=int(self.set_ids.max(initial=-1)) + 1)
+        return ConceptIndex(
+            self.points,
+            self.label_ids,
+            len(self.labels),
+            counts=counts[self.set_ids],
+            memory_mb=memory_mb,
+            device=device,
+        )
+
+    def nearest(self, point: NDArray[np.float32], column: int, k: int) -> list[Explanation]:
+        """Give the k concepts of a label's column that are nearest to a point (n_components,)."""
+        rows = np.flatnonzero(self.label_ids == column)
+        gaps = self.points[rows].astype(np.float64) - point
+        distances = np.sqrt(np.einsum("ij,ij->i", gaps, gaps))
+        nearest = []
+        for place in np.argsort(distances, kind="stable")[:k]:
+            members = np.flatnonzero(self.sets == self.set_ids[rows[place]])
+            nearest.append(
+                Explanation(
+                    self.labels[column],
+                    self.document(int(members[0])),
+                    tuple(self.ids[member] for member in members),
+                    float(distances[place]),
+                )
+            )
+        return nearest
+
+    def document(self, row: int) -> tuple[str, ...]:
+        """Give the labels of one document."""
+        return labels_of(self._documents, row)
+
+    def get_state(self) -> State:
+        """Give the store as JSON values and arrays, for saving without pickle."""
+        config = {
+            "labels": list(self.labels),
+            "n_vocabulary": self.n_vocabulary,
+            "ids": list(self.ids),
+        }
+        arrays = {name: getattr(self, name) for name in ("sets", "points", "label_ids", "set_ids")}
+        arrays |= {
+            name: getattr(self.matrix, name).astype(np.int64) for name in ("indices", "indptr")
+        }
+        return config, arrays
+
+    @classmethod
+    def from_state(
+        cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    ) -> PrimingStore:
+        """Rebuild a store from `get_state`."""
+        labels, ids = tuple(config["labels"]), tuple(config["ids"])
+        ones = np.ones(len(arrays["indices"]), dtype=bool)
+        matrix = sp.csr_matrix(
+            (ones, arrays["indices"], arrays["indptr"]), shape=(len(ids), len(labels))
+        )
+        rest = (arrays[name] for name in ("sets", "points", "label_ids", "set_ids"))
+        return cls(labels, config["n_vocabulary"], ids, matrix, *rest)
 
 
 class PrimingRanker:
@@ -46,7 +243,7 @@ class PrimingRanker:
         The known concepts.
     distance_scale : float
         Distance of unrelated concepts (in the paper: β); sets the guards.
-    score : {"nearest", "density"}
+    relatedness : {"nearest", "density"}
         "nearest": the inverse distance to the label's nearest concept, equation (9). "density":
         a Gaussian kernel density over all of the label's concepts.
     bandwidth : float, optional
@@ -57,13 +254,13 @@ class PrimingRanker:
         self,
         index: ConceptIndex,
         distance_scale: float,
-        score: str = "nearest",
+        relatedness: str = "nearest",
         bandwidth: float | None = None,
     ) -> None:
-        check_option("score", score, ("nearest", "density"), owner=type(self).__name__)
+        check_option("relatedness", relatedness, RELATEDNESS, owner=type(self).__name__)
         self.index = index
         self.distance_scale = distance_scale
-        self.score = score
+        self.relatedness = relatedness
         self.bandwidth = 0.15 * distance_scale if bandwidth is None else bandwidth
 
     def scores(self, points: ArrayLike) -> NDArray[np.float64]:
@@ -78,43 +275,34 @@ class PrimingRanker:
         float64 array, shape (n, n_labels)
             Larger is better; rows sum to one (or are all 0 when no label has a concept).
         """
-        if self.score == "nearest":
-            return relatedness(self.index.distances(points), floor=1e-8 * self.distance_scale)
-        logs = self.index.log_densities(points, self.bandwidth)
-        top = logs.max(axis=1, keepdims=True, initial=-np.inf)
-        weights = np.exp(logs - np.where(np.isfinite(top), top, 0.0))
+        if self.relatedness == "nearest":
+            distances = np.asarray(self.index.distances(points), dtype=np.float64)
+            # Distances below a guard are not told apart; labels without a concept are at infinity.
+            weights = 1.0 / np.maximum(distances, 1e-8 * self.distance_scale)
+        else:
+            logs = self.index.log_densities(points, self.bandwidth)
+            top = logs.max(axis=1, keepdims=True, initial=-np.inf)
+            weights = np.exp(logs - np.where(np.isfinite(top), top, 0.0))
         totals = weights.sum(axis=1, keepdims=True)
         return np.asarray(np.divide(weights, totals, out=weights, where=totals > 0))
 
-    def rank(self, points: ArrayLike, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def rank(self, points: ArrayLike, k: int) -> tuple[IntArray, NDArray[np.float64]]:
         """Give the k best labels around each point; see `rank_labels`."""
         check_number("k", k, owner="rank", low=1, whole=True)
-        asked = np.asarray(points)
-        shape = (len(asked), min(k, self.index.n_labels))
+        queries = np.asarray(points)
+        shape = (len(queries), min(k, self.index.n_labels))
         label_ids, scores = np.empty(shape, dtype=np.int64), np.empty(shape)
-        for rows in rank_blocks(len(asked), self.index.n_labels):
-            ranked = rank_labels(self.scores(asked[rows]), self.index.n_occurrences, k)
+        for rows in rank_blocks(len(queries), self.index.n_labels):
+            ranked = rank_labels(self.scores(queries[rows]), self.index.n_occurrences, k)
             label_ids[rows], scores[rows] = ranked
         return label_ids, scores
 
     def rank_others(
-        self, point: ArrayLike, given: NDArray[np.int64], k: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Give the k best labels around a point besides some that are given.
+        self, point: ArrayLike, given: IntArray, k: int
+    ) -> tuple[IntArray, NDArray[np.float64]]:
+        """Give the k best labels, (k,), around a point (1, n_components), leaving out given ones.
 
-        Parameters
-        ----------
-        point : array, shape (1, n_components)
-        given : int64 array, shape (n_given,)
-            Labels to leave out.
-        k : int
-            How many labels; all others if there are fewer.
-
-        Returns
-        -------
-        label_ids : int64 array, shape (k,)
-        scores : float64 array, shape (k,)
-            Over all labels but the given ones; the full list sums to one.
+        Scores, (k,), are those over all other labels, whose full list sums to one.
         """
         scores = self.scores(point)[0]
         others = np.setdiff1d(np.arange(len(scores)), given)

@@ -7,7 +7,7 @@ re-training, and is kept on disk.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -16,10 +16,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator, copy_of
+from polyseme._persistence import State, joined, plain, within, write_model
 from polyseme._progress import working
 from polyseme._validation import (
     InputError,
-    IntArray,
     PolysemeWarning,
     RandomState,
     as_generator,
@@ -34,24 +34,22 @@ from polyseme._validation import (
 )
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
 from polyseme.documents import label_column
+from polyseme.features import extractor_from_state
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
 from polyseme.published.embedding import ConceptEmbedding
-from polyseme.published.known import Explanation, KnownConcepts, known_documents
 from polyseme.published.mapping import InstanceMapper
-from polyseme.published.presets import mapper_parameters
-from polyseme.published.priming import PrimingRanker
-from polyseme.tags import complete_each, label_kinds, rank_blocks, rank_labels, tag_columns
+from polyseme.published.priming import RELATEDNESS, Explanation, PrimingRanker, PrimingStore
+from polyseme.tags import complete_each, label_kinds, rank_blocks, tag_columns
 
 Features = NDArray[np.float64] | sp.csr_matrix
 StrArray = NDArray[np.str_]
-SCORES = ("nearest", "density")
 
 
 class PublishedTagger(Estimator):
     """Rank every label for an instance by the known concepts around its point, as published.
 
-    Semantics documents teach what labels mean in each other's company; instances with features
-    teach the way into that space; labels are ranked by their nearest known concepts.
+    Semantics documents teach what labels mean in context; instances with features teach the way
+    into that space; labels are ranked by their nearest known concepts.
 
     Parameters
     ----------
@@ -65,16 +63,16 @@ class PublishedTagger(Estimator):
     fit_embedding : bool
         Whether `fit` learns a copy of `embedding`. False takes it as it is, already fitted, and
         its documents must be given as `label_sets`.
-    score : {"nearest", "density"}
+    relatedness : {"nearest", "density"}
         How distances from an instance's point to known concepts become scores; see
         `PrimingRanker`. "nearest" is the published way.
     bandwidth : float, optional
         For "density".
     memory_mb : float
         The most working memory of a search, in megabytes.
-    device : str
-        Where networks are trained, as torch names it ("cpu", "cuda"); parts that say "cpu" take it
-        over. Trained models are used on the processor.
+    device : str, optional
+        Where the parts are trained, as torch names it ("cpu", "cuda"); None leaves it to them.
+        Trained models are used on the processor.
     verbose : bool
         Whether progress is shown on standard error.
     random_state : int, numpy Generator or None
@@ -89,7 +87,7 @@ class PublishedTagger(Estimator):
         documents, never in the semantics vocabulary).
     embedding_, mapper_, features_ : the fitted parts
         `mapper_` is None when no features were given, `features_` without a feature extractor.
-    known_ : KnownConcepts
+    store_ : PrimingStore
         The documents and concepts that labels are ranked by.
     ranker_ : PrimingRanker
         Turns distances to the known concepts into scores.
@@ -107,28 +105,16 @@ class PublishedTagger(Estimator):
 
     probabilistic: ClassVar[bool] = False
 
-    embedding_: ConceptEmbedding
-    mapper_: InstanceMapper | None
-    features_: MediaFeatures | None
-    known_: KnownConcepts
-    ranker_: PrimingRanker
-    classes_: tuple[str, ...]
-    kinds_: StrArray
-    seen_: frozenset[str]
-    dropped_: tuple[str, ...]
-    n_features_in_: int
-    normalize_labels_: bool
-
     def __init__(
         self,
         embedding: ConceptEmbedding | None = None,
         mapper: InstanceMapper | None = None,
         features: MediaFeatures | None = None,
         fit_embedding: bool = True,
-        score: str = "nearest",
+        relatedness: str = "nearest",
         bandwidth: float | None = None,
         memory_mb: float = 64.0,
-        device: str = "cpu",
+        device: str | None = None,
         verbose: bool = False,
         random_state: RandomState = None,
     ) -> None:
@@ -136,7 +122,7 @@ class PublishedTagger(Estimator):
         self.mapper = mapper
         self.features = features
         self.fit_embedding = fit_embedding
-        self.score = score
+        self.relatedness = relatedness
         self.bandwidth = bandwidth
         self.memory_mb = memory_mb
         self.device = device
@@ -150,22 +136,17 @@ class PublishedTagger(Estimator):
         Parameters
         ----------
         name : {"default", "paper"}
-            What trains best, or the published constants; see `polyseme.published.presets`.
+            What trains best, or the published constants.
         **parameters
             Overrides of single parameters.
         """
         parameters.setdefault("embedding", ConceptEmbedding.from_preset(name))
-        parameters.setdefault("mapper", InstanceMapper(**mapper_parameters(name)))
+        parameters.setdefault("mapper", InstanceMapper.from_preset(name))
         return cls(**parameters)
 
-    # ------------------------------------------------------------------ learning
+    # ------------------------------------------------------------------ fitting
 
-    def fit(
-        self,
-        X: object,
-        y: Documents,
-        label_sets: Documents | None = None,
-    ) -> Self:
+    def fit(self, X: object, y: Documents, label_sets: Documents | None = None) -> Self:
         """Learn the concept space, the way into it, and the known concepts.
 
         Parameters
@@ -184,41 +165,37 @@ class PublishedTagger(Estimator):
         template = ConceptEmbedding() if self.embedding is None else self.embedding
         normalize = getattr(template, "normalize_labels_", template.normalize_labels)
         corpus = as_corpus(y, normalize=normalize)
-        teaching = corpus if label_sets is None else as_corpus(label_sets, normalize=normalize)
+        semantics = corpus if label_sets is None else as_corpus(label_sets, normalize=normalize)
         if X is not None:
             check_corpus(corpus, owner=owner, n_labels=1)
         # The order in which seeds are drawn belongs to what a seed gives.
-        embedding_seed, mapper_seed = draw_seed(generator), draw_seed(generator)
-        feature_seed = draw_seed(generator)
+        embedding_seed, mapper_seed, feature_seed = (draw_seed(generator) for _ in range(3))
         extractor, table = None, X
         if self.features is not None and X is not None:
             with working(f"learning {self.features.kind} features", shown=self.verbose):
                 extractor, table = learned_copy(self.features, X, feature_seed)
         features = None if table is None else check_instances(table, len(corpus), owner=owner)
-        embedding = self._learn_embedding(template, teaching, embedding_seed)
+        embedding = self._fit_embedding(template, semantics, embedding_seed)
         mapper = None
         if features is not None:
-            mapper = self._learn_mapper(embedding, features, corpus, mapper_seed)
-        known, dropped = known_documents(embedding, teaching, corpus)
+            mapper = self._fit_mapper(embedding, features, corpus, mapper_seed)
+        store, dropped = PrimingStore.of(embedding, semantics, corpus)
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
-        return self.restore(
-            embedding,
-            mapper,
-            extractor,
-            known,
-            seen=corpus.used(embedding.classes_) if X is not None else frozenset(),
-            dropped=dropped,
-            n_features=0 if features is None else features.shape[1],
-        )
+        self.embedding_, self.mapper_, self.features_ = embedding, mapper, extractor
+        self.seen_ = frozenset() if X is None else corpus.used(embedding.classes_)
+        self.dropped_ = dropped
+        self.n_features_in_ = 0 if features is None else features.shape[1]
+        return self._set_store(store)
 
     def _check_parameters(self) -> None:
         """Raise on a bad parameter before the long work begins."""
         owner = type(self).__name__
-        check_option("score", self.score, SCORES, owner=owner)
+        check_option("relatedness", self.relatedness, RELATEDNESS, owner=owner)
         check_number("memory_mb", self.memory_mb, owner=owner, low=0, above=True)
         if self.bandwidth is not None:
             check_number("bandwidth", self.bandwidth, owner=owner, low=0, above=True)
-        check_device(self.device, owner=owner)
+        if self.device is not None:
+            check_device(self.device, owner=owner)
         if self.mapper is not None:
             self.mapper.check_parameters()
         if not self.fit_embedding:
@@ -226,7 +203,7 @@ class PublishedTagger(Estimator):
                 raise InputError("`fit_embedding=False` needs a fitted `embedding`; give one.")
             check_fitted(self.embedding, "network_")
 
-    def _learn_embedding(
+    def _fit_embedding(
         self, template: ConceptEmbedding, corpus: LabelCorpus, seed: int
     ) -> ConceptEmbedding:
         """Learn a copy of the embedding, or take it as it is."""
@@ -236,18 +213,18 @@ class PublishedTagger(Estimator):
         # Without a seed the embedding draws its own, which its checkpoint remembers.
         if embedding.random_state is None and self.random_state is not None:
             embedding.set_params(random_state=seed)
-        if embedding.device == "cpu":
+        if self.device is not None:
             embedding.set_params(device=self.device)
         if self.verbose:
             embedding.set_params(verbose=True)
         return embedding.fit(corpus)
 
-    def _learn_mapper(
+    def _fit_mapper(
         self, embedding: ConceptEmbedding, features: Features, corpus: LabelCorpus, seed: int
     ) -> InstanceMapper:
         """Learn the way from features to the documents' target points."""
         with warnings.catch_warnings():
-            # Left-out documents are reported once, with all others, by `known_documents`.
+            # Left-out documents are reported once, with all others, by `PrimingStore.of`.
             warnings.simplefilter("ignore", PolysemeWarning)
             targets = embedding.targets(corpus)
         placed = np.flatnonzero(np.isfinite(targets).all(axis=1))
@@ -259,7 +236,7 @@ class PublishedTagger(Estimator):
         mapper = InstanceMapper() if self.mapper is None else copy_of(self.mapper)
         if mapper.random_state is None:
             mapper.set_params(random_state=seed)
-        if mapper.device == "cpu" and mapper.solver != "libsvm":
+        if self.device is not None:
             mapper.set_params(device=self.device)
         groups = None if corpus.groups is None else tuple(corpus.groups[row] for row in placed)
         if len(placed) < len(targets):
@@ -268,54 +245,20 @@ class PublishedTagger(Estimator):
             # Learned where networks are, used on the processor like all else.
             return mapper.fit(features, targets, groups).set_params(device="cpu")
 
-    def restore(
-        self,
-        embedding: ConceptEmbedding,
-        mapper: InstanceMapper | None,
-        features: MediaFeatures | None,
-        known: KnownConcepts,
-        *,
-        seen: frozenset[str],
-        dropped: tuple[str, ...],
-        n_features: int,
-    ) -> Self:
-        """Take back learned state; `fit` and `polyseme.load` call this.
-
-        Parameters
-        ----------
-        embedding : ConceptEmbedding
-        mapper : InstanceMapper or None
-            None without features.
-        features : MediaFeatures or None
-            The feature extractor, where there is one.
-        known : KnownConcepts
-        seen : frozenset of str
-            The labels that training instances carry.
-        dropped : tuple of str
-            Names of documents that could not be placed.
-        n_features : int
-            0 without features.
-        """
-        ranker = self._ranker_of(known, embedding)
-        self.embedding_, self.mapper_, self.features_ = embedding, mapper, features
-        self.normalize_labels_ = embedding.normalize_labels_
-        self.seen_, self.dropped_, self.n_features_in_ = seen, dropped, n_features
-        return self._know(known, ranker)
-
-    def _ranker_of(self, known: KnownConcepts, embedding: ConceptEmbedding) -> PrimingRanker:
-        """Make what ranks labels by known concepts."""
-        return PrimingRanker(
-            known.index(self.memory_mb), embedding.distance_scale_, self.score, self.bandwidth
+    def _set_store(self, store: PrimingStore) -> Self:
+        """Rank by the concepts of a store from now on."""
+        self.ranker_ = PrimingRanker(
+            store.index(self.memory_mb),
+            self.embedding_.distance_scale_,
+            self.relatedness,
+            self.bandwidth,
         )
-
-    def _know(self, known: KnownConcepts, ranker: PrimingRanker) -> Self:
-        """Take over what is known from now on."""
-        self.known_, self.ranker_ = known, ranker
-        self.classes_ = known.labels
-        self.kinds_ = label_kinds(self.classes_, self.seen_, known.n_vocabulary)
+        self.normalize_labels_: bool = self.embedding_.normalize_labels_
+        self.store_, self.classes_ = store, store.labels
+        self.kinds_: StrArray = label_kinds(store.labels, self.seen_, store.n_vocabulary)
         return self
 
-    # ------------------------------------------------------------------ asking about instances
+    # ------------------------------------------------------------------ instances
 
     def points(self, X: object) -> NDArray[np.float32]:
         """Map instances into the concept space.
@@ -328,28 +271,15 @@ class PublishedTagger(Estimator):
         -------
         float32 array, shape (n, n_components)
         """
-        return self._mapped(self._features_of(X))
-
-    def _features_of(self, X: object) -> Features:
-        """Check instances, after the feature extractor where there is one, (n, n_features)."""
-        check_fitted(self, "known_")
+        check_fitted(self, "store_")
         if self.mapper_ is None:
             raise InputError(
                 f"This {type(self).__name__} was fitted without features, so it cannot rank "
                 "instances; use `complete`, or fit it with X."
             )
         table = X if self.features_ is None else self.features_.transform(X)
-        return check_features(table, owner=type(self).__name__, n_features=self.n_features_in_)
-
-    def _mapped(self, features: Features) -> NDArray[np.float32]:
-        """Map checked features into the concept space."""
-        assert self.mapper_ is not None  # where there are features, there is a mapper
+        features = check_features(table, owner=type(self).__name__, n_features=self.n_features_in_)
         return np.asarray(self.mapper_.predict(features), dtype=np.float32)
-
-    def _scored(self, features: Features) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        """Give the scores of checked features, some rows at a time."""
-        for rows in rank_blocks(features.shape[0], len(self.classes_)):
-            yield rows, self.ranker_.scores(self._mapped(features[rows]))
 
     def decision_function(
         self, X: object, tags: Iterable[Collection[str]] | None = None
@@ -369,11 +299,11 @@ class PublishedTagger(Estimator):
             Larger is better. Rows sum to one (or are all 0 when no label has a concept), as in the
             paper's equation 9.
         """
-        features = self._features_of(X)
+        points = self.points(X)
         _refuse_tags(tags)
-        scores = np.empty((features.shape[0], len(self.classes_)))
-        for rows, part in self._scored(features):
-            scores[rows] = part
+        scores = np.empty((len(points), len(self.classes_)))
+        for rows in rank_blocks(*scores.shape):
+            scores[rows] = self.ranker_.scores(points[rows])
         return scores
 
     def rank(
@@ -396,13 +326,10 @@ class PublishedTagger(Estimator):
             Falling from left to right.
         """
         check_number("k", k, owner="rank", low=1, whole=True)
-        features = self._features_of(X)
+        points = self.points(X)
         _refuse_tags(tags)
-        shape = (features.shape[0], min(k, len(self.classes_)))
-        label_ids, best = np.empty(shape, dtype=np.int64), np.empty(shape)
-        for rows, scores in self._scored(features):
-            label_ids[rows], best[rows] = rank_labels(scores, self.ranker_.index.n_occurrences, k)
-        return np.asarray(self.classes_)[label_ids], best
+        label_ids, scores = self.ranker_.rank(points, k)
+        return np.asarray(self.classes_)[label_ids], scores
 
     def explain(self, x: object, label: str, k: int = 5) -> list[Explanation]:
         """Give the nearest known concepts of a label: what its score rests on.
@@ -421,15 +348,15 @@ class PublishedTagger(Estimator):
         list of Explanation
             From near to far.
         """
-        check_fitted(self, "known_")
+        check_fitted(self, "store_")
         check_number("k", k, owner="explain", low=1, whole=True)
         column = label_column(self.classes_, label, normalize=self.normalize_labels_)
         point = self.points(one_item(x, self.features_))
         if len(point) != 1:
             raise InputError(f"`explain` takes one instance; got {len(point)}.")
-        return self.known_.nearest(point[0], column, k)
+        return self.store_.nearest(point[0], column, k)
 
-    # ------------------------------------------------------------------ asking about tags
+    # ------------------------------------------------------------------ tags
 
     def complete(
         self, tags: Collection[str] | Iterable[Collection[str]], k: int = 10
@@ -449,18 +376,26 @@ class PublishedTagger(Estimator):
         scores : float64 array, of the same shape
             Scores over all labels but the given ones; each full list sums to one.
         """
-        check_fitted(self, "known_")
+        check_fitted(self, "store_")
         check_number("k", k, owner="complete", low=1, whole=True)
-        return complete_each(tags, lambda one: self._complete_one(one, k))
+        return complete_each(tags, lambda tag_set: self._complete_one(tag_set, k))
 
     def _complete_one(self, tags: Collection[str], k: int) -> tuple[StrArray, NDArray[np.float64]]:
-        """Complete one tag set."""
-        given = tag_columns(tags, self.classes_, normalize=self.normalize_labels_)
-        point = _point_of_tags(given, self.embedding_, self.known_)
+        """Complete one tag set, around the mean of its concepts."""
+        store, normalize = self.store_, self.normalize_labels_
+        given = tag_columns(tags, self.classes_, normalize=normalize)
+        inside = given[given < store.n_vocabulary]
+        if len(inside):
+            labels = [store.labels[column] for column in inside]
+            corpus = LabelCorpus.from_documents([labels], normalize=normalize)
+            point = self.embedding_.targets(corpus)
+        else:
+            # Oov labels alone have no context of their own: take the places where they are known.
+            point = store.points[np.isin(store.label_ids, given)].mean(axis=0, keepdims=True)
         label_ids, scores = self.ranker_.rank_others(point, given, k)
         return np.asarray(self.classes_)[label_ids], scores
 
-    # ------------------------------------------------------------------ growing
+    # ------------------------------------------------------------------ updates
 
     def add_documents(self, documents: Documents) -> tuple[str, ...]:
         """Let known concepts grow, without re-training; new labels become oov labels.
@@ -474,10 +409,10 @@ class PublishedTagger(Estimator):
         tuple of str
             The names of the documents taken in, for `remove_documents`.
         """
-        check_fitted(self, "known_")
+        check_fitted(self, "store_")
         corpus = as_corpus(documents, normalize=self.normalize_labels_)
-        known, ids, dropped = self.known_.add(self.embedding_, corpus)
-        self._know(known, self._ranker_of(known, self.embedding_))
+        store, ids, dropped = self.store_.add(self.embedding_, corpus)
+        self._set_store(store)
         self.dropped_ += dropped
         warn_dropped(dropped, len(corpus))
         return ids
@@ -492,25 +427,21 @@ class PublishedTagger(Estimator):
         ids : collection of str
             Names of known documents.
         """
-        check_fitted(self, "known_")
-        known = self.known_.remove(ids)
-        return self._know(known, self._ranker_of(known, self.embedding_))
+        check_fitted(self, "store_")
+        return self._set_store(self.store_.remove(ids))
 
-    # ------------------------------------------------------------------ what it has not
+    # ------------------------------------------------------------------ what only the default has
 
-    def predict_proba(self, *given: object, **options: object) -> NoReturn:
+    def predict_proba(self, *arguments: object, **options: object) -> NoReturn:
         """Refuse: the default tagger has probabilities, the published method has none."""
-        raise _no_probabilities()
+        raise InputError(
+            "A probability or a precision needs the default tagger; scores of the published method "
+            "are no probabilities."
+        )
 
-    def predict(self, *given: object, **options: object) -> NoReturn:
-        """Refuse: the default tagger says which labels are likely enough."""
-        raise _no_probabilities()
+    predict = thresholds = predict_proba
 
-    def thresholds(self, *given: object, **options: object) -> NoReturn:
-        """Refuse: the default tagger says how likely labels must be."""
-        raise _no_probabilities()
-
-    def add_labels(self, *given: object, **options: object) -> NoReturn:
+    def add_labels(self, *arguments: object, **options: object) -> NoReturn:
         """Refuse: the default tagger takes labels by their names."""
         raise InputError(
             "A label by name needs the default tagger; the published method knows labels by "
@@ -527,10 +458,49 @@ class PublishedTagger(Estimator):
         path : str or Path
             A new folder, an empty one, or one that holds a polyseme model to replace.
         """
-        from polyseme.storage import save_published
+        write_model(path, "tagger", *self.get_state())
 
-        check_fitted(self, "known_")
-        save_published(self, path)
+    def get_state(self) -> State:
+        """Give the fitted tagger as JSON values and arrays; see `from_state`."""
+        check_fitted(self, "store_")
+        parts = {
+            "embedding": self.embedding_,
+            "mapper": self.mapper_,
+            "features": self.features_,
+            "store": self.store_,
+        }
+        config, arrays = joined(
+            {name: part.get_state() for name, part in parts.items() if part is not None}
+        )
+        parameters = ("relatedness", "bandwidth", "memory_mb")
+        config |= {
+            "method": "published",
+            "parameters": {name: plain(getattr(self, name)) for name in parameters},
+            "media": None if self.features_ is None else self.features_.kind,
+            "seen": sorted(self.seen_),
+            "dropped": list(self.dropped_),
+            "n_features_in": self.n_features_in_,
+        }
+        return config, arrays
+
+    @classmethod
+    def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Rebuild a fitted tagger from `get_state`; it ranks exactly the same."""
+        made = cls(**config["parameters"])
+        made.embedding_ = made.embedding = ConceptEmbedding.from_state(
+            config["embedding"], within(arrays, "embedding")
+        )
+        made.mapper_, made.features_ = None, None
+        if "mapper" in config:
+            mapper = InstanceMapper.from_state(config["mapper"], within(arrays, "mapper"))
+            made.mapper_ = made.mapper = mapper.set_params(device="cpu")
+        if "features" in config:
+            made.features_ = made.features = extractor_from_state(
+                config["media"], config["features"], within(arrays, "features")
+            )
+        made.seen_, made.dropped_ = frozenset(config["seen"]), tuple(config["dropped"])
+        made.n_features_in_ = config["n_features_in"]
+        return made._set_store(PrimingStore.from_state(config["store"], within(arrays, "store")))
 
 
 def _refuse_tags(tags: object) -> None:
@@ -539,38 +509,3 @@ def _refuse_tags(tags: object) -> None:
         raise InputError(
             "`tags` need the default tagger; the published method takes no tags beside features."
         )
-
-
-def _no_probabilities() -> InputError:
-    """Build the error for what needs probabilities."""
-    return InputError(
-        "A probability or a precision needs the default tagger; scores of the published method are "
-        "no probabilities."
-    )
-
-
-def _point_of_tags(
-    columns: IntArray, embedding: ConceptEmbedding, known: KnownConcepts
-) -> NDArray[np.float32]:
-    """Place a tag set: the mean of its concepts.
-
-    Parameters
-    ----------
-    columns : int64 array, shape (n_tags,)
-        Columns of `known.labels`.
-    embedding : ConceptEmbedding
-    known : KnownConcepts
-
-    Returns
-    -------
-    float32 array, shape (1, n_components)
-    """
-    inside = columns[columns < known.n_vocabulary]
-    if len(inside):
-        tags = [known.labels[column] for column in inside]
-        return embedding.targets(
-            LabelCorpus.from_documents([tags], normalize=embedding.normalize_labels_)
-        )
-    # Oov labels alone have no context of their own: take the places where they are known.
-    rows = np.isin(known.label_ids, columns)
-    return np.asarray(known.points[rows].mean(axis=0, keepdims=True))

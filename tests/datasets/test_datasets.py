@@ -1,0 +1,299 @@
+"""Datasets by name: every spec is complete, folders load, and each mistake gets a sentence."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyseme._validation import InputError, PolysemeWarning
+from polyseme.datasets import SPECS, choose, load_dataset
+from polyseme.datasets.base import DOCUMENT_FILES
+
+ORIGINALS = {"magtag5k", "labelme", "msd"}
+EMBEDDED = {name for name, spec in SPECS.items() if spec.embedded is not None}
+EMPTY_DOCUMENTS = {"hsun": 13, "corel5k": 7, "emoji": 132}
+each_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
+
+
+@pytest.fixture(autouse=True)
+def no_root_of_this_machine(monkeypatch):
+    """Tests name their data root; the one of the environment must not answer for them."""
+    monkeypatch.delenv("POLYSEME_DATA", raising=False)
+
+
+def write_folder(root, name, documents, *, X=None, names=None, zipped=True):
+    """Write a dataset's folder and give the data root."""
+    folder = root / name
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "\n".join(json.dumps(document) for document in documents)
+    if zipped:
+        (folder / DOCUMENT_FILES[0]).write_bytes(gzip.compress(text.encode()))
+    else:
+        (folder / DOCUMENT_FILES[1]).write_text(text)
+    if X is not None:
+        np.save(folder / "features.npy", X)
+    if names is not None:
+        (folder / "feature_names.txt").write_text("\n".join(names) + "\n")
+    return root
+
+
+def documents_of(n=4, **fields):
+    """Make documents as in the files, alternating between train and test."""
+    return [
+        {"id": f"d{row}", "labels": ["sea", f"label {row}"], "split": ("train", "test")[row % 2]}
+        | {name: f"{name} {row // 2}" for name in fields}
+        for row in range(n)
+    ]
+
+
+def write_hsun(root, **changes):
+    """Write a folder `hsun` that loads, but for what is changed."""
+    parts = {"X": np.full((4, 2), 0.25, dtype=np.float32), "names": ("sea", "sky")} | changes
+    return write_folder(root, "hsun", parts.pop("documents", documents_of()), **parts)
+
+
+def load_quietly(name, root):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PolysemeWarning)
+        return load_dataset(name, root)
+
+
+# ------------------------------------------------------------------ specs
+
+
+@each_spec
+def test_every_spec_is_complete(spec):
+    assert SPECS[spec.name] is spec and spec.title and spec.licence
+    assert spec.domain in ("images", "music")
+    known = re.search(r": .+\. .*\b(19|20)\d\d\.$", spec.citation)
+    assert known or spec.citation.startswith("none known to us")
+    assert not (spec.detectors or spec.square_root) or spec.has_features
+    if spec.name in ORIGINALS:
+        assert (spec.n_documents, spec.n_labels, spec.stands_for) == (None, None, None)
+    else:
+        assert spec.n_documents > spec.n_labels > 1
+    if spec.name in ORIGINALS | EMBEDDED:
+        assert spec.checksums == {}, "the loaders of embedded ones check the package's own files"
+        return
+    assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in spec.checksums.values())
+    assert "documents.jsonl.gz" in spec.checksums
+    assert ("features.npy" in spec.checksums) == spec.has_features
+    assert not spec.detectors or "feature_names.txt" in spec.checksums
+
+
+@each_spec
+def test_every_spec_has_its_row_in_the_table_of_the_docs(spec):
+    page = Path(__file__).parents[2] / "docs" / "own-data.md"
+    counts = ["not known" if n is None else f"{n:,}" for n in (spec.n_documents, spec.n_labels)]
+    features = "yes" if spec.has_features else "no"
+    stands_for = spec.stands_for or "itself"
+    cells = (f"`{spec.name}`", spec.title, *counts, features, stands_for, spec.licence)
+    assert f"| {' | '.join(cells)} |" in page.read_text("utf-8").splitlines()
+
+
+def check_counts(name, data):
+    spec = SPECS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dataset = load_dataset(name, data)
+    corpus = dataset.corpus
+    assert dataset.as_published() and not dataset.is_sample
+    assert (len(corpus), len(corpus.labels)) == (spec.n_documents, spec.n_labels)
+    assert (np.diff(corpus.matrix.indptr) == 0).sum() == EMPTY_DOCUMENTS.get(name, 0)
+    assert (dataset.X is not None) == spec.has_features
+    assert not spec.has_features or (dataset.X.dtype, len(dataset.X)) == (np.float32, len(corpus))
+    assert not spec.has_groups or corpus.groups is not None
+    assert not spec.detectors or set(dataset.feature_names) == set(corpus.labels)
+
+
+@pytest.mark.parametrize("name", [name for name in SPECS if name not in ORIGINALS | EMBEDDED])
+def test_the_real_files_are_those_that_the_spec_describes(name, data):
+    if not (data / name).is_dir():
+        pytest.skip(f"the dataset {name} is not here")
+    check_counts(name, data)
+
+
+@pytest.mark.parametrize("name", sorted(EMBEDDED))
+def test_an_embedded_dataset_is_what_its_spec_describes(name):
+    check_counts(name, None)
+
+
+# ------------------------------------------------------------------ folders that load
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float64])
+def test_a_folder_is_loaded_with_everything_in_it(tmp_path, kind):
+    X = np.array([[0.25, 1], [0, 0], [1, 0.5], [0.0625, 1]], dtype=kind)
+    hsun = load_quietly("hsun", write_hsun(tmp_path, X=X))
+    assert hsun.name == "hsun" and hsun.corpus.ids == ("d0", "d1", "d2", "d3")
+    assert hsun.corpus.splits == ("train", "test", "train", "test")
+    assert hsun.corpus.groups is None and hsun.feature_names == ("sea", "sky")
+    assert hsun.X.dtype == np.float32
+    assert np.allclose(hsun.X, np.sqrt(X.astype(np.float32)))
+    assert set(hsun.files) == {"documents.jsonl.gz", "features.npy", "feature_names.txt"}
+
+
+def test_groups_are_kept_and_features_stay_as_they_are_without_a_square_root(tmp_path):
+    X = np.array([[-4.0], [4.0], [0.0], [1.0]])
+    root = write_folder(tmp_path, "msd-subset", documents_of(group=True), X=X)
+    songs = load_quietly("msd-subset", root)
+    assert songs.corpus.groups == ("group 0", "group 0", "group 1", "group 1")
+    assert np.array_equal(songs.X, X) and songs.feature_names is None
+
+
+def test_the_root_may_come_from_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("POLYSEME_DATA", str(write_hsun(tmp_path / "from the environment")))
+    assert len(load_quietly("hsun", None).corpus) == 4
+    other = write_hsun(tmp_path / "named", documents=documents_of(2), X=np.zeros((2, 2)))
+    assert len(load_quietly("hsun", other).corpus) == 2
+
+
+def test_a_folder_of_ones_own_needs_no_spec(tmp_path):
+    documents = [{"labels": ["a", "b"]}, {"labels": []}]
+    mine = load_dataset("mine", write_folder(tmp_path, "mine", documents, zipped=False))
+    assert mine.corpus.labels == ("a", "b") and mine.X is None and mine.spec.name == "mine"
+    assert mine.spec.stands_for is None and not mine.as_published()
+    write_folder(tmp_path, "mine", [{"labels": ["zipped"]}] * 2, X=np.eye(2), names=("x", "y"))
+    featured = load_dataset("mine", tmp_path)
+    assert featured.feature_names == ("x", "y") and featured.X.shape == (2, 2)
+    assert featured.corpus.labels == ("zipped",) and featured.checksum != mine.checksum
+
+
+def test_other_files_than_the_published_ones_are_used_with_one_warning(tmp_path, monkeypatch):
+    with pytest.warns(PolysemeWarning, match=r"'hsun': .* your figures may differ") as met:
+        first = load_dataset("hsun", write_hsun(tmp_path))
+    assert len(met) == 1 and met[0].filename == __file__
+    assert "documents.jsonl.gz, feature_names.txt, features.npy differ" in str(met[0].message)
+    assert not first.as_published()
+    monkeypatch.setitem(SPECS, "hsun", replace(first.spec, checksums=first.files))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load_dataset("hsun", tmp_path).as_published()
+        labelme = write_folder(tmp_path, "labelme", documents_of(), X=np.eye(4))
+        assert not load_dataset("labelme", labelme).as_published()
+    write_hsun(tmp_path, names=("sea", "tree"))
+    with pytest.warns(PolysemeWarning, match=r"'hsun': feature_names.txt differ"):
+        second = load_dataset("hsun", tmp_path)
+    assert second.checksum != first.checksum
+
+
+# ------------------------------------------------------------------ choosing what is there
+
+
+def test_the_first_candidate_whose_folders_are_all_there_is_chosen(tmp_path):
+    pairs = (("magtag5k", "msd"), ("hetrec-lastfm", "msd-subset"))
+    for name in ("magtag5k", "hetrec-lastfm", "msd-subset"):
+        (tmp_path / name).mkdir()
+    assert choose(pairs, tmp_path) == pairs[1]
+    (tmp_path / "msd").mkdir()
+    assert choose(pairs, tmp_path) == pairs[0]
+    assert choose([("emoji",), ("hsun",)]) == ("emoji",)
+
+
+def test_choosing_among_what_is_not_there_says_what_is(tmp_path):
+    root = write_hsun(tmp_path)
+    with pytest.raises(InputError, match=r"None of msd, genius .*found there: hsun.*known.*corel5"):
+        choose([("msd",), ("genius",)], root)
+    with pytest.raises(InputError, match=r"None of hsun with labelme, iaprtc12 has"):
+        choose([("hsun", "labelme"), ("iaprtc12", "iaprtc12")], root)
+    with pytest.raises(InputError, match=r"'hsun with labelme' is not part of polyseme"):
+        choose([("hsun", "labelme")])
+    with pytest.raises(InputError, match="must name at least one dataset"):
+        choose([()], root)
+
+
+# ------------------------------------------------------------------ sentences for what is wrong
+
+
+def test_a_data_root_that_is_none_is_told(tmp_path, monkeypatch):
+    with pytest.raises(InputError, match=r"'hsun' is not part of polyseme; set POLYSEME_DATA "):
+        load_dataset("hsun")
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"`data` must name the folder .*file' is a file"):
+        load_dataset("hsun", tmp_path / "file")
+    monkeypatch.setenv("POLYSEME_DATA", "no such")
+    with pytest.raises(InputError, match=r"^POLYSEME_DATA must name .* 'no such' does not exist"):
+        load_dataset("hsun")
+
+
+def test_unknown_names_get_the_known_ones_and_the_closest(tmp_path):
+    for sample in (False, True):
+        with pytest.raises(InputError, match=r"'corel5'; known: clips, .*you mean 'corel5k'\?"):
+            load_dataset("corel5", sample=sample)
+    write_folder(tmp_path, "my pictures", documents_of())
+    with pytest.raises(InputError, match=r"known: .*did you mean 'my pictures'\?"):
+        load_dataset("my picture", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "/hsun", 3])
+def test_a_name_is_one_folder(name, tmp_path):
+    with pytest.raises(InputError, match="must be the name of one folder"):
+        load_dataset(name, tmp_path)
+
+
+def test_a_missing_folder_is_told_with_those_that_are_there(tmp_path):
+    with pytest.raises(InputError, match=r"'hsun' has no folder in .*it holds no folder with doc"):
+        load_dataset("hsun", tmp_path)
+    root = write_folder(tmp_path, "mine", documents_of())
+    with pytest.raises(InputError, match=r"found there: mine\)"):
+        load_dataset("hsun", root)
+    with pytest.raises(InputError, match="name the folder above it"):
+        load_dataset("hsun", root / "mine")
+    (tmp_path / "hsun").mkdir()
+    with pytest.raises(InputError, match=r"'hsun': no documents.jsonl.gz or .*folder is empty"):
+        load_dataset("hsun", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"X": None}, r"no features.npy in .*found there: documents.jsonl.gz, feature_names.txt"),
+        ({"names": None}, r"no feature_names.txt in "),
+        ({"X": np.zeros((3, 2))}, r"features.npy has 3 rows for 4 documents"),
+        ({"names": ("sea",)}, r"must name the 2 columns .* 1 different names in 1 lines"),
+        ({"names": ("sea", "sea")}, r"must name the 2 columns .* 1 different names in 2 lines"),
+        ({"X": np.array([[0, np.nan]] * 2 + [[np.inf] * 2] + [[0, 0]])}, "4 values that are not"),
+        ({"X": np.full((4, 2), 1e300)}, "8 values that are not finite, in row.s. 0, 1, 2, 3;"),
+        ({"X": np.full((4, 2), 2.0)}, "must hold probabilities but 8 of its values lie outside"),
+        ({"X": np.zeros(4)}, "must have two dimensions"),
+        ({"X": np.array([[{}, {}]] * 4)}, "features.npy is not readable .*without pickled"),
+        ({"documents": documents_of()[:1] * 4}, "id 'd0' is given twice"),
+        ({"documents": [{"labels": ["a"]}] * 4}, "needs a `split` .* the field is missing"),
+        (
+            {"documents": [document | {"split": "train"} for document in documents_of()]},
+            "needs a `split` .* got only train",
+        ),
+        ({"documents": [{"labels": "sea"}] * 4}, "Line 1 of documents.jsonl.gz must have 'labels'"),
+    ],
+)
+def test_files_that_do_not_fit_get_one_sentence(tmp_path, changes, sentence):
+    with pytest.raises(InputError, match=rf"^Dataset 'hsun': .*{sentence}"):
+        load_dataset("hsun", write_hsun(tmp_path, **changes))
+
+
+def test_missing_groups_are_told_where_a_split_needs_them(tmp_path):
+    root = write_folder(tmp_path, "genius", documents_of())
+    with pytest.raises(InputError, match=r"'genius': every document needs a `group`"):
+        load_dataset("genius", root)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "sentence"),
+    [
+        ("documents.jsonl.gz", b"not gzip", "documents.jsonl.gz is not a complete gzip file"),
+        ("documents.jsonl.gz", gzip.compress(b""), "documents.jsonl.gz holds no documents"),
+        ("features.npy", b"", "features.npy is not readable as a numpy file"),
+        ("feature_names.txt", b"sea\n\xff\n", "feature_names.txt is not valid UTF-8"),
+    ],
+)
+def test_damaged_files_get_one_sentence(tmp_path, file, content, sentence):
+    (write_hsun(tmp_path) / "hsun" / file).write_bytes(content)
+    with pytest.raises(InputError, match=rf"^Dataset 'hsun': {sentence}"):
+        load_dataset("hsun", tmp_path)

@@ -1,0 +1,263 @@
+"""The codebook: words as Gaussians, and the share of a clip that falls to each (eq. 10)."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import multivariate_normal
+from sklearn.base import clone
+
+from polyseme._validation import InputError, NotFittedError, PolysemeWarning
+from polyseme.features import codebook
+from polyseme.features.codebook import Codebook
+
+Clip = NDArray[np.float32]
+
+CENTRES = np.array([[0.0, 0, 0, 0], [10, 0, 0, 0], [0, 10, 0, 0], [5, 5, 20, 0]])
+
+
+def clips(n: int = 30, d: int = 36, seed: int = 0) -> list[Clip]:
+    """Clips of different lengths whose segments lie in clumps of different shape."""
+    generator = np.random.default_rng(seed)
+    centres = generator.normal(scale=3, size=(12, d))
+    spreads = generator.gamma(2, 0.5, size=(12, d))
+    made = []
+    for _ in range(n):
+        kinds = generator.integers(0, 12, size=generator.integers(5, 90))
+        frames = centres[kinds] + spreads[kinds] * generator.normal(size=(len(kinds), d))
+        made.append(frames.astype(np.float32))
+    return made
+
+
+def clumps(counts: Sequence[int], seed: int = 0) -> Clip:
+    """One clip with so many segments around each of four far-off centres."""
+    generator = np.random.default_rng(seed)
+    kinds = np.repeat(np.arange(len(counts)), counts)
+    noise = generator.normal(scale=0.3, size=(len(kinds), 4))
+    return (CENTRES[kinds] + noise).astype(np.float32)
+
+
+def words(book: Codebook, clip: Any) -> list[int]:
+    """The word of each segment, taken as a clip of its own."""
+    return book.transform([row[None] for row in np.asarray(clip)]).argmax(axis=1).tolist()
+
+
+def most_likely(book: Codebook, clip: Clip) -> list[int]:
+    """Each segment's word by scipy's densities, one by one, without the words' weights."""
+    chosen = []
+    for frame in clip.astype(float):
+        scaled = (frame - book.mean_) / book.scale_
+        densities = [
+            multivariate_normal.logpdf(scaled, mean, np.diag(factor**-2.0))
+            for mean, factor in zip(book.means_, book.precisions_cholesky_, strict=True)
+        ]
+        chosen.append(int(np.argmax(densities)))
+    return chosen
+
+
+def book_of(means: Any, spreads: Any) -> Codebook:
+    """A codebook with given words, as if it had been learned from standard frames."""
+    centres = np.asarray(means, dtype=float)
+    n_words, d = centres.shape
+    factors = 1 / np.broadcast_to(np.asarray(spreads, dtype=float), (n_words, d))
+    arrays = {"mean": np.zeros(d), "scale": np.ones(d), "means": centres}
+    config = {"parameters": {"n_words": n_words}, "n_iter": 1, "log_likelihood": 0.0}
+    return Codebook.from_state(config, arrays | {"precisions_cholesky": factors})
+
+
+# ------------------------------------------------------------------------------- equation (10)
+
+
+def test_shares_count_the_segments_of_each_clump() -> None:
+    book = Codebook(n_words=4, random_state=0).fit([clumps([50, 60, 70, 80])])
+    order = words(book, CENTRES)
+    assert sorted(order) == [0, 1, 2, 3]
+    shares = book.transform([clumps([1, 2, 3, 4], seed=1), clumps([0, 5, 0, 0], seed=2)])
+    np.testing.assert_allclose(shares[:, order], [[0.1, 0.2, 0.3, 0.4], [0, 1, 0, 0]])
+
+
+def test_words_are_the_most_likely_gaussians_whatever_their_weights() -> None:
+    book = Codebook(n_words=9, random_state=0).fit(clips())
+    for clip in clips(4, seed=1):
+        expected = np.bincount(most_likely(book, clip), minlength=9) / len(clip)
+        np.testing.assert_allclose(book.transform([clip])[0], expected)
+    narrow = book_of([[0.0, 0.0], [0.0, 0.0]], [[1.0, 1.0], [0.1, 0.1]])
+    assert words(narrow, [[0, 0.05], [0.5, 0]]) == [1, 0]
+
+
+@pytest.mark.parametrize("n_words", [2, 7, 33, 127])
+def test_exact_ties_go_to_the_first_word(n_words: int) -> None:
+    generator = np.random.default_rng(0)
+    book = book_of(np.tile(generator.normal(size=36), (n_words, 1)), generator.gamma(2, 1, size=36))
+    # Matrix products of different heights round the same column differently.
+    for n_frames in 10 * (1, 3, 5, 7, 50, 145):
+        assert book.transform([generator.normal(size=(n_frames, 36))])[0, 0] == 1
+    assert words(book_of([[0.0], [0.0], [5.0]], 1.0), [[0.1], [5.1], [-3.0]]) == [0, 2, 0]
+
+
+@pytest.mark.parametrize("far", [1e8, 1e30, 1e300, -1e308])
+def test_segments_far_from_everything_have_a_word(far: float) -> None:
+    book = Codebook(n_words=4, random_state=0).fit([clumps([50, 60, 70, 80])])
+    tiny = Codebook(n_words=2, random_state=0).fit([1e-150 * clumps([50, 60, 0, 0]).astype(float)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", PolysemeWarning)  # beside it all others look the same
+        assert book.transform([np.full((3, 4), far)]).sum() == pytest.approx(1)
+        assert tiny.transform([np.full((2, 4), far)]).sum() == pytest.approx(1)
+        wild = Codebook(n_words=3, random_state=0)
+        wild.fit([clumps([50, 60, 70, 80]), np.full((1, 4), far)])
+    assert np.isfinite(wild.means_).all() and np.isfinite(wild.precisions_cholesky_).all()
+
+
+@settings(deadline=None, max_examples=25)
+@given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=6), seed=st.integers(0, 99))
+def test_rows_sum_to_one_and_do_not_depend_on_their_company(lengths: list[int], seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    book = book_of(generator.normal(size=(5, 4)), generator.gamma(2, 1, size=(5, 4)))
+    made = [generator.normal(size=(n, 4)) for n in lengths]
+    together = book.transform(made)
+    np.testing.assert_allclose(together.sum(axis=1), 1)
+    for clip, row in zip(made, together, strict=True):
+        np.testing.assert_array_equal(book.transform([clip[::-1]])[0], row)
+
+
+def test_long_clips_are_taken_in_blocks_with_the_same_result() -> None:
+    book = Codebook(n_words=4, random_state=0).fit([clumps([50, 60, 70, 80])])
+    long = clumps([3000, 10, 2500, 700], seed=3)
+    pieces = [long[start : start + 7] for start in range(0, len(long), 7)]
+    counts = sum(len(p) * row for p, row in zip(pieces, book.transform(pieces), strict=True))
+    np.testing.assert_allclose(book.transform([long])[0], counts / len(long))
+
+
+def test_a_clip_without_segments_has_zeros_and_a_warning() -> None:
+    book = Codebook(n_words=4, random_state=0).fit([clumps([50, 60, 70, 80])])
+    with pytest.warns(PolysemeWarning, match=r"^1 of 2 clips have no segments and get zeros: 1\.$"):
+        shares = book.transform([clumps([1, 1, 0, 0]), np.zeros((0, 4))])
+    np.testing.assert_array_equal(shares.sum(axis=1), [1, 0])
+    assert book.transform([]).shape == (0, 4)
+
+
+# ------------------------------------------------------------------------------- learning
+
+
+def test_learning_takes_the_same_rounds_as_scikit_learn() -> None:
+    from sklearn.mixture import GaussianMixture
+
+    frames = np.concatenate(clips(60, d=6)).astype(float)
+    book = Codebook(n_words=8, random_state=0).fit([frames])
+    frames = (frames - book.mean_) / book.scale_
+    seed = codebook.draw_seed(np.random.default_rng(0))
+    start = codebook._starting_words(frames, 8, seed)
+    counts = np.bincount(start)
+    means = np.eye(8)[start].T @ frames / counts[:, None]
+    variances = np.stack([frames[start == word].var(axis=0) for word in range(8)]) + 1e-6
+    reference = GaussianMixture(
+        8,
+        covariance_type="diag",
+        max_iter=300,
+        weights_init=counts / len(frames),
+        means_init=means,
+        precisions_init=1 / variances,
+    ).fit(frames)
+    assert book.n_iter_ == reference.n_iter_ > 3
+    assert book.log_likelihood_ == pytest.approx(reference.lower_bound_, abs=1e-9)
+    np.testing.assert_allclose(book.means_, reference.means_, atol=1e-7)
+    factors = reference.precisions_cholesky_
+    np.testing.assert_allclose(book.precisions_cholesky_, factors, rtol=1e-6)
+
+
+def test_the_draw_is_even_and_without_repetition() -> None:
+    lengths = (3, 0, 500, 1, 96)
+    parts = np.split(np.arange(600.0)[:, None], np.cumsum(lengths)[:-1])
+    counts = np.zeros(600)
+    for seed in range(200):
+        drawn = codebook._draw(parts, 150, np.random.default_rng(seed))[:, 0].astype(int)
+        assert len(set(drawn.tolist())) == 150
+        counts[drawn] += 1
+    assert counts.min() > 20 and counts.max() < 85  # 50 expected, spread 6
+
+
+def test_the_same_seed_gives_the_same_codebook_and_another_one_another() -> None:
+    training = clips()
+    first, same, other = (
+        Codebook(n_words=6, max_frames=500, random_state=seed).fit(training) for seed in (3, 3, 4)
+    )
+    np.testing.assert_array_equal(first.means_, same.means_)
+    assert not np.array_equal(first.means_, other.means_)
+
+
+def test_fewer_different_segments_than_words_give_fewer_words() -> None:
+    frames = np.repeat(np.float32([[0, 0], [1, 5], [4, 2]]), 10, axis=0)
+    with pytest.warns(PolysemeWarning, match="only 3 different segments to learn 8 words from"):
+        book = Codebook(n_words=8, random_state=0).fit([frames])
+    shares = book.transform([frames[:10], frames])
+    assert sorted(shares[0].tolist()) == [0, 0, 1]
+    np.testing.assert_allclose(shares[1], 1 / 3)
+    with pytest.warns(PolysemeWarning, match="only 1 different segments"):
+        book = Codebook(n_words=5, random_state=0).fit([np.ones((1, 3))])
+    np.testing.assert_array_equal(book.transform([np.ones((4, 3))]), [[1.0]])
+
+
+def test_constant_columns_and_many_equal_segments_do_not_disturb_the_rest() -> None:
+    frames = clumps([50, 60, 70, 80])
+    frames[:, 3] = 1e6 / 3
+    silence = np.tile(np.float32([-8, 0, 0, 1e6 / 3]), (400, 1))
+    book = Codebook(n_words=5, random_state=0).fit([silence, frames])
+    assert book.scale_[3] == 1 and book.transform([silence]).max() == 1
+    for seed in range(5):
+        rows = np.concatenate([np.zeros((2000, 2)), np.random.default_rng(0).normal(size=(40, 2))])
+        assert np.bincount(codebook._starting_words(rows, 30, seed), minlength=30).min() > 0
+
+
+def test_too_few_rounds_are_said_in_our_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codebook, "MAX_ROUNDS", 2)
+    with pytest.warns(PolysemeWarning, match="has not converged after 2 rounds"):
+        Codebook(n_words=20, random_state=0).fit(clips(d=4))
+
+
+# ------------------------------------------------------------------------------- saving, checks
+
+
+def test_a_restored_codebook_gives_the_same_bit_for_bit() -> None:
+    book = Codebook(n_words=5, random_state=np.random.default_rng(0)).fit(clips(d=5))
+    config, arrays = book.get_state()
+    again = Codebook.from_state(json.loads(json.dumps(config, allow_nan=False)), arrays)
+    test = clips(20, d=5, seed=7)
+    np.testing.assert_array_equal(again.transform(test), book.transform(test))
+    assert again.get_state()[0] == config
+    with pytest.raises(InputError, match="lacks the array 'mean'"):
+        Codebook.from_state(config, {k: v for k, v in arrays.items() if k != "mean"})
+    with pytest.raises(NotFittedError, match="This Codebook is not fitted yet"):
+        clone(book).transform(test)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "segments", "message"),
+    [
+        ({"n_words": 0}, clips(d=5), "`n_words` of `Codebook` must be a whole number at least 1"),
+        ({"max_frames": 2.5}, clips(d=5), "`max_frames` of `Codebook` must be a whole number"),
+        ({}, [], "must hold at least one segment; got none"),
+        ({}, [np.zeros((0, 3))], "must hold at least one segment; got none"),
+        ({}, np.zeros((4, 3)), r"one matrix of numbers .* clip 0 has 1 dimension"),
+        ({}, [np.zeros((4, 3)), np.zeros((4, 2))], "Clip 1 has 2 columns but the first has 3"),
+        ({}, [np.array([["a"]])], "clip 0 has 2 dimension"),
+        ({}, [np.zeros((4, 3)), np.full((1, 3), np.nan)], "NaN or infinity in clip 1"),
+    ],
+)
+def test_parameters_and_segments_are_checked(parameters, segments, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Codebook(**parameters).fit(segments)
+
+
+def test_clips_of_another_width_are_refused() -> None:
+    book = Codebook(n_words=2, random_state=0).fit(clips(d=5))
+    with pytest.raises(InputError, match="Clip 0 has 4 columns but `Codebook` was fitted with 5"):
+        book.transform(clips(1, d=4))

@@ -1,0 +1,135 @@
+"""Million Song Dataset files: what is read, and what is refused or not followed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+pytest.importorskip("h5py", reason="needs the extra `audio`")
+
+import h5py
+
+from polyseme._validation import InputError
+from polyseme.features.base import MediaError
+from polyseme.features.echonest import read_timbre
+
+TIMBRE = np.random.default_rng(0).normal(scale=50, size=(700, 12))
+PACKED: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffle": True}
+
+
+def write_song(path: Path, make: Callable[[Any], object] | None = None, n_songs: int = 1) -> Path:
+    """Write a file of the dataset's layout, with another dataset of segments or the usual one."""
+    songs = np.zeros(n_songs, dtype=[("idx_segments_timbre", "i4"), ("track_id", "S32")])
+    with h5py.File(path, "w") as file:
+        file.create_group("analysis").create_dataset(
+            "songs", data=songs, maxshape=(None,), **PACKED
+        )
+        (make or made_of(TIMBRE, maxshape=(None, 12), **PACKED))(file)
+    return path
+
+
+def made_of(data: NDArray[Any], **options: Any) -> Callable[[Any], object]:
+    return lambda file: file["analysis"].create_dataset("segments_timbre", data=data, **options)
+
+
+def external(file: Any) -> None:
+    with h5py.File(Path(file.filename).with_name("elsewhere.h5"), "w") as other:
+        other["segments_timbre"] = TIMBRE
+    file["analysis/segments_timbre"] = h5py.ExternalLink("elsewhere.h5", "/segments_timbre")
+
+
+def virtual(file: Any) -> None:
+    with h5py.File(Path(file.filename).with_name("elsewhere.h5"), "w") as other:
+        other["segments_timbre"] = TIMBRE
+    layout = h5py.VirtualLayout(shape=TIMBRE.shape, dtype="f8")
+    layout[:] = h5py.VirtualSource("elsewhere.h5", "segments_timbre", shape=TIMBRE.shape)
+    file["analysis"].create_virtual_dataset("segments_timbre", layout)
+
+
+def stored_outside(file: Any) -> None:
+    outside = Path(file.filename).with_name("secret.bin")
+    outside.write_bytes(TIMBRE.tobytes())
+    file["analysis"].create_dataset(
+        "segments_timbre", TIMBRE.shape, "f8", external=[(str(outside), 0, TIMBRE.nbytes)]
+    )
+
+
+def soft_link(file: Any) -> None:
+    file["moved"] = TIMBRE
+    file["analysis/segments_timbre"] = h5py.SoftLink("/moved")
+
+
+def huge(file: Any) -> None:
+    file["analysis"].create_dataset("segments_timbre", (2**40, 12), "f8", chunks=(1024, 12))
+
+
+def thick(file: Any) -> None:
+    file["analysis"].create_dataset("segments_timbre", (2**24, 12), "f8", chunks=(2**24, 12))
+
+
+def test_a_songs_timbre_is_read_with_or_without_a_table_of_songs(tmp_path: Path) -> None:
+    found = read_timbre(write_song(tmp_path / "song.h5"))
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, TIMBRE.astype(np.float32))
+    with h5py.File(tmp_path / "song.h5", "a") as file:
+        del file["analysis/songs"]
+    np.testing.assert_array_equal(read_timbre(tmp_path / "song.h5"), found)
+    with pytest.raises(MediaError, match=r"^holds 3 songs, where one is expected$"):
+        read_timbre(write_song(tmp_path / "songs.h5", n_songs=3))
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda file: None, "has no dataset `/analysis/segments_timbre`"),
+        (lambda file: file.pop("analysis"), "has no dataset `/analysis/segments_timbre`"),
+        (lambda file: file["analysis"].create_group("segments_timbre"), "has no dataset"),
+        (external, "has a link in the place of `segments_timbre`"),
+        (soft_link, "has a link in the place of `segments_timbre`"),
+        (virtual, "keeps `segments_timbre` in other files"),
+        (stored_outside, "keeps `segments_timbre` in other files"),
+        (made_of(TIMBRE, compression="lzf"), "packed in a way that is not read"),
+        (made_of(TIMBRE[:, :11]), r"shape \(700, 11\), where \(n, 12\) is expected"),
+        (made_of(np.array(1.0)), r"shape \(\), where"),
+        (made_of(np.ones((5, 12), dtype=int)), "type int64, where floats are expected"),
+        (made_of(np.ones((0, 12))), "holds 0 segments; 1 to 200,000 are read"),
+        (huge, "holds 1,099,511,627,776 segments; 1 to 200,000 are read"),
+        (thick, "has `segments_timbre` in chunks that are too large"),
+        (made_of(np.full((5, 12), np.nan)), "holds timbre that is not finite"),
+        (made_of(np.full((5, 12), 1e300)), "holds timbre that is not finite"),
+    ],
+)
+def test_a_file_of_another_layout_is_refused(tmp_path: Path, make, reason: str) -> None:
+    with pytest.raises(MediaError, match=reason):
+        read_timbre(write_song(tmp_path / "song.h5", make))
+
+
+def test_damaged_files_never_give_another_error(tmp_path: Path) -> None:
+    path, generator = write_song(tmp_path / "song.h5"), np.random.default_rng(0)
+    content = np.frombuffer(path.read_bytes(), dtype=np.uint8)
+    for share in (0.001, 0.1, 0.5, 0.95):
+        path.write_bytes(content[: int(len(content) * share)].tobytes())
+        with pytest.raises(MediaError, match=r"^is damaged or not an HDF5 file$"):
+            read_timbre(path)
+    n_refused = 0
+    for _ in range(60):
+        damaged = content.copy()
+        damaged[generator.integers(len(content), size=200)] = generator.integers(0, 256, size=200)
+        path.write_bytes(damaged.tobytes())
+        try:
+            assert np.isfinite(read_timbre(path)).all()
+        except MediaError:
+            n_refused += 1
+    assert n_refused > 20
+
+
+def test_a_missing_extra_is_said_in_one_sentence(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(InputError, match=r"^Reading Million Song Dataset files needs the extra"):
+        read_timbre(tmp_path / "song.h5")

@@ -1,0 +1,318 @@
+"""A folder of media becomes a folder of numbers: resumed, cached, every file accounted for."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from media_files import make_odd_pictures
+from polyseme import AudioFeatures, ImageFeatures, extract_folder, read_extraction
+from polyseme._validation import InputError
+from polyseme.features.base import MediaError, MediaFeatures
+from polyseme.features.extraction import FeatureStore, find_media, match_documents
+from polyseme.io.xmp import merge_tags
+from sidecar_files import write_sidecar
+from sound_files import make_odd_sounds
+
+
+class Letters(MediaFeatures):
+    """A feature extractor for tests: text files, whose numbers are letter counts."""
+
+    kind = "image"
+    suffixes = frozenset({".txt"})
+    batch_size = 2
+
+    def __init__(self, version=1, n_jobs=1):
+        self.version = version
+        self.n_jobs = n_jobs
+        self.looked: list[str] = []
+
+    def preprocessing(self):
+        return {"version": self.version}
+
+    def extract_batch(self, items: Sequence[object]):
+        rows = []
+        for item in items:
+            text = Path(str(item)).read_text()
+            self.looked.append(Path(str(item)).name)
+            if text == "stop":
+                raise KeyboardInterrupt
+            counts = np.array([text.count("a"), text.count("b")], dtype=np.float32)
+            rows.append(MediaError("is bad") if text == "bad" else counts)
+        return rows
+
+
+@pytest.fixture
+def texts(tmp_path):
+    folder = tmp_path / "texts"
+    (folder / "below").mkdir(parents=True)
+    for name, text in {"a.txt": "aab", "b.txt": "bad", "below/c.txt": "abb", "d.png": "?"}.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out"
+
+
+def ledger(out: Path) -> list[dict]:
+    return [json.loads(line) for line in (out / "files.jsonl").read_text().splitlines()]
+
+
+def test_every_file_is_in_the_ledger_and_numbers_are_in_its_order(texts, out):
+    calls = []
+    summary = extract_folder(texts, out, Letters(), progress=lambda *counts: calls.append(counts))
+    assert summary.sentence() == (
+        "2 of 3 picture files extracted, 1 skipped; 1 other file passed over"
+    )
+    assert [done for done, _, _ in calls] == [1, 2, 3] and calls[-1] == (3, 3, 1)
+    assert [(row["file"], row["outcome"]) for row in ledger(out)] == [
+        ("a.txt", "extracted"),
+        ("below/c.txt", "extracted"),
+        ("b.txt", "skipped"),
+        ("d.png", "passed over"),
+    ]
+    found = read_extraction(out)
+    assert found.ids == ("a.txt", "below/c.txt")
+    np.testing.assert_array_equal(found.raw, [[2, 1], [1, 2]])
+    np.testing.assert_array_equal(np.load(out / "features.npy"), found.raw)
+    assert found.skipped == (("b.txt", "is bad"),)
+    assert found[[1]].ids == found[1:].ids == found[np.array([False, True])].ids == found[1].ids
+    assert found[::-1].ids == found.ids[::-1]
+
+
+def test_what_was_looked_at_is_known_by_content(texts, out):
+    extract_folder(texts, out, Letters())
+    (texts / "a.txt").rename(texts / "renamed.txt")
+    shutil.copy(texts / "renamed.txt", texts / "copy.txt")
+    (texts / "new.txt").write_text("b")
+    extractor = Letters()
+    summary = extract_folder(texts, out, extractor)
+    assert sorted(extractor.looked) == ["b.txt", "new.txt"], "the bad one is tried again"
+    assert (summary.n_extracted, summary.n_cached) == (4, 3)
+    assert read_extraction(out).ids == ("copy.txt", "new.txt", "renamed.txt", "below/c.txt")
+
+
+def test_changed_content_and_another_version_are_looked_at_again(texts, out):
+    extract_folder(texts, out, Letters())
+    before = (texts / "a.txt").stat()
+    (texts / "a.txt").write_text("bba")  # of the same size, and below of the same time
+    os.utime(texts / "a.txt", ns=(before.st_atime_ns, before.st_mtime_ns))
+    extractor = Letters()
+    extract_folder(texts, out, extractor)
+    assert "a.txt" in extractor.looked and "c.txt" not in extractor.looked
+    np.testing.assert_array_equal(read_extraction(out).raw[0], [1, 2])
+    assert extract_folder(texts, out, Letters(version=2)).n_cached == 0
+    assert read_extraction(out).preprocessing == {"version": 2}
+
+
+def test_an_interrupted_extraction_goes_on_where_it_stopped(tmp_path, out):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for number in range(20):
+        (folder / f"{number:02}.txt").write_text("a" * number)
+    (folder / "15.txt").write_text("stop")
+    with pytest.raises(KeyboardInterrupt):
+        extract_folder(folder, out, Letters())
+    with pytest.raises(InputError, match="is not finished"):
+        read_extraction(out)
+    (folder / "15.txt").write_text("a")
+    extractor = Letters()
+    summary = extract_folder(folder, out, extractor)
+    assert summary.n_extracted == 20
+    assert summary.n_cached >= 10
+    assert len(extractor.looked) == 20 - summary.n_cached
+
+
+def test_a_file_that_changes_meanwhile_is_skipped(texts, out):
+    class Changing(Letters):
+        def extract_batch(self, items):
+            rows = super().extract_batch(items)
+            (texts / "a.txt").write_text("aaaaaaaa")
+            return rows
+
+    reasons = dict(extract_folder(texts, out, Changing()).skipped)
+    assert reasons["a.txt"] == "was changed while it was looked at; run again"
+
+
+def test_tags_of_sidecars_are_noted_but_for_suggested_ones(texts, out):
+    write_sidecar(texts / "a.txt.xmp", ["sun", "sea"])
+    merge_tags(texts / "a.txt.xmp", ["guessed"])
+    (texts / "below" / "c.txt.xmp").write_text("no XML")
+    summary = extract_folder(texts, out, Letters())
+    assert [name for name, _ in summary.sidecars] == ["below/c.txt"]
+    found = read_extraction(out)
+    assert found.tags == (("sun", "sea"), ()) and found.select([1, 0]).tags == ((), ("sun", "sea"))
+
+
+def test_folders_that_cannot_be_used_are_named(texts, tmp_path, out):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").touch()
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    for source, target, complaint in [
+        (tmp_path / "nowhere", out, "no folder"),
+        (texts, texts, "two folders"),
+        (texts, tmp_path / "full", "holds 'thesis.tex', which no extraction wrote"),
+        (texts, tmp_path / "file", "is a file"),
+        (tmp_path / "empty", out, r"no image file in .* \(0 other files\)"),
+    ]:
+        with pytest.raises(InputError, match=complaint):
+            extract_folder(source, target, Letters())
+    extract_folder(texts, out, Letters())
+    with pytest.raises(InputError, match="holds numbers of image files"):
+        extract_folder(texts, out, AudioFeatures())
+    for name in ("a.txt", "below/c.txt"):
+        (texts / name).write_text("bad")
+    with pytest.raises(InputError, match=r"None of the 3 image files .* a.txt is bad"):
+        extract_folder(texts, tmp_path / "out2", Letters())
+
+
+def test_numbers_inside_the_folder_of_media_are_left_out(texts):
+    extract_folder(texts, texts / "numbers", Letters())
+    summary = extract_folder(texts, texts / "numbers", Letters())
+    assert summary.n_extracted == 2
+    assert [name for name, _ in summary.others] == ["d.png"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (lambda out: (out / "extraction.json").write_text("{"), "is damaged"),
+        (
+            lambda out: (out / "extraction.json").write_text(
+                '{"format": "polyseme extraction", "version": 99, "kind": "image"}'
+            ),
+            "another version",
+        ),
+        (lambda out: (out / "features.npy").write_bytes(b"x"), "cannot be read"),
+        (lambda out: np.save(out / "features.npy", np.zeros((5, 2), np.float32)), "in part"),
+        (lambda out: (out / "extraction.json").unlink(), "is not finished"),
+        (shutil.rmtree, "no folder that `polyseme extract` wrote"),
+    ],
+)
+def test_damaged_extractions_are_refused(texts, out, damage, complaint):
+    extract_folder(texts, out, Letters())
+    damage(out)
+    with pytest.raises(InputError, match=complaint):
+        read_extraction(out)
+
+
+def test_the_store_keeps_arrays_by_preprocessing_and_for_one_writer(texts, tmp_path, out):
+    table = np.arange(72, dtype=np.float32).reshape(2, 36)
+    with FeatureStore(tmp_path / "cache.sqlite", "one") as store:
+        store.put(b"x", table)
+        assert store.get(b"y") is None
+    with FeatureStore(tmp_path / "cache.sqlite", "one") as store:
+        np.testing.assert_array_equal(store.get(b"x"), table)
+    with FeatureStore(tmp_path / "cache.sqlite", "two") as store:
+        assert not store.has(b"x")
+    extract_folder(texts, out, Letters())
+    with (
+        FeatureStore(out / "cache.sqlite", "one"),
+        pytest.raises(InputError, match="Another extraction is writing"),
+    ):
+        extract_folder(texts, out, Letters())
+    (out / "cache.sqlite").write_bytes(b"no database" * 1000)
+    with pytest.raises(InputError, match="remove it and run again"):
+        extract_folder(texts, out, Letters())
+
+
+def test_names_that_are_no_text_and_names_with_odd_line_ends_are_kept(tmp_path, out):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    names = ["line\u2028end.txt", "next\u0085line.txt", "new\nline.txt", "plain.txt"]
+    if os.name == "posix":
+        names.append(os.fsdecode(b"bad\xff.txt"))
+    for name in names:
+        (folder / name).write_text(name.encode("ascii", "replace").decode())
+    extract_folder(folder, out, Letters())
+    assert set(read_extraction(out).ids) == set(names)
+    assert extract_folder(folder, out, Letters()).n_cached == len(names)
+
+
+def test_nothing_is_loaded_when_all_is_cached(texts, out):
+    extract_folder(texts, out, Letters())
+    (texts / "b.txt").unlink()  # the bad one, which is tried every time
+
+    class Heavy(Letters):
+        def single_threaded(self):
+            raise AssertionError("loaded")
+
+    assert extract_folder(texts, out, Heavy()).n_cached == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "extractor"),
+    [
+        (make_odd_pictures, ImageFeatures(size=32)),
+        (make_odd_sounds, AudioFeatures()),
+    ],
+    ids=["pictures", "sounds"],
+)
+def test_odd_files_are_survived_and_each_is_accounted_for(tmp_path, out, make, extractor):
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    wanted = make(folder)
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.exists()}
+    summary = extract_folder(folder, out, extractor)
+    outcomes = {"good": "extracted", "broken": "skipped", "other": "passed over"}
+    found = {row["file"]: row["outcome"] for row in ledger(out)}
+    # A folder is looked into, whatever its name is.
+    files = {n: kind for n, kind in wanted.items() if (folder / n).is_symlink() or n in found}
+    assert found == {name: outcomes[kind] for name, kind in files.items()}
+    assert all(reason and len(reason) < 200 for _, reason in summary.skipped)
+    extraction = read_extraction(out)
+    assert all(np.isfinite(raw).all() for raw in extraction.raw)
+    assert extractor.fit(extraction).transform(extraction).shape[0] == len(extraction)
+    after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.exists()}
+    assert before == after, "the media themselves are never touched"
+
+
+# ------------------------------------------------------------------ finding and matching
+
+
+def test_named_files_are_taken_whatever_they_are_called(tmp_path):
+    (tmp_path / "photo").write_text("x")
+    found = find_media([tmp_path / "photo", tmp_path / "photo"], frozenset({".png"}))
+    assert [file.path for file in found.media] == [tmp_path / "photo"]
+    with pytest.raises(InputError, match="no file or folder"):
+        find_media([tmp_path / "nothing"], frozenset({".png"}))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["x/a.png", "b.png"],
+        ["a.png", "b.png"],
+        ["a", "b"],
+        ["./x\\a.png", "b.png"],
+        ["photos/x/a.png", "/home/me/b.png"],
+        ["X/A.PNG", "B"],
+    ],
+)
+def test_documents_find_their_files_by_path_name_or_stem(names):
+    files, documents = match_documents(["b.png", "x/a.png", "c.png"], [*names, "nobody"])
+    assert files.tolist() == [1, 0]
+    assert documents.tolist() == [0, 1]
+
+
+def test_letters_may_be_composed_or_not():
+    files, _ = match_documents(["Zoe\u0308.png"], ["Zo\u00eb.png"])
+    assert files.tolist() == [0]
+
+
+def test_ambiguous_and_unknown_names_are_refused():
+    with pytest.raises(InputError, match=r"Several files are called 'a\.png', such as x/a\.png"):
+        match_documents(["x/a.png", "y/a.png"], ["a.png"])
+    with pytest.raises(InputError, match=r"'x/a\.png' and 'a' both name the file 'x/a\.png'"):
+        match_documents(["x/a.png", "y/b.png"], ["x/a.png", "a"])
+    with pytest.raises(InputError, match=r"No document names one of the files: .* 0, 1"):
+        match_documents(["a.png"], ["0", "1"])

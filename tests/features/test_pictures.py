@@ -1,0 +1,460 @@
+"""Pictures: every kind of file and mode, what is refused and why, threads, and drawings."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+pytest.importorskip("PIL", reason="needs the extra `image`")
+pytest.importorskip("resvg_py", reason="needs the extra `image`")
+
+from PIL import Image
+
+from media_files import (
+    BLUE,
+    DRAWING,
+    GREEN,
+    RED,
+    SVG,
+    YELLOW,
+    exif,
+    make_odd_pictures,
+    png,
+    png16,
+    quadrants,
+    slow_svg,
+    svg_bomb,
+    tiff,
+)
+from polyseme._validation import InputError
+from polyseme.features import _svg_worker, pictures
+from polyseme.features.base import MediaError
+from polyseme.features.pictures import FRAMINGS, SUFFIXES, picture_from_array, read_picture
+
+WHITE, BLACK = (255, 255, 255), (0, 0, 0)
+CORNERS = (RED, GREEN, BLUE, YELLOW)
+
+
+def corners(pixels: NDArray[np.uint8]) -> list[tuple[int, ...]]:
+    """The middle of each quadrant, in reading order."""
+    near, far = len(pixels) // 4, len(pixels) * 3 // 4
+    places = [(near, near), (near, far), (far, near), (far, far)]
+    return [tuple(int(v) for v in pixels[place]) for place in places]
+
+
+def assert_near(found: object, wanted: object, within: int = 3) -> None:
+    np.testing.assert_allclose(np.asarray(found, int), np.asarray(wanted, int), atol=within)
+
+
+def read(content: str | bytes, folder: Path, *, size: int = 16, framing: str = "stretch"):
+    file = folder / "made.png"
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    return read_picture(file, size=size, framing=framing)
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    folder = tmp_path_factory.mktemp("odd")
+    return folder, make_odd_pictures(folder)
+
+
+# ---------------------------------------------------------------- kinds of files
+
+
+def test_every_odd_file_is_read_or_refused_as_it_should_be(odd, capfd) -> None:
+    folder, verdicts = odd
+    for name, verdict in verdicts.items():
+        path = folder / name
+        if verdict == "good":
+            pixels = read_picture(path, size=32)
+            assert pixels.shape == (32, 32, 3) and pixels.dtype == np.uint8, name
+            assert path.suffix.lower() in SUFFIXES
+        elif verdict == "broken":
+            with pytest.raises(MediaError, match=r"^(is|has|holds|cannot) ") as caught:
+                read_picture(path, size=32)
+            assert len(str(caught.value)) < 80 and not str(caught.value).endswith("."), name
+    assert capfd.readouterr() == ("", "")
+
+
+IN_COLOUR = (
+    *("photo.jpg", "progressive.jpeg", "cmyk.jpg", "broken-exif.jpg", "UPPER.JPG", "link.jpg"),
+    *("png-inside.jpg", "jpeg-inside.svg", "palette.png", "rgb16.png", "plain.bmp", "plain.ppm"),
+    *("moving.gif", "moving.webp", "moving.png", "lossy.webp", "pages.tif", "lzw.tiff"),
+    *("cmyk.tif", "rgb16.tif"),
+)
+
+
+@pytest.mark.parametrize("name", IN_COLOUR)
+def test_colours_are_where_they_belong(name: str, odd) -> None:
+    if name not in odd[1]:
+        pytest.skip("no links here")
+    assert_near(corners(read_picture(odd[0] / name, size=32)), CORNERS, within=8)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("kind", ["JPEG", "TIFF", "PNG", "WEBP"])
+def test_every_orientation_is_as_pillow_turns_it(orientation, kind, tmp_path: Path) -> None:
+    from PIL import ImageOps
+
+    file = tmp_path / "turned.jpg"
+    Image.fromarray(quadrants(41, 30)).save(file, format=kind, exif=exif(orientation), quality=95)
+    with Image.open(file) as opened:
+        upright = np.asarray(ImageOps.exif_transpose(opened).convert("RGB"))
+    for framing in FRAMINGS:
+        wanted = picture_from_array(upright, size=24, framing=framing)
+        assert_near(read_picture(file, size=24, framing=framing), wanted, within=2)
+
+
+def test_rgba_is_composed_on_white_and_then_resampled(tmp_path: Path, monkeypatch) -> None:
+    rng = np.random.default_rng(3)
+    cell = Image.fromarray(rng.integers(0, 256, (64, 64, 4), dtype=np.uint8))
+    cell.save(tmp_path / "cell.png")
+    white = Image.new("RGBA", cell.size, "white")
+    white.alpha_composite(cell)
+    wanted = np.asarray(white.convert("RGB").resize((224, 224), Image.Resampling.BICUBIC))
+    np.testing.assert_array_equal(read_picture(tmp_path / "cell.png", size=224), wanted)
+    monkeypatch.setattr(pictures, "_BAND", 64 * 7)
+    np.testing.assert_array_equal(picture_from_array(np.asarray(cell), size=224), wanted)
+
+
+@pytest.mark.parametrize(
+    ("mode", "colour", "wanted"),
+    [
+        ("LA", (100, 0), WHITE),
+        ("RGBa", (64, 0, 0, 128), (255 - 128 + 64, 127, 127)),
+        ("RGBX", (10, 20, 30, 0), (10, 20, 30)),
+        ("YCbCr", (76, 85, 255), (254, 0, 0)),
+        ("HSV", (85, 255, 255), (0, 255, 0)),
+        ("CMYK", (255, 0, 0, 0), (0, 255, 255)),
+        ("LAB", (255, 128, 128), WHITE),
+        ("1", 1, WHITE),
+        ("I;16", 0x80FF, (128, 128, 128)),
+    ],
+)
+def test_modes_become_plain_colours(mode: str, colour, wanted) -> None:
+    flat = pictures._flat(Image.new(mode, (4, 4), colour))
+    assert_near(np.asarray(flat.convert("RGB"))[2, 2], wanted)
+
+
+@pytest.mark.parametrize(("depth", "row", "scale"), [(2, b"\x1b", 85), (4, b"\x01\x23", 17)])
+def test_a_transparent_gray_of_few_bits_is_white(depth, row, scale, tmp_path: Path) -> None:
+    content = png((b"\0" + row) * 4, (4, 4), depth=depth, colour=0, before=((b"tRNS", b"\0\1"),))
+    gray = read(content, tmp_path, size=4)[0, :, 0]
+    np.testing.assert_array_equal(gray, [0, 255, 2 * scale, 3 * scale])
+
+
+def test_transparent_palette_entries_and_colours_of_16_bits_are_white(tmp_path: Path) -> None:
+    picture = Image.new("P", (4, 4), 3)
+    picture.putpalette([0, 0, 0, 9, 9, 9, 8, 8, 8, 200, 10, 10])
+    picture.save(tmp_path / "p.png", transparency=3)
+    assert tuple(read_picture(tmp_path / "p.png", size=4)[0, 0]) == WHITE
+    pixels = np.full((4, 4, 3), 0x1234, np.uint16)
+    pixels[:, 2:] = 0x8001
+    content = png16(pixels, (b"tRNS", bytes.fromhex("123412341234")))
+    np.testing.assert_array_equal(read(content, tmp_path, size=4)[0, :, 1], [255, 255, 128, 128])
+    gray = png16(pixels[:, :, 0], (b"tRNS", bytes.fromhex("8001")))
+    np.testing.assert_array_equal(read(gray, tmp_path, size=4)[0, :, 1], [18, 18, 255, 255])
+
+
+@pytest.mark.parametrize("big_endian", [False, True])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("colour", [False, True])
+def test_of_16_bits_the_upper_8_are_kept(big_endian, packed, colour, tmp_path: Path) -> None:
+    shape = (4, 4, 3) if colour else (4, 4)
+    pixels = np.arange(np.prod(shape), dtype=np.uint16).reshape(shape) * 1300 + 5
+    wanted = pixels >> 8 if colour else np.repeat((pixels >> 8)[:, :, None], 3, axis=2)
+    made = tiff(pixels, big_endian=big_endian, packed=packed, photometric=2 if colour else 1)
+    np.testing.assert_array_equal(read(made, tmp_path, size=4), wanted)
+    np.testing.assert_array_equal(read(png16(pixels), tmp_path, size=4), wanted)
+    inverted = tiff(np.full((4, 4), 0xFFFF, np.uint16), photometric=0)
+    assert tuple(read(inverted, tmp_path, size=4)[0, 0]) == BLACK
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        (np.array([-100, 0, 100], np.int32), [0, 128, 255]),
+        (np.array([0, 2**31, 2**32 - 1], np.uint32), [0, 128, 255]),
+        (np.array([-2, 0, 2], np.float32), [0, 128, 255]),
+        (np.array([np.nan, 0, 10], np.float32), [0, 0, 255]),
+        (np.array([np.nan, np.inf, -np.inf], np.float32), [0, 255, 0]),
+        (np.array([7, 7, 7], np.float32), [0, 0, 0]),
+    ],
+)
+def test_32_bits_are_scaled_from_the_least_to_the_largest(values, wanted, tmp_path: Path) -> None:
+    made = tiff(np.tile(values, (3, 1)))
+    np.testing.assert_array_equal(read(made, tmp_path, size=3)[0, :, 0], wanted)
+
+
+def test_a_cmyk_jpeg_without_adobes_mark_is_not_taken_as_inverted(tmp_path: Path) -> None:
+    inks = np.full((16, 16, 4), (0, 200, 200, 0), np.uint8)
+    made = io.BytesIO()
+    Image.fromarray(255 - inks, mode="CMYK").save(made, "JPEG", quality=95)
+    content = made.getvalue()
+    place = content.index(b"\xff\xee")
+    plain = content[:place] + content[place + 2 + int.from_bytes(content[place + 2 : place + 4]) :]
+    assert_near(read(plain, tmp_path)[8, 8], (255, 55, 55), within=4)
+    assert_near(read(content, tmp_path)[8, 8], BLACK, within=4)
+
+
+# ---------------------------------------------------------------- framing and size
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 20), (20, 40), (300, 37)])
+def test_framings_show_what_they_promise(width: int, height: int) -> None:
+    pixels = np.zeros((height, width, 3), np.uint8)
+    side = min(width, height)
+    top, left = (height - side) // 2, (width - side) // 2
+    pixels[top : top + side, left : left + side] = RED
+    cut = picture_from_array(pixels, size=10, framing="crop")
+    # At the cut, resampling sees a little of what lies beyond.
+    assert_near(cut[1:9, 1:9], np.broadcast_to(RED, (8, 8, 3)), within=16)
+    padded = picture_from_array(np.zeros_like(pixels), size=16, framing="pad")
+    dark = (padded == 0).all(axis=2)
+    short = max(1, round(side * 16 / max(width, height)))
+    assert dark.sum() == 16 * short and (padded[~dark] == 255).all()
+    ahead = (16 - short) // 2
+    lines = dark.any(axis=1) if height < width else dark.any(axis=0)
+    np.testing.assert_array_equal(np.flatnonzero(lines), np.arange(ahead, ahead + short))
+    assert (picture_from_array(np.zeros_like(pixels), size=16) == 0).all()
+
+
+def test_a_jpeg_decoded_small_looks_like_one_decoded_whole(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    coarse = Image.fromarray(rng.integers(0, 256, (9, 12, 3), dtype=np.uint8))
+    coarse.resize((1200, 900), Image.Resampling.BICUBIC).save(tmp_path / "a.jpg", quality=95)
+    whole = np.asarray(Image.open(tmp_path / "a.jpg"))
+    for framing in FRAMINGS:
+        small = read_picture(tmp_path / "a.jpg", size=64, framing=framing).astype(int)
+        wanted = picture_from_array(whole, size=64, framing=framing)
+        assert np.abs(small - wanted).mean() < 2
+
+
+def test_the_limit_is_the_callers_and_a_jpeg_counts_as_decoded(tmp_path: Path) -> None:
+    Image.new("1", (20000, 10000)).save(tmp_path / "big.png")
+    with pytest.raises(MediaError, match=r"^has 200 megapixels, more than the 100 allowed$"):
+        read_picture(tmp_path / "big.png", size=8)
+    assert (read_picture(tmp_path / "big.png", size=8, max_megapixels=200) == 0).all()
+    photo = Image.new("RGB", (1600, 1600), RED)
+    photo.save(tmp_path / "plain.jpg")
+    photo.save(tmp_path / "progressive.jpg", progressive=True)
+    assert_near(read_picture(tmp_path / "plain.jpg", size=8, max_megapixels=0.05)[4, 4], RED)
+    with pytest.raises(MediaError, match=r"^has 2.6 megapixels, more than the 0.05 allowed$"):
+        read_picture(tmp_path / "progressive.jpg", size=8, max_megapixels=0.05)
+
+
+# ---------------------------------------------------------------- arrays
+
+
+@pytest.mark.parametrize(
+    ("array", "wanted"),
+    [
+        (np.full((3, 5), 7, np.uint8), (7, 7, 7)),
+        (np.full((3, 5, 1), 7, np.uint8), (7, 7, 7)),
+        (np.full((3, 5, 4), (*RED, 0), np.uint8), WHITE),
+        (np.ones((3, 5), bool), WHITE),
+        (np.full((3, 5, 3), 0.2, np.float16), (51, 51, 51)),
+        (np.full((3, 5), 0x80FF, ">u2"), (128, 128, 128)),
+        ([[0.0, 0.0], [0.0, 0.0]], BLACK),
+        (np.full((5, 3, 4), (*RED, 255), np.uint8)[::-1, ::-1], RED),
+        (Image.new("RGB", (4, 4), RED), RED),
+    ],
+)
+def test_arrays_of_every_kind_are_taken(array: object, wanted) -> None:
+    found = picture_from_array(array, size=6)
+    np.testing.assert_array_equal(found, np.broadcast_to(np.array(wanted, np.uint8), (6, 6, 3)))
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((4, 4, 2), np.uint8), r"must have the shape .*; got \(4, 4, 2\)"),
+        (np.zeros((0, 4), np.uint8), r"must hold pixels; got the shape \(0, 4\)"),
+        (np.zeros((4, 4), np.int64), r"uint8, uint16, bool or floats in 0..1; got int64"),
+        (np.full((4, 4), np.nan), r"floats in 0..1; got nan to nan"),
+        ("a.png", r"got \(\)"),
+    ],
+)
+def test_other_arrays_are_refused(array: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        picture_from_array(array, size=8)
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("empty.jpg", "is empty"),
+        ("cut.jpg", "is truncated"),
+        ("cut.svgz", "is truncated"),
+        ("text.jpg", "is no picture that can be read"),
+        ("script.jpg", "is no picture that can be read"),
+        ("cut.gif", "is damaged or of a kind that cannot be read"),
+        ("text-bomb.png", r"is damaged \(Decompressed data too large.*\)"),
+        ("planes.tif", "is a TIFF of a kind that cannot be read"),
+        ("folder.png", "is not a regular file"),
+        ("pipe.png", "is not a regular file"),
+        ("lost-link.jpg", r"cannot be opened \(no such file or directory\)"),
+        ("nul\0.jpg", r"cannot be opened \(.*\)"),
+    ],
+)
+def test_the_reason_is_said(name: str, reason: str, odd) -> None:
+    folder, verdicts = odd
+    if name in ("pipe.png", "lost-link.jpg") and name not in verdicts:
+        pytest.skip("not on this system")
+    with pytest.raises(MediaError, match=f"^{reason}$"):
+        read_picture(folder / name, size=8)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Pillow's remarks
+def test_damaged_bytes_never_raise_anything_else(odd, tmp_path: Path) -> None:
+    folder, verdicts = odd
+    rng = np.random.default_rng(5)
+    names = [n for n, v in verdicts.items() if v == "good" and "svg" not in n and "00" not in n]
+    outcomes = []
+    for name in names:
+        original = np.frombuffer((folder / name).read_bytes(), np.uint8)
+        for _ in range(12):
+            damaged = original.copy()
+            places = rng.integers(0, min(len(damaged), 400), 4)
+            damaged[places] = rng.integers(0, 256, 4)
+            try:
+                read(damaged.tobytes(), tmp_path, size=8)
+                outcomes.append(True)
+            except MediaError:
+                outcomes.append(False)
+    assert 0 < sum(outcomes) < len(outcomes)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"size": 8.0}, "`size` of `read_picture` must be a whole number"),
+        ({"framing": "fit"}, "`framing` of `read_picture` must be one of 'stretch'"),
+        ({"max_megapixels": 0}, "`max_megapixels` of `read_picture` must be a number above 0"),
+    ],
+)
+def test_wrong_parameters_are_named(wrong, message: str, odd) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        read_picture(odd[0] / "photo.jpg", **{"size": 8, **wrong})
+    assert not isinstance(caught.value, MediaError)
+
+
+def test_a_missing_extra_is_one_sentence(odd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "find_spec", lambda _: None)
+    with pytest.raises(InputError, match="Reading SVG pictures needs the extra `image`"):
+        read_picture(odd[0] / "drawing.svg", size=8)
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(InputError, match="Reading pictures needs the extra `image`"):
+        pictures._load_pillow.__wrapped__()
+
+
+def test_many_threads_read_what_one_reads(odd) -> None:
+    folder, verdicts = odd
+    names = [name for name, verdict in verdicts.items() if verdict == "good"]
+    alone = {name: read_picture(folder / name, size=32) for name in names}
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda name: read_picture(folder / name, size=32), names * 2)
+        for name, pixels in zip(names * 2, found, strict=True):
+            np.testing.assert_array_equal(pixels, alone[name], err_msg=name)
+
+
+# ---------------------------------------------------------------- drawings
+
+
+def test_a_drawing_is_sharp_at_any_size_and_on_white(tmp_path: Path) -> None:
+    for size in (8, 128):
+        found = read(DRAWING, tmp_path, size=size)
+        red = np.broadcast_to(RED, (size, size // 2, 3))
+        np.testing.assert_array_equal(found[:, : size // 2], red)
+        assert (found[:, size // 2 :] == 255).all()
+    assert (read(f"<svg {SVG}/>", tmp_path) == 255).all()
+
+
+@pytest.mark.parametrize("framing", FRAMINGS)
+@pytest.mark.parametrize("box", ["0 0 8 2", "0 0 1 100000", "0 0 3 3"])
+def test_drawings_of_any_shape_are_framed(framing: str, box: str, tmp_path: Path) -> None:
+    markup = f'<svg {SVG} viewBox="{box}"><rect width="100%" height="100%" fill="#111"/></svg>'
+    found = read(markup, tmp_path, size=32, framing=framing)
+    width, height = (float(part) for part in box.split()[2:])
+    dark = (found < 40).all(axis=2).mean()
+    share = min(width, height) / max(width, height) if framing == "pad" else 1.0
+    assert dark == pytest.approx(max(share, 1 / 32) if share > 1e-3 else dark, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        '<?xml version="1.0" encoding="ISO-8859-1"?><!-- \xe4 -->',
+        "\n \n",
+        '<!DOCTYPE svg [<!ENTITY c "#dc141e">]>',
+    ],
+)
+def test_declarations_before_a_drawing_are_understood(head: str, tmp_path: Path) -> None:
+    content = (head + DRAWING).encode("latin-1")
+    for packed in (content, gzip.compress(content)):
+        assert tuple(read(packed, tmp_path, size=32)[16, 8]) == RED
+
+
+@pytest.mark.parametrize(
+    ("attributes", "covered"),
+    [("", 1.0), ('width="20" height="20"', 0.25), ('width="20mm" height="20mm"', 0.0175)],
+)
+def test_a_drawing_without_a_size_has_that_of_its_content(attributes, covered, tmp_path) -> None:
+    markup = f'<svg {SVG} {attributes}><rect width="10" height="10"/></svg>'
+    found = (read(markup, tmp_path, size=64) == 0).all(axis=2).mean()
+    assert found == pytest.approx(covered, abs=0.004)
+
+
+def test_drawings_use_no_other_file_and_no_font(tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8), BLUE).save(tmp_path / "secret.png")
+    for link in (tmp_path / "secret.png", "secret.png", (tmp_path / "secret.png").as_uri()):
+        image = f'<image xlink:href="{link}" width="8" height="8"/>'
+        assert (read(f'<svg {SVG} width="8" height="8">{image}</svg>', tmp_path) == 255).all()
+    text = f'<svg {SVG} width="40" height="40"><text x="0" y="30" font-size="40">W</text></svg>'
+    assert (read(text, tmp_path) == 255).all()
+
+
+def test_where_opening_cannot_be_barred_links_are_refused() -> None:
+    inside = f'<svg {SVG}><use xlink:href="#a"/><image href=" data:image/png;base64,AA=="/></svg>'
+    _svg_worker._refuse_links(inside)
+    with pytest.raises(ValueError, match="refers to another file"):
+        _svg_worker._refuse_links(inside.replace("#a", "&#47;etc/x.png"))
+
+
+def test_drawings_that_take_too_much_are_refused_and_the_next_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = f'<svg {SVG} width="9" height="9">' + "<g>" * 200_000 + "</g>" * 200_000 + "</svg>"
+    big = (gzip.compress(b"<svg>" + bytes(30_000_000), 1), DRAWING + " " * 10_000_000)
+    for content, reason in (
+        (svg_bomb(), "is more than the SVG renderer can take"),
+        (deep, "is (more than the SVG renderer can take|no picture that can be read)"),
+        *((content, "has more than the 10 MB allowed for an SVG") for content in big),
+    ):
+        with pytest.raises(MediaError, match=f"^{reason}$"):
+            read(content, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(pictures, "SVG_SECONDS", 1.5)
+        with pytest.raises(MediaError, match=r"^takes more than 1.5 seconds to draw$"):
+            read(slow_svg(), tmp_path)
+    assert tuple(read(DRAWING, tmp_path, size=32)[16, 8]) == RED
+
+
+def test_the_worker_imports_neither_polyseme_nor_numpy() -> None:
+    code = (
+        "import runpy, sys; runpy.run_path(sys.argv[1]); "
+        "sys.exit(bool({'polyseme', 'numpy', 'PIL'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-P", "-c", code, _svg_worker.__file__]
+    assert subprocess.run(command, timeout=60, check=False).returncode == 0

@@ -1,0 +1,273 @@
+"""Sound files and arrays: what is read, what is refused and why."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+pytest.importorskip("soundfile", reason="needs the extra `audio`")
+
+import soundfile
+
+from polyseme._validation import InputError
+from polyseme.features.base import MediaError
+from polyseme.features.sound import RATE, SUFFIXES, quiet_decoders, read_sound, sound_from_array
+from sound_files import encoded, make_odd_sounds, raw_wav, tone, wav
+
+
+def written(folder: Path, content: bytes, name: str = "clip.wav") -> Path:
+    (folder / name).write_bytes(content)
+    return folder / name
+
+
+def sine(rate: int, seconds: float = 1.0, pitch: float = 440.0) -> NDArray[np.float64]:
+    return 0.5 * np.sin(2 * np.pi * pitch * np.arange(round(seconds * rate)) / rate)
+
+
+# ------------------------------------------------------------------------------------ odd files
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    folder = tmp_path_factory.mktemp("odd")
+    return folder, make_odd_sounds(folder)
+
+
+def test_every_odd_file_is_read_or_refused_as_it_should(odd) -> None:
+    folder, sounds = odd
+    wrong = {}
+    for name, verdict in sounds.items():
+        assert ((folder / name).suffix.lower() in SUFFIXES) == (verdict != "other"), name
+        if verdict == "other":
+            continue
+        try:
+            with warnings.catch_warnings(), quiet_decoders():
+                warnings.simplefilter("error")
+                samples = read_sound(folder / name)
+            outcome = "good" if samples.ndim == 1 and np.isfinite(samples).all() else "odd"
+            assert samples.dtype == np.float32 and len(samples) > 0
+        except MediaError as error:
+            outcome = "broken"
+            assert str(error)[0].islower() and not str(error).endswith("."), name
+        if outcome != verdict:
+            wrong[name] = outcome
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("empty.wav", "is empty"),
+        ("zero samples.wav", "holds no samples"),
+        ("NaN.wav", "holds samples that are not finite"),
+        ("huge.wav", "holds samples that are far out of range"),
+        ("40 channels.wav", "has 40 channels; up to 32 are read"),
+        ("1 Hz.wav", "has 1 samples per second; 1,000 to 768,000 are read"),
+        ("random.mp3", "is damaged or not a sound file"),
+        ("no frame left.flac", "is damaged or not a sound file"),
+        ("nothing.wav", "cannot be opened (no such file or directory)"),
+        (".", "is not a regular file"),
+    ],
+)
+def test_a_refusal_says_why(odd, name: str, reason: str) -> None:
+    with pytest.raises(MediaError) as caught:
+        read_sound(odd[0] / name)
+    assert str(caught.value) == reason
+
+
+# ------------------------------------------------------------------------------- what is read
+
+
+@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"])
+def test_the_way_samples_are_stored_does_not_matter(tmp_path: Path, subtype: str) -> None:
+    samples = tone()[:, 0]
+    step = 1 / 64 if subtype == "PCM_U8" else 1 / 16384
+    found = read_sound(written(tmp_path, wav(samples, subtype=subtype)))
+    np.testing.assert_allclose(found, samples, atol=step)
+
+
+def test_channels_are_averaged_like_in_a_plain_loop(tmp_path: Path) -> None:
+    samples = np.random.default_rng(0).uniform(-0.5, 0.5, size=(3000, 5))
+    found = read_sound(written(tmp_path, wav(samples, subtype="DOUBLE")))
+    expected = [sum(row) / 5 for row in samples.tolist()]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("rate", [1000, 7777, 8000, 44100, 48000, 768_000])
+def test_a_tone_stays_the_same_tone_at_another_rate(tmp_path: Path, rate: int) -> None:
+    path = written(tmp_path, wav(sine(rate, pitch=220.0), rate=rate, subtype="FLOAT"))
+    found = read_sound(path)
+    assert abs(len(found) - RATE) <= 1
+    middle = slice(2000, 20000)  # the filter rings at both ends
+    np.testing.assert_allclose(found[middle], sine(RATE, pitch=220.0)[middle], atol=2e-3)
+
+
+@pytest.mark.parametrize("rate", [22050, 44100])
+def test_only_the_first_seconds_are_used(tmp_path: Path, rate: int) -> None:
+    path = written(tmp_path, wav(sine(rate, seconds=3), rate=rate))
+    whole, part = read_sound(path), read_sound(path, max_seconds=1.5)
+    assert len(part) == round(1.5 * RATE)
+    np.testing.assert_allclose(part[:30000], whole[:30000], atol=1e-6)
+
+
+def test_reading_in_blocks_gives_what_one_read_gives(tmp_path: Path) -> None:
+    import soxr
+
+    samples = np.random.default_rng(0).normal(scale=0.1, size=(100_001, 2)).astype(np.float32)
+    path = written(tmp_path, wav(samples, rate=44100, subtype="FLOAT"))
+    expected = soxr.resample(samples.mean(axis=1), 44100, RATE, quality="HQ")
+    np.testing.assert_allclose(read_sound(path), expected, atol=1e-6)
+
+
+def test_what_a_header_claims_takes_no_memory(tmp_path: Path) -> None:
+    import tracemalloc
+
+    path = written(tmp_path, raw_wav(b"\x01\x00" * 3000, channels=30, claimed=0xFFFFFFF0))
+    read_sound(path)
+    tracemalloc.start()
+    assert len(read_sound(path)) == 100
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8_000_000
+
+
+@pytest.mark.parametrize(("kind", "least"), [("FLAC", 0.8), ("OGG", 0.6), ("MP3", 0.8)])
+def test_what_precedes_the_end_of_a_cut_file_is_used(tmp_path: Path, kind, least) -> None:
+    whole = encoded(tone(8.0), 22050, format=kind)
+    complete = read_sound(written(tmp_path, whole, "whole.wav"))
+    with quiet_decoders():
+        found = read_sound(written(tmp_path, whole[: len(whole) * 9 // 10]))
+    assert least * len(complete) < len(found) < 0.95 * len(complete)
+    np.testing.assert_allclose(found[:100_000], complete[:100_000], atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["WAV", "FLAC", "MP3"])
+def test_decoders_are_never_asked_to_go_back(tmp_path: Path, kind: str, monkeypatch) -> None:
+    # After a seek a truncated FLAC file loses what was read, and MP3 starts again.
+    def seek(*_: Any) -> int:
+        raise AssertionError("sought")
+
+    path = written(tmp_path, encoded(tone(2.0), 22050, format=kind))
+    monkeypatch.setattr(soundfile.SoundFile, "seek", seek)
+    assert len(read_sound(path)) >= 44100
+
+
+def test_one_sample_is_a_sound_also_at_a_lower_rate(tmp_path: Path) -> None:
+    path = written(tmp_path, wav(np.full((1, 1), 0.5), rate=768_000, subtype="FLOAT"))
+    np.testing.assert_array_equal(read_sound(path), np.float32([0.5]))
+
+
+def test_a_file_that_vanishes_before_the_decoder_opens_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, wav(tone()))
+    monkeypatch.setattr("polyseme.features.sound.check_file", lambda path: path.unlink())
+    with pytest.raises(MediaError, match="is damaged or not a sound file"):
+        read_sound(path)
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names are text here")
+def test_a_name_that_is_not_text_is_no_hindrance(tmp_path: Path) -> None:
+    path = written(tmp_path, wav(tone()), os.fsdecode(b"caf\xe9.wav"))
+    assert len(read_sound(path)) == 11025
+
+
+def test_a_missing_extra_is_said_in_one_sentence(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    with pytest.raises(InputError, match=r"^Reading sounds needs the extra `audio`; pip") as caught:
+        read_sound(written(tmp_path, wav(tone())))
+    assert not isinstance(caught.value, MediaError)
+
+
+# ------------------------------------------------------------------------------- quiet decoders
+
+
+def test_decoders_are_quiet_and_python_is_not(tmp_path: Path) -> None:
+    (tmp_path / "random.mp3").write_bytes(np.random.default_rng(1).bytes(30_000))
+    code = """
+import os, sys
+from pathlib import Path
+from polyseme.features.base import MediaError
+from polyseme.features.sound import quiet_decoders, read_sound
+assert not {'soundfile', 'soxr', 'h5py', 'librosa', 'torch'} & set(sys.modules)
+def read():
+    try:
+        read_sound(Path(sys.argv[1]))
+    except MediaError as error:
+        sys.stderr.write(f"python: {error}\\n")
+before = sys.stderr
+with quiet_decoders():
+    read()
+    os.write(2, b"unheard\\n")
+assert sys.stderr is before
+os.write(2, b"heard again\\n")
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "random.mp3")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    expected = ["python: is damaged or not a sound file", "heard again"]
+    assert (done.returncode, done.stderr.splitlines()) == (0, expected)
+
+
+def test_the_error_stream_comes_back_after_an_error(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RuntimeError, match="inside"), quiet_decoders():
+        os.write(2, b"unheard\n")
+        raise RuntimeError("inside")
+    os.write(2, b"heard\n")
+    assert capfd.readouterr().err == "heard\n"
+
+
+# ------------------------------------------------------------------------------- arrays
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        ([-32768, 0, 16384], np.int16, [-1.0, 0.0, 0.5]),
+        ([-128, 0, 64], np.int8, [-1.0, 0.0, 0.5]),
+        ([0, 128, 192], np.uint8, [-1.0, 0.0, 0.5]),
+        ([-(2**31), 0, 2**30], np.int32, [-1.0, 0.0, 0.5]),
+        ([-1.5, 0.0, 0.5], np.float64, [-1.5, 0.0, 0.5]),
+        ([-1.5, 0.0, 0.5], np.float16, [-1.5, 0.0, 0.5]),
+    ],
+)
+def test_whole_numbers_are_scaled_and_floats_are_not(values, kind, expected) -> None:
+    samples = sound_from_array(np.array(values, dtype=kind), RATE)
+    assert samples.dtype == np.float32
+    np.testing.assert_array_equal(samples, np.float32(expected))
+
+
+def test_an_array_gives_what_its_file_gives_and_is_not_changed(tmp_path: Path) -> None:
+    samples = tone(2.0, rate=44100, n_channels=2).astype(np.float32)
+    before = samples.copy()
+    path = written(tmp_path, wav(samples, rate=44100, subtype="FLOAT"))
+    np.testing.assert_array_equal(sound_from_array(samples, 44100), read_sound(path))
+    sound_from_array(samples, RATE)[:] = 0
+    np.testing.assert_array_equal(samples, before)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((0, 2)), "holds no samples"),
+        (np.zeros((2, 2, 2)), r"must have the shape \(n_samples,\).*got 3 dimensions"),
+        (np.zeros((2, 44100)), "44100 channels; at most 32 are read, so transpose it"),
+        (np.zeros(5, dtype=np.int64), "8, 16 or 32 bits; got int64"),
+        (np.array(["a"]), "must hold floats or whole numbers"),
+        (np.array([0.0, np.nan]), "holds samples that are not finite"),
+        (np.array([0.0, 1e20]), "holds samples that are far out of range"),
+    ],
+)
+def test_an_array_that_is_no_sound_is_refused(array: NDArray[Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        sound_from_array(array, 44100)
+    assert str(caught.value).endswith(".")
+    with pytest.raises(InputError, match="`rate` of `sound_from_array` must be a whole number"):
+        sound_from_array(array, 10)

@@ -1,0 +1,146 @@
+"""Indicator matrices, frames and files as corpora: what is read and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+
+from polyseme._validation import InputError
+from polyseme.corpus import LabelCorpus, as_corpus, check_corpus
+
+
+def sets(corpus):
+    """Give the documents as sets of labels."""
+    return [set(document) for document in corpus]
+
+
+# --- from an indicator matrix ---------------------------------------------------------------
+
+TABLE = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 1]])
+MATRICES = [
+    TABLE,
+    TABLE.astype(bool),
+    TABLE.astype(float),
+    sp.csr_matrix(TABLE),
+    sp.coo_array(TABLE),
+    sp.csc_matrix(TABLE.astype(bool)),
+]
+
+
+@pytest.mark.parametrize("matrix", MATRICES, ids=lambda m: f"{type(m).__name__}-{m.dtype}")
+def test_indicator_of_any_kind_keeps_its_column_order(matrix):
+    corpus = as_corpus(matrix, ["z", "a", "m"])
+    assert corpus.labels == ("z", "a", "m")
+    assert list(corpus) == [("z", "m"), (), ("a", "m")]
+    assert corpus.matrix.dtype == bool
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("kind", [int, bool])
+def test_indicator_frames_bring_their_labels(frame, kind):
+    columns = {name: TABLE[:, c].astype(kind) for c, name in enumerate(["z", "a", "m"])}
+    assert list(as_corpus(frame(columns))) == [("z", "m"), (), ("a", "m")]
+    assert as_corpus(frame(columns), ["x", "y", "w"]).labels == ("x", "y", "w")
+
+
+def test_columns_with_one_label_are_joined_under_the_fuller_ones_spelling():
+    matrix = sp.csr_matrix([[1, 0, 1, 1], [0, 0, 1, 0], [0, 1, 0, 0]])
+    corpus = as_corpus(matrix, ["pie ", "Sea", "Pie", "pie"])
+    assert corpus.labels == ("Pie", "Sea")
+    assert list(corpus) == [("Pie",), ("Pie",), ("Sea",)]
+    assert corpus.spellings == {"pie ": "Pie", "pie": "Pie"}
+    assert as_corpus(matrix, ["pie ", "Sea", "Pie", "pie"], normalize=False).matrix.shape == (3, 4)
+
+
+@pytest.mark.parametrize("kind", [int, bool])
+def test_stored_zeros_and_repeated_entries_are_no_extra_labels(kind):
+    data = np.array([0, 1, 1, 1], dtype=kind)
+    matrix = sp.csr_matrix((data, [0, 1, 1, 0], [0, 3, 4]), shape=(2, 2))
+    corpus = as_corpus(matrix, ["a", "b"])
+    assert list(corpus) == [("b",), ("a",)]
+    assert matrix.nnz == 4, "the caller's matrix was changed"
+
+
+def test_large_sparse_indicator_is_never_made_dense(monkeypatch):
+    def refuse(*_args, **_options):
+        raise AssertionError("a sparse matrix was made dense")
+
+    for kind in (sp.csr_matrix, sp.csc_matrix, sp.coo_matrix):
+        monkeypatch.setattr(kind, "toarray", refuse)
+        monkeypatch.setattr(kind, "todense", refuse)
+    rows = np.arange(200_000)
+    entries = (np.ones(len(rows), dtype=np.int8), (rows, rows % 50_000))
+    labels = [f"label {column // 2}" for column in range(50_000)]
+    corpus = as_corpus(sp.coo_matrix(entries, shape=(200_000, 50_000)), labels)
+    assert corpus.matrix.shape == (200_000, 25_000)
+    assert check_corpus(corpus, owner="Thing").document(199_999) == ("label 24999",)
+    assert corpus.select(rows[::1000]).restrict(labels[:10]).matrix.shape == (200, 5)
+    assert corpus.align(["label 0", "another"])[0].shape == (200_000, 25_001)
+
+
+def test_corpora_that_disagree_on_spelling_are_not_mixed():
+    corpus = as_corpus([["US", "law"], ["us", "we"]], normalize=True)
+    with pytest.raises(InputError, match="read both with the same `normalize`"):
+        corpus.align(["US", "us"])
+
+
+def test_labels_beside_documents_that_name_their_own_are_refused():
+    with pytest.raises(InputError, match="`labels` belongs to an indicator matrix"):
+        as_corpus([["a", "b"]], ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("matrix", "labels", "message"),
+    [
+        (TABLE, ["a", "b"], "has 3 columns but 2 labels were given; give one label per column"),
+        (TABLE * 2, ["a", "b", "c"], "must hold only 0 and 1; binarise it first"),
+        (TABLE * np.nan, ["a", "b", "c"], "must hold only 0 and 1; binarise it first"),
+        (TABLE, "abc", "`labels` is the text 'abc'"),
+        (TABLE, ["a", "b", ""], "`labels` holds an empty label"),
+        (TABLE, ["a", "b", 3], "`labels` holds the label 3 of type int"),
+        (pd.DataFrame({"id": ["x"], "a": [1]}), None, "must hold numbers in two dimensions"),
+    ],
+)
+def test_unusable_indicators_are_refused(matrix, labels, message):
+    with pytest.raises(InputError, match=message):
+        as_corpus(matrix, labels)
+
+
+# --- from files -----------------------------------------------------------------------------
+
+FILES = {
+    "x.jsonl": '{"id": "u", "labels": ["Sea"], "group": "g", "split": "train"}\n'
+    '{"id": "v", "labels": ["sea", "Sea", "pie"], "group": "h", "split": "test"}\n',
+    "x.csv": "id,tags,group,split\nu,Sea,g,train\nv,sea;Sea;pie,h,test\n",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_are_read(tmp_path, name):
+    (tmp_path / name).write_text(FILES[name])
+    corpus = as_corpus(str(tmp_path / name))
+    assert sets(corpus) == [{"Sea"}, {"Sea", "pie"}]
+    assert (corpus.ids, corpus.groups) == (("u", "v"), ("g", "h"))
+    assert corpus.splits == ("train", "test")
+    assert LabelCorpus.read(tmp_path / name, normalize=False).labels == ("Sea", "pie", "sea")
+
+
+def test_a_file_with_an_indicator_is_read(tmp_path):
+    np.savez(tmp_path / "x.npz", indicator=TABLE, labels=np.array(["z", "a", "m"]))
+    assert list(as_corpus(tmp_path / "x.npz")) == [("z", "m"), (), ("a", "m")]
+
+
+def test_table_options_and_gzip_reach_the_reader(tmp_path):
+    path = tmp_path / "x.csv.gz"
+    path.write_bytes(gzip.compress(b"words\na+b\nc\n"))
+    assert sets(LabelCorpus.read(path, tags_column="words", delimiter="+")) == [{"a", "b"}, {"c"}]
+
+
+def test_neither_documents_nor_file_is_refused():
+    with pytest.raises(InputError, match=r"Documents must be collections of labels, .* got int"):
+        as_corpus(3)

@@ -1,0 +1,155 @@
+"""numpy files: features and 0/1 matrices are read, pickles and damage refused."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from polyseme._validation import InputError
+from polyseme.io import read_documents, read_features
+
+INDICATOR = np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]])
+
+
+@pytest.mark.parametrize(
+    ("stored_type", "read_type"),
+    [("f2", "f4"), ("f4", "f4"), ("f8", "f8"), (">f8", "f8"), ("i4", "f8"), ("?", "f8")],
+)
+def test_npy_gives_floats(tmp_path, stored_type, read_type):
+    values = np.array([[0, 1, 1], [1, 0, 0]], dtype=stored_type)
+    np.save(tmp_path / "x.npy", values)
+    features = read_features(tmp_path / "x.npy")
+    np.testing.assert_array_equal(features, values)
+    assert features.dtype == np.dtype(read_type) and type(features) is np.ndarray
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo", "bsr", "dia"])
+def test_npz_of_scipy_stays_sparse(tmp_path, layout):
+    values = np.array([[0, 2.5, 0], [0, 0, 0], [1, 0, -1]])
+    sp.save_npz(tmp_path / "x.npz", sp.csr_matrix(values).asformat(layout))
+    features = read_features(tmp_path / "x.npz")
+    assert isinstance(features, sp.csr_matrix)
+    np.testing.assert_array_equal(features.toarray(), values)
+
+
+def test_npz_with_a_single_array_of_any_name(tmp_path):
+    np.savez(tmp_path / "x.npz", anything=np.eye(2))
+    np.testing.assert_array_equal(read_features(tmp_path / "x.npz"), np.eye(2))
+
+
+class Trap:
+    """Would create a file when unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (self.path,))
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "bare pickle", "sparse"])
+def test_pickles_are_refused_and_never_run(tmp_path, kind):
+    trap = np.array([[Trap(tmp_path / "sprung")]], dtype=object)
+    path = tmp_path / ("x.npy" if kind in ("npy", "bare pickle") else "x.npz")
+    if kind == "npy":
+        np.save(path, trap, allow_pickle=True)
+    elif kind == "bare pickle":
+        path.write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
+    elif kind == "npz":
+        np.savez(path, trap)
+    else:
+        np.savez(path, format=np.array(b"csr"), data=trap, indices=[0], indptr=[0, 1], shape=[1, 1])
+    with pytest.raises(InputError, match="is not readable as a numpy file without pickled objects"):
+        read_features(path)
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros(3), r"must have two dimensions \(instances, features\); got 1"),
+        (np.zeros((2, 2), dtype=complex), r"must be numbers; got the type complex128"),
+        (np.array([["a"]]), r"must be numbers; got the type <U1"),
+        (np.zeros((0, 3)), r"shape \(0, 3\)"),
+    ],
+)
+@pytest.mark.parametrize("name", ["x.npy", "x.npz"])
+def test_arrays_that_are_no_features_are_refused(tmp_path, array, message, name):
+    path = tmp_path / name
+    np.save(path, array) if name == "x.npy" else np.savez(path, array)
+    with pytest.raises(InputError, match=message):
+        read_features(path)
+
+
+def test_misnamed_and_damaged_numpy_files_are_refused(tmp_path):
+    np.savez(tmp_path / "a.npz", np.eye(2), b=np.eye(2))
+    with pytest.raises(InputError, match=r"a\.npz must hold a single array .*got arr_0, b"):
+        read_features(tmp_path / "a.npz")
+    (tmp_path / "a.npz").rename(tmp_path / "a.npy")
+    with pytest.raises(InputError, match=r"a\.npy is an archive of arrays; rename it"):
+        read_features(tmp_path / "a.npy")
+    np.save(tmp_path / "b.npy", np.eye(2))
+    whole = (tmp_path / "b.npy").read_bytes()
+    (tmp_path / "b.npz").write_bytes(whole)
+    with pytest.raises(InputError, match=r"b\.npz is a single array; rename it"):
+        read_features(tmp_path / "b.npz")
+    (tmp_path / "b.npy").write_bytes(whole[:-8])
+    with pytest.raises(InputError, match=r"b\.npy is not readable as a numpy file"):
+        read_features(tmp_path / "b.npy")
+
+
+def test_sparse_npz_with_indices_out_of_range_is_refused(tmp_path):
+    parts = {"data": [1.0], "indices": [9], "indptr": [0, 1], "shape": [1, 2]}
+    np.savez(tmp_path / "x.npz", format=np.array(b"csr"), **parts)
+    with pytest.raises(InputError, match="is not readable as a numpy file"):
+        read_features(tmp_path / "x.npz")
+    np.savez(tmp_path / "y.npz", labels=np.array(["a", "b"]), **parts)
+    with pytest.raises(InputError, match="is not readable as a numpy file"):
+        read_documents(tmp_path / "y.npz")
+
+
+def test_an_indicator_is_read_dense_or_in_parts(tmp_path):
+    labels = np.array(["a", "é", "c d"])
+    csr = sp.csr_matrix(INDICATOR.astype(np.int8))
+    parts = {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr, "shape": csr.shape}
+    np.savez(tmp_path / "dense.npz", indicator=INDICATOR, labels=labels)
+    np.savez_compressed(tmp_path / "parts.npz", labels=labels, **parts)
+    for name in ("dense.npz", "parts.npz"):
+        documents = read_documents(tmp_path / name)
+        assert documents.labels == ["a", "é", "c d"] and len(documents) == 3
+        assert isinstance(documents.indicator, sp.csr_matrix)
+        assert documents.indicator.dtype == np.int64
+        np.testing.assert_array_equal(documents.indicator.toarray(), INDICATOR)
+        assert documents.ids is documents.label_sets is None
+
+
+def test_stored_zeros_and_repeated_entries_are_merged(tmp_path):
+    parts = {"data": [1, 1, 0], "indices": [1, 1, 0], "indptr": [0, 2, 3], "shape": [2, 2]}
+    np.savez(tmp_path / "d.npz", labels=np.array(["a", "b"]), **parts)
+    matrix = read_documents(tmp_path / "d.npz").indicator
+    np.testing.assert_array_equal(matrix.toarray(), [[0, 1], [0, 0]])
+    assert matrix.nnz == 1
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"indicator": INDICATOR}, r"must hold `labels` with `indicator` or .*; got indicator"),
+        ({"labels": ["a"], "data": [1]}, r"must hold `labels` with .*; got data, labels"),
+        ({"indicator": 2 * INDICATOR, "labels": list("abc")}, r"0 and 1 only; got 2"),
+        ({"indicator": [[np.nan]], "labels": ["a"]}, r"0 and 1 only; got nan"),
+        ({"indicator": INDICATOR, "labels": ["a"]}, r"has 1 names but the matrix has 3 columns"),
+        ({"indicator": INDICATOR, "labels": list("aba")}, r"must be distinct"),
+        ({"indicator": INDICATOR, "labels": [1, 2, 3]}, r"must be a list of strings; got int64"),
+        ({"indicator": [0, 1], "labels": ["a"]}, r"two dimensions; got int64 in 1"),
+        ({"indicator": [["a"]], "labels": ["a"]}, r"must hold numbers in two .*got <U1"),
+    ],
+)
+def test_indicator_errors(tmp_path, arrays, message):
+    np.savez(tmp_path / "d.npz", **arrays)
+    with pytest.raises(InputError, match=message):
+        read_documents(tmp_path / "d.npz")

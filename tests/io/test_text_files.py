@@ -1,0 +1,312 @@
+"""JSON lines, CSV and Parquet: what is read, what is written, and the sentence for each mistake."""
+
+from __future__ import annotations
+
+import builtins
+import gzip
+import io
+import json
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polyseme import io as readers
+from polyseme._validation import InputError
+from polyseme.io import RawDocuments, read_documents, read_features
+from polyseme.io.records import write_records
+
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+TAGS = WORDS.map(lambda word: word.replace(";", "").strip()).filter(bool)
+
+
+def put(path: Path, text: str | bytes) -> Path:
+    """Write a file, gzipped if its name says so."""
+    content = text if isinstance(text, bytes) else text.encode("utf-8")
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+# --- any file -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("read", [read_documents, read_features])
+def test_what_is_no_file_is_refused(tmp_path, read):
+    with pytest.raises(InputError, match=r"file not found at .*absent\.csv"):
+        read(tmp_path / "absent.csv")
+    with pytest.raises(InputError, match="is a folder"):
+        read(tmp_path)
+
+
+def test_unknown_suffix_lists_the_known_ones(tmp_path):
+    path = put(tmp_path / "tags.docx", "")
+    with pytest.raises(InputError, match=r"suffix '\.docx'; known: .*\.arff.*\.jsonl\.gz.*\.npz"):
+        read_documents(path)
+    with pytest.raises(InputError, match=r"features file suffix '\.docx'; known: .*\.parquet"):
+        read_features(path)
+
+
+def test_every_registered_module_offers_what_it_is_registered_for():
+    for formats, function in (
+        (readers.DOCUMENT_FORMATS, "read_documents"),
+        (readers.FEATURE_FORMATS, "read_features"),
+    ):
+        for name in set(formats.values()):
+            assert hasattr(import_module(f"polyseme.io.{name}"), function)
+
+
+@pytest.mark.parametrize("option", [{"tags_column": "x"}, {"delimiter": ";"}])
+def test_table_options_are_refused_for_other_formats(tmp_path, option):
+    path = put(tmp_path / "d.jsonl", '["a"]')
+    with pytest.raises(InputError, match=r"apply to \.csv and \.tsv files only; got d\.jsonl"):
+        read_documents(path, **option)
+
+
+def test_line_length_limit_counts_the_text_without_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "MAX_LINE_BYTES", 8)
+    path = put(tmp_path / "d.jsonl", '["abcd"]\r\n["efgh"]\n')
+    assert read_documents(path).label_sets == [["abcd"], ["efgh"]]
+    with pytest.raises(InputError, match=r"Line 2 of d\.jsonl is longer than"):
+        read_documents(put(path, '["abcd"]\n["abcde"]\n'))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "corrupt", "plain"])
+def test_damaged_gzip_is_one_sentence(tmp_path, damage):
+    whole = gzip.compress(b'["a", "b"]\n' * 500)
+    contents = {"truncated": whole[:-12], "plain": b'["a"]\n'}
+    contents["corrupt"] = whole[:14] + b"\xff\xff\xff" + whole[17:]
+    path = tmp_path / "d.jsonl.gz"
+    path.write_bytes(contents[damage])
+    with pytest.raises(InputError, match=r"^d\.jsonl\.gz is not a complete gzip file .*again\.$"):
+        read_documents(path)
+
+
+@pytest.mark.parametrize(("name", "text"), [("d.jsonl", "\n"), ("d.csv", "tags\n")])
+def test_file_without_documents_is_refused(tmp_path, name, text):
+    with pytest.raises(InputError, match="holds no documents"):
+        read_documents(put(tmp_path / name, text))
+
+
+def test_a_replaced_file_is_whole_or_as_before(tmp_path):
+    path = put(tmp_path / "a", "old")
+    path.chmod(0o640)
+    with readers.replacing(path) as stream:
+        stream.write(b"new")
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new" and path.stat().st_mode & 0o777 == 0o640
+    with pytest.raises(KeyError), readers.replacing(path) as stream:
+        stream.write(b"half")
+        raise KeyError
+    assert path.read_bytes() == b"new" and list(tmp_path.iterdir()) == [path]
+
+
+# --- JSON lines -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["d.jsonl", "D.JSONL", "d.jsonl.gz"])
+def test_jsonl_gives_labels_and_fields(tmp_path, name):
+    text = (
+        '\ufeff{"id": "a", "labels": ["x", "y", "x"], "group": 7, "split": "train"}\r\n\n'
+        '{"file": 2, "tags": [], "group": "g", "split": "test", "title": "t"}'
+    )
+    documents = read_documents(put(tmp_path / name, text))
+    assert documents == RawDocuments(
+        label_sets=[["x", "y", "x"], []],
+        ids=["a", "2"],
+        groups=["7", "g"],
+        splits=["train", "test"],
+    )
+    assert len(documents) == 2
+
+
+def test_jsonl_takes_plain_lists(tmp_path):
+    documents = read_documents(put(tmp_path / "d.jsonl", '["a", "b"]\n  \n[]\n'))
+    assert documents == RawDocuments(label_sets=[["a", "b"], []])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"labels": ["a"', r"is not valid JSON \(Expecting ',' delimiter\)"),
+        (b"[" * 100_000, r"is not valid JSON"),
+        (b'["\\ud800"]', r"is not valid JSON \(.*surrogates not allowed"),
+        (b'["\xff"]', r"is not valid UTF-8 at byte 3"),
+        (b'{"labels": null}', r"has no 'labels'"),
+        (b'{"labels": "a;b"}', r"must have 'labels' as a list of strings; got 'a;b'"),
+        (b'{"tags": ["a", 5]}', r"must have 'tags' as a list of strings; got \['a', 5\]"),
+        (b"7", r"must be a JSON object or list of strings; got 7"),
+        (b'{"labels": [], "id": 1.5}', r"must have a string as 'id'; got 1\.5"),
+        (b'{"labels": [], "split": true}', r"must have a string as 'split'; got True"),
+        (b'{"labels": [], "id": "a"}', r"has 'id' while the documents before lack it"),
+    ],
+)
+def test_jsonl_names_the_wrong_line(tmp_path, line, message):
+    path = put(tmp_path / "d.jsonl", b'["a"]\n' + line + b"\n")
+    with pytest.raises(InputError, match=rf"^Line 2 of d\.jsonl {message}"):
+        read_documents(path)
+
+
+# --- tables of documents --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["d.csv", "d.csv.gz", "d.tsv", "d.tsv.gz"])
+def test_table_gives_labels_and_fields(tmp_path, name):
+    text = '\ufeffid, tags ,group,split\r\n1,"a; b;;a",g,train\r\n\r\n2,,h, test\r\n'
+    text = text.replace(",", "\t") if ".tsv" in name else text
+    assert read_documents(put(tmp_path / name, text)) == RawDocuments(
+        label_sets=[["a", "b", "a"], []],
+        ids=["1", "2"],
+        groups=["g", "h"],
+        splits=["train", "test"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["a;b|c,d", "e"], [["a", "b|c,d"], ["e"]]),
+        (["a|b,c", "d"], [["a", "b,c"], ["d"]]),
+        (["a", "b, c"], [["a"], ["b", "c"]]),
+        (["a b", "c/d"], [["a b"], ["c/d"]]),
+    ],
+)
+def test_delimiter_is_the_first_of_semicolon_bar_comma_in_the_column(tmp_path, cells, expected):
+    path = put(tmp_path / "d.csv", "labels\n" + "".join(f'"{cell}"\n' for cell in cells))
+    assert read_documents(path).label_sets == expected
+
+
+def test_named_column_and_delimiter_are_used_and_empty_fields_count_as_absent(tmp_path):
+    path = put(tmp_path / "d.csv", "tags,file,id,split\nx;y,f,rock :: pop;rock,\n")
+    documents = read_documents(path, tags_column="id", delimiter="::")
+    assert documents == RawDocuments(label_sets=[["rock", "pop;rock"]], ids=["f"])
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("", {}, r"d\.csv is empty; its first row must hold the column names"),
+        ("x,y\n1,2\n", {}, r"neither a column 'tags' nor 'labels'; pass `tags_column`.*: x, y"),
+        ("tags,labels\n1,2\n", {}, r"both a column 'tags' and 'labels'; pass `tags_column`"),
+        ("x\n1\n", {"tags_column": "y"}, r"has no column 'y'; .*: x\."),
+        ("tags,tags\n1,2\n", {}, r"two columns 'tags'; rename one"),
+        ("tags\na\n", {"delimiter": ""}, r"`delimiter` of `read_documents` must not be empty"),
+        ("id,tags\n1,a\n\n2\n", {}, r"Line 4 of d\.csv has 1 cells but the header has 2"),
+        ("id,tags\n1,a\n ,b\n", {}, r"Line 3 of d\.csv has an empty 'id'"),
+        ('tags\n"a', {}, r"Line 2 of d\.csv is not readable as a table row \(unexpected end"),
+        (f"tags\n{'a' * 200_000}\n", {}, r"Line 2 of d\.csv .*larger than field limit"),
+        (b"tags\n\xe9\n", {}, r"Line 2 of d\.csv is not valid UTF-8 at byte 1"),
+    ],
+)
+def test_table_errors_say_what_is_wrong(tmp_path, text, options, message):
+    with pytest.raises(InputError, match=message):
+        read_documents(put(tmp_path / "d.csv", text), **options)
+
+
+# --- tables of features ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.tsv.gz"])
+def test_numeric_table_leaves_out_the_id_and_reads_empty_as_nan(tmp_path, name):
+    text = "b,id,a\n1.5,p,-2e3\n ,q,4\n"
+    text = text.replace(",", "\t") if ".tsv" in name else text
+    features = read_features(put(tmp_path / name, text))
+    np.testing.assert_array_equal(features, [[1.5, -2000.0], [np.nan, 4.0]])
+
+
+def test_columns_named_by_their_position_are_names(tmp_path):
+    np.testing.assert_array_equal(read_features(put(tmp_path / "x.csv", "0,1\n2,3\n")), [[2, 3]])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n3,x\n", r"Line 3 of x\.csv must hold a number in column 'b'; got 'x'"),
+        ("0.5,1.5\n2,3\n", r"first row of x\.csv must hold column names; got numbers"),
+        (",a\n0,1\n", r"Column 1 of x\.csv has no name; name it \(`id` if it numbers the rows\)"),
+        ("a,b\n", r"holds features of shape \(0, 2\); give at least one row and one column"),
+        ("id\n1\n", r"holds features of shape \(0, 0\)"),
+    ],
+)
+def test_feature_table_errors(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
+        read_features(put(tmp_path / "x.csv", text))
+
+
+def test_parquet_gives_its_numeric_columns(tmp_path):
+    polars = pytest.importorskip("polars")
+    path = tmp_path / "x[1].parquet"
+    columns = {"id": ["p", "q"], "a": [1, None], "b": [0.5, 1.5], "c": [True, False]}
+    frame = polars.DataFrame(columns)
+    frame.write_parquet(path)
+    np.testing.assert_array_equal(read_features(path), [[1, 0.5, 1], [np.nan, 1.5, 0]])
+    frame.with_columns(a=polars.lit("x")).write_parquet(path)
+    with pytest.raises(InputError, match=r"Column 'a' of x\[1\]\.parquet must hold numbers; got"):
+        read_features(path)
+    with pytest.raises(InputError, match=r"x\[1\]\.parquet is not readable as Parquet"):
+        read_features(put(path, "no parquet"))
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "extra"), [("x.parquet", "pyarrow", "parquet"), ("x.arff", "arff", "arff")]
+)
+def test_a_missing_library_is_named_by_its_extra(tmp_path, monkeypatch, name, library, extra):
+    real = builtins.__import__
+
+    def refuse(module, *rest):
+        if module == library:
+            raise ImportError(module)
+        return real(module, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(InputError, match=rf"pip install 'polyseme\[{extra}\]'"):
+        read_features(put(tmp_path / name, ""))
+
+
+# --- writing --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("file_format", "key"), [("jsonl", "labels"), ("csv", "tags")])
+@settings(deadline=None, max_examples=60)
+@given(records=st.lists(st.tuples(TAGS, st.lists(TAGS)), min_size=1, max_size=6))
+def test_written_records_are_read_back(tmp_path_factory, file_format, key, records):
+    path = tmp_path_factory.mktemp("round") / f"d.{file_format}"
+    with path.open("w", encoding="utf-8", newline="") as target:
+        write_records(({"id": i, key: tags} for i, tags in records), target, file_format)
+    documents = read_documents(path, delimiter=";" if file_format == "csv" else None)
+    assert list(zip(documents.ids, documents.label_sets, strict=True)) == records
+
+
+def written(records, file_format):
+    target = io.StringIO()
+    write_records(records, target, file_format)
+    return target.getvalue()
+
+
+def test_records_keep_numbers_and_write_nan_as_nothing():
+    record = {"id": "é", "scores": np.array([0.5, np.nan], dtype=np.float32), "n": np.int64(3)}
+    record |= {"pair": (1, None), "flag": True}
+    line = written([record], "jsonl")
+    plain = {"id": "é", "scores": [0.5, None], "n": 3, "pair": [1, None], "flag": True}
+    assert "é" in line and json.loads(line) == plain
+    assert written([record], "csv") == "id,scores,n,pair,flag\né,0.5;,3,1;,True\n"
+    assert written([{"a": 0.1, "b": "x,y"}, {"a": float("nan")}], "csv") == 'a,b\n0.1,"x,y"\n,\n'
+    assert written([], "jsonl") == written([], "csv") == ""
+
+
+@pytest.mark.parametrize(
+    ("records", "file_format", "message"),
+    [
+        ([{"a": 1}], "xml", r"`file_format` of `write_records` must be one of 'jsonl', 'csv'"),
+        ([{"a": 1}, {"b": 2}], "csv", r"Record 2 has 'b', which the first record lacks"),
+        ([{"a": ["x;y"]}], "csv", r"'a' of record 1 holds 'x;y', and ';' separates"),
+        ([{"a": [["x"]]}], "csv", r"'a' of record 1 is nested too deep for CSV"),
+        ([{"a": 1.0}, {"a": np.inf}], "jsonl", r"Record 2 must hold finite numbers or NaN; got"),
+        ([{"a": {"x"}}], "jsonl", r"Record 1 must hold numbers, strings, lists or None; got set"),
+    ],
+)
+def test_records_that_cannot_be_written_are_named(records, file_format, message):
+    with pytest.raises(InputError, match=message):
+        written(records, file_format)

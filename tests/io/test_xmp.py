@@ -1,0 +1,349 @@
+"""XMP sidecars: every legal spelling is read and extended, and nothing else in the file is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import unicodedata
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polyseme._validation import InputError
+from polyseme.io.xmp import merge_tags, read_tags, sidecar_of
+
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+DC = "http://purl.org/dc/elements/1.1/"
+OURS = "urn:polyseme:xmp:1.0/"
+
+posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
+
+# Written as photo programs do: comments, padding, other namespaces, hierarchies, structures.
+RICH = """<?xpacket begin='\ufeff' id='W5M0MpCehiHzreSzNTczkc9d'?>
+<!-- a comment before -->
+<x:xmpmeta xmlns:x='adobe:ns:meta/' x:xmptk='Some Program 1.0'>
+<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'>
+
+ <rdf:Description rdf:about='' xmlns:dc='http://purl.org/dc/elements/1.1/'>
+  <dc:subject><!-- mine -->
+   <rdf:Bag>
+    <rdf:li>Beach</rdf:li>
+    <rdf:li xml:lang='pt'>São   Paulo</rdf:li>
+   </rdf:Bag>
+  </dc:subject>
+  <dc:title>
+   <rdf:Alt>
+    <rdf:li xml:lang='x-default'>A &amp; B &#x263A; &#13; <![CDATA[<raw>]]></rdf:li>
+   </rdf:Alt>
+  </dc:title>
+ </rdf:Description>
+
+ <rdf:Description rdf:about='' xmp:Rating='4' xmp:Label='two&#10;lines'
+  xmlns:lr='http://ns.adobe.com/lightroom/1.0/'
+  xmlns:stMfs='urn:manifest' xmlns:dc='http://purl.org/dc/elements/1.1/'
+  xmlns:xmp='http://ns.adobe.com/xap/1.0/'>
+  <lr:hierarchicalSubject>
+   <rdf:Bag><rdf:li>Places|Brazil</rdf:li></rdf:Bag>
+  </lr:hierarchicalSubject>
+  <stMfs:ingredient rdf:parseType='Resource'>
+   <dc:subject><rdf:Bag><rdf:li>of another picture</rdf:li></rdf:Bag></dc:subject>
+   <stMfs:deep><rdf:Description dc:subject='of another, too'/></stMfs:deep>
+  </stMfs:ingredient>
+ </rdf:Description>
+</rdf:RDF>
+</x:xmpmeta>
+        \t
+<?xpacket end='w'?>"""
+
+
+def bare(body: str) -> str:
+    """A packet without the outer wrapper."""
+    return f'<rdf:RDF xmlns:rdf="{RDF}" xmlns:dc="{DC}">{body}</rdf:RDF>'
+
+
+def described(body: str) -> str:
+    return bare(f"<rdf:Description>{body}</rdf:Description>")
+
+
+def array(name: str, items: str) -> str:
+    return described(f"<dc:subject><rdf:{name}>{items}</rdf:{name}></dc:subject>")
+
+
+SPELLINGS = {
+    "bag": (array("Bag", "<rdf:li>a</rdf:li>"), ["a"]),
+    "seq": (array("Seq", "<rdf:li>a</rdf:li>"), ["a"]),
+    "alt": (array("Alt", "<rdf:li>a</rdf:li>"), ["a"]),
+    "plain": (described('<dc:subject xml:lang="en">a<!-- - -->b</dc:subject>'), ["ab"]),
+    "cdata": (described("<dc:subject><![CDATA[a</b>]]></dc:subject>"), ["a</b>"]),
+    "attribute": (bare("""<rdf:Description dc:subject='a&gt;"&amp;' dc:format="x"/>"""), ['a>"&']),
+    "blank attribute": (bare('<rdf:Description dc:subject=" "/>'), []),
+    "resource": (described('<dc:subject rdf:resource="http://a/b"/>'), ["http://a/b"]),
+    "qualified": (
+        described(
+            '<dc:subject rdf:parseType="Resource"><rdf:value>a</rdf:value>'
+            "<dc:type>t</dc:type></dc:subject>"
+        ),
+        ["a"],
+    ),
+    "qualified attributes": (described('<dc:subject rdf:value="a" dc:type="t"/>'), ["a"]),
+    "qualified items": (
+        array(
+            "Bag",
+            '<rdf:li rdf:parseType="Resource"><rdf:value>a</rdf:value><dc:type>t</dc:type></rdf:li>'
+            "<rdf:li><rdf:Description><rdf:value>b</rdf:value></rdf:Description></rdf:li>"
+            '<rdf:li dc:type="t" rdf:value="c"/>',
+        ),
+        ["a", "b", "c"],
+    ),
+    "empty property": (described("<dc:subject />"), []),
+    "blank property": (described("<dc:subject>\n </dc:subject>"), []),
+    "empty bag": (described("<dc:subject><rdf:Bag/></dc:subject>"), []),
+    "empty item": (array("Bag", "<rdf:li/><rdf:li>a</rdf:li>"), ["a"]),
+    "empty root": (f'<rdf:RDF xmlns:rdf="{RDF}"/>', []),
+    "no tags": (bare('<rdf:Description rdf:about="uuid:1&quot;" dc:format="x"/>'), []),
+    "two places": (
+        bare(
+            '<rdf:Description dc:subject="a"/><rdf:Description><dc:subject>b</dc:subject>'
+            "</rdf:Description>"
+        ),
+        ["a", "b"],
+    ),
+    "other prefixes": (
+        f'<r:RDF xmlns:r="{RDF}" xmlns:q="{DC}" xmlns:dc="urn:x" xmlns:polyseme="urn:y">'
+        "<r:Description><q:subject><r:Bag><r:li>a</r:li></r:Bag></q:subject><dc:subject>no"
+        "</dc:subject></r:Description></r:RDF>",
+        ["a"],
+    ),
+    "default namespace": (
+        f'<r:RDF xmlns:r="{RDF}" xmlns:rdf="urn:x"><r:Description>'
+        f'<subject xmlns="{DC}">a</subject></r:Description></r:RDF>',
+        ["a"],
+    ),
+    "foreign text": (described("<dc:subjects>no</dc:subjects>tail"), []),
+}
+
+
+@pytest.fixture
+def sidecar(tmp_path: Path) -> Path:
+    return tmp_path / "photo.jpg.xmp"
+
+
+def items(path: Path, name: str) -> list[str | None]:
+    """The items of a property, by another reader than ours."""
+    tree = ElementTree.fromstring(path.read_bytes())
+    return [item.text for item in tree.findall(f".//{name}/{{{RDF}}}Bag/{{{RDF}}}li")]
+
+
+def suggested(path: Path) -> list[str | None]:
+    return items(path, f"{{{OURS}}}suggested")
+
+
+@pytest.mark.parametrize(
+    ("present", "expected"),
+    [
+        ([], "photo.jpg.xmp"),
+        (["photo.jpg.xmp", "photo.xmp"], "photo.jpg.xmp"),
+        (["photo.xmp", "photo.cr2", "photo.cr2.xmp"], "photo.xmp"),
+        (["photo.jpg.XMP", "photo.xmp"], "photo.jpg.XMP"),
+        (["photo.xmp", "photo"], "photo.jpg.xmp"),
+        (["photo.png.xmp", "photos.xmp"], "photo.jpg.xmp"),
+        (["photo.xmp/"], "photo.jpg.xmp"),
+    ],
+)
+def test_the_sidecar_is_found_by_each_convention(tmp_path, present, expected):
+    for name in present:
+        (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
+    assert sidecar_of(tmp_path / "photo.jpg").name.lower() == expected.lower()
+    with pytest.raises(InputError, match="is a sidecar itself"):
+        sidecar_of(tmp_path / "photo.XMP")
+
+
+@pytest.mark.parametrize(("text", "tags"), SPELLINGS.values(), ids=SPELLINGS)
+def test_every_spelling_is_read_and_extended(sidecar, text, tags):
+    sidecar.write_text(text, "utf-8")
+    assert read_tags(sidecar) == tags
+    assert merge_tags(sidecar, ["new", *tags, "x<y"]) == ["new", "x<y"]
+    assert read_tags(sidecar) == [*tags, "new", "x<y"]
+    assert read_tags(sidecar, suggested=False) == tags
+    assert merge_tags(sidecar, ["more"]) == ["more"]
+    assert read_tags(sidecar) == [*tags, "new", "x<y", "more"]
+    assert suggested(sidecar) == ["new", "x<y", "more"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_all_else_in_the_file_is_kept(sidecar, encoding):
+    sidecar.write_bytes(RICH.encode(encoding))
+    assert read_tags(sidecar) == ["Beach", "São   Paulo"]
+    assert merge_tags(sidecar, ["beach", "dog 🐕"]) == ["dog 🐕"]
+    text = sidecar.read_text("utf-8")
+    assert "Paulo</rdf:li>\n    <rdf:li>dog 🐕</rdf:li>\n   </rdf:Bag>" in text
+    assert text.startswith("<?xpacket begin='\ufeff' id='W5M0MpCehiHzreSzNTczkc9d'?>\n<!-- a comm")
+    assert text.endswith("</x:xmpmeta>\n<?xpacket end='w'?>\n")
+    # Without what was added, the two are the same XML, comments and layout included.
+    added = (
+        f'<polyseme:suggested xmlns:polyseme="{OURS}"><rdf:Bag><rdf:li>dog 🐕</rdf:li></rdf:Bag>'
+    )
+    removed = text.replace("\n    <rdf:li>dog 🐕</rdf:li>", "", 1)
+    removed = removed.replace(f"{added}</polyseme:suggested>", "")
+    plain, before = (
+        ElementTree.canonicalize(each[each.index("<x:") :], with_comments=True)
+        for each in (removed, RICH)
+    )
+    assert plain == before
+
+
+def test_tags_are_compared_without_case_space_or_composition(sidecar):
+    merge_tags(sidecar, ["Straße", "São Paulo", "Σίσυφος"])
+    before = sidecar.read_bytes(), sidecar.stat().st_ino
+    others = ["STRASSE", unicodedata.normalize("NFD", " são \t paulo\n"), "ΣΊΣΥΦΟΣ", " ", ""]
+    assert merge_tags(sidecar, others) == []
+    assert (sidecar.read_bytes(), sidecar.stat().st_ino) == before, "the file was touched"
+    assert merge_tags(sidecar, ["sao paulo"]) == ["sao paulo"]
+
+
+def test_a_tag_taken_out_by_a_person_is_not_suggested_again(sidecar):
+    merge_tags(sidecar, ["dog", "cat"])
+    text = sidecar.read_text("utf-8")
+    sidecar.write_text(text.replace("<rdf:li>dog</rdf:li>", "", 1), "utf-8")
+    assert merge_tags(sidecar, ["Dog", "bird"]) == ["bird"]
+    assert read_tags(sidecar) == ["cat", "bird"]
+    assert suggested(sidecar) == ["dog", "cat", "bird"]
+
+
+def test_a_new_sidecar_is_a_whole_packet(sidecar):
+    assert merge_tags(sidecar, [" "]) == [] and not sidecar.exists() and read_tags(sidecar) == []
+    tags = ["a & b <c> ]]> \"'", "café", "👩‍🚀", "שלום", "  wide  space\n", "x" * 100_000]
+    cleaned = [" ".join(tag.split()) for tag in tags]
+    assert merge_tags(sidecar, tags) == cleaned
+    raw = sidecar.read_bytes()
+    assert raw.startswith('<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>\n'.encode())
+    assert raw.endswith(b'\n<?xpacket end="w"?>\n')
+    assert items(sidecar, f"{{{DC}}}subject") == suggested(sidecar) == cleaned == read_tags(sidecar)
+
+
+BAD = {
+    "empty": (b"", "is not well-formed XML"),
+    "no XML": (b"\xff\xd8\xff\xe0 JFIF", "is not well-formed XML"),
+    "cut": (RICH[:400].encode(), "is not well-formed XML"),
+    "no RDF": (b"<svg><g/></svg>", "holds no rdf:RDF"),
+    "doctype": (b"<!DOCTYPE a SYSTEM 'file:///x'><a/>", "has a DOCTYPE"),
+    "entities": (
+        f'<!DOCTYPE a [<!ENTITY e "boom">]>{described("<dc:subject>&e;</dc:subject>")}'.encode(),
+        "has a DOCTYPE",
+    ),
+    "unknown entity": (described("<dc:subject>&e;</dc:subject>").encode(), "not well-formed"),
+    "unknown prefix": (b"<rdf:RDF/>", "not well-formed"),
+    "deep": (described("<dc:a>" * 300 + "</dc:a>" * 300).encode(), "not well-formed"),
+    "large": (described(" " * 2**24).encode(), "is larger than 16 MiB"),
+}
+
+
+@pytest.mark.parametrize(("raw", "message"), BAD.values(), ids=BAD)
+def test_what_is_no_packet_is_refused_and_left_alone(sidecar, raw, message):
+    sidecar.write_bytes(raw)
+    with pytest.raises(InputError, match=rf"photo\.jpg\.xmp .*{message}"):
+        read_tags(sidecar)
+    with pytest.raises(InputError, match=rf"photo\.jpg\.xmp .*{message}"):
+        merge_tags(sidecar, ["a"])
+    assert sidecar.read_bytes() == raw
+    assert [path.name for path in sidecar.parent.iterdir()] == [sidecar.name]
+
+
+@posix
+def test_what_is_no_file_of_its_own_is_refused(tmp_path, sidecar, monkeypatch):
+    os.mkfifo(tmp_path / "pipe.xmp")
+    for path in (tmp_path, tmp_path / "pipe.xmp"):
+        with pytest.raises(InputError, match="is no regular file"):
+            merge_tags(path, ["a"])
+    with pytest.raises(InputError, match=r"a\.xmp cannot be written \(No such file"):
+        merge_tags(tmp_path / "missing" / "a.xmp", ["a"])
+    merge_tags(tmp_path / "target.xmp", ["a"])
+    sidecar.symlink_to(tmp_path / "target.xmp")
+    assert read_tags(sidecar) == ["a"]
+    with pytest.raises(InputError, match="is a symbolic link; name the file it points to"):
+        merge_tags(sidecar, ["b"])
+    # The owner of everything may write everything, so permissions alone would not show it.
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    with pytest.raises(InputError, match="is write-protected; make it writable first"):
+        merge_tags(tmp_path / "target.xmp", ["b"])
+    assert read_tags(tmp_path / "target.xmp") == ["a"]
+
+
+@pytest.mark.parametrize("tag", ["a\0b", "x\x01y", "\ud800", "\ufffe"], ids=ascii)
+def test_characters_that_xml_forbids_are_refused(sidecar, tag):
+    with pytest.raises(InputError, match=r"The tag '.*' holds a character that XML forbids"):
+        merge_tags(sidecar, ["fine", tag])
+    assert not sidecar.exists()
+
+
+@pytest.mark.parametrize("tags", ["dog", [1], [None]])
+def test_tags_must_be_strings_in_a_sequence(sidecar, tags):
+    with pytest.raises(InputError, match="must be a sequence of strings; got"):
+        merge_tags(sidecar, tags)
+
+
+@posix
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_failed_write_leaves_the_old_file_and_no_other(sidecar, monkeypatch, step):
+    sidecar.write_text(RICH, "utf-8")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os if step == "fsync" else Path, step, full)
+    with pytest.raises(InputError, match=r"cannot be written \(No space left on device\)"):
+        merge_tags(sidecar, ["new"])
+    assert sidecar.read_text("utf-8") == RICH
+    assert [path.name for path in sidecar.parent.iterdir()] == [sidecar.name]
+
+
+def test_the_longest_file_name_can_be_written(tmp_path):
+    assert merge_tags(tmp_path / ("n" * 251 + ".xmp"), ["a"]) == ["a"]
+
+
+def test_processes_that_merge_into_one_sidecar_lose_no_tags(sidecar):
+    pytest.importorskip("fcntl", reason="this system has no file locks")
+    code = (
+        "import sys; from pathlib import Path; from polyseme.io.xmp import merge_tags\n"
+        "for i in range(25): merge_tags(Path(sys.argv[1]), [f'{sys.argv[2]}{i}'])"
+    )
+    commands = [[sys.executable, "-c", code, str(sidecar), name] for name in ("a", "b")]
+    running = [subprocess.Popen(command) for command in commands]
+    assert [process.wait(timeout=120) for process in running] == [0, 0]
+    assert sorted(read_tags(sidecar)) == sorted(f"{n}{i}" for n in "ab" for i in range(25))
+
+
+LETTERS = st.characters(exclude_categories=["Cs", "Cc", "Cn"]) | st.sampled_from(" \t\n\rß&<ſİ")
+TAGS = st.lists(st.text(LETTERS, max_size=6) | st.sampled_from(["a", "A", "b c", "B  C"]))
+
+
+def canon(tag: str) -> str:
+    """What the tags in a set of tags are told apart by."""
+    folded = unicodedata.normalize("NFD", " ".join(tag.split())).casefold()
+    return unicodedata.normalize("NFC", folded)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    first=TAGS,
+    second=TAGS,
+    start=st.sampled_from([None, RICH, *(text for text, _ in SPELLINGS.values())]),
+)
+def test_merging_gives_the_union_and_keeps_what_was_there_first(first, second, start):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.xmp"
+        if start is not None:
+            path.write_text(start, "utf-8", newline="")
+        states = [read_tags(path)]
+        for tags in (first, second, first):
+            states.append(states[-1] + merge_tags(path, tags))
+            assert read_tags(path) == states[-1]
+    assert states[2] == states[3]
+    keys = [canon(tag) for tag in states[-1]]
+    assert len(set(keys)) == len(keys)
+    assert set(keys) == {canon(tag) for tag in states[0] + first + second if tag.strip()}

@@ -1,0 +1,432 @@
+"""The instance mapper: what it predicts, searches, refuses and keeps."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.exceptions import NotFittedError
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from polyseme import _validation
+from polyseme._validation import InputError, PolysemeWarning
+from polyseme.published.kernels import GAMMA_GRID, rbf_kernel
+from polyseme.published.landmarks import landmarks_within
+from polyseme.published.mapping import (
+    C_GRID,
+    NU_GRID,
+    PENALTY_GRID,
+    InstanceMapper,
+    cross_validate,
+    solve_kernel_ridge,
+)
+
+QUICK = {"nu-svr": {"nu": 0.43, "C": 2.0}, "kernel-ridge": {"penalty": 0.5}}
+kinds = pytest.mark.parametrize("kind", list(QUICK))
+forms = pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+
+
+def quick(kind="nu-svr", **parameters):
+    """A mapper that searches nothing."""
+    given = {"kind": kind, "gamma": "median", "random_state": 0, **QUICK[kind]}
+    return InstanceMapper(**(given | parameters))
+
+
+def world(n=90, n_features=5, d=3, noise=0.1, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, n_features)) * np.linspace(0.1, 50, n_features) + 7
+    inner = (X - 7) / np.linspace(0.1, 50, n_features)
+    return X, np.tanh(inner @ rng.normal(size=(n_features, d))) + noise * rng.normal(size=(n, d))
+
+
+def counts(n=60, n_features=8, seed=0):
+    X = np.random.default_rng(seed).poisson(0.5, size=(n, n_features)).astype(float)
+    X[3] = 0
+    return X, np.column_stack([np.sin(X.sum(axis=1)), X[:, 0] - X[:, 1]])
+
+
+EXPECTED_FAILURES = {
+    "check_fit_score_takes_y": "the second argument of `fit` is named `points`, the project's word",
+    "check_dtype_object": "features that are no numbers raise our InputError, not a TypeError",
+}
+
+
+@parametrize_with_checks(
+    [
+        InstanceMapper(kind="nu-svr", nu=0.4, C=1.0, gamma="median"),
+        InstanceMapper(kind="kernel-ridge", n_folds=2),
+    ],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+# ------------------------------------------------------------------ predictions
+
+
+@kinds
+def test_smooth_points_are_predicted_for_unseen_instances(kind):
+    X, points = world(n=300, noise=0.02, n_features=3)
+    mapper = InstanceMapper(kind=kind, random_state=0).fit(X[:200], points[:200])
+    assert mapper.score(X[200:], points[200:]) > 0.9
+
+
+def test_only_support_instances_are_kept():
+    X, points = world(noise=0.0)
+    mapper = quick(nu=0.1).fit(X, points[:, 0])
+    assert len(mapper.support_) == len(mapper.X_fit_) == len(mapper.dual_coef_) < len(X)
+    assert mapper.dual_coef_.any(axis=1).all()
+    assert np.allclose(mapper.X_fit_, (X[mapper.support_] - mapper.mean_) / mapper.scale_)
+
+
+@pytest.mark.parametrize("memory_mb", [1e-6, 0.01])
+@forms
+def test_predictions_in_blocks_equal_predictions_at_once(memory_mb, form):
+    X, points = counts()
+    mapper = quick().fit(form(X), points)
+    expected = mapper.predict(form(X))
+    blocked = mapper.set_params(memory_mb=memory_mb).predict(form(X))
+    assert np.allclose(blocked, expected, rtol=0, atol=1e-12)
+    assert mapper.predict(form(X)[:0]).shape == (0, 2)
+
+
+@kinds
+@pytest.mark.parametrize("scaling", ["standard", "l2", "none"])
+def test_sparse_features_predict_as_dense_ones(kind, scaling):
+    X, points = counts()
+    dense = quick(kind, scaling=scaling, tolerance=1e-7).fit(X, points)
+    sparse = quick(kind, scaling=scaling, tolerance=1e-7).fit(sp.csr_array(X), points)
+    assert sp.issparse(sparse.X_fit_)
+    expected = dense.predict(X)
+    for mapper in (dense, sparse):
+        for form in (np.asarray, sp.csr_matrix):
+            assert np.allclose(mapper.predict(form(X)), expected, atol=1e-5)
+
+
+def test_scaling_ignores_units_of_columns_lengths_of_rows_and_far_offsets():
+    X, points = world()
+    lengths = np.random.default_rng(1).uniform(0.1, 10, size=(len(X), 1))
+    for scaling, changed in (
+        ("standard", X * [1e3, 1, 1e-3, 2, 5] - [4, 0, 1, 0, 1e4]),
+        ("l2", X * lengths),
+    ):
+        expected = quick(scaling=scaling).fit(X, points).predict(X)
+        predicted = quick(scaling=scaling).fit(changed, points).predict(changed)
+        assert np.allclose(predicted, expected, atol=1e-6)
+    X, points = world(n=600)  # float32
+    expected = quick(scaling="none").fit(X, points).predict(X)
+    far = quick(scaling="none").fit(X + 1e6, points).predict(X + 1e6)
+    assert np.allclose(far, expected, atol=1e-3)
+
+
+def test_no_scaling_uses_the_features_as_they_are():
+    X = np.array([[0.0, 0.0], [3.0, 4.0]])
+    mapper = InstanceMapper(kind="kernel-ridge", gamma=0.1, penalty=1.0, scaling="none")
+    predicted = mapper.fit(X, [0.0, 2.0]).predict(X)
+    off = np.exp(-0.1 * 25)  # (K + I) c = [-1, 1]
+    assert predicted == pytest.approx([1 - (1 - off) / (2 - off), 1 + (1 - off) / (2 - off)])
+
+
+# ------------------------------------------------------------------ kernel ridge
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
+@pytest.mark.parametrize("penalty", [0.01, 1.0, 30.0])
+def test_kernel_ridge_equals_scikit_learn_on_centred_targets(penalty, make):
+    X, Y = world()
+    kernel = rbf_kernel(X, 1e-3)
+    coefficients, bias = solve_kernel_ridge(make(kernel), Y, penalty)
+    reference = KernelRidge(alpha=penalty, kernel="precomputed").fit(kernel, Y - Y.mean(axis=0))
+    assert np.allclose(coefficients, reference.dual_coef_)
+    assert np.allclose(bias, Y.mean(axis=0))
+
+
+def test_kernel_ridge_turns_to_double_precision_where_single_fails():
+    X = np.random.default_rng(0).normal(size=(200, 1)).astype(np.float32)
+    kernel, Y = rbf_kernel(X, 0.01), np.sin(X)
+    coefficients, _ = solve_kernel_ridge(kernel, Y, 2e-6)
+    assert coefficients.dtype == np.float32
+    exact, _ = solve_kernel_ridge(kernel.astype(np.float64), Y, 2e-6)
+    assert np.allclose(coefficients, exact, rtol=1e-3)
+    for make in (np.asarray, torch.from_numpy):
+        with pytest.raises(InputError, match="`penalty` is too small for this kernel"):
+            solve_kernel_ridge(make(np.ones((3, 3))), np.eye(3), 1e-17)
+
+
+# ------------------------------------------------------------------ search
+
+
+def test_search_covers_the_documented_grids():
+    X, points = world()
+    svr = InstanceMapper(random_state=0).fit(X, points)
+    assert len(svr.cv_results_) == len(GAMMA_GRID) * len(C_GRID) * len(NU_GRID)
+    spread = np.sqrt(points.var(axis=0).mean())
+    assert {one["C"] for one in svr.cv_results_} == {spread * factor for factor in C_GRID}
+    ridge = InstanceMapper(kind="kernel-ridge", random_state=0).fit(X, points)
+    assert len(ridge.cv_results_) == len(GAMMA_GRID) * len(PENALTY_GRID)
+    for mapper, names in ((svr, ("gamma", "C", "nu")), (ridge, ("gamma", "penalty"))):
+        best = min(mapper.cv_results_, key=lambda one: one["mse"])
+        assert [getattr(mapper, f"{name}_") for name in names] == [best[name] for name in names]
+        assert best["mse"] == pytest.approx(np.mean(best["mse_folds"]))
+    assert svr.penalty_ is ridge.nu_ is ridge.C_ is None
+
+
+@kinds
+@pytest.mark.parametrize(("waves", "factor"), [(2.0, 4.0), (0.3, 0.25)])
+def test_search_picks_the_gamma_that_fits_the_points(kind, waves, factor):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(150, 1))
+    noise = 0.05 if waves > 1 else 0.5
+    points = np.sin(waves * np.pi * X) + noise * rng.normal(size=X.shape)
+    mapper = quick(kind, gamma=None).fit(X, points)
+    gammas = [one["gamma"] for one in mapper.cv_results_]
+    assert mapper.gamma_ == (max(gammas) if factor > 1 else min(gammas))
+    assert max(gammas) / min(gammas) == pytest.approx(16)
+
+
+def test_given_settings_are_used_and_not_searched():
+    X, points = world()
+    mapper = InstanceMapper(nu=0.3, C=1, gamma=1, scaling="l2").fit(X, points)
+    assert (mapper.nu_, mapper.C_, mapper.gamma_) == (0.3, 1.0, 1.0)
+    assert mapper.cv_results_ == []
+    partly = InstanceMapper(nu=0.3, C=1.0, random_state=0).fit(X, points)
+    assert {one["nu"] for one in partly.cv_results_} == {0.3}
+    assert len(partly.cv_results_) == len(GAMMA_GRID)
+
+
+def test_presets_have_names():
+    paper = InstanceMapper.from_preset("paper")
+    assert (paper.C, paper.gamma, paper.scaling, paper.nu) == (1.0, 1.0, "l2", None)
+    assert InstanceMapper.from_preset().get_params() == InstanceMapper().get_params()
+    with pytest.raises(InputError, match="Unknown preset 'papper'; known: default, paper"):
+        InstanceMapper.from_preset("papper")
+
+
+@pytest.mark.parametrize("n_landmarks", [None, 30])
+def test_same_seed_gives_the_same_model_and_another_another(n_landmarks):
+    X, points = world()
+    first, again, other = (
+        InstanceMapper(nu=0.4, C=1.0, n_landmarks=n_landmarks, random_state=seed).fit(X, points)
+        for seed in (3, 3, 4)
+    )
+    assert (first.predict(X) == again.predict(X)).all()
+    assert first.cv_results_ == again.cv_results_ != other.cv_results_
+
+
+def test_search_size_limits_the_search_and_not_the_fit():
+    X, points = world(n=200)
+    small = InstanceMapper(kind="kernel-ridge", search_size=40, random_state=0).fit(X, points)
+    whole = InstanceMapper(kind="kernel-ridge", random_state=0).fit(X, points)
+    assert small.cv_results_[0]["gamma"] == whole.cv_results_[0]["gamma"]
+    assert small.cv_results_[0]["mse"] > whole.cv_results_[0]["mse"]
+    assert len(small.X_fit_) == 200
+
+
+def test_cross_validation_error_equals_a_plain_loop():
+    X, Y = world(n=30)
+    setting = {"gamma": 0.3, "penalty": 0.5}
+    errors = cross_validate(X, Y, [setting], 3, 100, np.random.default_rng(5))
+    folds = np.array_split(np.random.default_rng(5).permutation(30), 3)
+    for held_out, error in zip(folds, errors[:, 0], strict=True):
+        train = np.setdiff1d(np.arange(30), held_out)
+        model = KernelRidge(alpha=0.5, kernel="rbf", gamma=0.3)
+        mean = Y[train].mean(axis=0)
+        predicted = model.fit(X[train], Y[train] - mean).predict(X[held_out]) + mean
+        assert error == pytest.approx(((predicted - Y[held_out]) ** 2).mean())
+
+
+# ------------------------------------------------------------------ degenerate input
+
+
+def test_fewer_instances_than_folds_lower_the_folds_with_a_warning():
+    X, points = world(n=2)
+    with pytest.warns(PolysemeWarning, match="`n_folds` of `InstanceMapper` is 3 but there are on"):
+        mapper = InstanceMapper(random_state=0).fit(X, points)
+    assert len(mapper.cv_results_[0]["mse_folds"]) == 2
+    assert np.isfinite(mapper.predict(X)).all()
+
+
+@kinds
+def test_one_instance_and_constant_features_or_points_are_fine(kind):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mapper = InstanceMapper(kind=kind, random_state=0).fit([[1.0, 2.0]], [[3.0, -4.0]])
+    assert mapper.predict([[1.0, 2.0], [50.0, 0.0]]).tolist() == [[3.0, -4.0]] * 2
+    same_rows = mapper.fit(np.ones((12, 3)), np.arange(12.0)).predict(np.ones((2, 3)))
+    assert same_rows[0] == same_rows[1]
+    assert 0 <= same_rows[0] <= 11
+    X, _ = world(n=12)
+    constant = mapper.fit(X, np.full((12, 2), 0.1)).predict(X)
+    assert np.allclose(constant, 0.1, atol=1e-12)
+
+
+# ------------------------------------------------------------------ errors
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"kind": "svm"}, "`kind` of `InstanceMapper` must be one of 'nu-svr', 'kernel-ridge'"),
+        ({"scaling": "max"}, "`scaling` of `InstanceMapper` must be one of"),
+        ({"nu": 0}, "`nu` of `InstanceMapper` must be a number above 0 and at most 1; got 0"),
+        ({"C": -1.0}, "`C` of `InstanceMapper` must be a number above 0; got -1.0"),
+        ({"gamma": "scale"}, "`gamma` of `InstanceMapper` must be one of 'median'"),
+        ({"n_folds": 1}, "`n_folds` of `InstanceMapper` must be a whole number at least 2"),
+        ({"n_landmarks": 1.5}, "`n_landmarks` of `InstanceMapper` must be a whole number"),
+        ({"device": "nowhere"}, "`device` of `InstanceMapper` is 'nowhere', which torch cannot"),
+        ({"random_state": "now"}, "`random_state` must be a whole number"),
+    ],
+)
+def test_unusable_parameters_are_named(parameters, message):
+    X, points = world(n=10)
+    with pytest.raises(InputError, match=message):
+        InstanceMapper(**parameters).fit(X, points)
+
+
+@pytest.mark.parametrize(
+    ("points", "message"),
+    [
+        (None, "requires y to be passed"),
+        ([1.0, 2.0], r"one point for each of the 3 rows of `X` .* got shape \(2,\)"),
+        ([[1.0], [np.nan], [np.inf]], r"NaN or infinity, first in row 1; .* \(2 in all\)"),
+        ([["a"], ["b"], ["c"]], "`points` of `InstanceMapper` must hold numbers only"),
+        (np.zeros((3, 0)), r"at least one coordinate; got shape \(3, 0\)"),
+        (np.zeros((3, 1, 1)), r"must have shape \(n,\) or \(n, d\)"),
+    ],
+)
+def test_unusable_points_are_explained(points, message):
+    with pytest.raises(InputError, match=message):
+        quick().fit([[1.0], [2.0], [3.0]], points)
+
+
+@pytest.mark.parametrize("error", [NotFittedError, _validation.NotFittedError, InputError])
+def test_unfitted_mappers_say_so(error):
+    with pytest.raises(error, match="This InstanceMapper is not fitted yet; call `fit` first"):
+        InstanceMapper().predict([[1.0]])
+    with pytest.raises(error, match="not fitted yet"):
+        InstanceMapper().get_state()
+
+
+# ------------------------------------------------------------------ landmarks
+
+
+@kinds
+def test_landmarks_take_over_beyond_the_memory_bound_and_say_so(kind):
+    X, points = world(n=520)
+    count = landmarks_within(520, 2**20, 4 if kind == "nu-svr" else 0)
+    message = rf"has 520 instances.*`memory_mb` is 1: points are predicted from {count} landmarks"
+    with pytest.warns(PolysemeWarning, match=message) as caught:
+        mapper = quick(kind, memory_mb=1).fit(X, points)
+    assert len(caught) == 1
+    assert 0 < mapper.n_landmarks_ <= 128
+    assert np.isfinite(mapper.predict(X)).all()
+
+
+@kinds
+@pytest.mark.parametrize("n", [300, 700])  # float64 and float32
+def test_more_landmarks_come_closer_to_the_exact_mapping(kind, n):
+    X, points = world(n=n)
+    exact = quick(kind).fit(X, points)
+    assert exact.n_landmarks_ is None
+    errors = []
+    for m in (5, 80, n):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            mapper = quick(kind, n_landmarks=m).fit(X, points)
+        assert mapper.n_landmarks_ == len(mapper.X_fit_) == len(mapper.support_) <= m
+        assert np.allclose(
+            mapper.X_fit_, (X[mapper.support_] - mapper.mean_) / mapper.scale_, atol=1e-5
+        )
+        errors.append(np.abs(mapper.predict(X) - exact.predict(X)).max())
+    assert errors[0] > errors[1] > errors[2]
+    assert errors[2] <= 0.05
+
+
+@kinds
+@pytest.mark.parametrize("scaling", ["standard", "l2", "none"])
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.ones((40, 3)),
+        np.repeat(np.eye(3), 20, axis=0),
+        np.arange(40.0)[:, None] * [[1e12, 1e-12]],
+        np.ones((1, 2)),
+    ],
+    ids=["constant", "duplicates", "scales", "one row"],
+)
+def test_landmarks_of_degenerate_features_are_fine(kind, X, scaling):
+    mapper = quick(kind, n_landmarks=25, scaling=scaling).fit(X, np.linspace(0, 1, len(X)))
+    assert 1 <= mapper.n_landmarks_ <= min(25, len(np.unique(X, axis=0)))
+    predicted = mapper.predict(X)
+    assert np.isfinite(predicted).all() and (predicted >= -1).all() and (predicted <= 2).all()
+
+
+@kinds
+def test_settings_are_searched_on_a_sample_of_many_instances(kind):
+    X, points = world(n=1200)
+    searched = {"nu-svr": {"nu": None}, "kernel-ridge": {"penalty": None}}[kind]
+    mapper = quick(kind, n_landmarks=40, search_size=60, **searched)
+    assert len(mapper.fit(X, points).cv_results_) > 1
+    assert mapper.fit(X, points, np.arange(1200) // 10).cv_results_
+
+
+# ------------------------------------------------------------------ devices and state
+
+
+@kinds
+@pytest.mark.parametrize("n", [100, 600])  # float64 and float32
+@pytest.mark.parametrize("n_landmarks", [None, 40])
+@forms
+def test_a_device_finds_what_the_processor_finds(kind, n, n_landmarks, form):
+    X, points = counts(n=n)
+    plain = quick(kind, n_landmarks=n_landmarks, device="cpu").fit(form(X), points)
+    device = quick(kind, n_landmarks=n_landmarks, device="cpu:0").fit(form(X), points)
+    expected = plain.predict(X)
+    assert np.abs(device.predict(form(X)) - expected).max() <= 2e-3
+    assert np.allclose(plain.set_params(device="cpu:0").predict(X), expected, atol=1e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@kinds
+@pytest.mark.parametrize("n_landmarks", [None, 100])
+def test_a_gpu_finds_what_the_processor_finds(kind, n_landmarks):
+    X, points = world(n=2500)
+    expected, found = (
+        quick(kind, n_landmarks=n_landmarks, device=device).fit(X, points).predict(X)
+        for device in ("cpu", None)  # which takes the GPU for so many rows
+    )
+    assert np.abs(found - expected).max() <= 5e-3
+
+
+@kinds
+@forms
+@pytest.mark.parametrize("n", [60, 600])  # float64 and float32
+@pytest.mark.parametrize("n_landmarks", [None, 30])
+def test_restored_mapper_predicts_bit_for_bit_the_same(kind, form, n, n_landmarks):
+    X, points = counts(n=n)
+    given = {"nu": 0.4, "C": 1.0, "n_folds": 2, "search_size": 50, "random_state": np.int64(0)}
+    mapper = InstanceMapper(kind, n_landmarks=n_landmarks, **given).fit(form(X), points[:, 0])
+    config, arrays = mapper.get_state()
+    restored = InstanceMapper.from_state(json.loads(json.dumps(config)), dict(arrays))
+    expected = mapper.predict(form(X))
+    assert expected.ndim == 1
+    assert np.array_equal(restored.predict(form(X)), expected)
+    assert restored.get_params() == mapper.get_params()
+    assert restored.get_state()[0] == config
+    for array in arrays.values():
+        array[...] = 0
+    assert np.array_equal(restored.predict(form(X)), expected)
+
+
+def test_devices_and_generators_are_left_out_of_the_state():
+    X, points = world(n=20)
+    mapper = quick(device="cpu:0", random_state=np.random.default_rng(0)).fit(X, points)
+    config, arrays = mapper.get_state()
+    assert config["parameters"]["random_state"] is None and "device" not in config["parameters"]
+    assert InstanceMapper.from_state(config, arrays).device is None
