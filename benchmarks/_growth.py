@@ -156,7 +156,7 @@ def _warm_up() -> None:
 
     from polyseme import ConceptEmbedding, InstanceMapper
     from polyseme.published.descriptors import ContextDescriptor
-    from polyseme.published.nn.plan import TrainingPlan
+    from polyseme.published.training import TrainingPlan
 
     corpus = as_label_corpus(synthetic_matrix(50, make_themes(20, SEED), SEED))
     plan = TrainingPlan(max_epochs=1, min_steps=1, batch_size=16)
@@ -168,10 +168,9 @@ def _warm_up() -> None:
 
 def _fitted_embedding(point: Point, corpus: Any, stages: Stages) -> Any:
     """Learn the concept space, its parts apart."""
-    from polyseme import ConceptEmbedding
+    from polyseme.published import embedding as published
     from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
-    from polyseme.published.nn import stopping
-    from polyseme.published.nn.plan import TrainingPlan
+    from polyseme.published.training import TrainingPlan
 
     stages.watch(LabelDescriptor, "fit", "label descriptors")
     stages.watch(ContextDescriptor, "fit", "topics")
@@ -185,7 +184,7 @@ def _fitted_embedding(point: Point, corpus: Any, stages: Stages) -> Any:
             return plain_transform(self, matrix)
 
     ContextDescriptor.transform = transform  # type: ignore[method-assign]  # watched during fit
-    plain_score = stopping.error_free_score
+    plain_score = published.error_free_score
 
     def score(*arguments: Any) -> Callable[[Any], float]:
         with stages.stage("judging"):
@@ -197,7 +196,7 @@ def _fitted_embedding(point: Point, corpus: Any, stages: Stages) -> Any:
 
         return judged
 
-    stopping.error_free_score = score
+    published.error_free_score = score
     n_steps = max(1, point.documents // (point.documents_a_step * point.epochs))
     plan = TrainingPlan(
         min_steps=1,
@@ -209,7 +208,7 @@ def _fitted_embedding(point: Point, corpus: Any, stages: Stages) -> Any:
     topics = ContextDescriptor(
         n_iter=point.sweeps, max_documents=point.topic_documents, max_visits=None
     )
-    embedding = ConceptEmbedding(
+    embedding = published.ConceptEmbedding(
         n_components=point.dimension,
         context_descriptor=topics,
         training=plan,

@@ -29,13 +29,10 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
-from polyseme.published.nn.losses import context_similarity, distance_loss
-from polyseme.published.nn.networks import ConceptNetwork
-from polyseme.published.nn.pairs import Batch
-from polyseme.published.nn.plan import TrainingPlan
-from polyseme.published.nn.runners import LOOK_EVERY
-from polyseme.published.nn.staging import LossSettings
-from polyseme.published.nn.training import ConceptTrainer
+from polyseme.published.losses import LossSettings, context_similarity
+from polyseme.published.network import ConceptNetwork
+from polyseme.published.pairs import Batch
+from polyseme.published.training import LOOK_EVERY, ConceptTrainer, TrainingPlan
 
 LOSS = LossSettings("balanced", 0.6, 200**0.5, 0.5, 1.0)
 WIDTH, N_TOPICS, BATCH = 200, 30, 1024
@@ -66,24 +63,30 @@ class PlainTraining:
     Parameters
     ----------
     trainer : ConceptTrainer
-        Gives weights to start from, documents and contexts.
+        Gives weights to start from, and contexts.
+    matrix : csr_matrix of bool, shape (n_documents, n_labels)
     descriptors : float32 array, shape (n_labels, n_labels)
     device : str
     """
 
-    def __init__(self, trainer: ConceptTrainer, descriptors: Any, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        trainer: ConceptTrainer,
+        matrix: sp.csr_matrix,
+        descriptors: Any,
+        device: str = "cpu",
+    ) -> None:
         network = trainer.network
         self.descriptors = torch.from_numpy(descriptors).to(device)
         self.contexts = trainer.contexts
-        self.matrix = trainer.matrix
+        self.matrix = matrix
         layers: list[nn.Module] = []
-        for layer in network.layers:
-            copy = nn.Linear(layer.in_features, layer.out_features)
-            copy.load_state_dict({name: part.clone() for name, part in layer.state_dict().items()})
+        for layer in (*network.layers, network.output):
+            copy = nn.Linear(*layer.weight.shape[::-1])
+            copy.load_state_dict({name: part.clone() for name, part in layer._asdict().items()})
             layers += [copy, nn.Tanh()]
-        self.body = nn.Sequential(*layers).to(device)
-        self.output = nn.Linear(network.output.in_features, network.n_labels).to(device)
-        self.output.load_state_dict(network.output.state_dict())
+        self.body = nn.Sequential(*layers[:-2]).to(device)
+        self.output = layers[-2].to(device)
         weights = [*self.body.parameters(), *self.output.parameters()]
         self.optimizer = torch.optim.Adam(weights, lr=1e-3)
 
@@ -104,14 +107,13 @@ class PlainTraining:
             2.0 * activations, targets, weight=weight, reduction="none"
         )
         prediction = 2.0 * entropy.mean(dim=1)
-        distance = distance_loss(
-            codes[0::2],
-            codes[1::2],
-            context_similarity(contexts[0::2], contexts[1::2], LOSS.sensitivity),
-            positive[0::2].int() + positive[1::2].int(),
-            scale=LOSS.scale,
-            negative_weight=LOSS.negative_weight,
-        )
+        similarity = context_similarity(contexts[0::2], contexts[1::2], LOSS.sensitivity)
+        n_positive = positive[0::2].int() + positive[1::2].int()
+        apart = torch.sqrt((codes[0::2] - codes[1::2]).square().sum(dim=1) + 1e-12)
+        by_context = (apart - LOSS.scale * (1.0 - similarity)).square()
+        rho = torch.where(n_positive == 2, 1.0, LOSS.negative_weight)
+        mixed = similarity * (apart - LOSS.scale).square()
+        distance = torch.where(n_positive == 1, mixed, rho * by_context)
         return (prediction[0::2] + prediction[1::2] + distance).mean()
 
     def step(self, batch: Batch) -> None:
@@ -145,26 +147,18 @@ def step_rows(name: str, matrix: sp.csr_matrix, repeats: int) -> tuple[list[list
     """Time steps in a row over documents; give the table's rows and plain over ours."""
     descriptors = LabelDescriptor().fit(matrix).descriptors_
     dense = descriptors if isinstance(descriptors, np.ndarray) else descriptors.toarray()
-    ours, mixed = (make_trainer(matrix, descriptors, precision=p) for p in ("single", "mixed"))
-    plain = PlainTraining(ours, dense)
+    ours = make_trainer(matrix, descriptors)
+    plain = PlainTraining(ours, matrix, dense)
     drawn = ours.sampler.epoch(np.random.default_rng(1))
     batches = [b for b, _ in zip(drawn, range(LOOK_EVERY), strict=False)]
-    apart = {"plain": 0.0} | {
-        way: difference(trainer, plain, batches[0])
-        for way, trainer in (("ours", ours), ("mixed", mixed))
-    }
+    apart = {"plain": 0.0, "ours": difference(ours, plain, batches[0])}
     # As the training loop takes them: the losses of one step in so many are looked at.
     ways = {
         "plain": lambda: plain.steps(batches),
-        "ours": lambda: ours.runner.run(batches, ours.optimizer, siamese=True),
-        "mixed": lambda: mixed.runner.run(batches, mixed.optimizer, siamese=True),
+        "ours": lambda: ours.take_steps(batches),
     }
     found = {way: s / len(batches) for way, s in seconds_of(ways, repeats).items()}
-    told = {
-        "plain": "autograd, dense descriptors",
-        "ours": "polyseme",
-        "mixed": "polyseme, precision='mixed'",
-    }
+    told = {"plain": "autograd, dense descriptors", "ours": "polyseme"}
     rows = [
         [told[way], name, 1e3 * seconds, found["plain"] / seconds, apart[way]]
         for way, seconds in found.items()
@@ -184,10 +178,11 @@ def difference(trainer: ConceptTrainer, plain: PlainTraining, batch: Batch) -> f
     """Compare gradients at the same weights: largest difference by largest entry."""
     plain.optimizer.zero_grad()
     plain.loss(batch).backward()
-    share = 2.0 / len(batch.label_ids)
-    trainer.gradient.compute(trainer.runner.stager.one(batch, share=share, siamese=True))
+    n = len(batch.label_ids)
+    ((*rows, n_places),) = trainer.collate([batch], share=2.0 / n, siamese=True)
+    trainer.compute_gradient(trainer.collate.views(*rows, n, n_places))
     theirs = [*plain.body.parameters(), *plain.output.parameters()]
-    ours = [trainer.gradient.weights.views[name] for name, _ in trainer.network.named_parameters()]
+    ours = [part for layer in trainer.network.views(trainer.gradient) for part in layer]
     return max(
         float((mine - their.grad).abs().max() / their.grad.abs().max())
         for mine, their in zip(ours, theirs, strict=True)
@@ -219,7 +214,7 @@ def whole_training(
     """Train on a corpus to its early-stopping point; hold 1,000 documents out of everything."""
     from polyseme import ConceptEmbedding, LabelCorpus
     from polyseme.datasets import load_dataset
-    from polyseme.published.nn.stopping import error_free_score
+    from polyseme.published.training import error_free_score
 
     documents = load_dataset(corpus, os.environ["POLYSEME_DATA"]).corpus
     filled = np.flatnonzero(np.diff(documents.matrix.indptr))

@@ -48,7 +48,6 @@ BENCHMARKS = (
     Benchmark("mapping"),
     Benchmark("priming", needs=("faiss",)),
     Benchmark("training"),
-    Benchmark("processes"),
     Benchmark("growth"),
     Benchmark("ray", needs=("ray",)),
     Benchmark("fit"),

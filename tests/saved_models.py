@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polyseme._persistence import write_model
+from polyseme.persistence import write_model
 
 Model = tuple[dict[str, Any], dict[str, np.ndarray]]
 

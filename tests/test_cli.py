@@ -432,18 +432,18 @@ def test_a_split_chooses_documents_and_rows(run, files, tmp_path, world):
 
 
 def test_a_fit_that_was_interrupted_goes_on(run, files, tmp_path, monkeypatch):
-    from polyseme.published.nn import checkpoint
+    from polyseme.published.training import Checkpoint
 
     words = ["-d", files / "semantics.jsonl", *SMALL]
     run("fit", tmp_path / "whole", *words)
-    written = checkpoint.TrainingCheckpoint.write
+    written = Checkpoint.write
 
     def interrupted(self, trainer, seed):
         written(self, trainer, seed)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.TrainingCheckpoint, "write", interrupted)
+        patch.setattr(Checkpoint, "write", interrupted)
         code, out, err = run("fit", tmp_path / "m", *words)
     assert code == 1 and "interrupted" in err and out == ""
     assert (tmp_path / "m.checkpoint").exists() and not (tmp_path / "m").exists()
@@ -541,11 +541,11 @@ def test_an_interrupted_mapping_does_not_lose_the_concept_space(run, files, tmp_
         patch.setattr(polyseme.InstanceMapper, "fit", interrupt)
         code, _, err = run("fit", tmp_path / "m", *words)
     assert code == 1 and "run the same command again" in err
-    trained = polyseme.published.nn.training.ConceptTrainer._epoch
+    trained = polyseme.published.training.ConceptTrainer._epoch
     with monkeypatch.context() as patch:
-        patch.setattr(polyseme.published.nn.training.ConceptTrainer, "_epoch", interrupt)
+        patch.setattr(polyseme.published.training.ConceptTrainer, "_epoch", interrupt)
         assert run("fit", tmp_path / "m", *words)[0] == 0
-    assert trained is polyseme.published.nn.training.ConceptTrainer._epoch
+    assert trained is polyseme.published.training.ConceptTrainer._epoch
     assert not (tmp_path / "m.checkpoint").exists()
 
 

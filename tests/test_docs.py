@@ -381,7 +381,7 @@ PATH_FILES = (
     "polyseme.published.embedding",
     "polyseme.published.mapping",
     "polyseme.published.priming",
-    "polyseme.storage",
+    "polyseme.persistence",
     "polyseme.io",
     "polyseme.index",
 )

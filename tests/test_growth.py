@@ -23,8 +23,8 @@ from polyseme._validation import InputError
 from polyseme.corpus import unique_rows
 from polyseme.documents import met_documents, unmet_documents
 from polyseme.published.descriptors import ContextDescriptor
-from polyseme.published.nn.plan import TrainingPlan
 from polyseme.published.priming import PrimingRanker, PrimingStore
+from polyseme.published.training import TrainingPlan
 from polyseme.store import ConceptStore
 from polyseme.tags import rank_blocks, rank_labels
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from polyseme import _persistence
-from polyseme._persistence import FORMAT_VERSION, ModelFileError, read_model, write_model
+from polyseme import persistence
+from polyseme.persistence import FORMAT_VERSION, ModelFileError, read_model, write_model
 from saved_models import NEW, OLD, contents, same, write
 
 DTYPES = [np.dtype(code).name for code in "?bhiqBHIQefd"]
@@ -44,7 +44,7 @@ def reseal(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     content = json.loads(manifest.read_bytes())
     del content["manifest_sha256"]
     change(content)
-    manifest.write_bytes(_persistence._encode_manifest(content))
+    manifest.write_bytes(persistence._encode_manifest(content))
 
 
 def forge(path: Path, role: str, data: bytes) -> None:
@@ -295,7 +295,7 @@ def test_symbolic_links_and_folders_are_refused(model: Path, role: str) -> None:
 
 
 def test_absent_paths_and_plain_files_are_no_models(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match=r"no polyseme model at .*: no such directory"):
+    with pytest.raises(ModelFileError, match=r"no polyseme model at .*: no such folder"):
         read_model(tmp_path / "absent")
     (tmp_path / "file").write_text("x")
     with pytest.raises(ModelFileError, match=r"no polyseme model at .*: this is a file"):
@@ -305,7 +305,7 @@ def test_absent_paths_and_plain_files_are_no_models(tmp_path: Path) -> None:
 def test_a_newer_format_asks_for_an_upgrade_even_when_all_else_changed(model: Path) -> None:
     newer = {"format": "polyseme", "format_version": 7, "parts": []}
     (model / "manifest.json").write_text(json.dumps(newer))
-    message = rf"newer polyseme \(format 7; this version reads up to {FORMAT_VERSION}\); upgrade"
+    message = rf"has the format 7, and this version of polyseme reads {FORMAT_VERSION}; upgrade"
     with pytest.raises(ModelFileError, match=message):
         read_model(model)
 

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyseme import _folder, _persistence
-from polyseme._persistence import ModelFileError, read_model, remove_model, write_model
+from polyseme import persistence
+from polyseme.persistence import ModelFileError, read_model, remove_model, write_model
 from saved_models import FIRST, NEW, OLD, Model, contents, same, write
 
 Action = Callable[[], object]
@@ -190,7 +190,7 @@ def test_a_kill_during_the_first_write_leaves_no_model_or_a_whole_one(tmp_path: 
         if at > published:
             assert same(read_model(path), NEW)
         else:
-            with pytest.raises(ModelFileError, match=r"no such directory|no manifest\.json"):
+            with pytest.raises(ModelFileError, match=r"no such folder|no manifest\.json"):
                 read_model(path)
         write(path, NEW)
         assert len(contents(path)) == 3
@@ -265,7 +265,7 @@ def test_a_file_that_cannot_be_removed_is_reported_and_a_folder_that_cannot_stay
 
 KILLABLE = """
 import os, sys, numpy as np
-from polyseme._persistence import write_model
+from polyseme.persistence import write_model
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
@@ -332,7 +332,7 @@ def test_a_second_writer_at_any_step_does_no_harm_without_locks(
     def no_lock(directory: Path) -> Iterator[bool]:
         yield False
 
-    monkeypatch.setattr(_folder, "_write_lock", no_lock)
+    monkeypatch.setattr(persistence, "_write_lock", no_lock)
     steps = all_steps(tmp_path / "0")
     published = steps.index("replace manifest.json") + 1
     for at in range(1, len(steps) + 1):
@@ -346,7 +346,7 @@ def test_a_second_writer_at_any_step_does_no_harm_without_locks(
 def test_a_reader_overtaken_by_a_writer_gets_the_new_model(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check = _persistence._check_manifest
+    check = persistence._check_manifest
     pending = [FIRST, NEW]
 
     def overtaken(directory: Path, raw: bytes) -> dict[str, Any]:
@@ -354,7 +354,7 @@ def test_a_reader_overtaken_by_a_writer_gets_the_new_model(
             write(model, pending.pop(0))
         return check(directory, raw)
 
-    monkeypatch.setattr(_persistence, "_check_manifest", overtaken)
+    monkeypatch.setattr(persistence, "_check_manifest", overtaken)
     assert same(read_model(model), NEW)
     pending.extend([OLD, NEW] * 50)
     with pytest.raises(ModelFileError, match="was replaced 20 times while it was being read"):
@@ -362,8 +362,8 @@ def test_a_reader_overtaken_by_a_writer_gets_the_new_model(
 
 
 def test_a_writer_does_not_wait_for_ever(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_folder, "_LOCK_SECONDS", 0.02)
-    with _folder._write_lock(model) as locked:
+    monkeypatch.setattr(persistence, "_LOCK_SECONDS", 0.02)
+    with persistence._write_lock(model) as locked:
         if not locked:
             pytest.skip("this file system has no locks")
         with pytest.raises(ModelFileError, match=r"locked by another writer for 0.02 s"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polyseme._persistence import read_model, remove_model
+from polyseme.persistence import read_model, remove_model
 from saved_models import NEW, OLD, contents, same, write
 
 

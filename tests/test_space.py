@@ -11,12 +11,12 @@ import torch
 from scipy.special import expit
 
 from polyseme import ConceptSpace, SpacePlan, space
-from polyseme._persistence import read_model, write_model
 from polyseme._validation import InputError, NotFittedError
 from polyseme.calibration import PRECISIONS, logit
 from polyseme.corpus import LabelCorpus
 from polyseme.datasets.toy import toy_world
 from polyseme.documents import training_tables
+from polyseme.persistence import read_model, write_model
 from polyseme.space import SLOPES, TEMPERATURE, mix, vote
 from polyseme.training import standardise
 

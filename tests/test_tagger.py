@@ -21,7 +21,6 @@ from polyseme import (
 from polyseme import (
     tags as tags_module,
 )
-from polyseme._persistence import ModelFileError, write_model
 from polyseme._progress import FileProgress
 from polyseme._validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.datasets.toy import toy_world
@@ -29,6 +28,7 @@ from polyseme.documents import training_tables
 from polyseme.features import Extracted, MediaError
 from polyseme.features.base import MediaFeatures
 from polyseme.metrics import example_map
+from polyseme.persistence import ModelFileError, write_model
 
 PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyseme import ConceptSpace, SpacePlan, training
-from polyseme._persistence import read_model
 from polyseme._validation import InputError
+from polyseme.persistence import read_model
 from polyseme.training import Answers, SpaceTraining, read_columns, standardise
 
 N_SEMANTICS, N_ITEMS = 40, 36

@@ -22,7 +22,7 @@ from polyseme._validation import (
     draw_seed,
     unknown_name,
 )
-from polyseme.published.nn.plan import TrainingPlan
+from polyseme.published.training import TrainingPlan
 
 # --- randomness -----------------------------------------------------------------------------
 
@@ -214,7 +214,6 @@ def test_default_plan_and_both_ends_of_its_ranges_pass():
         optimizer="sgd",
         schedule="step",
         reduction="sum",
-        pairing="document",
         decay=1,
         decay_every=1,
         batch_size=2,
@@ -230,7 +229,6 @@ PLAN_ERRORS = [
     ("optimizer", "rmsprop", "must be one of 'adam', 'sgd'; got 'rmsprop'"),
     ("schedule", "flat", "must be one of 'cosine', 'step'; got 'flat'"),
     ("reduction", "max", "must be one of 'mean', 'sum'; got 'max'"),
-    ("pairing", None, "must be one of 'random', 'document'; got None"),
     ("learning_rate", 0, "must be a number above 0; got 0"),
     ("decay", 1.1, "must be a number above 0 and at most 1; got 1.1"),
     ("decay_every", 0, "must be a whole number at least 1; got 0"),
@@ -245,7 +243,6 @@ PLAN_ERRORS = [
     ("pretrain_epochs", -1, "must be a whole number at least 0; got -1"),
     ("prediction_epochs", 2.5, "must be a whole number at least 0; got 2.5"),
     ("max_steps", 0, "must be a whole number at least 1; got 0"),
-    ("precision", "half", "must be one of 'single', 'mixed'; got 'half'"),
 ]
 
 

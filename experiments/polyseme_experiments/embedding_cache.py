@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from polyseme._estimator import Estimator
-from polyseme._persistence import remove_model
 from polyseme._validation import PolysemeWarning
+from polyseme.persistence import remove_model
 from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
-from polyseme.published.nn.plan import TrainingPlan
 from polyseme.published.tagger import PublishedTagger
+from polyseme.published.training import TrainingPlan
 from polyseme.space import ConceptSpace
 from polyseme.splits import ZeroShotSplit
-from polyseme.storage import load
+from polyseme.tagger import load
 from polyseme_experiments.records import config_hash, locked
 from polyseme_experiments.sampling import RunConfig
 
@@ -67,7 +67,7 @@ def space_config(n_components: int, config: RunConfig) -> dict[str, Any]:
 
 def _described(part: Estimator) -> dict[str, str]:
     """Give a part's parameters; those that came after the records count only where they are set."""
-    later: dict[str, object] = {"max_steps": None, "precision": "single"}
+    later: dict[str, object] = {"max_steps": None}
     later |= {"max_documents": 200_000, "max_visits": 20_000_000}
     return {
         name: repr(value)

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._estimator import copy_of
-from polyseme._shifted import ShiftedRows
 from polyseme._validation import InputError, check_features
 from polyseme.corpus import LabelCorpus
+from polyseme.published.descriptors import CentredRows
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.kernels import column_statistics, scale_rows
 from polyseme.published.mapping import InstanceMapper
@@ -362,8 +362,8 @@ def _of_embedding(
 
 def _numbers(learned: Any) -> Any:
     """Give learned numbers as one array, also those of sparse rows; None stays None."""
-    if isinstance(learned, ShiftedRows):
-        return np.concatenate([learned.rows.data, learned.rows.indices, learned.shift])
+    if isinstance(learned, CentredRows):
+        return np.concatenate([learned.rows.data, learned.rows.indices, learned.mean])
     return learned
 
 

@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
     from polyseme.published.embedding import ConceptEmbedding
     from polyseme.published.mapping import InstanceMapper
-    from polyseme.published.nn.plan import TrainingPlan
     from polyseme.published.tagger import PublishedTagger
+    from polyseme.published.training import TrainingPlan
     from polyseme.space import ConceptSpace
-    from polyseme.storage import load
-    from polyseme.tagger import ZeroShotTagger
+    from polyseme.tagger import ZeroShotTagger, load
     from polyseme.training import SpacePlan
     from polyseme.word_vectors import WordVectors
 
@@ -42,7 +41,7 @@ _HOME = {
     "LabelCorpus": "polyseme.corpus",
     "LabelDescriptor": "polyseme.published.descriptors",
     "ContextDescriptor": "polyseme.published.descriptors",
-    "TrainingPlan": "polyseme.published.nn.plan",
+    "TrainingPlan": "polyseme.published.training",
     "ConceptEmbedding": "polyseme.published.embedding",
     "Concepts": "polyseme.concepts",
     "ImageFeatures": "polyseme.features",
@@ -57,7 +56,7 @@ _HOME = {
     "PublishedTagger": "polyseme.published.tagger",
     "ZeroShotTagger": "polyseme.tagger",
     "WordVectors": "polyseme.word_vectors",
-    "load": "polyseme.storage",
+    "load": "polyseme.tagger",
     "evaluate": "polyseme.metrics",
     "read_features": "polyseme.io",
 }

@@ -1,4 +1,4 @@
-"""Progress for people, on standard error: bars for training and for files, a clock for the rest."""
+"""Progress for people, on standard error: a bar for files, a clock for the rest."""
 
 from __future__ import annotations
 
@@ -8,66 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
-
-
-class TrainingProgress:
-    """Show which stage and epoch a trainer is in, its score and the time that may be left.
-
-    Parameters
-    ----------
-    trainer : ConceptTrainer
-        Says the stages and where it stands.
-    shown : bool
-        Whether anything is shown at all.
-    """
-
-    def __init__(self, trainer: Any, shown: bool) -> None:
-        self.trainer = trainer
-        self.bar: Any = None
-        if shown:
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self.bar = Progress(
-                TextColumn("[progress.description]{task.description}"),
-                BarColumn(),
-                TextColumn("epoch {task.completed}/{task.total}"),
-                TextColumn("{task.fields[note]}"),
-                TimeRemainingColumn(),
-                console=Console(stderr=True),
-            )
-
-    def __enter__(self) -> Self:
-        """Open the bar, at the epoch where a resumed run goes on."""
-        if self.bar is not None:
-            self.bar.start()
-            total = sum(n_epochs for _, n_epochs in self.trainer.stages)
-            done = len(self.trainer.state.history)
-            self.task = self.bar.add_task("concepts", total=total, completed=done, note="")
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the bar."""
-        if self.bar is not None:
-            if error is None:
-                # Early stopping leaves epochs unused; a finished bar should look finished.
-                done = len(self.trainer.state.history)
-                self.bar.update(self.task, completed=done, total=done)
-            self.bar.stop()
-
-    def update(self, record: dict[str, Any]) -> None:
-        """Show one more epoch."""
-        if self.bar is None:
-            return
-        note = f"loss {record['loss']:.3f}"
-        if "score" in record:
-            note += f", held-out E-MAP {100 * record['score']:.1f}"
-        self.bar.update(self.task, advance=1, note=note)
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator
 from polyseme._folds import fold_numbers
-from polyseme._persistence import plain, read_model, within, write_model
 from polyseme._threads import one_blas_thread, one_torch_thread
 from polyseme._validation import (
     InputError,
@@ -40,6 +39,7 @@ from polyseme.calibration import (
     sigmoid,
 )
 from polyseme.members import Members, Shape, aligned
+from polyseme.persistence import plain, read_model, within, write_model
 from polyseme.training import (
     CHECKPOINT,
     Features,

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from polyseme._estimator import Estimator, TransformerMixin, copy_of
-from polyseme._persistence import State, joined, within, write_model
 from polyseme._progress import FileProgress, working
 from polyseme._threads import one_blas_thread, one_torch_thread
 from polyseme._validation import (
@@ -47,6 +46,14 @@ from polyseme.evidence import Evidence, TagEvidence, tag_parts
 from polyseme.features import extractor_from_state
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
 from polyseme.metrics import example_map
+from polyseme.persistence import (
+    ModelFileError,
+    State,
+    joined,
+    read_model,
+    within,
+    write_model,
+)
 from polyseme.senses import SenseMap, label_senses
 from polyseme.space import ConceptSpace, Readout, Trainer
 from polyseme.store import ConceptStore
@@ -61,10 +68,14 @@ from polyseme.tags import (
 )
 from polyseme.word_vectors import WordVectors, name_likeness
 
+if TYPE_CHECKING:
+    from polyseme.published.tagger import PublishedTagger
+
 Features = NDArray[np.float64] | sp.csr_matrix
 Matrix = NDArray[np.float64]
 StrArray = NDArray[np.str_]
 METHODS = ("space", "priming")
+Tagger: TypeAlias = "ZeroShotTagger | PublishedTagger"
 
 
 class NamedLabels(NamedTuple):
@@ -922,3 +933,30 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             named = NamedLabels(tuple(config["named"]), arrays["named"])
         store = ConceptStore.from_state(config["store"], within(arrays, "store"))
         return made.set_store(store, named)
+
+
+def load(path: str | Path) -> Tagger:
+    """Load a tagger that its `save` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder. A damaged, altered or other-format model is refused with a sentence that says
+        what is wrong; nothing in it is executed.
+
+    Returns
+    -------
+    ZeroShotTagger or PublishedTagger
+        Ranks exactly as the saved one did.
+    """
+    config, arrays = read_model(path, "tagger")
+    if config.get("method") == "space":
+        return ZeroShotTagger.from_state(config, arrays)
+    from polyseme.published.tagger import PublishedTagger
+
+    if config.get("method") == "published":
+        return PublishedTagger.from_state(config, arrays)
+    raise ModelFileError(
+        f"The model at '{path}' has the method {config.get('method')!r}, which this version of "
+        "polyseme does not know; fit it anew."
+    )

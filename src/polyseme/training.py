@@ -23,10 +23,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyseme._persistence import within
 from polyseme._threads import n_cores
 from polyseme._validation import InputError, IntArray, check_number
 from polyseme.members import Batch, MemberOptimizer, Members, Shape, step
+from polyseme.persistence import within
 
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]

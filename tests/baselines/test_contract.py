@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from polyseme.published import mapping as search
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -33,6 +32,7 @@ from polyseme.baselines import (
 )
 from polyseme.baselines.base import Baseline
 from polyseme.datasets.toy import THEMES
+from polyseme.published import mapping as search
 
 
 def vectors_of(*themes):

@@ -71,7 +71,7 @@ def test_the_digest_follows_the_configuration():
     ("method", "owner", "parameter"),
     [
         ("polyseme", "polyseme.published.descriptors.ContextDescriptor", "n_iter"),
-        ("polyseme", "polyseme.published.nn.plan.TrainingPlan", "patience"),
+        ("polyseme", "polyseme.published.training.TrainingPlan", "patience"),
         ("polyseme", "polyseme.published.embedding.ConceptEmbedding", "context_sensitivity"),
         ("polyseme", "polyseme.published.mapping.InstanceMapper", "tolerance"),
         ("default", "polyseme.space.ConceptSpace", "context"),

@@ -148,7 +148,7 @@ def test_a_space_is_kept_for_other_trials_and_an_interrupted_one_goes_on(tmp_pat
     points = first.space(10).store_.points
     assert {path.suffix for path in tmp_path.iterdir()} == {"", ".seconds", ".lock"}
     monkeypatch.setattr(
-        "polyseme.published.nn.training.ConceptTrainer.run", None
+        "polyseme.published.training.ConceptTrainer.run", None
     )  # nobody may train now
     later = trial("hsun", 3, cache=str(tmp_path))
     np.testing.assert_array_equal(later.space(10).store_.points, points)

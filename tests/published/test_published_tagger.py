@@ -9,10 +9,10 @@ from sklearn.base import clone
 
 import polyseme
 from polyseme import AudioFeatures, InstanceMapper, LabelCorpus, PublishedTagger
-from polyseme._persistence import ModelFileError, write_model
 from polyseme._validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.features import Extracted
 from polyseme.metrics import example_map
+from polyseme.persistence import ModelFileError, write_model
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,18 +13,17 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._persistence import check_destination, remove_model
 from polyseme._validation import InputError, PolysemeWarning, first_few
 from polyseme.corpus import LabelCorpus
 from polyseme.features import MediaFeatures, match_documents, read_extraction
 from polyseme.features.extraction import is_extraction
 from polyseme.io import read_features
+from polyseme.persistence import check_destination, remove_model
 
 if TYPE_CHECKING:
     from polyseme.cluster.engines import RayEngine
     from polyseme.published.tagger import PublishedTagger
-    from polyseme.storage import Tagger
-    from polyseme.tagger import ZeroShotTagger
+    from polyseme.tagger import Tagger, ZeroShotTagger
 
 
 def fit_files(
@@ -67,7 +65,7 @@ def fit_files(
     check_destination(model)
     if cluster is not None and preset != "default":
         raise InputError(
-            "`--engine ray` trains the default tagger; the published one has torchrun."
+            "`--engine ray` trains the default tagger; the published one trains in this process."
         )
     if preset == "default":
         for name in (name for name, value in published.items() if value is not None):
@@ -78,13 +76,10 @@ def fit_files(
         teaching = LabelCorpus.read(semantics, **_fitting(semantics, reading))
     # The state of an interrupted run lies beside the model, never inside an older one.
     checkpoint = model.resolve().with_name(model.resolve().name + ".checkpoint")
-    # Of several processes that train together (torchrun), the first one speaks and writes.
-    alone = os.environ.get("WORLD_SIZE", "1") == "1"
-    first = alone or os.environ.get("RANK", "0") == "0"
     shared: dict[str, Any] = {
         "features": learning.extractor,
         "device": device,
-        "verbose": first,
+        "verbose": True,
         "random_state": seed,
     }
     from polyseme.tagger import ZeroShotTagger
@@ -108,8 +103,6 @@ def fit_files(
         trainer = RayTraining(cluster[1] or 2, cluster[0], storage, device)
         tagger.fit(learning.X, learning.documents, teaching, trainer=trainer)
         trainer.forget()
-    if not first:
-        return ""
     tagger.save(model)
     remove_model(checkpoint)
     return _summary(tagger)
@@ -128,8 +121,8 @@ def _published_tagger(
     from polyseme.published.descriptors import ContextDescriptor
     from polyseme.published.embedding import ConceptEmbedding
     from polyseme.published.mapping import InstanceMapper
-    from polyseme.published.nn.plan import TrainingPlan
     from polyseme.published.tagger import PublishedTagger
+    from polyseme.published.training import TrainingPlan
 
     embedding = ConceptEmbedding.from_preset(
         preset, checkpoint=checkpoint, verbose=verbose, normalize_labels=normalize
@@ -187,8 +180,7 @@ def evaluate_files(
 ) -> Iterator[dict[str, Any]]:
     """Score a saved tagger's rankings against true labels, a record per set of labels."""
     from polyseme.metrics import evaluate, expected_calibration_error
-    from polyseme.storage import load
-    from polyseme.tagger import ZeroShotTagger
+    from polyseme.tagger import ZeroShotTagger, load
 
     tagger = load(model)
     # Labels are compared as the model does, whatever the command says elsewhere.
@@ -251,7 +243,7 @@ def rank_files(
     from polyseme.cluster.ranking import rank_table
     from polyseme.cluster.suggestions import Suggestions
     from polyseme.cluster.tables import table_of
-    from polyseme.storage import load
+    from polyseme.tagger import load
 
     tagger = load(model)
     suggestions = Suggestions(tagger, k, precision, method)
@@ -330,7 +322,7 @@ def add_to_model(
     reading: Mapping[str, Any],
 ) -> str:
     """Add documents, or labels by name, to a saved tagger; give a sentence about it."""
-    from polyseme.storage import load
+    from polyseme.tagger import load
     from polyseme.word_vectors import WordVectors
 
     if documents is None and not labels:
@@ -378,7 +370,7 @@ def describe(path: Path) -> dict[str, Any]:
 def _describe_model(path: Path) -> dict[str, Any]:
     """Give the facts about a saved tagger."""
     from polyseme.published.tagger import PublishedTagger
-    from polyseme.storage import load
+    from polyseme.tagger import load
 
     tagger = load(path)
     facts: dict[str, Any] = {"labels": len(tagger.classes_), **_kinds(tagger)}

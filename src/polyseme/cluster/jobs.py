@@ -14,8 +14,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
-from polyseme._folder import read_manifest
 from polyseme._validation import InputError
+from polyseme.persistence import read_manifest
 
 
 class Job(Hashable, Protocol):
@@ -93,7 +93,7 @@ def load_same(model: str, digest: str) -> Any:
     -------
     ZeroShotTagger or PublishedTagger
     """
-    from polyseme.storage import load
+    from polyseme.tagger import load
 
     check_seen(model)
     if digest_of(Path(model)) != digest:

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from polyseme._validation import InputError
-from polyseme.storage import Tagger
-from polyseme.tagger import ZeroShotTagger
+from polyseme.tagger import Tagger, ZeroShotTagger
 
 # The score of a row may change in its last digits with the rows that are scored beside it, so every
 # engine cuts tables at the same places.

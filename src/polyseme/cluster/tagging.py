@@ -22,7 +22,7 @@ from polyseme.cluster.suggestions import Suggestions
 from polyseme.features import MediaError
 from polyseme.features.extraction import MediaFile, find_media
 from polyseme.features.sound import quiet_decoders
-from polyseme.storage import Tagger
+from polyseme.tagger import Tagger
 
 # Files ranked at a time: the same ones on every engine, whole batches of every feature extractor.
 RANKED_AT_ONCE = 64

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from polyseme._persistence import read_model, write_model
 from polyseme._validation import InputError, check_number
 from polyseme.members import Members, Shape
+from polyseme.persistence import read_model, write_model
 from polyseme.training import (
     CHECKPOINT,
     Answers,

@@ -12,13 +12,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._persistence import JSON, within
 from polyseme._validation import RandomState, as_generator, check_number, draw_seed
 from polyseme.features import echonest
 from polyseme.features.base import MediaError, MediaFeatures, Raw, State, attempt, is_path
 from polyseme.features.codebook import Codebook
 from polyseme.features.sound import RATE, SUFFIXES, read_sound, sound_from_array
 from polyseme.features.timbre import segment_timbre, with_derivatives
+from polyseme.persistence import JSON, within
 
 # To be raised whenever the same sound would get other numbers.
 VERSION = 1

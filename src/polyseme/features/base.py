@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator, TransformerMixin, copy_of
-from polyseme._persistence import JSON
 from polyseme._threads import n_cores, ordered_map
 from polyseme._validation import InputError, as_row, check_fitted, check_number
+from polyseme.persistence import JSON
 
 Raw = NDArray[np.float32]
 State = tuple[dict[str, Any], dict[str, NDArray[Any]]]

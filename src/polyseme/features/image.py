@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._persistence import JSON
 from polyseme._threads import one_thread
 from polyseme._validation import InputError, check_number, check_option
 from polyseme.features.base import MediaError, MediaFeatures, Raw, attempt, is_path
 from polyseme.features.pictures import FRAMINGS, SUFFIXES, picture_from_array, read_picture
+from polyseme.persistence import JSON
 
 if TYPE_CHECKING:
     from polyseme.features.efficientnet import EfficientNetLite

@@ -6,53 +6,118 @@ the others), `ContextDescriptor` one topic histogram per document (what its labe
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator, TransformerMixin
-from polyseme._shifted import ShiftedRows
 from polyseme._validation import (
     InputError,
     RandomState,
     as_generator,
     check_fitted,
     check_number,
-    check_option,
     draw_seed,
 )
-from polyseme.published._topics import add_documents, fold_in, sample_topics, some_documents
+from polyseme.corpus import unique_rows
+from polyseme.persistence import plain
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # From so many labels on, with at most this share of their pairs in use, rows stay sparse.
 _MANY_LABELS = 500
 _FEW_PAIRS = 0.25
 # Sweeps that topics of however many documents get.
 _LEAST_SWEEPS = 100
+# Mean-field inference of a document's topics: iterations, when to stop, numbers worked on at once.
+_N_ITERATIONS, _TOLERANCE, _BLOCK = 100, 1e-6, 2**18
+
+
+class CentredRows(NamedTuple):
+    """Sparse rows with centred columns, the matrix ``rows - used ⊗ mean`` held as its parts.
+
+    Scaling the columns of a sparse matrix keeps it sparse; subtracting their means would fill it.
+
+    Attributes
+    ----------
+    rows : csr_matrix of float32, shape (n, n_columns)
+    mean : float32 array, shape (n_columns,)
+        Subtracted from each row in use.
+    used : float32 array, shape (n,)
+        1, or 0 for a row of zeros from which nothing is subtracted.
+    """
+
+    rows: sp.csr_matrix
+    mean: NDArray[np.float32]
+    used: NDArray[np.float32]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return int(self.rows.shape[0]), int(self.rows.shape[1])
+
+    def take(self, chosen: NDArray[np.int64]) -> CentredRows:
+        """Give some rows."""
+        return CentredRows(self.rows[chosen], self.mean, self.used[chosen])
+
+    def toarray(self) -> NDArray[np.float32]:
+        """Give the matrix as a dense array."""
+        return np.asarray(self.rows.toarray() - self.used[:, None] * self.mean, dtype=np.float32)
+
+    def times(self, weights: Tensor) -> Tensor:
+        """Multiply by a float32 matrix, (n_columns, h) to (n, h)."""
+        import torch
+
+        product = _sparse_product(self.rows, weights)
+        subtracted = torch.mv(weights.t(), torch.from_numpy(self.mean))
+        return product.addr_(torch.from_numpy(self.used), subtracted, alpha=-1.0)
+
+    def transposed_times(self, values: Tensor, out: Tensor) -> None:
+        """Multiply the transpose by a float32 matrix, (n, h), into `out`, (n_columns, h)."""
+        import torch
+
+        product = _sparse_product(self.rows.tocsc(), values)
+        subtracted = torch.mv(values.t(), torch.from_numpy(self.used))
+        torch.addr(product, torch.from_numpy(self.mean), subtracted, alpha=-1.0, out=out)
+
+
+def _sparse_product(matrix: sp.csr_matrix | sp.csc_matrix, dense: Tensor) -> Tensor:
+    """Multiply a CSR matrix, or the transpose of a CSC one, by a dense matrix."""
+    # As a weighted sum of the matrix's rows, for which torch's kernel is 3x as fast as scipy's.
+    from torch import from_numpy
+    from torch.nn.functional import embedding_bag
+
+    if not matrix.nnz:
+        return dense.new_zeros((len(matrix.indptr) - 1, dense.shape[1]))
+    return embedding_bag(
+        from_numpy(matrix.indices.astype(np.int64)),
+        dense,
+        from_numpy(matrix.indptr.astype(np.int64)),
+        mode="sum",
+        per_sample_weights=from_numpy(matrix.data),
+        include_last_offset=True,
+    )
 
 
 class LabelDescriptor(Estimator):
     """Describe each label by its shared use with every other label (in the paper: t(τ)).
 
     A label's use is its tf-idf weight in each document; the dot products between the uses of two
-    labels form a (n_labels, n_labels) matrix whose rows, scaled, are the descriptors.
+    labels form a (n_labels, n_labels) matrix. Its rows get length one, its columns are standardised
+    and multiplied by `strength`.
 
     Parameters
     ----------
-    term_frequency : {"binary", "share"}
-        Weight of a label in a document: 1, or one over the document's number of labels.
-    keep_diagonal : bool
-        Whether a label's product with itself stays in its row.
-    scaling : {"l2+std", "l2", "max", "none"}
-        What happens to the rows. "l2+std" gives them length one, then standardises the columns
-        and multiplies by `strength`; it is the largest single lever on the concept space.
     strength : float
-        Standard deviation of the columns under "l2+std".
+        Standard deviation of the columns, the largest single lever on the concept space.
 
     Attributes
     ----------
-    descriptors_ : float32 array or ShiftedRows, shape (n_labels, n_labels)
+    descriptors_ : float32 array or CentredRows, shape (n_labels, n_labels)
         One row per label; labels without a document have a row of zeros. Many labels few of which
         meet (500 or more, at most a quarter of the pairs) are described by sparse rows.
     idf_ : float64 array, shape (n_labels,)
@@ -64,22 +129,13 @@ class LabelDescriptor(Estimator):
     --------
     >>> import numpy as np
     >>> documents = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]])
-    >>> LabelDescriptor(scaling="l2").fit(documents).descriptors_.round(2)
-    array([[0.71, 0.71, 0.  ],
-           [0.71, 0.71, 0.  ],
-           [0.  , 0.  , 1.  ]], dtype=float32)
+    >>> LabelDescriptor(strength=1.0).fit(documents).descriptors_.round(2)
+    array([[ 0.71,  0.71, -0.71],
+           [ 0.71,  0.71, -0.71],
+           [-1.41, -1.41,  1.41]], dtype=float32)
     """
 
-    def __init__(
-        self,
-        term_frequency: str = "binary",
-        keep_diagonal: bool = True,
-        scaling: str = "l2+std",
-        strength: float = 0.3,
-    ) -> None:
-        self.term_frequency = term_frequency
-        self.keep_diagonal = keep_diagonal
-        self.scaling = scaling
+    def __init__(self, strength: float = 0.3) -> None:
         self.strength = strength
 
     def fit(self, matrix: sp.csr_matrix | NDArray[np.generic], y: None = None) -> Self:
@@ -92,80 +148,56 @@ class LabelDescriptor(Estimator):
         y : None
             Ignored.
         """
+        from sklearn.preprocessing import normalize
+        from sklearn.utils.sparsefuncs import mean_variance_axis
+
         owner = type(self).__name__
-        check_option("term_frequency", self.term_frequency, ("binary", "share"), owner=owner)
-        check_option("scaling", self.scaling, ("l2+std", "l2", "max", "none"), owner=owner)
         check_number("strength", self.strength, owner=owner, low=0, above=True)
         documents = _document_matrix(matrix, owner=owner).astype(np.float64)
         counts = np.asarray(documents.sum(axis=0)).ravel()
-        self.idf_ = np.log(documents.shape[0] / np.maximum(counts, 1)) * (counts > 0)
-        if self.term_frequency == "share":
-            lengths = np.maximum(np.diff(documents.indptr), 1)
-            documents = sp.diags(1.0 / lengths) @ documents
+        n_labels, used = len(counts), counts > 0
+        self.idf_ = np.log(documents.shape[0] / np.maximum(counts, 1)) * used
         uses = documents @ sp.diags(self.idf_)
-        shared = sp.csr_matrix(uses.T @ uses)
-        if not self.keep_diagonal:
-            shared.setdiag(0)
-        n_labels = shared.shape[0]
-        self.descriptors_: NDArray[np.float32] | ShiftedRows
-        if n_labels >= _MANY_LABELS and shared.nnz <= _FEW_PAIRS * n_labels**2:
-            self.descriptors_ = self._scale_sparse(shared, counts > 0)
+        rows = normalize(sp.csr_matrix(uses.T @ uses))
+        mean, variance = mean_variance_axis(rows[used], axis=0)
+        spread = np.sqrt(variance)
+        spread[spread < 1e-12] = 1.0
+        self.descriptors_: NDArray[np.float32] | CentredRows
+        if n_labels >= _MANY_LABELS and rows.nnz <= _FEW_PAIRS * n_labels**2:
+            factor = self.strength / spread
+            scaled = sp.csr_matrix(rows @ sp.diags(factor), dtype=np.float32)
+            centre = (factor * mean).astype(np.float32)
+            self.descriptors_ = CentredRows(scaled, centre, used.astype(np.float32))
         else:
-            self.descriptors_ = self._scale(shared.toarray(), counts > 0).astype(np.float32)
+            dense = self.strength * (rows.toarray() - mean) / spread
+            dense[~used] = 0.0
+            self.descriptors_ = dense.astype(np.float32)
         self.n_features_in_ = n_labels
         return self
 
-    def restore(
-        self, descriptors: NDArray[np.float32] | ShiftedRows, idf: NDArray[np.float64]
-    ) -> Self:
-        """Take back learned state that was saved as arrays."""
-        if not isinstance(descriptors, ShiftedRows):
-            descriptors = np.asarray(descriptors, dtype=np.float32)
-        self.descriptors_ = descriptors
-        self.idf_ = np.asarray(idf, dtype=np.float64)
-        self.n_features_in_ = len(self.idf_)
-        return self
+    def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Give the fitted descriptor as JSON values and arrays."""
+        arrays: dict[str, NDArray[Any]] = {"idf": self.idf_}
+        if isinstance(self.descriptors_, CentredRows):
+            rows, arrays["mean"], arrays["used"] = self.descriptors_
+            arrays |= {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
+        else:
+            arrays["descriptors"] = self.descriptors_
+        return {name: plain(value) for name, value in self.get_params().items()}, arrays
 
-    def _scale(self, shared: NDArray[np.float64], used: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Scale the rows of the shared-use matrix; rows of unused labels stay zero."""
-        if self.scaling == "none":
-            return shared
-        if self.scaling == "max":
-            scaled = shared / max(float(np.abs(shared).max()), np.finfo(float).tiny)
-            return np.asarray(scaled)
-        lengths = np.linalg.norm(shared, axis=1, keepdims=True)
-        rows = np.divide(shared, lengths, out=np.zeros_like(shared), where=lengths > 0)
-        if self.scaling == "l2":
-            return np.asarray(rows)
-        spread = rows[used].std(axis=0)
-        spread[spread < 1e-12] = 1.0
-        scaled = self.strength * (rows - rows[used].mean(axis=0)) / spread
-        scaled[~used] = 0.0
-        return np.asarray(scaled)
-
-    def _scale_sparse(self, shared: sp.csr_matrix, used: NDArray[np.bool_]) -> ShiftedRows:
-        """Scale sparse rows in the same way, the columns' means apart."""
-        n_labels = shared.shape[0]
-        none = np.zeros(n_labels, dtype=np.float32)
-        in_use = used.astype(np.float32)
-        if self.scaling == "none":
-            return ShiftedRows(shared.astype(np.float32), none, in_use)
-        if self.scaling == "max":
-            greatest = max(float(abs(shared).max()), np.finfo(float).tiny)
-            return ShiftedRows(sp.csr_matrix(shared / greatest, dtype=np.float32), none, in_use)
-        lengths = np.sqrt(np.asarray(shared.multiply(shared).sum(axis=1)).ravel())
-        inverse = np.divide(1.0, lengths, out=np.zeros(n_labels), where=lengths > 0)
-        rows = sp.csr_matrix(sp.diags(inverse) @ shared)
-        if self.scaling == "l2":
-            return ShiftedRows(rows.astype(np.float32), none, in_use)
-        n_used = max(int(used.sum()), 1)
-        mean = np.asarray(rows.sum(axis=0)).ravel() / n_used
-        square = np.asarray(rows.multiply(rows).sum(axis=0)).ravel() / n_used
-        variance = square - mean**2
-        # What is left of a constant column is rounding.
-        factor = self.strength / np.sqrt(np.where(variance > 1e-13 * square, variance, 1.0))
-        standard = sp.csr_matrix(rows @ sp.diags(factor), dtype=np.float32)
-        return ShiftedRows(standard, (factor * mean).astype(np.float32), in_use)
+    @classmethod
+    def from_state(cls, config: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Rebuild a fitted descriptor from `get_state`."""
+        descriptor = cls(**config)
+        descriptor.idf_ = np.asarray(arrays["idf"])
+        descriptor.n_features_in_ = n_labels = len(descriptor.idf_)
+        if "descriptors" in arrays:
+            descriptor.descriptors_ = np.asarray(arrays["descriptors"])
+        else:
+            parts = (arrays["data"], arrays["indices"], arrays["indptr"])
+            rows = sp.csr_matrix(parts, shape=(n_labels, n_labels))
+            descriptor.descriptors_ = CentredRows(rows, arrays["mean"], arrays["used"])
+        return descriptor
 
 
 class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # scikit-learn ships no types
@@ -255,25 +287,19 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
             check_number("max_visits", self.max_visits, owner=owner, low=1, whole=True)
         documents = _document_matrix(matrix, owner=owner)
         generator = as_generator(self.random_state)
-        documents = some_documents(documents, self.max_documents, generator)
+        filled = np.flatnonzero(np.diff(documents.indptr))
+        if self.max_documents is not None and len(filled) > self.max_documents:
+            chosen = np.sort(generator.choice(filled, self.max_documents, replace=False))
+            documents, filled = sp.csr_matrix(documents[chosen]), chosen
+        n_sweeps = self.n_iter
+        if self.max_visits is not None:
+            n_sweeps = min(n_sweeps, max(_LEAST_SWEEPS, self.max_visits // len(filled)))
         if self.n_topics == "hdp":
-            n_topics = self._count_topics(documents, draw_seed(generator))
+            n_topics = self._count_topics(documents, n_sweeps, draw_seed(generator))
         else:
             n_topics = min(int(self.n_topics), max(2, len(np.unique(documents.indices))))
-        prior = 1.0 / n_topics if self.document_prior is None else self.document_prior
-        counts = sample_topics(
-            documents,
-            draw_seed(generator),
-            n_topics=n_topics,
-            document_prior=prior,
-            topic_prior=self.topic_prior,
-            n_iter=self._n_sweeps(documents),
-        )
-        # Labels that no document uses keep the prior's mass only.
-        topics = counts + self.topic_prior
-        self.topics_ = topics / topics.sum(axis=1, keepdims=True)
-        self.n_topics_ = n_topics
-        self.n_features_in_ = documents.shape[1]
+        self.topics_ = self._sample_topics(documents, n_topics, n_sweeps, draw_seed(generator))
+        self.n_topics_, self.n_features_in_ = self.topics_.shape
         return self
 
     def transform(self, matrix: sp.csr_matrix | NDArray[np.generic]) -> NDArray[np.float32]:
@@ -297,32 +323,123 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
                 f"The documents have {documents.shape[1]} labels but `{owner}` was fitted with "
                 f"{self.n_features_in_}."
             )
-        prior = 1.0 / self.n_topics_ if self.document_prior is None else self.document_prior
-        histograms = fold_in(documents, self.topics_, prior)
+        histograms = _infer_topics(documents, self.topics_, self._prior(self.n_topics_))
         # A tiny prior is zero in single precision, and the similarity of contexts takes logarithms.
         return np.maximum(histograms, np.finfo(np.float32).tiny)
 
-    def restore(self, topics: NDArray[np.float64]) -> Self:
-        """Take back learned state that was saved as an array."""
-        self.topics_ = np.asarray(topics, dtype=np.float64)
-        self.n_topics_, self.n_features_in_ = self.topics_.shape
-        return self
+    def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Give the fitted descriptor as JSON values and arrays; a generator is left out."""
+        config = {name: plain(value) for name, value in self.get_params().items()}
+        if isinstance(self.random_state, np.random.Generator):
+            config["random_state"] = None
+        return config, {"topics": self.topics_}
 
-    def _n_sweeps(self, documents: sp.csr_matrix) -> int:
-        """Say how often the sampler goes over these documents."""
-        if self.max_visits is None:
-            return self.n_iter
-        n_filled = max(1, int(np.count_nonzero(np.diff(documents.indptr))))
-        return min(self.n_iter, max(_LEAST_SWEEPS, self.max_visits // n_filled))
+    @classmethod
+    def from_state(cls, config: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Rebuild a fitted descriptor from `get_state`."""
+        descriptor = cls(**config)
+        descriptor.topics_ = np.asarray(arrays["topics"])
+        descriptor.n_topics_, descriptor.n_features_in_ = descriptor.topics_.shape
+        return descriptor
 
-    def _count_topics(self, documents: sp.csr_matrix, seed: int) -> int:
+    def _prior(self, n_topics: int) -> float:
+        """Give the prior of a document's topics."""
+        return 1.0 / n_topics if self.document_prior is None else self.document_prior
+
+    def _count_topics(self, documents: sp.csr_matrix, n_sweeps: int, seed: int) -> int:
         """Let a hierarchical Dirichlet process choose the number of topics."""
         import tomotopy
 
         model = tomotopy.HDPModel(eta=self.topic_prior, initial_k=2, seed=seed)
-        add_documents(model, documents)
-        model.train(self._n_sweeps(documents), workers=1)
+        _train_topics(model, documents, n_sweeps)
         return int(np.clip(model.live_k, 2, self.max_topics))
+
+    def _sample_topics(
+        self, documents: sp.csr_matrix, n_topics: int, n_sweeps: int, seed: int
+    ) -> NDArray[np.float64]:
+        """Learn topics by collapsed Gibbs sampling, (n_topics, n_labels)."""
+        import tomotopy
+
+        eta = self.topic_prior
+        model = tomotopy.LDAModel(k=n_topics, alpha=self._prior(n_topics), eta=eta, seed=seed)
+        model.optim_interval = 0
+        _train_topics(model, documents, n_sweeps)
+        columns = np.array([int(word) for word in model.used_vocabs])
+        sizes = np.asarray(model.get_count_by_topics(), dtype=np.float64)
+        counts = np.zeros((n_topics, documents.shape[1]))
+        for topic in range(n_topics):
+            distribution = np.asarray(model.get_topic_word_dist(topic), dtype=np.float64)
+            # tomotopy gives smoothed distributions; undo the smoothing to get the counts.
+            total = sizes[topic] + eta * len(columns)
+            counts[topic, columns] = np.maximum(distribution * total - eta, 0.0)
+        # Labels that no document uses keep the prior's mass only.
+        topics = counts + eta
+        return np.asarray(topics / topics.sum(axis=1, keepdims=True))
+
+
+def _train_topics(model: Any, documents: sp.csr_matrix, n_sweeps: int) -> None:
+    """Train a tomotopy model on the non-empty documents, as lists of column numbers."""
+    words = [str(column) for column in range(documents.shape[1])]
+    for start, stop in zip(documents.indptr[:-1], documents.indptr[1:], strict=True):
+        if stop > start:
+            model.add_doc([words[column] for column in documents.indices[start:stop]])
+    model.train(n_sweeps, workers=1)
+
+
+def _infer_topics(
+    documents: sp.csr_matrix, topics: NDArray[np.float64], prior: float
+) -> NDArray[np.float32]:
+    """Infer topic histograms by mean-field iteration from a fixed start, (n_documents, n_topics).
+
+    Distinct documents of one length are worked on together. Identical rows give identical results
+    whatever stands beside them: every operation works on one document, which stops by itself.
+    """
+    unique, inverse = unique_rows(documents)
+    n_topics = topics.shape[0]
+    by_label = np.ascontiguousarray(topics.T)
+    result = np.full((unique.shape[0], n_topics), 1.0 / n_topics, dtype=np.float32)
+    lengths = np.diff(unique.indptr)
+    for length in np.unique(lengths[lengths > 0]).tolist():
+        rows = np.flatnonzero(lengths == length)
+        step = max(1, _BLOCK // (length * n_topics))
+        for start in range(0, len(rows), step):
+            some = rows[start : start + step]
+            entries = unique.indptr[some][:, None] + np.arange(length)
+            gamma = _topic_posterior(by_label[unique.indices[entries]], prior)
+            result[some] = gamma / gamma.sum(axis=1, keepdims=True)
+    return np.asarray(result[inverse])
+
+
+def _topic_posterior(likelihood: NDArray[np.float64], prior: float) -> NDArray[np.float64]:
+    """Iterate the parameters of documents' topics, (n, n_labels_each, n_topics) to (n, n_topics).
+
+    A label's share of a topic is the product of a document's weight and the label's likelihood,
+    divided by the sum over topics; summed over labels, the weight stands outside the sum.
+    """
+    from scipy.special import digamma
+
+    n, length, n_topics = likelihood.shape
+    result = np.empty((n, n_topics))
+    places = np.arange(n)
+    gamma = np.full((n, n_topics), prior + length / n_topics)
+    for _ in range(_N_ITERATIONS):
+        weights = digamma(gamma)
+        # Only ratios matter; with many topics and few labels the plain exponentials are all 0.
+        weights -= weights.max(axis=1, keepdims=True)
+        np.exp(weights, out=weights)
+        totals = np.einsum("nlt,nt->nl", likelihood, weights)
+        updated = np.einsum("nl,nlt->nt", 1.0 / totals, likelihood)
+        updated *= weights
+        updated += prior
+        moving = np.abs(updated - gamma).max(axis=1) >= _TOLERANCE
+        gamma = updated
+        if not moving.all():
+            result[places[~moving]] = gamma[~moving]
+            places, gamma, likelihood = places[moving], gamma[moving], likelihood[moving]
+            if not len(places):
+                break
+    result[places] = gamma
+    return result
 
 
 def _document_matrix(matrix: Any, *, owner: str, may_be_empty: bool = False) -> sp.csr_matrix:

@@ -7,18 +7,16 @@ concept and every document into a target point.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator, copy_of
-from polyseme._persistence import plain, within
-from polyseme._progress import TrainingProgress
-from polyseme._shifted import ShiftedRows
 from polyseme._threads import one_thread_below
 from polyseme._validation import (
     InputError,
@@ -29,24 +27,26 @@ from polyseme._validation import (
     check_number,
     check_option,
     draw_seed,
+    unknown_name,
     warn_dropped,
 )
 from polyseme.concepts import Concepts
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, unique_rows
+from polyseme.persistence import plain, within
 from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
-from polyseme.published.nn.checkpoint import TrainingCheckpoint, fingerprint
-from polyseme.published.nn.plan import TrainingPlan
-from polyseme.published.presets import embedding_parameters
+from polyseme.published.losses import WEIGHTINGS, LossSettings
+from polyseme.published.network import ConceptNetwork, encode_documents, row_means
+from polyseme.published.training import (
+    Checkpoint,
+    ConceptTrainer,
+    TrainingPlan,
+    error_free_score,
+    hold_out,
+    training_progress,
+)
 
-if TYPE_CHECKING:
-    from polyseme.published.nn.networks import ConceptNetwork
-    from polyseme.published.nn.processes import Processes
-    from polyseme.published.nn.training import ConceptTrainer
-
-
-_WEIGHTINGS = ("balanced", "literal", "none")
 _DOCUMENTS_AT_A_TIME = 32_768
-_SPARSE_PARTS = ("data", "indices", "indptr")
+# Parameters that say how it was trained, not what it is.
 _NOT_KEPT = ("checkpoint", "device", "verbose", "random_state")
 
 
@@ -114,7 +114,7 @@ class ConceptEmbedding(Estimator):
     Examples
     --------
     >>> from polyseme import ConceptEmbedding
-    >>> from polyseme.published.nn.plan import TrainingPlan
+    >>> from polyseme.published.training import TrainingPlan
     >>> documents = [{"apple", "phone"}, {"apple", "pie"}, {"phone", "screen"}, {"pie", "oven"}] * 5
     >>> embedding = ConceptEmbedding(n_components=4, training=TrainingPlan(max_epochs=2),
     ...                              random_state=0).fit(documents)
@@ -163,11 +163,28 @@ class ConceptEmbedding(Estimator):
         Parameters
         ----------
         name : {"default", "paper"}
-            What trains best, or the published structure and constants; see `presets`.
+            "default" leaves the constructor's defaults: what trains best. "paper" is the published
+            structure and constants: greedy layer-wise pre-training, prediction learning, then the
+            combined loss, by plain stochastic gradient descent on losses summed over the batch,
+            with a rate that decays by 0.95 every 200 epochs. The layers are those published for
+            HSUN, the rate is the one published for MagTag5K: with HSUN's own (5e-6) an epoch moves
+            the weights twenty times less, and several thousand are needed. What the paper leaves
+            open (batch size, epochs, stopping, λ) is our choice.
         **parameters
             Overrides of single parameters.
         """
-        return cls(**(embedding_parameters(name) | parameters))
+        if name not in ("default", "paper"):
+            raise unknown_name("preset", name, ("default", "paper"))
+        if name == "paper":
+            plan = TrainingPlan(
+                optimizer="sgd", learning_rate=1e-4, schedule="step", decay=0.95, decay_every=200,
+                reduction="sum", batch_size=256, min_steps=1, max_epochs=300, min_epochs=50,
+                patience=50, pretrain_epochs=10, prediction_epochs=20,
+            )  # fmt: skip
+            published = {"n_components": 200, "hidden_sizes": (200, 200), "distance_scale": None}
+            published |= {"negative_weight": 0.5, "distance_weight": 1.0, "training": plan}
+            parameters = published | {"context_sensitivity": 1.0} | parameters
+        return cls(**parameters)
 
     # ------------------------------------------------------------------ learning
 
@@ -193,46 +210,44 @@ class ConceptEmbedding(Estimator):
         -------
         self
         """
-        from polyseme.published.nn.processes import training_processes
-
         plan = self._check_parameters()
         corpus = as_corpus(documents, labels, normalize=self.normalize_labels)
         corpus = check_corpus(corpus, owner=type(self).__name__).without_unused()
         held_out = None if validation is None else self._held_out(validation, labels, corpus)
-        data = fingerprint(self.get_params(), corpus.labels, (corpus.matrix, held_out))
-        checkpoint = TrainingCheckpoint(self.checkpoint, data)
-        scale = math.sqrt(self.n_components) if self.distance_scale is None else self.distance_scale
-        with training_processes(self.device) as processes:
-            seed = processes.agreed(checkpoint.seed(self.random_state))
-            generator = as_generator(seed)
-            describers = self._fit_descriptors(corpus.matrix, generator)
-            trainer = self._trainer(
-                corpus.matrix, held_out, *describers, scale, plan, generator, processes
-            )
-            checkpoint.restore(trainer)
-            if processes.agreed(len(trainer.state.history)) != len(trainer.state.history):
-                raise InputError(
-                    f"Only some processes see the checkpoint '{self.checkpoint}'; let all see it."
-                )
-            bar = TrainingProgress(trainer, self.verbose and processes.rank == 0)
-            with one_thread_below(len(corpus.labels)), bar as progress:
-
-                def after_epoch(current: ConceptTrainer, record: dict[str, Any]) -> None:
-                    if processes.rank == 0:
-                        checkpoint.write(current, seed)
-                    progress.update(record)
-
-                trainer.run(after_epoch)
-        return self.restore(
-            trainer.network.cpu(),
-            *describers,
-            labels=corpus.labels,
-            normalize=corpus.normalize,
-            spellings=dict(corpus.spellings),
-            distance_scale=scale,
-            history=trainer.state.history,
-            best_score=trainer.state.best_score,
+        checkpoint = Checkpoint(
+            self.checkpoint, self.get_params(), corpus.labels, (corpus.matrix, held_out)
         )
+        seed = checkpoint.seed(self.random_state)
+        generator = as_generator(seed)
+        label_descriptor = copy_of(self.label_descriptor or LabelDescriptor()).fit(corpus.matrix)
+        context_descriptor = copy_of(self.context_descriptor or ContextDescriptor())
+        topic_seed = draw_seed(generator)
+        if context_descriptor.random_state is None:
+            context_descriptor.set_params(random_state=topic_seed)
+        context_descriptor.fit(corpus.matrix)
+        scale = math.sqrt(self.n_components) if self.distance_scale is None else self.distance_scale
+        trainer = self._trainer(
+            corpus.matrix, held_out, label_descriptor, context_descriptor, scale, plan, generator
+        )
+        checkpoint.restore(trainer)
+        with (
+            one_thread_below(len(corpus.labels)),
+            training_progress(trainer, shown=self.verbose) as show,
+        ):
+
+            def after_epoch(record: dict[str, Any]) -> None:
+                checkpoint.write(trainer, seed)
+                show(record)
+
+            trainer.run(after_epoch)
+        self.network_ = trainer.network.to("cpu")
+        self.label_descriptor_, self.context_descriptor_ = label_descriptor, context_descriptor
+        self.classes_ = corpus.labels
+        self.normalize_labels_, self.spellings_ = corpus.normalize, dict(corpus.spellings)
+        self.distance_scale_ = float(scale)
+        self.history_ = trainer.history
+        self.best_score_ = trainer.best_score if math.isfinite(trainer.best_score) else math.nan
+        return self
 
     def _check_parameters(self) -> TrainingPlan:
         """Check every parameter; give the training plan."""
@@ -240,7 +255,7 @@ class ConceptEmbedding(Estimator):
         check_number("n_components", self.n_components, owner=owner, low=1, whole=True)
         for size in self.hidden_sizes:
             check_number("hidden_sizes", size, owner=owner, low=1, whole=True)
-        check_option("positive_weighting", self.positive_weighting, _WEIGHTINGS, owner=owner)
+        check_option("positive_weighting", self.positive_weighting, WEIGHTINGS, owner=owner)
         for name in ("context_sensitivity", "distance_weight", "negative_weight"):
             check_number(name, getattr(self, name), owner=owner, low=0)
         if self.distance_scale is not None:
@@ -252,22 +267,11 @@ class ConceptEmbedding(Estimator):
 
     def _held_out(self, documents: Documents, labels: Any, corpus: LabelCorpus) -> sp.csr_matrix:
         """Give validation documents over the vocabulary, without those that hold none of it."""
-        given = as_corpus(documents, labels, normalize=self.normalize_labels)
-        inside = sp.csr_matrix(given.align(corpus.labels)[0][:, : len(corpus.labels)])
+        validation = as_corpus(documents, labels, normalize=self.normalize_labels)
+        inside = sp.csr_matrix(validation.align(corpus.labels)[0][:, : len(corpus.labels)])
         if not inside.nnz:
             raise InputError("`validation` holds no label of `documents`; give other documents.")
         return sp.csr_matrix(inside[np.diff(inside.indptr) > 0])
-
-    def _fit_descriptors(
-        self, matrix: sp.csr_matrix, generator: np.random.Generator
-    ) -> tuple[LabelDescriptor, ContextDescriptor]:
-        """Fit copies of both descriptors on all documents."""
-        labels = copy_of(self.label_descriptor or LabelDescriptor())
-        contexts = copy_of(self.context_descriptor or ContextDescriptor())
-        seed = draw_seed(generator)
-        if contexts.random_state is None:
-            contexts.set_params(random_state=seed)
-        return labels.fit(matrix), contexts.fit(matrix)
 
     def _trainer(
         self,
@@ -278,46 +282,30 @@ class ConceptEmbedding(Estimator):
         scale: float,
         plan: TrainingPlan,
         generator: np.random.Generator,
-        processes: Processes,
     ) -> ConceptTrainer:
         """Build network, held-out evaluation and trainer."""
-        import torch
-
-        from polyseme.published.nn.networks import ConceptNetwork
-        from polyseme.published.nn.staging import LossSettings
-        from polyseme.published.nn.stopping import stopping_score
-        from polyseme.published.nn.training import ConceptTrainer
-
         contexts = context_descriptor.transform(matrix)
-        held_out_contexts = None if validation is None else context_descriptor.transform(validation)
-        weights_generator = torch.Generator().manual_seed(draw_seed(generator))
+        drawn = torch.Generator().manual_seed(draw_seed(generator))
         network = ConceptNetwork(
-            label_descriptor.descriptors_,
-            contexts.shape[1],
-            self.hidden_sizes,
-            self.n_components,
-            weights_generator,
-        )
+            label_descriptor.descriptors_, contexts.shape[1],
+            self.hidden_sizes, self.n_components, drawn,
+        )  # fmt: skip
         loss = LossSettings(
-            weighting=self.positive_weighting,
-            sensitivity=self.context_sensitivity,
-            scale=scale,
-            negative_weight=self.negative_weight,
-            distance_weight=self.distance_weight,
-        )
-        kept, evaluate = stopping_score(
-            matrix, contexts, plan.validation_fraction, generator, validation, held_out_contexts
-        )
+            self.positive_weighting, self.context_sensitivity, scale,
+            self.negative_weight, self.distance_weight,
+        )  # fmt: skip
+        evaluate = None
+        if validation is not None:
+            held_out_contexts = context_descriptor.transform(validation)
+            evaluate = error_free_score(matrix, contexts, validation, held_out_contexts)
+        elif len(rows := hold_out(matrix, plan.validation_fraction, generator)):
+            kept = np.setdiff1d(np.arange(matrix.shape[0]), rows)
+            validation, held_out_contexts = sp.csr_matrix(matrix[rows]), contexts[rows]
+            matrix, contexts = sp.csr_matrix(matrix[kept]), contexts[kept]
+            evaluate = error_free_score(matrix, contexts, validation, held_out_contexts)
+        sampling = np.random.default_rng(draw_seed(generator))
         return ConceptTrainer(
-            network,
-            sp.csr_matrix(matrix[kept]),
-            contexts[kept],
-            plan,
-            loss,
-            np.random.default_rng(draw_seed(generator)),
-            evaluate,
-            self.device,
-            processes,
+            network, matrix, contexts, plan, loss, sampling, evaluate, self.device
         )
 
     # ------------------------------------------------------------------ embedding
@@ -339,8 +327,6 @@ class ConceptEmbedding(Estimator):
         -------
         Concepts
         """
-        from polyseme.published.nn.encoding import row_means
-
         check_fitted(self, "network_")
         corpus = as_corpus(documents, labels, normalize=self.normalize_labels_)
         matrix, extra = corpus.align(self.classes_)
@@ -380,8 +366,6 @@ class ConceptEmbedding(Estimator):
         float32 array, shape (n_documents, n_components)
             NaN, with a warning, for a document none of whose labels is in the vocabulary.
         """
-        from polyseme.published.nn.encoding import row_means
-
         check_fitted(self, "network_")
         corpus = as_corpus(documents, labels, normalize=self.normalize_labels_)
         matrix, _ = corpus.align(self.classes_)
@@ -407,8 +391,6 @@ class ConceptEmbedding(Estimator):
         float32 array, shape (matrix.nnz, n_components)
             In the order of `matrix.indices`. Documents with the same labels get the same points.
         """
-        from polyseme.published.nn.encoding import encode_documents
-
         check_fitted(self, "network_")
         distinct, places = unique_rows(matrix)
         points = encode_documents(
@@ -427,110 +409,70 @@ class ConceptEmbedding(Estimator):
         warn_dropped([corpus.ids[row] for row in dropped], len(corpus))
         return dropped
 
-    def restore(
-        self,
-        network: ConceptNetwork,
-        label_descriptor: LabelDescriptor,
-        context_descriptor: ContextDescriptor,
-        *,
-        labels: tuple[str, ...],
-        normalize: bool,
-        spellings: dict[str, str],
-        distance_scale: float,
-        history: list[dict[str, Any]],
-        best_score: float,
-    ) -> Self:
-        """Take back learned state; `polyseme.load` and `fit` call this."""
-        self.network_ = network
-        self.label_descriptor_, self.context_descriptor_ = label_descriptor, context_descriptor
-        self.classes_ = labels
-        self.normalize_labels_ = normalize
-        self.spellings_ = spellings
-        self.distance_scale_ = distance_scale
-        self.history_ = history
-        self.best_score_ = best_score if math.isfinite(best_score) else math.nan
-        return self
-
     # ------------------------------------------------------------------ state
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Give the fitted embedding as JSON values and arrays, for saving without pickle."""
+        """Give the fitted embedding as JSON values and arrays, for saving without pickle.
+
+        Returns
+        -------
+        config : dict
+            Parameters, vocabulary and history; not the seed, nor where it was trained.
+        arrays : dict of str to array
+        """
         check_fitted(self, "network_")
-        seed = self.context_descriptor_.random_state
-        seed = int(seed) if isinstance(seed, (int, np.integer)) else None
-        left_out = ("label_descriptor", "context_descriptor", "training", *_NOT_KEPT)
-        own = {k: v for k, v in self.get_params(deep=False).items() if k not in left_out}
-        parts = {
-            "parameters": own,
-            "label_descriptor": self.label_descriptor_.get_params(),
-            "context_descriptor": self.context_descriptor_.get_params() | {"random_state": seed},
-            "training": (self.training or TrainingPlan()).get_params(),
-        }
+        parameters = {name: plain(value) for name, value in self.get_params(deep=False).items()}
+        for name in ("label_descriptor", "context_descriptor", *_NOT_KEPT):
+            del parameters[name]
+        plan = (self.training or TrainingPlan()).get_params()
+        parameters["hidden_sizes"] = [int(size) for size in self.hidden_sizes]
+        parameters["training"] = {name: plain(value) for name, value in plan.items()}
+        labels, label_arrays = self.label_descriptor_.get_state()
+        contexts, context_arrays = self.context_descriptor_.get_state()
         config: dict[str, Any] = {
-            part: {name: plain(value) for name, value in values.items()}
-            for part, values in parts.items()
-        }
-        config["parameters"]["hidden_sizes"] = [int(size) for size in self.hidden_sizes]
-        config |= {
+            "parameters": parameters,
+            "label_descriptor": labels,
+            "context_descriptor": contexts,
             "labels": list(self.classes_),
             "normalize_labels": self.normalize_labels_,
             "spellings": self.spellings_,
-            "distance_scale": float(self.distance_scale_),
+            "distance_scale": self.distance_scale_,
             "history": self.history_,
-            "best_score": self.best_score_ if math.isfinite(self.best_score_) else None,
+            "best_score": None if math.isnan(self.best_score_) else self.best_score_,
         }
-        arrays: dict[str, NDArray[Any]] = {
-            f"network.{name}": np.ascontiguousarray(value.detach().numpy())
-            for name, value in self.network_.state_dict().items()
-        }
-        rows = self.label_descriptor_.descriptors_
-        if isinstance(rows, ShiftedRows):
-            del arrays["network.descriptors"]
-            arrays |= {f"descriptors.{part}": getattr(rows.rows, part) for part in _SPARSE_PARTS}
-            arrays |= {"descriptors.shift": rows.shift, "descriptors.used": rows.used}
-        arrays["idf"] = self.label_descriptor_.idf_
-        arrays["topics"] = self.context_descriptor_.topics_
+        arrays: dict[str, NDArray[Any]] = {"weights": self.network_.weights.numpy()}
+        arrays |= {f"labels.{name}": value for name, value in label_arrays.items()}
+        arrays |= {f"contexts.{name}": value for name, value in context_arrays.items()}
         return config, arrays
 
     @classmethod
-    def from_state(cls, config: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        """Rebuild a fitted embedding from `get_state`; it embeds bit for bit the same."""
-        import torch
+    def from_state(cls, config: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Rebuild a fitted embedding from `get_state`; it embeds bit for bit the same.
 
-        from polyseme.published.nn.networks import ConceptNetwork
-
+        Parameters
+        ----------
+        config : dict
+        arrays : mapping of str to array
+        """
         parameters = config["parameters"] | {
             "hidden_sizes": tuple(config["parameters"]["hidden_sizes"]),
-            "training": TrainingPlan(**config["training"]),
+            "training": TrainingPlan(**config["parameters"]["training"]),
         }
-        labels = LabelDescriptor(**config["label_descriptor"])
-        contexts = ContextDescriptor(**config["context_descriptor"])
-        embedding = cls(label_descriptor=labels, context_descriptor=contexts, **parameters)
-        weights = within(arrays, "network")
-        descriptors: Any = weights.pop("descriptors", None)
-        if descriptors is None:
-            sparse = within(arrays, "descriptors")
-            data, indices, indptr = (sparse[part] for part in _SPARSE_PARTS)
-            shape = (len(sparse["used"]), len(sparse["shift"]))
-            rows = sp.csr_matrix((data, indices, indptr), shape=shape)
-            descriptors = ShiftedRows(rows, sparse["shift"], sparse["used"])
-        network = ConceptNetwork(
-            descriptors,
-            len(arrays["topics"]),
-            embedding.hidden_sizes,
-            embedding.n_components,
-            torch.Generator(),
+        labels = LabelDescriptor.from_state(config["label_descriptor"], within(arrays, "labels"))
+        contexts = ContextDescriptor.from_state(
+            config["context_descriptor"], within(arrays, "contexts")
         )
-        state = {name: torch.from_numpy(np.array(value)) for name, value in weights.items()}
-        network.load_state_dict(state | {"descriptors": network.descriptors})
-        return embedding.restore(
-            network,
-            copy_of(labels).restore(descriptors, arrays["idf"]),
-            copy_of(contexts).restore(arrays["topics"]),
-            labels=tuple(config["labels"]),
-            normalize=config["normalize_labels"],
-            spellings=config["spellings"],
-            distance_scale=config["distance_scale"],
-            history=config["history"],
-            best_score=math.nan if config["best_score"] is None else config["best_score"],
+        embedding = cls(
+            label_descriptor=copy_of(labels), context_descriptor=copy_of(contexts), **parameters
         )
+        embedding.network_ = ConceptNetwork(
+            labels.descriptors_, contexts.n_topics_, embedding.hidden_sizes, embedding.n_components
+        )
+        embedding.network_.weights.copy_(torch.tensor(arrays["weights"]))
+        embedding.label_descriptor_, embedding.context_descriptor_ = labels, contexts
+        embedding.classes_ = tuple(config["labels"])
+        embedding.normalize_labels_ = config["normalize_labels"]
+        embedding.spellings_ = config["spellings"]
+        embedding.distance_scale_, embedding.history_ = config["distance_scale"], config["history"]
+        embedding.best_score_ = math.nan if config["best_score"] is None else config["best_score"]
+        return embedding

@@ -23,7 +23,6 @@ from sklearn.utils.validation import validate_data
 
 from polyseme._estimator import Estimator
 from polyseme._folds import fold_numbers, group_numbers
-from polyseme._persistence import State, plain, within
 from polyseme._validation import (
     FloatArray,
     InputError,
@@ -38,6 +37,7 @@ from polyseme._validation import (
     check_option,
     unknown_name,
 )
+from polyseme.persistence import State, plain, within
 from polyseme.published.kernels import (
     SCALINGS,
     Array,

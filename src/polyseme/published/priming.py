@@ -14,7 +14,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from polyseme._persistence import State
 from polyseme._validation import IntArray, check_number, check_option, warn_dropped
 from polyseme.corpus import LabelCorpus
 from polyseme.documents import (
@@ -26,6 +25,7 @@ from polyseme.documents import (
     without_documents,
 )
 from polyseme.index import ConceptIndex
+from polyseme.persistence import State
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.tags import rank_blocks, rank_labels
 

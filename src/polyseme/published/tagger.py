@@ -16,7 +16,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator, copy_of
-from polyseme._persistence import State, joined, plain, within, write_model
 from polyseme._progress import working
 from polyseme._validation import (
     InputError,
@@ -36,6 +35,7 @@ from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
 from polyseme.documents import label_column
 from polyseme.features import extractor_from_state
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
+from polyseme.persistence import State, joined, plain, within, write_model
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.priming import RELATEDNESS, Explanation, PrimingRanker, PrimingStore

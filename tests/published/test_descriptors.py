@@ -14,8 +14,14 @@ from scipy.special import digamma
 from sklearn.base import clone
 
 from polyseme._validation import InputError, NotFittedError
-from polyseme.published._topics import fold_in, posterior, sample_topics, some_documents
-from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
+from polyseme.published import descriptors
+from polyseme.published.descriptors import (
+    CentredRows,
+    ContextDescriptor,
+    LabelDescriptor,
+    _infer_topics,
+    _topic_posterior,
+)
 
 # The last label is in no document, the one before it in all of them.
 DOCUMENTS = np.array(
@@ -36,75 +42,70 @@ def blocks(n_documents=120, n_labels=5, n_blocks=3, seed=0):
 # --- labels ---------------------------------------------------------------------------------
 
 
-def plain_shared_use(documents, *, share, diagonal):
-    """Compute tf-idf weights and the products of uses with nothing but loops."""
+def plain_descriptors(documents, strength):
+    """Compute tf-idf weights, products of uses and their scaling with nothing but loops."""
     n_documents, n_labels = documents.shape
     uses = [[0.0] * n_documents for _ in range(n_labels)]
     for label in range(n_labels):
         n_with = sum(int(documents[d, label]) for d in range(n_documents))
         for d in range(n_documents):
             if documents[d, label]:
-                weight = 1.0 / sum(documents[d]) if share else 1.0
-                uses[label][d] = weight * math.log(n_documents / n_with)
-    table = np.zeros((n_labels, n_labels))
-    for i in range(n_labels):
-        for j in range(n_labels):
-            if i != j or diagonal:
-                table[i, j] = sum(a * b for a, b in zip(uses[i], uses[j], strict=True))
+                uses[label][d] = math.log(n_documents / n_with)
+    table = np.array([[sum(np.multiply(a, b)) for a in uses] for b in uses])
+    for row in table:
+        row /= math.sqrt(sum(value**2 for value in row)) or 1.0
+    used = documents.any(axis=0)
+    for column in table.T:
+        spread = np.std(column[used])
+        column[used] = strength * (column[used] - np.mean(column[used])) / (spread or 1.0)
     return table
 
 
-def plain_scaling(table, used, scaling, strength):
-    """Scale row by row and column by column."""
-    scaled = table.copy()
-    if scaling == "max":
-        return scaled / table.max()
-    if scaling == "none":
-        return scaled
-    for row in scaled:
-        length = math.sqrt(sum(value**2 for value in row))
-        if length > 0:
-            row /= length
-    if scaling == "l2":
-        return scaled
-    for column in scaled.T:
-        spread = np.std(column[used])
-        column[used] = strength * (column[used] - np.mean(column[used])) / (spread or 1.0)
-    return scaled
+@pytest.fixture
+def sparse_from_five(monkeypatch):
+    """Describe five labels or more by sparse rows, however many pairs meet."""
+    monkeypatch.setattr(descriptors, "_MANY_LABELS", 5)
+    monkeypatch.setattr(descriptors, "_FEW_PAIRS", 1.0)
 
 
-@pytest.mark.parametrize("scaling", ["l2+std", "l2", "max", "none"])
-@pytest.mark.parametrize("diagonal", [True, False])
-@pytest.mark.parametrize("term_frequency", ["binary", "share"])
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
-def test_label_descriptors_equal_the_plain_computation(scaling, diagonal, term_frequency, form):
-    descriptor = LabelDescriptor(term_frequency, diagonal, scaling, strength=0.7)
-    found = descriptor.fit(form(DOCUMENTS)).descriptors_
-    table = plain_shared_use(DOCUMENTS, share=term_frequency == "share", diagonal=diagonal)
-    expected = plain_scaling(table, DOCUMENTS.any(axis=0), scaling, 0.7)
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
-    assert found.dtype == np.float32
-
-
-def test_unused_labels_have_zero_rows_and_no_weight():
-    descriptor = LabelDescriptor().fit(DOCUMENTS)
-    assert not descriptor.descriptors_[5].any()
-    assert descriptor.descriptors_[:4].any(axis=1).all()
+def test_label_descriptors_equal_the_plain_computation(form):
+    fitted = LabelDescriptor(strength=0.7).fit(form(DOCUMENTS))
+    assert fitted.descriptors_.dtype == np.float32
+    np.testing.assert_allclose(fitted.descriptors_, plain_descriptors(DOCUMENTS, 0.7), atol=1e-6)
     expected = [math.log(4 / n) for n in (3, 2, 1, 1, 4)]
-    np.testing.assert_allclose(descriptor.idf_, [*expected, 0.0])
-    assert descriptor.n_features_in_ == 6
+    np.testing.assert_allclose(fitted.idf_, [*expected, 0.0])
+    assert fitted.n_features_in_ == 6 and not fitted.descriptors_[5].any()
 
 
-def test_columns_have_the_asked_strength():
-    columns = LabelDescriptor(strength=0.25).fit(blocks()).descriptors_
-    np.testing.assert_allclose(columns.std(axis=0), 0.25, rtol=1e-5)
-    np.testing.assert_allclose(columns.mean(axis=0), 0.0, atol=1e-6)
+def test_sparse_descriptors_equal_the_plain_computation(sparse_from_five):
+    matrix = np.hstack([blocks(), np.zeros((120, 2), dtype=bool)])
+    sparse = LabelDescriptor().fit(matrix).descriptors_
+    assert isinstance(sparse, CentredRows) and sparse.shape == (17, 17)
+    expected = plain_descriptors(matrix, 0.3)
+    np.testing.assert_allclose(sparse.toarray(), expected, atol=2e-6 * np.abs(expected).max())
+    assert not sparse.toarray()[-2:].any(), "labels without a document"
+    # Columns that hardly vary must not be blown up.
+    alike = np.vstack([np.tile(np.eye(12, dtype=bool), (5, 1)), np.ones((1, 12), dtype=bool)])
+    assert np.abs(LabelDescriptor().fit(alike).descriptors_.toarray()).max() < 10
 
 
-@pytest.mark.parametrize("scaling", ["l2+std", "l2", "max", "none"])
-def test_labels_in_every_document_describe_nothing_and_give_no_nan(scaling):
-    descriptors = LabelDescriptor(scaling=scaling).fit(np.ones((3, 2))).descriptors_
-    np.testing.assert_array_equal(descriptors, np.zeros((2, 2)))
+@pytest.mark.parametrize("sparse", [True, False])
+def test_label_descriptors_are_taken_back(sparse, request):
+    if sparse:
+        request.getfixturevalue("sparse_from_five")
+    fitted = LabelDescriptor(strength=np.float64(0.5)).fit(blocks())
+    again = LabelDescriptor.from_state(*fitted.get_state())
+    assert isinstance(again.descriptors_, CentredRows) == sparse
+    rows = [one.descriptors_.toarray() if sparse else one.descriptors_ for one in (fitted, again)]
+    np.testing.assert_array_equal(*rows)
+    np.testing.assert_array_equal(again.idf_, fitted.idf_)
+    assert again.get_params() == fitted.get_params() and again.n_features_in_ == 15
+
+
+def test_labels_in_every_document_describe_nothing_and_give_no_nan():
+    described = LabelDescriptor().fit(np.ones((3, 2))).descriptors_
+    np.testing.assert_array_equal(described, np.zeros((2, 2)))
 
 
 @pytest.mark.parametrize("kind", [int, bool])
@@ -112,26 +113,16 @@ def test_stored_zeros_and_repeats_are_no_labels(kind):
     data = np.array([1, 0, 1, 1], dtype=kind)
     odd = sp.csr_matrix((data, [0, 1, 2, 2], [0, 2, 4]), shape=(2, 3))
     plain = np.array([[1, 0, 0], [0, 0, 1]])
-    labels = LabelDescriptor(term_frequency="share", scaling="none")
-    odd_rows = clone(labels).fit(odd).descriptors_
-    np.testing.assert_array_equal(odd_rows, clone(labels).fit(plain).descriptors_)
+    rows = [LabelDescriptor().fit(matrix).descriptors_ for matrix in (odd, plain)]
+    np.testing.assert_array_equal(*rows)
     context = ContextDescriptor(n_topics=2, n_iter=5, random_state=0).fit(plain)
     np.testing.assert_array_equal(context.transform(odd), context.transform(plain))
     assert odd.nnz == 4, "the caller's matrix was changed"
 
 
-def test_saved_label_arrays_are_taken_back():
-    fitted = LabelDescriptor().fit(DOCUMENTS)
-    again = LabelDescriptor().restore(fitted.descriptors_.tolist(), fitted.idf_)
-    np.testing.assert_array_equal(again.descriptors_, fitted.descriptors_)
-    assert (again.n_features_in_, again.descriptors_.dtype) == (6, np.float32)
-
-
 @pytest.mark.parametrize(
     ("kind", "parameters", "message"),
     [
-        (LabelDescriptor, {"term_frequency": "log"}, "`term_frequency` .* 'binary', 'share'"),
-        (LabelDescriptor, {"scaling": "std"}, "`scaling` of `LabelDescriptor` must be one of"),
         (LabelDescriptor, {"strength": 0}, "`strength` of `LabelDescriptor` must .* above 0"),
         (ContextDescriptor, {"n_topics": 1}, "`n_topics` .* at least 2 and at most 32767; got 1"),
         (ContextDescriptor, {"n_topics": "many"}, "`n_topics` .* got 'many'"),
@@ -191,13 +182,14 @@ def plain_fold_in(labels, topics, prior):
 
 @pytest.mark.parametrize("prior", [0.05, 1.0])
 @pytest.mark.parametrize("block", [1, 40, 2**18])
-def test_histograms_equal_the_plain_iteration(prior, block):
+def test_histograms_equal_the_plain_iteration(prior, block, monkeypatch):
+    monkeypatch.setattr(descriptors, "_BLOCK", block)
     generator = np.random.default_rng(1)
     topics = generator.dirichlet(np.full(8, 0.3), size=4) + 1e-4
     topics /= topics.sum(axis=1, keepdims=True)
     documents = generator.random((7, 8)) < 0.4
     documents[3] = False
-    found = fold_in(sp.csr_matrix(documents), topics, prior, block=block)
+    found = _infer_topics(sp.csr_matrix(documents), topics, prior)
     assert found.dtype == np.float32
     for row, document in enumerate(documents):
         expected = plain_fold_in(np.flatnonzero(document), topics, prior)
@@ -212,7 +204,7 @@ def test_posteriors_equal_the_plain_iteration_on_hard_likelihoods(scale):
     topics[:, 4] = 0.2  # says nothing
     topics *= scale
     documents = np.array([[2, 3], [4, 4], [0, 8], [1, 4]])
-    found = posterior(topics.T[documents], 0.1, 100, 1e-6)
+    found = _topic_posterior(topics.T[documents], 0.1)
     found /= found.sum(axis=1, keepdims=True)
     for row, document in enumerate(documents):
         np.testing.assert_allclose(found[row], plain_fold_in(document, topics, 0.1), rtol=1e-9)
@@ -241,16 +233,6 @@ def test_sweeps_are_fewer_over_many_documents(n_iter, max_visits, expected):
     asked = ContextDescriptor(n_topics=3, n_iter=n_iter, max_visits=max_visits, random_state=0)
     told = ContextDescriptor(n_topics=3, n_iter=expected, max_visits=None, random_state=0)
     np.testing.assert_array_equal(asked.fit(matrix).topics_, told.fit(matrix).topics_)
-    assert asked._n_sweeps(sp.csr_matrix(matrix)) == expected
-
-
-def test_documents_are_drawn_among_those_with_labels_in_their_order():
-    documents = sp.csr_matrix(np.eye(8, dtype=bool)[[0, 1, 2, 3, 4, 5, 6, 7]])
-    documents = sp.csr_matrix(sp.vstack([documents, sp.csr_matrix((4, 8), dtype=bool)]))
-    drawn = some_documents(documents, 5, np.random.default_rng(0))
-    assert np.diff(drawn.indptr).tolist() == [1] * 5
-    assert (np.diff(drawn.indices) > 0).all()
-    assert some_documents(documents, 8, np.random.default_rng(0)) is documents
 
 
 def test_topics_of_three_blocks_are_recovered(context):
@@ -262,20 +244,6 @@ def test_topics_of_three_blocks_are_recovered(context):
     block_of_topic = mass.argmax(axis=1)
     np.testing.assert_array_equal(block_of_topic[histograms.argmax(axis=1)], np.arange(30) % 3)
     assert histograms.max(axis=1).min() > 0.8
-
-
-def test_sampled_counts_are_the_labels_uses():
-    matrix = blocks(30)
-    counts = sample_topics(
-        sp.csr_matrix(np.pad(matrix, ((0, 3), (0, 1)))),
-        5,
-        n_topics=4,
-        document_prior=0.25,
-        topic_prior=0.01,
-        n_iter=10,
-    )
-    np.testing.assert_allclose(counts.sum(axis=0), [*matrix.sum(axis=0), 0], atol=1e-4)
-    np.testing.assert_allclose(counts, np.rint(counts), atol=1e-4)
 
 
 def test_sampler_keeps_the_given_priors(monkeypatch):
@@ -343,16 +311,19 @@ def test_documents_without_labels_are_uniform_even_alone(context):
 @pytest.mark.parametrize("prior", [None, 1e-60])
 def test_histograms_stay_positive_with_many_topics_and_tiny_priors(n_topics, prior):
     generator = np.random.default_rng(0)
-    context = ContextDescriptor(document_prior=prior)
-    context.restore(generator.dirichlet(np.full(15, 0.5), size=n_topics) + 1e-9)
+    topics = generator.dirichlet(np.full(15, 0.5), size=n_topics) + 1e-9
+    context = ContextDescriptor.from_state({"document_prior": prior}, {"topics": topics})
     histograms = context.transform(np.eye(15))
     assert np.isfinite(np.log(histograms)).all()
     np.testing.assert_allclose(histograms.sum(axis=1, dtype=np.float64), 1.0, rtol=1e-4)
 
 
 def test_saved_topics_are_taken_back(context):
-    again = ContextDescriptor().restore(context.topics_)
+    again = ContextDescriptor.from_state(*context.get_state())
     assert (again.n_topics_, again.n_features_in_) == (3, 15)
+    assert again.get_params() == context.get_params()
+    drawn = ContextDescriptor(2, n_iter=1, random_state=np.random.default_rng(0)).fit(DOCUMENTS)
+    assert drawn.get_state()[0]["random_state"] is None, "a generator cannot be written down"
     np.testing.assert_array_equal(again.transform(blocks(6)), context.transform(blocks(6)))
 
 

@@ -1,0 +1,295 @@
+"""The sub-network of the Siamese architecture: its forward pass, and its gradient by hand.
+
+In: label ids and context histograms. Out: codes, which are the concepts. Both sides of a pair go
+through the one network, which is what ties their weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import embedding_bag, linear
+
+from polyseme.published.descriptors import CentredRows
+
+# Concepts that are embedded at a time.
+_AT_A_TIME = 16_384
+
+
+def _find_onednn() -> Callable[..., Tensor] | None:
+    """Find oneDNN's product with bias and activation in one; undocumented, so it is tried first."""
+    values = torch.tensor([[0.5, -1.0], [2.0, 0.25]])
+    expected = linear(values, values, values[0])
+    try:
+        product: Callable[..., Tensor] = torch.ops.mkldnn._linear_pointwise
+        pairs = [(product(values, values, None, "none", [], ""), linear(values, values))]
+        for name in ("none", "tanh", "sigmoid"):
+            activated = expected if name == "none" else getattr(expected, name)()
+            pairs.append((product(values, values, values[0], name, [], ""), activated))
+        return product if all(torch.allclose(*pair) for pair in pairs) else None
+    except (AttributeError, RuntimeError, TypeError):
+        return None
+
+
+_ONEDNN = _find_onednn()
+
+
+def uses_onednn(values: Tensor) -> bool:
+    """Say whether oneDNN multiplies these values, about a tenth faster than MKL."""
+    return _ONEDNN is not None and values.device.type == "cpu" and values.dtype == torch.float32
+
+
+def activated_product(
+    values: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none"
+) -> Tensor:
+    """Multiply (n, n_in) by (n_out, n_in), then take "none", "sigmoid" or "tanh" of the product."""
+    if uses_onednn(values):
+        assert _ONEDNN is not None
+        return _ONEDNN(values, weight, bias, activation, [], "")
+    product = linear(values, weight, bias)
+    if activation == "none":
+        return product
+    return product.sigmoid_() if activation == "sigmoid" else _tanh_in_place(product)
+
+
+def _tanh_in_place(values: Tensor) -> Tensor:
+    """Take tanh by the sigmoid, which is several times faster on a processor."""
+    return values.mul_(2.0).sigmoid_().mul_(2.0).sub_(1.0)
+
+
+class Layer(NamedTuple):
+    """Weights of a layer, or their gradient: (n_out, n_in) and (n_out,)."""
+
+    weight: Tensor
+    bias: Tensor
+
+
+class Activations(NamedTuple):
+    """What a forward pass of n examples leaves for the backward pass."""
+
+    rows: Tensor | CentredRows  # (n_rows, n_label_features): descriptors that were multiplied
+    places: Tensor  # (n,): the row of each example
+    order: Tensor | None  # (n,): the examples row by row; None on a GPU
+    starts: Tensor | None  # (n_rows,): where each row's examples begin in this order
+    contexts: Tensor  # (n, n_topics)
+    layers: list[Tensor]  # (n, n_units) each; the last are the codes
+
+
+class ConceptNetwork:
+    """Sub-network of the Siamese architecture (in the paper: Fig. 4, parameters Θ).
+
+    tanh layers from a label's descriptor and its context's histogram to a coding layer, whose
+    activations are the concept, and from there to one pre-activation per label.
+
+    Parameters
+    ----------
+    descriptors : float32 array or CentredRows, shape (n_labels, n_label_features)
+        One descriptor per label; constant. Sparse ones stay sparse on a processor.
+    n_topics : int
+        Length of a context histogram.
+    hidden_sizes : sequence of int
+        Units of the hidden layers (in the paper: 100, 100 or 200, 200).
+    n_components : int
+        Units of the coding layer (in the paper: d).
+    generator : torch.Generator, optional
+        Draws the initial weights, Glorot-uniform; None leaves them zero.
+    dtype, device
+        Of the weights.
+
+    Attributes
+    ----------
+    weights : tensor, shape (n_weights,)
+        All weights in one vector: one update of the optimiser.
+    layers, output : list of Layer and Layer
+        Views of it: hidden layers and the coding layer; the output layer.
+    """
+
+    def __init__(
+        self,
+        descriptors: NDArray[np.floating] | CentredRows,
+        n_topics: int,
+        hidden_sizes: Sequence[int],
+        n_components: int,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype = torch.float32,
+        device: str = "cpu",
+    ) -> None:
+        self.source, (self.n_labels, self.n_label_features) = descriptors, descriptors.shape
+        inputs = self.n_label_features + n_topics
+        self.sizes = [inputs, *hidden_sizes, n_components, self.n_labels]
+        n_weights = sum((n_in + 1) * n_out for n_in, n_out in pairwise(self.sizes))
+        self.weights = torch.zeros(n_weights, dtype=dtype, device=device)
+        *self.layers, self.output = self.views(self.weights)
+        self.descriptors: Tensor | CentredRows
+        if isinstance(descriptors, CentredRows) and device == "cpu":
+            self.descriptors = descriptors
+        else:
+            dense = descriptors.toarray() if isinstance(descriptors, CentredRows) else descriptors
+            self.descriptors = torch.as_tensor(dense).to(self.weights)
+        if generator is not None:
+            for layer in (*self.layers, self.output):
+                drawn = torch.empty(layer.weight.shape, dtype=dtype)
+                layer.weight.copy_(torch.nn.init.xavier_uniform_(drawn, generator=generator))
+
+    def views(self, vector: Tensor) -> list[Layer]:
+        """Give the parts of a vector that is laid out as `weights`, layer by layer."""
+        layers, start = [], 0
+        for number, (n_in, n_out) in enumerate(pairwise(self.sizes)):
+            weight = vector[start : start + n_in * n_out]
+            start += (n_in + 1) * n_out
+            # The first layer has one row per input: sparse descriptors then gather rows.
+            shaped = weight.view(n_out, n_in) if number else weight.view(n_in, n_out).t()
+            layers.append(Layer(shaped, vector[start - n_out : start]))
+        return layers
+
+    def to(self, device: str) -> ConceptNetwork:
+        """Give the network on a device; itself, where it is there already."""
+        if self.weights.device == torch.device(device):
+            return self
+        n_topics, sizes = self.sizes[0] - self.n_label_features, self.sizes
+        moved = ConceptNetwork(self.source, n_topics, sizes[1:-2], sizes[-2], device=device)
+        moved.weights.copy_(self.weights)
+        return moved
+
+    def descriptor_rows(self, label_ids: Tensor) -> Tensor:
+        """Give the descriptors of labels, dense, (n,) to (n, n_label_features)."""
+        if isinstance(self.descriptors, CentredRows):
+            dense = self.descriptors.take(label_ids.numpy()).toarray()
+            return torch.from_numpy(dense).to(self.weights)
+        return self.descriptors[label_ids]
+
+    def label_inputs(self) -> Tensor:
+        """Give what each label adds to the first layer in any context, (n_labels, n_units)."""
+        weight = self.layers[0].weight[:, : self.n_label_features]
+        if isinstance(self.descriptors, CentredRows):
+            return self.descriptors.times(weight.t())
+        return linear(self.descriptors, weight)
+
+    def encode(self, label_ids: Tensor, contexts: Tensor, inputs: Tensor | None = None) -> Tensor:
+        """Embed labels in their contexts.
+
+        Parameters
+        ----------
+        label_ids : int64 tensor, shape (n,)
+        contexts : tensor, shape (n, n_topics)
+        inputs : tensor, shape (n_labels, n_units), optional
+            What `label_inputs` gives, where many batches share it.
+
+        Returns
+        -------
+        tensor, shape (n, n_components), inside (-1, 1)
+        """
+        first, n = self.layers[0], self.n_label_features
+        if inputs is None:
+            # A batch holds few distinct labels: multiply each descriptor once, then gather.
+            distinct, places = torch.unique(label_ids, return_inverse=True)
+            from_label = linear(self.descriptor_rows(distinct), first.weight[:, :n])[places]
+        else:
+            from_label = inputs[label_ids]
+        hidden = torch.tanh(from_label + linear(contexts, first.weight[:, n:], first.bias))
+        for layer in self.layers[1:]:
+            hidden = torch.tanh(linear(hidden, layer.weight, layer.bias))
+        return hidden
+
+    # ------------------------------------------------------------------ training
+
+    def forward(self, label_ids: Tensor, contexts: Tensor) -> Activations:
+        """Do what `encode` does, by the fastest products, and keep every layer."""
+        first, n = self.layers[0], self.n_label_features
+        by_label = first.weight[:, :n].t()
+        rows, places, order, starts = self._look_up(label_ids)
+        if isinstance(rows, CentredRows):
+            inputs = rows.times(by_label).add_(first.bias)
+        else:
+            # Not by oneDNN, which prepares itself for each new number of rows.
+            inputs = torch.addmm(first.bias, rows, by_label)
+        hidden = inputs.index_select(0, places)
+        hidden.addmm_(contexts, first.weight[:, n:].t())
+        layers = [_tanh_in_place(hidden)]
+        for layer in self.layers[1:]:
+            layers.append(activated_product(layers[-1], layer.weight, layer.bias, "tanh"))
+        return Activations(rows, places, order, starts, contexts, layers)
+
+    def backward(self, slope: Tensor, passed: Activations, gradient: Sequence[Layer]) -> None:
+        """Fill the gradient of all layers from that of the codes, (n, n_components)."""
+        for number in range(len(passed.layers) - 1, 0, -1):
+            _tanh_backward(slope, passed.layers[number])
+            torch.mm(slope.t(), passed.layers[number - 1], out=gradient[number].weight)
+            torch.sum(slope, dim=0, out=gradient[number].bias)
+            slope = activated_product(slope, self.layers[number].weight.t())
+        _tanh_backward(slope, passed.layers[0])
+        torch.sum(slope, dim=0, out=gradient[0].bias)
+        by_input, n = gradient[0].weight.t(), self.n_label_features
+        torch.mm(passed.contexts.t(), slope, out=by_input[n:])
+        if passed.order is not None:
+            summed = embedding_bag(passed.order, slope, passed.starts, mode="sum")
+        else:
+            summed = slope.new_zeros((passed.rows.shape[0], slope.shape[1]))
+            summed.index_add_(0, passed.places, slope)
+        if isinstance(passed.rows, CentredRows):
+            passed.rows.transposed_times(summed, by_input[:n])
+        else:
+            torch.mm(passed.rows.t(), summed, out=by_input[:n])
+
+    def _look_up(
+        self, label_ids: Tensor
+    ) -> tuple[Tensor | CentredRows, Tensor, Tensor | None, Tensor | None]:
+        """Look up the descriptors of a batch: rows, places, order and starts of `Activations`."""
+        if label_ids.device.type != "cpu":
+            # Sizes must not depend on what is drawn, so that a step can be captured as a graph.
+            assert isinstance(self.descriptors, Tensor)
+            if self.n_labels <= 2 * len(label_ids):
+                return self.descriptors, label_ids, None, None
+            rows = self.descriptors.index_select(0, label_ids)
+            return rows, torch.arange(len(label_ids), device=label_ids.device), None, None
+        # Each descriptor is multiplied once for both directions.
+        ids, order = label_ids.sort(stable=True)
+        distinct, inverse, counts = torch.unique_consecutive(
+            ids, return_inverse=True, return_counts=True
+        )
+        places = torch.empty_like(order).scatter_(0, order, inverse)
+        starts = counts.cumsum(0) - counts
+        if isinstance(self.descriptors, CentredRows):
+            return self.descriptors.take(distinct.numpy()), places, order, starts
+        return self.descriptors.index_select(0, distinct), places, order, starts
+
+
+def _tanh_backward(slope: Tensor, values: Tensor) -> None:
+    """Make a gradient by tanh's values one by what tanh was taken of, in place."""
+    torch.ops.aten.tanh_backward.grad_input(slope, values, grad_input=slope)
+
+
+@torch.no_grad()
+def encode_documents(
+    network: ConceptNetwork, matrix: sp.csr_matrix, contexts: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Embed every label of every document, (n_documents, n_labels) to (nnz, n_components)."""
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    device = network.weights.device
+    labels = torch.from_numpy(matrix.indices.astype(np.int64)).to(device)
+    points = np.empty((len(rows), network.sizes[-2]), dtype=np.float32)
+    # Few concepts hold few labels, whose descriptors alone are multiplied then.
+    inputs = network.label_inputs() if len(rows) > network.n_labels else None
+    for start in range(0, len(rows), _AT_A_TIME):
+        part = slice(start, start + _AT_A_TIME)
+        histograms = torch.from_numpy(contexts[rows[part]]).to(device)
+        points[part] = network.encode(labels[part], histograms, inputs).cpu().numpy()
+    return points
+
+
+def row_means(matrix: sp.csr_matrix, points: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Average the points of each document, (nnz, d) to (n_documents, d); NaN without labels."""
+    lengths = np.diff(matrix.indptr)
+    means = np.full((matrix.shape[0], points.shape[1]), np.nan, dtype=np.float32)
+    filled = np.flatnonzero(lengths)
+    if len(filled):
+        sums = np.add.reduceat(points, matrix.indptr[filled], axis=0)
+        means[filled] = sums / lengths[filled, None]
+    return means

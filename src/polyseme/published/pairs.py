@@ -1,0 +1,215 @@
+"""Training data of the concept network: examples, their pairs, and batches as a step takes them.
+
+In: a document-label matrix and context histograms. Out: batches of (label, document, sign) whose
+neighbours form pairs, and all of a step that does not depend on weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polyseme._validation import IntArray
+from polyseme.published.losses import (
+    DistanceTargets,
+    LossSettings,
+    PredictionTargets,
+    context_similarity,
+    distance_targets,
+    prediction_targets,
+)
+
+# Batches drawn at a time: enough for arrays to pay, few enough to stay small.
+_DRAWN_TOGETHER = 256
+# Labels of documents in steps that are made together.
+_MOST_PLACES = 2**20
+
+
+class Batch(NamedTuple):
+    """Examples of one step; examples 0 and 1, 2 and 3, … are the two sides of a pair."""
+
+    label_ids: IntArray  # (n,), n even
+    document_ids: IntArray  # (n,): the row of the example's document
+    positive: NDArray[np.bool_]  # (n,): whether the label is in the document
+
+
+class PairSampler:
+    """Draw positive and synthetic negative examples, paired at random, epoch by epoch.
+
+    A positive example is a label in one of its documents; a negative one couples the document with
+    a label that it does not hold, drawn uniformly and anew each epoch. A document that holds every
+    label has no negative example.
+    """
+
+    def __init__(
+        self, matrix: sp.csr_matrix, *, batch_size: int, negatives_per_positive: int = 1
+    ) -> None:
+        matrix.sort_indices()
+        self.n_labels, self.starts = matrix.shape[1], matrix.indptr.astype(np.int64)
+        self.batch_size = batch_size
+        self.negatives_per_positive = negatives_per_positive
+        self.lengths = np.diff(self.starts)
+        self.label_ids = matrix.indices.astype(np.int64)
+        self.document_ids = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), self.lengths)
+        # Number of absent labels before each present one; rising inside a document.
+        rank = np.arange(len(self.label_ids)) - self.starts[self.document_ids]
+        self._gaps = self.document_ids * (self.n_labels + 1) + self.label_ids - rank
+
+    def absent_labels(self, document_ids: IntArray, generator: np.random.Generator) -> IntArray:
+        """Draw a uniform label outside each document, (n,); -1 where it holds all of them."""
+        n_absent = self.n_labels - self.lengths[document_ids]
+        drawn = (generator.random(len(document_ids)) * n_absent).astype(np.int64)
+        key = document_ids * (self.n_labels + 1) + drawn
+        n_before = np.searchsorted(self._gaps, key, side="right") - self.starts[document_ids]
+        return np.where(n_absent > 0, drawn + n_before, -1)
+
+    def epoch(self, generator: np.random.Generator) -> Iterator[Batch]:
+        """Iterate over the batches of one pass through all positive examples.
+
+        Each comes exactly once, but for one that finds no partner in a batch without negative
+        examples; it sits out this pass.
+        """
+        per_batch = max(1, self.batch_size // (1 + self.negatives_per_positive))
+        if not self.negatives_per_positive:
+            per_batch = max(2, per_batch - per_batch % 2)
+        order = generator.permutation(len(self.label_ids))
+        n_whole = len(order) - len(order) % per_batch
+        whole, rest = order[:n_whole].reshape(-1, per_batch), order[None, n_whole:]
+        for start in range(0, len(whole), _DRAWN_TOGETHER):
+            yield from self._batches(whole[start : start + _DRAWN_TOGETHER], generator)
+        if rest.size:
+            yield from self._batches(rest, generator)
+
+    def _batches(self, chosen: IntArray, generator: np.random.Generator) -> Iterator[Batch]:
+        """Add the negatives of the chosen positives, a row for each batch, and pair both."""
+        documents = self.document_ids[chosen]
+        others = np.repeat(documents, self.negatives_per_positive, axis=1)
+        negatives = self.absent_labels(others.ravel(), generator).reshape(others.shape)
+        labels = np.concatenate([self.label_ids[chosen], negatives], axis=1)
+        documents = np.concatenate([documents, others], axis=1)
+        order = np.broadcast_to(np.arange(labels.shape[1]), labels.shape)
+        order = generator.permuted(order, axis=1)
+        labels = np.take_along_axis(labels, order, axis=1)
+        documents = np.take_along_axis(documents, order, axis=1)
+        positive = order < chosen.shape[1]
+        odd = (labels.shape[1] % 2 == 1) | (labels < 0).any(axis=1)
+        for row, uneven in enumerate(odd):
+            batch = Batch(labels[row], documents[row], positive[row])
+            batch = _even(batch) if uneven else batch
+            if len(batch.label_ids):
+                yield batch
+
+
+def _even(batch: Batch) -> Batch:
+    """Leave out what has no label, and one example more where one finds no partner."""
+    kept = np.flatnonzero(batch.label_ids >= 0)
+    if len(kept) % 2:
+        # A negative one if there is any: they are drawn anew.
+        unpaired = np.flatnonzero(~batch.positive[kept])
+        kept = np.delete(kept, unpaired[-1] if len(unpaired) else -1)
+    return Batch(batch.label_ids[kept], batch.document_ids[kept], batch.positive[kept])
+
+
+class StepInput(NamedTuple):
+    """The n examples of a step: first sides of all pairs, then second sides in the same order.
+
+    Labels (n,), contexts (n, n_topics), and the targets of equations (1) and (3).
+    """
+
+    label_ids: Tensor
+    contexts: Tensor
+    prediction: PredictionTargets
+    distance: DistanceTargets
+
+
+class Collator:
+    """Make of batches all that a step needs and that does not depend on weights.
+
+    It is made where the contexts are, (n_documents, n_topics). A step is two rows, one of whole
+    numbers and one of others, of which `StepInput` is views: a GPU copies both at once.
+    """
+
+    def __init__(self, matrix: sp.csr_matrix, contexts: Tensor, loss: LossSettings) -> None:
+        self.counts = np.diff(matrix.indptr).astype(np.int64)
+        self.lengths, self.starts, self.indices = (
+            torch.from_numpy(part.astype(np.int64)).to(contexts.device)
+            for part in (self.counts, matrix.indptr[:-1], matrix.indices)
+        )
+        self.contexts, self.loss, self.n_labels = contexts, loss, int(matrix.shape[1])
+
+    def __call__(
+        self, batches: Sequence[Batch], *, share: float, siamese: bool, one_size: bool = False
+    ) -> Iterator[tuple[Tensor, Tensor, int]]:
+        """Make the steps of batches with the same number of examples: rows for `views`, n_places.
+
+        `share` is the weight of a pair's loss in the step's; the distance loss counts only with
+        `siamese`. With `one_size` all steps are filled up to one number of places, a multiple of
+        the number of examples.
+        """
+        n, sizes = len(batches[0].label_ids), [self._n_places(batch) for batch in batches]
+        if len(batches) > 1 and not one_size and len(batches) * max(sizes) > _MOST_PLACES:
+            for batch in batches:
+                yield from self([batch], share=share, siamese=siamese)
+            return
+        if one_size:
+            sizes = [-(-max(sizes) // n) * n] * len(batches)
+        labels, documents, positive = (self._sides(parts) for parts in zip(*batches, strict=True))
+        negative, contexts = (~positive).to(self.contexts.dtype), self.contexts[documents]
+        places, owners = self._places(documents, max(sizes))
+        prediction = prediction_targets(
+            places, owners, self.lengths[documents], negative, self.n_labels,
+            weighting=self.loss.weighting, share=share,
+        )  # fmt: skip
+        halves = slice(0, n // 2), slice(n // 2, n)
+        first, second = (contexts[:, part].flatten(0, 1) for part in halves)
+        distance = distance_targets(
+            context_similarity(first, second, self.loss.sensitivity).view(-1, n // 2),
+            negative[:, halves[0]] + negative[:, halves[1]],
+            scale=self.loss.scale,
+            negative_weight=self.loss.negative_weight,
+            share=share * self.loss.distance_weight if siamese else 0.0,
+        )
+        whole = torch.cat([labels, places], 1)
+        numbers = torch.cat([contexts.flatten(1), *prediction[1:], *distance], 1)
+        yield from zip(whole, numbers, sizes, strict=True)
+
+    def views(self, whole: Tensor, numbers: Tensor, n: int, n_places: int) -> StepInput:
+        """Give a step of n examples from its two rows, without what only fills up."""
+        capacity, n_topics = len(whole) - n, self.contexts.shape[1]
+        sizes = [n * n_topics, n, n, n, *[capacity] * 5, *[n // 2] * 3]
+        contexts, *rest = torch.split(numbers, sizes)
+        places, *by_place = (part[:n_places] for part in (whole[n:], *rest[3:8]))
+        prediction = PredictionTargets(places, *rest[:3], *by_place)
+        return StepInput(
+            whole[:n], contexts.view(n, n_topics), prediction, DistanceTargets(*rest[8:])
+        )
+
+    def _n_places(self, batch: Batch) -> int:
+        """Count the labels of the examples' documents."""
+        return int(self.counts[batch.document_ids].sum())
+
+    def _sides(self, parts: Sequence[NDArray[Any]]) -> Tensor:
+        """Stack a part of batches, first sides of all pairs before second ones, (n_batches, n)."""
+        stacked = np.stack([np.concatenate([part[0::2], part[1::2]]) for part in parts])
+        return torch.from_numpy(stacked).to(self.contexts.device)
+
+    def _places(self, documents: Tensor, capacity: int) -> tuple[Tensor, Tensor]:
+        """Find the documents' labels in the table: places and owners, (n_batches, capacity)."""
+        n_batches, n = documents.shape
+        lengths = self.lengths[documents]
+        ends = lengths.cumsum(1)
+        # Whose a slot is says the number of documents that end before it.
+        marks = ends.new_zeros((n_batches, capacity + 1))
+        owners = marks.scatter_add_(1, ends, torch.ones_like(ends)).cumsum(1)[:, :capacity]
+        filled = owners < n
+        owners = torch.where(filled, owners, 0)
+        first = (self.starts[documents] - (ends - lengths)).gather(1, owners)
+        slots = torch.arange(capacity, device=documents.device)
+        columns = self.indices[torch.where(filled, first + slots, 0)]
+        return torch.where(filled, owners * self.n_labels + columns, n * self.n_labels), owners

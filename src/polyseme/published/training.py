@@ -1,0 +1,583 @@
+"""Training of the concept network: the loop, early stopping, checkpoints.
+
+In: a network, a document-label matrix, context histograms and a plan. Out: the trained network and
+its history. Nothing here knows label strings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import linear
+
+from polyseme._estimator import Estimator
+from polyseme._validation import (
+    InputError,
+    IntArray,
+    RandomState,
+    as_generator,
+    check_number,
+    check_option,
+    draw_seed,
+)
+from polyseme.corpus import unique_rows
+from polyseme.index import ConceptIndex
+from polyseme.metrics import example_map
+from polyseme.persistence import read_model, within, write_model
+from polyseme.published.losses import LossSettings, distance_loss, prediction_loss
+from polyseme.published.network import ConceptNetwork, encode_documents, row_means, uses_onednn
+from polyseme.published.pairs import Batch, Collator, PairSampler, StepInput
+
+Record = dict[str, Any]
+
+# Losses cost a pass of their own, so that those of one step in so many are computed.
+LOOK_EVERY = 16
+# Numbers of a table that may be new in each step; a larger one would come page by page.
+_MOST_NEW = 2**22
+# Documents whose labels are scored at a time, and the most that are held out or known.
+_SCORED_TOGETHER, _MOST_HELD_OUT, _MOST_KNOWN = 1000, 1000, 100_000
+
+
+class TrainingPlan(Estimator):
+    """Optimiser, schedule, sampling and stopping of the concept network.
+
+    Parameters
+    ----------
+    optimizer : {"adam", "sgd"}
+        "sgd" is the paper's.
+    learning_rate : float
+        Initial rate (in the paper: 1e-4 for MagTag5K, 5e-6 for HSUN).
+    schedule : {"cosine", "step"}
+        "cosine" falls to zero over `max_epochs`; "step" multiplies the rate by `decay` every
+        `decay_every` epochs, as the paper does.
+    decay, decay_every : float, int
+        For "step" (in the paper: 0.95, 200).
+    reduction : {"mean", "sum"}
+        Whether the losses of a batch's pairs are averaged or, as the paper's rates need, summed.
+    batch_size : int
+        Examples (sides of pairs) a step, positive and negative together.
+    min_steps : int
+        Steps an epoch at the least: over a small corpus, one epoch passes over the examples more
+        than once.
+    max_epochs : int
+        The most epochs with the combined loss.
+    min_epochs : int
+        Epochs before the first one whose weights may be kept: early in training the held-out score
+        is already high while the space is still shapeless.
+    patience : int
+        Epochs without improvement after which training stops.
+    validation_fraction : float
+        Share of the documents held out for early stopping; 0 trains for `max_epochs`.
+    negatives_per_positive : int
+        Synthetic negative examples for each positive one, drawn anew every epoch.
+    pretrain_epochs : int
+        Epochs of greedy layer-wise pre-training per layer; 0 leaves it out.
+    prediction_epochs : int
+        Epochs with the prediction loss alone before the combined loss.
+    max_steps : int, optional
+        Steps an epoch at the most: over a large corpus, one epoch is a sample of the examples.
+    """
+
+    def __init__(
+        self,
+        optimizer: str = "adam",
+        learning_rate: float = 1e-3,
+        schedule: str = "cosine",
+        decay: float = 0.95,
+        decay_every: int = 200,
+        reduction: str = "mean",
+        batch_size: int = 1024,
+        min_steps: int = 40,
+        max_epochs: int = 50,
+        min_epochs: int = 30,
+        patience: int = 10,
+        validation_fraction: float = 0.1,
+        negatives_per_positive: int = 1,
+        pretrain_epochs: int = 0,
+        prediction_epochs: int = 0,
+        max_steps: int | None = None,
+    ) -> None:
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.decay = decay
+        self.decay_every = decay_every
+        self.reduction = reduction
+        self.batch_size = batch_size
+        self.min_steps = min_steps
+        self.max_epochs = max_epochs
+        self.min_epochs = min_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.negatives_per_positive = negatives_per_positive
+        self.pretrain_epochs = pretrain_epochs
+        self.prediction_epochs = prediction_epochs
+        self.max_steps = max_steps
+
+    def check(self) -> None:
+        """Raise an `InputError` that names the first parameter out of its range."""
+        owner = type(self).__name__
+        check_option("optimizer", self.optimizer, ("adam", "sgd"), owner=owner)
+        check_option("schedule", self.schedule, ("cosine", "step"), owner=owner)
+        check_option("reduction", self.reduction, ("mean", "sum"), owner=owner)
+        check_number("learning_rate", self.learning_rate, owner=owner, low=0, above=True)
+        check_number("decay", self.decay, owner=owner, low=0, high=1, above=True)
+        check_number("validation_fraction", self.validation_fraction, owner=owner, low=0, high=0.9)
+        least = {"batch_size": 2, "min_steps": 1, "max_epochs": 1, "min_epochs": 0, "patience": 1}
+        least |= {"decay_every": 1, "negatives_per_positive": 0, "pretrain_epochs": 0}
+        least |= {"prediction_epochs": 0} | ({} if self.max_steps is None else {"max_steps": 1})
+        for name, low in least.items():
+            check_number(name, getattr(self, name), owner=owner, low=low, whole=True)
+
+    def rate(self, epoch: int, n_epochs: int) -> float:
+        """Give the learning rate of an epoch (counted from 0) in a stage of `n_epochs`."""
+        if self.schedule == "step":
+            return float(self.learning_rate * self.decay ** (epoch // self.decay_every))
+        return float(0.5 * self.learning_rate * (1.0 + math.cos(math.pi * epoch / n_epochs)))
+
+
+# ---------------------------------------------------------------------- the loop
+
+
+class ConceptTrainer:
+    """Train a concept network by stages: pre-training, prediction loss, combined loss.
+
+    Parameters
+    ----------
+    network : ConceptNetwork
+        Trained in place, or a copy of it on another device.
+    matrix : csr_matrix of bool, shape (n_documents, n_labels)
+    contexts : float32 array, shape (n_documents, n_topics)
+        Their histograms, strictly positive.
+    plan, loss : TrainingPlan, LossSettings
+    generator : numpy Generator
+        All randomness after the initial weights, wherever the steps are computed.
+    evaluate : callable, optional
+        Gives the network's score on held-out documents, larger is better.
+    device : str
+        Where the steps are computed.
+    """
+
+    def __init__(
+        self,
+        network: ConceptNetwork,
+        matrix: sp.csr_matrix,
+        contexts: NDArray[np.float32],
+        plan: TrainingPlan,
+        loss: LossSettings,
+        generator: np.random.Generator,
+        evaluate: Callable[[ConceptNetwork], float] | None = None,
+        device: str = "cpu",
+    ) -> None:
+        self.network = network.to(device)
+        self.contexts = torch.as_tensor(contexts).to(self.network.weights)
+        self.plan, self.loss = plan, loss
+        self.generator, self.evaluate = generator, evaluate
+        self.sampler = PairSampler(
+            matrix,
+            batch_size=plan.batch_size,
+            negatives_per_positive=plan.negatives_per_positive,
+        )
+        self.collate = Collator(matrix, self.contexts, loss)
+        self.gradient = torch.zeros_like(self.network.weights)
+        self._layer_gradients = self.network.views(self.gradient)
+        self._losses = torch.zeros(2, dtype=torch.float64, device=self.contexts.device)
+        self._rooms: dict[int, Tensor] = {}
+        self._graphs: dict[tuple[int, int, bool], tuple[Any, tuple[Tensor, Tensor]]] = {}
+        stages = [("pretrain", plan.pretrain_epochs)] * len(self.network.layers)
+        stages += [("prediction", plan.prediction_epochs), ("siamese", plan.max_epochs)]
+        self.stages = [(name, n_epochs) for name, n_epochs in stages if n_epochs]
+        # The state: finished epochs of a stage, evaluations since its best score, all records.
+        self.stage, self.epoch, self.n_stale = 0, 0, 0
+        self.history: list[Record] = []
+        self.best_score = -math.inf
+        self.best_weights: Tensor | None = None
+        self.optimizer = self._new_optimizer()
+
+    def run(self, after_epoch: Callable[[Record], None] | None = None) -> None:
+        """Train from wherever the state stands; `after_epoch` gets each record when it is whole."""
+        while self.stage < len(self.stages):
+            n_epochs = self.stages[self.stage][1]
+            record = self._epoch()
+            self.history.append(record)
+            self.epoch += 1
+            if self._out_of_patience(record) or self.epoch >= n_epochs:
+                self._finish_stage()
+            if after_epoch is not None:
+                after_epoch(record)
+
+    def _epoch(self) -> Record:
+        """Run one epoch of the current stage and give its record."""
+        name, n_epochs = self.stages[self.stage]
+        rate = self.plan.rate(self.epoch, n_epochs)
+        self.optimizer.param_groups[0]["lr"] = rate
+        record: Record = {"stage": name, "epoch": self.epoch, "learning_rate": rate}
+        if name == "pretrain":
+            batches = self.sampler.epoch(self.generator)
+            loss = pretrain_layer(self.network, self.stage, batches, self.contexts, self.generator)
+            return record | {"layer": self.stage, "loss": loss}
+        siamese = name == "siamese"
+        prediction, distance = self.take_steps(self._batches(), siamese=siamese)
+        combined = prediction + self.loss.distance_weight * distance if siamese else prediction
+        record |= {"loss": combined, "prediction_loss": prediction, "distance_loss": distance}
+        # The prediction stage only prepares: its weights are handed on as they are. So are those
+        # of the first epochs, and a score costs as much as many steps.
+        first = min(self.plan.min_epochs, n_epochs - 1)
+        if self.evaluate is not None and siamese and self.epoch >= first:
+            record["score"] = self.evaluate(self.network)
+        return record
+
+    def _batches(self) -> Iterator[Batch]:
+        """Iterate over an epoch's batches: a whole pass, more up to the least steps, or fewer."""
+        n_steps, n_passes = 0, 0
+        while n_passes == 0 or 0 < n_steps < self.plan.min_steps:
+            for batch in self.sampler.epoch(self.generator):
+                if n_passes and n_steps == self.plan.min_steps:
+                    return
+                n_steps += 1
+                yield batch
+                if n_steps == self.plan.max_steps:
+                    return
+            n_passes += 1
+
+    def take_steps(self, batches: Iterable[Batch], *, siamese: bool = True) -> tuple[float, float]:
+        """Take one step of the optimiser for each batch.
+
+        Returns
+        -------
+        prediction, distance : float
+            The losses of a pair, on average over one step in sixteen; the distance loss counts for
+            the steps only with `siamese`.
+        """
+        self._losses.zero_()
+        n_pairs, number = 0, 0
+        for n, alike in groupby(batches, key=lambda batch: len(batch.label_ids)):
+            share = 2.0 / n if self.plan.reduction == "mean" else 1.0
+            # What caches hold on a processor; on a GPU some 500 MB for thirty topics.
+            most = max(8, min(256, 2**29 // (400 * n))) if self.contexts.is_cuda else 16
+            while block := list(islice(alike, most)):
+                captured = self.contexts.is_cuda and len(block) >= LOOK_EVERY
+                steps = self.collate(block, share=share, siamese=siamese, one_size=captured)
+                for whole, numbers, n_places in steps:
+                    look = number % LOOK_EVERY == 0
+                    if captured:
+                        self._replay(whole, numbers, n, look)
+                    else:
+                        step = self.collate.views(whole, numbers, n, n_places)
+                        self.compute_gradient(step, look)
+                    self.optimizer.step()
+                    n_pairs += n // 2 if look else 0
+                    number += 1
+        prediction, distance = (self._losses / max(n_pairs, 1)).tolist()
+        return prediction, distance
+
+    @torch.no_grad()
+    def compute_gradient(self, step: StepInput, look: bool = True) -> None:
+        """Fill `gradient` with that of the loss (equation 4); `look` adds up the losses too."""
+        passed = self.network.forward(step.label_ids, step.contexts)
+        codes, output = passed.layers[-1], self._layer_gradients[-1]
+        slope, prediction = prediction_loss(
+            codes, self.network.output, step.prediction, output,
+            look=look, room=self._room(len(codes)),
+        )  # fmt: skip
+        distance = distance_loss(codes, step.distance, slope)
+        self.network.backward(slope, passed, self._layer_gradients)
+        if prediction is not None:
+            self._losses += torch.stack([prediction, distance])
+
+    def _room(self, n: int) -> Tensor | None:
+        """Give memory for a table of n predictions; None where oneDNN gets new memory quickly."""
+        n_labels, weights = self.network.n_labels, self.network.weights
+        if uses_onednn(weights) and n * n_labels <= _MOST_NEW:
+            return None
+        if n not in self._rooms:
+            self._rooms[n] = weights.new_zeros((n + 1, n_labels))
+        return self._rooms[n]
+
+    def _replay(self, whole: Tensor, numbers: Tensor, n: int, look: bool) -> None:
+        """Compute the gradient of a step on a GPU as a graph, captured once for each size.
+
+        A step is some fifty small kernels; to launch them one by one takes longer than they do.
+        """
+        key = (n, len(whole), look)
+        if key not in self._graphs:
+            rows, losses = (whole.clone(), numbers.clone()), self._losses.clone()
+            step = self.collate.views(*rows, n, len(whole) - n)
+            beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's own
+            beside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(beside):  # the libraries get ready outside of the graph
+                for _ in range(3):
+                    self.compute_gradient(step, look)
+            torch.cuda.current_stream().wait_stream(beside)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                self.compute_gradient(step, look)
+            self._losses.copy_(losses)
+            self._graphs[key] = graph, rows
+        graph, rows = self._graphs[key]
+        rows[0].copy_(whole)
+        rows[1].copy_(numbers)
+        graph.replay()
+
+    # ------------------------------------------------------------------ stages
+
+    def _out_of_patience(self, record: Record) -> bool:
+        """Note a new best score; say whether patience is exhausted."""
+        if "score" not in record:
+            return False
+        if record["score"] > self.best_score:
+            self.best_score, self.n_stale = record["score"], 0
+            self.best_weights = self.network.weights.clone()
+        else:
+            self.n_stale += 1
+        return self.n_stale >= self.plan.patience
+
+    def _finish_stage(self) -> None:
+        """Go back to the stage's best weights and open the next stage."""
+        if self.best_weights is not None:
+            self.network.weights.copy_(self.best_weights)
+        self.stage += 1
+        self.epoch, self.n_stale, self.best_weights = 0, 0, None
+        if self.stage < len(self.stages):
+            self.best_score = -math.inf
+        self.optimizer = self._new_optimizer()
+
+    def _new_optimizer(self) -> torch.optim.Optimizer:
+        """Make the optimiser of the plan over the vector of all weights, with empty moments."""
+        vector = torch.nn.Parameter(self.network.weights)
+        vector.grad = self.gradient
+        if self.plan.optimizer == "sgd":
+            return torch.optim.SGD([vector], lr=self.plan.learning_rate)
+        return torch.optim.Adam([vector], lr=self.plan.learning_rate, fused=True)
+
+    # ------------------------------------------------------------------ state
+
+    def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Give where training stands between two epochs, as JSON values and arrays."""
+        arrays = {"weights": self.network.weights}
+        arrays |= {f"optimizer.{name}": value for name, value in self._moments.items()}
+        if self.best_weights is not None:
+            arrays["best"] = self.best_weights
+        config: dict[str, Any] = {
+            "stage": self.stage,
+            "epoch": self.epoch,
+            "n_stale": self.n_stale,
+            "history": self.history,
+            "best_score": None if math.isinf(self.best_score) else self.best_score,
+            "generator": self.generator.bit_generator.state,
+        }
+        return config, {name: value.cpu().numpy() for name, value in arrays.items()}
+
+    def set_state(self, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Go to where `get_state` stood; the next epochs are the same to the last bit."""
+        vector = self.network.weights
+        self.stage, self.epoch = config["stage"], config["epoch"]
+        self.n_stale, self.history = config["n_stale"], list(config["history"])
+        self.best_score = -math.inf if config["best_score"] is None else config["best_score"]
+        self.generator.bit_generator.state = config["generator"]
+        vector.copy_(torch.tensor(arrays["weights"]))
+        self.best_weights = torch.tensor(arrays["best"]).to(vector) if "best" in arrays else None
+        self.optimizer = self._new_optimizer()
+        for name, moment in within(arrays, "optimizer").items():
+            self._moments[name] = torch.tensor(moment).to(vector)
+
+    @property
+    def _moments(self) -> dict[str, Tensor]:
+        """What the optimiser remembers; empty before its first step."""
+        moments: dict[str, Tensor] = self.optimizer.state[
+            self.optimizer.param_groups[0]["params"][0]
+        ]
+        return moments
+
+
+def pretrain_layer(
+    network: ConceptNetwork,
+    number: int,
+    batches: Iterable[Batch],
+    contexts: Tensor,
+    generator: np.random.Generator,
+    *,
+    learning_rate: float = 1e-2,
+    noise: float = 0.1,
+) -> float:
+    """Train a layer as a denoising auto-encoder with tied weights, by plain gradient descent.
+
+    A share `noise` of its inputs, drawn by `generator`, is set to zero. Gives the mean squared
+    reconstruction error over the batches.
+    """
+    weight, bias = (part.detach().requires_grad_() for part in network.layers[number])
+    # The visible bias belongs to this pass only; it is found again within a few steps.
+    visible = torch.zeros_like(weight[0], requires_grad=True)
+    total, count = 0.0, 0
+    for batch in batches:
+        descriptors = network.descriptor_rows(torch.from_numpy(batch.label_ids))
+        inputs = torch.cat([descriptors, contexts[torch.from_numpy(batch.document_ids)]], dim=1)
+        for layer in network.layers[:number]:
+            inputs = torch.tanh(linear(inputs, layer.weight, layer.bias))
+        kept = torch.from_numpy(generator.random(inputs.shape) >= noise).to(inputs)
+        hidden = torch.tanh(linear(inputs * kept, weight, bias))
+        error = (hidden @ weight + visible - inputs).square().mean()
+        slopes = torch.autograd.grad(error, [weight, bias, visible])
+        with torch.no_grad():
+            for part, slope in zip((weight, bias, visible), slopes, strict=True):
+                # The error is a mean over columns: undo it, so that the rate is per column.
+                part -= learning_rate * weight.shape[1] * slope
+        total, count = total + float(error.detach()), count + 1
+    return total / max(count, 1)
+
+
+# ---------------------------------------------------------------------- early stopping
+
+
+def hold_out(matrix: sp.csr_matrix, fraction: float, generator: np.random.Generator) -> IntArray:
+    """Choose a share of the documents with labels for early stopping, 1,000 at the most.
+
+    Gives their rows, sorted; none when fewer than two would be left to learn from.
+    """
+    filled = np.flatnonzero(np.diff(matrix.indptr))
+    n_held_out = min(int(fraction * len(filled)), _MOST_HELD_OUT)
+    if len(filled) - n_held_out < 2:
+        return np.empty(0, dtype=np.int64)
+    return np.sort(generator.permutation(filled)[:n_held_out])
+
+
+def error_free_score(
+    known: sp.csr_matrix,
+    known_contexts: NDArray[np.float32],
+    held_out: sp.csr_matrix,
+    contexts: NDArray[np.float32],
+) -> Callable[[ConceptNetwork], float]:
+    """Make the early-stopping score: example MAP of priming from the true targets, in 0..1.
+
+    The concepts of `known` documents, (n, n_labels), are the ones among which the labels of
+    `held_out` ones, (m, n_labels), are looked for; each with its contexts, (n or m, n_topics).
+    """
+    distinct, places = unique_rows(sp.csr_matrix(known))
+    first = np.unique(places, return_index=True)[1]
+    if len(first) > _MOST_KNOWN:
+        # Scoring goes through all of them after every epoch; a sample ranks labels as well.
+        some = np.linspace(0, len(first) - 1, _MOST_KNOWN).astype(np.int64)
+        distinct, first = sp.csr_matrix(distinct[some]), first[some]
+    distinct_contexts = known_contexts[first]
+
+    def score(network: ConceptNetwork) -> float:
+        points = encode_documents(network, distinct, distinct_contexts)
+        device = str(network.weights.device)
+        n_labels = held_out.shape[1]
+        index = ConceptIndex(points, distinct.indices, n_labels, memory_mb=1024.0, device=device)
+        targets = row_means(held_out, encode_documents(network, held_out, contexts))
+        total = 0.0
+        for start in range(0, held_out.shape[0], _SCORED_TOGETHER):
+            block = slice(start, start + _SCORED_TOGETHER)
+            truth = held_out[block].toarray()
+            total += len(truth) * example_map(truth, -index.distances(targets[block]))
+        return total / held_out.shape[0]
+
+    return score
+
+
+# ---------------------------------------------------------------------- checkpoints and progress
+
+
+class Checkpoint:
+    """The folder of an interrupted run, if any; that of other data or parameters is refused.
+
+    Where an estimator trains, leaves its state and whether it says so does not count. Without a
+    path nothing is kept.
+    """
+
+    KIND = "checkpoint"
+
+    def __init__(
+        self,
+        path: str | Path | None,
+        parameters: Mapping[str, object],
+        labels: Sequence[str],
+        matrices: Sequence[sp.csr_matrix | None],
+    ) -> None:
+        self.path = None if path is None else Path(path)
+        counted = {
+            # A generator's own words hold an address; the checkpoint holds the seed drawn from it.
+            name: "generator" if isinstance(value, np.random.Generator) else repr(value)
+            for name, value in sorted(parameters.items())
+            if name not in ("checkpoint", "device", "verbose")
+        }
+        digest = hashlib.sha256(json.dumps(["vector", counted, labels]).encode())
+        for matrix in matrices:
+            if matrix is not None:
+                digest.update(matrix.indices.astype(np.int64).tobytes())
+                digest.update(matrix.indptr.astype(np.int64).tobytes())
+        self.fingerprint = digest.hexdigest()
+        self.config: dict[str, Any] = {}
+        self.arrays: dict[str, NDArray[Any]] = {}
+        if self.path is not None and (self.path / "manifest.json").exists():
+            self.config, self.arrays = read_model(self.path, self.KIND)
+            if self.config["fingerprint"] != self.fingerprint:
+                raise InputError(
+                    f"The checkpoint at '{self.path}' belongs to other data or parameters; remove "
+                    "it or name another folder."
+                )
+
+    def seed(self, random_state: RandomState) -> int:
+        """Give the run's seed: the interrupted run's, or a new one from `random_state`."""
+        if self.config:
+            return int(self.config["seed"])
+        return draw_seed(as_generator(random_state))
+
+    def restore(self, trainer: ConceptTrainer) -> None:
+        """Put a trainer where the interrupted run stood; do nothing if there is none."""
+        if self.config:
+            trainer.set_state(self.config["trainer"], within(self.arrays, "trainer"))
+
+    def write(self, trainer: ConceptTrainer, seed: int) -> None:
+        """Save where a trainer stands, between two epochs."""
+        if self.path is not None:
+            state, arrays = trainer.get_state()
+            config: dict[str, Any] = {
+                "fingerprint": self.fingerprint,
+                "seed": seed,
+                "trainer": state,
+            }
+            named = {f"trainer.{name}": value for name, value in arrays.items()}
+            write_model(self.path, self.KIND, config, named)
+
+
+@contextmanager
+def training_progress(
+    trainer: ConceptTrainer, *, shown: bool
+) -> Iterator[Callable[[Record], None]]:
+    """Show epoch, score and the time that may be left; give what is called with each record."""
+    if not shown:
+        yield lambda record: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    texts = [TextColumn("epoch {task.completed}/{task.total}"), TextColumn("{task.fields[note]}")]
+    columns = (BarColumn(), *texts, TimeRemainingColumn())
+    with Progress("{task.description}", *columns, console=Console(stderr=True)) as bar:
+        total = sum(n_epochs for _, n_epochs in trainer.stages)
+        task = bar.add_task("concepts", total=total, completed=len(trainer.history), note="")
+
+        def update(record: Record) -> None:
+            note = f"loss {record['loss']:.3f}"
+            if "score" in record:
+                note += f", held-out E-MAP {100 * record['score']:.1f}"
+            bar.update(task, advance=1, note=note)
+
+        yield update
+        # Early stopping leaves epochs unused; a finished bar should look finished.
+        done = len(trainer.history)
+        bar.update(task, completed=done, total=done)
