@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Literal
 
 from _reporting import Curve, Ratio, Table, exponent, is_ours, shown
 
-from polyseme_experiments.rendering._plot_parts import add_axes, line_handle
-from polyseme_experiments.rendering._svg import HALO, MARKERS, SOFT, colour_of, draw, words
+from polyseme_experiments.report.svg import (
+    HALO,
+    MARKERS,
+    SOFT,
+    add_axes,
+    colour_of,
+    draw,
+    words,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -129,13 +136,12 @@ def curve_plot(name: str, curve: Curve) -> str:
         axes = add_axes(figure, title, x=curve.x, y=curve.y, grid="y")
         axes.set_xscale("log")
         axes.set_yscale("log")
-        labels = [_add_curve(axes, one, drawn[one], place) for place, one in enumerate(drawn)]
+        for place, one in enumerate(drawn):
+            _add_curve(axes, one, drawn[one], place)
         axes.margins(x=0.06, y=0.1)
         _name_ticks(axes, "x", True)
         _name_ticks(axes, "y", True)
-        handles = [line_handle(place) for place in range(len(labels))]
-        told = [words(label) for label in labels]
-        figure.legend(handles, told, loc="outside lower left", handlelength=1.4)
+        figure.legend(loc="outside lower left", handlelength=1.4)
 
     told = "; ".join(f"{one} {growth(points, curve.x)}" for one, points in drawn.items())
     label = f"{curve.title}: {curve.y} against {curve.x}. {told}"
@@ -147,18 +153,19 @@ def _positive(points: Sequence[Sequence[float]]) -> list[list[float]]:
     return sorted([x, y] for x, y in points if 0 < x < math.inf and 0 < y < math.inf)
 
 
-def _add_curve(axes: Axes, name: str, points: list[list[float]], place: int) -> str:
-    """Draw one series and the line fitted to it; give its name in the legend."""
+def _add_curve(axes: Axes, name: str, points: list[list[float]], place: int) -> None:
+    """Draw one series and the line fitted to it."""
     colour = colour_of(place)
     xs, ys = [one[0] for one in points], [one[1] for one in points]
-    axes.plot(xs, ys, color=colour, linewidth=1.8, marker=MARKERS[place % 8], markersize=5)
+    (line,) = axes.plot(xs, ys, color=colour, linewidth=1.8, marker=MARKERS[place % 8])
+    line.set(markersize=5, label=words(name))
     if len(set(xs)) < 2:
-        return name
+        return
     power = exponent(points)
+    line.set_label(words(f"{name}: exponent {power:.2f}"))
     middle = math.exp(sum(math.log(y) - power * math.log(x) for x, y in points) / len(points))
     ends = [min(xs), max(xs)]
     axes.plot(ends, [middle * x**power for x in ends], "--", color=colour, linewidth=1, alpha=0.6)
-    return f"{name}: exponent {power:.2f}"
 
 
 # ---------------------------------------------------------------------- targets

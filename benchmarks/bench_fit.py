@@ -78,12 +78,12 @@ def corpus_rows(corpus: str, data: str | None, device: str, threads: int) -> lis
     from threadpoolctl import threadpool_limits
 
     from polyseme.baselines import TunedCosta
-    from polyseme_experiments.draws import Conditions
+    from polyseme_experiments.sampling import RunConfig
     from polyseme_experiments.settings import get_setting
     from polyseme_experiments.trials import Trial
 
     torch.set_num_threads(threads)
-    conditions = Conditions(data=data, seed=SEED, quick=data is None)
+    conditions = RunConfig(data=data, seed=SEED, quick=data is None)
     trial = Trial(get_setting(corpus), 0, conditions)
     given = (trial.train_features, trial.train_documents, trial.known_documents)
     with threadpool_limits(limits=threads), warnings.catch_warnings():

@@ -6,8 +6,6 @@ In: reports. Out: HTML with their targets, tables, bars and curves, machine by m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import resources
-from string import Template
 
 from _plots import bar_columns, bars, curve_plot, margin, meter, names_of
 from _reporting import (
@@ -22,8 +20,11 @@ from _reporting import (
     software,
     told_below,
 )
+from markupsafe import Markup
+from markupsafe import escape as text_of
 
-from polyseme_experiments.rendering._report_html import paragraphs, text_of, words_of
+from polyseme_experiments.report.page import code_words as words_of
+from polyseme_experiments.report.page import paragraphs, render
 
 TITLE = "Benchmarks"
 CSS = """
@@ -78,25 +79,18 @@ def page(reports: Mapping[str, Report]) -> str:
         titles.setdefault(report.name, report.title)
         sections.setdefault(report.name, []).append(_report(name, report, before))
         before.append(report)
-    contents = "\n".join(
-        f'<li><a href="#{name}">{text_of(title)}</a></li>' for name, title in titles.items()
-    )
     bodies = "\n".join(
         f'<section id="{name}">\n<h2>{text_of(titles[name])}</h2>\n{"".join(parts)}</section>'
         for name, parts in sections.items()
     )
-    return Template(_beside("report.html")).substitute(
+    return render(
+        "base.html",
         title=TITLE,
-        css=_beside("report.css") + CSS,
-        contents=f'<li><a href="#top">Targets</a></li>\n{contents}',
-        summary=_summary(reports),
-        sections=bodies,
+        css=Markup(CSS),
+        contents=[("top", "Targets"), *titles.items()],
+        summary=Markup(_summary(reports)),
+        sections=Markup(bodies),
     )
-
-
-def _beside(name: str) -> str:
-    """Read a file of the results page."""
-    return (resources.files("polyseme_experiments.rendering") / name).read_text(encoding="utf-8")
 
 
 def _summary(reports: Mapping[str, Report]) -> str:

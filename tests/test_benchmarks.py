@@ -8,7 +8,6 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -127,16 +126,6 @@ def test_a_report_survives_being_written_and_read(
     assert asdict(reporting.read_report(path)) == asdict(report)
 
 
-def test_reports_of_other_machines_follow_their_benchmark(
-    report: Any, reporting: Any, tmp_path: Path
-) -> None:
-    for name, suffix in (("fit", ""), ("priming", "-gpu"), ("priming", ""), ("other", "")):
-        report.name = name
-        report.write(tmp_path, suffix)
-    found = reporting.read_reports(tmp_path, ["priming", "growth", "fit"])
-    assert list(found) == ["priming", "priming-gpu", "fit"]
-
-
 @pytest.mark.parametrize(
     ("value", "target", "at_least", "mark"),
     [
@@ -156,42 +145,6 @@ def test_what_misses_its_target_is_told_to_be_short(
     assert f"{'at least' if at_least else 'at most'} {target:g}x" in told
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, "\u2013"),
-        ("way", "way"),
-        (0.12345, "0.123"),
-        (999.7, "1,000"),
-        (12345.6, "12,346"),
-        (4357, "4,357"),
-        (np.int64(100_000), "100,000"),
-        (np.float32(0.5), "0.5"),
-        (True, "yes"),
-        (2.03e-5, "2.03e-05"),
-        (math.inf, "inf"),
-    ],
-)
-def test_cells_are_shown_with_three_digits(reporting: Any, value: Any, text: str) -> None:
-    assert reporting.shown(value) == text
-
-
-@pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 2.3])
-def test_exponent_recovers_a_known_power(reporting: Any, power: float) -> None:
-    points = [[x, 3.7 * x**power] for x in (10.0, 70.0, 1e3, 1e6)]
-    assert reporting.exponent(points) == pytest.approx(power, abs=1e-12)
-
-
-def test_ways_are_timed_in_turn_after_a_round_that_does_not_count(reporting: Any) -> None:
-    called: list[str] = []
-    ways: dict[str, Callable[[], object]] = {
-        name: lambda name=name: called.append(name) for name in ("a", "b")
-    }
-    found = reporting.seconds_of(ways, repeats=2)
-    assert called == ["a", "b"] * 3
-    assert all(0 <= one < math.inf for one in found.values())
-
-
 # ---------------------------------------------------------------------- README and page
 
 
@@ -205,13 +158,6 @@ def test_readme_holds_the_tables_of_the_committed_reports(
     )
 
 
-def test_committed_reports_are_full_runs_on_a_named_machine(committed: Any) -> None:
-    for name, one in committed.items():
-        assert one.size == "full", name
-        assert one.machine["processor"], name
-        assert name.startswith(one.name)
-
-
 def test_tables_and_ratios_become_markdown(modules: dict[str, ModuleType], report: Any) -> None:
     made = modules["_markdown"].figures({"priming": report})
     assert "| **polyseme** | 0.5 | 2 | 1e-06 |" in made
@@ -220,28 +166,6 @@ def test_tables_and_ratios_become_markdown(modules: dict[str, ModuleType], repor
     assert "| too large | 0.5x | ≤ 0.35x | **SHORT** |" in made
     assert "- Time, ours: grows with documents to the power 1.00" in made
     assert "On a processor, 2 cores" in made
-
-
-def test_a_readme_without_markers_is_refused(modules: dict[str, ModuleType]) -> None:
-    with pytest.raises(ValueError, match=r"README\.md must hold"):
-        modules["_markdown"].with_figures("# Benchmarks\n", "figures")
-
-
-def test_the_page_shows_every_committed_report(
-    modules: dict[str, ModuleType], committed: Any
-) -> None:
-    shown = modules["_reporting"].shown
-    parsed = Parsed(modules["page"].page(committed))
-    text = " ".join(parsed.text)
-    for one in committed.values():
-        assert one.title in text
-        assert modules["_reporting"].machine_name(one.machine) in text
-        for table in one.tables:
-            assert table.title in text
-            assert all(shown(cell) in text for row in table.rows for cell in row)
-        for ratio in one.ratios:
-            assert ratio.what in text
-    assert not parsed.open
 
 
 def test_the_page_loads_nothing_and_marks_shortfalls(
@@ -259,51 +183,6 @@ def test_the_page_loads_nothing_and_marks_shortfalls(
     assert "exponent 1.00" in " ".join(parsed.text)
     assert "Priming <& co>" in parsed.text
     assert page == modules["page"].page({"priming": report, "priming-gpu": report})
-
-
-def test_figures_that_cannot_be_drawn_do_not_stop_the_page(
-    modules: dict[str, ModuleType], reporting: Any, report: Any
-) -> None:
-    nothing = {"none": [], "zero": [[1.0, 0.0]], "lost": [[math.nan, 1.0]]}
-    odd = [["a", None], ["b", math.nan], ["c", 0.0], ["d", -1.0], ["e", math.inf], ["f", "failed"]]
-    report.tables = [
-        reporting.Table("Odd", "", ["way", "seconds"], odd, bars=["seconds"]),
-        reporting.Table("Empty", "", ["way", "seconds"], []),
-        reporting.Table("One", "", ["way", "seconds"], [["a", 3.0]], bars=["seconds"]),
-    ]
-    report.curves = [
-        reporting.Curve("Nothing", "x", "y", nothing),
-        reporting.Curve("One point", "x", "y", {"a": [[10.0, 2.0]]}),
-    ]
-    report.ratios = [
-        reporting.Ratio(f"to {value}", value, target)
-        for value in (0.0, math.nan, math.inf, -1.0)
-        for target in (0.0, 2.0)
-    ]
-    parsed = Parsed(modules["page"].page({"priming": report}))
-    assert len(parsed.of_class("plot")) == 2
-    assert "grows" not in modules["_markdown"].figures({"priming": report})
-
-
-def test_bars_are_drawn_for_times_of_ways_unless_columns_are_named(
-    modules: dict[str, ModuleType], report: Any
-) -> None:
-    chosen = modules["_plots"].bar_columns
-    ways, sizes = report.tables
-    assert chosen(ways) == ["seconds"]
-    assert chosen(sizes) == []
-    sizes.rows = [["1,000", 1.0], ["10,000", 2.0], ["exponent", 0.3]]
-    assert chosen(sizes) == []
-    ways.bars = ["memory, MB"]
-    assert chosen(ways) == ["memory, MB"]
-
-
-def test_rates_and_ratios_are_not_taken_for_times(
-    modules: dict[str, ModuleType], reporting: Any
-) -> None:
-    names = ["way", "steps/s", "rows a second", "ratio", "fit, s", "ms a step"]
-    table = reporting.Table("x", "way", names, [["a", *[1.0] * 5], ["b", *[2.0] * 5]])
-    assert modules["_plots"].bar_columns(table) == ["fit, s", "ms a step"]
 
 
 # ---------------------------------------------------------------------- the command
@@ -351,37 +230,3 @@ def test_a_failure_is_told_in_one_line_and_the_others_go_on(
     assert "Ratios with a target: 1; SHORT: 1" in lines
     assert json.loads((tmp_path / "quick" / "good.json").read_text("utf-8"))["size"] == "quick"
     assert (tmp_path / "quick" / "index.html").exists()
-
-
-def test_a_full_run_writes_reports_page_and_readme_side_by_side(
-    two_benchmarks: ModuleType, modules: dict[str, ModuleType], tmp_path: Path
-) -> None:
-    markdown = modules["_markdown"]
-    readme = tmp_path / "README.md"
-    readme.write_text(f"# Mine\n\n{markdown.BEGIN}\nold\n{markdown.END}\nrest\n", "utf-8")
-    assert two_benchmarks.main(["good", "--suffix=-gpu"]) == 0
-    assert json.loads((tmp_path / "good-gpu.json").read_text("utf-8"))["size"] == "full"
-    text = readme.read_text("utf-8")
-    assert text.startswith("# Mine\n") and text.endswith(f"{markdown.END}\nrest\n")
-    assert "| good | speed | 1x | ≥ 2x | **SHORT** |" in text and "old" not in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["bath"], "unknown benchmark 'bath'; known: bad, good, far"),
-        (["--size", "quick", "--out", "."], "does not overwrite the full reports"),
-    ],
-)
-def test_the_command_refuses(
-    two_benchmarks: ModuleType,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit, match="2"):
-        two_benchmarks.main(arguments)
-    assert message in capsys.readouterr().err

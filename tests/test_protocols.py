@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 from polyseme import LabelCorpus
 from polyseme._validation import InputError
 from polyseme.datasets import load_dataset
-from polyseme.index import ConceptIndex
 from polyseme.metrics import concept_map, example_map
-from polyseme.published.descriptors import ContextDescriptor
-from polyseme.published.priming import PrimingRanker, PrimingStore
 from polyseme.splits import (
     LabelSplit,
     carries,
@@ -30,7 +27,6 @@ from polyseme.splits import (
     random_labels,
     within_corpus,
 )
-from polyseme_experiments.own_documents import IndexWithoutOwn, known_rows, own_document_scores
 
 LABELS = "abcdefghij"
 many = settings(deadline=None, max_examples=60)
@@ -569,129 +565,3 @@ def test_scores_can_be_normalised_over_the_columns(scored):
         measure(documents, scores - 1, labels, columns, normalise="columns")
     with pytest.raises(InputError, match="expected 30 documents and 5 scored labels"):
         measure(documents, scores, labels[:5], columns)
-
-
-# ------------------------------------------------------------------ own documents
-
-
-@pytest.fixture(scope="module")
-def store(tiny_embedding, world):
-    """A store with repeated label sets, oov labels and documents of one label."""
-    embedding = tiny_embedding().fit(world.semantics[:80])
-    documents = [
-        *world.documents[:40],
-        ("sea",),
-        ("sea",),
-        ("sun",),
-        ("sea", "raft"),
-        ("raft", "sun"),
-    ]
-    corpus = LabelCorpus.from_documents(documents, ids=[f"d{i}" for i in range(len(documents))])
-    known, _, dropped = PrimingStore.empty(embedding).add(embedding, corpus)
-    assert not dropped
-    assert len(set(known.sets)) < len(known.ids)
-    return embedding, known, corpus
-
-
-@pytest.mark.parametrize("score", ["nearest", "density"])
-@pytest.mark.parametrize("memory_mb", [64.0, 0.001])
-def test_leaving_out_one_document_is_the_store_without_it(store, score, memory_mb):
-    embedding, known, corpus = store
-    generator = np.random.default_rng(1)
-    points = embedding.targets(corpus)
-    points[::3] += generator.normal(scale=0.3, size=points[::3].shape).astype(np.float32)
-    found = own_document_scores(
-        known, embedding, corpus, points, own="strict", score=score, memory_mb=memory_mb
-    )
-    changed = 0
-    for row, name in enumerate(known.ids):
-        smaller = known.remove([name])
-        ranker = PrimingRanker(smaller.index(64.0), embedding.distance_scale_, score)
-        wanted = dict(zip(smaller.labels, ranker.scores(points[row : row + 1])[0], strict=True))
-        expected = [wanted.get(label, 0.0) for label in known.labels]
-        np.testing.assert_allclose(found[row], expected, rtol=2e-4, atol=1e-7)
-        whole = PrimingRanker(known.index(64.0), embedding.distance_scale_, score)
-        changed += not np.allclose(found[row], whole.scores(points[row : row + 1])[0])
-    alone = np.bincount(known.sets)[known.sets] == 1
-    assert changed >= alone.sum() / 2 > 5
-
-
-def test_the_papers_reading_knows_the_own_document(store):
-    embedding, known, corpus = store
-    paper = own_document_scores(known, embedding, corpus, own="paper")
-    ranker = PrimingRanker(known.index(64.0), embedding.distance_scale_)
-    assert np.array_equal(paper, ranker.scores(embedding.targets(corpus)))
-    strict = own_document_scores(known, embedding, corpus)
-    truth = corpus.align(known.labels)[0].toarray()
-    assert example_map(truth, paper) > example_map(truth, strict)
-
-
-def test_a_document_is_ones_own_by_name_and_labels(store):
-    embedding, known, corpus = store
-    others = LabelCorpus.from_documents(
-        [("SEA",), ("sun", "sea"), ("sea",)], ids=["d40", "d41", "x"]
-    )
-    assert known_rows(known, others).tolist() == [40, -1, -1]
-    strangers = replace(corpus, ids=tuple(f"x{i}" for i in range(len(corpus))))
-    strict, paper = (
-        own_document_scores(known, embedding, strangers, own=own) for own in ("strict", "paper")
-    )
-    assert np.array_equal(strict, paper)
-
-
-def test_an_instance_without_a_point_scores_nothing(store):
-    embedding, known, _ = store
-    with pytest.warns(UserWarning, match="1 of 2 documents hold no label"):
-        scores = own_document_scores(
-            known, embedding, LabelCorpus.from_documents([("raft",), ("sea",)])
-        )
-    assert not scores[0].any()
-    assert scores[1].sum() == pytest.approx(1)
-
-
-def test_own_documents_are_checked(store):
-    embedding, known, corpus = store
-    with pytest.raises(InputError, match="`own` of `own_document_scores` must be one of"):
-        own_document_scores(known, embedding, corpus, own="never")
-    with pytest.raises(InputError, match="give one point per document"):
-        own_document_scores(known, embedding, corpus, embedding.targets(corpus)[:3])
-    with pytest.raises(InputError, match=r"must be rows in -1\.\.44"):
-        IndexWithoutOwn(known, [45])
-    with pytest.raises(InputError, match="`own` names 1 documents; give one query for each"):
-        IndexWithoutOwn(known, [0]).distances(embedding.targets(corpus))
-
-
-def test_nobodys_own_document_changes_nothing(store):
-    embedding, known, corpus = store
-    points = embedding.targets(corpus)
-    index = IndexWithoutOwn(known, np.full(len(points), -1))
-    assert isinstance(index, ConceptIndex)
-    assert np.array_equal(index.distances(points), known.index(64.0).distances(points))
-    assert np.array_equal(
-        index.log_densities(points, 0.5), known.index(64.0).log_densities(points, 0.5)
-    )
-
-
-@pytest.mark.slow
-def test_own_documents_matter_on_a_sample(tiny_embedding, music):
-    """The paper's MagTag5K reading flatters documents of the first half."""
-    labels = labels_by_document_share(music, document_share=(0.2, 0.5), random_state=0)
-    split = within_corpus(
-        music, labels, first=0.6, test_from="both", by_group=False, random_state=0
-    )
-    embedding = tiny_embedding(context_descriptor=ContextDescriptor(n_topics=6, n_iter=50))
-    embedding.fit(split.teaching(), validation=split.held_out())
-    known, _, _ = PrimingStore.empty(embedding).add(embedding, split.known())
-    tested = split.instances("test")
-    scores = {
-        own: own_document_scores(known, embedding, tested, own=own) for own in ("strict", "paper")
-    }
-    moved = (scores["strict"] != scores["paper"]).any(axis=1)
-    assert moved.any()
-    assert not moved[~split.own_documents()].any()
-    columns = evaluation_columns(labels)
-    found = {
-        own: measure(tested, table, known.labels, columns)["zsl"]["E-MAP"]
-        for own, table in scores.items()
-    }
-    assert found["paper"] >= found["strict"]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from polyseme.cli.app import FILES, SHOWING, Output, Preset, app
 from polyseme.cli.media_commands import KindOfMedia
-from polyseme.cli.output import Form, say
-from polyseme_experiments.names import EXPERIMENTS, SEED
+from polyseme.cli.output import Form, emit, for_people, say
+from polyseme_experiments import EXPERIMENTS, SEED
+
+if TYPE_CHECKING:
+    from polyseme_experiments.report.tables import Table
+
+# Of the concept space that `audit` learns; what is proved does not depend on it.
+DIMENSIONS = 50
 
 
 @app.command(rich_help_panel=SHOWING)
@@ -24,16 +31,14 @@ def reproduce(
         ),
     ] = None,
     data: Annotated[
-        Path | None,
-        typer.Option(envvar="POLYSEME_DATA", help="Folder that holds the corpora."),
+        Path | None, typer.Option(envvar="POLYSEME_DATA", help="Folder that holds the corpora.")
     ] = None,
     trials: Annotated[
         int, typer.Option(min=1, help="Trials; `default` and `compare` have ten at the least.")
     ] = 3,
     seed: Annotated[int, typer.Option(min=0, help="Trial t draws with seed + t.")] = SEED,
     quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Samples and short trainings: see that everything runs."),
+        bool, typer.Option("--quick", help="Samples and short trainings: see that everything runs.")
     ] = False,
     preset: Annotated[
         Preset, typer.Option(help="How the published method is trained.")
@@ -63,32 +68,54 @@ def reproduce(
     form: Output = Form.auto,
 ) -> None:
     """Run the paper's tables and figures and print ours beside the published values."""
-    from polyseme_experiments.tasks import reproduce_named
+    from polyseme_experiments.reproduce import default_folder
+    from polyseme_experiments.reproduce import reproduce as run
 
-    options = {
-        "trials": trials,
-        "seed": seed,
-        "quick": quick,
-        "preset": preset.value,
-        "pictures": pictures,
-        "workers": workers,
-        "fresh": fresh,
-        "from_records": from_records,
-    }
+    folder = default_folder(out, quick=quick, pictures=pictures is not None)
     try:
-        report = reproduce_named(names or ["all"], data, out, form, **options)
+        sections = run(
+            names or ["all"],
+            data,
+            trials=trials,
+            seed=seed,
+            quick=quick,
+            preset=preset.value,
+            pictures=pictures,
+            out=folder,
+            workers=workers,
+            fresh=fresh,
+            from_records=from_records,
+            log=say,
+        )
     except KeyboardInterrupt:
         say("polyseme: interrupted; run the same command again to go on where it stopped.")
         raise typer.Exit(1) from None
-    say(f"report: {report}")
+    _print_tables([table for section in sections for table in section.tables], form, folder)
+    say(f"report: {folder / 'report.html'}")
+
+
+def _print_tables(tables: Sequence[Table], form: Form, folder: Path) -> None:
+    """Print tables: as they stand in the report for people, cell by cell for programs."""
+    from polyseme._validation import InputError
+    from polyseme_experiments.report.tables import legend, long_records, wide_records
+
+    if form == Form.csv and len(tables) > 1:
+        raise InputError(
+            f"CSV has one header, but there are {len(tables)} tables; they are in "
+            f"'{folder / 'tables'}', one file each."
+        )
+    for table in tables:
+        wide = for_people(form)
+        emit((wide_records if wide else long_records)(table), form, title=table.title)
+        for line in (legend(table), *table.notes) if wide else ():
+            typer.echo(f"  {line}")
 
 
 @app.command(rich_help_panel=SHOWING)
 def audit(
     setting: Annotated[str, typer.Argument(help="Where a split is drawn: hsun, corel5k, ….")],
     data: Annotated[
-        Path | None,
-        typer.Option(envvar="POLYSEME_DATA", help="Folder that holds the corpora."),
+        Path | None, typer.Option(envvar="POLYSEME_DATA", help="Folder that holds the corpora.")
     ] = None,
     trial: Annotated[int, typer.Option(min=0, help="Which trial, from 0.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Trial t draws with seed + t.")] = SEED,
@@ -97,15 +124,24 @@ def audit(
         bool, typer.Option("--split-only", help="Look at the split without learning from it.")
     ] = False,
 ) -> None:
-    """Prove that nothing a split hides reaches training, and print the receipt."""
-    from polyseme_experiments.tasks import audit_setting
+    """Prove that nothing a split hides reaches training, and print the leakage report."""
+    from polyseme_experiments.sampling import RunConfig
+    from polyseme_experiments.settings import get_setting
+    from polyseme_experiments.trials import Trial
 
-    lines, passed = audit_setting(
-        setting, data, trial=trial, seed=seed, quick=quick, learn=not split_only
-    )
-    for line in lines:
+    config = RunConfig(None if data is None else str(data), seed, quick)
+    drawn = Trial(get_setting(setting), trial, config)
+    fitted, inputs = None, None
+    if not split_only:
+        say(f"learning from trial {trial} of {setting}; --split-only would leave that out")
+        if drawn.instance_features is None:
+            fitted = drawn.space(DIMENSIONS)
+        else:
+            fitted, inputs = drawn.tagger(DIMENSIONS), drawn.fit_inputs()
+    report = drawn.leakage_report(fitted, inputs, relearn_topics=True)
+    for line in report.lines():
         typer.echo(line)
-    if not passed:
+    if not report.passed:
         raise typer.Exit(1)
 
 
@@ -124,7 +160,7 @@ def demo(
     """Tag emoji, with a quarter of the tags hidden, and write a page that shows how it went."""
     from polyseme_experiments.demo import run_demo
 
-    run_demo(out, seed=seed, from_pictures=from_pictures, say=say)
+    run_demo(out, seed=seed, from_pictures=from_pictures, log=say)
     typer.echo(str(out))
 
 
@@ -137,7 +173,13 @@ def sample(
     ] = None,
 ) -> None:
     """Write sample files to try the next commands on: drawn emoji, or rendered music."""
-    from polyseme_experiments.tasks import write_sample
+    from polyseme.datasets import SPECS
 
-    say(write_sample(kind.value, folder, limit))
+    spec = SPECS[{"image": "emoji", "audio": "clips"}[kind.value]]
+    assert spec.embedded is not None and spec.write_media is not None
+    ids = spec.embedded().corpus.ids
+    step = 1.0 if limit is None else max(1.0, len(ids) / limit)
+    chosen = [ids[int(place * step)] for place in range(int(len(ids) / step))]
+    spec.write_media(folder, chosen)
+    say(f"{len(chosen):,} {kind.value} files, their tags in '{folder / 'tags.jsonl'}'")
     typer.echo(str(folder))

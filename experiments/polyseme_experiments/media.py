@@ -1,14 +1,13 @@
 """Media in experiments: the files of a dataset, and what feature extractors make of them.
 
-In: a dataset whose media are at hand, or a folder that the user names. Out: raw numbers, rows as
-the dataset's documents. Files and numbers are kept in the cache for other trials.
+In: a dataset with media files, or a folder that the user names. Out: raw numbers, rows as the
+dataset's documents. Files and numbers are kept in the cache for other trials.
 """
 
 from __future__ import annotations
 
 import hashlib
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,6 +28,7 @@ from polyseme.features import (
     match_documents,
     read_extraction,
 )
+from polyseme_experiments.records import locked
 
 # How documents that lie beside pictures may be called.
 TAGS = tuple(
@@ -39,27 +39,17 @@ NAMED = "pictures"
 
 @lru_cache(maxsize=1)
 def load_pictures(folder: str, cache: str | None) -> Dataset:
-    """Load a folder of pictures that the user names.
+    """Load a folder of pictures that the user names, under their paths.
 
-    Parameters
-    ----------
-    folder : str
-        Pictures, with their tags in `tags.jsonl` (or .csv), or in XMP files beside them.
-    cache : str or None
-        Where numbers are kept.
-
-    Returns
-    -------
-    Dataset
-        The documents of the pictures that can be read, under their paths.
+    Tags are in `tags.jsonl` (or .csv), or in XMP files beside the pictures.
     """
     extraction = _extracted(Path(folder), ImageFeatures(), cache, NAMED)
     corpus = _tags_of(Path(folder), extraction)
     table = np.asarray(extraction.select(_rows(extraction, corpus)).raw, dtype=np.float32)
-    summed = hashlib.sha256(repr((corpus.ids, list(corpus))).encode())
-    summed.update(table.tobytes())
+    checksum = hashlib.sha256(repr((corpus.ids, list(corpus))).encode())
+    checksum.update(table.tobytes())
     spec = replace(folder_spec(NAMED), title="pictures of one's own", domain="images")
-    return Dataset(spec, corpus, table, None, summed.hexdigest())
+    return Dataset(spec, corpus, table, None, checksum.hexdigest())
 
 
 def raw_numbers(
@@ -67,15 +57,8 @@ def raw_numbers(
 ) -> Extracted:
     """Give the raw numbers of a dataset's media, rows as its documents.
 
-    Parameters
-    ----------
-    dataset : Dataset
-    extractor : MediaFeatures
-        Need not be fitted.
-    cache : str or None
-        Where files and numbers are kept for other trials; None keeps nothing.
-    folder : str or None
-        Where the media are; None where the dataset writes them itself.
+    The media are in a folder, or are written by the dataset itself (None); the extractor need not
+    be fitted.
     """
     if folder is not None:
         extraction = _extracted(Path(folder), extractor, cache, dataset.name)
@@ -83,9 +66,9 @@ def raw_numbers(
     write = dataset.spec.write_media
     if write is None:
         raise InputError(f"The dataset '{dataset.name}' has no media files.")
-    with _workplace(cache) as place:
+    with _work_folder(cache) as place:
         media = place / f"media-{dataset.name}-{dataset.checksum[:12]}"
-        with _alone(media.with_suffix(".lock")):
+        with locked(media.with_suffix(".lock")):
             if not media.with_suffix(".written").exists():
                 write(media, dataset.corpus.ids)
                 media.with_suffix(".written").touch()
@@ -94,15 +77,16 @@ def raw_numbers(
 
 
 def _extracted(folder: Path, extractor: MediaFeatures, cache: str | None, name: str) -> Extracted:
-    """Extract a folder, or take the numbers that an earlier trial has left."""
-    with _workplace(cache) as place:
+    """Extract a folder, or read the numbers that an earlier trial has left."""
+    with _work_folder(cache) as place:
         digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
         out = place / f"extracted-{name}-{digest}-{extractor.digest()}"
-        with _alone(out.with_suffix(".lock")):
+        with locked(out.with_suffix(".lock")):
             extract_folder(folder, out, extractor)
-        found = read_extraction(out)
-        # The numbers outlive a temporary place.
-        return found if cache is not None else replace(found, raw=[np.array(r) for r in found.raw])
+        extraction = read_extraction(out)
+        if cache is not None:
+            return extraction
+        return replace(extraction, raw=[np.array(one) for one in extraction.raw])
 
 
 def _rows(extraction: Extracted, corpus: LabelCorpus) -> Sequence[int]:
@@ -136,7 +120,7 @@ def _tags_of(folder: Path, extraction: Extracted) -> LabelCorpus:
 
 
 @contextmanager
-def _workplace(cache: str | None) -> Iterator[Path]:
+def _work_folder(cache: str | None) -> Iterator[Path]:
     """Give the cache's folder, or a temporary one."""
     if cache is not None:
         Path(cache).mkdir(parents=True, exist_ok=True)
@@ -144,21 +128,3 @@ def _workplace(cache: str | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
-
-
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Let one process at a time write; the others wait and find what it wrote."""
-    try:
-        import fcntl
-    except ImportError:  # without locks, both write the same
-        yield
-        return
-    with lock.open("w") as stream:
-        while True:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(0.1)
-        yield

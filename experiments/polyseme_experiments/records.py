@@ -1,7 +1,7 @@
-"""Run records: one JSON object for each run, kept in one file of lines for each setting.
+"""Run records: one JSON object for each run, in one file of lines for each setting.
 
-In: what a run was given and what it measured. Out: files from which every table is made, and which
-tell a later call what need not be run again.
+In: what a run was configured with and what it measured. Out: files from which every table is made,
+and which tell a later call what need not be run again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -20,18 +21,10 @@ from polyseme._validation import InputError
 
 Record = dict[str, Any]
 FIELDS: dict[str, type | tuple[type, ...]] = {
-    "setting": str,
-    "method": str,
-    "trial": int,
-    "seed": int,
-    "config_hash": str,
-    "config": dict,
-    "data": dict,
-    "stand_in": dict,
-    "metrics": dict,
-    "parts": dict,
+    **dict.fromkeys(("setting", "method", "config_hash", "version"), str),
+    **dict.fromkeys(("trial", "seed"), int),
+    **dict.fromkeys(("config", "data", "stand_in", "metrics", "parts"), dict),
     "seconds": (int, float),
-    "version": str,
 }
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch", "tomotopy")
 
@@ -42,110 +35,54 @@ def config_hash(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def make_record(
-    *,
-    setting: str,
-    method: str,
-    trial: int,
-    seed: int,
-    config: Mapping[str, Any],
-    seconds: float,
-    parts: Mapping[str, float],
-    facts: Mapping[str, Any],
-    metrics: Mapping[str, Any],
-) -> Record:
-    """Put a run's facts together.
-
-    Parameters
-    ----------
-    setting, method : str
-    trial, seed : int
-    config : mapping
-        Everything that decides the result; its digest tells whether a run is the same.
-    seconds : float
-        What the run took, with the parts that it shares with other runs.
-    parts : mapping of str to float
-        The shared parts and their seconds.
-    facts : mapping
-        Data, counts and the audit.
-    metrics : mapping
-        What was measured.
-
-    Returns
-    -------
-    dict
-        JSON values only.
-    """
+def environment() -> Record:
+    """Give what a record says about the machine, the versions and the time."""
     return {
-        "setting": setting,
-        "method": method,
-        "trial": trial,
-        "seed": seed,
-        "config_hash": config_hash(config),
         "version": version("polyseme"),
-        "seconds": round(seconds, 2),
-        "parts": {name: round(value, 2) for name, value in parts.items()},
         "finished": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "python": platform.python_version(),
         "machine": {"processor": platform.machine(), "cores": os.cpu_count()},
         "libraries": {name: version(name) for name in LIBRARIES},
-        "config": dict(config),
-        **facts,
-        "metrics": dict(metrics),
     }
 
 
-def _is_record(value: object) -> bool:
-    """Say whether something read is a record."""
-    return isinstance(value, dict) and all(
-        isinstance(value.get(name), kind) for name, kind in FIELDS.items()
-    )
-
-
-def _key(record: Record) -> tuple[Any, ...]:
-    """Give what a run is found by."""
-    return record["method"], record["seed"], record["trial"], record["config_hash"]
-
-
-def _identity(record: Record) -> tuple[Any, ...]:
-    """Give what tells runs apart that may stand beside each other."""
-    config = record["config"]
-    return *_key(record)[:3], config.get("preset"), config.get("quick")
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Let one process at a time work on a folder or file; the others wait for it to finish."""
+    try:
+        import fcntl
+    except ImportError:  # without locks, both write the same
+        yield
+        return
+    descriptor = os.open(path, os.O_RDONLY | (0 if path.is_dir() else os.O_CREAT))
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class RecordStore:
-    """The records of a folder; one process writes.
-
-    Parameters
-    ----------
-    folder : str or Path
-        Holds `<setting>.jsonl` files; made when the first record is added.
-    """
+    """The records of a folder, `<setting>.jsonl`; several processes may add to it."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self._records: dict[str, dict[tuple[Any, ...], Record]] = {}
+        self._records: dict[str, list[Record]] = {}
 
-    def find(self, setting: str, method: str, trial: int, seed: int, digest: str) -> Record | None:
-        """Give the record of a run, or None when it has not been run with this configuration."""
-        return self._of(setting).get((method, seed, trial, digest))
+    def find(
+        self, setting: str, method: str, trial: int, config: Mapping[str, Any]
+    ) -> Record | None:
+        """Give a run's record whose configuration holds some values, or None.
 
-    def of_model(self, run: tuple[str, str, int], config: Mapping[str, Any]) -> Record | None:
-        """Give a run's record by what was run, whatever data it was run on; None without one.
-
-        Parameters
-        ----------
-        run : (str, str, int)
-            Setting, method and trial.
-        config : mapping
-            What the record's configuration must hold.
+        Without the data's checksums among the values, records of any data fit.
         """
-        setting, method, trial = run
+        if setting not in self._records:
+            self._records[setting] = self._read(setting)
         wanted = json.loads(json.dumps(config, default=list))
-        for record in self._of(setting).values():
-            mine = record["config"]
+        for record in self._records[setting]:
+            known = record["config"]
             if (record["method"], record["trial"]) == (method, trial) and all(
-                mine.get(name) == value for name, value in wanted.items()
+                known.get(name) == value for name, value in wanted.items()
             ):
                 return record
         return None
@@ -155,32 +92,38 @@ class RecordStore:
 
         Runs of another preset stand beside each other; of the same, only the newest counts.
         """
-        known = self._of(record["setting"])
-        for key, other in list(known.items()):
-            if _identity(other) == _identity(record):
-                del known[key]
-        # As it will be read: the same order of keys, the same types.
-        written = json.loads(json.dumps(record, sort_keys=True))
-        known[_key(written)] = written
-        self._write(record["setting"], known.values())
+        setting = record["setting"]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self._path(setting)
+        with locked(self.folder):
+            others = [one for one in self._read(setting) if _identity(one) != _identity(record)]
+            written = json.loads(json.dumps(record))
+            self._records[setting] = sorted([*others, written], key=_key)
+            waiting = path.with_suffix(".jsonl.part")
+            with waiting.open("w", encoding="utf-8") as file:
+                file.writelines(
+                    json.dumps(one, sort_keys=True) + "\n" for one in self._records[setting]
+                )
+                file.flush()
+                os.fsync(file.fileno())
+            waiting.replace(path)
 
-    def _of(self, setting: str) -> dict[tuple[Any, ...], Record]:
-        """Give a setting's records by method, seed and trial; read them once."""
-        if setting not in self._records:
-            path = self.folder / f"{setting}.jsonl"
-            records = self._read(path) if path.exists() else []
-            self._records[setting] = {_key(record): record for record in records}
-        return self._records[setting]
+    def _path(self, setting: str) -> Path:
+        """Name the file of a setting's records."""
+        return self.folder / f"{setting}.jsonl"
 
-    def _read(self, path: Path) -> list[Record]:
-        """Read a file of records."""
+    def _read(self, setting: str) -> list[Record]:
+        """Read a setting's records."""
+        path = self._path(setting)
         records = []
-        for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
             try:
                 record = json.loads(line)
             except ValueError:
                 record = None
-            if not _is_record(record):
+            if not isinstance(record, dict) or not all(
+                isinstance(record.get(name), kind) for name, kind in FIELDS.items()
+            ):
                 raise InputError(
                     f"Line {number} of '{path}' is not a record of a run; remove that line, and "
                     "its run is run again."
@@ -188,14 +131,13 @@ class RecordStore:
             records.append(record)
         return records
 
-    def _write(self, setting: str, records: Iterable[Record]) -> None:
-        """Write a setting's records, all or nothing."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        ordered = sorted(records, key=_key)
-        path = self.folder / f"{setting}.jsonl"
-        waiting = path.with_suffix(".jsonl.part")
-        with waiting.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(record, sort_keys=True) + "\n" for record in ordered)
-            file.flush()
-            os.fsync(file.fileno())
-        waiting.replace(path)
+
+def _key(record: Record) -> tuple[Any, ...]:
+    """Give what records are sorted by."""
+    return record["method"], record["seed"], record["trial"], record["config_hash"]
+
+
+def _identity(record: Record) -> tuple[Any, ...]:
+    """Give what tells runs apart that may stand beside each other."""
+    config = record["config"]
+    return *_key(record)[:3], config.get("preset"), config.get("quick")

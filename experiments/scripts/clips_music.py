@@ -12,8 +12,7 @@ of them the tagger of that time did not beat popularity in E-MAP (see the data's
 from __future__ import annotations
 
 import random
-from collections import Counter
-from dataclasses import dataclass
+from collections import Counter, namedtuple
 from typing import Any
 
 N_PIECES, VARIATIONS, SEED = 320, 2, 20
@@ -61,47 +60,11 @@ CENTRES = {"low": 46, "middle": 63, "high": 77}
 Part = tuple[str, str]  # a voice and its role: alone, lead, harmony, bass or drums
 
 
-@dataclass(frozen=True)
-class Piece:
-    """What the variations of a piece have in common."""
-
-    style: str
-    parts: tuple[Part, ...]
-    mode: str
-    seed: int
-
-
-@dataclass(frozen=True)
-class Manner:
-    """What may differ between the variations of a piece."""
-
-    tempo: str
-    bpm: int
-    register: str
-    touch: str
-    dynamics: str
-    tonic: int
-
-
-@dataclass(frozen=True)
-class Note:
-    """One note of one part, in beats."""
-
-    part: int
-    start: float
-    length: float
-    pitch: int
-    velocity: int
-
-
-@dataclass(frozen=True)
-class Clip:
-    """A variation: what it is, its notes, and its document."""
-
-    piece: Piece
-    manner: Manner
-    notes: list[Note]
-    row: dict[str, Any]
+# What the variations of a piece have in common, and what may differ between them.
+Piece = namedtuple("Piece", "style parts mode seed")
+Manner = namedtuple("Manner", "tempo bpm register touch dynamics tonic")
+Note = namedtuple("Note", "part start length pitch velocity")  # of one part, in beats
+Clip = namedtuple("Clip", "piece manner notes row")  # a variation, and its document
 
 
 # ---------------------------------------------------------------------- choosing

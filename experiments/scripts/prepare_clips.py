@@ -37,7 +37,7 @@ import soundfile
 from clips_music import SECONDS, Clip, plan_clips
 from numpy.typing import NDArray
 
-OUT = Path(__file__).parents[1] / "src" / "polyseme" / "datasets" / "clips_data"
+OUT = Path(__file__).parents[1] / "polyseme_experiments" / "datasets" / "clips_data"
 SOUND_FONT = Path("/usr/share/sounds/sf2/FluidR3_GM.sf2")
 SOUND_FONT_SHA256 = "74594e8f4250680adf590507a306655a299935343583256f3b722c48a1bc1cb0"
 COPYRIGHT = Path("/usr/share/doc/fluid-soundfont-gm/copyright")
@@ -217,13 +217,6 @@ def write_clips(clips: list[Clip], music: dict[str, Any], font: Path, out: Path)
             archive.writestr(member, members[name])
 
 
-def write_documents(clips: list[Clip], out: Path) -> None:
-    """Write one JSON line per clip, gzipped without a time stamp."""
-    rows = [{"id": f"{number:04d}.ogg", **clip.row} for number, clip in enumerate(clips, start=1)]
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    (out / "documents.jsonl.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
-
-
 def write_licence(out: Path) -> None:
     """Copy what the sound font's package says of author, contributors and licence."""
     if not COPYRIGHT.is_file():
@@ -231,27 +224,22 @@ def write_licence(out: Path) -> None:
     text = COPYRIGHT.read_text("utf-8")
     kept = text[text.index("Upstream Author:") : text.index("The Debian packaging is")].strip()
     lines = "\n".join(line.rstrip() for line in kept.splitlines())
-    folder = out / "licences"
-    folder.mkdir(exist_ok=True)
-    (folder / "fluid-r3-MIT.txt").write_text(f"Fluid (R3) SoundFont\n\n{lines}\n", "utf-8")
-
-
-def write_checksums(out: Path) -> None:
-    """Write the SHA-256 of every data file."""
-    sums = {name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in DATA_FILES}
-    (out / "checksums.json").write_text(json.dumps(sums, indent=2) + "\n", "utf-8")
+    (out / "licences").mkdir(exist_ok=True)
+    path = out / "licences" / "fluid-r3-MIT.txt"
+    path.write_text(f"Fluid (R3) SoundFont\n\n{lines}\n", "utf-8")
 
 
 def prepare(out: Path, font: Path) -> None:
     """Make every file but `music.json` and the README."""
-    if not (out / "music.json").is_file():
-        raise SystemExit(f"The folder {out} must hold music.json; copy it from {OUT}.")
     music = json.loads((out / "music.json").read_text("utf-8"))
     clips = plan_clips(music)
     write_clips(clips, music, font, out)
-    write_documents(clips, out)
+    rows = [{"id": f"{number:04d}.ogg", **clip.row} for number, clip in enumerate(clips, start=1)]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (out / "documents.jsonl.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
     write_licence(out)
-    write_checksums(out)
+    sums = {name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in DATA_FILES}
+    (out / "checksums.json").write_text(json.dumps(sums, indent=2) + "\n", "utf-8")
 
 
 def check(out: Path, font: Path) -> bool:
@@ -262,9 +250,7 @@ def check(out: Path, font: Path) -> bool:
         prepare(again, font)
         names = [*DATA_FILES, "checksums.json", "licences/fluid-r3-MIT.txt"]
         other = [name for name in names if (again / name).read_bytes() != (out / name).read_bytes()]
-    print(
-        f"Made again, these differ: {', '.join(other)}." if other else "Made again, all is equal."
-    )
+    print(f"Made again, these differ: {', '.join(other) or 'none'}.")
     return not other
 
 

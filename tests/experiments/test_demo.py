@@ -10,47 +10,35 @@ import numpy as np
 import pytest
 
 from html_pages import Parsed
-from polyseme._threads import one_thread
 from polyseme._validation import InputError
-from polyseme.concepts import Concepts
 from polyseme.evidence import Evidence, TagEvidence
-from polyseme.senses import SenseMap, SenseRule, find_senses
+from polyseme.senses import SenseMap, SenseRule
 from polyseme.space import ConceptSpace
 from polyseme_experiments.datasets import EmojiCorpus, load_emoji
 from polyseme_experiments.demo import run_demo
-from polyseme_experiments.demo.cards import parts
-from polyseme_experiments.demo.examples import LEAST_PART, _leading
 from polyseme_experiments.demo.experiment import (
-    DemoSettings,
-    group_means,
-    mean_score,
-    run_experiment,
-)
-from polyseme_experiments.demo.page import build_page
-from polyseme_experiments.demo.plots import SIZE, _push_apart
-from polyseme_experiments.demo.results import (
     COLUMNS,
+    LEAST_PART,
     Card,
     Completion,
     DemoResults,
+    DemoSettings,
     Known,
-    MethodScores,
     Reason,
-    Score,
     Tag,
+    group_means,
+    run_experiment,
 )
+from polyseme_experiments.demo.page import SIZE, build_page, evidence_bars, push_apart, thumbnails
 from polyseme_experiments.demo.split import EmojiSplit, SplitSettings, draw_split, families
-from polyseme_experiments.demo.thumbnails import Thumbnails
+from polyseme_experiments.report.tables import Cell
 
 HOSTILE = '<script>alert("1")</script>&\''
 PIXEL = "data:image/webp;base64,AAAA"
 
 
-class OnePicture:
-    """Stand-in for the thumbnails."""
-
-    def uri(self, emoji: int, drawing: str) -> str:
-        return PIXEL
+def one_picture(emoji: int, drawing: str) -> str:
+    return PIXEL
 
 
 def made_up_evidence(label: str = "moon") -> Evidence:
@@ -59,8 +47,8 @@ def made_up_evidence(label: str = "moon") -> Evidence:
 
 
 def made_up_results(label: str = "moon") -> DemoResults:
-    def scores(value: float) -> dict[str, Score]:
-        return {column: Score(value, 0.01, 5) for column in COLUMNS}
+    def scores(value: float) -> dict[str, Cell]:
+        return {column: Cell(value, 1.0, 5, digits=1) for column in COLUMNS}
 
     def card(emoji: int) -> Card:
         return Card(
@@ -84,9 +72,7 @@ def made_up_results(label: str = "moon") -> DemoResults:
         agreement=0.9,
     )
     reason = Reason(
-        1,
-        "twemoji",
-        label,
+        card(1),
         Tag(label, "unseen", False),
         2,
         "all",
@@ -102,11 +88,9 @@ def made_up_results(label: str = "moon") -> DemoResults:
         n_labels=6,
         unseen=(label,),
         oov=("ball", label),
-        methods=(
-            MethodScores("polyseme", scores(0.5), scores(0.2)),
-            MethodScores(label, scores(0.4), scores(0.3)),
-        ),
-        differences=scores(0.1),
+        example={"polyseme": scores(50.0), label: scores(40.0)},
+        concept={"polyseme": scores(20.0), label: scores(30.0)},
+        differences=scores(10.0),
         cards=tuple(card(number) for number in range(30)),
         maps=(sense_map, sense_map),
         reasons=(reason,),
@@ -152,88 +136,55 @@ def split(emoji: EmojiCorpus, request: pytest.FixtureRequest) -> EmojiSplit:
 # ---------------------------------------------------------------------- the split
 
 
-def test_variants_of_one_person_are_on_one_side(split):
+def test_what_is_hidden_reaches_no_training_document(split: EmojiSplit) -> None:
+    _, documents = split.pictures(split.taught)
+    semantics = split.semantics()
+    shown = {label for document in documents for label in document}
+    taught = {label for document in semantics for label in document}
+    assert shown.isdisjoint(split.unseen) and set(split.oov) <= shown
+    assert taught.isdisjoint(split.oov) and set(split.unseen) <= taught
+    known = {name.split("/")[0] for name in (*documents.ids, *semantics.ids)}
+    assert known.isdisjoint(split.emoji.ids[one] for one in split.test)
+    for chosen in (split.train, split.test, split.taught):
+        assert set(Counter(split.emoji.group[split.rows(chosen)].tolist()).values()) == {2}
+
+
+def test_variants_of_one_person_are_on_one_side_and_in_one_group(split: EmojiSplit) -> None:
     numbers = families(split.emoji.names)
     assert not set(numbers[split.train]) & set(numbers[split.test])
     same = families(["man teacher", "woman teacher", "teacher", "old man", "woman", "man"])
     assert same.tolist() == [0, 0, 0, 1, 2, 3]
-
-
-def test_no_picture_shown_carries_an_unseen_label(split: EmojiSplit) -> None:
-    _, documents = split.pictures(split.taught)
-    shown = {label for document in documents for label in document}
-    assert shown.isdisjoint(split.unseen)
-    assert set(split.oov) <= shown
-
-
-def test_no_semantics_document_holds_an_oov_label_but_all_unseen_ones_occur(
-    split: EmojiSplit,
-) -> None:
-    taught = {label for document in split.semantics() for label in document}
-    assert taught.isdisjoint(split.oov)
-    assert set(split.unseen) <= taught
-
-
-def test_both_drawings_of_an_emoji_are_on_one_side(split: EmojiSplit) -> None:
-    train, test = split.rows(split.train), split.rows(split.test)
-    assert set(split.emoji.group[train]).isdisjoint(split.emoji.group[test])
-    for rows in (train, test, split.rows(split.taught)):
-        assert set(Counter(split.emoji.group[rows].tolist()).values()) == {2}
-
-
-def test_no_test_emoji_is_in_any_training_document(split: EmojiSplit) -> None:
-    _, documents = split.pictures(split.taught)
-    known = {name.split("/")[0] for name in (*documents.ids, *split.semantics().ids)}
-    assert known.isdisjoint(split.emoji.ids[one] for one in split.test)
-
-
-def test_documents_of_one_emoji_are_of_one_group(split: EmojiSplit) -> None:
     _, documents = split.pictures(split.taught)
     semantics = split.semantics()
     group_of = dict(zip(semantics.ids, semantics.groups or (), strict=True))
-    assert len(group_of) == len(semantics)
     for name, group in zip(documents.ids, documents.groups or (), strict=True):
         assert group == group_of[name.split("/")[0]]
         assert split.emoji.ids[split.emoji_of(name)] == name.split("/")[0]
 
 
-def test_a_quarter_of_emoji_and_labels_is_hidden(split: EmojiSplit) -> None:
+def test_a_quarter_of_emoji_and_labels_is_hidden_by_seed(split: EmojiSplit) -> None:
     labels = {label for document in split.emoji.documents for label in document}
     assert len(split.unseen) == pytest.approx(len(labels) / 4, abs=1)
     assert len(split.test) / (len(split.test) + len(split.train)) == pytest.approx(0.25, abs=0.01)
-    counts = Counter(
-        label
-        for one, document in enumerate(split.emoji.documents)
-        if one not in split.test and set(document).isdisjoint(split.unseen)
-        for label in document
-    )
     assert len(split.oov) == 6
-    assert min(counts[label] for label in split.oov) >= 12
-
-
-def test_the_same_seed_gives_the_same_split(emoji: EmojiCorpus) -> None:
-    one, other, third = (draw_split(emoji, random_state=seed) for seed in (1, 1, 2))
+    one, other, third = (draw_split(split.emoji, random_state=seed) for seed in (1, 1, 2))
     assert (one.unseen, one.oov) == (other.unseen, other.oov)
     np.testing.assert_array_equal(one.test, other.test)
     assert one.unseen != third.unseen
+    with pytest.raises(InputError, match="lower `min_oov` or `n_oov`"):
+        draw_split(split.emoji, SplitSettings(n_oov=500), random_state=0)
 
 
-def test_forgetting_repeated_documents_leaves_each_training_emoji_once(split: EmojiSplit) -> None:
+def test_removing_repeated_documents_leaves_each_training_emoji_once(split: EmojiSplit) -> None:
     _, documents = split.pictures(split.taught)
     left = {*split.semantics().ids, *documents.ids} - set(split.repeated())
     assert sorted(name.split("/")[0] for name in left) == sorted(split.semantics().ids)
-    with_oov = {name for name in left if "/" in name}
     carriers = {
         split.emoji.ids[one]
         for one in split.taught
         if not set(split.oov).isdisjoint(split.emoji.documents[one])
     }
-    assert {name.split("/")[0] for name in with_oov} == carriers
-
-
-def test_too_many_oov_labels_are_refused(emoji: EmojiCorpus) -> None:
-    with pytest.raises(InputError, match="lower `min_oov` or `n_oov`"):
-        draw_split(emoji, SplitSettings(n_oov=500), random_state=0)
+    assert {name.split("/")[0] for name in left if "/" in name} == carriers
 
 
 # ---------------------------------------------------------------------- numbers
@@ -245,55 +196,8 @@ def test_group_means_average_the_drawings_and_keep_nan() -> None:
     np.testing.assert_allclose(group_means(values, groups), [0.5, 0.25, np.nan])
 
 
-def test_mean_score_counts_only_what_is_there() -> None:
-    score = mean_score(np.array([0.2, np.nan, 0.4, 0.9]))
-    assert (score.value, score.n) == (pytest.approx(0.5), 3)
-    assert score.error == pytest.approx(np.std([0.2, 0.4, 0.9], ddof=1) / np.sqrt(3))
-    assert mean_score(np.array([np.nan])).n == 0
-    assert mean_score(np.array([0.5])).error is None
-
-
-def two_sense_concepts() -> tuple[Concepts, np.ndarray, list[str]]:
-    """Label 0 stands with label 1 in six documents and with label 2 in four others."""
-    generator = np.random.default_rng(5)
-    points, label_ids, document_ids = [], [], []
-    for document in range(10):
-        company = 1 if document < 6 else 2
-        for label in (0, company):
-            points.append(np.array([10.0 * company, label, 0.0]) + 0.1 * generator.normal(size=3))
-            label_ids.append(label)
-            document_ids.append(document)
-    concepts = Concepts(
-        np.array(points, dtype=np.float32),
-        np.array(label_ids),
-        np.array(document_ids),
-        ("bank", "river", "money"),
-        np.empty(0, dtype=np.int64),
-    )
-    return concepts, np.arange(100, 110), ["?"] * 100 + ["nature"] * 6 + ["objects"] * 4
-
-
-def test_senses_of_a_label_with_two_meanings_are_found_and_named() -> None:
-    concepts, places, categories = two_sense_concepts()
-    maps = find_senses(
-        concepts, places, categories, rule=SenseRule(n_labels=1, fewest=8), random_state=0
-    )
-    assert [one.label for one in maps] == ["bank"]
-    assert maps[0].senses.tolist() == [0] * 6 + [1] * 4
-    assert maps[0].words == (("river",), ("money",))
-    assert maps[0].owners.tolist() == list(range(100, 110))
-    assert maps[0].silhouette > 0.9
-    assert maps[0].agreement == pytest.approx(1.0)
-
-
-def test_labels_with_too_few_or_too_many_emoji_are_passed_over() -> None:
-    concepts, places, categories = two_sense_concepts()
-    for rule in (SenseRule(fewest=11), SenseRule(fewest=2, most=3)):
-        assert find_senses(concepts, places, categories, rule=rule, random_state=0) == ()
-
-
 def test_pictures_pushed_apart_do_not_hide_each_other() -> None:
-    moved = _push_apart(np.full((12, 2), 200.0))
+    moved = push_apart(np.full((12, 2), 200.0))
     gaps = np.abs(moved[:, None] - moved[None]).max(axis=2)
     np.fill_diagonal(gaps, np.inf)
     assert gaps.min() >= SIZE
@@ -303,7 +207,7 @@ def test_pictures_pushed_apart_do_not_hide_each_other() -> None:
 
 
 def test_the_page_loads_nothing_and_all_its_images_are_data_uris() -> None:
-    parsed = Parsed(build_page(made_up_results(), OnePicture()))
+    parsed = Parsed(build_page(made_up_results(), one_picture))
     assert parsed.open == []
     for tag, attributes in parsed.elements:
         for name in ("src", "srcset", "poster", "data", "action", "background"):
@@ -320,7 +224,7 @@ def test_the_page_loads_nothing_and_all_its_images_are_data_uris() -> None:
 
 def test_chips_are_marked_by_kind_and_truth_and_not_by_colour_alone() -> None:
     results = made_up_results()
-    page = build_page(results, OnePicture())
+    page = build_page(results, one_picture)
     parsed = Parsed(page)
     in_cards = [one for one in parsed.of_class("chip") if one[0] == "li"]
     # On a card: three tags, one unseen tag, two missed; then one reason and four completions.
@@ -336,7 +240,7 @@ def test_chips_are_marked_by_kind_and_truth_and_not_by_colour_alone() -> None:
 
 
 def test_24_cards_are_in_view_and_the_others_behind_a_button() -> None:
-    page = build_page(made_up_results(), OnePicture())
+    page = build_page(made_up_results(), one_picture)
     before, behind = page.split('<details id="all">')
     assert before.count('<article class="card"') == 24
     assert behind.split("</details>")[0].count('<article class="card"') == 6
@@ -344,9 +248,9 @@ def test_24_cards_are_in_view_and_the_others_behind_a_button() -> None:
 
 
 def test_the_best_of_each_column_is_marked_even_when_it_is_not_ours() -> None:
-    page = build_page(made_up_results("costa"), OnePicture())
+    page = build_page(made_up_results("costa"), one_picture)
     first, second = re.findall(r"<table>.*?</table>", page, flags=re.DOTALL)
-    rows = re.findall(r'<tr><th scope="row">(\w+)</th>(.*?)</tr>', first + second)
+    rows = re.findall(r'<tr><th scope="row">(\w+)</th>(.*?)</tr>', first + second, re.DOTALL)
     assert [(name, cells.count("(best)")) for name, cells in rows] == [
         ("polyseme", len(COLUMNS)),
         ("costa", 0),
@@ -358,7 +262,7 @@ def test_the_best_of_each_column_is_marked_even_when_it_is_not_ours() -> None:
 
 
 def test_a_hostile_label_is_text_everywhere() -> None:
-    page = build_page(made_up_results(HOSTILE), OnePicture())
+    page = build_page(made_up_results(HOSTILE), one_picture)
     parsed = Parsed(page)
     assert HOSTILE not in page
     assert [tag for tag, _ in parsed.elements].count("script") == 1
@@ -368,74 +272,34 @@ def test_a_hostile_label_is_text_everywhere() -> None:
 
 def test_the_drawings_are_attributed_and_seconds_stand_in_one_place() -> None:
     results = made_up_results()
-    page = build_page(results, OnePicture())
+    page = build_page(results, one_picture)
     text = " ".join("".join(Parsed(page).text).split())
     assert (
         "Twemoji, copyright Twitter, Inc and other contributors, licensed under CC-BY 4.0" in text
     )
     assert "Noto Emoji, copyright Google LLC, licensed under Apache License 2.0" in text
-    later = build_page(replace(results, seconds={"polyseme": 99.0}), OnePicture())
+    later = build_page(replace(results, seconds={"polyseme": 99.0}), one_picture)
     assert later != page
     seconds = re.compile(r'<dd id="seconds">.*?</dd>')
     assert seconds.sub("", later) == seconds.sub("", page)
 
 
-def test_thumbnails_are_small_decodable_and_the_same_every_time(emoji: EmojiCorpus) -> None:
-    import base64
-    import io
-
-    import PIL.Image
-
-    uri = Thumbnails(emoji).uri(0, "twemoji")
-    assert uri == Thumbnails(emoji).uri(0, "twemoji")
-    assert uri != Thumbnails(emoji).uri(0, "noto")
-    content = base64.b64decode(uri.removeprefix("data:image/webp;base64,"))
-    assert len(content) < 3000
-    assert PIL.Image.open(io.BytesIO(content)).size == (64, 64)
-
-
 # ---------------------------------------------------------------------- evidence
 
 
-def bars(table: str) -> list[tuple[str, float, float, float]]:
-    """Read bars: name, where they begin and how long they are, in percent, and the number."""
-    row = (
-        r"<tr><th[^>]*>([^<]*)(?:<small>[^<]*</small>)?</th>.*?"
-        r'class="(?:plus|minus)" style="left:([\d.]+)%;width:([\d.]+)%".*?'
-        r"<td>([+-][\d.]+)</td></tr>"
-    )
-    return [(name, *map(float, numbers)) for name, *numbers in re.findall(row, table)]
-
-
 def test_bars_of_evidence_begin_at_zero_and_show_the_parts() -> None:
-    found = bars(parts(made_up_evidence()))
+    found = evidence_bars(made_up_evidence())
     assert [name for name, *_ in found] == [
-        "how common the tag is",
-        "the picture itself",
-        "moon",
-        "night",
-        "other tags",
-        "known tag lists nearby",
-        "sum",
+        *("how common the tag is", "the picture itself", "moon", "night", "other tags"),
+        *("known tag lists nearby", "sum"),
     ]
-    assert [value for *_, value in found] == [-3.0, 2.25, 1.5, -0.5, 0.01, -0.26, 0.0]
-    zero = 100 * 3 / 5.25
-    for _, left, width, value in found:
-        assert (left + width if value < 0 else left) == pytest.approx(zero, abs=0.11)
-        assert width == pytest.approx(abs(value) * 100 / 5.25, abs=1.0)
-
-
-def test_tags_of_evidence_say_how_likely_they_are() -> None:
-    table = parts(made_up_evidence())
-    assert "moon<small>91% likely</small>" in table
-    assert "<small>probability 0.50</small>" in table
-
-
-def test_tags_that_say_next_to_nothing_are_counted_among_the_others() -> None:
-    tags = (TagEvidence("a", 0.5, 1.0, 0.0), TagEvidence("b", 0.5, LEAST_PART / 2, 0.0))
-    found = _leading(replace(made_up_evidence(), tags=tags, other_tags=0.25))
-    assert [one.tag for one in found.tags] == ["a"]
-    assert found.other_tags == pytest.approx(0.25 + LEAST_PART / 2)
+    assert [value for _, _, value, *_ in found] == [-3.0, 2.25, 1.5, -0.5, 0.01, -0.26, 0.0]
+    for _, _, value, zero, left, width in found:
+        assert zero == pytest.approx(100 * 3 / 5.25)
+        assert (left + width if value < 0 else left) == pytest.approx(zero)
+        assert width == pytest.approx(abs(value) * 100 / 5.25)
+    assert found[2][1] == "91% likely"
+    assert found[-1][1] == "probability 0.50"
 
 
 # ---------------------------------------------------------------------- all together
@@ -457,12 +321,12 @@ def test_a_small_demo_runs_from_pictures_to_page_and_repeats_itself(
     said: list[str] = []
     pages = []
     for _ in range(2):
-        results = run_experiment(small, seed=5, say=said.append, settings=quick_settings)
-        pages.append(build_page(replace(results, seconds={}), Thumbnails(small)))
+        results = run_experiment(small, seed=5, log=said.append, settings=quick_settings)
+        pages.append(build_page(replace(results, seconds={}), thumbnails(small)))
     assert pages[0] == pages[1]
     assert any("test emoji" in line for line in said)
     assert len(results.cards) == results.n_test
-    assert [method.name for method in results.methods] == ["polyseme", "tuned COSTA", "popularity"]
+    assert list(results.example) == ["polyseme", "tuned COSTA", "popularity"]
     for card in results.cards:
         truth = {tag.label for tag in (*card.tags, *card.missed) if tag.right}
         assert truth == set(small.documents[card.emoji])
@@ -474,6 +338,7 @@ def test_a_small_demo_runs_from_pictures_to_page_and_repeats_itself(
         evidence = reason.evidence
         assert evidence.label == reason.tag.label
         assert sum(part for _, part in evidence.parts()) == pytest.approx(evidence.logit)
+        assert all(abs(tag.part) >= LEAST_PART for tag in evidence.tags)
         assert all(one.holds == (reason.tag.label in one.document) for one in reason.known)
         for one in reason.known:
             assert all(set(one.document) <= set(small.documents[place]) for place in one.emoji)
@@ -484,7 +349,7 @@ def test_a_small_demo_runs_from_pictures_to_page_and_repeats_itself(
 
 def test_a_folder_as_output_is_refused_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a folder; add a file name"):
-        run_demo(tmp_path, say=lambda message: pytest.fail(message))
+        run_demo(tmp_path, log=lambda message: pytest.fail(message))
 
 
 def test_run_demo_writes_the_page(
@@ -494,20 +359,7 @@ def test_run_demo_writes_the_page(
         "polyseme_experiments.demo.experiment.run_experiment", lambda corpus, **_: made_up_results()
     )
     said: list[str] = []
-    run_demo(tmp_path / "new" / "demo.html", seed=1, say=said.append)
+    run_demo(tmp_path / "new" / "demo.html", seed=1, log=said.append)
     page = (tmp_path / "new" / "demo.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
     assert "MB" in said[-1]
-
-
-def test_training_keeps_to_one_thread_and_gives_the_others_back() -> None:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        with one_thread():
-            assert torch.get_num_threads() == 1
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)

@@ -1,118 +1,211 @@
-"""What holds for both embedded corpora: damaged files and meaningless parameters are refused."""
+"""The embedded emoji and clips: what they hold, and that damaged files are refused."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 
 from polyseme._validation import InputError
-from polyseme_experiments.datasets import clips, emoji
+from polyseme.corpus import LabelCorpus
+from polyseme_experiments.datasets import ClipCorpus, EmojiCorpus, clips, emoji
+from polyseme_experiments.datasets.clips import LICENCE_FILE, RATE, SECONDS, TAGS_FILE, load_clips
+from polyseme_experiments.datasets.emoji import load_emoji
 
+FOLDER = Path(emoji.__file__).parent
 SUMS = "checksums.json"
+N, N_CLIPS = 1610, 640
+MUSIC = json.loads((FOLDER / "clips_data" / "music.json").read_text("utf-8"))
+VOICES, RULES = MUSIC["voices"], MUSIC["rules"]
+BOTH = {
+    "emoji_data": (emoji, load_emoji, "label_rules.json"),
+    "clips_data": (clips, load_clips, "music.json"),
+}
+each_corpus = pytest.mark.parametrize("folder", BOTH)
 
 
-@dataclass(frozen=True)
-class Embedded:
-    """A corpus that comes with the package."""
-
-    module: ModuleType
-    load: Callable[..., object]
-    folder: str
-    files: tuple[str, ...]
-    by_hand: str
-
-    @property
-    def path(self) -> Path:
-        """The folder of its files."""
-        return Path(self.module.__file__ or "").parent / self.folder
+@pytest.fixture(scope="module")
+def drawn() -> EmojiCorpus:
+    return load_emoji()
 
 
-CLIPS = Embedded(
-    clips, clips.load_clips, "clips_data", ("clips.zip", "documents.jsonl.gz"), "music.json"
-)
-EMOJI = Embedded(
-    emoji,
-    emoji.load_emoji,
-    "emoji_data",
-    ("documents.jsonl.gz", "noto.npy", "noto.webp", "twemoji.npy", "twemoji.webp"),
-    "label_rules.json",
-)
-BOTH = (CLIPS, EMOJI)
-each_corpus = pytest.mark.parametrize("corpus", BOTH, ids=lambda one: one.folder)
-each_file = pytest.mark.parametrize(
-    ("corpus", "name"),
-    [pytest.param(one, name, id=f"{one.folder}-{name}") for one in BOTH for name in one.files],
-)
+@pytest.fixture(scope="module")
+def music() -> ClipCorpus:
+    return load_clips()
 
 
-@pytest.fixture
-def copy(corpus: Embedded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stand a folder of links in for the data; a test may replace one file of it."""
-    for name in (*corpus.files, SUMS):
-        (tmp_path / name).symlink_to(corpus.path / name)
-    monkeypatch.setattr(corpus.module, "_data_folder", lambda: tmp_path)
-    return tmp_path
+def frequencies(documents: list[list[str]]) -> Counter[str]:
+    return Counter(label for labels in documents for label in labels)
 
 
-def replace(path: Path, content: bytes) -> None:
-    """Put a file in the place of a link."""
-    path.unlink()
-    path.write_bytes(content)
+# ---------------------------------------------------------------------- both
 
 
 @each_corpus
-def test_links_in_place_of_the_files_are_read(corpus: Embedded, copy: Path) -> None:
-    assert corpus.load()
-
-
-@each_corpus
-def test_checksums_are_those_of_all_data_files(corpus: Embedded) -> None:
-    sums = json.loads((corpus.path / SUMS).read_text("utf-8"))
-    assert sorted(sums) == sorted([*corpus.files, corpus.by_hand])
+def test_changed_and_missing_files_are_named(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, load, by_hand = BOTH[folder]
+    sums = json.loads((FOLDER / folder / SUMS).read_text("utf-8"))
     for name, digest in sums.items():
-        assert hashlib.sha256((corpus.path / name).read_bytes()).hexdigest() == digest, name
-
-
-@each_file
-def test_a_changed_byte_is_refused(corpus: Embedded, copy: Path, name: str) -> None:
-    content = bytearray((corpus.path / name).read_bytes())
-    content[len(content) // 2] ^= 1
-    replace(copy / name, bytes(content))
-    with pytest.raises(InputError, match=f"'{name}' is damaged.*reinstall polyseme"):
-        corpus.load()
-
-
-@each_file
-def test_a_missing_file_is_named(corpus: Embedded, copy: Path, name: str) -> None:
-    (copy / name).unlink()
-    with pytest.raises(InputError, match=f"'{name}' cannot be read; reinstall polyseme"):
-        corpus.load()
-
-
-@each_corpus
-def test_missing_checksums_are_named(corpus: Embedded, copy: Path) -> None:
-    (copy / SUMS).unlink()
-    with pytest.raises(InputError, match=f"'{SUMS}' cannot be read; reinstall polyseme"):
-        corpus.load()
-
-
-@each_corpus
-@pytest.mark.parametrize("content", [b"{", b"[]", b"{}", b"\xff"])
-def test_damaged_checksums_are_refused(corpus: Embedded, copy: Path, content: bytes) -> None:
-    replace(copy / SUMS, content)
-    with pytest.raises(InputError, match=r"is damaged.*reinstall polyseme"):
-        corpus.load()
+        content = (FOLDER / folder / name).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == digest, name
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / SUMS).write_text(json.dumps(sums))
+    monkeypatch.setattr(module, "_data_folder", lambda: tmp_path)
+    assert load()
+    for name in sorted(set(sums) - {by_hand}):
+        content = (tmp_path / name).read_bytes()
+        middle = len(content) // 2
+        (tmp_path / name).write_bytes(
+            content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+        )
+        with pytest.raises(InputError, match=f"'{name}' is damaged.*reinstall polyseme"):
+            load()
+        (tmp_path / name).unlink()
+        with pytest.raises(InputError, match=f"'{name}' cannot be read; reinstall polyseme"):
+            load()
+        (tmp_path / name).write_bytes(content)
+    for content in (b"{", b"[1]", b"{}", b"\xff"):
+        (tmp_path / SUMS).write_bytes(content)
+        with pytest.raises(InputError, match=r"is damaged.*reinstall polyseme"):
+            load()
 
 
 @each_corpus
-@pytest.mark.parametrize("min_count", [0, -3, 2.5, "ten"])
-def test_a_meaningless_min_count_is_refused(corpus: Embedded, min_count: object) -> None:
-    owner = corpus.load.__name__
-    with pytest.raises(InputError, match=f"`min_count` of `{owner}` must be a whole number"):
-        corpus.load(min_count=min_count)
+def test_min_count_keeps_exactly_the_frequent_labels(folder: str) -> None:
+    _, load, _ = BOTH[folder]
+    everything = load(min_count=1).documents
+    counts = frequencies(everything)
+    kept = [[label for label in labels if counts[label] >= 60] for labels in everything]
+    assert load(min_count=60).documents == kept
+    with pytest.raises(InputError, match=r"`min_count` of `load_\w+` must be a whole number"):
+        load(min_count=2.5)
+
+
+@each_corpus
+def test_every_licence_is_named_in_the_readme_and_the_data_stay_small(folder: str) -> None:
+    readme = (FOLDER / folder / "README.md").read_text("utf-8")
+    licences = list((FOLDER / folder / "licences").iterdir())
+    assert licences and all(f"licences/{path.name}" in readme for path in licences)
+    sizes = [path.stat().st_size for path in (FOLDER / folder).rglob("*") if path.is_file()]
+    assert max(sizes) < 5 * 2**20 and sum(sizes) < 16_000_000
+
+
+# ---------------------------------------------------------------------- emoji
+
+
+def test_emoji_have_one_entry_each_and_two_drawings(drawn: EmojiCorpus) -> None:
+    fields = ("ids", "characters", "names", "categories", "subcategories", "documents")
+    assert {field: len(getattr(drawn, field)) for field in fields} == dict.fromkeys(fields, N)
+    assert len(set(drawn.ids)) == N
+    for code, character in zip(drawn.ids, drawn.characters, strict=True):
+        assert "-".join(f"{ord(point):04X}" for point in character) == code
+    assert drawn.features.shape == (2 * N, 1280)
+    assert np.isfinite(drawn.features).all()
+    assert drawn.drawing == ["noto"] * N + ["twemoji"] * N
+    np.testing.assert_array_equal(drawn.group, np.tile(np.arange(N), 2))
+    counts = frequencies(drawn.documents)
+    assert (len(counts), min(counts.values())) == (262, 10)
+    assert all(labels == sorted(set(labels)) for labels in drawn.documents)
+
+
+def test_the_two_drawings_of_an_emoji_resemble_each_other(drawn: EmojiCorpus) -> None:
+    centred = drawn.features - drawn.features.mean(axis=0)
+    centred /= np.linalg.norm(centred, axis=1, keepdims=True)
+    nearest = (centred[:N] @ centred[N:].T).argmax(axis=1)
+    assert (nearest == np.arange(N)).mean() > 0.4  # chance: 0.0006
+
+
+@pytest.mark.parametrize(
+    ("label", "characters"),
+    [("fruit", "🍊"), ("music", "🎸"), ("letter", "📨🔠"), ("note", "🎶💶"), ("palm", "✋🌴")],
+)
+def test_well_known_emoji_have_the_expected_label(
+    drawn: EmojiCorpus, label: str, characters: str
+) -> None:
+    for character in characters:
+        assert label in drawn.documents[drawn.characters.index(character)]
+
+
+def test_cells_tile_the_sheet_row_by_row(drawn: EmojiCorpus) -> None:
+    assert drawn.cell(39) == (2496, 0, 2560, 64)
+    assert drawn.cell(40) == (0, 64, 64, 128)
+    with pytest.raises(InputError, match="`emoji` of `cell` must be a whole number at least 0"):
+        drawn.cell(N)
+
+
+# ---------------------------------------------------------------------- clips
+
+
+def test_clips_come_in_pairs_of_one_piece_with_different_tags(music: ClipCorpus) -> None:
+    assert music.ids == [f"{number:04d}.ogg" for number in range(1, N_CLIPS + 1)]
+    assert len(set(music.sounds)) == N_CLIPS
+    members: dict[str, list[int]] = {}
+    for clip, group in enumerate(music.groups):
+        members.setdefault(group, []).append(clip)
+    for one, other in members.values():
+        assert music.facts[one]["voices"] == music.facts[other]["voices"]
+        assert music.complete[one] != music.complete[other]
+    counts = frequencies(music.documents)
+    assert len(counts) == 53
+    assert min(counts.values()) >= 20
+    for labels, true in zip(music.documents, music.complete, strict=True):
+        assert labels == sorted(set(labels)) and set(labels) <= set(true)
+
+
+def test_every_tag_follows_from_the_facts(music: ClipCorpus) -> None:
+    instruments = {voice["label"] for voice in VOICES.values()}
+    families = {family for voice in VOICES.values() for family in voice["families"]}
+    for labels, facts in zip(map(set, music.complete), music.facts, strict=True):
+        played = [VOICES[name] for name in facts["voices"]]
+        assert labels & instruments == {voice["label"] for voice in played}
+        assert labels & families == {family for voice in played for family in voice["families"]}
+        assert ("solo" in labels) == (len(played) == 1)
+        assert labels & set(MUSIC["styles"]) == {facts["style"]}
+        tempo = next(iter(labels & {"slow", "fast"}), "moderate")
+        low, high = RULES["tempo"][tempo]
+        assert low <= facts["bpm"] <= high
+        lower, _, upper = facts["pitches"]
+        assert ("low" in labels, "high" in labels) == (upper <= 54, lower >= 70)
+        dynamics = next(iter(labels & {"soft", "loud"}), "plain")
+        low, high = RULES["level"][dynamics]
+        assert low <= facts["level"] <= high
+        assert next(iter(labels & {"legato", "staccato"}), "plain") == facts["touch"]
+        driven = bool(labels & {"loud", "drums"})
+        assert ("calm" in labels) == ("slow" in labels and not driven)
+        assert ("energetic" in labels) == ("fast" in labels and driven)
+
+
+def test_clips_decode_to_the_stated_length_rate_and_level(music: ClipCorpus) -> None:
+    soundfile: Any = pytest.importorskip("soundfile", reason="the extra `audio` is not installed")
+    for clip in range(0, N_CLIPS, N_CLIPS // 20):
+        samples, rate = soundfile.read(io.BytesIO(music.sounds[clip]))
+        assert (rate, samples.shape) == (RATE, (round(RATE * SECONDS),))
+        level = 10 * np.log10(np.mean(samples**2))
+        assert level == pytest.approx(music.facts[clip]["level"], abs=0.2)
+
+
+def test_clips_are_written_beside_their_tags_and_overwrite_nothing(
+    music: ClipCorpus, tmp_path: Path
+) -> None:
+    names = music.ids[:8]
+    paths = music.write(tmp_path / "new", names)
+    assert [path.read_bytes() for path in paths] == music.sounds[:8]
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {*names, TAGS_FILE, LICENCE_FILE}
+    tags = LabelCorpus.read(tmp_path / "new" / TAGS_FILE)
+    assert [sorted(tags.document(row)) for row in range(8)] == music.documents[:8]
+    paths[5].unlink()
+    assert music.write(tmp_path / "new", names) == paths
+    assert paths[5].read_bytes() == music.sounds[5]
+    paths[3].write_text("mine", "utf-8")
+    with pytest.raises(InputError, match=r"0004\.ogg' exists and is not the file"):
+        music.write(tmp_path / "new", names)
+    with pytest.raises(InputError, match=r"The clips cannot be written to"):
+        music.write(paths[3], names)

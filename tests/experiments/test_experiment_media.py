@@ -9,9 +9,9 @@ from polyseme import AudioFeatures, ImageFeatures
 from polyseme._validation import InputError
 from polyseme.datasets import load_dataset
 from polyseme_experiments.datasets import load_emoji
-from polyseme_experiments.draws import Conditions
 from polyseme_experiments.media import load_pictures, raw_numbers
 from polyseme_experiments.reproduce import reproduce
+from polyseme_experiments.sampling import RunConfig
 from polyseme_experiments.settings import get_setting
 from polyseme_experiments.trials import Trial
 from sidecar_files import write_sidecar
@@ -53,7 +53,7 @@ def test_numbers_of_embedded_media_stand_in_the_order_of_the_documents(tmp_path)
 
 
 def test_the_codebook_of_a_trial_is_learned_from_its_training_clips(tmp_path):
-    trial = Trial(get_setting("clips"), 0, Conditions(quick=True, cache=str(tmp_path)))
+    trial = Trial(get_setting("clips"), 0, RunConfig(quick=True, cache=str(tmp_path)))
     features = trial.instance_features
     assert features.shape[0] == len(trial.target.corpus)
     raw = raw_numbers(trial.target, AudioFeatures(), str(tmp_path), None)

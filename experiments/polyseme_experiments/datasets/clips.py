@@ -1,29 +1,29 @@
 """The embedded clips: three seconds of music each, with tags as people give them.
 
 In: the files of the package folder `clips_data` (its README says how they were made and under
-which licence). Out: a `ClipCorpus` with documents, facts and the sound files, to be unpacked.
+which licence). Out: a `ClipCorpus`, and the dataset "clips".
 """
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import os
 import zipfile
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from polyseme._validation import InputError, check_number
+from polyseme.corpus import LabelCorpus
+from polyseme.datasets.base import DatasetContent, DatasetSpec
 from polyseme_experiments.datasets.embedded import EmbeddedFiles, frequent, package_folder
 
 RATE = 22_050
 SECONDS = 3.0
 TAGS_FILE = "tags.jsonl"
 LICENCE_FILE = "LICENCE.txt"
-_LARGEST = 1 << 16  # bytes; ours have a fifth of that at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,33 +74,27 @@ class ClipCorpus:
         Returns
         -------
         list of pathlib.Path
-            The sound files in the order of `ids`. `tags.jsonl` holds `file` (the file's name),
-            `labels` and `group` of each.
+            The sound files in the order of `ids`.
         """
         target = Path(folder)
         wanted = set(self.ids if names is None else names)
         chosen = [place for place, name in enumerate(self.ids) if name in wanted]
         contents = {self.ids[place]: self.sounds[place] for place in chosen}
-        contents[TAGS_FILE] = self._tags(chosen)
+        tags = (
+            {"file": self.ids[one], "labels": self.documents[one], "group": self.groups[one]}
+            for one in chosen
+        )
+        contents[TAGS_FILE] = "".join(json.dumps(row) + "\n" for row in tags).encode()
         contents[LICENCE_FILE] = (_data_folder() / "licences" / "fluid-r3-MIT.txt").read_bytes()
         try:
             target.mkdir(parents=True, exist_ok=True)
             missing = [name for name in contents if _is_missing(target / name, contents[name])]
             for name in missing:
-                with (target / name).open("xb") as stream:
-                    stream.write(contents[name])
+                (target / name).write_bytes(contents[name])
         except OSError as error:
             reason = error.strerror or "it cannot be written"
             raise InputError(f"The clips cannot be written to '{target}': {reason}.") from error
         return [target / self.ids[place] for place in chosen]
-
-    def _tags(self, chosen: Sequence[int]) -> bytes:
-        """Give the content of `tags.jsonl` for some clips."""
-        rows = (
-            {"file": self.ids[one], "labels": self.documents[one], "group": self.groups[one]}
-            for one in chosen
-        )
-        return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
 def load_clips(*, min_count: int = 10) -> ClipCorpus:
@@ -112,10 +106,6 @@ def load_clips(*, min_count: int = 10) -> ClipCorpus:
         Labels that were given to fewer clips are left out, of `complete` as well. No label has
         fewer than 20.
 
-    Returns
-    -------
-    ClipCorpus
-
     Examples
     --------
     >>> clips = load_clips()
@@ -126,18 +116,21 @@ def load_clips(*, min_count: int = 10) -> ClipCorpus:
     """
     check_number("min_count", min_count, owner="load_clips", low=1, whole=True)
     files = EmbeddedFiles("clips'", _data_folder())
-    text = gzip.decompress(files.read("documents.jsonl.gz")).decode()
-    rows: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
+    rows = files.read_rows("documents.jsonl.gz")
     ids = [row.pop("id") for row in rows]
     documents = frequent([row.pop("labels") for row in rows], min_count)
     kept = {label for labels in documents for label in labels}
+    # All clips share the head of their files, which holds the code books.
+    with zipfile.ZipFile(io.BytesIO(files.read("clips.zip"))) as archive:
+        head = archive.read("head")
+        sounds = [head + archive.read(Path(name).stem) for name in ids]
     return ClipCorpus(
         ids=ids,
         documents=documents,
         complete=[[label for label in row.pop("true") if label in kept] for row in rows],
         groups=[row.pop("group") for row in rows],
         facts=rows,
-        sounds=_unpack(files, ids),
+        sounds=sounds,
     )
 
 
@@ -158,24 +151,35 @@ def _is_missing(path: Path, content: bytes) -> bool:
     return False
 
 
-def _unpack(files: EmbeddedFiles, ids: list[str]) -> list[bytes]:
-    """Put the sound files together from the archive: the head that all share, and their own part.
+# ---------------------------------------------------------------------- the dataset
 
-    The archive must hold these members alone, plainly stored and no larger than a clip can be.
-    """
-    wanted = [*(Path(name).stem for name in ids), "head"]
-    try:
-        with zipfile.ZipFile(io.BytesIO(files.read("clips.zip"))) as members:
-            infos = members.infolist()
-            if [info.filename for info in infos] != wanted:
-                raise files.fault("clips.zip", "is damaged: its members are not the documents'")
-            for info in infos:
-                stored = info.compress_type == zipfile.ZIP_STORED
-                if not stored or not 0 < info.file_size <= _LARGEST:
-                    raise files.fault(
-                        "clips.zip", f"is damaged: '{info.filename}' has a wrong size"
-                    )
-            *parts, head = [members.read(info) for info in infos]
-    except (zipfile.BadZipFile, OSError, EOFError) as error:
-        raise files.fault("clips.zip", "is damaged: it is not a whole archive") from error
-    return [head + part for part in parts]
+
+def _dataset(n_clips: int | None = None) -> DatasetContent:
+    """Give every clip as a document."""
+    clips = load_clips()
+    corpus = LabelCorpus.from_documents(clips.documents, ids=clips.ids)
+    corpus = replace(corpus, groups=tuple(clips.groups))
+    return DatasetContent(corpus if n_clips is None else corpus.select(range(n_clips)))
+
+
+def _write(folder: Path, ids: Sequence[str]) -> None:
+    """Write the clips of some documents."""
+    load_clips().write(folder, ids)
+
+
+SPEC = DatasetSpec(
+    name="clips",
+    title="rendered clips",
+    domain="music",
+    citation=(
+        "The polyseme authors: Clips of our own making, rendered with the sound font Fluid R3 by "
+        "F. Wen (2000-2008). 2026."
+    ),
+    licence="Apache-2.0 (clips), MIT (sound font)",
+    n_documents=640,
+    n_labels=53,
+    sample=lambda: _dataset(120),
+    embedded=_dataset,
+    write_media=_write,
+    has_groups=True,
+)

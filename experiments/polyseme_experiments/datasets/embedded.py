@@ -5,61 +5,53 @@ In: the name of a folder of this package. Out: the files' bytes, checked against
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 from collections import Counter
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from polyseme._validation import InputError
 
-_REMEDY = "reinstall polyseme, or in a checkout restore the file from version control"
-
 
 class EmbeddedFiles:
-    """The data files of one embedded dataset.
-
-    Parameters
-    ----------
-    owner : str
-        Whose files they are, for messages: "emoji".
-    folder : Path
-        With `checksums.json`, which holds the SHA-256 of every file by name.
-    """
+    """The data files of one embedded dataset, whose SHA-256 are in `checksums.json` by name."""
 
     def __init__(self, owner: str, folder: Path) -> None:
         self.owner = owner
         self.folder = folder
-        self._sums = self._checksums()
+        try:
+            self._sums = dict(json.loads(self._bytes("checksums.json")))
+        except (ValueError, TypeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise self._fault("checksums.json", "is damaged") from error
 
     def read(self, name: str) -> bytes:
         """Give the content of a file whose SHA-256 is the stored one; refuse any other."""
         content = self._bytes(name)
         if hashlib.sha256(content).hexdigest() != self._sums.get(name):
-            raise self.fault(name, "is damaged: its SHA-256 is not the stored one")
+            raise self._fault(name, "is damaged: its SHA-256 is not the stored one")
         return content
 
-    def fault(self, name: str, what: str) -> InputError:
-        """Build the error for a file that cannot be used."""
-        return InputError(f"The {self.owner} data file '{name}' {what}; {_REMEDY}.")
+    def read_rows(self, name: str) -> list[dict[str, Any]]:
+        """Read a gzipped file of JSON lines."""
+        text = gzip.decompress(self.read(name)).decode()
+        return [json.loads(line) for line in text.splitlines()]
 
     def _bytes(self, name: str) -> bytes:
         """Read a file, or say that it is missing."""
         try:
             return (self.folder / name).read_bytes()
         except OSError as error:
-            raise self.fault(name, "cannot be read") from error
+            raise self._fault(name, "cannot be read") from error
 
-    def _checksums(self) -> dict[str, str]:
-        """Read the stored sums by file name."""
-        content = self._bytes("checksums.json")
-        try:
-            sums = json.loads(content)
-        except ValueError:
-            sums = None
-        if not isinstance(sums, dict):
-            raise self.fault("checksums.json", "is damaged")
-        return sums
+    def _fault(self, name: str, what: str) -> InputError:
+        """Build the error for a file that cannot be used."""
+        remedy = "reinstall polyseme, or in a checkout restore the file from version control"
+        return InputError(f"The {self.owner} data file '{name}' {what}; {remedy}.")
 
 
 def package_folder(name: str) -> Path:

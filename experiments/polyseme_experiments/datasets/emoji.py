@@ -1,27 +1,27 @@
 """The embedded emoji: two drawings of each, with keywords as labels.
 
 In: the files of the package folder `emoji_data` (its README says how they were made and under
-which licences). Out: an `EmojiCorpus` with documents, features and the place of every picture.
+which licences). Out: an `EmojiCorpus`, and the dataset "emoji".
 """
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import InputError, check_number
+from polyseme.corpus import LabelCorpus
+from polyseme.datasets.base import DatasetContent, DatasetSpec
 from polyseme_experiments.datasets.embedded import EmbeddedFiles, frequent, package_folder
 
 DRAWINGS = ("noto", "twemoji")
-CELL = 64
-COLUMNS = 40
+CELL, COLUMNS = 64, 40
 _ATTRIBUTION = """Pictures of emoji, selected from two sets without altering a visible pixel.
 
 noto: Noto Emoji, copyright Google LLC, https://github.com/googlefonts/noto-emoji,
@@ -45,12 +45,8 @@ class EmojiCorpus:
 
     Attributes
     ----------
-    ids : list of str, length n
-        Code points in hexadecimal, joined by "-".
-    characters : list of str, length n
-        The emoji themselves.
-    names : list of str, length n
-        Their Unicode short names.
+    ids, characters, names : list of str, length n
+        Code points in hexadecimal, joined by "-"; the emoji themselves; their Unicode short names.
     categories, subcategories : list of str, length n
         Unicode's groups.
     documents : list of list of str, length n
@@ -78,28 +74,15 @@ class EmojiCorpus:
     sheets: dict[str, Path]
 
     def cell(self, emoji: int) -> tuple[int, int, int, int]:
-        """Say where on a sheet the picture of an emoji is.
-
-        Parameters
-        ----------
-        emoji : int
-            Position in `ids`.
-
-        Returns
-        -------
-        left, top, right, bottom : int
-            Pixels, right and bottom excluded.
-        """
+        """Say where on a sheet an emoji is: left, top, right, bottom, the latter two excluded."""
         check_number("emoji", emoji, owner="cell", low=0, high=len(self.ids) - 1, whole=True)
         left, top = emoji % COLUMNS * CELL, emoji // COLUMNS * CELL
         return left, top, left + CELL, top + CELL
 
     def picture_names(self) -> list[str]:
         """Name the picture file of every row, as `write` does: "noto/1F600.png"."""
-        return [
-            f"{drawing}/{self.ids[group]}.png"
-            for drawing, group in zip(self.drawing, self.group, strict=True)
-        ]
+        pairs = zip(self.drawing, self.group, strict=True)
+        return [f"{drawing}/{self.ids[group]}.png" for drawing, group in pairs]
 
     def write(self, folder: str | Path, names: Collection[str] | None = None) -> list[Path]:
         """Write drawings as PNG files, with labels in `tags.jsonl` and whose work they are.
@@ -118,33 +101,25 @@ class EmojiCorpus:
         """
         from PIL import Image
 
-        target = new_folder(folder)
+        target = Path(folder)
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise InputError(f"'{target}' is not empty; name a new folder to write to.")
+        for drawing in DRAWINGS:
+            (target / drawing).mkdir(parents=True, exist_ok=True)
         wanted = None if names is None else set(names)
         sheets = {one: Image.open(self.sheets[one]).convert("RGBA") for one in DRAWINGS}
         written: list[Path] = []
         lines: list[str] = []
-        for name, drawing, group in zip(
-            self.picture_names(), self.drawing, self.group.tolist(), strict=True
-        ):
-            if wanted is not None and name not in wanted:
-                continue
-            written.append(target / name)
-            written[-1].parent.mkdir(exist_ok=True)
-            sheets[drawing].crop(self.cell(group)).save(written[-1])
-            row = {"file": name, "labels": self.documents[group], "group": self.ids[group]}
-            lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+        for row, name in enumerate(self.picture_names()):
+            if wanted is None or name in wanted:
+                emoji = int(self.group[row])
+                written.append(target / name)
+                sheets[self.drawing[row]].crop(self.cell(emoji)).save(written[-1])
+                tags = {"file": name, "labels": self.documents[emoji], "group": self.ids[emoji]}
+                lines.append(json.dumps(tags, ensure_ascii=False) + "\n")
         (target / "tags.jsonl").write_text("".join(lines), "utf-8")
         (target / "LICENCE.txt").write_text(_ATTRIBUTION, "utf-8")
         return written
-
-
-def new_folder(folder: str | Path) -> Path:
-    """Make a folder to write samples to; one that holds anything is refused."""
-    path = Path(folder)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"'{path}' is not empty; name a new folder to write to.")
-    path.mkdir(parents=True, exist_ok=True)
-    return path
 
 
 def load_emoji(*, min_count: int = 10) -> EmojiCorpus:
@@ -155,10 +130,6 @@ def load_emoji(*, min_count: int = 10) -> EmojiCorpus:
     min_count : int
         Labels of fewer emoji are left out. Labels of a single emoji are not stored, so that 1
         gives the same as 2.
-
-    Returns
-    -------
-    EmojiCorpus
 
     Examples
     --------
@@ -172,11 +143,10 @@ def load_emoji(*, min_count: int = 10) -> EmojiCorpus:
     check_number("min_count", min_count, owner="load_emoji", low=1, whole=True)
     folder = _data_folder()
     files = EmbeddedFiles("emoji", folder)
-    text = gzip.decompress(files.read("documents.jsonl.gz")).decode()
-    rows = [json.loads(line) for line in text.splitlines()]
+    rows = files.read_rows("documents.jsonl.gz")
     for drawing in DRAWINGS:
         files.read(f"{drawing}.webp")
-    tables = [_read_table(files, f"{drawing}.npy") for drawing in DRAWINGS]
+    tables = [np.load(io.BytesIO(files.read(f"{one}.npy")), allow_pickle=False) for one in DRAWINGS]
     return EmojiCorpus(
         ids=[row["id"] for row in rows],
         characters=[row["emoji"] for row in rows],
@@ -184,7 +154,7 @@ def load_emoji(*, min_count: int = 10) -> EmojiCorpus:
         categories=[row["category"] for row in rows],
         subcategories=[row["subcategory"] for row in rows],
         documents=frequent([row["labels"] for row in rows], min_count),
-        features=np.concatenate(tables),
+        features=np.concatenate(tables).astype(np.float32),
         drawing=[drawing for drawing in DRAWINGS for _ in rows],
         group=np.tile(np.arange(len(rows), dtype=np.int64), len(DRAWINGS)),
         sheets={drawing: folder / f"{drawing}.webp" for drawing in DRAWINGS},
@@ -196,7 +166,44 @@ def _data_folder() -> Path:
     return package_folder("emoji_data")
 
 
-def _read_table(files: EmbeddedFiles, name: str) -> NDArray[np.float32]:
-    """Read one feature table, (n, 1280), in single precision."""
-    stored = np.load(io.BytesIO(files.read(name)), allow_pickle=False)
-    return np.asarray(stored, dtype=np.float32)
+# ---------------------------------------------------------------------- the dataset
+
+MIN_COUNT = 20
+
+
+def _dataset(n_emoji: int | None = None) -> DatasetContent:
+    """Give every drawing as a document of its own; drawings of an emoji are a group."""
+    emoji = load_emoji(min_count=MIN_COUNT)
+    n_all = len(emoji.ids)
+    # Spread over all categories, which follow one another.
+    chosen = np.linspace(0, n_all - 1, n_emoji or n_all).round().astype(np.int64)
+    rows = np.concatenate([chosen + n_all * drawing for drawing in range(len(DRAWINGS))])
+    groups, names = emoji.group[rows], emoji.picture_names()
+    documents = [emoji.documents[group] for group in groups]
+    corpus = LabelCorpus.from_documents(documents, ids=[names[row] for row in rows])
+    corpus = replace(corpus, groups=tuple(emoji.ids[group] for group in groups))
+    return DatasetContent(corpus, emoji.features[rows])
+
+
+def _write(folder: Path, ids: Sequence[str]) -> None:
+    """Write the drawings that some documents are about."""
+    load_emoji(min_count=MIN_COUNT).write(folder, ids)
+
+
+SPEC = DatasetSpec(
+    name="emoji",
+    title="emoji",
+    domain="images",
+    citation=(
+        "Google, Twitter, M.-A. Chiou, Unicode Consortium: Noto Emoji, Twemoji, emojilib and CLDR "
+        "annotations. Packages emoji-datasource 16, emojilib 4 and emojibase-data 17, 2025."
+    ),
+    n_documents=3220,
+    n_labels=104,
+    licence="Apache-2.0 and CC-BY-4.0 (drawings), MIT and Unicode-3.0 (keywords)",
+    sample=lambda: _dataset(60),
+    embedded=_dataset,
+    write_media=_write,
+    has_features=True,
+    has_groups=True,
+)

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyseme._validation import InputError
 from polyseme_experiments.datasets import EmojiCorpus, load_emoji
@@ -21,11 +20,7 @@ __all__ = ["run_demo"]
 
 
 def run_demo(
-    out: str | Path,
-    *,
-    seed: int = 0,
-    from_pictures: bool = False,
-    say: Callable[[str], None],
+    out: str | Path, *, seed: int = 0, from_pictures: bool = False, log: Callable[[str], None]
 ) -> None:
     """Run the demo and write its page.
 
@@ -37,42 +32,39 @@ def run_demo(
         Seeds the split, the training and the choice of examples. Same seed, same page, but for
         the footer's seconds.
     from_pictures : bool
-        Whether to look at the drawings again, as PNG files, in place of the stored features; needs
-        the extra `image`.
-    say : callable
+        Whether to extract features from the drawings, as PNG files, in place of the stored ones;
+        needs the extra `image`.
+    log : callable
         Takes progress lines.
     """
     from polyseme_experiments.demo.experiment import run_experiment
-    from polyseme_experiments.demo.page import build_page
-    from polyseme_experiments.demo.thumbnails import Thumbnails
+    from polyseme_experiments.demo.page import build_page, thumbnails
 
     path = Path(out)
     if path.is_dir():
         raise InputError(f"`out` must be a file, but '{path}' is a folder; add a file name.")
     path.parent.mkdir(parents=True, exist_ok=True)
     emoji = load_emoji()
-    # Before the training, so that a missing extra is told at once.
-    pictures = Thumbnails(emoji)
     if from_pictures:
-        emoji = replace(emoji, features=_look(emoji, say))
-    results = run_experiment(emoji, seed=seed, say=say)
-    page = build_page(results, pictures)
+        emoji = _with_new_features(emoji, log)
+    results = run_experiment(emoji, seed=seed, log=log)
+    page = build_page(results, thumbnails(emoji))
     path.write_text(page, encoding="utf-8")
-    say(f"page written: {len(page.encode()) / 1e6:.1f} MB")
+    log(f"page written: {len(page.encode()) / 1e6:.1f} MB")
 
 
-def _look(emoji: EmojiCorpus, say: Callable[[str], None]) -> NDArray[np.float32]:
+def _with_new_features(emoji: EmojiCorpus, log: Callable[[str], None]) -> EmojiCorpus:
     """Write all drawings as files, extract their features, and say how these compare."""
     from polyseme.features import ImageFeatures
 
-    say(f"looking at {2 * len(emoji.ids):,} picture files")
+    log(f"extracting features of {2 * len(emoji.ids):,} picture files")
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         paths = emoji.write(folder)
-        found = np.asarray(ImageFeatures(size=192).fit_transform(paths), dtype=np.float32)
-    largest = float(np.abs(found - emoji.features).max())
-    say(
+        features = np.asarray(ImageFeatures(size=192).fit_transform(paths), dtype=np.float32)
+    largest = float(np.abs(features - emoji.features).max())
+    log(
         f"  {time.perf_counter() - start:.0f} s; largest difference from the stored features "
         f"{largest:.4f}, of {float(emoji.features.max()):.1f}"
     )
-    return found
+    return replace(emoji, features=features)

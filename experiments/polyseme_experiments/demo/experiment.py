@@ -1,15 +1,17 @@
-"""The demo's experiment: hide labels, train, tag the test emoji, and say why.
+"""The demo's experiment: hide labels, train, tag the test emoji, and explain some tags.
 
-In: the emoji and a seed. Out: one `DemoResults` record, which `page` turns into HTML.
+In: the emoji and a seed. Out: one `DemoResults` record, which `page` turns into HTML. Examples are
+drawn by seed and never by hand.
 """
 
 from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -17,99 +19,164 @@ from numpy.typing import NDArray
 
 from polyseme._threads import one_thread
 from polyseme.baselines import Popularity, TunedCosta
+from polyseme.evidence import Evidence
 from polyseme.metrics import concept_precision, example_precision
-from polyseme.senses import SenseRule, find_senses
+from polyseme.senses import SenseMap, SenseRule, find_senses
 from polyseme.tagger import ZeroShotTagger
 from polyseme_experiments.datasets import EmojiCorpus
-from polyseme_experiments.demo.examples import complete_senses, find_reasons, make_cards
-from polyseme_experiments.demo.results import COLUMNS, DemoResults, MethodScores, Score
 from polyseme_experiments.demo.split import EmojiSplit, SplitSettings, draw_split
+from polyseme_experiments.report.tables import Cell
 
-Say = Callable[[str], None]
+COLUMNS = ("seen", "unseen", "oov", "all")
+N_TAGS, N_UNSEEN, N_EVIDENCE, N_KNOWN, N_COMPLETED = 8, 3, 5, 4, 5
+LEAST_PART = 0.05  # of a logit: what a tag must change it by to be named
+# Which list an explained prediction is drawn from, its kind, whether it is right, and how many.
+EXPLAINED = (("unseen", "unseen", True, 2), ("all", "oov", True, 1), ("all", "unseen", False, 1))
+
+Log = Callable[[str], None]
+Scores = dict[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Tag:
+    """A label with its kind, and whether the picture truly carries it."""
+
+    label: str
+    kind: str
+    right: bool
+
+
+@dataclass(frozen=True)
+class Card:
+    """One test picture: tags ranked first among all and among unseen ones, true tags missed."""
+
+    emoji: int
+    drawing: str
+    name: str
+    tags: tuple[Tag, ...]
+    unseen: tuple[Tag, ...]
+    missed: tuple[Tag, ...]
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the picture carries a label that was hidden."""
+        return any(tag.right and tag.kind != "seen" for tag in (*self.tags, *self.missed))
+
+
+@dataclass(frozen=True)
+class Known:
+    """A known tag list near a picture: whose it is, its distance, its share of all votes."""
+
+    emoji: tuple[int, ...]
+    document: tuple[str, ...]
+    distance: float
+    share: float
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a picture (of `card`) was given a tag, ranked at `place` among "all" or "unseen" tags."""
+
+    card: Card
+    tag: Tag
+    place: int
+    among: str
+    evidence: Evidence
+    known: tuple[Known, ...]
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Tags that go with some given ones."""
+
+    given: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DemoResults:
+    """Everything the page shows."""
+
+    seed: int
+    names: tuple[str, ...]  # of every emoji of the corpus, by position
+    n_train: int  # emoji whose tags teach meaning
+    n_taught: int  # those of them whose pictures were shown
+    n_test: int
+    n_labels: int
+    unseen: tuple[str, ...]  # labels of no picture shown
+    oov: tuple[str, ...]  # labels of no semantics document
+    example: dict[str, dict[str, Cell]]  # E-MAP in percent by method and kind of label
+    concept: dict[str, dict[str, Cell]]  # C-MAP likewise; "all" ranks all labels together
+    differences: dict[str, Cell]  # E-MAP of the first method less the second's
+    cards: tuple[Card, ...]  # one per test emoji, in the order they are shown
+    maps: tuple[SenseMap, ...]
+    reasons: tuple[Reason, ...]
+    completions: tuple[tuple[Completion, ...], ...]
+    sense_range: tuple[int, int]  # how many emoji a label in `maps` may have
+    settings: tuple[tuple[str, str], ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)  # all that differs between runs
 
 
 @dataclass(frozen=True)
 class DemoSettings:
-    """What the demo does.
-
-    Attributes
-    ----------
-    split : SplitSettings
-        How much is hidden.
-    senses : SenseRule
-        Which labels the pictures of the concept space show.
-    tagger : dict
-        Parameters of `ZeroShotTagger` that are not the library's defaults.
-    """
+    """What the demo does: how much is hidden, which labels' senses are drawn, tagger parameters."""
 
     split: SplitSettings = field(default_factory=SplitSettings)
     senses: SenseRule = field(default_factory=SenseRule)
     tagger: dict[str, Any] = field(default_factory=dict)
 
 
-class _Stopwatch:
-    """Tell what is being done and note how long each step took."""
-
-    def __init__(self, say: Say) -> None:
-        self.say = say
-        self.seconds: dict[str, float] = {}
-        self._start = time.perf_counter()
-
-    def start(self, message: str) -> None:
-        """Announce a step."""
-        self.say(message)
-        self._start = time.perf_counter()
-
-    def stop(self, step: str, remark: str = "") -> None:
-        """Note the seconds of the step that ends here."""
-        self.seconds[step] = time.perf_counter() - self._start
-        self.say(f"  {self.seconds[step]:.0f} s{remark}")
-
-
 def run_experiment(
-    emoji: EmojiCorpus, *, seed: int, say: Say, settings: DemoSettings | None = None
+    emoji: EmojiCorpus, *, seed: int, log: Log, settings: DemoSettings | None = None
 ) -> DemoResults:
-    """Run the demo's experiment.
+    """Split, train, measure and choose examples; the seed decides all of it."""
+    settings = settings or DemoSettings()
+    seconds: dict[str, float] = {}
 
-    Parameters
-    ----------
-    emoji : EmojiCorpus
-    seed : int
-        Seeds the split, the training and every choice of examples.
-    say : callable
-        Takes progress lines.
-    settings : DemoSettings, optional
+    @contextmanager
+    def step(name: str, message: str) -> Iterator[None]:
+        log(message)
+        start = time.perf_counter()
+        yield
+        seconds[name] = time.perf_counter() - start
+        log(f"  {seconds[name]:.0f} s")
 
-    Returns
-    -------
-    DemoResults
-    """
-    with one_thread():
-        return _run(emoji, seed, settings or DemoSettings(), _Stopwatch(say))
-
-
-def _run(emoji: EmojiCorpus, seed: int, settings: DemoSettings, watch: _Stopwatch) -> DemoResults:
-    """Split, train, measure and choose examples."""
     # Streams of their own, so that a change to one choice leaves the others as they are.
     split_seed, example_seed, sense_seed = np.random.SeedSequence(seed).spawn(3)
-    split = draw_split(emoji, settings.split, np.random.default_rng(split_seed))
-    watch.say(
-        f"{len(split.train)} training emoji, {len(split.taught)} of them shown as pictures; "
-        f"{len(split.test)} test emoji"
-    )
-    tagger, scores = _train(split, settings, seed, watch)
-    kinds = [len(_of_kind(tagger, kind)) for kind in ("unseen", "oov")]
-    watch.say(f"{kinds[0]} unseen and {kinds[1]} oov tags")
-    methods, differences = _measure(split, tagger, scores)
-    watch.start("choosing examples and labels with several senses")
-    generator = np.random.default_rng(example_seed)
-    cards = make_cards(tagger, split, generator)
-    reasons = find_reasons(tagger, split, cards, generator)
-    owners = np.array([split.emoji_of(name) for name in tagger.store_.ids])
-    generator = np.random.default_rng(sense_seed)
-    maps = find_senses(tagger.concepts(), owners, emoji.categories, settings.senses, generator)
-    completions = complete_senses(tagger, maps)
-    watch.stop("examples")
+    with one_thread():
+        split = draw_split(emoji, settings.split, np.random.default_rng(split_seed))
+        log(
+            f"{len(split.train)} training emoji, {len(split.taught)} of them shown as pictures; "
+            f"{len(split.test)} test emoji"
+        )
+        semantics = split.semantics()
+        X, documents = split.pictures(split.taught)
+        X_test, _ = split.pictures(split.test)
+        tagger = ZeroShotTagger(**({"random_state": seed} | settings.tagger))
+        with step("polyseme", "polyseme: learning one space from tag lists and pictures"):
+            tagger.fit(X, documents, semantics).remove_documents(split.repeated())
+        scores = {"polyseme": tagger.predict_proba(X_test)}
+        baselines = {"tuned COSTA": TunedCosta(random_state=seed), "popularity": Popularity()}
+        for name, baseline in baselines.items():
+            with step(name, f"{name}: learning"):
+                # In tuned COSTA's favour: on emoji it chooses better settings without families.
+                baseline.fit(X, replace(documents, groups=None), replace(semantics, groups=None))
+                order = [list(baseline.classes_).index(label) for label in tagger.classes_]
+                scores[name] = baseline.decision_function(X_test)[:, order]
+        # A label that only ever stands beside an unseen one is on no picture either.
+        unseen, oov = (_of_kind(tagger, kind) for kind in ("unseen", "oov"))
+        log(f"{len(unseen)} unseen and {len(oov)} oov tags")
+        example, concept, differences = _measure(split, tagger, scores)
+        with step("examples", "choosing examples and labels with several senses"):
+            generator = np.random.default_rng(example_seed)
+            cards = _cards(tagger, split, generator)
+            reasons = _reasons(tagger, split, cards, generator)
+            owners = np.array([split.emoji_of(name) for name in tagger.store_.ids])
+            generator = np.random.default_rng(sense_seed)
+            concepts, rule = tagger.concepts(), settings.senses
+            maps = find_senses(concepts, owners, emoji.categories, rule, generator)
+            completions = _completions(tagger, maps)
     return DemoResults(
         seed=seed,
         names=tuple(emoji.names),
@@ -117,10 +184,10 @@ def _run(emoji: EmojiCorpus, seed: int, settings: DemoSettings, watch: _Stopwatc
         n_taught=len(split.taught),
         n_test=len(split.test),
         n_labels=len(tagger.classes_),
-        # A label that only ever stands beside an unseen one is on no picture either.
-        unseen=_of_kind(tagger, "unseen"),
-        oov=_of_kind(tagger, "oov"),
-        methods=methods,
+        unseen=unseen,
+        oov=oov,
+        example=example,
+        concept=concept,
         differences=differences,
         cards=cards,
         maps=maps,
@@ -128,95 +195,8 @@ def _run(emoji: EmojiCorpus, seed: int, settings: DemoSettings, watch: _Stopwatc
         completions=completions,
         sense_range=(settings.senses.fewest, settings.senses.most),
         settings=_settings(tagger, settings),
-        seconds=watch.seconds,
+        seconds=seconds,
     )
-
-
-def _train(
-    split: EmojiSplit, settings: DemoSettings, seed: int, watch: _Stopwatch
-) -> tuple[ZeroShotTagger, dict[str, NDArray[np.float64]]]:
-    """Fit the tagger and the baselines; score the test pictures over the tagger's labels."""
-    semantics = split.semantics()
-    X, documents = split.pictures(split.taught)
-    X_test, _ = split.pictures(split.test)
-    tagger = ZeroShotTagger(**({"random_state": seed} | settings.tagger))
-    watch.start("polyseme: learning one space from tag lists and pictures")
-    tagger.fit(X, documents, semantics).remove_documents(split.repeated())
-    space = tagger.space_
-    watch.stop("polyseme", f", {len(space.members_)} members, {space.plan_.n_steps} steps each")
-    scores = {"polyseme": tagger.predict_proba(X_test)}
-    baselines = {"tuned COSTA": TunedCosta(random_state=seed), "popularity": Popularity()}
-    for name, baseline in baselines.items():
-        watch.start(f"{name}: learning")
-        # In tuned COSTA's favour: on emoji it chooses better settings without families.
-        baseline.fit(X, replace(documents, groups=None), replace(semantics, groups=None))
-        order = [list(baseline.classes_).index(label) for label in tagger.classes_]
-        scores[name] = baseline.decision_function(X_test)[:, order]
-        watch.stop(name)
-    return tagger, scores
-
-
-def _measure(
-    split: EmojiSplit, tagger: ZeroShotTagger, scores: dict[str, NDArray[np.float64]]
-) -> tuple[tuple[MethodScores, ...], dict[str, Score]]:
-    """Measure every method, and the first one's lead over the second on the same emoji."""
-    _, documents = split.pictures(split.test)
-    aligned, _ = documents.align(tagger.classes_)
-    truth = aligned[:, : len(tagger.classes_)].toarray()
-    groups = split.emoji.group[split.rows(split.test)]
-    methods, each = [], []
-    for name, table in scores.items():
-        example, concept, by_emoji = {}, {}, {}
-        for column in COLUMNS:
-            chosen = (
-                np.full(len(tagger.kinds_), True) if column == "all" else (tagger.kinds_ == column)
-            )
-            by_emoji[column] = group_means(
-                example_precision(truth[:, chosen], table[:, chosen]), groups
-            )
-            example[column] = mean_score(by_emoji[column])
-            by_label = concept_precision(truth[:, chosen], table[:, chosen])
-            by_label = by_label[np.isfinite(by_label)]
-            concept[column] = Score(float(by_label.mean()), None, len(by_label))
-        methods.append(MethodScores(name, example, concept))
-        each.append(by_emoji)
-    differences = {column: mean_score(each[0][column] - each[1][column]) for column in COLUMNS}
-    return tuple(methods), differences
-
-
-def group_means(values: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Average values within groups, in the order of the groups' numbers.
-
-    Parameters
-    ----------
-    values : float64 array, shape (n,)
-        NaN, in all rows of a group or in none, where there is nothing to average.
-    groups : int64 array, shape (n,)
-
-    Returns
-    -------
-    float64 array, shape (n_groups,)
-    """
-    _, places, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    return np.bincount(places, weights=values) / sizes
-
-
-def mean_score(values: NDArray[np.float64]) -> Score:
-    """Average what is not NaN, with the standard error of the mean.
-
-    Parameters
-    ----------
-    values : float64 array, shape (n,)
-
-    Returns
-    -------
-    Score
-    """
-    kept = values[np.isfinite(values)]
-    if not len(kept):
-        return Score(float("nan"), None, 0)
-    error = float(kept.std(ddof=1) / np.sqrt(len(kept))) if len(kept) > 1 else None
-    return Score(float(kept.mean()), error, len(kept))
 
 
 def _of_kind(tagger: ZeroShotTagger, kind: str) -> tuple[str, ...]:
@@ -224,23 +204,142 @@ def _of_kind(tagger: ZeroShotTagger, kind: str) -> tuple[str, ...]:
     return tuple(np.array(tagger.classes_)[tagger.kinds_ == kind].tolist())
 
 
+# ---------------------------------------------------------------------- measuring
+
+
+def _measure(
+    split: EmojiSplit, tagger: ZeroShotTagger, scores: Scores
+) -> tuple[dict[str, dict[str, Cell]], dict[str, dict[str, Cell]], dict[str, Cell]]:
+    """Measure every method, and the first one's lead over the second on the same emoji."""
+    _, documents = split.pictures(split.test)
+    truth = documents.align(tagger.classes_)[0][:, : len(tagger.classes_)].toarray()
+    groups = split.emoji.group[split.rows(split.test)]
+    example: dict[str, dict[str, Cell]] = {name: {} for name in scores}
+    concept: dict[str, dict[str, Cell]] = {name: {} for name in scores}
+    differences = {}
+    for column in COLUMNS:
+        chosen = tagger.kinds_ == column if column != "all" else np.full(len(tagger.kinds_), True)
+        by_emoji = {}
+        for name, table in scores.items():
+            by_picture = 100 * example_precision(truth[:, chosen], table[:, chosen])
+            by_emoji[name] = group_means(by_picture, groups)
+            example[name][column] = Cell.of(by_emoji[name].tolist(), digits=1)
+            by_label = 100 * concept_precision(truth[:, chosen], table[:, chosen])
+            mean = Cell.of(by_label.tolist(), digits=1)
+            concept[name][column] = replace(mean, error=None)
+        first, second = [*by_emoji.values()][:2]
+        differences[column] = Cell.of((first - second).tolist(), digits=1)
+    return example, concept, differences
+
+
+def group_means(values: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Average values (n,) within groups (n,), in the order of the groups' numbers; NaN stays."""
+    _, places, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    return np.bincount(places, weights=values) / sizes
+
+
+# ---------------------------------------------------------------------- examples
+
+
+def _cards(
+    tagger: ZeroShotTagger, split: EmojiSplit, generator: np.random.Generator
+) -> tuple[Card, ...]:
+    """Tag one drawing of every test emoji; those with a hidden label first, in random order."""
+    rows = split.rows(split.test)
+    ranked, _ = tagger.rank(split.emoji.features[rows], k=len(tagger.classes_))
+    kinds = dict(zip(tagger.classes_, tagger.kinds_.tolist(), strict=True))
+    cards = []
+    for emoji in generator.permutation(split.test).tolist():
+        place = int(generator.choice(np.flatnonzero(split.emoji.group[rows] == emoji)))
+        truth = set(split.emoji.documents[emoji])
+        order = [Tag(label, kinds[label], label in truth) for label in ranked[place].tolist()]
+        first = order[:N_TAGS]
+        missed = sorted(truth - {tag.label for tag in first})
+        cards.append(
+            Card(
+                emoji,
+                split.emoji.drawing[rows[place]],
+                split.emoji.names[emoji],
+                tuple(first),
+                tuple([tag for tag in order if tag.kind == "unseen"][:N_UNSEEN]),
+                # A label that no training emoji carries is in no list and counts as unseen.
+                tuple(Tag(label, kinds.get(label, "unseen"), True) for label in missed),
+            )
+        )
+    return tuple(sorted(cards, key=lambda card: not card.hidden))
+
+
+def _reasons(
+    tagger: ZeroShotTagger, split: EmojiSplit, cards: Sequence[Card], generator: np.random.Generator
+) -> tuple[Reason, ...]:
+    """Explain a few predictions, drawn at random: right ones of hidden labels, and a wrong one."""
+    reasons: list[Reason] = []
+    used: set[int | str] = set()
+    for among, kind, right, n_wanted in EXPLAINED:
+        fitting = [
+            (card, place, tag)
+            for card in cards
+            for place, tag in enumerate(card.tags if among == "all" else card.unseen[:1], start=1)
+            if (tag.kind, tag.right) == (kind, right)
+        ]
+        for choice in generator.permutation(len(fitting)).tolist():
+            card, place, tag = fitting[choice]
+            if n_wanted and used.isdisjoint({card.emoji, tag.label}):
+                evidence = _evidence(tagger, split, card, tag.label)
+                known = tuple(
+                    Known(
+                        tuple(sorted({split.emoji_of(name) for name in one.document_ids})),
+                        one.document,
+                        one.distance,
+                        one.share,
+                        one.holds,
+                    )
+                    for one in evidence.neighbours[:N_KNOWN]
+                )
+                reasons.append(Reason(card, tag, place, among, evidence, known))
+                used |= {card.emoji, tag.label}
+                n_wanted -= 1
+    return tuple(reasons)
+
+
+def _evidence(tagger: ZeroShotTagger, split: EmojiSplit, card: Card, label: str) -> Evidence:
+    """Take a score apart; tags that say next to nothing count among the others."""
+    drawings = np.array(split.emoji.drawing)
+    row = np.flatnonzero((split.emoji.group == card.emoji) & (drawings == card.drawing))[0]
+    evidence = tagger.explain(split.emoji.features[row], label, k=N_EVIDENCE)
+    named = tuple(one for one in evidence.tags if abs(one.part) >= LEAST_PART)
+    rest = sum(one.part for one in evidence.tags) - sum(one.part for one in named)
+    return replace(evidence, tags=named, other_tags=evidence.other_tags + rest)
+
+
+def _completions(
+    tagger: ZeroShotTagger, maps: Sequence[SenseMap], n_senses: int = 2
+) -> tuple[tuple[Completion, ...], ...]:
+    """Complete each label alone, and beside the word that names each of its first senses."""
+    rows = []
+    for one in maps:
+        senses = [(one.label, words[0]) for words in one.words[:n_senses] if words]
+        given: list[tuple[str, ...]] = [(one.label,), *senses]
+        rows.append(
+            tuple(
+                Completion(tags, tuple(tagger.complete(tags, k=N_COMPLETED)[0].tolist()))
+                for tags in given
+            )
+        )
+    return tuple(rows)
+
+
 def _settings(tagger: ZeroShotTagger, settings: DemoSettings) -> tuple[tuple[str, str], ...]:
     """List settings and versions for the footer."""
     members = tagger.space_.members_
     given = ", ".join(f"{name}={value!r}" for name, value in sorted(settings.tagger.items()))
-    described = [
+    test_share = f"{settings.split.test_share:.0%}"
+    packages = ("polyseme", "numpy", "scikit-learn", "torch", "pillow")
+    return (
         ("tagger", f"ZeroShotTagger({given}), all else the library's defaults"),
         ("concept space", f"{len(members)} members of {members.shape.code} dimensions"),
-        (
-            "test emoji",
-            f"{settings.split.test_share:.0%}, with all drawings and gender variants of each",
-        ),
+        ("test emoji", f"{test_share}, with all drawings and gender variants of each"),
         ("tags", "on at least 10 emoji"),
         ("Python", platform.python_version()),
-    ]
-    for package in ("polyseme", "numpy", "scikit-learn", "torch", "pillow"):
-        try:
-            described.append((package, version(package)))
-        except PackageNotFoundError:
-            continue
-    return tuple(described)
+        *((package, version(package)) for package in packages),
+    )

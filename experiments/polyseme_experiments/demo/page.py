@@ -6,337 +6,210 @@ data is escaped.
 
 from __future__ import annotations
 
-from html import escape
-from importlib import resources
-from string import Template
+import base64
+import io
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
 
+import jinja2
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.evidence import Evidence
 from polyseme.senses import SenseMap
-from polyseme_experiments.demo.cards import cards, reason
-from polyseme_experiments.demo.plots import sense_plot
-from polyseme_experiments.demo.results import COLUMNS, Completion, DemoResults, MethodScores, Score
-from polyseme_experiments.demo.thumbnails import Pictures
+from polyseme_experiments.datasets import EmojiCorpus
+from polyseme_experiments.demo.experiment import COLUMNS, DemoResults
+from polyseme_experiments.report.tables import Cell
 
-N_SHOWN = 24
-SOURCES = (
-    (
-        "Noto Emoji",
-        "copyright Google LLC",
-        "https://github.com/googlefonts/noto-emoji",
-        "Apache License 2.0",
-        "https://www.apache.org/licenses/LICENSE-2.0",
-    ),
-    (
-        "Twemoji",
-        "copyright Twitter, Inc and other contributors",
-        "https://github.com/jdecked/twemoji",
-        "CC-BY 4.0",
-        "https://creativecommons.org/licenses/by/4.0/",
-    ),
-)
+N_SHOWN, N_MOSAIC = 24, 16
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+# Of the plot of senses, in pixels.
+WIDTH, HEIGHT = 520, 380
+SIZE = 30  # of a picture
+MARGIN = np.array([34.0, 42.0])  # left and right, top and bottom: room for pictures and words
+GAP = 3  # between two pictures
+LETTER, LINE = 7.6, 18  # of the sense's words, rather too wide than too narrow
+
+Pictures = Callable[[int, str], str]
+Box = tuple[float, float, float, float]
+Points = NDArray[np.float64]
 
 
-def build_page(results: DemoResults, pictures: Pictures) -> str:
-    """Write the page.
+def thumbnails(emoji: EmojiCorpus, quality: int = 72) -> Pictures:
+    """Give a function from an emoji and a drawing to a small WebP picture as a data URI."""
+    import PIL.Image
 
-    Parameters
-    ----------
-    results : DemoResults
-    pictures : Pictures
-        Gives every emoji's picture as a data URI.
+    sheets = {name: PIL.Image.open(path).convert("RGBA") for name, path in emoji.sheets.items()}
 
-    Returns
-    -------
-    str
-        HTML. The same results give the same text; only the footer's line of seconds changes
-        between runs with one seed.
+    @cache
+    def picture(number: int, drawing: str) -> str:
+        content = io.BytesIO()
+        cell = sheets[drawing].crop(emoji.cell(number))
+        cell.save(content, "WEBP", quality=quality, alpha_quality=80, method=6)
+        return f"data:image/webp;base64,{base64.b64encode(content.getvalue()).decode('ascii')}"
+
+    return picture
+
+
+def build_page(results: DemoResults, picture: Pictures) -> str:
+    """Write the page; `picture` gives an emoji in a drawing as a data URI.
+
+    The same results give the same text; only the footer's line of seconds changes between runs
+    with one seed.
     """
-    return Template(_read("page.html")).substitute(
-        css=_read("page.css").strip(),
-        script=_read("page.js").strip(),
-        mosaic=_mosaic(results, pictures),
-        introduction=_introduction(results),
-        facts=_facts(results),
-        scores=_scores(results),
-        cards=_cards(results, pictures),
-        senses=_senses(results, pictures),
-        completions=_completions(results),
-        reasons=_reasons(results, pictures),
-        footer=_footer(results),
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("polyseme_experiments.demo"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    return environment.get_template("page.html").render(
+        results=results,
+        picture=picture,
+        columns=COLUMNS,
+        ordinals=ORDINALS,
+        wins=_wins(results),
+        best=_best,
+        bars=evidence_bars,
+        plots=[(one, sense_plot(one)) for one in results.maps],
+        size=(WIDTH, HEIGHT, SIZE),
+        n_shown=N_SHOWN,
+        n_mosaic=N_MOSAIC,
     )
 
 
-def _read(name: str) -> str:
-    """Read a file that lies beside this module."""
-    return (resources.files("polyseme_experiments.demo") / name).read_text(encoding="utf-8")
+def _best(table: dict[str, dict[str, Cell]], column: str) -> float:
+    """Give the largest mean of a column, as it is printed."""
+    return max(round(row[column].mean or 0.0, 1) for row in table.values())
 
 
-def _introduction(results: DemoResults) -> str:
-    """Say what was hidden and what is shown."""
-    example = ""
-    if results.completions and len(results.completions[0]) > 2:
-        label, first = results.completions[0][1].given
-        second = results.completions[0][2].given[1]
-        example = (
-            f": <em>{escape(label)}</em> beside <em>{escape(first)}</em> is not "
-            f"<em>{escape(label)}</em> beside <em>{escape(second)}</em>"
-        )
-    return (
-        '<p class="lead">Emoji come with keywords, so anyone can judge a tag on them. polyseme '
-        f"learned from the tag lists of {results.n_train:,} emoji what tags mean in each other's "
-        f"company{example}. It was shown the pictures of only {results.n_taught:,} of them: every "
-        f"emoji with one of {len(results.unseen)} <b>unseen</b> tags was held back. "
-        f"{len(results.oov)} further tags, called <b>oov</b> (out of vocabulary), were struck "
-        "from the tag lists; it met them only on pictures, beside other tags. "
-        f"Below it tags {results.n_test:,} emoji of which it knows nothing but the picture.</p>"
-    )
-
-
-def _facts(results: DemoResults) -> str:
-    """Give the numbers of what was shown and hidden."""
-    facts = (
-        ("seen", f"{results.n_taught:,}", "emoji shown as pictures with their tags"),
-        ("unseen", str(len(results.unseen)), "unseen tags: known from tag lists, on no picture"),
-        ("oov", str(len(results.oov)), "oov tags: struck from the tag lists, met on pictures only"),
-        ("", f"{results.n_test:,}", "test emoji that it never met"),
-    )
-    tiles = "".join(
-        f'<li class="{kind}"><strong>{number}</strong><span>{text}</span></li>'
-        for kind, number, text in facts
-    )
-    return f'<ul class="facts">{tiles}</ul>'
-
-
-def _mosaic(results: DemoResults, pictures: Pictures, n_pictures: int = 16) -> str:
-    """Give the first test pictures as an ornament, which screen readers pass over."""
-    shown = "".join(
-        f'<img src="{pictures.uri(card.emoji, card.drawing)}" width="56" height="56" alt="">'
-        for card in results.cards[:n_pictures]
-    )
-    return f'<div class="mosaic" aria-hidden="true">{shown}</div>'
-
-
-def _scores(results: DemoResults) -> str:
-    """Give both tables and what to know when reading them."""
-    example = [method.example for method in results.methods]
-    concept = [method.concept for method in results.methods]
-    first, second = (method.name for method in results.methods[:2])
-    names = [method.name for method in results.methods]
-    tables = _table(
-        "E-MAP",
-        "per picture: how pure the top of its list of tags is",
-        "emoji",
-        names,
-        example,
-        (f"{first} less {second}", results.differences),
-    ) + _table(
-        "C-MAP", "per tag: how well it sorts the test pictures", "tags", names, concept, None
-    )
-    wins = _wins(results.methods)
-    return (
-        f"<p>{wins} Both measures run from 0 to 100, and larger is better. A column ranks the tags "
-        f"of its kind among themselves; “all” ranks all {results.n_labels} together, which is "
-        "harder.</p>"
-        f'<div class="tables">{tables}</div>'
-        f'<p class="note wide">One split with seed {results.seed}, '
-        f"{results.n_test:,} test emoji in two drawings each: small differences may be chance. "
-        "± is the standard error over test emoji, whose two drawings count as one. ▸ marks the "
-        f"best of a column. The {len(results.oov)} oov tags are "
-        f"{escape(', '.join(results.oov))}; some pictures had them, but no tag list. "
-        "Tuned COSTA has a classifier for each seen tag and predicts unseen tags from those; "
-        "popularity gives every picture the commonest tags. Several meanings of a word, completed "
-        "tag lists and reasons, further down, come with the concept space, which neither has.</p>"
-    )
-
-
-def _table(
-    title: str,
-    meaning: str,
-    unit: str,
-    names: list[str],
-    rows: list[dict[str, Score]],
-    difference: tuple[str, dict[str, Score]] | None,
-) -> str:
-    """Give one table of scores, the best of each column marked."""
-    head = "".join(
-        f'<th scope="col">{column}<small>n = {rows[0][column].n}</small></th>' for column in COLUMNS
-    )
-    best = {column: max(_percent(row[column].value) for row in rows) for column in COLUMNS}
-    body = ""
-    for name, row in zip(names, rows, strict=True):
-        cells = ""
-        for column in COLUMNS:
-            text = _percent(row[column].value)
-            is_best = text == best[column]
-            spoken = '<span class="vh"> (best)</span>' if is_best else ""
-            cells += (
-                f"<td{' class=best' if is_best else ''}>{text:.1f}{spoken}"
-                f"{_error(row[column])}</td>"
-            )
-        body += f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>'
-    if difference is not None:
-        cells = "".join(
-            f"<td>{_percent(score.value):+.1f}{_error(score)}</td>"
-            for score in (difference[1][column] for column in COLUMNS)
-        )
-        body += f'<tr class="difference"><th scope="row">{escape(difference[0])}</th>{cells}</tr>'
-    return (
-        f"<table><caption>{title}<small>{meaning} (n: {unit})</small></caption>"
-        f'<thead><tr><th scope="col">tags</th>{head}</tr></thead><tbody>{body}</tbody></table>'
-    )
-
-
-def _percent(value: float) -> float:
-    """Give a share as a percentage with one decimal, as it is printed."""
-    return round(100 * value, 1)
-
-
-def _error(score: Score) -> str:
-    """Give the standard error in small print."""
-    return "" if score.error is None else f"<small>± {100 * score.error:.1f}</small>"
-
-
-def _wins(methods: tuple[MethodScores, ...]) -> str:
+def _wins(results: DemoResults) -> str:
     """Say in one sentence who is ahead, whoever it is."""
-    leaders: dict[str, int] = {}
-    n_columns = 0
-    for table in ("example", "concept"):
-        for column in COLUMNS:
-            scores = {method.name: getattr(method, table)[column].value for method in methods}
-            leader = max(scores, key=lambda name: scores[name])
-            leaders[leader] = leaders.get(leader, 0) + 1
-            n_columns += 1
+    tables = (results.example, results.concept)
+    leaders = Counter(
+        max(table, key=lambda name: table[name][column].mean or 0.0)
+        for table in tables
+        for column in COLUMNS
+    )
+    n_columns = leaders.total()
     if len(leaders) == 1:
-        return f"Best in all {n_columns} columns: {escape(next(iter(leaders)))}."
-    told = " and ".join(
-        f"{escape(name)} in {count}"
-        for name, count in sorted(leaders.items(), key=lambda pair: -pair[1])
-    )
-    return f"Best of the {n_columns} columns: {told}."
+        return f"Best in all {n_columns} columns: {next(iter(leaders))}."
+    listed = " and ".join(f"{name} in {count}" for name, count in leaders.most_common())
+    return f"Best of the {n_columns} columns: {listed}."
 
 
-def _cards(results: DemoResults, pictures: Pictures) -> str:
-    """Give the cards: some in view, the others behind a button."""
-    shown, others = results.cards[:N_SHOWN], results.cards[N_SHOWN:]
-    n_all = len(results.cards)
-    n_tags, n_unseen = len(results.cards[0].tags), len(results.cards[0].unseen)
-    more = (
-        f'<details id="all"><summary>Show all {n_all:,} test emoji</summary>'
-        f"{cards(others, results, pictures)}</details>"
-    )
-    return (
-        f"<p>A random sample, nothing picked by hand: {len(shown)} test emoji, those that carry an "
-        f"unseen or oov tag first, in one of their two drawings. Each has the {n_tags} tags that "
-        f"polyseme ranks first among all, then the first {n_unseen} among the unseen ones alone, "
-        f"and in grey the true tags that are not among the {n_tags}.</p>"
-        '<ul class="legend">'
-        '<li><span class="chip seen right"><b>✓</b>right</span>'
-        '<span class="chip seen wrong"><b>✗</b>wrong</span>seen: pictures had it</li>'
-        '<li><span class="chip unseen right"><b>✓</b>right</span>'
-        '<span class="chip unseen wrong"><b>✗</b>wrong</span>unseen: no picture had it</li>'
-        '<li><span class="chip oov right"><b>✓</b>right</span>'
-        '<span class="chip oov wrong"><b>✗</b>wrong</span>oov: in no tag list</li>'
-        '<li><span class="chip missed">missed</span></li></ul>'
-        '<div class="tools"><label hidden>Filter by tag or name'
-        '<input id="filter" type="search" autocomplete="off" placeholder="moon"></label>'
-        '<output id="found" for="filter"></output></div>'
-        f"{cards(shown, results, pictures)}{more}"
-    )
+def evidence_bars(evidence: Evidence) -> list[tuple[str, str, float, float, float, float]]:
+    """Lay out the parts of a logit as bars; the last one is their sum.
+
+    Each is what it is, how likely a tag is, its value, and in percent of the width where zero is,
+    where the bar begins, and how long it is.
+    """
+    tags = evidence.tags
+    parts = [
+        ("how common the tag is", "", evidence.frequency),
+        ("the picture itself", "", evidence.features),
+        *((tag.tag, f"{tag.probability:.0%} likely", tag.part) for tag in tags),
+        ("other tags" if tags else "its probable tags", "", evidence.other_tags),
+        ("known tag lists nearby", "", evidence.known),
+        (
+            "sum",
+            f"probability {evidence.probability:.{2 if evidence.probability >= 0.01 else 4}f}",
+            evidence.logit,
+        ),
+    ]
+    values = [0.0, *(value for _, _, value in parts)]
+    scale = 100 / ((max(values) - min(values)) or 1.0)
+    zero = -min(values) * scale
+    bars = [(zero, zero + min(value, 0.0) * scale, abs(value) * scale) for *_, value in parts]
+    return [
+        (name, text, round(value, 2) + 0.0, *bar)
+        for (name, text, value), bar in zip(parts, bars, strict=True)
+    ]
 
 
-def _senses(results: DemoResults, pictures: Pictures) -> str:
-    """Give the pictures of the concept space and a selector between them."""
-    if not results.maps:
-        return "<p>No label fell apart into senses.</p>"
-    fewest, most = results.sense_range
-    tabs = figures = ""
-    for number, one in enumerate(results.maps):
-        checked = " checked" if number == 0 else ""
-        tabs += (
-            f'<input type="radio" name="sense" id="sense{number}"{checked}>'
-            f'<label for="sense{number}">{escape(one.label)}</label>'
-        )
-        figures += (
-            f'<figure id="map{number}">{sense_plot(one, results, pictures, "noto")}'
-            f"<figcaption>{_groups(one)}The concepts of <em>{escape(one.label)}</em>, one for each "
-            "training emoji with it, on their first two principal axes. Silhouette of the senses "
-            f"{one.silhouette:.2f}, agreement with Unicode's categories {one.agreement:.2f} (1 is "
-            "the most of either).</figcaption></figure>"
-        )
-    return (
-        "<p>Tag lists and pictures are points of one space. A tag is not one point there but one "
-        "for each tag list that holds it: a <em>concept</em>. Where a word has several meanings "
-        "its concepts fall into groups. Shaded are groups found by k-means, named after the tags "
-        "that tell them apart; pictures are moved just enough not to hide each other; faint dots "
-        "are concepts of other tags.</p>"
-        f'<div class="tabs">{tabs}{figures}</div>'
-        '<p class="note wide">Which words are shown is decided by a rule: of all tags on '
-        f"{fewest} to {most} training emoji, those with the largest product of silhouette and "
-        "agreement (adjusted mutual information) with Unicode's categories, which polyseme never "
-        "saw; a tag whose emoji are mostly those of a tag already shown is passed over.</p>"
-    )
+# ---------------------------------------------------------------------- the plot of senses
 
 
-def _groups(one: SenseMap) -> str:
-    """List the senses of a label with their sizes, for screens too small for the plot's words."""
-    items = "".join(
-        f'<li class="s{sense}">{escape(", ".join(words) or "other")} '
-        f"<small>{int((one.senses == sense).sum())} emoji</small></li>"
-        for sense, words in enumerate(one.words)
-    )
-    return f'<ul class="groups">{items}</ul>'
+def sense_plot(one: SenseMap) -> dict[str, list[list[float] | tuple[str, float, float]]]:
+    """Lay the concepts of one label out on a canvas, so that no picture hides another.
+
+    Gives places of the "pictures" and of other labels' concepts ("background"); for each sense the
+    corners of its "hulls", and its "words" with their place.
+    """
+    low, high = one.points.min(axis=0), one.points.max(axis=0)
+    canvas = np.array([WIDTH, HEIGHT], dtype=np.float64)
+    scale = (canvas - 2 * MARGIN) / np.where(high > low, high - low, 1.0)
+    # Both axes keep to one measure unless that would leave a thin line.
+    scale = np.minimum(scale, 3.0 * scale.min())
+    places = push_apart(canvas / 2 + (one.points - (low + high) / 2) * scale)
+    background = canvas / 2 + (one.background - (low + high) / 2) * scale
+    background = background[((background > 4) & (background < canvas - 4)).all(axis=1)]
+    half = SIZE / 2
+    taken: list[Box] = [(x - half, y - half, x + half, y + half) for x, y in places]
+    hulls, names = [], []
+    for sense, words in enumerate(one.words):
+        members = places[one.senses == sense]
+        hulls.append(_hull(members).round().tolist())
+        text = ", ".join(words) or "other"
+        box = _place_words(text, members, taken)
+        taken.append(box)
+        names.append((text, (box[0] + box[2]) / 2, box[3] - 5))
+    return {
+        "pictures": places.tolist(),
+        "background": background.tolist(),
+        "hulls": hulls,
+        "words": names,
+    }
 
 
-def _completions(results: DemoResults) -> str:
-    """Give tag completions: each label alone, then in different company."""
-    rows = "".join(
-        f'<div class="row">{"".join(_completion(one) for one in row)}</div>'
-        for row in results.completions
-    )
-    return (
-        "<p>The same space completes tag lists, without any picture. Here are the same words as "
-        "above, alone and beside the tag that tells each meaning, with the five tags that "
-        f'polyseme suggests next.</p><div class="rows">{rows}</div>'
-    )
+def push_apart(places: Points, n_rounds: int = 600) -> Points:
+    """Move pictures (n, 2) apart until none hides another, the same for the same input."""
+    moved = places.copy()
+    # Identical places need a direction to part in: the golden angle spreads any number of them.
+    angles = np.arange(len(moved)) * 2.399963
+    moved += 0.5 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    limit = np.array([WIDTH, HEIGHT]) - MARGIN
+    for _ in range(n_rounds):
+        gaps = moved[:, None] - moved[None]
+        lacking = np.maximum(SIZE + GAP - np.abs(gaps), 0.0)
+        hiding = (lacking > 0).all(axis=2)
+        np.fill_diagonal(hiding, False)
+        if not hiding.any():
+            break
+        # The shorter way out, along one axis.
+        shorter = lacking <= lacking[:, :, ::-1]
+        pushes = np.where(hiding[:, :, None] & shorter, np.sign(gaps) * lacking, 0.0)
+        moved = np.clip(moved + 0.35 * pushes.sum(axis=1), MARGIN, limit)
+    return moved
 
 
-def _completion(one: Completion) -> str:
-    """Give one completion."""
-    given = " <i>+</i> ".join(escape(tag) for tag in one.given)
-    tags = "".join(f'<li class="chip plain">{escape(tag)}</li>' for tag in one.tags)
-    return f'<div><h3>{given} <i>→</i></h3><ul class="chips">{tags}</ul></div>'
+def _hull(members: Points) -> Points:
+    """Give the corners of the smallest convex shape around pictures, (n_corners, 2)."""
+    from scipy.spatial import ConvexHull
+
+    half = SIZE / 2 - 4  # the outline's width makes up for it
+    shifts = np.array([[-half, -half], [-half, half], [half, -half], [half, half]])
+    corners = (members[:, None] + shifts).reshape(-1, 2)
+    return np.asarray(corners[ConvexHull(corners).vertices])
 
 
-def _reasons(results: DemoResults, pictures: Pictures) -> str:
-    """Give the evidence behind a few predictions."""
-    told = "".join(reason(one, results, pictures) for one in results.reasons)
-    return (
-        "<p>Every score is a sum of parts, the logarithm of the odds: how common the tag is, what "
-        "the picture says directly, what each tag says that the picture probably has or lacks, and "
-        "what known tag lists nearby say. Bars to the right speak for the tag, bars to the left "
-        "against it. Below them are the training emoji that lie nearest, ✓ if they hold the tag; a "
-        "distance is 0 for the same direction and 1 for an unrelated one. The predictions were "
-        "drawn at random among the right unseen, the right oov and the wrong ones.</p>"
-        f'<div class="reasons">{told}</div>'
-    )
+def _place_words(text: str, members: Points, taken: list[Box]) -> Box:
+    """Find the freest box for words over or under their sense's pictures."""
+    width = LETTER * len(text)
+    low, high = members.min(axis=0) - SIZE / 2 - 5, members.max(axis=0) + SIZE / 2 + 5
+    boxes = []
+    for shift in (0.0, -40.0, 40.0, -80.0, 80.0):
+        centre = min(max((low[0] + high[0]) / 2 + shift, width / 2 + 4), WIDTH - width / 2 - 4)
+        for place in (low[1] - LINE, high[1]):
+            top = min(max(place, 2.0), HEIGHT - LINE - 2.0)
+            boxes.append((centre - width / 2, top, centre + width / 2, top + LINE))
+    return min(boxes, key=lambda box: sum(_shared_area(box, other) for other in taken))
 
 
-def _footer(results: DemoResults) -> str:
-    """Give settings, seconds and the attribution that the drawings' licences ask for."""
-    listed = "".join(
-        f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in results.settings
-    )
-    total = sum(results.seconds.values())
-    steps = ", ".join(f"{escape(step)} {taken:.1f}" for step, taken in results.seconds.items())
-    drawings = "; ".join(
-        f'<a href="{where}">{name}</a>, {owner}, licensed under <a href="{terms}">{licence}</a>'
-        for name, owner, where, licence, terms in SOURCES
-    )
-    return (
-        f"<dl><dt>command</dt><dd><code>polyseme demo --seed {results.seed}</code></dd>{listed}"
-        f'<dt>seconds</dt><dd id="seconds">{total:.1f} ({steps})</dd></dl>'
-        f"<p>Drawings: {drawings}. They were cut from sheets and recompressed; none of the owners "
-        'endorses this page. Tags: <a href="https://github.com/muan/emojilib">emojilib</a> (MIT, '
-        'Mu-An Chiou) and <a href="https://emojibase.dev">emojibase</a> (MIT, Miles Johnson) '
-        "with annotations of the Unicode CLDR (Unicode License v3), selected and merged. This "
-        "page loads nothing from the network.</p>"
-    )
+def _shared_area(one: Box, other: Box) -> float:
+    """Give the area that two boxes share."""
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    return max(width, 0.0) * max(height, 0.0)

@@ -1,7 +1,7 @@
 """What the demo hides: test emoji, unseen labels and oov labels.
 
-In: the emoji and a seed. Out: an `EmojiSplit`, which hands out what teaches meaning, what is shown
-as pictures and what is tested.
+In: the emoji and a seed. Out: an `EmojiSplit`: what teaches meaning, what is shown as pictures and
+what is tested.
 """
 
 from __future__ import annotations
@@ -25,53 +25,25 @@ _PERSONS = {"man", "woman", "men", "women", "person", "people", "boy", "girl", "
 
 @dataclass(frozen=True)
 class SplitSettings:
-    """How much is hidden.
+    """How much is hidden."""
 
-    Attributes
-    ----------
-    test_share : float
-        Share of the emoji kept for the test, both drawings of each.
-    label_share : float
-        Share of the labels hidden from the pictures.
-    document_share : (float, float)
-        Range for the share of training emoji that carry such a label.
-    n_oov : int
-        Labels hidden from the semantics documents as well.
-    min_oov : int
-        The fewest emoji without an unseen label that carry an oov label; an emoji with nothing but
-        oov labels counts here, but cannot be shown.
-    """
-
-    test_share: float = 0.25
-    label_share: float = 0.25
-    document_share: tuple[float, float] = (0.25, 0.45)
-    n_oov: int = 6
-    min_oov: int = 12
+    test_share: float = 0.25  # of the emoji
+    label_share: float = 0.25  # of the labels, hidden from the pictures
+    document_share: tuple[float, float] = (0.25, 0.45)  # training emoji that carry one of them
+    n_oov: int = 6  # labels hidden from the semantics documents as well
+    min_oov: int = 12  # training emoji without an unseen label that carry each of those
 
 
 @dataclass(frozen=True, eq=False)
 class EmojiSplit:
-    """Emoji and labels by what the tagger may know of them.
-
-    Attributes
-    ----------
-    emoji : EmojiCorpus
-    train : int64 array
-        Emoji whose tags teach meaning.
-    taught : int64 array
-        Those of them that carry no unseen label: their pictures are shown.
-    test : int64 array
-        Emoji of which nothing is known.
-    unseen, oov : tuple of str
-        Labels hidden from the pictures, and from the semantics documents.
-    """
+    """Emoji and labels by what the tagger may know of them."""
 
     emoji: EmojiCorpus
-    train: NDArray[np.int64]
-    taught: NDArray[np.int64]
-    test: NDArray[np.int64]
-    unseen: tuple[str, ...]
-    oov: tuple[str, ...]
+    train: NDArray[np.int64]  # emoji whose tags teach meaning
+    taught: NDArray[np.int64]  # those of them without an unseen label: their pictures are shown
+    test: NDArray[np.int64]  # emoji of which nothing is known
+    unseen: tuple[str, ...]  # labels hidden from the pictures
+    oov: tuple[str, ...]  # labels hidden from the semantics documents
 
     def semantics(self) -> LabelCorpus:
         """Give the tag sets that teach meaning: training emoji, without oov labels."""
@@ -85,13 +57,13 @@ class EmojiSplit:
         """Give features and tag sets of both drawings of some emoji, one row a drawing."""
         rows = self.rows(chosen)
         owners = self.emoji.group[rows]
-        documents = [self.emoji.documents[one] for one in owners]
         ids = [f"{self.emoji.ids[self.emoji.group[row]]}/{self.emoji.drawing[row]}" for row in rows]
+        documents = [self.emoji.documents[owner] for owner in owners]
         corpus = LabelCorpus.from_documents(documents, ids=ids)
         return self.emoji.features[rows], _grouped(corpus, self.emoji, owners)
 
     def emoji_of(self, name: str) -> int:
-        """Say whose a document is, by its name."""
+        """Say which emoji a document is about, by its name."""
         return self._places[name.split("/")[0]]
 
     @cached_property
@@ -100,32 +72,22 @@ class EmojiSplit:
         return {name: number for number, name in enumerate(self.emoji.ids)}
 
     def repeated(self) -> tuple[str, ...]:
-        """Name the documents to forget, so that every training emoji is known exactly once.
+        """Name the documents to remove, so that every training emoji is known exactly once.
 
         An emoji shown as pictures has a semantics document and one for each drawing. One is kept:
         a drawing's where it holds oov labels, which the semantics document lacks.
         """
         names: list[str] = []
-        for one in self.taught:
-            own = self.emoji.ids[one]
+        for emoji in self.taught:
+            own = self.emoji.ids[emoji]
             drawings = [f"{own}/{drawing}" for drawing in DRAWINGS]
-            has_oov = not set(self.oov).isdisjoint(self.emoji.documents[one])
+            has_oov = not set(self.oov).isdisjoint(self.emoji.documents[emoji])
             names += [own, *drawings[1:]] if has_oov else drawings
         return tuple(names)
 
 
 def families(names: Sequence[str]) -> NDArray[np.int64]:
-    """Give one number to all emoji that differ only in a person's gender.
-
-    Parameters
-    ----------
-    names : sequence of str, length n
-        Unicode short names.
-
-    Returns
-    -------
-    int64 array, shape (n,)
-    """
+    """Give one number to all emoji whose Unicode names differ only in a person's gender, (n,)."""
     numbers: dict[str, int] = {}
     found = []
     for name in names:
@@ -138,19 +100,7 @@ def families(names: Sequence[str]) -> NDArray[np.int64]:
 def draw_split(
     emoji: EmojiCorpus, settings: SplitSettings | None = None, random_state: RandomState = None
 ) -> EmojiSplit:
-    """Draw test emoji and hidden labels.
-
-    Parameters
-    ----------
-    emoji : EmojiCorpus
-    settings : SplitSettings, optional
-    random_state : int, numpy Generator or None
-
-    Returns
-    -------
-    EmojiSplit
-        Emoji without any label are on neither side.
-    """
+    """Draw test emoji and hidden labels; emoji without any label are on neither side."""
     settings = settings or SplitSettings()
     generator = as_generator(random_state)
     labelled = np.flatnonzero([len(labels) > 0 for labels in emoji.documents])
@@ -158,8 +108,8 @@ def draw_split(
     family = families([emoji.names[one] for one in labelled])
     place = generator.permutation(family.max() + 1)[family]
     n_test = round(settings.test_share * len(labelled))
-    tested = place <= np.sort(place)[n_test - 1]
-    test, train = labelled[tested], labelled[~tested]
+    is_test = place <= np.sort(place)[n_test - 1]
+    test, train = labelled[is_test], labelled[~is_test]
     corpus = _corpus(emoji, train)
     unseen = labels_by_document_share(
         corpus,
@@ -187,10 +137,8 @@ def _corpus(
     emoji: EmojiCorpus, chosen: NDArray[np.int64], without: Collection[str] = ()
 ) -> LabelCorpus:
     """Make a corpus of some emoji, named by their ids, without some labels."""
-    documents = [
-        [label for label in emoji.documents[one] if label not in without] for one in chosen
-    ]
-    corpus = LabelCorpus.from_documents(documents, ids=[emoji.ids[one] for one in chosen])
+    documents = [[label for label in emoji.documents[i] if label not in without] for i in chosen]
+    corpus = LabelCorpus.from_documents(documents, ids=[emoji.ids[i] for i in chosen])
     return _grouped(corpus, emoji, chosen)
 
 

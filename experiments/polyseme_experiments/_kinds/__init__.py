@@ -1,1 +1,0 @@
-"""The kinds of methods; `polyseme_experiments.methods` lists the methods themselves."""

@@ -1,0 +1,144 @@
+"""Concept spaces for experiments: the default's, and published ones that trials share on disk.
+
+In: a split and the run configuration. Out: the default's space to learn; a published tagger
+without features, learned once for all trials that can share it, and the seconds that took.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from polyseme._estimator import Estimator
+from polyseme._validation import PolysemeWarning
+from polyseme.persistence import remove_model
+from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
+from polyseme.published.embedding import ConceptEmbedding
+from polyseme.published.mapping import InstanceMapper
+from polyseme.published.tagger import PublishedTagger
+from polyseme.published.training import TrainingPlan
+from polyseme.space import ConceptSpace
+from polyseme.splits import ZeroShotSplit
+from polyseme.tagger import load
+from polyseme_experiments.records import config_hash, locked
+from polyseme_experiments.sampling import RunConfig
+
+
+def make_space(config: RunConfig, **parameters: Any) -> ConceptSpace:
+    """Make the default's space to learn, without its seed."""
+    return ConceptSpace(**({"n_steps": 40} if config.quick else {}) | parameters)
+
+
+def make_embedding(n_components: int, config: RunConfig) -> ConceptEmbedding:
+    """Make the embedding to learn, without its seed."""
+    parameters: dict[str, Any] = {"n_components": n_components}
+    if config.quick:
+        parameters |= {
+            "hidden_sizes": (24,),
+            "context_descriptor": ContextDescriptor(n_topics=8, n_iter=30),
+            "training": TrainingPlan(max_epochs=3, min_epochs=0, min_steps=8, batch_size=128),
+        }
+    return ConceptEmbedding.from_preset(config.preset, **parameters)
+
+
+def make_mapper(config: RunConfig) -> InstanceMapper:
+    """Make the mapping to learn, without its seed: nu-SVR, as in the paper."""
+    return InstanceMapper.from_preset(config.preset)
+
+
+def space_config(n_components: int, config: RunConfig) -> dict[str, Any]:
+    """Give every parameter that decides a concept space, also those left at their defaults."""
+    embedding = make_embedding(n_components, config)
+    parts = {
+        "label_descriptor": embedding.label_descriptor or LabelDescriptor(),
+        "context_descriptor": embedding.context_descriptor or ContextDescriptor(),
+        "training": embedding.training or TrainingPlan(),
+    }
+    # Where a space is trained does not decide what it is.
+    left_out = {*parts, "device"}
+    own = embedding.get_params(deep=False).items()
+    described = {name: repr(value) for name, value in own if name not in left_out}
+    return described | {name: _described(part) for name, part in parts.items()}
+
+
+def _described(part: Estimator) -> dict[str, str]:
+    """Give a part's parameters; those that came after the records count only where they are set."""
+    later: dict[str, object] = {"max_steps": None}
+    later |= {"max_documents": 200_000, "max_visits": 20_000_000}
+    return {
+        name: repr(value)
+        for name, value in part.get_params().items()
+        if name not in later or value != later[name]
+    }
+
+
+def cached_space(
+    split: ZeroShotSplit, n_components: int, seed: int, config: RunConfig
+) -> tuple[PublishedTagger, float]:
+    """Give a concept space, loaded if an earlier run has left it and learned otherwise.
+
+    It is a tagger without features: the concept space and the known documents. Another process that
+    learns the same space is waited for.
+
+    Returns
+    -------
+    space : PublishedTagger
+    seconds : float
+        What its learning took, now or then.
+    """
+    if config.cache is None:
+        return _learn(split, make_embedding(n_components, config).set_params(random_state=seed))
+    folder = Path(config.cache) / _folder_name(split, n_components, seed, config)
+    clock, checkpoint = folder.with_suffix(".seconds"), folder.with_suffix(".training")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder.with_suffix(".lock")):
+        if clock.exists():
+            with suppress(ValueError):  # a damaged one, or another version's, is learned again
+                kept = load(folder)
+                if isinstance(kept, PublishedTagger):
+                    return kept, float(clock.read_text())
+            shutil.rmtree(folder, ignore_errors=True)
+        embedding = make_embedding(n_components, config)
+        embedding.set_params(random_state=seed, checkpoint=checkpoint)
+        space, seconds = _learn(split, embedding)
+        space.save(folder)
+        remove_model(checkpoint)
+        clock.write_text(f"{seconds:.2f}")
+    return space, seconds
+
+
+def _folder_name(split: ZeroShotSplit, n_components: int, seed: int, config: RunConfig) -> str:
+    """Name the folder of a concept space by a digest of all that decides it."""
+    digest = config_hash(
+        {
+            "parameters": space_config(n_components, config),
+            "seed": seed,
+            "documents": [list(document) for document in split.teaching()],
+            "ids": split.teaching().ids,
+            "held out": [list(document) for document in split.held_out()],
+            "known": split.known().ids,
+        }
+    )
+    return f"space-{n_components}-{digest}"
+
+
+def _learn(split: ZeroShotSplit, embedding: ConceptEmbedding) -> tuple[PublishedTagger, float]:
+    """Learn a concept space; give the seconds it took."""
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PolysemeWarning)
+        embedding.fit(split.teaching(), validation=split.held_out())
+        space = PublishedTagger(embedding=embedding, fit_embedding=False)
+        space.fit(None, split.known())
+    return space, time.perf_counter() - start
+
+
+def clear_cache(folder: Path) -> None:
+    """Remove every concept space that is kept, so that all are learned again."""
+    for clock in folder.glob("space-*.seconds"):
+        clock.unlink()
+        remove_model(clock.with_suffix(""))

@@ -1,0 +1,263 @@
+"""What every table and figure has in common: the runs it needs, and a section made of records.
+
+In: records of runs, and the last figures of the former default. Out: `Results` and `Experiment`.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from polyseme_experiments.methods import get_method
+from polyseme_experiments.records import Record, config_hash
+from polyseme_experiments.report.page import Figure, Section
+from polyseme_experiments.report.statistics import PairedTest, compare_all
+from polyseme_experiments.report.tables import Cell, Row, Table
+from polyseme_experiments.runner import Run
+from polyseme_experiments.settings import TRAINING, get_setting
+
+COLUMNS = {"training": "Training", "zsl": "ZSL", "zsl-only": "ZSL only", "all": "All", "oov": "OOV"}
+SHOWN = ("training", "zsl", "zsl-only")
+MEASURES = ("E-MAP", "C-MAP")
+# The default before there was one concept space: "former:default" are its last figures for the
+# trials of the method "default". Its code is gone.
+FORMER = "former:"
+FORMER_TITLE = "experts (former default)"
+FORMER_NOTE = (
+    "Experts: the default before there was one concept space. Their code is gone; the figures are "
+    "those of their last records, for the same trials."
+)
+
+Tests = dict[tuple[str, str, str], PairedTest]
+
+
+class Results:
+    """Records of runs, found by what they measure; `command` makes their tables again."""
+
+    def __init__(self, records: Iterable[Record], command: str = "") -> None:
+        self.command = command
+        self._records: dict[tuple[str, str], dict[int, Record]] = {}
+        for record in records:
+            of_method = self._records.setdefault((record["setting"], record["method"]), {})
+            of_method[record["trial"]] = record
+
+    def records(self, setting: str, method: str) -> list[Record]:
+        """Give the records of a method, by trial."""
+        return [record for _, record in sorted(self._records.get((setting, method), {}).items())]
+
+    def values(self, setting: str, method: str, column: str, measure: str) -> list[Any]:
+        """Give one measured value for each trial, None where a trial has none.
+
+        A method that begins with `FORMER` gives the former default's values for the same trials.
+        """
+        records = self.records(setting, method.removeprefix(FORMER))
+        if method.startswith(FORMER):
+            return [_former_value(record, column, measure) for record in records]
+        return [record["metrics"].get(column, {}).get(measure) for record in records]
+
+    def with_former(
+        self, setting: str, method: str, column: str = SHOWN[0], measure: str = MEASURES[0]
+    ) -> list[str]:
+        """Give a method, and the former default if it was measured on the same splits."""
+        values = self.values(setting, FORMER + method, column, measure)
+        return [method, *([FORMER + method] if any(v is not None for v in values) else [])]
+
+    def _first(self, settings: Sequence[str]) -> list[Record]:
+        """Give one record of each setting."""
+        first = {name: trials for (name, _), trials in reversed(self._records.items())}
+        return [next(iter(first[name].values())) for name in settings if name in first]
+
+    def data_notes(self, settings: Sequence[str]) -> tuple[str, ...]:
+        """Give footnotes on samples and stand-ins of some settings."""
+        notes = []
+        for record in self._first(settings):
+            if record["sample"]:
+                notes.append(
+                    "SAMPLES of our own making and short trainings: these figures say nothing "
+                    "about the method."
+                )
+            notes += [
+                f"STAND-IN: {corpus} is used in place of {original}."
+                for corpus, original in record["stand_in"].items()
+                if original
+            ]
+        return tuple(dict.fromkeys(notes))
+
+    def notes(self, settings: Sequence[str], *, features: bool = False) -> tuple[str, ...]:
+        """Give footnotes on data, training and departures of some settings, and their features."""
+        presets = {
+            record["config"].get("preset")
+            for (name, _), trials in self._records.items()
+            if name in settings
+            for record in trials.values()
+        }
+        notes = [*self.data_notes(settings)]
+        notes += [TRAINING[preset] for preset in sorted(presets & TRAINING.keys())]
+        for setting in map(get_setting, settings):
+            notes += setting.departures + (setting.feature_departures if features else ())
+        return tuple(dict.fromkeys(notes))
+
+    def caution(self, settings: Sequence[str]) -> str:
+        """Say in a few words what no figure of some settings may be read without."""
+        words = []
+        for record in self._first(settings):
+            words += ["sample"] if record["sample"] else []
+            words += [
+                f"{corpus} stands in for {original}"
+                for corpus, original in record["stand_in"].items()
+                if original
+            ]
+        return "; ".join(dict.fromkeys(words))
+
+    def tests(
+        self, setting: str, ours: str, methods: Sequence[str], columns: Sequence[str] = SHOWN
+    ) -> Tests:
+        """Compare our values with other methods' over the trials, by (method, measure, column)."""
+        return compare_all(
+            {
+                (method, measure, column): (
+                    self.values(setting, ours, column, measure),
+                    self.values(setting, method, column, measure),
+                )
+                for method in methods
+                for measure in MEASURES
+                for column in columns
+                if method != ours
+            }
+        )
+
+    def cells(self, setting: str, method: str, tests: Tests) -> list[Cell]:
+        """Give a method's scores: measures, and for each the sets of labels that are shown."""
+        return [
+            Cell.of(
+                self.values(setting, method, column, measure),
+                mark=tests[key].mark if (key := (method, measure, column)) in tests else "",
+            )
+            for measure in MEASURES
+            for column in SHOWN
+        ]
+
+
+def score_header() -> list[str]:
+    """Name the columns of `Results.cells`."""
+    return [f"{measure} {COLUMNS[column]}" for measure in MEASURES for column in SHOWN]
+
+
+def title_of(method: str) -> str:
+    """Name a method in tables."""
+    return FORMER_TITLE if method.startswith(FORMER) else get_method(method).title
+
+
+def _former_value(record: Record, column: str, measure: str) -> float | None:
+    """Look the former default's value up; None if it was not measured on that very split."""
+    known = _former_figures().get(record["setting"], {})
+    values = known.get("methods", {}).get(record["method"], {}).get(column, {}).get(measure, [])
+    # What decides the split, beside the trial's number.
+    decides = ("setting", "corpora", "data", "seed", "quick")
+    split = config_hash({name: record["config"].get(name) for name in decides})
+    if record["trial"] >= len(values) or split != known["split"]:
+        return None
+    value: float | None = values[record["trial"]]
+    return value
+
+
+@lru_cache(maxsize=1)
+def _former_figures() -> dict[str, Any]:
+    """Read the figures: by setting, method, set of labels and measure, a value for each trial."""
+    path = Path(__file__).with_name("former_default.json")
+    figures: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return figures
+
+
+@dataclass(frozen=True)
+class Experiment(ABC):
+    """A table or a figure.
+
+    Attributes
+    ----------
+    name : str
+        On the command line: "fig9".
+    title : str
+    text : str
+        What it shows and how to read it, for the report.
+    settings, methods : tuple of str
+        Every method is run in every setting.
+    trials : (int, int), optional
+        The fewest and the most trials, whatever is asked for.
+    departures : tuple of str
+        Where it departs from the paper, beyond what its settings say.
+    only_in : mapping of str to collection of str
+        Methods that are run in some settings only.
+    """
+
+    name: str
+    title: str
+    text: str
+    settings: tuple[str, ...]
+    methods: tuple[str, ...]
+    trials: tuple[int, int] | None = None
+    departures: tuple[str, ...] = ()
+    only_in: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+    def methods_in(self, setting: str) -> list[str]:
+        """Name the methods that are run in a setting."""
+        return [name for name in self.methods if setting in self.only_in.get(name, (setting,))]
+
+    def runs(self, trials: int, *, quick: bool = False) -> list[Run]:
+        """List the runs it needs for so many trials, at most two if quick."""
+        low, high = self.trials or (1, trials)
+        n_trials = min(max(trials, low), max(high, low))
+        return [
+            Run(setting, method, trial)
+            for setting in self.settings
+            for trial in range(min(n_trials, 2) if quick else n_trials)
+            for method in self.methods_in(setting)
+        ]
+
+    @abstractmethod
+    def section(self, results: Results) -> Section:
+        """Make its section of the report from the records of its runs."""
+
+    def headline(self, results: Results) -> str:
+        """Say in a sentence or two what it found, for the top of the report; may be empty."""
+        return ""
+
+    def all_notes(self, results: Results) -> tuple[str, ...]:
+        """Give all footnotes: data, the settings' departures, and its own."""
+        features = any(get_method(name).features for name in self.methods)
+        return (*results.notes(self.settings, features=features), *self.departures)
+
+    def table(
+        self,
+        results: Results,
+        header: Iterable[str],
+        rows: Iterable[Row],
+        *,
+        notes: Iterable[str],
+        suffix: str = "",
+        title: str = "",
+        settings: Sequence[str] = (),
+        reference: str = "",
+    ) -> Table:
+        """Make a table of its section; see `Table`."""
+        listed = tuple(rows)
+        former = any(FORMER_TITLE in str(row[:2]) for row in listed)
+        return Table(
+            self.name + suffix,
+            title or self.title,
+            tuple(header),
+            listed,
+            notes=(*notes, *([FORMER_NOTE] if former else [])),
+            command=results.command,
+            reference=reference and get_method(reference).title,
+            caution=results.caution(settings or self.settings),
+        )
+
+    def make_section(self, *tables: Table, figures: Iterable[Figure] = ()) -> Section:
+        """Put tables and plots under its title and text."""
+        return Section(self.name, self.title, self.text, tables, tuple(figures))

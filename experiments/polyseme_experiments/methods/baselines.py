@@ -1,0 +1,154 @@
+"""Baselines, classifiers on image features, and counts of what a split holds.
+
+In: a `Trial`. Out: metrics of label scores, sizes, and how often labels are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from polyseme._validation import as_generator, draw_seed
+from polyseme.baselines import Popularity, SeenClassifiers
+from polyseme.features import ImageFeatures
+from polyseme.splits import measure
+from polyseme_experiments.methods.base import Method, Metrics, Outcome, reprs
+from polyseme_experiments.reductions import make_reduction
+from polyseme_experiments.sampling import RunConfig, word_vectors
+from polyseme_experiments.trials import Trial
+
+
+@dataclass(frozen=True)
+class Baseline(Method):
+    """A ranker that learns from features, documents and semantics documents.
+
+    Attributes
+    ----------
+    kind : class
+        One of `polyseme.baselines`. A trial gives it what it has a parameter for: the seed, the
+        word vectors, the classifiers that all forms of COSTA share.
+    parameters : mapping
+        Its other parameters, where they are not the default ones.
+    oov : bool
+        Whether it scores oov labels.
+    """
+
+    features: ClassVar[bool] = True
+    kind: type[Any] = Popularity
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    oov: bool = True
+
+    def config(self, config: RunConfig) -> dict[str, Any]:
+        """Give what decides its results; see `Method.config`."""
+        parameters = reprs(self.kind(**self.parameters).get_params())
+        described = super().config(config)
+        if "classifiers" in parameters:
+            described["classifiers"] = reprs(SeenClassifiers().get_params())
+        if "vectors" in parameters and not config.quick:
+            described["words"] = word_vectors(config.data).checksum
+        return described | {"kind": self.kind.__name__, "parameters": parameters}
+
+    def run(self, trial: Trial) -> Outcome:
+        """Fit, score the test instances, measure."""
+        names = self.kind().get_params()
+        shared: dict[str, Any] = {"random_state": trial.seed} if "random_state" in names else {}
+        if "vectors" in names:
+            shared["vectors"] = trial.word_vectors
+        if "classifiers" in names:
+            shared |= {"classifiers": trial.classifiers(), "fit_classifiers": False}
+        ranker = trial.fitted(self.kind(**self.parameters, **shared))
+        scores = ranker.decision_function(trial.features(trial.split.test))
+        metrics = trial.measure(scores, ranker.classes_, oov=self.oov)
+        return metrics, trial.audit(ranker, trial.fit_inputs())
+
+
+@dataclass(frozen=True)
+class FeatureSet(Method):
+    """Classifiers of the seen labels on one kind of image features (in the paper: Appendix A).
+
+    Attributes
+    ----------
+    parameters : mapping
+        Of `ImageFeatures`.
+    reduction : str, optional
+        What the features are reduced by; see `make_reduction`.
+    n_components : int
+        For a reduction: how many features are left.
+    """
+
+    features: ClassVar[bool] = True
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    reduction: str | None = None
+    n_components: int = 512
+
+    def config(self, config: RunConfig) -> dict[str, Any]:
+        """Give what decides its results; see `Method.config`."""
+        extractor = self._extractor(config)
+        return super().config(config) | {
+            "preprocessing": extractor.preprocessing(),
+            "parameters": reprs(extractor.get_params()),
+            "reduction": self.reduction,
+            "n_components": self._n_components(config),
+            "classifiers": reprs(SeenClassifiers().get_params()),
+        }
+
+    def run(self, trial: Trial) -> Outcome:
+        """Learn from the training instances, measure on the validation instances."""
+        table = trial.media_features(self._extractor(trial.config))
+        if self.reduction is not None:
+            n_components = min(self._n_components(trial.config), len(trial.split.train))
+            seed = draw_seed(as_generator(trial.seed))
+            reduction = make_reduction(self.reduction, n_components, seed)
+            reduction.fit(table[trial.split.train])
+            table = np.asarray(reduction.transform(table), dtype=np.float32)
+        classifiers = SeenClassifiers(random_state=trial.seed)
+        classifiers.fit(table[trial.split.train], trial.train_documents)
+        scores = classifiers.predict_proba(table[trial.split.validation])
+        tested = trial.split.instances("validation")
+        columns = {"training": trial.split.labels.seen}
+        metrics: Metrics = measure(tested, scores, classifiers.classes_, columns)
+        metrics["training"]["features"] = table.shape[1]
+        return metrics, trial.audit()
+
+    def _extractor(self, config: RunConfig) -> ImageFeatures:
+        """Make the extractor, at the size at which the embedded emoji's features were made."""
+        extractor = ImageFeatures(size=192, n_jobs=1, **self.parameters)
+        if config.quick:
+            extractor.set_params(size=64)
+        if config.quick and self.reduction is not None:
+            extractor.set_params(depth="pooled")  # a quarter of the numbers, a tenth of the time
+        return extractor
+
+    def _n_components(self, config: RunConfig) -> int:
+        """Give how many features are left by a reduction."""
+        return self.n_components // 16 if config.quick else self.n_components
+
+
+@dataclass(frozen=True)
+class Sizes(Method):
+    """How many labels and instances each set of the split has (in the paper: Table 1)."""
+
+    def run(self, trial: Trial) -> Outcome:
+        """Count."""
+        return {"sizes": trial.split.sizes()}, trial.audit()
+
+
+@dataclass(frozen=True)
+class Usage(Method):
+    """How often source and target use the source's labels (in the paper: Fig. 5)."""
+
+    def run(self, trial: Trial) -> Outcome:
+        """Count the documents that hold each label, in percent."""
+        source = trial.split.source
+        matrix = trial.target.corpus.align(source.labels)[0][:, : len(source.labels)]
+        usage = {
+            side: dict(zip(source.labels, percent.round(4).tolist(), strict=True))
+            for side, percent in (
+                ("source", 100 * np.asarray(source.matrix.mean(axis=0)).ravel()),
+                ("target", 100 * np.asarray(matrix.mean(axis=0)).ravel()),
+            )
+        }
+        return {"usage": usage}, trial.audit()

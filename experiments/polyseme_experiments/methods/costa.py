@@ -1,0 +1,119 @@
+"""Tuned COSTA beyond its scores of the test instances: on the natural mix, and with levels.
+
+In: a `Trial` with features. Out: metrics of tuned COSTA's label scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme._folds import fold_numbers
+from polyseme._validation import check_instances
+from polyseme.baselines import TunedCosta
+from polyseme.baselines.base import out_of_fold
+from polyseme.baselines.costa import ridge
+from polyseme.calibration import expected_frequencies, logit, match_frequencies
+from polyseme.documents import training_tables
+from polyseme_experiments.methods.base import Method, Outcome, reprs
+from polyseme_experiments.sampling import RunConfig
+from polyseme_experiments.trials import Trial
+
+Matrix = NDArray[np.float64]
+
+# In units of a label's frequency: below it a regression's score is no longer taken at its word.
+FLOOR = 0.3
+# No instance stands for more than ten.
+MOST_CERTAIN = 0.9
+
+
+def costa_config() -> dict[str, Any]:
+    """Give every parameter of tuned COSTA."""
+    return {"costa": reprs(TunedCosta().get_params())}
+
+
+@dataclass(frozen=True)
+class CostaSystem(Method):
+    """Tuned COSTA on other instances, or with labels at the level where they should be.
+
+    Attributes
+    ----------
+    levels : bool
+        Whether every label is moved to be expected as often as documents hold it, as the default
+        does; it changes no label's order of instances.
+    mix : bool
+        Whether all held-out instances are tested, also those without an unseen label.
+    """
+
+    features: ClassVar[bool] = True
+    levels: bool = False
+    mix: bool = False
+
+    def config(self, config: RunConfig) -> dict[str, Any]:
+        """Give what decides its results; see `Method.config`."""
+        asked: dict[str, Any] = {"levels": self.levels, "mix": self.mix}
+        if self.levels:
+            asked |= {"floor": FLOOR, "most certain": MOST_CERTAIN}
+        return super().config(config) | costa_config() | asked
+
+    def run(self, trial: Trial) -> Outcome:
+        """Score the test instances, or the natural mix."""
+        costa = trial.tuned_costa()
+        rows = trial.mixed if self.mix else trial.split.test
+        scores = costa.decision_function(trial.features(rows))
+        if self.levels:
+            priors = label_frequencies(trial, costa)
+            scores = logit(as_probabilities(scores, priors)) + _intercepts(trial, costa, priors)
+        audited = trial.audit(costa, trial.fit_inputs())
+        return trial.measure(scores, costa.classes_, mix=self.mix), audited
+
+
+def label_frequencies(trial: Trial, costa: TunedCosta) -> Matrix:
+    """Give how often documents hold each label, (n_labels,), above 0 and below 1."""
+    tables = training_tables(trial.train_documents, trial.known_documents, costa.classes_)
+    counts = np.asarray(tables.documents.sum(axis=0), dtype=np.float64).ravel()
+    # Of labels that no instance carries only semantics documents tell.
+    sizes = np.where(costa.direct_, tables.documents.shape[0], tables.n_semantics)
+    return np.asarray(np.minimum((counts + 0.5) / (sizes + 1), 1 - 0.5 / (sizes + 1)))
+
+
+def as_probabilities(scores: Matrix, frequencies: Matrix) -> Matrix:
+    """Read a regression's scores (n, n_labels) as probabilities, each label's order kept.
+
+    Scores well above the floor stay as they are; `frequencies` has shape (n_labels,).
+    """
+    floor = FLOOR * frequencies
+    return np.asarray(np.minimum(0.5 * (scores + np.sqrt(scores * scores + 4 * floor**2)), 1.0))
+
+
+def _intercepts(trial: Trial, costa: TunedCosta, frequencies: Matrix) -> Matrix:
+    """Find what to add to logits, (n_labels,), for labels to be as frequent as in documents.
+
+    They are found on training instances that are held out.
+    """
+    corpus, seen = trial.train_documents, np.asarray(costa.direct_)
+    X = check_instances(trial.train_features, len(corpus), owner="TunedCosta")
+    truth = corpus.align(costa.classes_)[0].toarray()[:, seen].astype(np.float64)
+    draws = np.random.default_rng(trial.seed)
+    folds = fold_numbers(len(truth), costa.n_folds, draws, costa.groups_)
+    scores, guessed = np.empty((2, len(truth), len(seen)))
+    scores[:, seen] = out_of_fold(costa.classifier_, X, truth, folds)
+    guessed[:, seen], weights = truth, np.ones(len(truth))
+    tables = training_tables(corpus, trial.known_documents, costa.classes_)
+    if not seen.all():
+        slopes, constant = costa.regression_
+        scores[:, ~seen] = scores[:, seen] @ slopes + constant
+        guessed[:, ~seen] = np.clip(truth @ slopes + constant, 0, 1)
+        documents = np.asarray(tables.documents[: tables.n_semantics].toarray())
+        some = documents[:, ~seen].max(axis=1, keepdims=True)
+        slopes, constant = ridge(documents[:, seen], some, costa.penalty_)
+        certain = np.clip((truth @ slopes + constant).ravel(), 0, MOST_CERTAIN)
+        # Training instances hold no unseen label: these make them stand for a natural mix.
+        weights = 1 / (1 - certain)
+    elsewhere = float((tables.own >= tables.n_semantics).mean())
+    here = weights @ guessed / weights.sum()
+    wanted = expected_frequencies(frequencies, here, len(truth), elsewhere)
+    return match_frequencies(logit(as_probabilities(scores, frequencies)), weights, wanted)

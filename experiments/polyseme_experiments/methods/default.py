@@ -1,0 +1,178 @@
+"""The default tagger, whole or with a part changed.
+
+In: a `Trial` with features. Out: metrics of the test instances' label scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+import polyseme.calibration
+import polyseme.space
+import polyseme.training
+from polyseme._threads import one_blas_thread
+from polyseme._validation import check_instances
+from polyseme.documents import training_tables
+from polyseme.space import ConceptSpace
+from polyseme.store import ConceptStore
+from polyseme.tagger import ZeroShotTagger
+from polyseme.training import SpacePlan, TrainingData
+from polyseme_experiments.embedding_cache import make_space
+from polyseme_experiments.methods.base import Method, Outcome
+from polyseme_experiments.sampling import RunConfig
+from polyseme_experiments.trials import Trial
+
+
+def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
+    """Give all that decides what a tagger learns, with parameters of its `ConceptSpace`."""
+    space = make_space(config, **parameters)
+    plan = space.plan or SpacePlan()
+    # Records are made on the processor, whatever else could train the members.
+    left_out = {"checkpoint", "device", "plan", "random_state"}
+    described = {
+        # What the space leaves to its plan is described as the plan has it.
+        name: repr(getattr(plan, name, None) if value is None and name != "n_steps" else value)
+        for name, value in space.get_params().items()
+    }
+    return {
+        "space": {name: value for name, value in described.items() if name not in left_out},
+        "plan": asdict(plan),
+        "constants": {
+            f"{module.__name__}.{name}": repr(value)
+            for module in (polyseme.calibration, polyseme.space, polyseme.training)
+            for name, value in vars(module).items()
+            if name.isupper() and _is_number(value)
+        },
+    }
+
+
+def _is_number(value: object) -> bool:
+    """Say whether a constant is a number, or several."""
+    values = value if isinstance(value, tuple) else (value,)
+    return all(isinstance(one, (int, float)) for one in values)
+
+
+@dataclass(frozen=True)
+class DefaultSystem(Method):
+    """The default tagger, whole or with a part left out.
+
+    Attributes
+    ----------
+    context, priming : float, optional
+        Other shares of probable tags and of known documents; see `ConceptSpace`.
+    n_members : int, optional
+        How many members are used, at most one for each fold; by default all.
+    levels : bool
+        Whether labels have slopes and intercepts.
+    trained : mapping
+        Parameters of the `ConceptSpace`, where it is trained in another way. Otherwise the one
+        default that a trial's methods share is used.
+    method : {"space", "priming"}
+        As in `ZeroShotTagger.predict_proba`.
+    mix : bool
+        Whether all held-out instances are tested, also those without an unseen label.
+    """
+
+    features: ClassVar[bool] = True
+    context: float | None = None
+    priming: float | None = None
+    n_members: int | None = None
+    levels: bool = True
+    trained: Mapping[str, Any] = field(default_factory=dict)
+    method: str = "space"
+    mix: bool = False
+
+    def config(self, config: RunConfig) -> dict[str, Any]:
+        """Give what decides its results; see `Method.config`."""
+        asked = {
+            "context": self.context,
+            "priming": self.priming,
+            "members": self.n_members,
+            "levels": self.levels,
+            "method": self.method,
+        }
+        learned = default_config(config, **self.trained)
+        return super().config(config) | learned | {"asked": asked, "mix": self.mix}
+
+    def run(self, trial: Trial) -> Outcome:
+        """Score the test instances, or the natural mix."""
+        tagger = self.tagger(trial)
+        rows = trial.mixed if self.mix else trial.split.test
+        scores = tagger.predict_proba(trial.features(rows), method=self.method)
+        audited = trial.audit(tagger, trial.fit_inputs())
+        return trial.measure(scores, tagger.classes_, mix=self.mix), audited
+
+    def tagger(self, trial: Trial) -> ZeroShotTagger:
+        """Give the tagger that is measured."""
+        name = f"space, {self.name}" if self.trained else "space"
+        fitted = trial.default_tagger(name, **self.trained)
+        changes = {"context": self.context, "priming": self.priming, "n_members": self.n_members}
+        if self.levels and all(value is None for value in changes.values()):
+            return fitted
+        return changed(trial, fitted, levels=self.levels, **changes)  # type: ignore[arg-type]
+
+
+def changed(
+    trial: Trial,
+    tagger: ZeroShotTagger,
+    *,
+    context: float | None = None,
+    priming: float | None = None,
+    n_members: int | None = None,
+    levels: bool = True,
+) -> ZeroShotTagger:
+    """Give a tagger like a fitted one of this trial, but for what is named, without training again.
+
+    Its members are the same, or the first `n_members` of different folds; its levels are learned
+    anew on the same held-out items. Parameters are as in `DefaultSystem`.
+    """
+    space, data = copy(tagger.space_), _training_data(trial, tagger)
+    shares = {"context": context, "priming": priming}
+    space.set_params(**{name: value for name, value in shares.items() if value is not None})
+    with one_blas_thread():
+        if n_members is None:
+            space.finish(data, space.members_, space.history_)
+        else:
+            space = _with_members(space, data, n_members)
+    if not levels:
+        n_labels = len(space.order_)
+        space.calibration_ = space.calibration_._replace(
+            slopes=np.ones(n_labels), intercepts=np.zeros(n_labels)
+        )
+    semantics = trial.known_documents.without_unused()
+    store, _ = ConceptStore.of(space, tagger.store_.labels, semantics, trial.train_documents)
+    made = copy(tagger)
+    made.space_ = space
+    return made.set_store(store)
+
+
+def _training_data(trial: Trial, tagger: ZeroShotTagger) -> TrainingData:
+    """Give what a trial's tagger was fitted with; its seed makes the folds the same."""
+    tables = training_tables(trial.train_documents, trial.known_documents, tagger.classes_)
+    X = check_instances(trial.train_features, len(trial.train_documents), owner="ZeroShotTagger")
+    space = copy(tagger.space_)
+    return space.prepare(tables.documents, X, tables.own, tables.groups, tables.n_semantics)[0]
+
+
+def _with_members(space: ConceptSpace, data: TrainingData, n_members: int) -> ConceptSpace:
+    """Give a fitted space that uses some members only, the first of each fold.
+
+    Levels are those of single members that had not seen an item.
+    """
+    one_each = space.members_.select(slice(None, None, space.plan_.members_per_fold))
+    made = copy(space)
+    made.plan_ = replace(space.plan_, members_per_fold=1)
+    made.finish(data, one_each, space.history_)
+    if n_members >= len(one_each):
+        return made
+    size = n_members * made.plan_.code
+    made.members_ = made.members_.select(slice(0, n_members))
+    made.document_mean_ = made.document_mean_[:n_members]
+    made.document_scatter_ = made.document_scatter_[:n_members]
+    made.axes_, made.mean_code_ = made.axes_[:size], made.mean_code_[:size]
+    return made

@@ -1,1 +1,0 @@
-"""From values of trials to cells, tables, plots and the report; knows nothing of experiments."""

@@ -1,0 +1,1 @@
+"""From values of trials to tables, plots and the report; knows nothing of experiments."""

@@ -1,0 +1,93 @@
+"""Comparing methods over trials: means, paired t-tests and Holm's correction.
+
+In: one value per trial and method. Out: numbers for tables and for the plot of differences.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme._validation import InputError
+
+ABOVE, BELOW = "▲", "▼"
+ALPHA = 0.05
+
+Key = TypeVar("Key", bound=Hashable)
+Values = Sequence[float | None]
+
+
+class PairedTest(NamedTuple):
+    """A two-sided paired t-test of two methods on the same trials."""
+
+    n: int  # pairs
+    difference: float | None = None  # the mean of ours less theirs
+    error: float | None = None  # its standard error; None with fewer than two pairs
+    p: float | None = None  # 0 or 1 where differences have no spread
+    low: float | None = None  # the 95 % interval of the difference
+    high: float | None = None
+    p_holm: float | None = None  # p after Holm's correction for the family
+    mark: str = ""  # the other is significantly `ABOVE` or `BELOW` ours
+
+
+def measured(values: Values) -> NDArray[np.float64]:
+    """Give the values that are neither None nor NaN, (n,)."""
+    array = np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+    return array[~np.isnan(array)]
+
+
+def mean_and_error(values: Values) -> tuple[float | None, float | None]:
+    """Give the mean over trials, None without a value, and its standard error, None for one."""
+    kept = measured(values)
+    if len(kept) == 0:
+        return None, None
+    error = float(kept.std(ddof=1) / math.sqrt(len(kept))) if len(kept) > 1 else None
+    return float(kept.mean()), error
+
+
+def paired_test(ours: Values, theirs: Values) -> PairedTest:
+    """Compare two methods on the same trials; a trial that lacks either value is left out."""
+    if len(ours) != len(theirs):
+        raise InputError(
+            f"`ours` has {len(ours)} trials but `theirs` has {len(theirs)}; a paired test needs "
+            "the same trials."
+        )
+    pairs = zip(ours, theirs, strict=True)
+    gaps = measured([None if a is None or b is None else a - b for a, b in pairs])
+    mean, error = mean_and_error(gaps.tolist())
+    if mean is None or error is None:
+        return PairedTest(len(gaps), mean)
+    # Rounding leaves equal differences with a spread of some units in the last place.
+    if error <= 1e-12 * max(1.0, float(np.abs(gaps).max())):
+        return PairedTest(len(gaps), mean, error, float(abs(mean) <= 1e-12), mean, mean)
+    from scipy import stats
+
+    n_free = len(gaps) - 1
+    reach = float(stats.t.ppf(1 - ALPHA / 2, n_free)) * error
+    p = 2 * float(stats.t.sf(abs(mean / error), n_free))
+    return PairedTest(len(gaps), mean, error, p, mean - reach, mean + reach)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjust the p-values of a family of tests by Holm's step-down method, in the same order."""
+    given = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(given, kind="stable")
+    steps = given[order] * np.arange(len(given), 0, -1)
+    adjusted = np.empty_like(given)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return [float(p) for p in adjusted]
+
+
+def compare_all(pairs: Mapping[Key, tuple[Values, Values]]) -> dict[Key, PairedTest]:
+    """Run the paired tests of one family, (ours, theirs) each, and correct them together."""
+    tests = {key: paired_test(ours, theirs) for key, (ours, theirs) in pairs.items()}
+    raw = {key: test.p for key, test in tests.items() if test.p is not None}
+    for key, p in zip(raw, holm([*raw.values()]), strict=True):
+        above = (tests[key].difference or 0.0) <= 0
+        mark = (ABOVE if above else BELOW) if p < ALPHA else ""
+        tests[key] = tests[key]._replace(p_holm=p, mark=mark)
+    return tests

@@ -1,0 +1,168 @@
+"""From a matplotlib figure to an inline SVG element.
+
+In: a function that paints on a figure. Out: SVG text whose colours follow the page's variables,
+whose ids begin with the plot's name, and which is the same for the same input.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, SOFT, LINE, CARD = "#1f2328", "#5f6670", "#e4e1db", "#ffffff"
+# Distinguishable with any of the common colour-vision deficiencies.
+SERIES = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#b8860b", "#56b4e9", "#882255", "#7f8790")
+MARKERS = "osD^vPX*"
+# Typed loosely: matplotlib types each setting by its name.
+STYLE: Any = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a label may hold a dollar sign
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "text.color": INK,
+    "axes.facecolor": "none",
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 10.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "grid.color": LINE,
+    "grid.linewidth": 0.8,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "figure.facecolor": CARD,
+    "figure.constrained_layout.w_pad": 0.12,
+    "figure.constrained_layout.h_pad": 0.1,
+    "savefig.facecolor": CARD,
+    "hatch.linewidth": 0.6,
+    "hatch.color": CARD,
+}
+# Ids of artists: text that stands out from what lies below it, and a tooltip's text.
+HALO, TIP = "halo", "tip:"
+
+_UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_VARIABLES = {INK: "ink", SOFT: "soft", LINE: "line", CARD: "card"}
+_VARIABLES |= {colour: f"m{number}" for number, colour in enumerate(SERIES)}
+_HALO_STYLE = f"paint-order: stroke; stroke: {CARD}; stroke-width: 3px; stroke-linejoin: round"
+_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Arial, sans-serif"
+
+
+def words(text: str) -> str:
+    """Give a text on one line without the characters that XML has no place for."""
+    return " ".join(_UNPRINTABLE.sub("\ufffd", text).split())
+
+
+def colour_of(place: int) -> str:
+    """Give the colour of the series at a place; they begin anew after the last."""
+    return SERIES[place % len(SERIES)]
+
+
+def add_axes(figure: Figure, title: str = "", *, x: str = "", y: str = "", grid: str = "y") -> Axes:
+    """Give the figure its axes with their names."""
+    axes = figure.add_subplot()
+    axes.set_title(words(title))
+    axes.set_xlabel(words(x))
+    axes.set_ylabel(words(y))
+    if grid:
+        axes.grid(axis="x" if grid == "x" else "y")
+    return axes
+
+
+def draw(
+    paint: Callable[[Figure], None], *, name: str, label: str, size: tuple[float, float]
+) -> str:
+    """Draw a figure as an SVG element, whatever matplotlib's settings are.
+
+    Parameters
+    ----------
+    paint : callable
+        Takes the empty figure. An artist whose gid is `HALO` stands out from what lies below it;
+        one whose gid begins with `TIP` shows the rest of the gid as a tooltip.
+    name : str
+        Begins all ids; letters, digits and hyphens.
+    label : str
+        What the picture shows, for who cannot see it.
+    size : (float, float)
+        In inches of 72 pixels.
+    """
+    import matplotlib
+    from cycler import cycler
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    text = io.StringIO()
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        # The reader's fonts draw the text, so it does not matter which letters matplotlib's lack.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE | {"svg.hashsalt": name})
+        matplotlib.rcParams["axes.prop_cycle"] = cycler(color=SERIES)
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasSVG(figure)
+        paint(figure)
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(text, format="svg", metadata=nothing)
+    return _inline(text.getvalue(), name, words(label))
+
+
+def _inline(text: str, name: str, label: str) -> str:
+    """Make the file that matplotlib writes fit to stand in a page beside others."""
+    svg = text[text.index("<svg") :]
+    svg = re.sub(r"<(metadata|style).*?</\1>|<metadata/>|<!--.*?-->", "", svg, flags=re.DOTALL)
+    size = re.search(r'viewBox="0 0 ([\d.]+ [\d.]+)"', svg)
+    assert size is not None  # matplotlib always writes one
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[1]}" role="img" '
+        f'aria-label="{escape(label)}" class="plot" font-family="{_FONT}" '
+        'stroke-linejoin="round">'
+    )
+    svg = head + svg[svg.index(">") + 1 :].strip()
+    svg = re.sub(rf'<g id="{TIP}([^"]*)">', r"<g><title>\1</title>", svg)
+    svg = svg.replace(f'<g id="{HALO}">', f'<g style="{_HALO_STYLE}">')
+    # Ids are kept where something refers to them.
+    used = {*re.findall(r"url\(#([^)]+)\)", svg), *re.findall(r'href="#([^"]+)"', svg)}
+    svg = re.sub(r' id="([^"]*)"', lambda at: _id(at, name) if at[1] in used else "", svg)
+    svg = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg).replace("xlink:href", "href")
+    svg = re.sub(r"font(?:-family)?: [^;\"]*'DejaVu Sans'[^;\"]*", _font_size, svg)
+    svg = re.sub(r'\b(d|x|y|transform|width|height|points|style)="([^"]*)"', _shorter, svg)
+    svg = re.sub(r"#[0-9a-f]{6}(?=[;\"])", _variable, svg)
+    return re.sub(r">\s+<", "><", svg)
+
+
+def _id(found: re.Match[str], name: str) -> str:
+    """Begin an id with the plot's name."""
+    return f' id="{name}-{found[1]}"'
+
+
+def _font_size(found: re.Match[str]) -> str:
+    """Leave the font to the page, and keep its size and weight."""
+    sized = re.search(r"font: (.*px) ", found[0])
+    weight = "bold " if sized and "bold" in sized[1] else ""
+    return f"font: {weight}{sized[1].split()[-1]} {_FONT}" if sized else ""
+
+
+def _shorter(found: re.Match[str]) -> str:
+    """Write an attribute's numbers with two decimals."""
+    value = re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", found[2])
+    return f'{found[1]}="{" ".join(value.split())}"'
+
+
+def _variable(found: re.Match[str]) -> str:
+    """Write a colour as the page's variable, with itself where there is no page."""
+    name = _VARIABLES.get(found[0])
+    return found[0] if name is None else f"var(--{name}, {found[0]})"

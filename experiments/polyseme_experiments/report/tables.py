@@ -1,0 +1,262 @@
+"""Cells and tables of the report, and their text: for people, Markdown, CSV and plain records.
+
+In: the values of each trial. Out: `Cell` and `Table` records, and text.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from polyseme._validation import InputError
+from polyseme_experiments.report.statistics import ABOVE, ALPHA, BELOW, mean_and_error, measured
+
+NOTHING = "\u2013"  # an en dash
+FIELDS = ("mean", "standard_error", "n", "published", "published_error", "mark")
+
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>|~])")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measured value."""
+
+    mean: float | None  # over the trials; None where nothing was measured
+    error: float | None  # standard error of the mean; None for fewer than two trials
+    n: int  # trials
+    published: float | None = None
+    published_error: float | None = None
+    mark: str = ""  # significantly `ABOVE` or `BELOW` the table's reference method
+    best: bool = False
+    digits: int = 2
+
+    @classmethod
+    def of(
+        cls,
+        values: Sequence[float | None],
+        published: tuple[float | None, float | None] | float | None = None,
+        *,
+        mark: str = "",
+        best: bool = False,
+        digits: int = 2,
+    ) -> Cell:
+        """Make the cell of some trials' values; None and NaN count as not measured."""
+        pair = published if isinstance(published, tuple) else (published, None)
+        return cls(*mean_and_error(values), len(measured(values)), *pair, mark, best, digits)
+
+
+Value: TypeAlias = str | int | float | Cell | None
+Row: TypeAlias = tuple[Value, ...]
+Plain: TypeAlias = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table; a column with a `Cell` in any row is measured, others say what a row is about."""
+
+    name: str  # names its file
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+    command: str = ""  # makes it again
+    reference: str = ""  # the method that marks compare with
+    caution: str = ""  # what no figure may be read without: a sample, a stand-in
+
+    def __post_init__(self) -> None:
+        if {len(row) for row in self.rows} - {len(self.header)}:
+            raise InputError(f"Each row of table '{self.name}' must have one value per column.")
+
+    def cells(self) -> list[Cell]:
+        """Give every cell, row by row."""
+        return [value for row in self.rows for value in row if isinstance(value, Cell)]
+
+    def measured(self) -> list[bool]:
+        """Say for each column whether it holds measured values."""
+        places = range(len(self.header))
+        return [any(isinstance(row[place], Cell) for row in self.rows) for place in places]
+
+    def common_n(self) -> int | None:
+        """Give the number of trials that most cells have; None without a measured cell."""
+        counts = Counter(cell.n for cell in self.cells() if cell.mean is not None)
+        return max(counts, key=lambda n: (counts[n], n)) if counts else None
+
+
+# ---------------------------------------------------------------------- for people
+
+
+def with_error(mean: float | None, error: float | None, digits: int = 2) -> str:
+    """Write a mean, and its error where there is one."""
+    if mean is None:
+        return NOTHING
+    text = f"{mean:,.{digits}f}"
+    # A count that is the same in every trial needs no error.
+    if error is None or (digits == 0 and round(error) == 0):
+        return text
+    return f"{text} ± {error:,.{digits}f}"
+
+
+def remarks_of(cell: Cell, common_n: int | None = None) -> list[str]:
+    """Give another number of trials than the table's, and the published value in brackets."""
+    remarks = []
+    if cell.mean is not None and common_n not in (None, cell.n):
+        remarks.append(f"[n = {cell.n}]")
+    if cell.published is not None:
+        remarks.append(f"({with_error(cell.published, cell.published_error, cell.digits)})")
+    return remarks
+
+
+def value_text(value: Value, common_n: int | None = None) -> str:
+    """Write any value: cells as `57.87 ± 0.16 ▼ (56.06 ± 0.16)`, `–` for nothing.
+
+    A cell with another number of trials than the table's, `common_n`, says so.
+    """
+    if isinstance(value, Cell):
+        text = with_error(value.mean, value.error, value.digits)
+        return " ".join([text, *([value.mark] if value.mark else []), *remarks_of(value, common_n)])
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return NOTHING
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def legend(table: Table) -> str:
+    """Say how to read a table's cells; empty without a measured one."""
+    cells, common = table.cells(), table.common_n()
+    words = []
+    if common is not None:
+        several = any(cell.error is not None for cell in cells)
+        trials = f"{common} trial{'s' if common > 1 else ''}"
+        first = f"Mean ± standard error over {trials}" if several else f"From {trials}"
+        other = any(cell.n != common and cell.mean is not None for cell in cells)
+        words.append(f"{first}{' where no other n is given' if other else ''}.")
+    if any(cell.published is not None for cell in cells):
+        words.append("In brackets: the published value.")
+    if any(cell.mark for cell in cells):
+        words.append(
+            f"{ABOVE} {BELOW}: significantly above, below {table.reference} (paired t-test over "
+            f"trials, p < {ALPHA} after Holm's correction)."
+        )
+    if any(cell.best for cell in cells):
+        words.append("Bold: the best.")
+    return " ".join(words)
+
+
+# ---------------------------------------------------------------------- Markdown
+
+
+def escape_markdown(text: str) -> str:
+    """Write any text so that Markdown shows it as it is, on one line."""
+    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()).replace("&", "&amp;"))
+
+
+def markdown_table(
+    header: Iterable[str], rows: Iterable[Iterable[str]], right: Sequence[bool]
+) -> str:
+    """Write a table of escaped texts for GitHub; `right` says which columns are numbers."""
+    rule = ["---:" if is_number else "---" for is_number in right]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
+
+
+def to_markdown(table: Table) -> str:
+    """Write a table for GitHub: title, table, how to read it, numbered notes, command."""
+    common = table.common_n()
+    numeric = [
+        is_measured or all(isinstance(row[place], (int, float, type(None))) for row in table.rows)
+        for place, is_measured in enumerate(table.measured())
+    ]
+    rows = [[_markdown_value(value, common) for value in row] for row in table.rows]
+    parts = [
+        f"**{escape_markdown(table.title)}**",
+        markdown_table(map(escape_markdown, table.header), rows, numeric),
+        escape_markdown(legend(table)),
+        "\n".join(f"{i}. {escape_markdown(note)}" for i, note in enumerate(table.notes, start=1)),
+        f"Made by `{table.command}`" if table.command else "",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _markdown_value(value: Value, common: int | None) -> str:
+    """Write one value of a Markdown table."""
+    text = escape_markdown(value_text(value, common))
+    if not isinstance(value, Cell) or not value.best:
+        return text
+    ours = with_error(value.mean, value.error, value.digits)
+    return f"**{ours}**{text.removeprefix(ours)}"
+
+
+# ---------------------------------------------------------------------- records and CSV
+
+
+def wide_records(table: Table) -> list[dict[str, Plain]]:
+    """Give one record per row with cells as they are printed, for people."""
+    common = table.common_n()
+    return [
+        {
+            name: value_text(value, common) if isinstance(value, Cell) else value
+            for name, value in zip(table.header, row, strict=True)
+        }
+        for row in table.rows
+    ]
+
+
+def long_records(table: Table) -> list[dict[str, Plain]]:
+    """Give one record per measured cell, or per row of a table without any, for programs.
+
+    Their keys: `table`, what the row is about, `column`, `mean`, `standard_error`, `n`,
+    `published`, `published_error`, `mark`, `caution`. Floats are not rounded.
+    """
+    is_measured = table.measured()
+    keys = _keys(table)
+    caution: dict[str, Plain] = {"caution": table.caution or None}
+    records = []
+    for row in table.rows:
+        about: dict[str, Plain] = {"table": table.name}
+        about |= {key: _plain(row[place]) for place, key in keys.items()}
+        if not any(is_measured):
+            records.append(about | caution)
+        for place, value in enumerate(row):
+            if place in keys or value is None:
+                continue
+            numbers: tuple[Plain, ...] = (_plain(value), *[None] * 5)
+            if isinstance(value, Cell):
+                published = value.published, value.published_error
+                numbers = (value.mean, value.error, value.n, *published, value.mark or None)
+            fields = dict(zip(FIELDS, numbers, strict=True))
+            records.append({**about, "column": table.header[place], **fields, **caution})
+    return records
+
+
+def to_csv(table: Table) -> str:
+    """Write `long_records` as CSV, which pandas reads and pivots as it is."""
+    fields = ["column", *FIELDS] if any(table.measured()) else []
+    out = io.StringIO()
+    header = ["table", *_keys(table).values(), *fields, "caution"]
+    writer = csv.DictWriter(out, header, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(long_records(table))
+    return out.getvalue()
+
+
+def _keys(table: Table) -> dict[int, str]:
+    """Name the columns that say what a row is about; one named like a field gets an underscore."""
+    taken = {"table", "column", *FIELDS, "caution"}
+    return {
+        place: f"{name}_" if name in taken else name
+        for place, (name, is_measured) in enumerate(
+            zip(table.header, table.measured(), strict=True)
+        )
+        if not is_measured
+    }
+
+
+def _plain(value: Value) -> Plain:
+    """Give a value without what belongs to a cell."""
+    return value.mean if isinstance(value, Cell) else value
