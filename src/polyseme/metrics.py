@@ -440,7 +440,7 @@ def _checked(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
     rows = np.flatnonzero(np.isnan(values).any(axis=1)).tolist()
     if rows:
         raise InputError(f"`scores` contains NaN in row(s) {first_few(rows)}; use -inf for never.")
-    if sp.issparse(given):  # adds up what is stored twice, so that a 2 does not pass for two 1s
+    if sp.issparse(truth):  # entries that are stored twice are added up
         given = given.toarray()
     wrong = given[(given != 0) & (given != 1)]
     if wrong.size:
