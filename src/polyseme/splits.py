@@ -25,7 +25,7 @@ from polyseme._validation import (
     check_option,
     first_few,
 )
-from polyseme.corpus import LabelCorpus
+from polyseme.corpus import LabelCorpus, Labels
 from polyseme.documents import unmet_documents
 from polyseme.metrics import evaluate
 
@@ -671,7 +671,7 @@ def evaluation_columns(labels: LabelSplit) -> dict[str, tuple[str, ...]]:
 def measure(
     documents: LabelCorpus,
     scores: ArrayLike,
-    scored: Sequence[str],
+    scored: Labels,
     columns: Mapping[str, Sequence[str]],
 ) -> dict[str, dict[str, float]]:
     """Measure scores on sets of label columns.

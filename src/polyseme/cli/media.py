@@ -10,12 +10,12 @@ from typing import Any, Self
 from polyseme._progress import FileProgress
 from polyseme._validation import InputError, first_few
 from polyseme.cli.output import say
-from polyseme.cluster import extract_media
-from polyseme.cluster.engines import RayEngine
+from polyseme.cluster import RayEngine, RayExecutor
 from polyseme.corpus import LabelCorpus
 from polyseme.features import (
     Extracted,
     MediaFeatures,
+    extract_folder,
     extractor_class,
     match_documents,
     read_extraction,
@@ -38,14 +38,10 @@ def extract_files(
     """Extract a folder, tell what became of its files, and say whether none was skipped."""
     extractor = extractor_class(kind)(**parameters)
     progress = Stages("reading", f"extracting {kind}")
+    executor = None if engine is None else RayExecutor(engine, extractor, progress.stage(0))
     with quiet_decoders(), progress:
-        summary = extract_media(
-            folder,
-            out,
-            extractor,
-            engine=engine,
-            tell=progress.stage(1),
-            tell_reading=progress.stage(0),
+        summary = extract_folder(
+            folder, out, extractor, progress=progress.stage(1), executor=executor
         )
     tell_skipped(summary.skipped)
     for name, reason in summary.sidecars[:_TOLD]:

@@ -21,7 +21,7 @@ from polyseme.io import read_features
 from polyseme.persistence import check_destination, remove_model
 
 if TYPE_CHECKING:
-    from polyseme.cluster.engines import RayEngine
+    from polyseme.cluster.engine import RayEngine
     from polyseme.published.tagger import PublishedTagger
     from polyseme.tagger import Tagger, ZeroShotTagger
 
@@ -240,22 +240,19 @@ def rank_files(
     workers: int | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Rank tags for the items of a file, an extracted folder or shards, a record for each."""
-    from polyseme.cluster.ranking import rank_table
-    from polyseme.cluster.suggestions import Suggestions
-    from polyseme.cluster.tables import table_of
+    from polyseme.cluster.ranking import Suggestions, Table, rank_table
     from polyseme.tagger import load
 
     tagger = load(model)
     suggestions = Suggestions(tagger, k, precision, method)
-    table = table_of(features)
+    table = Table(features)
     given = None
     if tags is not None:
         spelling = {"normalize": tagger.normalize_labels_}
         corpus = LabelCorpus.read(tags, **_fitting(tags, {**reading, **spelling}))
         given = _tags_of_items(corpus, list(table.names()), f"'{tags}'", f"'{features}'")
-    blocks = table.blocks(suggestions.n_rows, given)
-    found = rank_table(blocks, model, suggestions, engine, workers)
-    for item, record in zip(table.names(), found, strict=True):
+    records = rank_table(table, model, suggestions, given, engine, workers)
+    for item, record in zip(table.names(), records, strict=True):
         yield item | record
 
 
@@ -288,9 +285,11 @@ def rank_into(
     options: dict[str, Any] = {"k": k, "precision": precision, "method": method, "form": form}
     with FileProgress("ranking") as progress:
         done = rank_shards(
-            model, features, out, engine=engine, workers=workers, tell=progress.tell, **options
+            model, features, out, engine=engine, workers=workers, progress=progress.tell, **options
         )
-    return done.sentence()
+    shards = f"{done.n_shards:,} shard{'' if done.n_shards == 1 else 's'}"
+    before = f" ({done.n_before:,} of them before)" if done.n_before else ""
+    return f"{done.n_rows:,} rows of {shards} ranked{before}"
 
 
 def _tags_of_items(
