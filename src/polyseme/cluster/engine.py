@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import socket
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -117,14 +118,17 @@ class RayEngine:
         data.context.execution_options.preserve_order = True
         n_processors = int(self.ray.cluster_resources().get("CPU", 1))
         most = min(self.workers or max(1, n_processors), len(pieces))
-        outcomes = data.map_batches(
-            _Worker,
-            fn_constructor_args=(job, shared, own_version()),
-            batch_size=1,
-            num_cpus=1,
-            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=most, initial_size=most),
-            ray_remote_args_fn=lambda: {"max_task_retries": RETRIES},
-        )
+        with warnings.catch_warnings():
+            # That retries are bounded in this way is to change; there is no other way yet.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            outcomes = data.map_batches(
+                _Worker,
+                fn_constructor_args=(job, shared, own_version()),
+                batch_size=1,
+                num_cpus=1,
+                compute=ray.data.ActorPoolStrategy(min_size=1, max_size=most, initial_size=most),
+                ray_remote_args_fn=lambda: {"max_task_retries": RETRIES},
+            )
         done = 0
         try:
             for batch in outcomes.iter_batches(batch_size=None, prefetch_batches=0):
