@@ -258,7 +258,7 @@ def test_two_workers_train_what_one_process_trains_although_one_is_killed(engine
         together = tagger().fit(X, TAGS, SETS, trainer=trainer)
         if killed.is_set():
             break
-    assert np.array_equal(together.decision_function(X), alone.decision_function(X))
+    assert np.array_equal(together.predict_proba(X), alone.predict_proba(X))
     assert together.space_.history_ == [
         {name: pytest.approx(value, rel=1e-6) for name, value in losses.items()}
         for losses in alone.space_.history_
