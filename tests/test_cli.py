@@ -459,14 +459,14 @@ def test_a_fit_of_the_default_that_was_interrupted_goes_on(
     monkeypatch.setattr("polyseme.tagger.ConceptSpace", tiny_space)
     words = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
     assert run("fit", tmp_path / "whole", *words)[0] == 0
-    kept = polyseme.space._TrainingState.keep
+    save = polyseme.training.SpaceTraining.save
 
-    def interrupted(self, training):
-        kept(self, training)
+    def interrupted(self, path):
+        save(self, path)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(polyseme.space._TrainingState, "keep", interrupted)
+        patch.setattr(polyseme.training.SpaceTraining, "save", interrupted)
         code, out, err = run("fit", tmp_path / "m", *words)
     assert code == 1 and "run the same command again" in err and out == ""
     assert (tmp_path / "m.checkpoint").exists() and not (tmp_path / "m").exists()

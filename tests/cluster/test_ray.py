@@ -281,10 +281,10 @@ def test_a_training_that_fails_for_good_is_told_in_a_sentence(engine, monkeypatc
 
 
 def test_only_a_training_of_the_same_data_shared_alike_is_gone_on_with():
-    world = {"documents": sp.csr_matrix(np.eye(20, 6)), "X": np.ones((20, 3)), "own": None}
+    world = {"documents": sp.csr_matrix(np.eye(20, 6)), "X": np.ones((20, 3))}
     space = ConceptSpace(n_folds=2, n_steps=8, random_state=0)
-    data, seed = space.prepare(**world, groups=None, n_semantics=None)
-    other, _ = space.prepare(**(world | {"X": np.zeros((20, 3))}), groups=None, n_semantics=None)
+    data, seed = space.prepare(*world.values(), None, None, None)
+    other, _ = space.prepare(world["documents"], np.zeros((20, 3)), None, None, None)
     plan = space.plan_
     runs = [(data, plan, seed, 2), (other, plan, seed, 2), (data, plan, seed + 1, 2)]
     runs += [(data, plan, seed, 1), (data, replace(plan, n_steps=9), seed, 2)]
