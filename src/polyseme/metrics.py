@@ -128,9 +128,20 @@ def roc_auc(truth: Truth, scores: ArrayLike) -> float:
 def evaluate(truth: Truth, scores: ArrayLike, *, k: int = 5) -> dict[str, float]:
     """Compute every ranking metric, sorting the scores only once along each axis.
 
-    Returns name to value, always in the same order, `f1_at_k` under its k (for k=5: `f1_at_5`);
-    each is what its own function returns by default. Where no row has a relevant label, all are
-    NaN and one warning says so.
+    Parameters
+    ----------
+    truth : array-like or scipy sparse of 0 and 1, shape (n, n_labels)
+    scores : array-like of float, shape (n, n_labels)
+        Larger is better; -inf means never, NaN is refused.
+    k : int
+        Labels that are predicted for `f1_at_k`.
+
+    Returns
+    -------
+    dict of str to float
+        Always in the same order, `f1_at_k` under its k (for k=5: `f1_at_5`); each is what its own
+        function returns by default. Where no row has a relevant label, all are NaN and one warning
+        says so.
     """
     check_number("k", k, owner="evaluate", low=1, whole=True)
     known, values = _checked(truth, scores)
