@@ -140,12 +140,12 @@ def test_a_model_takes_in_documents_and_names_without_training(run, files, model
 
 
 def test_tags_of_files_are_found_by_their_names():
-    from polyseme.cli.tasks import _tags_of_items
+    from polyseme.cli.reading import tags_of_items
     from polyseme.corpus import LabelCorpus
 
     corpus = LabelCorpus.from_documents([["b"], ["a"]], ids=["two.png", "one.png"])
     items = [{"file": "one.png"}, {"file": "two.png"}, {"file": "three.png"}]
-    found = _tags_of_items(corpus, items, "tags", "items")
+    found = tags_of_items(corpus, items, "tags", "items")
     assert found == [("a",), ("b",), ()]
 
 
@@ -270,7 +270,7 @@ def test_evidence_for_people_fits_eighty_columns_and_has_bars(run, files, model)
 
 
 def test_bars_are_drawn_in_plain_letters_where_there_are_no_others():
-    from polyseme.cli.evidence import _bar
+    from polyseme.cli.output import _bar
 
     assert _bar(-1.0, ascii_only=True).plain == "#########|         "
     assert _bar(0.0, ascii_only=True).plain == "         |         "
@@ -357,7 +357,7 @@ def test_every_command_takes_a_published_model(run, files, published, published_
     code, out, _ = run("info", published, "-f", "jsonl")
     facts = records(out)[0]
     assert code == 0 and (facts["unseen"], facts["dimensions"], facts["features"]) == (4, 24, 5)
-    assert (facts["mapper"], facts["score"]) == ("kernel-ridge", "nearest")
+    assert (facts["mapper"], facts["relatedness"]) == ("kernel-ridge", "nearest")
 
 
 def test_a_published_model_takes_in_documents_only(run, files, published, tmp_path):
@@ -390,7 +390,7 @@ def test_a_published_model_takes_in_documents_only(run, files, published, tmp_pa
     "words",
     [
         ["--mapper", "nu-svr"],
-        ["--score", "nearest"],
+        ["--relatedness", "nearest"],
         ["--components", 8],
         ["--topics", "hdp"],
         ["--epochs", 2],
@@ -405,7 +405,7 @@ def test_options_of_the_published_method_are_refused_for_the_default(run, files,
 
 def test_the_score_of_the_published_method_can_be_chosen(run, files, tmp_path):
     given = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
-    code, _, err = run("fit", tmp_path / "m", *given, *SMALL, "--score", "density")
+    code, _, err = run("fit", tmp_path / "m", *given, *SMALL, "--relatedness", "density")
     assert code == 0, err
     assert polyseme.load(tmp_path / "m").relatedness == "density"
 
