@@ -63,7 +63,6 @@ def test_what_the_published_method_has_not_is_said_in_one_sentence(published_tag
             getattr(published_tagger, name)(0.5)
     with pytest.raises(InputError, match=r"name needs the default tagger; .* add documents\.$"):
         published_tagger.add_labels(["beach"], {"beach": [1.0]})
-    assert not published_tagger.probabilistic
 
 
 # ------------------------------------------------------------------ leakage
