@@ -170,7 +170,7 @@ class SpacePlan:
         )
 
     def within(self, n_documents: int, n_items: int) -> SpacePlan:
-        """Let a step look at no more documents and items than there are."""
+        """Let a step look at no more documents and items than there are; see `sized`."""
         items = min(self.item_batch, max(n_items, 1))
         return replace(
             self,
