@@ -12,7 +12,6 @@ from polyseme import AudioFeatures, LabelCorpus, PublishedTagger
 from polyseme._validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.features import Extracted
 from polyseme.metrics import example_map
-from polyseme.persistence import ModelFileError, write_model
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
 
@@ -306,12 +305,3 @@ def test_numbers_of_a_grid_search_and_an_extractor_can_be_saved(tiny_embedding, 
     loaded = polyseme.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.decision_function(items), tagger.decision_function(items))
     assert loaded.explain(items[:1], "slow", k=1) == tagger.explain(items[:1], "slow", k=1)
-
-
-def test_models_of_other_methods_are_refused(tmp_path):
-    write_model(tmp_path / "old", "tagger", {"expert_labels": []}, {})
-    with pytest.raises(ModelFileError, match=r"by an earlier version of polyseme.* fit it anew\.$"):
-        polyseme.load(tmp_path / "old")
-    write_model(tmp_path / "new", "tagger", {"method": "oracle"}, {})
-    with pytest.raises(ModelFileError, match="has the method 'oracle', which this version"):
-        polyseme.load(tmp_path / "new")
