@@ -726,7 +726,7 @@ def test_groups_of_documents_and_of_items_are_told_to_the_space():
     teaching = corpus([("a", "b"), ("a",), ("b",)], ["x", "y", "z"])
     items = corpus([("a",), ("b", "c")], ["y", "w"], ("g", "g"))
     told = training_tables(items, teaching, ("a", "b", "c"))
-    assert told.own.tolist() == [1, 3] and told.n_semantics == 3
+    assert told.item_documents.tolist() == [1, 3] and told.n_label_sets == 3
     assert told.documents.toarray().tolist() == [[1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 1, 1]]
     assert told.groups[1] == told.groups[3] and len(set(told.groups.tolist())) == 3
     assert training_tables(corpus([("a",)], ["q"]), teaching, ("a", "b", "c")).groups is None
