@@ -48,7 +48,7 @@ class PairSampler:
     """
 
     def __init__(
-        self, matrix: sp.csr_matrix, *, batch_size: int, negatives_per_positive: int = 1
+        self, matrix: sp.csr_matrix, batch_size: int, negatives_per_positive: int = 1
     ) -> None:
         matrix.sort_indices()
         self.n_labels, self.starts = matrix.shape[1], matrix.indptr.astype(np.int64)
