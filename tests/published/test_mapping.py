@@ -393,5 +393,3 @@ def test_restored_mapper_predicts_bit_for_bit_the_same(kind, form, n, n_landmark
     for array in arrays.values():
         array[...] = 0
     assert np.array_equal(restored.predict(form(X)), expected)
-
-
