@@ -229,6 +229,8 @@ class ConceptEmbedding(Estimator):
             self.checkpoint, self.get_params(), corpus.labels, (corpus.matrix, held_out)
         )
         seed = checkpoint.seed(self.random_state)
+        # The order in which topics, weights, held-out documents and sampling draw from it belongs
+        # to what a seed gives.
         generator = as_generator(seed)
         label_descriptor = copy_of(self.label_descriptor or LabelDescriptor()).fit(corpus.matrix)
         context_descriptor = copy_of(self.context_descriptor or ContextDescriptor())
@@ -236,9 +238,28 @@ class ConceptEmbedding(Estimator):
         if context_descriptor.random_state is None:
             context_descriptor.set_params(random_state=topic_seed)
         context_descriptor.fit(corpus.matrix)
+        contexts, matrix = context_descriptor.transform(corpus.matrix), corpus.matrix
+        network = ConceptNetwork(
+            label_descriptor.descriptors_, contexts.shape[1], self.hidden_sizes, self.n_components,
+            torch.Generator().manual_seed(draw_seed(generator)),
+        )  # fmt: skip
         scale = math.sqrt(self.n_components) if self.distance_scale is None else self.distance_scale
-        trainer = self._trainer(
-            corpus.matrix, held_out, label_descriptor, context_descriptor, scale, plan, generator
+        loss = LossSettings(
+            self.positive_weighting, self.context_sensitivity, scale,
+            self.negative_weight, self.distance_weight,
+        )  # fmt: skip
+        evaluate = None
+        if held_out is not None:
+            held_out_contexts = context_descriptor.transform(held_out)
+        elif len(rows := hold_out(matrix, plan.validation_fraction, generator)):
+            kept = np.setdiff1d(np.arange(matrix.shape[0]), rows)
+            held_out, held_out_contexts = sp.csr_matrix(matrix[rows]), contexts[rows]
+            matrix, contexts = sp.csr_matrix(matrix[kept]), contexts[kept]
+        if held_out is not None:
+            evaluate = error_free_score(matrix, contexts, held_out, held_out_contexts)
+        sampling = np.random.default_rng(draw_seed(generator))
+        trainer = ConceptTrainer(
+            network, matrix, contexts, plan, loss, sampling, evaluate, self.device
         )
         checkpoint.restore(trainer)
         with (
@@ -275,41 +296,6 @@ class ConceptEmbedding(Estimator):
         plan = TrainingPlan() if self.training is None else self.training
         plan.check()
         return plan
-
-    def _trainer(
-        self,
-        matrix: sp.csr_matrix,
-        validation: sp.csr_matrix | None,
-        label_descriptor: LabelDescriptor,
-        context_descriptor: ContextDescriptor,
-        scale: float,
-        plan: TrainingPlan,
-        generator: np.random.Generator,
-    ) -> ConceptTrainer:
-        """Build network, held-out evaluation and trainer."""
-        contexts = context_descriptor.transform(matrix)
-        drawn = torch.Generator().manual_seed(draw_seed(generator))
-        network = ConceptNetwork(
-            label_descriptor.descriptors_, contexts.shape[1],
-            self.hidden_sizes, self.n_components, drawn,
-        )  # fmt: skip
-        loss = LossSettings(
-            self.positive_weighting, self.context_sensitivity, scale,
-            self.negative_weight, self.distance_weight,
-        )  # fmt: skip
-        evaluate = None
-        if validation is not None:
-            held_out_contexts = context_descriptor.transform(validation)
-            evaluate = error_free_score(matrix, contexts, validation, held_out_contexts)
-        elif len(rows := hold_out(matrix, plan.validation_fraction, generator)):
-            kept = np.setdiff1d(np.arange(matrix.shape[0]), rows)
-            validation, held_out_contexts = sp.csr_matrix(matrix[rows]), contexts[rows]
-            matrix, contexts = sp.csr_matrix(matrix[kept]), contexts[kept]
-            evaluate = error_free_score(matrix, contexts, validation, held_out_contexts)
-        sampling = np.random.default_rng(draw_seed(generator))
-        return ConceptTrainer(
-            network, matrix, contexts, plan, loss, sampling, evaluate, self.device
-        )
 
     # ------------------------------------------------------------------ embedding
 
