@@ -81,7 +81,7 @@ def test_documents_that_a_split_hides_cannot_change_a_bit(name, monkeypatch):
     split = clean.split
     used = np.union1d(split.train, split.test)
     if split.source is split.target:
-        used = np.union1d(used, np.union1d(split.store_rows, split.semantics_validation))
+        used = np.union1d(used, np.union1d(split.known_rows, split.semantics_validation))
     hidden = np.setdiff1d(np.arange(len(split.target)), used)
     assert len(hidden)
     matrix = split.target.matrix.tolil()
@@ -238,8 +238,8 @@ def test_late_labels_are_known_from_just_so_many_documents():
 def test_late_labels_reach_no_training_and_are_a_third_of_those_on_no_instance():
     drawn = trial("hsun")
     late = new_labels(drawn, np.random.default_rng(drawn.seed))
-    unseen = set(drawn.store_documents.labels) - drawn.train_documents.used(
-        drawn.store_documents.labels
+    unseen = set(drawn.known_documents.labels) - drawn.train_documents.used(
+        drawn.known_documents.labels
     )
     assert set(late) <= unseen and len(late) == max(1, len(unseen) // 3)
     tagger = get_method("calibration-late")._without(drawn, late)
