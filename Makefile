@@ -10,7 +10,7 @@ export POLYSEME_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: demo test lint docs reproduce bench clean
+.PHONY: demo test check lint docs reproduce bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/polyseme demo --out demo.html
@@ -18,6 +18,10 @@ demo: $(VENV)/.core
 # Two test processes with one thread each are faster than one with two.
 test: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --durations=10
+
+# Slow reproductions and the tests that start a cluster; minutes more than `make test`.
+check: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --durations=10 -m reproduction
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -154,8 +154,9 @@ def _warm_up() -> None:
     """Load the libraries, which is not ours to count."""
     from _synthetic import as_label_corpus, make_themes, synthetic_matrix
 
-    from polyseme import ConceptEmbedding, InstanceMapper
     from polyseme.published.descriptors import ContextDescriptor
+    from polyseme.published.embedding import ConceptEmbedding
+    from polyseme.published.mapping import InstanceMapper
     from polyseme.published.training import TrainingPlan
 
     corpus = as_label_corpus(synthetic_matrix(50, make_themes(20, SEED), SEED))
@@ -226,7 +227,7 @@ def _fitted_embedding(point: Point, corpus: Any, stages: Stages) -> Any:
 
 def _fitted_mapper(embedding: Any, corpus: Any, features: Any, stages: Stages) -> Any:
     """Learn the way from features into the space."""
-    from polyseme import InstanceMapper
+    from polyseme.published.mapping import InstanceMapper
 
     with stages.stage("targets"):
         some = corpus if len(corpus) == len(features) else corpus.select(np.arange(len(features)))

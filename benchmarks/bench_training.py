@@ -212,8 +212,9 @@ def whole_training(
     corpus: str, device: str, *, sweeps: int | None = None, **plan: Any
 ) -> dict[str, Any]:
     """Train on a corpus to its early-stopping point; hold 1,000 documents out of everything."""
-    from polyseme import ConceptEmbedding, LabelCorpus
+    from polyseme import LabelCorpus
     from polyseme.datasets import load_dataset
+    from polyseme.published.embedding import ConceptEmbedding
     from polyseme.published.training import error_free_score
 
     documents = load_dataset(corpus, os.environ["POLYSEME_DATA"]).corpus

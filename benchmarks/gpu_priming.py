@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from _reporting import machine
 
-from polyseme import ConceptIndex
+from polyseme.index import ConceptIndex
 
 D = 200
 

@@ -10,17 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from polyseme import (
-    ConceptEmbedding,
-    ConceptSpace,
-    ContextDescriptor,
-    InstanceMapper,
-    PublishedTagger,
-    SpacePlan,
-    TrainingPlan,
-    ZeroShotTagger,
-)
+from polyseme import ConceptSpace, PublishedTagger, SpacePlan, ZeroShotTagger
 from polyseme.datasets.toy import ToyWorld, toy_world
+from polyseme.published.descriptors import ContextDescriptor
+from polyseme.published.embedding import ConceptEmbedding
+from polyseme.published.mapping import InstanceMapper
+from polyseme.published.training import TrainingPlan
 
 # Test processes share two cores; one thread each keeps them out of each other's way.
 torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""Levels: intercepts, thresholds and frequencies, each against a plain loop."""
+"""Calibration: intercepts, thresholds and frequencies, each against a plain loop."""
 
 from __future__ import annotations
 
@@ -42,16 +42,6 @@ def test_intercepts_bring_mean_probabilities_to_frequencies(seed):
         assert mean / total == pytest.approx(frequencies[label], rel=1e-6)
 
 
-def test_intercepts_do_not_depend_on_the_labels_beside():
-    rng = np.random.default_rng(0)
-    logits, frequencies = rng.normal(size=(20, 3)), np.array([0.1, 0.2, 0.3])
-    together = match_frequencies(logits, np.ones(20), frequencies)
-    for label in range(3):
-        one = slice(label, label + 1)
-        alone = match_frequencies(logits[:, one], np.ones(20), frequencies[one])
-        assert alone[0] == together[label]
-
-
 def threshold_by_trial(probabilities, truth, weights, goal):
     """Try every probability that occurs as a threshold and keep the smallest that serves."""
     n, n_labels = probabilities.shape
@@ -84,37 +74,30 @@ def test_thresholds_are_those_found_by_trial(seed, soft):
     assert (precision_thresholds(probabilities, np.zeros((25, 3)), weights) == 1).all()
 
 
-def test_items_that_count_nothing_do_not_move_a_threshold():
-    probabilities = np.array([[0.9], [0.8], [0.7]])
-    truth = np.array([[1.0], [0.0], [1.0]])
-    found = precision_thresholds(probabilities, truth, np.array([1.0, 0.0, 1.0]))
-    assert set(found) == {0.7}
-
-
 def test_calibration_promises_what_it_says():
     rng = np.random.default_rng(0)
     logits, weights = 2 * rng.normal(size=(400, 5)), rng.random(400)
     truth = (rng.random((400, 3)) < sigmoid(logits[:, :3])).astype(float)
     frequencies = np.array([0.2, 0.3, 0.2, 0.1, 0.4])
-    levels = calibrate(logits, truth, weights, frequencies)
-    found = sigmoid(logits + levels.intercepts)
+    calibration = calibrate(logits, truth, weights, frequencies)
+    found = sigmoid(logits + calibration.intercepts)
     np.testing.assert_allclose(weights @ found / weights.sum(), frequencies, atol=1e-9)
-    assert levels.slopes.tolist() == [1] * 5
+    assert calibration.slopes.tolist() == [1] * 5
     seen, unseen = found[:, :3], found[:, 3:]
     wanted = precision_thresholds(seen, truth, weights)
-    np.testing.assert_array_equal(levels.thresholds, wanted)
+    np.testing.assert_array_equal(calibration.thresholds, wanted)
     # Which unseen labels are true nobody knows: what is promised is what probabilities promise.
     for place in (29, 59):
-        counted = weights[:, None] * (unseen >= levels.unseen_thresholds[place])
+        counted = weights[:, None] * (unseen >= calibration.unseen_thresholds[place])
         promised = (counted * unseen).sum() / counted.sum()
         assert promised == pytest.approx(PRECISIONS[place], abs=0.01)
 
 
 def test_without_unseen_labels_a_new_one_must_be_as_likely_as_the_precision_is_high():
-    levels = calibrate(np.zeros((4, 1)), np.eye(4)[:, :1], np.ones(4), np.array([0.25]))
-    np.testing.assert_array_equal(levels.unseen_thresholds, PRECISIONS)
-    np.testing.assert_allclose(levels.thresholds[:24], 0.25)
-    assert (levels.thresholds[25:] == 1).all()
+    calibration = calibrate(np.zeros((4, 1)), np.eye(4)[:, :1], np.ones(4), np.array([0.25]))
+    np.testing.assert_array_equal(calibration.unseen_thresholds, PRECISIONS)
+    np.testing.assert_allclose(calibration.thresholds[:24], 0.25)
+    assert (calibration.thresholds[25:] == 1).all()
 
 
 def test_frequencies_are_documents_where_those_are_the_items_own():
@@ -129,26 +112,15 @@ def test_frequencies_are_documents_where_those_are_the_items_own():
     assert ((certain > 0) & (certain < 1)).all()
 
 
-def test_new_labels_are_as_common_as_labels_until_others_have_been_counted():
-    # All documents that came hold the label: they were picked, and say nothing.
-    assert new_label_frequencies(np.array([5.0]), 5, 5, 0.02).tolist() == [0.02]
-    # A sample in which one in ten holds it says nearly that.
-    sampled = new_label_frequencies(np.array([10_000.0]), 10_000, 100_000, 0.02)
-    assert sampled[0] == pytest.approx(0.9 * 0.1 + 0.1 * 0.02, rel=0.01)
-    # The commoner of two labels is expected more often.
-    found = new_label_frequencies(np.array([50.0, 5.0]), 55, 600, 0.02)
-    assert found[0] > 1.5 * found[1]
-
-
 @given(
     st.lists(st.integers(0, 50), min_size=1, max_size=4),
     st.integers(0, 500),
     st.integers(0, 2000),
     st.floats(1e-5, 0.5),
 )
-def test_frequencies_of_new_labels_follow_the_formula(counts, holding, fresh, typical):
-    found = new_label_frequencies(np.array(counts, dtype=float), holding, fresh, typical)
-    could = max(fresh, holding)
+def test_frequencies_of_new_labels_follow_the_formula(counts, holding, added, typical):
+    found = new_label_frequencies(np.array(counts, dtype=float), holding, added, typical)
+    could = max(added, holding)
     picked = 1.0 if could == holding and could else holding / max(could, 1)
     for count, frequency in zip(counts, found, strict=True):
         wanted = picked * typical + (1 - picked) * (count + 400 * typical) / (could + 400)

@@ -140,12 +140,12 @@ def test_a_model_takes_in_documents_and_names_without_training(run, files, model
 
 
 def test_tags_of_files_are_found_by_their_names():
-    from polyseme.cli.tasks import _tags_of_items
+    from polyseme.cli.reading import tags_of_items
     from polyseme.corpus import LabelCorpus
 
     corpus = LabelCorpus.from_documents([["b"], ["a"]], ids=["two.png", "one.png"])
     items = [{"file": "one.png"}, {"file": "two.png"}, {"file": "three.png"}]
-    found = _tags_of_items(corpus, items, "tags", "items")
+    found = tags_of_items(corpus, items, "tags", "items")
     assert found == [("a",), ("b",), ()]
 
 
@@ -270,7 +270,7 @@ def test_evidence_for_people_fits_eighty_columns_and_has_bars(run, files, model)
 
 
 def test_bars_are_drawn_in_plain_letters_where_there_are_no_others():
-    from polyseme.cli.evidence import _bar
+    from polyseme.cli.output import _bar
 
     assert _bar(-1.0, ascii_only=True).plain == "#########|         "
     assert _bar(0.0, ascii_only=True).plain == "         |         "
@@ -357,7 +357,7 @@ def test_every_command_takes_a_published_model(run, files, published, published_
     code, out, _ = run("info", published, "-f", "jsonl")
     facts = records(out)[0]
     assert code == 0 and (facts["unseen"], facts["dimensions"], facts["features"]) == (4, 24, 5)
-    assert (facts["mapper"], facts["score"]) == ("kernel-ridge", "nearest")
+    assert (facts["mapper"], facts["relatedness"]) == ("kernel-ridge", "nearest")
 
 
 def test_a_published_model_takes_in_documents_only(run, files, published, tmp_path):
@@ -390,7 +390,7 @@ def test_a_published_model_takes_in_documents_only(run, files, published, tmp_pa
     "words",
     [
         ["--mapper", "nu-svr"],
-        ["--score", "nearest"],
+        ["--relatedness", "nearest"],
         ["--components", 8],
         ["--topics", "hdp"],
         ["--epochs", 2],
@@ -405,9 +405,9 @@ def test_options_of_the_published_method_are_refused_for_the_default(run, files,
 
 def test_the_score_of_the_published_method_can_be_chosen(run, files, tmp_path):
     given = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
-    code, _, err = run("fit", tmp_path / "m", *given, *SMALL, "--score", "density")
+    code, _, err = run("fit", tmp_path / "m", *given, *SMALL, "--relatedness", "density")
     assert code == 0, err
-    assert polyseme.load(tmp_path / "m").score == "density"
+    assert polyseme.load(tmp_path / "m").relatedness == "density"
 
 
 def test_tables_are_for_people(run, model):
@@ -459,14 +459,14 @@ def test_a_fit_of_the_default_that_was_interrupted_goes_on(
     monkeypatch.setattr("polyseme.tagger.ConceptSpace", tiny_space)
     words = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
     assert run("fit", tmp_path / "whole", *words)[0] == 0
-    kept = polyseme.space._TrainingState.keep
+    save = polyseme.training.SpaceTraining.save
 
-    def interrupted(self, training):
-        kept(self, training)
+    def interrupted(self, path):
+        save(self, path)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(polyseme.space._TrainingState, "keep", interrupted)
+        patch.setattr(polyseme.training.SpaceTraining, "save", interrupted)
         code, out, err = run("fit", tmp_path / "m", *words)
     assert code == 1 and "run the same command again" in err and out == ""
     assert (tmp_path / "m.checkpoint").exists() and not (tmp_path / "m").exists()
@@ -538,7 +538,7 @@ def test_a_foreign_folder_is_refused_before_training(run, files, tmp_path, monke
 def test_an_interrupted_mapping_does_not_lose_the_concept_space(run, files, tmp_path, monkeypatch):
     words = ["-d", files / "documents.jsonl", "-x", files / "features.npy", *SMALL]
     with monkeypatch.context() as patch:
-        patch.setattr(polyseme.InstanceMapper, "fit", interrupt)
+        patch.setattr("polyseme.published.mapping.InstanceMapper.fit", interrupt)
         code, _, err = run("fit", tmp_path / "m", *words)
     assert code == 1 and "run the same command again" in err
     trained = polyseme.published.training.ConceptTrainer._epoch

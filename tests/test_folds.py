@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyseme.published.mapping
-from polyseme import InstanceMapper, LabelCorpus, PublishedTagger
+from polyseme import LabelCorpus, PublishedTagger
 from polyseme._folds import fold_numbers, group_numbers
 from polyseme._validation import InputError
+from polyseme.published.mapping import InstanceMapper
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=60), st.integers(1, 6), st.integers(0, 99))

@@ -10,12 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyseme import (
-    ConceptEmbedding,
-    ConceptSpace,
-    LabelCorpus,
-    SpacePlan,
-)
+from polyseme import ConceptSpace, LabelCorpus, SpacePlan
 from polyseme import (
     tags as tags_module,
 )
@@ -23,6 +18,7 @@ from polyseme._validation import InputError
 from polyseme.corpus import unique_rows
 from polyseme.documents import met_documents, unmet_documents
 from polyseme.published.descriptors import ContextDescriptor
+from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.priming import PrimingRanker, PrimingStore
 from polyseme.published.training import TrainingPlan
 from polyseme.store import ConceptStore

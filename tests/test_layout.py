@@ -45,7 +45,7 @@ ALLOWED: dict[str, set[str] | None] = {
     # one space
     "members": set(),
     "training": BASE | {"members"},
-    "captured": {"members", "training"},
+    "gpu_training": {"members", "training"},
     "calibration": set(),
     "space": BASE | {"members", "training", "calibration"},
     "store": BASE | {"corpus", "concepts", "documents", "space"},
@@ -69,7 +69,7 @@ ALLOWED: dict[str, set[str] | None] = {
 # A tagger's `save` must reach the module that knows how to write it, and a training the one that
 # trains on a GPU.
 INSIDE_FUNCTIONS_ONLY = {
-    "training": {"captured"},
+    "training": {"gpu_training"},
 }
 TOP = {"cli", "__main__"}
 

@@ -62,27 +62,27 @@ def cut(flat, *sizes):
     return layers
 
 
-def plain_loss(shape, weights, batch, member):
+def plain_codes(inputs, flat, dropout=1.0):
+    """One encoder, as anybody would write it."""
+    (first, bias), (second, offset) = cut(flat, inputs.shape[1], SHAPE.hidden, SHAPE.code)
+    return torch.tanh(torch.relu(inputs @ first + bias) * dropout @ second + offset)
+
+
+def plain_loss(weights, batch, member):
     """One member's loss, as anybody would write it."""
     items, documents, readout = weights
-    features, hidden_items, hidden_documents, on_codes = (one[member] for one in batch.dropout)
-
-    def encode(inputs, flat, n_inputs, dropout):
-        (first, bias), (second, offset) = cut(flat, n_inputs, shape.hidden, shape.code)
-        return torch.tanh(torch.relu(inputs @ first + bias) * dropout @ second + offset)
-
-    codes = [encode(batch.tags[member], documents, shape.n_labels, hidden_documents)]
+    on_features, on_items, on_documents, on_codes = (factors[member] for factors in batch.dropout)
+    codes = [plain_codes(batch.tags[member], documents, on_documents)]
     if batch.features is not None:
-        inputs = batch.features[member] * features
-        codes.append(encode(inputs, items, shape.n_features, hidden_items))
-    ((labels, bias),) = cut(readout, shape.code, shape.n_outputs)
+        codes.append(plain_codes(batch.features[member] * on_features, items, on_items))
+    ((labels, bias),) = cut(readout, SHAPE.code, SHAPE.n_outputs)
     logits = torch.cat(codes) * on_codes @ labels + bias
     if batch.columns is not None:
         logits = logits[:, batch.columns]
-    each = torch.nn.functional.binary_cross_entropy_with_logits(
+    entropies = torch.nn.functional.binary_cross_entropy_with_logits(
         logits, batch.targets[member], reduction="none"
     )
-    return (each * batch.weights[member]).sum(), logits
+    return (entropies * batch.weights[member]).sum(), logits
 
 
 @pytest.mark.parametrize("n_members", [1, 3])
@@ -99,7 +99,7 @@ def test_gradients_are_those_of_autograd(n_features, columns, n_members):
     logits = step(members, batch, gradients)
     for member in range(n_members):
         leaves = [group[member].clone().requires_grad_() for group in before]
-        loss, wanted = plain_loss(shape, leaves, batch, member)
+        loss, wanted = plain_loss(leaves, batch, member)
         loss.backward()
         torch.testing.assert_close(logits[member], wanted.detach(), rtol=0, atol=1e-12)
         for leaf, found in zip(leaves, gradients.groups, strict=True):
@@ -110,42 +110,21 @@ def test_gradients_are_those_of_autograd(n_features, columns, n_members):
         assert torch.equal(group, kept), "a step moves no weight itself"
 
 
-def test_outputs_that_are_not_read_get_no_gradient():
-    members, columns = random_members(SHAPE), torch.tensor([0, 3])
-    gradients = members.to("cpu")
-    step(members, random_batch(SHAPE, columns), gradients)
-    others = [column for column in range(SHAPE.n_outputs) if column not in columns]
-    assert not gradients.labels[..., others].any() and not gradients.bias[..., others].any()
-    assert gradients.labels[..., columns].all()
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_codes_and_logits_equal_plain_loops(dtype):
-    members = random_members(SHAPE, dtype=dtype)
-    draws = np.random.default_rng(0)
-    tags, features = draws.random((4, SHAPE.n_labels)), draws.normal(size=(4, SHAPE.n_features))
-    coded = {
-        "documents": members.encode_documents(torch.from_numpy(tags).to(dtype)),
-        "items": members.encode_items(torch.from_numpy(features).to(dtype)),
-    }
-    for member in range(N_MEMBERS):
-        for name, inputs in (("documents", tags), ("items", features)):
-            flat = getattr(members, name)[member].numpy().astype(np.float64)
-            first, second = cut(flat, inputs.shape[1], SHAPE.hidden, SHAPE.code)
-            for row in range(len(inputs)):
-                hidden = [
-                    max(0.0, inputs[row] @ w + b) for w, b in zip(first[0].T, first[1], strict=True)
-                ]
-                code = np.tanh(
-                    [hidden @ w + b for w, b in zip(second[0].T, second[1], strict=True)]
+def test_codes_and_logits_are_those_of_each_member(dtype):
+    members, draws = random_members(SHAPE, dtype=dtype), torch.Generator().manual_seed(2)
+    for name, size in (("documents", SHAPE.n_labels), ("items", SHAPE.n_features)):
+        inputs = torch.rand(4, size, generator=draws, dtype=dtype)
+        codes = getattr(members, f"encode_{name}")(inputs)
+        for member in range(N_MEMBERS):
+            wanted = plain_codes(inputs, getattr(members, name)[member])
+            torch.testing.assert_close(codes[member], wanted, rtol=0, atol=1e-6)
+            ((labels, bias),) = cut(members.readout[member], SHAPE.code, SHAPE.n_outputs)
+            for columns in (slice(None), slice(2, 5)):
+                read = members.read(codes, columns)[member]
+                torch.testing.assert_close(
+                    read, (wanted @ labels + bias)[:, columns], rtol=0, atol=1e-5
                 )
-                np.testing.assert_allclose(coded[name][member, row].numpy(), code, atol=1e-6)
-                ((labels, bias),) = cut(
-                    members.readout[member].numpy().astype(np.float64), SHAPE.code, SHAPE.n_outputs
-                )
-                for columns in (slice(None), slice(2, 5)):
-                    read = members.read(coded[name], columns)[member, row].numpy()
-                    np.testing.assert_allclose(read, (code @ labels + bias)[columns], atol=1e-5)
 
 
 def test_members_start_with_every_output_at_its_prior():
@@ -181,11 +160,6 @@ def test_a_selection_shares_its_weights_and_a_copy_does_not():
     some.labels.fill_(9.0)
     assert (members.labels[1] == 9).all() and not (members.labels[0] == 9).any()
     assert not (copy.labels == 9).any()
-
-
-def test_members_without_features_have_no_item_encoder():
-    made = Members.start(SHAPE._replace(n_features=0), np.full(SHAPE.n_outputs, 0.5), [0, 1])
-    assert made.items.shape == (2, 0) and made.item_layers == []
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 5])

@@ -50,7 +50,7 @@ def parts(store):
     )
 
 
-def test_semantics_come_first_and_items_documents_if_they_are_new(space, labels):
+def test_label_sets_come_first_and_items_documents_if_they_are_new(space, labels):
     semantics = corpus_of([("sea", "sand"), ("oak",)], ["a", "b"])
     items = corpus_of([("sea", "sand"), ("oak", "moss"), ("bus",)], ["a", "b", "c"])
     store, dropped = ConceptStore.of(space, labels, semantics, items)
@@ -89,12 +89,14 @@ def test_new_labels_stand_in_the_order_they_were_met(few, space):
     assert again.counts[-3:].tolist() == [2, 1, 1]
 
 
-def test_a_name_that_is_taken_is_refused_and_nameless_documents_get_free_numbers(few, space):
+def test_taken_and_unknown_names_are_refused_and_nameless_documents_get_free_numbers(few, space):
     with pytest.raises(InputError, match="A document named 'd3' is known already"):
         few.add(space, corpus_of([("sea",), ("oak",)], ["new", "d3"]))
     numbered = few.add(space, corpus_of([("sea",)], ["13"]))[0]
     grown, ids, _ = numbered.add(space, corpus_of([("sea",), ("oak",), ("bus",)]))
     assert ids == ("14", "15", "16") and len(set(grown.ids)) == 16
+    with pytest.raises(InputError, match="No known document is named 'nobody'; nothing was"):
+        few.remove(["d0", "nobody"])
 
 
 def test_a_tag_set_of_two_documents_is_placed_once(few, space):
@@ -139,19 +141,7 @@ def test_all_documents_may_go(few, space):
     assert again.sets.tolist() == [0]
 
 
-def test_a_name_nobody_has_is_an_error_and_nothing_is_removed(few):
-    with pytest.raises(InputError, match="No known document is named 'nobody'; nothing was"):
-        few.remove(["d0", "nobody"])
-    assert "d0" in few.ids
-
-
-# ------------------------------------------------------------------ asking
-
-
-def test_counts_are_how_many_documents_hold_a_label(few):
-    for column, label in enumerate(few.labels):
-        assert few.counts[column] == sum(label in few.document(row) for row in range(12))
-    assert few.counts.sum() == few.matrix.nnz
+# ------------------------------------------------------------------ inference
 
 
 def test_every_document_votes_and_the_nearer_the_more(few, space, world):

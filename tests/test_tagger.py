@@ -685,7 +685,7 @@ def test_a_label_of_two_places_has_two_senses_and_one_of_one_place_has_fewer(toy
         for place in (kitchen, office)
     } == {True, False}
     for sense in range(2):
-        rows = found.owners[found.senses == sense]
+        rows = found.documents[found.senses == sense]
         documents = [set(toy_tagger.store_.document(int(row))) for row in rows]
         assert all("apple" in document for document in documents)
         homes = {

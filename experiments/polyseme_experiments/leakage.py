@@ -25,8 +25,7 @@ from polyseme.published.kernels import column_statistics, scale_rows
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.priming import PrimingStore
 from polyseme.published.tagger import PublishedTagger
-from polyseme.splits import ZeroShotSplit, carries
-from polyseme.splits.split import INSTANCES, SEMANTICS
+from polyseme.splits import INSTANCES, SEMANTICS, ZeroShotSplit, carries
 from polyseme.store import ConceptStore
 
 Features = NDArray[np.generic]

@@ -35,6 +35,7 @@ def fold_numbers(
         Numbers from 0 without gaps. Without groups the folds' sizes differ by one at most; groups
         come in random order to the fold that has the fewest rows so far.
     """
+    # Ours, although scikit-learn has `GroupKFold`: published results rest on the folds drawn here.
     numbers = group_numbers(groups, n)
     if numbers is None:
         return (generator.permutation(n) % max(min(n_folds, n), 1)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""From logits to probabilities that can be believed, and to thresholds for a wanted precision.
+"""From logits to calibrated probabilities, and to thresholds for a wanted precision.
 
 In: logits of items that a model has not seen. Out: one intercept a label, so that labels are
 expected as often as they should be, and how likely labels must be for a precision.
@@ -24,25 +24,12 @@ _USUAL = 400.0
 
 
 class Calibration(NamedTuple):
-    """What is learned about the level of labels.
+    """How raw logits become calibrated ones, and thresholds for each of `PRECISIONS`."""
 
-    Attributes
-    ----------
-    slopes : float64 array, shape (n_labels,)
-        What raw logits are multiplied by.
-    intercepts : float64 array, shape (n_labels,)
-        What is then added.
-    thresholds : float64 array, shape (99,)
-        How likely seen labels must be for a precision of 1, 2, … 99 %; empty where no item could
-        be held out.
-    unseen_thresholds : float64 array, shape (99,)
-        The same for unseen labels.
-    """
-
-    slopes: Matrix
-    intercepts: Matrix
-    thresholds: Matrix
-    unseen_thresholds: Matrix
+    slopes: Matrix  # factors of raw logits, (n_labels,)
+    intercepts: Matrix  # added after that, (n_labels,)
+    thresholds: Matrix  # for seen labels, (99,); empty where no item could be held out
+    unseen_thresholds: Matrix  # the same for unseen labels
 
 
 def logit(probabilities: Matrix) -> Matrix:
@@ -58,85 +45,8 @@ def sigmoid(logits: Matrix) -> Matrix:
     return np.asarray(expit(logits))
 
 
-def match_frequencies(logits: Matrix, weights: Matrix, frequencies: Matrix) -> Matrix:
-    """Find the intercepts that bring the mean probability of every label to its frequency.
-
-    Parameters
-    ----------
-    logits : float64 array, shape (n, n_labels)
-        Of items that the model has not seen.
-    weights : float64 array, shape (n,)
-        What each item counts.
-    frequencies : float64 array, shape (n_labels,)
-
-    Returns
-    -------
-    float64 array, shape (n_labels,)
-    """
-    shares = weights / weights.sum()
-    low = np.full(logits.shape[1], -_FARTHEST)
-    high = -low
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        below = shares @ sigmoid(logits + middle) < frequencies
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.asarray(0.5 * (low + high))
-
-
-def expected_frequencies(priors: Matrix, here: Matrix, n_items: int, elsewhere: float) -> Matrix:
-    """Say how often items are expected to have each label.
-
-    As often as documents, where items' own documents are among the semantics documents. Where they
-    are not, documents may come from elsewhere and use labels otherwise: then as often as training
-    items have a label or, where it is unseen, are guessed to have it.
-
-    Parameters
-    ----------
-    priors : float64 array, shape (n_labels,)
-        How often documents hold each.
-    here : float64 array, shape (n_labels,)
-        How often training items have each, or are guessed to.
-    n_items : int
-    elsewhere : float
-        Share of items whose own document is not among the semantics documents.
-
-    Returns
-    -------
-    float64 array, shape (n_labels,)
-    """
-    smooth = (n_items * here + 0.5 * priors) / (n_items + 0.5)
-    mixed = (1 - elsewhere) * priors + elsewhere * smooth
-    return np.asarray(np.clip(mixed, _SMALLEST, 1 - _SMALLEST))
-
-
-def precision_thresholds(probabilities: Matrix, truth: Matrix, weights: Matrix) -> Matrix:
-    """Find how likely labels must be, so that so many of those that are given are true.
-
-    Parameters
-    ----------
-    probabilities, truth : float64 arrays, shape (n, n_labels)
-        Of items that the model has not seen; truth may be a probability as well.
-    weights : float64 array, shape (n,)
-        What each item counts.
-
-    Returns
-    -------
-    float64 array, shape (99,)
-        For each of `PRECISIONS` the smallest threshold from which on it is reached; 1 where it
-        never is.
-    """
-    order = np.argsort(-probabilities.ravel(), kind="stable")
-    counted = np.repeat(weights, probabilities.shape[1])[order]
-    reached = np.cumsum(counted * truth.ravel()[order]) / np.maximum(np.cumsum(counted), 1e-12)
-    falling = probabilities.ravel()[order]
-    # Labels that are equally likely are given together or not at all.
-    last = np.append(np.diff(falling) < 0, True)[: len(falling)]
-    reached, falling = reached[last], falling[last]
-    return np.array([np.min(falling[reached >= one], initial=1.0) for one in PRECISIONS])
-
-
 def calibrate(logits: Matrix, truth: Matrix, weights: Matrix, frequencies: Matrix) -> Calibration:
-    """Learn intercepts and thresholds; seen labels come first.
+    """Learn intercepts and thresholds; seen labels come first, and slopes are 1.
 
     Parameters
     ----------
@@ -144,12 +54,8 @@ def calibrate(logits: Matrix, truth: Matrix, weights: Matrix, frequencies: Matri
         Of items that the model has not seen.
     truth : float64 array, shape (n, n_seen)
     weights : float64 array, shape (n,)
+        Of items.
     frequencies : float64 array, shape (n_labels,)
-
-    Returns
-    -------
-    Calibration
-        With slopes of 1.
     """
     intercepts = match_frequencies(logits, weights, frequencies)
     probabilities = sigmoid(logits + intercepts)
@@ -164,8 +70,69 @@ def calibrate(logits: Matrix, truth: Matrix, weights: Matrix, frequencies: Matri
     )
 
 
-def new_label_frequencies(counts: Matrix, holding: int, fresh: int, typical: float) -> Matrix:
-    """Say how often items are expected to have labels that turned up after everything was learned.
+def match_frequencies(logits: Matrix, weights: Matrix, frequencies: Matrix) -> Matrix:
+    """Find the intercepts that bring mean probabilities to frequencies, (n_labels,).
+
+    By bisection; for parameters see `calibrate`.
+    """
+    shares = weights / weights.sum()
+    low = np.full(logits.shape[1], -_FARTHEST)
+    high = -low
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        below = shares @ sigmoid(logits + middle) < frequencies
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.asarray(0.5 * (low + high))
+
+
+def precision_thresholds(probabilities: Matrix, truth: Matrix, weights: Matrix) -> Matrix:
+    """Find for each of `PRECISIONS` the smallest threshold that reaches it; 1 where none does.
+
+    Parameters
+    ----------
+    probabilities, truth : float64 arrays, shape (n, n_labels)
+        Of items that the model has not seen; truth may be a probability as well.
+    weights : float64 array, shape (n,)
+
+    Returns
+    -------
+    float64 array, shape (99,)
+    """
+    order = np.argsort(-probabilities.ravel(), kind="stable")
+    counted = np.repeat(weights, probabilities.shape[1])[order]
+    reached = np.cumsum(counted * truth.ravel()[order]) / np.maximum(np.cumsum(counted), 1e-12)
+    falling = probabilities.ravel()[order]
+    # Labels that are equally likely are given together or not at all.
+    last = np.append(np.diff(falling) < 0, True)[: len(falling)]
+    reached, falling = reached[last], falling[last]
+    return np.array([np.min(falling[reached >= goal], initial=1.0) for goal in PRECISIONS])
+
+
+def expected_frequencies(
+    priors: Matrix, on_items: Matrix, n_items: int, elsewhere: float
+) -> Matrix:
+    """Say how often items are expected to have each label, (n_labels,).
+
+    As often as documents, where items' documents are among the label sets. Where they are not,
+    label sets may come from elsewhere and use labels otherwise: then as often as training items
+    have a label or, where it is unseen, are expected to have it.
+
+    Parameters
+    ----------
+    priors, on_items : float64 arrays, shape (n_labels,)
+        How often documents hold each label, and how often training items have it or are expected
+        to.
+    n_items : int
+    elsewhere : float
+        Share of items whose document is not among the label sets.
+    """
+    smooth = (n_items * on_items + 0.5 * priors) / (n_items + 0.5)
+    mixed = (1 - elsewhere) * priors + elsewhere * smooth
+    return np.asarray(np.clip(mixed, _SMALLEST, 1 - _SMALLEST))
+
+
+def new_label_frequencies(counts: Matrix, holding: int, added: int, typical: float) -> Matrix:
+    """Say how often items are expected to have labels that came after training, (n_new,).
 
     Documents that were there before a label turned up could not hold it, so their silence says
     nothing about how common it is; nor do documents that were added because they hold it. Until
@@ -175,20 +142,13 @@ def new_label_frequencies(counts: Matrix, holding: int, fresh: int, typical: flo
     ----------
     counts : float64 array, shape (n_new,)
         Documents that hold each.
-    holding : int
-        Documents that hold some.
-    fresh : int
-        Documents that could hold some. The more of them do not, the more they count as a sample of
-        what there is, and the less as examples that were picked.
+    holding, added : int
+        Documents that hold some, and that could. The more of the latter hold none, the more they
+        are a sample of what there is, and the less examples that were picked.
     typical : float
         How common labels are.
-
-    Returns
-    -------
-    float64 array, shape (n_new,)
-        Above 0 and below 1.
     """
-    could = max(fresh, holding)
+    could = max(added, holding)
     sampled = (counts + _USUAL * typical) / (could + _USUAL)
     share = 1 - holding / max(could, 1)
     return np.asarray(share * sampled + (1 - share) * typical)

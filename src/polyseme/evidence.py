@@ -86,16 +86,15 @@ class Evidence:
         return (
             ("how common the tag is", self.frequency),
             ("features", self.features),
-            *((one.tag, one.part) for one in self.tags),
+            *((tag.tag, tag.part) for tag in self.tags),
             ("other tags", self.other_tags),
             ("known tag sets nearby", self.known),
         )
 
     def __str__(self) -> str:
-        """Give the parts as lines, then their sum."""
         lines = [f"{part:+.2f} {name}" for name, part in self.parts()]
-        told = f"{self.label} ({self.kind}) has the probability {self.probability:.2f}"
-        return "\n".join([*lines, f"{self.logit:+.2f} in all: {told}"])
+        label = f"{self.label} ({self.kind}) has the probability {self.probability:.2f}"
+        return "\n".join([*lines, f"{self.logit:+.2f} in all: {label}"])
 
 
 def tag_parts(

@@ -1,12 +1,12 @@
 """The members of a concept space: two encoders and one readout each, and one training step.
 
-In: tag sets and features as rows of numbers. Out: codes of one space, the logits that are read from
-them, and gradients. Everything has a leading axis of members, so that several are one product.
+In: tag sets and features as rows of numbers. Out: codes, the logits that are read from them, and
+gradients. Everything has a leading axis of members, so that several are one product.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, Self
@@ -17,34 +17,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+Layers = list[tuple[Tensor, Tensor]]
+
 
 class Shape(NamedTuple):
-    """Sizes of a member.
+    """Sizes of a member."""
 
-    Attributes
-    ----------
-    n_labels : int
-        Inputs of the document encoder.
-    n_outputs : int
-        Columns of the readout: every label and, where there are unseen labels, whether a document
-        holds one of them.
-    n_features : int
-        Inputs of the item encoder; 0 without one.
-    hidden : int
-        Rectified units of each encoder.
-    code : int
-        Dimensions of a code, each between -1 and 1.
-    """
-
-    n_labels: int
-    n_outputs: int
-    n_features: int
-    hidden: int
-    code: int
+    n_labels: int  # inputs of the document encoder
+    n_outputs: int  # every label and, where there are unseen ones, whether a document holds any
+    n_features: int  # inputs of the item encoder; 0 without one
+    hidden: int  # rectified units of each encoder
+    code: int  # dimensions of a code, each between -1 and 1
 
 
 class Members:
-    """Weights of members that are held together.
+    """Weights of members that are kept together.
 
     Parameters
     ----------
@@ -55,9 +42,8 @@ class Members:
 
     def __init__(self, shape: Shape, items: Tensor, documents: Tensor, readout: Tensor) -> None:
         self.shape = shape
-        self.items = items
-        self.documents = documents
-        self.readout = readout
+        self.groups = (items, documents, readout)
+        self.items, self.documents, self.readout = self.groups
         hidden, code = shape.hidden, shape.code
         self.item_layers = _layers(items, (shape.n_features, hidden, code))
         self.document_layers = _layers(documents, (shape.n_labels, hidden, code))
@@ -65,6 +51,11 @@ class Members:
 
     def __len__(self) -> int:
         return len(self.readout)
+
+    @property
+    def n_dimensions(self) -> int:
+        """Dimensions of the members' codes side by side."""
+        return len(self) * self.shape.code
 
     @classmethod
     def start(cls, shape: Shape, priors: NDArray[np.float64], seeds: list[int]) -> Self:
@@ -75,7 +66,7 @@ class Members:
         shape : Shape
         priors : float64 array, shape (n_outputs,)
         seeds : list of int, length n_members
-            Draw each member's first weights, whoever its companions are.
+            Each draws one member's weights, whatever the others are.
         """
         hidden, code = shape.hidden, shape.code
         sizes = [
@@ -83,104 +74,67 @@ class Members:
             (shape.n_labels, hidden, code),
             (code, shape.n_outputs),
         ]
-        parts = [torch.zeros(len(seeds), _n_weights(one)) for one in sizes]
-        made = cls(shape, *parts)
+        counts = [sum(below * above + above for below, above in pairwise(one)) for one in sizes]
+        members = cls(shape, *(torch.zeros(len(seeds), count) for count in counts))
+        readout = (members.labels, members.bias)
         for place, seed in enumerate(seeds):
             generator = torch.Generator().manual_seed(seed)
-            for weights, _ in (*made.item_layers, *made.document_layers, (made.labels, made.bias)):
+            for weights, _ in (*members.item_layers, *members.document_layers, readout):
                 below, above = weights.shape[1:]
                 drawn = torch.randn(below, above, generator=generator)
                 weights[place] = drawn * (2 / (below + above)) ** 0.5
-        made.bias += torch.from_numpy(np.log(priors) - np.log1p(-priors)).float()
-        return made
+        members.bias += torch.from_numpy(np.log(priors) - np.log1p(-priors)).float()
+        return members
 
     def select(self, some: slice) -> Members:
         """Give some of the members; they share their weights with these."""
-        return Members(self.shape, self.items[some], self.documents[some], self.readout[some])
+        return Members(self.shape, *(group[some] for group in self.groups))
 
     def to(self, device: str) -> Members:
         """Give copies on a device."""
-        parts = (self.items, self.documents, self.readout)
-        return Members(self.shape, *(one.to(device, copy=True) for one in parts))
+        return Members(self.shape, *(group.to(device, copy=True) for group in self.groups))
 
-    @property
-    def groups(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The weights of item encoder, document encoder and readout."""
-        return self.items, self.documents, self.readout
-
-    # ------------------------------------------------------------------ using them
+    # ------------------------------------------------------------------ inference
 
     def encode_items(self, features: Tensor) -> Tensor:
-        """Give the codes of standardised features.
-
-        Parameters
-        ----------
-        features : float32 tensor, shape (n, n_features)
-
-        Returns
-        -------
-        float32 tensor, shape (n_members, n, code)
-        """
-        (first, bias), (second, offset) = self.item_layers
-        rows = aligned(features).expand(len(self), -1, -1)
-        return _code(torch.relu(torch.baddbmm(bias, rows, first)), second, offset)
+        """Give the codes (n_members, n, code) of standardised features (n, n_features)."""
+        return self._encode(features, self.item_layers)
 
     def encode_documents(self, tags: Tensor) -> Tensor:
-        """Give the codes of tag sets, some of whose tags may be probable only.
+        """Give the codes (n_members, n, code) of tags (n, n_labels), 0, 1 or how probable."""
+        return self._encode(tags, self.document_layers)
 
-        Parameters
-        ----------
-        tags : float32 tensor, shape (n, n_labels)
-            Between 0 and 1.
-
-        Returns
-        -------
-        float32 tensor, shape (n_members, n, code)
-        """
-        (first, bias), (second, offset) = self.document_layers
-        rows = aligned(tags).expand(len(self), -1, -1)
-        return _code(torch.relu(torch.baddbmm(bias, rows, first)), second, offset)
+    def _encode(self, rows: Tensor, layers: Layers) -> Tensor:
+        """Give the codes of one encoder, (n_members, n, code)."""
+        (first, bias), (second, offset) = layers
+        units = torch.relu(torch.baddbmm(bias, aligned(rows).expand(len(self), -1, -1), first))
+        return _tanh(torch.baddbmm(offset, units, second))
 
     def encode_rows(self, tags: sp.csr_matrix) -> Tensor:
-        """Give the codes of tag sets that are sparse rows, (n_members, n, code), on processors."""
+        """Give the codes (n_members, n, code) of sparse tags (n, n_labels), on the processor."""
         (first, bias), (second, offset) = self.document_layers
         rows = sp.csr_matrix(tags, dtype=np.float32)
         units = [
-            torch.relu_(torch.from_numpy(np.asarray(rows @ weights.numpy())) + one)
-            for weights, one in zip(first, bias, strict=True)
+            torch.relu_(torch.from_numpy(np.asarray(rows @ weights.numpy())) + member_bias)
+            for weights, member_bias in zip(first, bias, strict=True)
         ]
-        return _code(torch.stack(units), second, offset)
+        return _tanh(torch.baddbmm(offset, torch.stack(units), second))
 
     def read(self, codes: Tensor, columns: slice = slice(None)) -> Tensor:
-        """Give the logits of labels, (n_members, n, n_columns), from codes."""
+        """Give the logits (n_members, n, n_columns) of codes (n_members, n, code)."""
         return torch.baddbmm(self.bias[..., columns], codes, self.labels[..., columns])
 
 
 @dataclass
 class Batch:
-    """What one training step looks at; every tensor begins with (n_members, rows).
+    """The rows of one training step: documents, items by probable tags, items by features."""
 
-    Attributes
-    ----------
-    tags : float32 tensor, shape (n_members, n_documents + n_probable, n_labels)
-        What is left of documents, then the probable tags of some of the items.
-    features : float32 tensor, shape (n_members, n_items, n_features), or None
-        None where there are no items; then `tags` holds documents alone.
-    targets, weights : float32 tensors, shape (n_members, n_rows, n_columns)
-        Of documents, of items by their probable tags, and of items by their features: n_documents
-        + n_probable + n_items rows. Weights are already divided by the numbers of rows and columns.
-    columns : int64 tensor, shape (n_columns,), or None
-        The outputs that are read in this step; None: all.
-    dropout : list of float32 tensors
-        Factors on: features, hidden units of items, hidden units of documents, codes.
-    """
-
-    tags: Tensor
-    features: Tensor | None
-    targets: Tensor
-    weights: Tensor
-    columns: Tensor | None
-    dropout: list[Tensor]
+    tags: Tensor  # (n_members, n_documents + n_probable, n_labels)
+    features: Tensor | None  # (n_members, n_items, n_features); None: no items, documents alone
+    targets: Tensor  # (n_members, n_documents + n_probable + n_items, n_columns)
+    weights: Tensor  # the same; already divided by the numbers of rows and outputs
+    columns: Tensor | None  # the outputs that are read, (n_columns,); None: all
+    dropout: list[Tensor]  # factors on features, hidden units of items, of documents, codes
 
 
 def step(members: Members, batch: Batch, gradients: Members) -> Tensor:
@@ -199,7 +153,7 @@ def step(members: Members, batch: Batch, gradients: Members) -> Tensor:
     Returns
     -------
     float32 tensor, shape (n_members, rows, n_columns)
-        The logits, from which the loss can be told.
+        The logits.
     """
     on_features, on_items, on_documents, on_codes = batch.dropout
     (first, first_bias), (second, second_bias) = members.document_layers
@@ -239,6 +193,18 @@ def step(members: Members, batch: Batch, gradients: Members) -> Tensor:
     return logits
 
 
+def _back(
+    back: Tensor, inputs: Tensor, units: Tensor, dropout: Tensor, second: Tensor, gradients: Layers
+) -> None:
+    """Go back through one encoder: from gradients of what its tanh takes to those of weights."""
+    (on_first, on_first_bias), (on_second, on_second_bias) = gradients
+    torch.bmm((units * dropout).mT, back, out=on_second)
+    torch.sum(back, dim=1, keepdim=True, out=on_second_bias)
+    below = torch.ops.aten.threshold_backward((back @ second.mT).mul_(dropout), units, 0)
+    torch.bmm(inputs.mT, below, out=on_first)
+    torch.sum(below, dim=1, keepdim=True, out=on_first_bias)
+
+
 class MemberOptimizer:
     """AdamW for members whose gradients `step` takes, with a rate and a decay for each group.
 
@@ -250,17 +216,14 @@ class MemberOptimizer:
     """
 
     def __init__(
-        self,
-        members: Members,
-        gradients: Members,
-        rates: Sequence[float],
-        decays: Sequence[float],
+        self, members: Members, gradients: Members, rates: Sequence[float], decays: Sequence[float]
     ) -> None:
-        every = zip(members.groups, gradients.groups, rates, decays, strict=True)
-        self.groups = [_Group(*one) for one in every if one[0].numel()]
+        groups = zip(members.groups, gradients.groups, rates, decays, strict=True)
+        # Members without an item encoder have a group without weights.
+        self.groups = [_Group(*group) for group in groups if group[0].numel()]
 
     def step(self, factor: float | Tensor) -> None:
-        """Take a step, with all rates times a factor; a captured graph has it on its device."""
+        """Take a step, with all rates times a factor; a CUDA graph has it on its device."""
         # What `torch.optim.AdamW` calls; the class itself loads torch's compiler on its first
         # step, which takes seconds and is a large part of a small fit.
         for group in self.groups:
@@ -282,23 +245,22 @@ class MemberOptimizer:
             )
 
     def get_state(self) -> dict[str, Tensor]:
-        """Give what it remembers, by name."""
-        return {
-            f"{name}.{place}": one
-            for place, group in enumerate(self.groups)
-            for name, one in (("mean", group.mean), ("square", group.square))
-        }
-
-    def set_state(self, held: Mapping[str, Tensor], n_steps: int) -> None:
-        """Take back what it remembered after so many steps; see `get_state`."""
+        """Give the moments of gradients by name, a row for each member."""
+        state: dict[str, Tensor] = {}
         for place, group in enumerate(self.groups):
-            group.mean.copy_(held[f"mean.{place}"])
-            group.square.copy_(held[f"square.{place}"])
+            state |= {f"mean.{place}": group.mean, f"square.{place}": group.square}
+        return state
+
+    def set_state(self, state: Mapping[str, Tensor], n_steps: int) -> None:
+        """Take back the moments as they were after so many steps; see `get_state`."""
+        for name, moment in self.get_state().items():
+            moment.copy_(state[name])
+        for group in self.groups:
             group.n_steps.fill_(n_steps)
 
 
 class _Group:
-    """Weights that have one rate and one decay, and what AdamW remembers of them."""
+    """Weights that have one rate and one decay, and the moments that AdamW keeps of them."""
 
     def __init__(self, weights: Tensor, gradient: Tensor, rate: float, decay: float) -> None:
         self.weights, self.gradient, self.rate, self.decay = weights, gradient, rate, decay
@@ -306,31 +268,9 @@ class _Group:
         self.n_steps = torch.zeros((), device=weights.device)
 
 
-def _back(
-    back: Tensor,
-    inputs: Tensor,
-    units: Tensor,
-    dropout: Tensor,
-    second: Tensor,
-    gradients: list[tuple[Tensor, Tensor]],
-) -> None:
-    """Go back through one encoder: from gradients of what its tanh takes to those of weights."""
-    (on_first, on_first_bias), (on_second, on_second_bias) = gradients
-    torch.bmm((units * dropout).mT, back, out=on_second)
-    torch.sum(back, dim=1, keepdim=True, out=on_second_bias)
-    below = torch.ops.aten.threshold_backward((back @ second.mT).mul_(dropout), units, 0)
-    torch.bmm(inputs.mT, below, out=on_first)
-    torch.sum(below, dim=1, keepdim=True, out=on_first_bias)
-
-
 def aligned(values: Tensor) -> Tensor:
     """Give a copy in torch's own memory: products of numpy's may differ in their last bits."""
     return values.clone(memory_format=torch.contiguous_format)
-
-
-def _code(hidden: Tensor, second: Tensor, offset: Tensor) -> Tensor:
-    """Give codes of hidden units."""
-    return _tanh(torch.baddbmm(offset, hidden, second))
 
 
 def _tanh(values: Tensor) -> Tensor:
@@ -338,23 +278,13 @@ def _tanh(values: Tensor) -> Tensor:
     return values.mul_(2).sigmoid_().mul_(2).sub_(1)
 
 
-def _n_weights(sizes: tuple[int, ...]) -> int:
-    """Count weights and biases of layers."""
-    return sum(below * above + above for below, above in pairwise(sizes))
-
-
-def _layers(flat: Tensor, sizes: tuple[int, ...]) -> list[tuple[Tensor, Tensor]]:
-    """Give weights (n_members, below, above) and biases (n_members, 1, above) of flat weights."""
-    if not flat.shape[1]:
-        return []
-    return list(_views(flat, sizes))
-
-
-def _views(flat: Tensor, sizes: tuple[int, ...]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Cut flat weights into layers."""
-    at = 0
-    for below, above in pairwise(sizes):
-        weights = flat[:, at : at + below * above].view(-1, below, above)
-        at += below * above
-        yield weights, flat[:, at : at + above].view(-1, 1, above)
-        at += above
+def _layers(flat: Tensor, sizes: tuple[int, ...]) -> Layers:
+    """Cut flat weights into layers: (n_members, below, above) and bias (n_members, 1, above)."""
+    layers: Layers = []
+    start = 0
+    for below, above in pairwise(sizes) if flat.shape[1] else ():
+        stop = start + below * above
+        bias = flat[:, stop : stop + above].view(-1, 1, above)
+        layers.append((flat[:, start:stop].view(-1, below, above), bias))
+        start = stop + above
+    return layers

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,15 +39,15 @@ from polyseme.calibration import (
     sigmoid,
 )
 from polyseme.members import Members, Shape, aligned
-from polyseme.persistence import plain, read_model, within, write_model
+from polyseme.persistence import plain, within
 from polyseme.training import (
-    CHECKPOINT,
     Features,
     SpacePlan,
     SpaceTraining,
     TrainingData,
-    ask,
-    fingerprint,
+    checkpoint_seed,
+    mean_answers,
+    other_training,
     selection_weights,
     standardise,
 )
@@ -72,7 +72,7 @@ TEMPERATURE = 0.1
 _AXES = 128
 _DOCUMENTS = 8192
 _VOTERS = 8192
-# Items that levels are learned on, and of those how many are kept for labels that come later.
+# Items that calibration is learned on, and of those how many are kept for labels that come later.
 _CALIBRATED = 4096
 _REFERENCE = 512
 _BLOCK = 1024
@@ -84,32 +84,18 @@ _DOUBT = 2.0
 
 
 class Readout(NamedTuple):
-    """How labels are read from codes: probability = sigmoid(codes @ weights + intercepts).
+    """How labels are read from codes: probability = sigmoid(codes @ weights + intercepts)."""
 
-    Attributes
-    ----------
-    weights : float64 array, shape (n_dimensions, n_labels)
-    intercepts : float64 array, shape (n_labels,)
-    """
-
-    weights: Matrix
-    intercepts: Matrix
+    weights: Matrix  # (n_dimensions, n_labels)
+    intercepts: Matrix  # (n_labels,)
 
 
 class Reference(NamedTuple):
-    """Training items as members that had not seen them code them.
+    """Training items as members that had not seen them code them; empty where there are none."""
 
-    Attributes
-    ----------
-    codes : float32 array, shape (n, members_per_fold * code)
-    folds : int64 array, shape (n,)
-    weights : float64 array, shape (n,)
-        What each item counts; empty where no item could be held out.
-    """
-
-    codes: Floats
-    folds: IntArray
-    weights: Matrix
+    codes: Floats  # (n, members_per_fold * code)
+    folds: IntArray  # (n,)
+    weights: Matrix  # of each item, (n,)
 
 
 class ConceptSpace(Estimator):
@@ -134,8 +120,8 @@ class ConceptSpace(Estimator):
     priming : float
         Share that the votes of known documents near an item's code have in its logits.
     plan : SpacePlan, optional
-        Everything about the training that is not said above. By default one that is fitted to the
-        size of the data, see `SpacePlan.sized`; one that is given is kept to.
+        Everything about the training that is not said above; by default one that is fitted to the
+        size of the data, see `SpacePlan.sized`.
     checkpoint : str, Path or None
         A folder for the state of the training; a run that was interrupted goes on from there.
     device : str, optional
@@ -193,15 +179,15 @@ class ConceptSpace(Estimator):
         self.device = device
         self.random_state = random_state
 
-    # ------------------------------------------------------------------ learning
+    # ------------------------------------------------------------------ fitting
 
     def fit(
         self,
         documents: sp.csr_matrix,
         X: Features | None = None,
-        own: IntArray | None = None,
+        item_documents: IntArray | None = None,
         groups: IntArray | None = None,
-        n_semantics: int | None = None,
+        n_label_sets: int | None = None,
         progress: Progress | None = None,
         trainer: Trainer | None = None,
     ) -> Self:
@@ -210,38 +196,36 @@ class ConceptSpace(Estimator):
         Parameters
         ----------
         documents : csr_matrix, shape (m, n_labels)
-            All documents, the items' own among them.
+            All documents, those of items among them.
         X : float64 array or csr_matrix, shape (n, n_features), optional
             Without it the space is learned from documents alone.
-        own : int64 array, shape (n,), optional
-            Which document is each item's own; by default the first one's is the first, and so on.
+        item_documents : int64 array, shape (n,), optional
+            The document of each item; by default the first item's is the first, and so on.
         groups : int64 array, shape (m,), optional
             Documents of one group stay in one fold.
-        n_semantics : int, optional
-            The first so many documents are semantics documents; the others are items' own that
-            are not among them. By default all.
+        n_label_sets : int, optional
+            The first so many documents are label sets; the others are items' documents that are
+            not among them. By default all.
         progress : callable, optional
             Takes rounds done, rounds in all and the last round's losses.
         trainer : callable, optional
-            Who trains the members; by default this process, in threads. See
+            Trains the members; by default this process does, in threads. See
             `polyseme.cluster.RayTraining`.
         """
         self.check_parameters()
-        data, seed = self.prepare(documents, X, own, groups, n_semantics)
-        plan = self.plan_
+        data, seed = self.prepare(documents, X, item_documents, groups, n_label_sets)
         if trainer is not None:
-            members, history = trainer(data, plan, seed, progress)
-            return self.finish(data, members, history)
+            return self.finish(data, *trainer(data, self.plan_, seed, progress))
         device = check_device(self.device, owner=type(self).__name__)
-        training = SpaceTraining(data, plan, seed, device)
-        told = "" if self.checkpoint is None else fingerprint(data, plan)
-        state = _TrainingState(self.checkpoint, told, seed)
-        state.restore(training)
+        training = SpaceTraining(data, self.plan_, seed, device)
+        if self.checkpoint is not None:
+            training.resume(self.checkpoint)
 
         def after() -> None:
-            state.keep(training)
+            if self.checkpoint is not None:
+                training.save(self.checkpoint)
             if progress is not None:
-                progress(training.round, plan.n_rounds, training.history[-1])
+                progress(training.round, self.plan_.n_rounds, training.history[-1])
 
         with one_blas_thread():
             training.run(after=after)
@@ -251,15 +235,11 @@ class ConceptSpace(Estimator):
         self,
         documents: sp.csr_matrix,
         X: Features | None,
-        own: IntArray | None,
+        item_documents: IntArray | None,
         groups: IntArray | None,
-        n_semantics: int | None,
+        n_label_sets: int | None,
     ) -> tuple[TrainingData, int]:
-        """Order labels, draw folds and fit the plan to the data.
-
-        Parameters
-        ----------
-        documents, X, own, groups, n_semantics : as for `fit`
+        """Order labels, draw folds and fit the plan to the data; for parameters see `fit`.
 
         Returns
         -------
@@ -267,60 +247,47 @@ class ConceptSpace(Estimator):
         seed : int
             Of the training: the interrupted one's, where there is a checkpoint.
         """
-        generator = as_generator(self.random_state)
-        seed = self._checkpoint_seed(draw_seed(generator))
-        n_documents, n_labels = documents.shape
-        n_items = 0 if X is None else X.shape[0]
-        mine = np.arange(n_items) if own is None else np.asarray(own)
-        if len(mine) != n_items or n_items > n_documents:
+        seed = draw_seed(as_generator(self.random_state))
+        kept_seed = None if self.checkpoint is None else checkpoint_seed(self.checkpoint)
+        if self.checkpoint is not None and kept_seed is not None:
+            if isinstance(self.random_state, (int, np.integer)) and kept_seed != seed:
+                raise other_training(self.checkpoint)
+            seed = kept_seed
+        (n_documents, n_labels), n_items = documents.shape, 0 if X is None else X.shape[0]
+        rows = np.arange(n_items) if item_documents is None else np.asarray(item_documents)
+        if len(rows) != n_items or n_items > n_documents:
             raise InputError(
-                f"There are {n_items} items and {n_documents} documents; say with `own` which "
-                "document is each item's."
+                f"There are {n_items} items and {n_documents} documents; say with "
+                "`item_documents` which document is each item's."
             )
-        carried = np.ones(n_labels, dtype=bool)
+        seen, self.mean_, self.scale_ = np.ones(n_labels, dtype=bool), np.zeros(0), np.ones(0)
         if X is not None:
-            carried = np.asarray(documents[mine].sum(axis=0)).ravel() > 0
-        self.order_ = np.concatenate([np.flatnonzero(carried), np.flatnonzero(~carried)])
-        self.n_seen_ = int(carried.sum())
-        self.plan_ = self._planned(n_documents, n_items)
-        n_folds, draws = self.plan_.n_folds, np.random.default_rng(seed)
-        folds = fold_numbers(n_documents, n_folds, draws, groups)
-        self.mean_, self.scale_ = np.zeros(0), np.ones(0)
-        if X is not None:
+            seen = np.asarray(documents[rows].sum(axis=0)).ravel() > 0
             self.mean_, self.scale_ = _column_statistics(X)
+        self.order_ = np.concatenate([np.flatnonzero(seen), np.flatnonzero(~seen)])
+        self.n_seen_ = int(seen.sum())
+        plan = self.plan or SpacePlan().sized(n_documents)
+        names = ("n_folds", "members_per_fold", "n_steps")
+        chosen = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.n_steps is not None:
+            chosen["round_steps"] = min(plan.round_steps, max(self.n_steps // 4, 1))
+        self.plan_ = replace(plan, **chosen).within(n_documents, n_items)
         data = TrainingData(
-            sp.csr_matrix(documents[:, self.order_], dtype=np.float32),
-            self.n_seen_,
-            n_documents if n_semantics is None else n_semantics,
-            folds,
-            X,
-            mine,
-            self.mean_,
-            self.scale_,
+            documents=sp.csr_matrix(documents[:, self.order_], dtype=np.float32),
+            n_seen=self.n_seen_,
+            n_label_sets=n_documents if n_label_sets is None else n_label_sets,
+            folds=fold_numbers(
+                n_documents, self.plan_.n_folds, np.random.default_rng(seed), groups
+            ),
+            X=X,
+            item_documents=rows,
+            mean=self.mean_,
+            scale=self.scale_,
         )
         return data, seed
 
-    def _planned(self, n_documents: int, n_items: int) -> SpacePlan:
-        """Say how to train: as asked, and by the size of the data where nothing was asked."""
-        plan = SpacePlan().sized(n_documents, n_items) if self.plan is None else self.plan
-        asked = {"n_folds": self.n_folds, "members_per_fold": self.members_per_fold}
-        told: dict[str, Any] = {name: one for name, one in asked.items() if one is not None}
-        if self.n_steps is not None:
-            told["n_steps"] = self.n_steps
-            told["round_steps"] = min(plan.round_steps, max(self.n_steps // 4, 1))
-        return replace(plan, **told).within(n_documents, n_items)
-
-    def _checkpoint_seed(self, seed: int) -> int:
-        """Give the seed of an interrupted run, where there is one, and a new one otherwise."""
-        if self.checkpoint is None or not (Path(self.checkpoint) / "manifest.json").exists():
-            return seed
-        held = int(read_model(self.checkpoint, CHECKPOINT)[0]["seed"])
-        if isinstance(self.random_state, (int, np.integer)) and held != seed:
-            raise _other_training(self.checkpoint)
-        return held
-
     def finish(self, data: TrainingData, members: Members, history: list[dict[str, float]]) -> Self:
-        """Take over trained members and learn what follows from them: levels and references.
+        """Take over trained members and learn what follows from them: axes and calibration.
 
         Parameters
         ----------
@@ -335,7 +302,7 @@ class ConceptSpace(Estimator):
         with one_blas_thread(), one_torch_thread():
             self._learn_scatter(data)
             self._learn_axes(data)
-            self._learn_levels(data)
+            self._calibrate(data)
         return self
 
     def _learn_scatter(self, data: TrainingData) -> None:
@@ -364,99 +331,84 @@ class ConceptSpace(Estimator):
         _, _, axes = randomized_svd(codes, n_axes, random_state=0)
         self.axes_ = np.ascontiguousarray(axes.T, dtype=np.float32)
 
-    def points(self, codes: Floats) -> Floats:
-        """Give codes as directions on the principal axes, where cosines are compared.
-
-        Parameters
-        ----------
-        codes : float32 array, shape (n, n_dimensions)
-
-        Returns
-        -------
-        float32 array, shape (n, n_axes)
-            Of length 1.
-        """
-        return _directions(codes - self.document_mean_.ravel().astype(np.float32), self.axes_)
-
-    def _learn_levels(self, data: TrainingData) -> None:
+    def _calibrate(self, data: TrainingData) -> None:
         """Learn intercepts and thresholds on items that members had not seen."""
-        n_labels, n_seen = data.n_labels, data.n_seen
-        slopes = np.repeat(SLOPES, (n_seen, n_labels - n_seen))
-        nothing = np.zeros(0)
-        self.calibration_ = Calibration(np.ones(n_labels), np.zeros(n_labels), nothing, nothing)
-        self.reference_ = Reference(
-            np.zeros((0, 0), dtype=np.float32), np.zeros(0, dtype=np.int64), nothing
-        )
-        self.mean_code_, self.mean_tags_ = np.zeros(0), np.zeros(0)
+        n_labels, n_seen, empty = data.n_labels, data.n_seen, np.zeros(0)
+        self.calibration_ = Calibration(np.ones(n_labels), np.zeros(n_labels), empty, empty)
+        no_codes = np.zeros((0, 0), dtype=np.float32)
+        self.reference_ = Reference(no_codes, np.zeros(0, dtype=np.int64), empty)
+        self.mean_code_, self.mean_tags_ = empty, empty
         if data.X is None:
             return
         generator = np.random.default_rng(self.plan_.n_steps)
-        n = len(data.own)
+        n = len(data.item_documents)
         # Tables of items by labels: with many labels fewer items will do.
         most = max(_REFERENCE, min(_CALIBRATED, _CALIBRATED * 2048 // n_labels))
-        rows = np.sort(generator.permutation(n)[:most])
-        held_out = len(np.unique(data.folds[data.own])) > 1
-        folds = data.folds[data.own[rows]] if held_out else np.full(len(rows), -1)
-        truth = np.asarray(data.documents[data.own[rows]][:, :n_seen].toarray())
-        codes, probable = [], np.empty((len(rows), n_seen))
-        primed = np.zeros((len(rows), n_labels))
-        guessed, some = np.zeros((len(rows), n_labels)), np.zeros(len(rows))
-        raw = np.empty((len(rows), n_labels))
-        direct = np.zeros(self.n_dimensions)
+        items = np.sort(generator.permutation(n)[:most])
+        documents = data.item_documents[items]
+        held_out = len(np.unique(data.folds[data.item_documents])) > 1
+        folds = data.folds[documents] if held_out else np.full(len(items), -1)
+        truth = np.asarray(data.documents[documents][:, :n_seen].toarray())
+        logits, votes = np.empty((len(items), n_labels)), np.zeros((len(items), n_labels))
+        probable, expected = np.empty((len(items), n_seen)), np.zeros((len(items), n_labels))
+        expected[:, :n_seen] = truth
+        any_unseen, code_sum = np.zeros(len(items)), np.zeros(self.n_dimensions)
+        codes = np.empty((len(items), self._members_of(int(folds[0])).n_dimensions), np.float32)
         for fold in np.unique(folds):
-            at = folds == fold
-            features = data.standard(data.X[rows[at]])
-            members = self._members_of(int(fold))
-            coded, tags = _item_codes(members, features, n_seen, self.context)
-            raw[at] = _read(members, coded)[:, :n_labels]
+            rows, members = folds == fold, self._members_of(int(fold))
+            features = standardise(data.X[items[rows]], self.mean_, self.scale_)
+            direct, probable[rows] = _views(members, features, n_seen)
+            tags = np.zeros((len(features), n_labels), dtype=np.float32)
+            tags[:, :n_seen] = probable[rows]
+            codes[rows] = self.compose(direct, tags, members)
+            logits[rows] = _read(members, codes[rows])[:, :n_labels]
             if self.priming and held_out:
-                primed[at] = self._held_out_votes(data, int(fold), coded, data.own[rows[at]])
-            probable[at] = tags
-            codes.append((np.flatnonzero(at), coded))
-            direct += self._encode_items(features).sum(axis=0)
-            unseen = ask(members, features, truth[at], n_seen).unseen
-            guessed[at, :n_seen], guessed[at, n_seen:] = truth[at], unseen[:, : n_labels - n_seen]
+                votes[rows] = self._held_out_votes(data, int(fold), codes[rows], documents[rows])
+            everybodys = self.members_.encode_items(torch.from_numpy(features))
+            code_sum += _side_by_side(everybodys).sum(axis=0)
+            unseen = mean_answers(members, features, truth[rows]).unseen
+            expected[rows, n_seen:] = unseen[:, : n_labels - n_seen]
             if unseen.shape[1]:
-                some[at] = unseen[:, -1]
-        self.mean_code_, self.mean_tags_ = direct / len(rows), probable.mean(axis=0)
-        weights = np.ones(len(rows))
-        if self.plan_.selection_weights:
-            weights = selection_weights(some)
+                any_unseen[rows] = unseen[:, -1]
+        self.mean_code_, self.mean_tags_ = code_sum / len(items), probable.mean(axis=0)
+        slopes = np.repeat(SLOPES, (n_seen, n_labels - n_seen))
         if not held_out:
-            self.calibration_ = Calibration(slopes, np.zeros(n_labels), nothing, nothing)
+            self.calibration_ = Calibration(slopes, np.zeros(n_labels), empty, empty)
             return
-        elsewhere = float((data.own >= data.n_semantics).mean())
-        here = weights @ guessed / weights.sum()
-        frequencies = expected_frequencies(data.priors()[:n_labels], here, n, elsewhere)
-        mixed = mix(raw * slopes, primed, self.priming)
+        weights = np.ones(len(items))
+        if self.plan_.selection_weights:
+            weights = selection_weights(any_unseen)
+        elsewhere = float((data.item_documents >= data.n_label_sets).mean())
+        frequencies = expected_frequencies(
+            data.priors()[:n_labels], weights @ expected / weights.sum(), n, elsewhere
+        )
+        mixed = mix(logits * slopes, votes, self.priming)
         self.calibration_ = calibrate(mixed, truth, weights, frequencies)._replace(slopes=slopes)
-        kept = np.sort(generator.permutation(len(rows))[:_REFERENCE])
-        table = np.empty((len(rows), codes[0][1].shape[1]), dtype=np.float32)
-        for places, coded in codes:
-            table[places] = coded
-        self.reference_ = Reference(table[kept], folds[kept], weights[kept])
+        kept = np.sort(generator.permutation(len(items))[:_REFERENCE])
+        self.reference_ = Reference(codes[kept], folds[kept], weights[kept])
 
     def _held_out_votes(
-        self, data: TrainingData, fold: int, codes: Floats, own: IntArray
+        self, data: TrainingData, fold: int, codes: Floats, left_out: IntArray
     ) -> Matrix:
         """Let known documents but its own vote for each item, as members new to it code them."""
         members, documents = self._members_of(fold), data.documents
-        per_fold, code = self.plan_.members_per_fold, self.plan_.code
-        at = slice(fold * per_fold * code, (fold + 1) * per_fold * code)
-        mean, axes = self.document_mean_.ravel()[at].astype(np.float32), self.axes_[at]
+        size = members.n_dimensions
+        dimensions = slice(fold * size, (fold + 1) * size)
+        mean = self.document_mean_.ravel()[dimensions].astype(np.float32)
+        axes = self.axes_[dimensions]
         known = np.empty((documents.shape[0], axes.shape[1]), dtype=np.float32)
         for start in range(0, len(known), _DOCUMENTS):
             rows = slice(start, start + _DOCUMENTS)
-            coded = _side_by_side(members.encode_rows(documents[rows]))
-            known[rows] = _directions(coded - mean, axes)
-        return vote(_directions(codes - mean, axes), known, documents, left_out=own)
+            known_codes = _side_by_side(members.encode_rows(documents[rows]))
+            known[rows] = _directions(known_codes - mean, axes)
+        return vote(_directions(codes - mean, axes), known, documents, left_out=left_out)
 
     # ------------------------------------------------------------------ codes
 
     @property
     def n_dimensions(self) -> int:
         """Dimensions of a code: all members' side by side."""
-        return len(self.members_) * self.members_.shape.code
+        return self.members_.n_dimensions
 
     def item_codes(self, X: Features, tags: sp.csr_matrix | None = None) -> Floats:
         """Give the codes of items.
@@ -478,15 +430,8 @@ class ConceptSpace(Estimator):
             codes[rows] = self.compose(*self.views(X[rows], None if tags is None else tags[rows]))
         return codes
 
-    def views(
-        self, X: Features, tags: sp.csr_matrix | None = None
-    ) -> tuple[Floats, NDArray[np.float32]]:
-        """Give the two halves of what is known of some items.
-
-        Parameters
-        ----------
-        X, tags : as for `item_codes`
-            As many as may be held as a table over all labels.
+    def views(self, X: Features, tags: sp.csr_matrix | None = None) -> tuple[Floats, Floats]:
+        """Give the two halves of what is known of some items; for parameters see `item_codes`.
 
         Returns
         -------
@@ -496,50 +441,41 @@ class ConceptSpace(Estimator):
             Tags that items probably have, in the order of members; given ones are 1.
         """
         check_fitted(self, "members_")
-        direct = self._encode_items(standardise(X, self.mean_, self.scale_))
+        features = standardise(X, self.mean_, self.scale_)
+        direct, seen = _views(self.members_, features, self.n_seen_)
         probable = np.zeros((len(direct), len(self.order_)), dtype=np.float32)
-        probable[:, : self.n_seen_] = sigmoid(_read(self.members_, direct)[:, : self.n_seen_])
+        probable[:, : self.n_seen_] = seen
         if tags is not None:
-            given = np.asarray(tags[:, self.order_].toarray(), dtype=np.float32)
-            np.maximum(probable, given, out=probable)
+            known = np.asarray(tags[:, self.order_].toarray(), dtype=np.float32)
+            np.maximum(probable, known, out=probable)
         return direct, probable
 
-    def compose(self, direct: Floats, probable: Floats) -> Floats:
-        """Put an item's two halves together; see `views`."""
-        context = self.encode_tags(probable)
+    def compose(self, direct: Floats, probable: Floats, members: Members | None = None) -> Floats:
+        """Put an item's two halves together, by all members or some; see `views`."""
+        context = self.encode_tags(probable, members)
         return np.asarray((1 - self.context) * direct + self.context * context, dtype=np.float32)
 
+    def encode_tags(self, tags: Floats, members: Members | None = None) -> Floats:
+        """Give the codes of probable tags, (n, n_labels) in the order of members; see `views`."""
+        return _side_by_side((members or self.members_).encode_documents(torch.from_numpy(tags)))
+
     def document_codes(self, tags: sp.csr_matrix) -> Floats:
-        """Give the codes of documents or partial tag sets.
-
-        Parameters
-        ----------
-        tags : csr_matrix, shape (n, n_labels)
-
-        Returns
-        -------
-        float32 array, shape (n, n_dimensions)
-        """
+        """Give the codes (n, n_dimensions) of documents or partial tag sets (n, n_labels)."""
         check_fitted(self, "members_")
-        ordered = sp.csr_matrix(tags)[:, self.order_]
-        return _side_by_side(self.members_.encode_rows(ordered))
+        return _side_by_side(self.members_.encode_rows(sp.csr_matrix(tags)[:, self.order_]))
+
+    def points(self, codes: Floats) -> Floats:
+        """Give codes as directions of length 1 on the principal axes, (n, n_axes)."""
+        return _directions(codes - self.document_mean_.ravel().astype(np.float32), self.axes_)
 
     def document_points(self, tags: sp.csr_matrix) -> Floats:
-        """Give the points of documents, (n, n_axes), some rows at a time; see `points`."""
-        found = np.empty((tags.shape[0], self.axes_.shape[1]), dtype=np.float32)
+        """Give the points (n, n_axes) of documents (n, n_labels), some rows at a time."""
+        points = np.empty((tags.shape[0], self.axes_.shape[1]), dtype=np.float32)
         with one_torch_thread():
-            for start in range(0, len(found), _BLOCK):
+            for start in range(0, len(points), _BLOCK):
                 rows = slice(start, start + _BLOCK)
-                found[rows] = self.points(self.document_codes(tags[rows]))
-        return found
-
-    def encode_tags(self, tags: Floats) -> Floats:
-        """Give the codes of probable tags, (n, n_labels) in the order of members; see `views`."""
-        return _side_by_side(self.members_.encode_documents(torch.from_numpy(tags)))
-
-    def _encode_items(self, features: Floats) -> Floats:
-        """Code standardised features."""
-        return _side_by_side(self.members_.encode_items(torch.from_numpy(features)))
+                points[rows] = self.points(self.document_codes(tags[rows]))
+        return points
 
     def _members_of(self, fold: int) -> Members:
         """Give the members that have not seen a fold; of fold -1, all."""
@@ -556,29 +492,30 @@ class ConceptSpace(Estimator):
         Parameters
         ----------
         of_items : bool
-            Whether from items' codes, with their levels, or from those of tag sets. The logits of
-            items are then mixed with those of votes; see `mix`.
+            Whether from items' codes, calibrated, or from those of tag sets. The logits of items
+            are then mixed with those of votes; see `mix`.
         """
-        n_labels = len(self.order_)
-        weights, bias = _stacked(self.members_)
+        n_labels, columns = len(self.order_), np.argsort(self.order_)
+        # The one readout that members side by side have.
+        weights = self.members_.labels.numpy().astype(np.float64) / len(self.members_)
+        weights = weights.reshape(-1, weights.shape[2])[:, :n_labels]
+        bias = self.members_.bias.numpy()[:, 0].astype(np.float64).mean(axis=0)[:n_labels]
         slopes, intercepts = np.ones(n_labels), np.zeros(n_labels)
         if of_items:
-            slopes, intercepts = self.calibration_.slopes, self.calibration_.intercepts
-        place = np.argsort(self.order_)
-        times = slopes * (1 - self.priming if of_items else 1.0)
-        found = Readout(weights[:, :n_labels] * times, bias[:n_labels] * times + intercepts)
-        return Readout(found.weights[:, place], found.intercepts[place])
+            slopes = self.calibration_.slopes * (1 - self.priming)
+            intercepts = self.calibration_.intercepts
+        return Readout((weights * slopes)[:, columns], (bias * slopes + intercepts)[columns])
 
     def thresholds(self, precision: float) -> tuple[float, float]:
         """Say how likely seen and unseen labels must be for a share of them to be true."""
-        levels = self.calibration_
-        if not len(levels.thresholds):
+        calibration = self.calibration_
+        if not len(calibration.thresholds):
             raise InputError(
                 "A precision is learned on training items that can be held out; here all of them "
                 "are of one group, or there is but one."
             )
-        seen = np.interp(precision, PRECISIONS, levels.thresholds)
-        return float(seen), float(np.interp(precision, PRECISIONS, levels.unseen_thresholds))
+        seen = np.interp(precision, PRECISIONS, calibration.thresholds)
+        return float(seen), float(np.interp(precision, PRECISIONS, calibration.unseen_thresholds))
 
     @property
     def typical_frequency(self) -> float:
@@ -625,8 +562,8 @@ class ConceptSpace(Estimator):
         # documents half the slope is right, with one or two nearly all of it.
         slopes = 0.5 * (1 + _DOUBT / (counts + _DOUBT))
         of_items = Readout(weights * slopes, bias * slopes + prior)
-        levelled = self._levelled(of_items, directions * slopes, frequencies)
-        return levelled, Readout(weights, bias + prior)
+        calibrated = self._match_reference(of_items, directions * slopes, frequencies)
+        return calibrated, Readout(weights, bias + prior)
 
     def readout_of_names(self, likeness: Matrix) -> tuple[Readout, Readout]:
         """Give how labels that are known by name alone are read: as the seen labels they are like.
@@ -634,7 +571,7 @@ class ConceptSpace(Estimator):
         Parameters
         ----------
         likeness : float64 array, shape (n_new, n_seen)
-            What each seen label's deviation from its mean counts.
+            The weight of each seen label's deviation from its mean.
 
         Returns
         -------
@@ -646,77 +583,77 @@ class ConceptSpace(Estimator):
         typical = np.full(len(likeness), self.typical_frequency)
         bias = -(directions * self.document_mean_[..., None]).sum(axis=1).mean(axis=0)
         weights = directions.reshape(n_members * code, -1) / n_members
-        raw = Readout(weights, bias + np.log(typical) - np.log1p(-typical))
-        return self._levelled(raw, directions, typical), raw
+        of_tags = Readout(weights, bias + np.log(typical) - np.log1p(-typical))
+        return self._match_reference(of_tags, directions, typical), of_tags
 
-    def _levelled(self, raw: Readout, directions: Matrix, frequencies: Matrix) -> Readout:
+    def _match_reference(
+        self, readout: Readout, directions: Matrix, frequencies: Matrix
+    ) -> Readout:
         """Bring new labels to the frequency that is expected of them on reference items."""
-        reference = self.reference_
-        if not len(reference.weights):
-            return raw
-        per_fold, code = self.plan_.members_per_fold, self.plan_.code
-        logits = np.empty((len(reference.codes), directions.shape[2]))
-        for fold in np.unique(reference.folds):
-            at = reference.folds == fold
-            some = directions[fold * per_fold : (fold + 1) * per_fold]
-            logits[at] = reference.codes[at] @ some.reshape(per_fold * code, -1) / per_fold
-        intercepts = match_frequencies(logits, reference.weights, frequencies)
-        return Readout(raw.weights, intercepts)
+        codes, folds, weights = self.reference_
+        if not len(weights):
+            return readout
+        per_fold = self.plan_.members_per_fold
+        logits = np.empty((len(codes), directions.shape[2]))
+        for fold in np.unique(folds):
+            of_fold = directions[fold * per_fold : (fold + 1) * per_fold]
+            stacked = of_fold.reshape(-1, of_fold.shape[2])
+            logits[folds == fold] = codes[folds == fold] @ stacked / per_fold
+        return readout._replace(intercepts=match_frequencies(logits, weights, frequencies))
 
     # ------------------------------------------------------------------ checks and persistence
 
     def check_parameters(self) -> None:
         """Raise on a parameter out of its range."""
         owner = type(self).__name__
-        if self.n_folds is not None:
-            check_number("n_folds", self.n_folds, owner=owner, low=2, whole=True)
-        if self.members_per_fold is not None:
-            check_number("members_per_fold", self.members_per_fold, owner=owner, low=1, whole=True)
-        check_number("context", self.context, owner=owner, low=0, high=1)
-        check_number("priming", self.priming, owner=owner, low=0, high=1)
-        if self.n_steps is not None:
-            check_number("n_steps", self.n_steps, owner=owner, low=1, whole=True)
+        for name, low in (("n_folds", 2), ("members_per_fold", 1), ("n_steps", 1)):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), owner=owner, low=low, whole=True)
+        for name in ("context", "priming"):
+            check_number(name, getattr(self, name), owner=owner, low=0, high=1)
         check_device(self.device, owner=owner)
         (self.plan or SpacePlan()).check()
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Give the fitted space as JSON values and arrays, for saving without pickle."""
         check_fitted(self, "members_")
+        parameters = {name: plain(getattr(self, name)) for name in _PARAMETERS}
         config = {
-            "parameters": {name: plain(getattr(self, name)) for name in _PARAMETERS},
-            "asked": None if self.plan is None else _plan_values(self.plan),
+            "parameters": parameters | {"plan": self.plan and _plan_values(self.plan)},
             "plan": _plan_values(self.plan_),
             "n_seen": self.n_seen_,
             "shape": list(self.members_.shape),
             "history": self.history_,
         }
-        arrays = {f"members.{place}": one.numpy() for place, one in enumerate(self.members_.groups)}
-        arrays |= {f"calibration.{name}": one for name, one in self.calibration_._asdict().items()}
-        arrays |= {f"reference.{name}": one for name, one in self.reference_._asdict().items()}
-        return config, arrays | {name: getattr(self, f"{name}_") for name in _ARRAYS}
+        arrays = {name: getattr(self, f"{name}_") for name in _ARRAYS}
+        groups = {str(place): group.numpy() for place, group in enumerate(self.members_.groups)}
+        parts = {"calibration": self.calibration_._asdict(), "reference": self.reference_._asdict()}
+        for part, fields in (parts | {"members": groups}).items():
+            arrays |= {f"{part}.{name}": array for name, array in fields.items()}
+        return config, arrays
 
     @classmethod
     def from_state(
         cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> ConceptSpace:
         """Rebuild a fitted space from `get_state`."""
-        plan = _plan_of(config["plan"])
-        asked = None if config["asked"] is None else _plan_of(config["asked"])
-        made = cls(plan=asked, **config["parameters"])
-        made.plan_, made.n_seen_ = plan, int(config["n_seen"])
-        made.history_ = list(config["history"])
-        groups = within(arrays, "members")
-        tensors = [torch.from_numpy(np.array(groups[str(place)])) for place in range(3)]
-        made.members_ = Members(Shape(*config["shape"]), *tensors)
-        made.calibration_ = Calibration(**_copies(arrays, "calibration"))
-        made.reference_ = Reference(**_copies(arrays, "reference"))
+        copies = {name: np.array(array) for name, array in arrays.items()}
+        parameters = dict(config["parameters"])
+        space = cls(**parameters | {"plan": parameters["plan"] and _plan_of(parameters["plan"])})
+        space.plan_, space.n_seen_ = _plan_of(config["plan"]), int(config["n_seen"])
+        space.history_ = list(config["history"])
+        groups = within(copies, "members")
+        tensors = [torch.from_numpy(groups[str(place)]) for place in range(len(groups))]
+        space.members_ = Members(Shape(*config["shape"]), *tensors)
+        space.calibration_ = Calibration(**within(copies, "calibration"))
+        space.reference_ = Reference(**within(copies, "reference"))
         for name in _ARRAYS:
-            setattr(made, f"{name}_", np.array(arrays[name]))
-        return made
+            setattr(space, f"{name}_", copies[name])
+        return space
 
 
 _PARAMETERS = ("n_folds", "members_per_fold", "n_steps", "context", "priming")
-_ARRAYS = (
+_ARRAYS = [
     "order",
     "priors",
     "mean",
@@ -726,26 +663,18 @@ _ARRAYS = (
     "document_mean",
     "document_scatter",
     "axes",
-)
-
-
-def _copies(arrays: Mapping[str, NDArray[Any]], part: str) -> dict[str, NDArray[Any]]:
-    """Give the arrays of a part under their own names."""
-    return {name: np.array(one) for name, one in within(arrays, part).items()}
+]
 
 
 def _plan_values(plan: SpacePlan) -> dict[str, Any]:
     """Give a plan as values that JSON knows."""
-    return {
-        name: [plain(one) for one in value] if isinstance(value, tuple) else plain(value)
-        for name, value in asdict(plan).items()
-    }
+    return {name: np.asarray(value).tolist() for name, value in asdict(plan).items()}
 
 
 def _plan_of(values: Mapping[str, Any]) -> SpacePlan:
     """Rebuild a plan from `_plan_values`."""
-    tuples = {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}
-    return SpacePlan(**cast("dict[str, Any]", tuples))
+    several = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return SpacePlan(**{**values, **several})
 
 
 def _column_statistics(X: Features) -> tuple[Matrix, Matrix]:
@@ -769,30 +698,16 @@ def _side_by_side(codes: torch.Tensor) -> Floats:
     return np.ascontiguousarray(codes.numpy().transpose(1, 0, 2)).reshape(n, n_members * code)
 
 
-def _stacked(members: Members) -> tuple[Matrix, Matrix]:
-    """Give the one readout that members side by side have: weights and bias."""
-    weights = members.labels.numpy().astype(np.float64) / len(members)
-    bias = members.bias.numpy()[:, 0].astype(np.float64).mean(axis=0)
-    return weights.reshape(-1, weights.shape[2]), bias
-
-
 def _read(members: Members, codes: Floats) -> Matrix:
     """Give the mean of members' raw logits from codes that are side by side, (n, n_outputs)."""
     split = torch.from_numpy(codes.reshape(len(codes), len(members), -1)).transpose(0, 1)
     return members.read(aligned(split)).mean(dim=0).numpy().astype(np.float64)
 
 
-def _item_codes(
-    members: Members, features: Floats, n_seen: int, context: float
-) -> tuple[Floats, Matrix]:
-    """Code items by some members: their codes, and probable seen tags."""
+def _views(members: Members, features: Floats, n_seen: int) -> tuple[Floats, Matrix]:
+    """Give codes of standardised features, and how probable they make seen tags, (n, n_seen)."""
     direct = _side_by_side(members.encode_items(torch.from_numpy(features)))
-    probable = sigmoid(_read(members, direct)[:, :n_seen])
-    tags = np.zeros((len(features), members.shape.n_labels), dtype=np.float32)
-    tags[:, :n_seen] = probable
-    beside = _side_by_side(members.encode_documents(torch.from_numpy(tags)))
-    codes = np.asarray((1 - context) * direct + context * beside, dtype=np.float32)
-    return codes, probable
+    return direct, sigmoid(_read(members, direct)[:, :n_seen])
 
 
 def _directions(codes: Floats, axes: Floats) -> Floats:
@@ -839,73 +754,13 @@ def vote(
         if counts is not None:
             strength = strength * counts[start:stop].astype(np.float32)
         if left_out is not None:
-            mine = np.flatnonzero((left_out >= start) & (left_out < stop))
-            strength[mine, left_out[mine] - start] = 0
+            rows = np.flatnonzero((left_out >= start) & (left_out < stop))
+            strength[rows, left_out[rows] - start] = 0
         votes += np.asarray(strength @ documents[start:stop])
         total += strength.sum(axis=1, dtype=np.float64)
     return np.asarray(votes / np.maximum(total, 1e-30)[:, None])
 
 
 def mix(logits: Matrix, votes: Matrix, share: float) -> Matrix:
-    """Give logits of which votes have a share.
-
-    Parameters
-    ----------
-    logits : float64 array, shape (n, n_labels)
-        Of the readout.
-    votes : float64 array, shape (n, n_labels)
-        Shares of votes; see `vote`.
-    share : float
-
-    Returns
-    -------
-    float64 array, shape (n, n_labels)
-    """
+    """Give logits (n, n_labels) of which those of votes have a share; see `vote`."""
     return np.asarray((1 - share) * logits + share * logit(votes)) if share else logits
-
-
-def _other_training(path: str | Path) -> InputError:
-    """Build the error for a folder that holds the state of another training."""
-    return InputError(
-        f"The checkpoint at '{path}' belongs to other data or parameters; remove it or name "
-        "another folder."
-    )
-
-
-class _TrainingState:
-    """The folder that holds an interrupted training, if any.
-
-    Parameters
-    ----------
-    path : str, Path or None
-        None keeps nothing.
-    fingerprint : str
-        Of data and plan; a folder with another one is refused.
-    seed : int
-    """
-
-    def __init__(self, path: str | Path | None, fingerprint: str, seed: int) -> None:
-        self.path = None if path is None else Path(path)
-        self.fingerprint = fingerprint
-        self.seed = seed
-
-    def restore(self, training: SpaceTraining) -> None:
-        """Put a training where the interrupted one stood; do nothing if there is none."""
-        if self.path is None or not (self.path / "manifest.json").exists():
-            return
-        config, arrays = read_model(self.path, CHECKPOINT)
-        if config["fingerprint"] != self.fingerprint:
-            raise _other_training(self.path)
-        training.set_state(arrays, int(config["round"]), config["history"])
-
-    def keep(self, training: SpaceTraining) -> None:
-        """Write the state at the end of a round."""
-        if self.path is None:
-            return
-        config: dict[str, Any] = {
-            "fingerprint": self.fingerprint,
-            "seed": self.seed,
-            "round": training.round,
-            "history": training.history,
-        }
-        write_model(self.path, CHECKPOINT, config, training.get_state())

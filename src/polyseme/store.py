@@ -88,10 +88,10 @@ class ConceptStore:
         cls,
         space: ConceptSpace,
         labels: tuple[str, ...],
-        semantics: LabelCorpus,
+        label_sets: LabelCorpus,
         corpus: LabelCorpus,
     ) -> tuple[ConceptStore, tuple[str, ...]]:
-        """Collect the documents a tagger knows: semantics first, then items' that are new.
+        """Collect the documents a tagger knows: label sets first, then items' that are new.
 
         Parameters
         ----------
@@ -99,8 +99,8 @@ class ConceptStore:
             A fitted one.
         labels : tuple of str
             Its columns.
-        semantics, corpus : LabelCorpus
-            Semantics documents and items' documents; may be the same.
+        label_sets, corpus : LabelCorpus
+            Label sets and items' documents; may be the same.
 
         Returns
         -------
@@ -109,9 +109,9 @@ class ConceptStore:
             The names of documents without a label.
         """
         points = np.zeros((0, space.axes_.shape[1]), dtype=np.float32)
-        store, _, dropped = cls(*no_documents(labels), points).add(space, semantics)
-        if corpus is not semantics:
-            store, _, more = store.add(space, unmet_documents(corpus, semantics))
+        store, _, dropped = cls(*no_documents(labels), points).add(space, label_sets)
+        if corpus is not label_sets:
+            store, _, more = store.add(space, unmet_documents(corpus, label_sets))
             dropped += more
         return store, dropped
 
@@ -136,42 +136,27 @@ class ConceptStore:
         """
         grown = with_documents(self._documents, corpus)
         points = space.document_points(grown.fresh[:, : self.n_learned])
-        made = ConceptStore(*grown.known, np.concatenate([self.points, points]))
-        return made, grown.ids, grown.dropped
+        store = ConceptStore(*grown.known, np.concatenate([self.points, points]))
+        return store, grown.ids, grown.dropped
+
+    def remove(self, ids: Collection[str]) -> ConceptStore:
+        """Give the store without the documents of some names; new labels without any disappear."""
+        shrunk = without_documents(self._documents, ids)
+        _, first = np.unique(shrunk.known.sets, return_index=True)
+        return ConceptStore(*shrunk.known, self.points[self.sets[shrunk.kept][first]])
 
     @property
     def _documents(self) -> Known:
         """What is known, apart from its points."""
         return Known(self.labels, self.n_learned, self.ids, self.matrix, self.sets)
 
-    def remove(self, ids: Collection[str]) -> ConceptStore:
-        """Give the store without some documents; new labels left without any disappear.
-
-        Parameters
-        ----------
-        ids : collection of str
-            Names of documents.
-        """
-        shrunk = without_documents(self._documents, ids)
-        _, first = np.unique(shrunk.known.sets, return_index=True)
-        return ConceptStore(*shrunk.known, self.points[self.sets[shrunk.kept][first]])
-
-    # ------------------------------------------------------------------ asking
+    # ------------------------------------------------------------------ inference
 
     @cached_property
-    def _first(self) -> IntArray:
-        """The first document of each distinct tag set."""
-        return np.unique(self.sets, return_index=True)[1].astype(np.int64)
-
-    @cached_property
-    def _distinct(self) -> sp.csr_matrix:
-        """The distinct tag sets, (n_sets, n_labels)."""
-        return sp.csr_matrix(self.matrix[self._first], dtype=np.float32)
-
-    @cached_property
-    def _counts(self) -> IntArray:
-        """How many documents each distinct tag set stands for."""
-        return np.bincount(self.sets, minlength=len(self.points)).astype(np.int64)
+    def _distinct(self) -> tuple[sp.csr_matrix, IntArray]:
+        """The distinct tag sets, (n_sets, n_labels), and how many documents each stands for."""
+        _, first, counts = np.unique(self.sets, return_index=True, return_counts=True)
+        return sp.csr_matrix(self.matrix[first], dtype=np.float32), counts.astype(np.int64)
 
     @cached_property
     def counts(self) -> IntArray:
@@ -190,7 +175,8 @@ class ConceptStore:
         float64 array, shape (n, n_labels)
             Shares of votes, between 0 and 1.
         """
-        return vote(points, self.points, self._distinct, counts=self._counts)
+        documents, counts = self._distinct
+        return vote(points, self.points, documents, counts=counts)
 
     def nearest(self, point: Floats, column: int, k: int) -> tuple[Neighbour, ...]:
         """Give the k known tag sets that are nearest to a point, from near to far.
@@ -203,40 +189,33 @@ class ConceptStore:
         k : int
         """
         cosines = (self.points @ point).astype(np.float64)
-        strength = np.exp((cosines - 1) / TEMPERATURE) * self._counts
+        strength = np.exp((cosines - 1) / TEMPERATURE) * self._distinct[1]
         shares = strength / max(float(strength.sum()), 1e-30)
         label = self.labels[column] if column < len(self.labels) else None
-        found = []
+        neighbours = []
         for place in np.argsort(-cosines, kind="stable")[:k].tolist():
-            members = np.flatnonzero(self.sets == place)
-            labels = self.document(int(members[0]))
-            found.append(
+            rows = np.flatnonzero(self.sets == place)
+            document = self.document(int(rows[0]))
+            neighbours.append(
                 Neighbour(
-                    labels,
-                    tuple(self.ids[member] for member in members),
+                    document,
+                    tuple(self.ids[row] for row in rows),
                     max(1 - float(cosines[place]), 0.0),
                     float(shares[place]),
-                    label in labels,
+                    label in document,
                 )
             )
-        return tuple(found)
+        return tuple(neighbours)
 
     def document(self, row: int) -> tuple[str, ...]:
         """Give the labels of one document."""
         return labels_of(self._documents, row)
 
     def concepts(self) -> Concepts:
-        """Give every label in every known document as a point, for senses and pictures.
-
-        Returns
-        -------
-        Concepts
-            A label in a document lies where the document lies.
-        """
-        owners = np.repeat(np.arange(len(self.ids), dtype=np.int64), np.diff(self.matrix.indptr))
-        none = np.zeros(0, dtype=np.int64)
-        points = self.points[self.sets[owners]]
-        return Concepts(points, self.matrix.indices.astype(np.int64), owners, self.labels, none)
+        """Give every label in every known document as a point: where the document lies."""
+        documents = np.repeat(np.arange(len(self.ids), dtype=np.int64), np.diff(self.matrix.indptr))
+        points, labels = self.points[self.sets[documents]], self.matrix.indices.astype(np.int64)
+        return Concepts(points, labels, documents, self.labels, np.zeros(0, dtype=np.int64))
 
     # ------------------------------------------------------------------ persistence
 

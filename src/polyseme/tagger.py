@@ -381,7 +381,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         Returns
         -------
         SenseMap or None
-            Its words name each sense by the labels that set it apart, its owners are rows of
+            Its words name each sense by the labels that set it apart, its documents are rows of
             `store_`. None where the tag sets do not fall apart.
         """
         check_fitted(self, "store_")

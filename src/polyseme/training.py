@@ -2,11 +2,10 @@
 
 In: documents as sparse rows, features of items, and which document is whose. Out: trained members.
 
-Every member belongs to a fold of documents that it never sees. A round is some steps of every
-member by itself; between rounds the members answer for the items of their own folds, which they
-have not seen: how likely are unseen labels beside the item's true tags (soft targets), and which
-tags do its features suggest (probable tags). Members therefore train side by side in any number of
-threads or processes and give the same bits, and a run goes on from the end of any round.
+A round is some steps of every member by itself; between rounds each member answers for the items of
+its fold, which it never sees: how likely are unseen labels beside an item's true tags (soft
+targets), and which tags do its features suggest (probable tags). So members give the same bits in
+any number of threads or processes, and a run goes on from the end of any round.
 """
 
 from __future__ import annotations
@@ -15,7 +14,9 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,7 +27,7 @@ from torch import Tensor
 from polyseme._threads import n_cores
 from polyseme._validation import InputError, IntArray, check_number
 from polyseme.members import Batch, MemberOptimizer, Members, Shape, step
-from polyseme.persistence import within
+from polyseme.persistence import read_model, within, write_model
 
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -54,10 +55,8 @@ class SpacePlan:
     Attributes
     ----------
     n_folds, members_per_fold : int
-    n_steps : int
-        Of every member.
-    round_steps : int
-        Steps between two exchanges.
+    n_steps, round_steps : int
+        Steps of every member, and between two exchanges.
     document_batch, item_batch, probable_batch : int
         Rows of a step: documents, items by their features, and how many of these items by their
         probable tags as well.
@@ -73,15 +72,15 @@ class SpacePlan:
     unseen_hidden : float
         How often all unseen tags are hidden, as they are when an item is looked at.
     seen_weight, kept_weight : float
-        What seen labels count in documents, and unseen ones that are not hidden; hidden unseen
-        labels count 1.
+        Weights of seen labels in documents, and of unseen ones that are not hidden; that of hidden
+        unseen labels is 1.
     rarity : float
-        Labels count as the variance of holding them to minus this power: 0 for all alike, 0.5 as
-        if every label varied as much as any other.
+        Labels are weighted by the variance of holding them to minus this power: 0 for all alike,
+        0.5 as if every label varied as much as any other.
     probable_weight : float
-        What reading items by their probable tags counts beside reading them by their features.
+        Weight of reading items by their probable tags, beside reading them by their features.
     soft_weight : float
-        What soft targets of unseen labels count beside true seen ones.
+        Weight of soft targets of unseen labels, beside true seen ones.
     selection_weights : bool
         Whether training items, which hold no unseen label, are weighted so that they stand for a
         natural mix of items.
@@ -131,8 +130,7 @@ class SpacePlan:
         for name in ("seen_weight", "kept_weight", "probable_weight", "soft_weight"):
             check_number(name, getattr(self, name), owner=owner, low=0)
         check_number("memory_mb", self.memory_mb, owner=owner, low=0, above=True)
-        lengths = {"learning_rates": 3, "decays": 3, "dropout": 4}
-        for name, length in lengths.items():
+        for name, length in (("learning_rates", 3), ("decays", 3), ("dropout", 4)):
             if len(getattr(self, name)) != length:
                 raise InputError(f"`{name}` of `{owner}` must be {length} numbers.")
         for share in self.dropout:
@@ -141,25 +139,17 @@ class SpacePlan:
             check_number("learning_rates and decays", rate, owner=owner, low=0)
 
     def rate_factor(self, number: int) -> float:
-        """Say what learning rates are multiplied by in a step: a rise, then half a cosine."""
+        """Give the factor on learning rates in a step: a rise, then half a cosine."""
         warm = min(1.0, (number + 1) / max(0.1 * self.n_steps, 1.0))
         return float(warm * 0.5 * (1 + np.cos(np.pi * number / self.n_steps)))
 
-    def sized(self, n_documents: int, n_items: int) -> SpacePlan:
-        """Fit members, batches and steps to the size of the data.
+    def sized(self, n_documents: int) -> SpacePlan:
+        """Fit members, batches and steps to the number of documents.
 
         Up to 20,000 documents there are two members a fold, beyond that one; below 500 documents
-        there is one as well, with half the units. A step looks at 192
-        documents, at 3,072 where there are a million; the steps are those of the plan, but go
-        over the documents at least 4 and at most 100 times.
-
-        Parameters
-        ----------
-        n_documents, n_items : int
-
-        Returns
-        -------
-        SpacePlan
+        there is one as well, with half the units. A step looks at 192 documents, at 3,072 where
+        there are a million; the steps are those of the plan, but go over the documents at least 4
+        and at most 100 times.
         """
         batch, times = self.document_batch, 1
         while batch < 3072 and n_documents / batch > 400:
@@ -180,16 +170,7 @@ class SpacePlan:
         )
 
     def within(self, n_documents: int, n_items: int) -> SpacePlan:
-        """Let a step look at no more rows than there are.
-
-        Parameters
-        ----------
-        n_documents, n_items : int
-
-        Returns
-        -------
-        SpacePlan
-        """
+        """Let a step look at no more documents and items than there are; see `sized`."""
         items = min(self.item_batch, max(n_items, 1))
         return replace(
             self,
@@ -201,30 +182,16 @@ class SpacePlan:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What a space is learned from; labels are ordered, seen ones first.
+    """What a space is learned from; labels are ordered, seen ones first."""
 
-    Attributes
-    ----------
-    documents : csr_matrix of float32, shape (m, n_labels)
-        Semantics documents first; only they tell of unseen labels.
-    n_seen : int
-        The first so many labels are on items.
-    n_semantics : int
-    folds : int64 array, shape (m,)
-    X : float64 array or csr_matrix, shape (n, n_features), or None
-    own : int64 array, shape (n,)
-        The document of each item.
-    mean, scale : float64 arrays, shape (n_features,)
-    """
-
-    documents: sp.csr_matrix
-    n_seen: int
-    n_semantics: int
-    folds: IntArray
-    X: Features | None
-    own: IntArray
-    mean: Matrix
-    scale: Matrix
+    documents: sp.csr_matrix  # float32, (m, n_labels); those of label sets first
+    n_seen: int  # the first so many labels are on items
+    n_label_sets: int  # the first so many documents; only they say which unseen labels there are
+    folds: IntArray  # (m,)
+    X: Features | None  # (n, n_features)
+    item_documents: IntArray  # the document of each item, (n,)
+    mean: Matrix  # (n_features,)
+    scale: Matrix  # (n_features,)
 
     @property
     def n_labels(self) -> int:
@@ -243,108 +210,61 @@ class TrainingData:
 
     def priors(self) -> Matrix:
         """Give how often documents hold each label, (n_outputs,), above 0 and below 1."""
-        m, told = self.documents.shape[0], self.n_semantics
+        m, n_label_sets = self.documents.shape[0], self.n_label_sets
         counts = np.asarray(self.documents.sum(axis=0), dtype=np.float64).ravel()
-        sizes = np.where(np.arange(self.n_labels) < self.n_seen, m, told)
+        sizes = np.where(np.arange(self.n_labels) < self.n_seen, m, n_label_sets)
         priors = np.minimum((counts + 0.5) / (sizes + 1), 1 - 0.5 / (m + 1))
         if not self.n_unseen:
             return np.asarray(priors)
-        some = np.diff(self.documents[:told, self.n_seen :].indptr) > 0
-        return np.append(priors, (some.sum() + 0.5) / (told + 1))
+        any_unseen = np.diff(self.documents[:n_label_sets, self.n_seen :].indptr) > 0
+        return np.append(priors, (any_unseen.sum() + 0.5) / (n_label_sets + 1))
 
     def label_weights(self, rarity: float) -> Floats:
-        """Give what each output counts, (n_outputs,), with a mean of 1; see `SpacePlan.rarity`."""
+        """Give the weight of each output, (n_outputs,), 1 on average; see `SpacePlan.rarity`."""
         priors = self.priors()
         weights = (priors * (1 - priors)) ** -rarity
         return np.asarray(weights / weights.mean(), dtype=np.float32)
 
-    def standard(self, X: Features) -> Floats:
-        """Give features in spreads from the mean, dense and without wild ones, (n, n_features)."""
-        found = np.empty(X.shape, dtype=np.float32)
-        for start in range(0, len(found), 1024):
-            rows = slice(start, start + 1024)
-            found[rows] = standardise(X[rows], self.mean, self.scale)
-        return found
-
 
 def standardise(X: Features, mean: Matrix, scale: Matrix) -> Floats:
-    """Give some rows of features in spreads from the mean, dense, cut off where they are wild."""
-    dense = X.toarray() if sp.issparse(X) else X
-    scaled = (np.asarray(dense, dtype=np.float64) - mean) / scale
-    return np.asarray(np.clip(scaled, -_FARTHEST, _FARTHEST), dtype=np.float32)
+    """Give features (n, n_features) in spreads from the mean, dense, wild ones cut off."""
+    table = np.empty(X.shape, dtype=np.float32)
+    for start in range(0, len(table), 1024):
+        block = X[start : start + 1024]
+        dense = np.asarray(block.toarray() if sp.issparse(block) else block, dtype=np.float64)
+        table[start : start + 1024] = np.clip((dense - mean) / scale, -_FARTHEST, _FARTHEST)
+    return table
 
 
-def selection_weights(some: NDArray[Any]) -> NDArray[Any]:
-    """Say for how many items each stands, (n,), with a mean of 1.
+def selection_weights(any_unseen: NDArray[Any]) -> NDArray[Any]:
+    """Say for how many items each stands, (n,), 1 on average.
 
-    Parameters
-    ----------
-    some : float array, shape (n,)
-        How likely a document with an item's tags holds some unseen label: so many of its like were
-        left out.
-
-    Returns
-    -------
-    float array, shape (n,)
+    The likelier a document with an item's tags holds any unseen label, the more of its like were
+    left out of the training items.
     """
-    weights = 1 / (1 - np.minimum(some, _MOST_CERTAIN))
+    weights = 1 / (1 - np.minimum(any_unseen, _MOST_CERTAIN))
     return np.asarray(weights / weights.mean())
 
 
 class Answers(NamedTuple):
-    """What members say of items that they have not seen, before their fold's mean is taken.
+    """What members predict for items that they have not seen."""
 
-    Attributes
-    ----------
-    unseen : float32 array, shape (n, n_outputs - n_seen)
-        Probabilities of unseen labels beside the items' true tags, and of any of them.
-    seen : float32 array, shape (n, n_seen)
-        Logits of seen labels by features.
-    """
-
-    unseen: Floats
-    seen: Floats
+    unseen: Floats  # probabilities of unseen labels, and of any, by true tags, (n, n_unseen + 1)
+    seen: Floats  # logits of seen labels by features, (n, n_seen)
 
 
 class Round(NamedTuple):
-    """The items of a round and what is aimed at.
+    """The items of a round and their targets."""
 
-    Attributes
-    ----------
-    rows : int64 array, shape (n,)
-    features : float32 array, shape (n, n_features)
-    targets : float32 array, shape (n, n_outputs)
-        True seen labels, and soft targets of unseen ones.
-    probable : float32 array, shape (n, n_seen)
-        Probable tags.
-    weights : float32 array, shape (n,)
-        What each item counts.
-    soft : bool
-        Whether there are soft targets and probable tags yet.
-    """
-
-    rows: IntArray
-    features: Floats
-    targets: Floats
-    probable: Floats
-    weights: Floats
-    soft: bool
+    rows: IntArray  # (n,)
+    features: Floats  # (n, n_features)
+    targets: Floats  # true seen labels, then soft targets of unseen ones, (n, n_outputs)
+    probable: Floats  # probable tags, (n, n_seen)
+    weights: Floats  # (n,)
+    soft: bool  # whether there are soft targets and probable tags yet
 
 
-class Learner(Protocol):
-    """Some members with their optimiser, on some device.
-
-    Attributes
-    ----------
-    members : Members
-    optimizer : MemberOptimizer
-    """
-
-    members: Members
-    optimizer: MemberOptimizer
-
-    def train(self, now: Round | None) -> list[tuple[float, float]]:
-        """Take the steps of a round; give each member's last losses, (documents, items)."""
+Exchange = Callable[[dict[int, Answers]], dict[int, Answers]]
 
 
 class SpaceTraining:
@@ -382,49 +302,46 @@ class SpaceTraining:
     ) -> None:
         self.data, self.plan, self.seed, self.device = data, plan, seed, device
         self.n_folds = int(data.folds.max(initial=0)) + 1
-        numbers = np.arange(self.n_folds * plan.members_per_fold)
-        self.numbers: IntArray = numbers[share[0] :: share[1]]
-        self.n_members = len(numbers)
+        self.n_members = self.n_folds * plan.members_per_fold
+        self.numbers: IntArray = np.arange(self.n_members)[share[0] :: share[1]]
+        # The fold that each member of this share has not seen.
+        self.fold_of: IntArray = np.asarray(self.numbers // plan.members_per_fold)
         n_features = 0 if data.X is None else data.X.shape[1]
         shape = Shape(data.n_labels, data.n_outputs, n_features, plan.hidden, plan.code)
         seeds = [self.seed_of(number, 0) for number in self.numbers]
         self.members = Members.start(shape, data.priors(), seeds).to(device)
         self.round = 0
         self.history: list[dict[str, float]] = []
-        most = min(n_cores(), _MOST_THREADS, len(self.numbers))
-        self._threads = 1 if device != "cpu" else most
-        self.dense = _dense(data.documents)
+        m, n_labels = data.documents.shape
+        self.dense: Floats | None = None
+        if 4 * m * n_labels <= _DENSE_BYTES:
+            self.dense = np.asarray(data.documents.toarray(), dtype=np.float32)
         # Of the last round's items; where all of them fit, those of every round.
         self._features: Floats | None = None
-        self._learners: list[Learner] = []
         if device == "cpu":
-            self._learners += [MemberLearner(self, place) for place in range(len(self.numbers))]
+            self.n_threads = min(n_cores(), _MOST_THREADS, len(self.numbers))
+            places = range(len(self.numbers))
+            self.learners = [Learner(self, slice(place, place + 1)) for place in places]
         else:
-            from polyseme.captured import CapturedLearner
+            from polyseme.gpu_training import GpuLearner
 
-            self._learners.append(CapturedLearner(self))
+            self.n_threads, self.learners = 1, [GpuLearner(self, slice(None))]
 
     def seed_of(self, number: int, use: int, round_: int = 0) -> int:
-        """Give the seed of a member's weights (0) or of its draws in a round (1)."""
+        """Give the seed of a member's weights (use 0) or of its draws in a round (use 1)."""
         sequence = np.random.SeedSequence(self.seed, spawn_key=(int(number), use, round_))
         return int(sequence.generate_state(1, np.uint64)[0] >> 1)
 
     @property
-    def fold_of(self) -> IntArray:
-        """The fold that each member of this share has not seen."""
-        return np.asarray(self.numbers // self.plan.members_per_fold)
-
-    @property
-    def n_steps_done(self) -> int:
-        """Steps that every member has taken."""
-        return min(self.round * self.plan.round_steps, self.plan.n_steps)
+    def next_steps(self) -> range:
+        """The numbers of the next round's steps."""
+        first = min(self.round * self.plan.round_steps, self.plan.n_steps)
+        return range(first, min(first + self.plan.round_steps, self.plan.n_steps))
 
     # ------------------------------------------------------------------ rounds
 
     def run(
-        self,
-        exchange: Callable[[dict[int, Answers]], dict[int, Answers]] | None = None,
-        after: Callable[[], None] | None = None,
+        self, exchange: Exchange | None = None, after: Callable[[], None] | None = None
     ) -> None:
         """Train until the last round is done.
 
@@ -436,111 +353,78 @@ class SpaceTraining:
             Called after every round, when state may be kept.
         """
         while self.round < self.plan.n_rounds:
-            now = self._begin(exchange)
+            items = self._begin_round(exchange)
             with self._pool() as pool:
-                working = [pool.submit(learner.train, now) for learner in self._learners]
-                losses = [one.result() for one in working]
+                running = [pool.submit(learner.train, items) for learner in self.learners]
+                pairs = [pair for future in running for pair in future.result()]
             self.round += 1
-            documents, items = np.mean([pair for some in losses for pair in some], axis=0)
-            self.history.append({"documents": float(documents), "items": float(items)})
+            of_documents, of_items = np.mean(pairs, axis=0)
+            self.history.append({"documents": float(of_documents), "items": float(of_items)})
             if after is not None:
                 after()
 
     def _pool(self) -> ThreadPoolExecutor:
-        """Open threads that keep the numerical libraries to themselves."""
-        return ThreadPoolExecutor(self._threads, initializer=_alone)
+        """Open threads in each of which torch keeps to one thread."""
+        return ThreadPoolExecutor(self.n_threads, initializer=torch.set_num_threads, initargs=(1,))
 
-    def _begin(
-        self, exchange: Callable[[dict[int, Answers]], dict[int, Answers]] | None
-    ) -> Round | None:
-        """Choose the round's items and ask the members about them; None without items."""
-        data = self.data
+    def _begin_round(self, exchange: Exchange | None) -> Round | None:
+        """Choose the round's items and let members answer for them; None without items."""
+        data, n_seen = self.data, self.data.n_seen
         if data.X is None:
             return None
-        rows = self._rows()
-        if len(rows) < len(data.own) or self._features is None:
-            self._features = data.standard(data.X[rows])
-        features = self._features
-        true = np.zeros((len(rows), data.n_outputs), dtype=np.float32)
-        labels = data.documents[data.own[rows]]
-        true[:, : data.n_seen] = labels[:, : data.n_seen].toarray()
-        probable = np.zeros((len(rows), data.n_seen), dtype=np.float32)
+        rows = self._round_items(len(data.item_documents), data.X.shape[1])
+        documents = data.item_documents[rows]
+        if self._features is None or len(rows) < len(data.item_documents):
+            self._features = standardise(data.X[rows], data.mean, data.scale)
+        targets = np.zeros((len(rows), data.n_outputs), dtype=np.float32)
+        targets[:, :n_seen] = data.documents[documents][:, :n_seen].toarray()
+        probable = np.zeros((len(rows), n_seen), dtype=np.float32)
         weights = np.ones(len(rows), dtype=np.float32)
         if self.round:
-            folds = data.folds[data.own[rows]]
-            mine = self.answers(features, true[:, : data.n_seen], folds)
-            everybody = mine if exchange is None else exchange(mine)
-            self._place(everybody, folds, true, probable, weights)
-        return Round(rows, features, true, probable, weights, soft=self.round > 0)
+            folds = data.folds[documents]
+            answers = self.answers(self._features, targets[:, :n_seen], folds)
+            if exchange is not None:
+                answers = exchange(answers)
+            for fold in np.unique(folds):
+                in_fold, per_fold = folds == fold, self.plan.members_per_fold
+                of_fold = [answers[fold * per_fold + place] for place in range(per_fold)]
+                targets[in_fold, n_seen:] = np.mean([each.unseen for each in of_fold], axis=0)
+                logits = np.mean([each.seen for each in of_fold], axis=0)
+                probable[in_fold] = 1 / (1 + np.exp(-logits))
+            if self.plan.selection_weights and data.n_unseen:
+                weights[:] = selection_weights(targets[:, -1])
+        return Round(rows, self._features, targets, probable, weights, soft=self.round > 0)
 
-    def _rows(self) -> IntArray:
+    def _round_items(self, n: int, n_features: int) -> IntArray:
         """Give the items of a round: all of them, or as many as the memory allows."""
-        data, n = self.data, int(self.data.own.shape[0])
-        assert data.X is not None
-        each = 4 * (data.X.shape[1] + 2 * data.n_outputs)
-        most = max(int(self.plan.memory_mb * 2**20 / each), 512)
+        item_bytes = 4 * (n_features + 2 * self.data.n_outputs)
+        most = max(int(self.plan.memory_mb * 2**20 / item_bytes), 512)
         if n <= most:
             return np.arange(n)
-        draws = np.random.default_rng(self.seed_of(self.n_members, 2, self.round))
-        return np.sort(draws.choice(n, most, replace=False))
+        generator = np.random.default_rng(self.seed_of(self.n_members, 2, self.round))
+        return np.sort(generator.choice(n, most, replace=False))
 
-    def answers(self, features: Floats, true: Floats, folds: IntArray) -> dict[int, Answers]:
-        """Let this share's members answer for items of their own folds.
-
-        Parameters
-        ----------
-        features : float32 array, shape (n, n_features)
-        true : float32 array, shape (n, n_seen)
-        folds : int64 array, shape (n,)
-
-        Returns
-        -------
-        dict of int to Answers
-            By the member's number.
-        """
+    def answers(self, features: Floats, truth: Floats, folds: IntArray) -> dict[int, Answers]:
+        """Let this share's members answer for items of their own folds; by members' numbers."""
 
         def answer(place: int) -> tuple[int, Answers]:
             member = self.members.select(slice(place, place + 1))
             rows = np.flatnonzero(folds == self.fold_of[place])
-            return int(self.numbers[place]), ask(
-                member, features[rows], true[rows], self.data.n_seen, self.device
-            )
+            found = mean_answers(member, features[rows], truth[rows], self.device)
+            return int(self.numbers[place]), found
 
         with self._pool() as pool:
             return dict(pool.map(answer, range(len(self.numbers))))
 
-    def _place(
-        self,
-        answers: dict[int, Answers],
-        folds: IntArray,
-        targets: Floats,
-        probable: Floats,
-        weights: Floats,
-    ) -> None:
-        """Put the means of folds' answers where they belong."""
-        n_seen, per_fold = self.data.n_seen, self.plan.members_per_fold
-        some = np.zeros(len(folds), dtype=np.float32)
-        for fold in np.unique(folds):
-            rows = folds == fold
-            of = [answers[number] for number in range(fold * per_fold, (fold + 1) * per_fold)]
-            unseen = np.mean([one.unseen for one in of], axis=0)
-            targets[rows, n_seen:] = unseen
-            mean = np.mean([one.seen for one in of], axis=0)
-            probable[rows] = 1 / (1 + np.exp(-mean))
-            if unseen.shape[1]:
-                some[rows] = unseen[:, -1]
-        if self.plan.selection_weights and self.data.n_unseen:
-            weights[:] = selection_weights(some)
-
     # ------------------------------------------------------------------ state
 
     def get_state(self) -> dict[str, NDArray[Any]]:
-        """Give weights and the optimisers' memory as arrays by name, a row for each member."""
-        held = {f"weights.{place}": one for place, one in enumerate(self.members.groups)}
-        states = [learner.optimizer.get_state() for learner in self._learners]
-        for name in states[0]:
-            held[f"optimizer.{name}"] = torch.cat([state[name] for state in states])
-        return {name: one.detach().cpu().numpy().copy() for name, one in held.items()}
+        """Give weights and the optimisers' moments as arrays by name, a row for each member."""
+        state = {f"weights.{place}": group for place, group in enumerate(self.members.groups)}
+        moments = [learner.optimizer.get_state() for learner in self.learners]
+        for name in moments[0]:
+            state[f"optimizer.{name}"] = torch.cat([each[name] for each in moments])
+        return {name: tensor.detach().cpu().numpy().copy() for name, tensor in state.items()}
 
     def set_state(
         self,
@@ -552,120 +436,133 @@ class SpaceTraining:
         for place, group in enumerate(self.members.groups):
             group.copy_(torch.from_numpy(np.array(arrays[f"weights.{place}"])))
         self.round, self.history = round_, list(history)
-        memory = within(arrays, "optimizer")
-        first = 0
-        for learner in self._learners:
-            rows = slice(first, first + len(learner.members))
-            tensors = {name: torch.from_numpy(np.array(one[rows])) for name, one in memory.items()}
-            learner.optimizer.set_state(tensors, self.n_steps_done)
-            first = rows.stop
+        start = 0
+        for learner in self.learners:
+            rows = slice(start, start + len(learner.members))
+            moments = within(arrays, "optimizer").items()
+            tensors = {name: torch.from_numpy(np.array(moment[rows])) for name, moment in moments}
+            learner.optimizer.set_state(tensors, self.next_steps.start)
+            start = rows.stop
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return fingerprint(self.data, self.plan)
+
+    def save(self, path: str | Path) -> None:
+        """Write the state at the end of a round to a folder."""
+        config: dict[str, Any] = {
+            "fingerprint": self._fingerprint,
+            "seed": self.seed,
+            "round": self.round,
+            "history": self.history,
+        }
+        write_model(path, CHECKPOINT, config, self.get_state())
+
+    def resume(self, path: str | Path) -> None:
+        """Go on from the state in a folder, where there is one; another training's is refused."""
+        if checkpoint_seed(path) is None:
+            return
+        config, arrays = read_model(path, CHECKPOINT)
+        if config["fingerprint"] != self._fingerprint:
+            raise other_training(path)
+        self.set_state(arrays, int(config["round"]), config["history"])
 
 
-def ask(
-    members: Members, features: Floats, true: Floats, n_seen: int, device: str = "cpu"
-) -> Answers:
-    """Ask members about items; see `Answers`.
+def checkpoint_seed(path: str | Path) -> int | None:
+    """Give the seed of the training whose state a folder holds; None where it holds none."""
+    if not (Path(path) / "manifest.json").exists():
+        return None
+    return int(read_model(path, CHECKPOINT)[0]["seed"])
 
-    Parameters
-    ----------
-    members : Members
-        Their mean answer is given.
-    features : float32 array, shape (n, n_features)
-    true : float32 array, shape (n, n_seen)
-    n_seen : int
-    device : str
 
-    Returns
-    -------
-    Answers
-    """
-    shape = members.shape
+def other_training(path: str | Path) -> InputError:
+    """Build the error for a folder that holds the state of another training."""
+    return InputError(
+        f"The checkpoint at '{path}' belongs to other data or parameters; remove it or name "
+        "another folder."
+    )
+
+
+def fingerprint(data: TrainingData, plan: SpacePlan) -> str:
+    """Digest data and plan, to tell whose state a folder holds."""
+    digest = hashlib.sha256(repr((plan, data.n_seen, data.n_label_sets)).encode())
+    arrays: list[Any] = [data.documents.indptr, data.documents.indices]
+    arrays += [data.item_documents, data.folds]
+    if data.X is not None:
+        X = data.X
+        arrays += [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def mean_answers(members: Members, features: Floats, truth: Floats, device: str = "cpu") -> Answers:
+    """Give the mean answer of members for items by features and true tags (n, n_seen)."""
+    n_seen, shape = truth.shape[1], members.shape
     unseen = np.empty((len(features), shape.n_outputs - n_seen), dtype=np.float32)
     seen = np.empty((len(features), n_seen), dtype=np.float32)
     for start in range(0, len(features), 4096):
         rows = slice(start, start + 4096)
         tags = torch.zeros(len(features[rows]), shape.n_labels, device=device)
-        tags[:, :n_seen] = torch.from_numpy(true[rows]).to(device)
-        asked = members.read(members.encode_documents(tags), slice(n_seen, None))
-        unseen[rows] = torch.sigmoid(asked).mean(dim=0).cpu().numpy()
+        tags[:, :n_seen] = torch.from_numpy(truth[rows]).to(device)
+        logits = members.read(members.encode_documents(tags), slice(n_seen, None))
+        unseen[rows] = torch.sigmoid(logits).mean(dim=0).cpu().numpy()
         codes = members.encode_items(torch.from_numpy(features[rows]).to(device))
         seen[rows] = members.read(codes, slice(0, n_seen)).mean(dim=0).cpu().numpy()
     return Answers(unseen, seen)
 
 
-def fingerprint(data: TrainingData, plan: SpacePlan) -> str:
-    """Digest data and plan, to tell whose state a folder holds."""
-    digest = hashlib.sha256(repr((plan, data.n_seen, data.n_semantics)).encode())
-    documents = data.documents
-    parts: list[NDArray[Any]] = [documents.indptr, documents.indices, data.own, data.folds]
-    if sp.issparse(data.X):
-        parts += [data.X.data, data.X.indices, data.X.indptr]
-    elif data.X is not None:
-        parts.append(data.X)
-    for part in parts:
-        digest.update(np.ascontiguousarray(part).data)
-    return digest.hexdigest()
+# ---------------------------------------------------------------------- steps
 
 
-def _alone() -> None:
-    """Keep torch to one thread in this thread."""
-    torch.set_num_threads(1)
-
-
-class MemberLearner:
-    """One member on the processor, with its optimiser.
+class Learner:
+    """Some members with their optimiser; on the processor one.
 
     Parameters
     ----------
     training : SpaceTraining
-    place : int
+    places : slice
         Which of its members.
     """
 
-    def __init__(self, training: SpaceTraining, place: int) -> None:
-        self.training, self.place = training, place
-        self.members = training.members.select(slice(place, place + 1))
-        self.gradients = self.members.to("cpu")
-        plan = training.plan
+    def __init__(self, training: SpaceTraining, places: slice) -> None:
+        self.training, plan = training, training.plan
+        self.members = training.members.select(places)
+        self.gradients = self.members.to(training.device)
         self.optimizer = MemberOptimizer(
             self.members, self.gradients, plan.learning_rates, plan.decays
         )
+        self.batches = self._batches(places)
 
-    def train(self, now: Round | None) -> list[tuple[float, float]]:
-        """Take the steps of a round; give the last step's losses, (documents, items)."""
-        training, plan = self.training, self.training.plan
-        first = training.n_steps_done
-        last = min(first + plan.round_steps, plan.n_steps)
-        batches = Batches(training, self.place, now)
-        found: list[tuple[float, float]] = []
-        for number in range(first, last):
-            batch = batches.draw()
+    def _batches(self, places: slice) -> Batches:
+        return Batches(self.training, places)
+
+    def train(self, items: Round | None) -> list[tuple[float, float]]:
+        """Take the steps of a round; give each member's last losses, (documents, items)."""
+        plan = self.training.plan
+        self.batches.begin(items)
+        for number in self.training.next_steps:
+            batch = self.batches.draw()
             logits = step(self.members, batch, self.gradients)
             self.optimizer.step(plan.rate_factor(number))
-            if number == last - 1:
-                found = batches.losses(batch, logits)
-        return found
+        return losses(batch, logits, plan.document_batch)
+
+
+def losses(batch: Batch, logits: Tensor, n_documents: int) -> list[tuple[float, float]]:
+    """Give each member's mean cross-entropy of documents and of items by their features."""
+    entropies = torch.nn.functional.binary_cross_entropy_with_logits(
+        logits, batch.targets, reduction="none"
+    )
+    of_rows, first = (entropies * batch.weights).sum(dim=2).cpu(), batch.tags.shape[1]
+    return [(float(rows[:n_documents].sum()), float(rows[first:].sum())) for rows in of_rows]
 
 
 def read_columns(targets: Tensor, drawn: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Choose the labels that a step reads: those that are there, and some of the others.
+    """Choose the labels that a step reads: those in targets, and others by numbers that were drawn.
 
-    Blocks of labels that are drawn without looking cost 7 points of E-MAP at 10,000 labels and
-    2,048 a step; these cost less than one.
-
-    Parameters
-    ----------
-    targets : float32 tensor, shape (..., n_outputs)
-    drawn : float32 tensor, shape (n_outputs,)
-        Between 0 and 1.
-    most : int
-        How many are read.
-
-    Returns
-    -------
-    columns : int64 tensor, shape (most,)
-    factors : float32 tensor, shape (most,)
-        For how many each stands.
+    Gives columns (most,), and for how many labels each stands (most,). Blocks of labels that are
+    drawn without looking cost 7 points of E-MAP at 10,000 labels and 2,048 a step; these cost less
+    than one.
     """
     there = (targets > 0.5).flatten(0, -2).any(dim=0).float()
     n, n_there = len(drawn), there.sum()
@@ -676,132 +573,149 @@ def read_columns(targets: Tensor, drawn: Tensor, most: int) -> tuple[Tensor, Ten
 
 
 class Batches:
-    """Draw the batches of a round for one member on the processor.
+    """Draw the batches of some members; `polyseme.gpu_training` has other sources of numbers.
 
     Parameters
     ----------
     training : SpaceTraining
-    place : int
-        Which of its members.
-    now : Round or None
+    places : slice
+        Which of its members; on the processor one.
     """
 
-    def __init__(self, training: SpaceTraining, place: int, now: Round | None) -> None:
-        data, plan = training.data, training.plan
-        self.data, self.plan, self.now = data, plan, now
-        number, fold = int(training.numbers[place]), int(training.fold_of[place])
-        self.bits = np.random.SFC64(training.seed_of(number, 1, training.round))
-        self.draws = np.random.Generator(self.bits)
-        others = data.folds != fold if training.n_folds > 1 else np.ones_like(data.folds, bool)
-        self.visible = np.flatnonzero(others)
-        self.n_items, self.n_probable = 0, 0
-        if now is not None:
-            self.items = np.flatnonzero(others[data.own[now.rows]])
-            if not len(self.items):
-                self.items = np.arange(len(now.rows))
-            self.n_items = min(plan.item_batch, len(self.items))
-            # Before the first exchange nobody knows which tags are probable.
-            self.n_probable = min(plan.probable_batch, self.n_items) if now.soft else 0
-        self.dense = training.dense
-        # What each output counts everywhere, and what it counts where items are read.
-        n_seen, n_labels, n_outputs = data.n_seen, data.n_labels, data.n_outputs
-        self.by_label = torch.from_numpy(data.label_weights(plan.rarity))
-        self.by_item = torch.ones(n_outputs)
-        self.by_item[n_seen:] = plan.soft_weight if now is not None and now.soft else 0.0
-        self.by_item[n_labels:] = 0.0
-        rows = plan.document_batch + self.n_probable
-        self.tags = torch.zeros(rows, n_labels)
-        self.truth = torch.zeros(rows + self.n_items, n_outputs)
-        self.weights = torch.full((rows + self.n_items, n_outputs), plan.seen_weight)
+    def __init__(self, training: SpaceTraining, places: slice) -> None:
+        self.training, self.data, self.plan = training, training.data, training.plan
+        data, self.device = training.data, training.device
+        self.number = int(training.numbers[places][0])
+        # Which documents each member may see, (n_members, m).
+        self.sees = data.folds != training.fold_of[places, None]
+        if training.n_folds == 1:
+            self.sees[:] = True
+        self.documents = self._candidates(self.sees)
+        self.label_weights = torch.from_numpy(data.label_weights(self.plan.rarity)).to(self.device)
+        # Of the outputs of items, before rarity; and what probable tags are weighted by.
+        self.output_weights = torch.zeros(data.n_outputs, device=self.device)
+        self.output_weights[: data.n_seen] = 1.0
+        self.probable_scale = torch.zeros((), device=self.device)
+        self.items: dict[str, Tensor] = {}
+        self.n_items = self.n_probable = 0
+
+    def begin(self, items: Round | None) -> None:
+        """Take over the items of a round, and seed its draws."""
+        data, plan = self.data, self.plan
+        self._seed(self.training.seed_of(self.number, 1, self.training.round))
+        if items is None:
+            return
+        sees = self.sees[:, data.item_documents[items.rows]]
+        sees[~sees.any(axis=1)] = True
+        self.n_items, self.n_probable = self._item_counts(int(sees.sum(axis=1).min()), items.soft)
+        names = ("features", "targets", "probable", "weights")
+        tables = {name: torch.from_numpy(getattr(items, name)) for name in names}
+        tables["rows"], tables["sizes"] = self._candidates(sees)
+        self._hold(tables)
+        self.output_weights[data.n_seen : data.n_labels] = plan.soft_weight * items.soft
+        scale = plan.probable_weight / (max(self.n_probable, 1) * data.n_outputs)
+        self.probable_scale.fill_(scale * items.soft)
+
+    def draw(self) -> Batch:
+        """Draw one batch for each member."""
+        data, plan, n_items = self.data, self.plan, self.n_items
+        tags, targets, weights = self._draw_documents(plan.document_batch)
+        features = None
+        if self.items:
+            chosen = self._choose(self.items["rows"], self.items["sizes"], n_items)
+            features, item_targets = self.items["features"][chosen], self.items["targets"][chosen]
+            item_weights = self.items["weights"][chosen][..., None] * self.output_weights
+            # Some of the items are read by their probable tags, then all by their features.
+            some = slice(0, self.n_probable)
+            probable = torch.zeros(len(chosen), self.n_probable, data.n_labels, device=self.device)
+            probable[..., : data.n_seen] = self.items["probable"][chosen[:, some]]
+            by_tags = item_weights[:, some] * self.probable_scale
+            by_features = item_weights.div_(n_items * data.n_outputs)
+            tags = torch.cat([tags, probable], dim=1)
+            targets = torch.cat([targets, item_targets[:, some], item_targets], dim=1)
+            weights = torch.cat([weights, by_tags, by_features], dim=1)
+        weights, columns = weights.mul_(self.label_weights), None
+        if data.n_outputs > plan.label_block:
+            drawn = self._uniform(data.n_outputs)[0]
+            columns, factors = read_columns(targets, drawn, plan.label_block)
+            targets, weights = targets[..., columns], weights[..., columns].mul_(factors)
+        n_features, n_tag_rows = 0 if features is None else features.shape[2], tags.shape[1]
+        dropout = [
+            self._dropout(plan.dropout[0], n_items, n_features),
+            self._dropout(plan.dropout[1], n_items, plan.hidden),
+            self._dropout(plan.dropout[2], n_tag_rows, plan.hidden),
+            self._dropout(plan.dropout[3], n_tag_rows + n_items, plan.code),
+        ]
+        return Batch(tags, features, targets, weights, columns, dropout)
+
+    def _draw_documents(self, n: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw documents: what is left of their tags, targets and weights."""
+        data, plan, n_seen, n_labels = self.data, self.plan, self.data.n_seen, self.data.n_labels
+        chosen = self._choose(*self.documents, n)
+        truth = targets = self._tags_of(chosen)
+        hidden = self._hidden(n)
+        scale = 1 / (n * data.n_outputs)
+        shape = (*chosen.shape, data.n_outputs)
+        weights = torch.full(shape, plan.seen_weight * scale, device=self.device)
+        if data.n_unseen:
+            all_unseen = (self._uniform(n, 1) < plan.unseen_hidden).float()
+            unseen = hidden[..., n_seen:]
+            torch.maximum(unseen, all_unseen, out=unseen)
+            # Only label sets say which unseen labels a document holds.
+            scales = (chosen < data.n_label_sets).float()[..., None] * scale
+            kept = plan.kept_weight
+            weights[..., n_seen:n_labels] = (unseen * (1 - kept)).add_(kept).mul_(scales)
+            weights[..., n_labels:] = all_unseen * scales
+            targets = torch.cat([truth, truth[..., n_seen:].amax(dim=2, keepdim=True)], dim=2)
+        return truth * hidden.neg_().add_(1), targets, weights
+
+    def _candidates(self, sees: NDArray[np.bool_]) -> tuple[Tensor, Tensor]:
+        """Give the rows that each member may see, first of all (n_members, n), and how many."""
+        rows, sizes = np.argsort(~sees, axis=1, kind="stable"), sees.sum(axis=1, keepdims=True)
+        return torch.from_numpy(rows).to(self.device), torch.from_numpy(sizes).to(self.device)
+
+    # ------------------------------------------------------------------ on the processor
+
+    def _seed(self, seed: int) -> None:
+        """Seed all draws."""
+        self.bits = np.random.SFC64(seed)
+        self.generator = np.random.Generator(self.bits)
+
+    def _item_counts(self, n_visible: int, soft: bool) -> tuple[int, int]:
+        """Say how many items a step reads by features and by probable tags, if there are any."""
+        n_items = min(self.plan.item_batch, n_visible)
+        return n_items, min(self.plan.probable_batch, n_items) if soft else 0
+
+    def _hold(self, items: dict[str, Tensor]) -> None:
+        """Keep the tables of a round's items."""
+        self.items = items
+
+    def _choose(self, rows: Tensor, sizes: Tensor, n: int) -> Tensor:
+        """Draw n of each member's rows, (n_members, n)."""
+        return rows[:, torch.from_numpy(self.generator.integers(0, int(sizes[0, 0]), n))]
+
+    def _tags_of(self, documents: Tensor) -> Tensor:
+        """Give the tags of documents, (n_members, n, n_labels)."""
+        if self.training.dense is not None:
+            return torch.from_numpy(self.training.dense[documents.numpy()])
+        return torch.from_numpy(self.data.documents[documents[0].numpy()].toarray())[None]
+
+    def _uniform(self, *shape: int) -> Tensor:
+        """Draw numbers between 0 and 1."""
+        return torch.from_numpy(self.generator.random((1, *shape), dtype=np.float32))
 
     def _bytes(self, *shape: int) -> Tensor:
-        """Draw whole numbers from 0 to 255 as float32."""
+        """Draw whole numbers from 0 to 255 as float32; much faster than fractions."""
         n = int(np.prod(shape))
         drawn = np.asarray(self.bits.random_raw(n // 8 + 1)).view(np.uint8)[:n]
-        return torch.from_numpy(drawn).view(*shape).float()
+        return torch.from_numpy(drawn).view(1, *shape).float()
 
-    def _factors(self, share: float, *shape: int) -> Tensor:
+    def _hidden(self, n: int) -> Tensor:
+        """Draw which tags are hidden, 1 or 0, (n_members, n, n_labels)."""
+        rates = self._uniform(n, 1).mul_(256 * self.plan.hidden_tags)
+        return self._bytes(n, self.data.n_labels).lt_(rates)
+
+    def _dropout(self, share: float, *shape: int) -> Tensor:
         """Draw factors that leave a share of units out and strengthen the others."""
         lowest = round(256 * share)
         return self._bytes(*shape).ge_(lowest).mul_(256 / (256 - lowest))
-
-    def draw(self) -> Batch:
-        """Draw one batch; it shares memory with the next one."""
-        plan, n_documents = self.plan, self.plan.document_batch
-        n_probable, n_items = self.n_probable, self.n_items
-        self._documents(n_documents)
-        features = None
-        if self.now is not None:
-            features = self._items(n_documents)[None]
-        targets, weights, columns = self.truth, self.weights.mul_(self.by_label), None
-        if self.data.n_outputs > plan.label_block:
-            drawn = torch.from_numpy(self.draws.random(self.data.n_outputs, dtype=np.float32))
-            columns, factors = read_columns(targets, drawn, plan.label_block)
-            targets, weights = targets[:, columns], weights[:, columns].mul_(factors)
-        n_features = 0 if features is None else features.shape[2]
-        rates, rows = plan.dropout, n_documents + n_probable
-        dropout = [
-            self._factors(rates[0], 1, n_items, n_features),
-            self._factors(rates[1], 1, n_items, plan.hidden),
-            self._factors(rates[2], 1, rows, plan.hidden),
-            self._factors(rates[3], 1, rows + n_items, plan.code),
-        ]
-        return Batch(self.tags[None], features, targets[None], weights[None], columns, dropout)
-
-    def _documents(self, n: int) -> None:
-        """Draw documents and hide some of their tags."""
-        data, plan, n_seen, n_labels = self.data, self.plan, self.data.n_seen, self.data.n_labels
-        chosen = self.visible[self.draws.integers(0, len(self.visible), n)]
-        rows = data.documents[chosen].toarray() if self.dense is None else self.dense[chosen]
-        truth = torch.from_numpy(rows)
-        rates = self.draws.random((n, 1), dtype=np.float32) * np.float32(256 * plan.hidden_tags)
-        hidden = self._bytes(n, n_labels).lt_(torch.from_numpy(rates))
-        self.truth[:n, :n_labels] = truth
-        scale = 1 / (n * data.n_outputs)
-        self.weights[:n] = plan.seen_weight * scale
-        if data.n_unseen:
-            all_unseen = torch.from_numpy(self.draws.random((n, 1), dtype=np.float32))
-            all_unseen.lt_(plan.unseen_hidden)
-            telling = torch.from_numpy((chosen < data.n_semantics).astype(np.float32))[:, None]
-            unseen = hidden[:, n_seen:]
-            torch.maximum(unseen, all_unseen, out=unseen)
-            kept = plan.kept_weight
-            counted = (unseen * (1 - kept)).add_(kept).mul_(telling * scale)
-            self.weights[:n, n_seen:n_labels] = counted
-            self.weights[:n, n_labels:] = all_unseen * telling * scale
-            self.truth[:n, n_labels:] = truth[:, n_seen:].amax(dim=1, keepdim=True)
-        torch.mul(truth, hidden.neg_().add_(1), out=self.tags[:n])
-
-    def _items(self, n_documents: int) -> Tensor:
-        """Draw items; give their features."""
-        assert self.now is not None
-        data, plan, n_probable = self.data, self.plan, self.n_probable
-        items = self.items[self.draws.integers(0, len(self.items), self.n_items)]
-        first, last = n_documents, n_documents + n_probable
-        aims = torch.from_numpy(self.now.targets[items])
-        counts = torch.from_numpy(self.now.weights[items])[:, None] * self.by_item
-        self.truth[first:last] = aims[:n_probable]
-        self.truth[last:] = aims
-        if n_probable:
-            probable = torch.from_numpy(self.now.probable[items[:n_probable]])
-            self.tags[first:last, : data.n_seen] = probable
-            scale = plan.probable_weight / (n_probable * data.n_outputs)
-            self.weights[first:last] = counts[:n_probable] * scale
-        self.weights[last:] = counts / (self.n_items * data.n_outputs)
-        return torch.from_numpy(self.now.features[items])
-
-    def losses(self, batch: Batch, logits: Tensor) -> list[tuple[float, float]]:
-        """Give the mean cross-entropy of documents and of items by their features."""
-        each = torch.nn.functional.binary_cross_entropy_with_logits(
-            logits, batch.targets, reduction="none"
-        )
-        sums = (each * batch.weights).sum(dim=2)
-        n, first = self.plan.document_batch, self.plan.document_batch + self.n_probable
-        return [(float(one[:n].sum()), float(one[first:].sum())) for one in sums]
-
-
-def _dense(documents: sp.csr_matrix) -> Floats | None:
-    """Give documents as a dense table where it is small enough."""
-    if 4 * documents.shape[0] * documents.shape[1] > _DENSE_BYTES:
-        return None
-    return np.asarray(documents.toarray(), dtype=np.float32)

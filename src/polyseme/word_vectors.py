@@ -130,7 +130,7 @@ class WordVectors:
     def from_arrays(
         cls, words: Sequence[str], vectors: ArrayLike, source: str = "arrays"
     ) -> WordVectors:
-        """Take words and an array of their vectors, (n_words, d)."""
+        """Take words, their vectors (n_words, d) and where they are from; see `WordVectors`."""
         made = cls.__new__(cls)
         made._keep(list(words), np.asarray(vectors), source)
         return made

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import Ridge
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
@@ -53,19 +51,6 @@ def test_machines_are_those_of_scikit_learn_on_all_and_on_other_folds(task):
         np.testing.assert_allclose(found[out], machine.decision_function(X[out]), atol=2e-2)
     coefficients, bias = _fit_machines(np.eye(3), np.array([[0, 1]] * 3, dtype=bool), 1.0)
     assert not coefficients.any() and bias.tolist() == [-1.0, 1.0]
-
-
-def test_the_sigmoid_is_that_of_scikit_learn(task):
-    X, truth = task
-    slope, offset = _fit_platt(X[:, [0, 1, 2, 0]], truth)
-    for column, feature in enumerate([0, 1, 2, 0]):
-        inputs = X[:, [feature]]
-        identity = LogisticRegression().fit(inputs, truth[:, column])
-        identity.coef_[:], identity.intercept_[:] = 1.0, 0.0
-        reference = CalibratedClassifierCV(FrozenEstimator(identity), method="sigmoid")
-        expected = reference.fit(inputs, truth[:, column]).predict_proba(inputs)[:, 1]
-        found = sigmoid(inputs[:, 0], slope[column], offset[column])
-        np.testing.assert_allclose(found, expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])

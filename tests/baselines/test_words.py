@@ -18,7 +18,7 @@ from polyseme._validation import InputError, PolysemeWarning
 from polyseme.baselines import Composition, ConSE, Fast0Tag, composition
 from polyseme.baselines.composition import _best_cosines
 from polyseme.baselines.conse import _combine_top
-from polyseme.baselines.directions import RankingProblem, ranking_directions
+from polyseme.baselines.fast0tag import _ranking_directions, _RankingProblem
 from polyseme.baselines.words import zero_shot_quality
 from polyseme.corpus import LabelCorpus
 from polyseme.metrics import concept_map, example_map, roc_auc
@@ -191,7 +191,7 @@ def objective(w, vectors, row, penalty):
 
 def test_the_gradient_equals_finite_differences_and_the_curvature_bound_holds(problem):
     vectors, truth = problem
-    ranking = RankingProblem(vectors, truth, 0.3)
+    ranking = _RankingProblem(vectors, truth, 0.3)
     w = np.random.default_rng(1).standard_normal((len(truth), 4))
     gradient, bound = ranking.gradient(w), ranking.curvature()
     for row, tags in enumerate(truth):
@@ -208,7 +208,7 @@ def test_the_gradient_equals_finite_differences_and_the_curvature_bound_holds(pr
 @pytest.mark.parametrize("penalty", [0.001, 0.1, 10.0])
 def test_directions_are_optimal_wherever_they_start(problem, penalty):
     vectors, truth = problem
-    found, converged, _ = ranking_directions(vectors, truth, penalty, 1e-5, 20_000)
+    found, converged, _ = _ranking_directions(vectors, truth, penalty, 1e-5, 20_000)
     assert converged.all()
     for row, tags in enumerate(truth):
         best = minimize(
@@ -217,13 +217,13 @@ def test_directions_are_optimal_wherever_they_start(problem, penalty):
         assert np.linalg.norm(found[row] - best.x) < 1e-3 * np.linalg.norm(best.x)
     order = np.random.default_rng(2).permutation(np.r_[np.arange(12), np.arange(12)])
     start = np.random.default_rng(3).standard_normal((24, 4))
-    again, _, _ = ranking_directions(vectors, truth[order], penalty, 1e-5, 20_000, start)
+    again, _, _ = _ranking_directions(vectors, truth[order], penalty, 1e-5, 20_000, start)
     np.testing.assert_allclose(again, found[order], rtol=1e-3, atol=1e-4)
 
 
 def test_one_pair_has_the_closed_form():
     vectors = np.array([[1.0, 0.0], [0.0, 1.0]])
-    (w,), _, _ = ranking_directions(vectors, np.array([[True, False]]), 0.5, 1e-9)
+    (w,), _, _ = _ranking_directions(vectors, np.array([[True, False]]), 0.5, 1e-9)
     # With g = v_p - v_n the optimum is g / (penalty + ||g||^2).
     np.testing.assert_allclose(w, np.array([1, -1]) / 2.5, rtol=1e-7)
 

@@ -288,7 +288,11 @@ def test_missing_groups_are_told_where_a_split_needs_them(tmp_path):
     ("file", "content", "sentence"),
     [
         ("documents.jsonl.gz", b"not gzip", "documents.jsonl.gz is not a complete gzip file"),
-        ("documents.jsonl.gz", gzip.compress(b""), "documents.jsonl.gz holds no documents"),
+        (
+            "documents.jsonl.gz",
+            gzip.compress(b"", mtime=0),
+            "documents.jsonl.gz holds no documents",
+        ),
         ("features.npy", b"", "features.npy is not readable as a numpy file"),
         ("feature_names.txt", b"sea\n\xff\n", "feature_names.txt is not valid UTF-8"),
     ],

@@ -12,7 +12,6 @@ import pytest
 from html_pages import Parsed
 from polyseme._validation import InputError
 from polyseme.evidence import Evidence, TagEvidence
-from polyseme.senses import SenseMap, SenseRule
 from polyseme.space import ConceptSpace
 from polyseme_experiments.datasets import EmojiCorpus, load_emoji
 from polyseme_experiments.demo import run_demo
@@ -32,6 +31,7 @@ from polyseme_experiments.demo.experiment import (
 from polyseme_experiments.demo.page import SIZE, build_page, evidence_bars, push_apart, thumbnails
 from polyseme_experiments.demo.split import EmojiSplit, SplitSettings, draw_split, families
 from polyseme_experiments.report.tables import Cell
+from polyseme_experiments.senses import JudgedSenses, SenseRule
 
 HOSTILE = '<script>alert("1")</script>&\''
 PIXEL = "data:image/webp;base64,AAAA"
@@ -61,8 +61,9 @@ def made_up_results(label: str = "moon") -> DemoResults:
         )
 
     generator = np.random.default_rng(0)
-    sense_map = SenseMap(
+    sense_map = JudgedSenses(
         label=label,
+        documents=np.arange(7),
         owners=np.arange(7),
         points=generator.normal(size=(7, 2)),
         senses=np.array([0, 0, 0, 0, 1, 1, 1]),

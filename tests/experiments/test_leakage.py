@@ -7,9 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from polyseme import ContextDescriptor, InstanceMapper, LabelCorpus
+from polyseme import LabelCorpus
 from polyseme._validation import InputError
 from polyseme.baselines import TunedCosta
+from polyseme.published.descriptors import ContextDescriptor
+from polyseme.published.mapping import InstanceMapper
 from polyseme.published.tagger import PublishedTagger
 from polyseme.splits import LabelSplit, carries, cross_corpora, oov_test, within_corpus
 from polyseme_experiments.leakage import FitInputs, audit

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from media_files import make_odd_pictures
-from polyseme import AudioFeatures, ImageFeatures, extract_folder, read_extraction
+from polyseme import AudioFeatures, ImageFeatures, extract_folder
 from polyseme._validation import InputError
+from polyseme.features import read_extraction
 from polyseme.features.base import MediaError, MediaFeatures
 from polyseme.features.extraction import FeatureStore, find_media, match_documents
 from polyseme.io.xmp import merge_tags

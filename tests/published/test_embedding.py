@@ -9,11 +9,13 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from polyseme import ConceptEmbedding, ContextDescriptor, LabelCorpus, TrainingPlan
+from polyseme import LabelCorpus
 from polyseme._validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.index import ConceptIndex
 from polyseme.metrics import example_map
-from polyseme.published.training import Checkpoint, error_free_score
+from polyseme.published.descriptors import ContextDescriptor
+from polyseme.published.embedding import ConceptEmbedding
+from polyseme.published.training import Checkpoint, TrainingPlan, error_free_score
 
 
 @pytest.fixture(scope="module")

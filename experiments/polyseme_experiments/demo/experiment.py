@@ -21,11 +21,11 @@ from polyseme._threads import one_thread
 from polyseme.baselines import Popularity, TunedCosta
 from polyseme.evidence import Evidence
 from polyseme.metrics import concept_precision, example_precision
-from polyseme.senses import SenseMap, SenseRule, find_senses
 from polyseme.tagger import ZeroShotTagger
 from polyseme_experiments.datasets import EmojiCorpus
 from polyseme_experiments.demo.split import EmojiSplit, SplitSettings, draw_split
 from polyseme_experiments.report.tables import Cell
+from polyseme_experiments.senses import JudgedSenses, SenseRule, find_senses
 
 COLUMNS = ("seen", "unseen", "oov", "all")
 N_TAGS, N_UNSEEN, N_EVIDENCE, N_KNOWN, N_COMPLETED = 8, 3, 5, 4, 5
@@ -110,7 +110,7 @@ class DemoResults:
     concept: dict[str, dict[str, Cell]]  # C-MAP likewise; "all" ranks all labels together
     differences: dict[str, Cell]  # E-MAP of the first method less the second's
     cards: tuple[Card, ...]  # one per test emoji, in the order they are shown
-    maps: tuple[SenseMap, ...]
+    maps: tuple[JudgedSenses, ...]
     reasons: tuple[Reason, ...]
     completions: tuple[tuple[Completion, ...], ...]
     sense_range: tuple[int, int]  # how many emoji a label in `maps` may have
@@ -313,7 +313,7 @@ def _evidence(tagger: ZeroShotTagger, split: EmojiSplit, card: Card, label: str)
 
 
 def _completions(
-    tagger: ZeroShotTagger, maps: Sequence[SenseMap], n_senses: int = 2
+    tagger: ZeroShotTagger, maps: Sequence[JudgedSenses], n_senses: int = 2
 ) -> tuple[tuple[Completion, ...], ...]:
     """Complete each label alone, and beside the word that names each of its first senses."""
     rows = []

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.evidence import Evidence
-from polyseme.senses import SenseMap
 from polyseme_experiments.datasets import EmojiCorpus
 from polyseme_experiments.demo.experiment import COLUMNS, DemoResults
 from polyseme_experiments.report.tables import Cell
+from polyseme_experiments.senses import JudgedSenses
 
 N_SHOWN, N_MOSAIC = 24, 16
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
@@ -132,7 +132,7 @@ def evidence_bars(evidence: Evidence) -> list[tuple[str, str, float, float, floa
 # ---------------------------------------------------------------------- the plot of senses
 
 
-def sense_plot(one: SenseMap) -> dict[str, list[list[float] | tuple[str, float, float]]]:
+def sense_plot(one: JudgedSenses) -> dict[str, list[list[float] | tuple[str, float, float]]]:
     """Lay the concepts of one label out on a canvas, so that no picture hides another.
 
     Gives places of the "pictures" and of other labels' concepts ("background"); for each sense the

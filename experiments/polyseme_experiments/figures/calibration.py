@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.metrics.calibration import BINS
+from polyseme.metrics import BINS
 from polyseme_experiments.figures.base import FORMER, FORMER_TITLE, Experiment, Results
 from polyseme_experiments.methods.calibration import FEW, PRECISIONS
 from polyseme_experiments.report.page import Figure, Section

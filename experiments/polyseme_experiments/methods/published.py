@@ -18,9 +18,9 @@ from polyseme.corpus import LabelCorpus
 from polyseme.metrics import regression_error, scattering
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.priming import PrimingRanker, PrimingStore
-from polyseme.senses import SenseRule, find_senses
 from polyseme_experiments.methods.base import Method, Outcome
 from polyseme_experiments.sampling import RunConfig
+from polyseme_experiments.senses import SenseRule, find_senses
 from polyseme_experiments.trials import Trial
 
 

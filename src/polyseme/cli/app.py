@@ -12,8 +12,8 @@ from polyseme.cli.output import Form
 
 app = typer.Typer(
     name="polyseme",
-    help="Rank tags for items by what tags mean in each other's company: tags seen on training "
-    "items, tags that none of them carries, and tags that turn up later.",
+    help="Rank tags for items by what tags mean in the context of other tags: tags seen on "
+    "training items, tags that none of them carries, and tags that turn up later.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -31,6 +31,8 @@ class Engine(StrEnum):
 SHOWING = "See that it works"
 LEARNING = "Learn, rank and ask"
 FILES = "From files to tags"
+# What is said when a command that can go on is interrupted.
+AGAIN = "polyseme: interrupted; run the same command again to go on where it stopped."
 
 Model = Annotated[Path, typer.Argument(help="Folder of a model that `polyseme fit` wrote.")]
 Features = Annotated[

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from polyseme.cli.app import (
+    AGAIN,
     FILES,
     Address,
     Engine,
@@ -22,7 +26,7 @@ from polyseme.cli.app import (
 )
 from polyseme.cli.output import Form, emit, for_people, say
 
-AGAIN = "polyseme: interrupted; run the same command again to go on where it stopped."
+_NAMED = 20  # skipped files that are named
 
 
 class Kind(StrEnum):
@@ -78,23 +82,58 @@ def extract(
     strict: Strict = False,
 ) -> None:
     """Turn a folder of media into numbers. Interrupted? The same command goes on."""
-    from polyseme.cli.media import extract_files
-    from polyseme.cluster import open_engine
+    from polyseme.cluster import RayExecutor, open_engine
+    from polyseme.features import extract_folder, extractor_class
+    from polyseme.features.sound import quiet_decoders
 
     parameters: dict[str, Any] = {"n_jobs": workers}
     if kind == Kind.image:
         parameters |= {"depth": depth.value, "size": size, "framing": framing.value}
     else:
         parameters |= {"max_seconds": max_seconds}
+    extractor = extractor_class(kind.value)(**parameters)
     try:
-        with open_engine(engine.value, address, workers, say) as where:
-            complete = extract_files(kind.value, folder, out, parameters, where)
+        with (
+            open_engine(engine.value, address, workers, say) as where,
+            quiet_decoders(),
+            ExitStack() as bars,
+        ):
+            reading, extracting = _stages(bars, "reading", f"extracting {kind.value}")
+            executor = None if where is None else RayExecutor(where, extractor, reading)
+            summary = extract_folder(folder, out, extractor, progress=extracting, executor=executor)
     except KeyboardInterrupt:
         say(AGAIN)
         raise typer.Exit(1) from None
+    _say_skipped(summary.skipped)
+    for name, reason in summary.sidecars[:_NAMED]:
+        say(f"the tags beside {name} cannot be read: {reason}")
+    say(summary.sentence())
     typer.echo(str(out))
-    if strict and not complete:
+    if strict and (summary.skipped or summary.sidecars):
         raise typer.Exit(1)
+
+
+def _stages(bars: ExitStack, *titles: str) -> list[Callable[[int, int, int], None]]:
+    """Give what shows the progress of each stage: one bar after the other."""
+    from polyseme._progress import FileProgress
+
+    shown: dict[str, FileProgress] = {}
+
+    def show(title: str, done: int, total: int, skipped: int) -> None:
+        if title not in shown:
+            bars.close()
+            shown[title] = bars.enter_context(FileProgress(title))
+        shown[title].tell(done, total, skipped)
+
+    return [partial(show, title) for title in titles]
+
+
+def _say_skipped(skipped: Sequence[tuple[str, str]]) -> None:
+    """Name the files that could not be used."""
+    for name, reason in skipped[:_NAMED]:
+        say(f"skipped {name}: {reason}")
+    if len(skipped) > _NAMED:
+        say(f"… and {len(skipped) - _NAMED:,} more; the folder's files.jsonl names them all")
 
 
 @app.command(rich_help_panel=FILES)
@@ -118,7 +157,6 @@ def tag(
 ) -> None:
     """Tag media files. They are only read; with --sidecars, tags go into files beside them."""
     from polyseme import load
-    from polyseme.cli.media import tell_skipped
     from polyseme.cluster import Tagging, open_engine
 
     options: dict[str, Any] = {"precision": precision, "n_jobs": workers, "model": model}
@@ -129,6 +167,6 @@ def tag(
             emit(list(tagging.sidecars()), form)
         else:
             emit(tagging.lines() if for_people(form) else tagging.records(), form)
-    tell_skipped(tagging.skipped)
+    _say_skipped(tagging.skipped)
     if tagging.skipped and (strict or len(tagging.skipped) >= len(tagging.files)):
         raise typer.Exit(1)

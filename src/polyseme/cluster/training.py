@@ -1,8 +1,8 @@
 """The training of a concept space by several workers of a Ray cluster (Ray Train).
 
 In: what a space is learned from. Out: the same members, on processors bit for bit, that one process
-trains: the members are shared out among the workers, which meet between rounds to exchange their
-answers. After every round each worker leaves its state; when one dies, all go on from there.
+trains: workers share the members out and exchange their answers between rounds. After every round
+each worker leaves its state; when one dies, all go on from there.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from polyseme._validation import InputError, check_number
+from polyseme.cluster.engine import RETRIES, open_engine
 from polyseme.members import Members, Shape
 from polyseme.persistence import read_model, write_model
 from polyseme.training import (
@@ -31,8 +32,6 @@ from polyseme.training import (
     fingerprint,
 )
 
-# How often a training goes on after workers died.
-RETRIES = 3
 Progress = Callable[[int, int, Mapping[str, float]], None]
 
 
@@ -61,34 +60,19 @@ class RayTraining:
     def __call__(
         self, data: TrainingData, plan: SpacePlan, seed: int, progress: Progress | None = None
     ) -> tuple[Members, list[dict[str, float]]]:
-        """Train all members.
-
-        Parameters
-        ----------
-        data : TrainingData
-        plan : SpacePlan
-        seed : int
-        progress : callable, optional
-            Is told once, at the end: Ray shows its own progress.
-
-        Returns
-        -------
-        members : Members
-        history : list of dict
-        """
+        """Train all members; the progress is called once, at the end, for Ray shows its own."""
         check_number("workers", self.workers, owner="RayTraining", low=1, whole=True)
-        from polyseme.cluster.engines import open_engine
-
+        n_members = (int(data.folds.max(initial=0)) + 1) * plan.members_per_fold
+        workers = min(self.workers, n_members)
         os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
-        with open_engine("ray", self.address, self.workers) as engine:
-            assert engine is not None  # "ray" always gives one
-            with tempfile.TemporaryDirectory() as folder:
-                storage = Path(self.storage or folder).resolve()
-                n_members = (int(data.folds.max(initial=0)) + 1) * plan.members_per_fold
-                workers = min(self.workers, n_members)
-                checkpoint = self._run(engine.ray, storage, workers, data, plan, seed)
-                with checkpoint.as_directory() as kept:
-                    members, history = _gathered(Path(kept), workers)
+        with (
+            open_engine("ray", self.address, self.workers) as engine,
+            tempfile.TemporaryDirectory() as temporary,
+        ):
+            storage = Path(self.storage or temporary).resolve()
+            checkpoint = self._run(engine, storage, workers, data, plan, seed)
+            with checkpoint.as_directory() as folder:
+                members, history = _gathered(Path(folder), workers)
         if progress is not None:
             progress(plan.n_rounds, plan.n_rounds, history[-1])
         return members, history
@@ -104,7 +88,7 @@ class RayTraining:
 
     def _run(
         self,
-        ray: Any,
+        engine: Any,
         storage: Path,
         workers: int,
         data: TrainingData,
@@ -115,14 +99,10 @@ class RayTraining:
         from ray import train
         from ray.train.torch import TorchTrainer
 
+        config = {"data": engine.ray.put(data), "plan": plan, "seed": seed, "device": self.device}
         trainer = TorchTrainer(
             _work,
-            train_loop_config={
-                "data": ray.put(data),
-                "plan": plan,
-                "seed": seed,
-                "device": self.device,
-            },
+            train_loop_config=config,
             scaling_config=train.ScalingConfig(num_workers=workers, use_gpu=self.device != "cpu"),
             run_config=train.RunConfig(
                 name=run_name(data, plan, seed, workers),
@@ -158,28 +138,25 @@ def _work(config: dict[str, Any]) -> None:
     before = train.get_checkpoint()
     if before is not None:
         with before.as_directory() as folder:
-            told, arrays = read_model(Path(folder) / f"worker-{rank}", CHECKPOINT)
-            training.set_state(arrays, int(told["round"]), told["history"])
+            state, arrays = read_model(Path(folder) / f"worker-{rank}", CHECKPOINT)
+            training.set_state(arrays, int(state["round"]), state["history"])
 
     def exchange(mine: dict[int, Answers]) -> dict[int, Answers]:
         everybody: list[dict[int, Answers]] = [{} for _ in range(world)]
         dist.all_gather_object(everybody, mine)
-        return {number: one for some in everybody for number, one in some.items()}
+        return {number: answers for some in everybody for number, answers in some.items()}
 
-    def after() -> None:
+    def leave_state() -> None:
+        state: dict[str, Any] = {"round": training.round, "history": training.history}
+        state["shape"] = list(training.members.shape)
         with tempfile.TemporaryDirectory() as folder:
-            told: dict[str, Any] = {
-                "round": training.round,
-                "history": training.history,
-                "shape": list(training.members.shape),
-            }
-            write_model(Path(folder) / f"worker-{rank}", CHECKPOINT, told, training.get_state())
-            kept = train.Checkpoint.from_directory(folder)
-            train.report(dict(training.history[-1]), checkpoint=kept)
+            write_model(Path(folder) / f"worker-{rank}", CHECKPOINT, state, training.get_state())
+            checkpoint = train.Checkpoint.from_directory(folder)
+            train.report(dict(training.history[-1]), checkpoint=checkpoint)
 
-    training.run(exchange if world > 1 else None, after)
-    if before is not None and training.round == int(told["round"]):
-        after()  # everything was done before a worker died: leave it once more
+    training.run(exchange if world > 1 else None, leave_state)
+    if before is not None and training.round == int(state["round"]):
+        leave_state()  # everything was done before a worker died: leave it once more
 
 
 def _gathered(folder: Path, workers: int) -> tuple[Members, list[dict[str, float]]]:
@@ -194,11 +171,8 @@ def _gathered(folder: Path, workers: int) -> tuple[Members, list[dict[str, float
             whole[rank::workers] = part
         groups.append(torch.from_numpy(whole))
     counts = [len(arrays["weights.2"]) for _, arrays in shares]
-    history = [
-        {
-            name: float(np.average([one[name] for one in rounds], weights=counts))
-            for name in rounds[0]
-        }
-        for rounds in zip(*(told["history"] for told, _ in shares), strict=True)
-    ]
+    history = []
+    for rounds in zip(*(state["history"] for state, _ in shares), strict=True):
+        means = {name: np.average([r[name] for r in rounds], weights=counts) for name in rounds[0]}
+        history.append({name: float(mean) for name, mean in means.items()})
     return Members(shape, *groups), history

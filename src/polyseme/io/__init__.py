@@ -158,8 +158,12 @@ def line_error(path: Path, number: int, what: str) -> InputError:
 
 def parse_xml(data: bytes, name: str, encoding: str | None = None) -> Any:
     """Parse XML without entities, network or deep nesting; give lxml's root element."""
-    from lxml import etree
-
+    try:
+        from lxml import etree
+    except ImportError as error:
+        raise InputError(
+            f"{name} needs lxml, which comes with the extras `image`, `audio` and `arff`."
+        ) from error
     options = {"resolve_entities": False, "no_network": True, "strip_cdata": False}
     try:
         root = etree.fromstring(data, etree.XMLParser(encoding=encoding, **options))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -113,7 +113,7 @@ class ConceptEmbedding(Estimator):
 
     Examples
     --------
-    >>> from polyseme import ConceptEmbedding
+    >>> from polyseme.published.embedding import ConceptEmbedding
     >>> from polyseme.published.training import TrainingPlan
     >>> documents = [{"apple", "phone"}, {"apple", "pie"}, {"phone", "screen"}, {"pie", "oven"}] * 5
     >>> embedding = ConceptEmbedding(n_components=4, training=TrainingPlan(max_epochs=2),
@@ -121,6 +121,12 @@ class ConceptEmbedding(Estimator):
     >>> embedding.transform([{"apple", "pie"}]).points.shape
     (2, 4)
     """
+
+    components: ClassVar[dict[str, type[Estimator]]] = {
+        "label_descriptor": LabelDescriptor,
+        "context_descriptor": ContextDescriptor,
+        "training": TrainingPlan,
+    }
 
     def __init__(
         self,

@@ -167,7 +167,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
     Examples
     --------
     >>> import numpy as np
-    >>> from polyseme import InstanceMapper
+    >>> from polyseme.published.mapping import InstanceMapper
     >>> X = np.linspace(-3, 3, 60)[:, None]
     >>> mapper = InstanceMapper(random_state=0).fit(X, np.hstack([np.sin(X), np.cos(X)]))
     >>> mapper.predict([[0.0]]).round(1) + 0.0

@@ -99,11 +99,12 @@ class PublishedTagger(Estimator):
         Columns of X, or of what the feature extractor makes of it; 0 without features.
     normalize_labels_ : bool
         Whether spellings of labels that differ in case or white space are one.
-    probabilistic : bool
-        False: scores say which label comes first, not how likely it is.
     """
 
-    probabilistic: ClassVar[bool] = False
+    components: ClassVar[dict[str, type[Estimator]]] = {
+        "embedding": ConceptEmbedding,
+        "mapper": InstanceMapper,
+    }
 
     def __init__(
         self,

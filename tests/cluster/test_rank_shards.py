@@ -1,11 +1,13 @@
-"""Ranking shards without a cluster: one folder of rankings, resumed, refused with one sentence."""
+"""Ranking shards in one process: a folder of rankings, resumed, refused with one sentence."""
 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,10 +18,8 @@ from typer.testing import CliRunner
 from polyseme import load
 from polyseme._validation import InputError
 from polyseme.cli import app
-from polyseme.cluster import open_engine, outputs, rank_shards
-from polyseme.cluster.jobs import digest_of, load_same, work
-from polyseme.cluster.media_jobs import HashFiles, Outcome
-from polyseme.cluster.suggestions import Suggestions
+from polyseme.cluster import engine, media, open_engine, rank_shards
+from polyseme.cluster.ranking import Suggestions
 from polyseme.io.shards import write_shards
 
 
@@ -44,14 +44,12 @@ def run(*words: object, code: int = 0):
     return done
 
 
-def test_rankings_of_shards_are_what_the_tagger_says(place, tmp_path):
-    done = rank_shards(place / "model", place / "cut", tmp_path / "out", k=3, workers=1)
-    assert (done.n_shards, done.n_rows, done.n_before) == (4, 900, 0)
-    lines = [
-        json.loads(line)
-        for path in sorted((tmp_path / "out").glob("*.jsonl"))
-        for line in path.read_text("utf-8").splitlines()
-    ]
+def test_rankings_of_shards_are_what_the_tagger_says_and_what_is_printed(place, tmp_path):
+    done = run("rank", place / "model", place / "cut", "-k", 3, "--out", tmp_path / "out")
+    assert "900 rows of 4 shards ranked" in done.stderr
+    text = "".join(p.read_text("utf-8") for p in sorted((tmp_path / "out").glob("*.jsonl")))
+    assert text == run("rank", place / "model", place / "cut", "-k", 3).stdout
+    lines = [json.loads(line) for line in text.splitlines()]
     assert [line["row"] for line in lines] == list(range(900))
     labels, scores = load(place / "model").rank(np.load(place / "all.npy"), k=3)
     np.testing.assert_allclose([line["scores"] for line in lines], scores, atol=2e-6)
@@ -60,33 +58,30 @@ def test_rankings_of_shards_are_what_the_tagger_says(place, tmp_path):
 
 
 def test_the_order_of_threads_changes_nothing(place, tmp_path, monkeypatch):
-    monkeypatch.setattr("polyseme.cluster.suggestions.MOST_ROWS", 16)
+    monkeypatch.setattr("polyseme.cluster.ranking.MOST_ROWS", 16)
     for workers in (1, 2):
         rank_shards(place / "model", place / "cut", tmp_path / str(workers), workers=workers)
     assert contents(tmp_path / "1") == contents(tmp_path / "2")
 
 
-def test_standard_output_of_a_folder_is_all_its_files(place, tmp_path):
-    printed = run("rank", place / "model", place / "cut", "-k", 3).stdout
-    done = run("rank", place / "model", place / "cut", "-k", 3, "--out", tmp_path / "out")
-    assert "900 rows of 4 shards ranked" in done.stderr
-    files = sorted((tmp_path / "out").glob("*.jsonl"))
-    assert "".join(path.read_text("utf-8") for path in files) == printed
-
-
-def test_a_manifest_says_what_is_there(place, tmp_path):
-    pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
-    import pyarrow.parquet as pq
-
-    run("rank", place / "model", place / "cut", "--out", tmp_path / "out", "--out-form", "parquet")
+def test_a_manifest_says_what_is_there_in_parquet_files_of_many_groups(
+    place, tmp_path, monkeypatch
+):
+    pq = pytest.importorskip("pyarrow.parquet", reason="the extra `parquet` is not installed")
+    monkeypatch.setattr("polyseme.cluster.ranking.GROUP_ROWS", 100)
+    words = ["--out", tmp_path / "out", "--out-form", "parquet", "--precision", 0.9]
+    run("rank", place / "model", place / "cut", *words)
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_bytes())
-    assert manifest["model"] == digest_of(place / "model")
+    assert manifest["model"] == engine.digest_of(place / "model")
     assert (manifest["rows"], manifest["top"], manifest["form"]) == (900, 10, "parquet")
-    for told in manifest["files"]:
-        path = tmp_path / "out" / told["file"]
-        assert path.stat().st_size == told["bytes"]
-        rows = pq.read_table(path).column("row").to_pylist()
-        assert rows == list(range(told["first"], told["first"] + told["rows"]))
+    for entry in manifest["files"]:
+        path = tmp_path / "out" / entry["file"]
+        assert path.stat().st_size == entry["bytes"]
+        records = pq.read_table(path).to_pylist()
+        assert pq.ParquetFile(path).num_row_groups == -(-entry["rows"] // 100)
+        assert all(len(one["labels"]) == len(one["scores"]) for one in records)
+        rows = [record["row"] for record in records]
+        assert rows == list(range(entry["first"], entry["first"] + entry["rows"]))
 
 
 def test_an_interrupted_run_goes_on_with_what_is_missing(place, tmp_path):
@@ -97,13 +92,13 @@ def test_an_interrupted_run_goes_on_with_what_is_missing(place, tmp_path):
     options = {"k": 2, "workers": 1}
     rank_shards(place / "model", place / "cut", tmp_path / "whole", **options)
     with pytest.raises(KeyboardInterrupt):
-        rank_shards(place / "model", place / "cut", tmp_path / "out", tell=stop, **options)
+        rank_shards(place / "model", place / "cut", tmp_path / "out", progress=stop, **options)
     left = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert left == ["part-00000.jsonl", "part-00001.jsonl", "plan.json"]
     before = [(tmp_path / "out" / name).stat().st_mtime_ns for name in left[:2]]
     (tmp_path / "out" / f"part-00002.jsonl.{'0' * 16}.tmp").write_text("of a dead process")
     done = rank_shards(place / "model", place / "cut", tmp_path / "out", **options)
-    assert done.n_before == 2
+    assert done == (4, 900, 2)
     assert [(tmp_path / "out" / name).stat().st_mtime_ns for name in left[:2]] == before
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
     assert rank_shards(place / "model", place / "cut", tmp_path / "out", **options).n_before == 4
@@ -153,21 +148,20 @@ def test_a_folder_of_other_rankings_is_left_alone(place, tmp_path, options, mess
 def test_places_that_hold_something_else_are_refused(place, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
-    for out, message in {
-        tmp_path / "mine": "holds 'letter.txt', which no ranking wrote",
-        tmp_path / "mine" / "letter.txt": "is a file; name a folder",
-        place / "cut": "need two folders",
-    }.items():
-        with pytest.raises(InputError, match=message):
-            rank_shards(place / "model", place / "cut", out)
-    (tmp_path / "mine" / "plan.json").write_text("{}")
-    with pytest.raises(InputError, match="is damaged or none of ours"):
-        rank_shards(place / "model", place / "cut", tmp_path / "mine")
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "plan.json").write_text("[")
     write_shards(np.load(place / "all.npy"), tmp_path / "cut", 450)
     rank_shards(place / "model", tmp_path / "cut", tmp_path / "out")
     (tmp_path / "cut" / "part-00001.npy").unlink()
-    with pytest.raises(InputError, match=r"rankings of 'part-00001.npy', which is no shard any"):
-        rank_shards(place / "model", tmp_path / "cut", tmp_path / "out")
+    for out, message in {
+        tmp_path / "mine": "holds 'letter.txt', which no ranking wrote",
+        tmp_path / "mine" / "letter.txt": "Nothing can be written to",
+        tmp_path / "cut": "holds 'part-00000.npy', which no ranking wrote",
+        tmp_path / "torn": "holds 'plan.json', which no ranking wrote",
+        tmp_path / "out": r"rankings of 'part-00001.npy', which is no shard any",
+    }.items():
+        with pytest.raises(InputError, match=message):
+            rank_shards(place / "model", tmp_path / "cut", out)
 
 
 def test_options_that_do_not_go_together_are_refused(place, tmp_path):
@@ -185,10 +179,7 @@ def test_blocks_grow_smaller_with_many_labels(toy_tagger):
     assert Suggestions(many, 1).n_rows == 41
 
 
-def test_without_ray_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"needs the extra `ray`; pip install 'polyseme\[ray\]'"):
-        open_engine("ray").__enter__()
+# ---------------------------------------------------------------------- the connection
 
 
 def answering(reply: bytes) -> str:
@@ -207,74 +198,45 @@ def answering(reply: bytes) -> str:
 
 
 @pytest.mark.parametrize(
-    ("address", "message"),
+    ("words", "message"),
     [
-        ("127.0.0.1:1", r"No Ray cluster answers at '127.0.0.1:1' within 10 seconds"),
-        ("somewhere", "must be 'auto', 'local' or HOST:PORT"),
-        ("ray://host:10001", "must be 'auto', 'local' or HOST:PORT"),
-        (b"HTTP/1.0 400 Bad Request", "what answers is not Ray"),
-        (b"", "what answers is not Ray"),
+        (("spark",), "`engine` of `open_engine` must be one of 'local', 'ray'"),
+        (("ray", None, 0), "`workers` of `open_engine` must be a whole number at least 1"),
+        (("ray", "127.0.0.1:1"), r"No Ray cluster answers at '127.0.0.1:1' within 10 seconds"),
+        (("ray", "ray://host:10001"), "must be 'auto', 'local' or HOST:PORT"),
+        (("ray", b"HTTP/1.0 400 Bad Request"), "what answers is not Ray"),
+        (("ray", b""), "what answers is not Ray"),
     ],
 )
-def test_an_address_without_ray_is_told_in_a_sentence(address, message):
+def test_engines_and_addresses_are_checked(words, message):
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
-    where = answering(address) if isinstance(address, bytes) else address
+    words = [answering(word) if isinstance(word, bytes) else word for word in words]
     with pytest.raises(InputError, match=message):
-        open_engine("ray", where).__enter__()
+        open_engine(*words).__enter__()
 
 
-@pytest.mark.parametrize(
-    ("engine", "address", "workers", "message"),
-    [
-        ("spark", None, None, "`engine` of `open_engine` must be one of 'local', 'ray'"),
-        ("local", "auto", None, "needs the engine 'ray'"),
-        ("ray", None, 0, "`workers` of `open_engine` must be a whole number at least 1"),
-    ],
-)
-def test_engines_are_checked(engine, address, workers, message):
-    with pytest.raises(InputError, match=message):
-        open_engine(engine, address, workers).__enter__()
+def test_without_ray_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"needs the extra `ray`; pip install 'polyseme\[ray\]'"):
+        open_engine("ray").__enter__()
 
 
 # ---------------------------------------------------------------------- what workers refuse
 
 
-def test_a_worker_of_another_version_refuses(tmp_path):
-    outcome, sentence = work(HashFiles(str(tmp_path)), [], "0.0.1")
-    assert outcome == "refused"
-    assert "in place of 0.0.1; install the same version on all machines." in sentence
-
-
-def test_a_worker_says_which_folder_it_cannot_see(tmp_path):
-    from polyseme.cluster.jobs import own_version
-
-    gone = tmp_path / "gone"
-    outcome, sentence = work(HashFiles(str(gone)), [], own_version())
-    assert (outcome, f"cannot see '{gone}'" in sentence) == ("refused", True)
-
-
-def test_a_file_that_only_a_worker_lacks_is_an_error(tmp_path):
-    here = tmp_path / "here.png"
-    here.write_bytes(b"x")
-    lacking = Outcome(None, "cannot be opened", "node-7")
-    with pytest.raises(InputError, match=r"machine 'node-7' cannot see '.*here.png'"):
-        lacking.given(here)
-    assert str(lacking.given(tmp_path / "gone.png")) == "cannot be opened"
-
-
-def test_a_worker_refuses_a_model_that_was_replaced(place):
-    with pytest.raises(InputError, match="is another one; use a folder that all machines share"):
-        load_same(str(place / "model"), "0" * 64)
-    assert load_same(str(place / "model"), digest_of(place / "model")).classes_
-
-
-def test_rankings_as_parquet_keep_empty_lists_and_have_many_groups(tmp_path, monkeypatch):
-    parquet = pytest.importorskip("pyarrow.parquet", reason="the extra `parquet` is missing")
-    monkeypatch.setattr(outputs, "GROUP_ROWS", 4)
-    records = [
-        {"row": row, "labels": ["a"] * n, "kinds": ["seen"] * n, "scores": [0.5] * n}
-        for row, n in enumerate([0, 1, 2, 0, 3, 1, 0, 0, 2, 1])
-    ]
-    outputs.write_output(tmp_path / "out.parquet", records, "parquet")
-    assert parquet.read_table(tmp_path / "out.parquet").to_pylist() == records
-    assert parquet.ParquetFile(tmp_path / "out.parquet").num_row_groups == 3
+def test_a_worker_refuses_in_a_sentence(place, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get=lambda pieces: pieces))
+    model, here = str(place / "model"), engine.own_version()
+    tagging = partial(media._tagging, model, "0" * 64, 1, None)
+    hashing = media._hashing
+    for job, piece, version, message in (
+        (hashing, [], "0.0.1", "in place of 0.0.1; install the same version on all machines."),
+        (tagging, [], here, "is another one; use a folder that all machines share"),
+        (partial(engine.load_same, str(tmp_path / "no"), ""), "", here, "cannot see '"),
+        (partial(partial, engine.check_seen), "/no/file", here, "cannot see '/no/file'"),
+        (partial(partial, os.listdir), "/no/folder", here, "cannot go on: [Errno 2]"),
+    ):
+        worker = engine._Worker(job, [piece], version)
+        (outcome,) = worker({"piece": [0]})["outcome"]
+        assert message in outcome.error
+    assert len(engine.load_same(model, engine.digest_of(place / "model")).classes_)

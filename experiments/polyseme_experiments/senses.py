@@ -1,0 +1,131 @@
+"""Which labels have several senses: those that fall apart most clearly, by a fixed rule.
+
+In: the concepts of known documents and, where there is one, an independent judge's categories.
+Out: `JudgedSenses` of the labels chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme._validation import RandomState, as_generator, draw_seed
+from polyseme.concepts import Concepts
+from polyseme.senses import SenseMap, sense_map, split_senses
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedSenses(SenseMap):
+    """Senses of a label beside an independent judge's categories.
+
+    Attributes
+    ----------
+    owners : int64 array, shape (n,)
+        The owner of each concept's document, as the caller numbers them.
+    agreement : float
+        Adjusted mutual information of senses and categories, at most 1; 1 without a judge.
+    """
+
+    owners: NDArray[np.int64]
+    agreement: float
+
+
+@dataclass(frozen=True)
+class SenseRule:
+    """Which labels are shown.
+
+    Attributes
+    ----------
+    n_labels : int
+        How many labels.
+    fewest, most : int
+        Range for the documents that hold the label: enough for senses, not too many to draw.
+    min_members : int
+        The fewest documents of a sense.
+    max_overlap : float
+        The most that a label's documents may be another shown label's: shared over all.
+    """
+
+    n_labels: int = 5
+    fewest: int = 9
+    most: int = 40
+    min_members: int = 3
+    max_overlap: float = 0.25
+
+
+class _Candidate(NamedTuple):
+    """A label's concepts, split into senses."""
+
+    rows: NDArray[np.int64]  # (n,)
+    senses: NDArray[np.int64]  # (n,)
+    silhouette: float
+    agreement: float
+    documents: set[int]
+
+
+def find_senses(
+    concepts: Concepts,
+    owners: NDArray[np.int64],
+    categories: Sequence[str] | None = None,
+    rule: SenseRule | None = None,
+    random_state: RandomState = None,
+) -> tuple[JudgedSenses, ...]:
+    """Choose labels with several senses and lay out their concepts, the clearest first.
+
+    Labels are taken by the silhouette of their senses, times the agreement (adjusted mutual
+    information) of senses and categories that the embedding never saw where there are any; one
+    whose documents are much the same as those of a label taken before is passed over.
+
+    Parameters
+    ----------
+    concepts : Concepts
+        Concepts of known documents.
+    owners : int64 array, shape (n_documents,)
+        Whose each document is: any numbering, for example an emoji's.
+    categories : sequence of str, optional
+        The category of every owner, by an independent judge.
+    rule : SenseRule, optional
+    random_state : int, numpy Generator or None
+        Seeds k-means and the choice of background concepts.
+    """
+    from sklearn.metrics import adjusted_mutual_info_score
+
+    rule = rule or SenseRule()
+    generator = as_generator(random_state)
+    seed = draw_seed(generator)
+    candidates = []
+    for label_id in range(len(concepts.labels)):
+        rows = np.flatnonzero(concepts.label_ids == label_id)
+        if not rule.fewest <= len(rows) <= rule.most:
+            continue
+        split = split_senses(concepts.points[rows], rule.min_members, seed)
+        if split is None:
+            continue
+        documents, agreement = concepts.document_ids[rows].tolist(), 1.0
+        if categories is not None:
+            judged = [categories[owners[document]] for document in documents]
+            agreement = float(adjusted_mutual_info_score(judged, split[0]))
+        candidates.append(_Candidate(rows, *split, agreement, set(documents)))
+    # Equally clear ones stay in the order of labels.
+    candidates.sort(key=lambda candidate: -candidate.silhouette * candidate.agreement)
+    taken: list[_Candidate] = []
+    for candidate in candidates:
+        if len(taken) < rule.n_labels and all(
+            _overlap(candidate.documents, other.documents) <= rule.max_overlap for other in taken
+        ):
+            taken.append(candidate)
+    maps = []
+    for rows, senses, silhouette, agreement, _ in taken:
+        plain = sense_map(concepts, rows, senses, silhouette, generator)
+        fields = vars(plain) | {"owners": owners[plain.documents], "agreement": agreement}
+        maps.append(JudgedSenses(**fields))
+    return tuple(maps)
+
+
+def _overlap(first: set[int], second: set[int]) -> float:
+    """Give the share of documents that two labels have in common, of those that hold either."""
+    return len(first & second) / len(first | second)

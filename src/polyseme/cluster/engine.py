@@ -1,0 +1,298 @@
+"""A Ray cluster: the connection to one, and work that its workers do piece by piece (Ray Data).
+
+In: a job, which is a function that loads what the work needs and gives the function that does one
+piece; and the pieces. Out: what each piece gives, in the order of the pieces. A worker starts a job
+once; pieces of a worker that dies are done again by another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import socket
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyseme._threads import n_cores
+from polyseme._validation import InputError, check_number, check_option
+from polyseme.persistence import read_manifest
+
+RETRIES = 3  # how often a piece is tried again after the worker that had it died
+_REACH_SECONDS = 10.0
+# Only pieces under way lie in the store of objects; more than this would be memory for nothing.
+_STORE_BYTES = 128 * 2**20
+
+
+Job = Callable[[], Callable[[Any], Any]]
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What a piece gives, or the sentence about why it gives nothing."""
+
+    value: Any = None
+    error: str = ""
+
+
+class _Worker:
+    """Does pieces of a job in a process of the cluster; what Ray Data's `map_batches` takes."""
+
+    def __init__(self, job: Job, pieces: Any, of_version: str) -> None:
+        import ray
+
+        self.job, self.pieces, self.of_version = job, ray.get(pieces), of_version
+        self.work: Callable[[Any], Any] | None = None
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Do one piece, whose number is the batch."""
+        outcomes = np.empty(1, dtype=object)
+        outcomes[0] = self.outcome(self.pieces[int(batch["piece"][0])])
+        return {"outcome": outcomes}
+
+    def outcome(self, piece: Any) -> _Outcome:
+        """Do one piece; errors that people can do something about become sentences."""
+        host = socket.gethostname()
+        try:
+            if self.of_version != own_version():
+                raise InputError(
+                    f"The machine '{host}' has polyseme {own_version()} in place of "
+                    f"{self.of_version}; install the same version on all machines."
+                )
+            if self.work is None:
+                self.work = self.job()
+            return _Outcome(self.work(piece))
+        except InputError as error:
+            return _Outcome(error=str(error))
+        except OSError as error:
+            return _Outcome(error=f"The machine '{host}' cannot go on: {error}.")
+
+
+@dataclass(frozen=True)
+class RayEngine:
+    """Workers of a Ray cluster; made by `open_engine`.
+
+    Attributes
+    ----------
+    ray : module
+        Connected to a cluster.
+    workers : int, optional
+        Pieces done at a time; by default one for each processor of the cluster.
+    """
+
+    ray: Any
+    workers: int | None = None
+
+    def map(self, job: Job, pieces: Sequence[Any]) -> Iterator[Any]:
+        """Do the pieces of a job.
+
+        Parameters
+        ----------
+        job : callable
+            Loads what the work needs, and gives the function that does one piece.
+        pieces : sequence
+
+        Yields
+        ------
+        object
+            What each piece gives, in the order of the pieces.
+        """
+        if not pieces:
+            return
+        import ray.data
+
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        # Pieces lie in the store once; what Ray Data hands out are their numbers.
+        shared = self.ray.put(list(pieces))
+        numbers = [{"piece": number} for number in range(len(pieces))]
+        data = ray.data.from_items(numbers, override_num_blocks=len(numbers))
+        data.context.enable_progress_bars = False
+        data.context.execution_options.preserve_order = True
+        n_processors = int(self.ray.cluster_resources().get("CPU", 1))
+        most = min(self.workers or max(1, n_processors), len(pieces))
+        with warnings.catch_warnings():
+            # That retries are bounded in this way is to change; there is no other way yet.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            outcomes = data.map_batches(
+                _Worker,
+                fn_constructor_args=(job, shared, own_version()),
+                batch_size=1,
+                num_cpus=1,
+                compute=ray.data.ActorPoolStrategy(min_size=1, max_size=most, initial_size=most),
+                ray_remote_args_fn=lambda: {"max_task_retries": RETRIES},
+            )
+        done = 0
+        try:
+            for batch in outcomes.iter_batches(batch_size=None, prefetch_batches=0):
+                for outcome in batch["outcome"]:
+                    if outcome.error:
+                        raise InputError(outcome.error)
+                    done += 1
+                    yield outcome.value
+        except self.ray.exceptions.RayError as error:
+            lacking = re.search(r"No module named '([^']*)'", str(error))
+            if lacking is not None:
+                raise InputError(
+                    f"A worker lacks the module '{lacking[1]}'; install polyseme with the same "
+                    "extras on all machines."
+                ) from error
+            raise InputError(
+                f"Workers died again and again, at {pieces[done]!s:.200} or soon after "
+                f"({_first_line(error)}); what is finished is kept: look at that part, or use "
+                "fewer workers, and run again."
+            ) from error
+
+
+@contextmanager
+def open_engine(
+    engine: str = "local",
+    address: str | None = None,
+    workers: int | None = None,
+    log: Callable[[str], None] | None = None,
+) -> Iterator[RayEngine | None]:
+    """Connect to where work is to be done, and leave it at the end.
+
+    Parameters
+    ----------
+    engine : {"local", "ray"}
+        This process, or a Ray cluster.
+    address : str, optional
+        For Ray: "auto" or HOST:PORT for a cluster that runs, with this machine in it; "local", or
+        nothing, starts workers on this machine for as long as the work lasts. Where Ray is
+        connected already, that connection is used.
+    workers : int, optional
+        Pieces of work at a time.
+    log : callable, optional
+        Called with a sentence about what was started.
+
+    Yields
+    ------
+    RayEngine or None
+        None for the local engine.
+    """
+    check_option("engine", engine, ("local", "ray"), owner="open_engine")
+    if workers is not None:
+        check_number("workers", workers, owner="open_engine", low=1, whole=True)
+    if engine == "local":
+        if address is not None:
+            raise InputError("`address` is that of a Ray cluster; it needs the engine 'ray'.")
+        yield None
+        return
+    # Ray would report every start to its makers, lets workers stand back behind all else (these
+    # are what the user waits for), and prints what it has to say about its own inner life.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    try:
+        import ray
+    except ImportError:
+        raise InputError(
+            "The engine 'ray' needs the extra `ray`; pip install 'polyseme[ray]'."
+        ) from None
+    connected = ray.is_initialized()
+    if not connected:
+        _connect(ray, address, workers, log)
+    try:
+        yield RayEngine(ray, workers)
+    finally:
+        if not connected:
+            ray.shutdown()
+
+
+def _connect(
+    ray: Any, address: str | None, workers: int | None, log: Callable[[str], None] | None
+) -> None:
+    """Connect to a cluster that runs, or start workers on this machine."""
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+    if address is None or address == "local":
+        n_workers = workers or n_cores()
+        if log is not None:
+            log(f"starting Ray on this machine with {n_workers} workers, until the work is done")
+        options |= {"num_cpus": n_workers, "include_dashboard": False}
+        ray.init(address="local", object_store_memory=_STORE_BYTES, **options)
+        return
+    _check_reachable(address)
+    try:
+        ray.init(address=address, **options)
+    except Exception as error:  # Ray raises a dozen kinds
+        raise InputError(
+            f"The Ray cluster at '{address}' cannot be used ({_first_line(error)}); start one with "
+            "`ray start --head`, let other machines join it, and run this on one of them."
+        ) from error
+
+
+def _check_reachable(address: str) -> None:
+    """Raise within seconds when no Ray answers at an address; Ray would try for minutes."""
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in address:
+        raise InputError(
+            f"`address` must be 'auto', 'local' or HOST:PORT, such as 10.0.0.1:6379; got "
+            f"'{address}'."
+        )
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _REACH_SECONDS) as line:
+            if os.environ.get("RAY_USE_TLS", "0") == "0":
+                # Ray speaks HTTP/2: to a greeting with empty settings it answers with its own.
+                line.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+                if line.recv(9)[3:4] != b"\4":
+                    raise ConnectionError("what answers is not Ray")
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"No Ray cluster answers at '{address}' within {_REACH_SECONDS:.0f} seconds ({error}); "
+            "check the address that `ray start --head` printed."
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    """Give the first sentence of what a library says."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].partition(". ")[0].rstrip(".") if lines else type(error).__name__
+
+
+# ---- what workers make sure of
+
+
+def own_version() -> str:
+    """Give the version of polyseme that is installed here."""
+    try:
+        return version("polyseme")
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "0+unknown"
+
+
+def digest_of(model: Path) -> str:
+    """Give a name of a saved model that changes whenever any of its files does."""
+    return hashlib.sha256(read_manifest(model)).hexdigest()
+
+
+def load_same(model: str, digest: str) -> Any:
+    """Load a saved tagger; raise unless it is the one that `digest_of` named where work began."""
+    from polyseme.tagger import load
+
+    check_seen(model)
+    if digest_of(Path(model)) != digest:
+        raise InputError(
+            f"The model at '{model}' on the machine '{socket.gethostname()}' is another one; use a "
+            "folder that all machines share, and do not replace it during the work."
+        )
+    return load(model)
+
+
+def check_seen(*places: str) -> None:
+    """Raise unless this machine sees files or folders, be they links to nowhere."""
+    for place in places:
+        if not os.path.lexists(place):
+            raise InputError(
+                f"The machine '{socket.gethostname()}' cannot see '{place}'; on a cluster, models "
+                "and files must lie where all machines see them under the same path."
+            )

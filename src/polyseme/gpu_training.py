@@ -1,0 +1,136 @@
+"""The steps of a round on a GPU: all members at once, captured as one CUDA graph.
+
+In: a `SpaceTraining` and the items of a round, as on the processor. Out: trained members. Batches
+are drawn on the device, so that a step needs nothing from the host.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyseme.members import step
+from polyseme.training import Batches, Learner, Round, SpaceTraining, losses
+
+# Steps that are taken, and taken back, before the graph is captured.
+_WARM_UP = 3
+
+
+class GpuLearner(Learner):
+    """All members of a share, which take their steps together; see `Learner`."""
+
+    batches: GpuBatches
+
+    def __init__(self, training: SpaceTraining, places: slice) -> None:
+        super().__init__(training, places)
+        self.number = torch.zeros((), device=training.device)
+        self.graph: Any = None
+
+    def _batches(self, places: slice) -> GpuBatches:
+        return GpuBatches(self.training, places)
+
+    def train(self, items: Round | None) -> list[tuple[float, float]]:
+        """Take the steps of a round; give the last step's losses, (documents, items)."""
+        # Ten bits of mantissa are plenty for these products, and several times as fast.
+        precision = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high")
+        try:
+            self._train(items)
+        finally:
+            torch.set_float32_matmul_precision(precision)
+        return losses(self.batch, self.logits, self.training.plan.document_batch)
+
+    def _train(self, items: Round | None) -> None:
+        """Take the steps of a round; see `train`."""
+        self.batches.begin(items)
+        if self.graph is None and self.training.device != "cpu":
+            self._capture()
+            self.batches.begin(items)
+        self.number.fill_(self.training.next_steps.start)
+        take_step = self._step if self.graph is None else self.graph.replay
+        for _ in self.training.next_steps:
+            take_step()
+
+    def _capture(self) -> None:
+        """Capture a step as a graph; the steps that warm it up are taken back."""
+        weights = [group.clone() for group in self.members.groups]
+        moments = {name: moment.clone() for name, moment in self.optimizer.get_state().items()}
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UP):
+                self._step()
+        torch.cuda.current_stream().wait_stream(stream)
+        self.graph = torch.cuda.CUDAGraph()
+        self.graph.register_generator_state(self.batches.device_generator)
+        with torch.cuda.graph(self.graph):
+            self._step()
+        for group, before in zip(self.members.groups, weights, strict=True):
+            group.copy_(before)
+        self.optimizer.set_state(moments, self.training.next_steps.start)
+
+    def _step(self) -> None:
+        """Take one step; rates are those of `SpacePlan.rate_factor`, computed on the device."""
+        n_steps = self.training.plan.n_steps
+        warm = ((self.number + 1) / max(0.1 * n_steps, 1.0)).clamp(max=1.0)
+        factor = warm * 0.5 * (1 + torch.cos(torch.pi * self.number / n_steps))
+        self.batch = self.batches.draw()
+        self.logits = step(self.members, self.batch, self.gradients)
+        self.optimizer.step(factor)
+        self.number += 1
+
+
+class GpuBatches(Batches):
+    """Draw the batches of members on a device, in tensors that stay in place; see `Batches`."""
+
+    def __init__(self, training: SpaceTraining, places: slice) -> None:
+        super().__init__(training, places)
+        documents = training.data.documents
+        self.device_generator = torch.Generator(self.device)
+        # Documents as one list of labels, and where each one's begin.
+        self.longest = max(int(np.diff(documents.indptr).max(initial=0)), 1)
+        # What is read beyond the last document stands for no label.
+        labels = np.append(documents.indices, np.full(self.longest, documents.shape[1]))
+        self.labels = torch.from_numpy(labels.astype(np.int64)).to(self.device)
+        self.starts = torch.from_numpy(documents.indptr.astype(np.int64)).to(self.device)
+
+    def _seed(self, seed: int) -> None:
+        self.device_generator.manual_seed(seed)
+
+    def _item_counts(self, n_visible: int, soft: bool) -> tuple[int, int]:
+        """Let every round have a graph of the same shape; see `Batches.begin` for weights."""
+        return self.plan.item_batch, self.plan.probable_batch
+
+    def _hold(self, items: dict[str, Tensor]) -> None:
+        """Copy tables to where the graph looks for them."""
+        for name, table in items.items():
+            if name in self.items:
+                self.items[name].copy_(table)
+            else:
+                self.items[name] = table.to(self.device, copy=True)
+
+    def _choose(self, rows: Tensor, sizes: Tensor, n: int) -> Tensor:
+        places = (self._uniform(n) * sizes).long()
+        return rows.gather(1, torch.minimum(places, sizes - 1))
+
+    def _tags_of(self, documents: Tensor) -> Tensor:
+        n_labels = self.data.n_labels
+        first, last = self.starts[documents][..., None], self.starts[documents + 1][..., None]
+        places = first + torch.arange(self.longest, device=self.device)
+        labels = torch.where(places < last, self.labels[places], n_labels)
+        rows = torch.zeros(*documents.shape, n_labels + 1, device=self.device)
+        return rows.scatter_(2, labels, 1.0)[..., :n_labels]
+
+    def _uniform(self, *shape: int) -> Tensor:
+        n_members = len(self.training.members)
+        return torch.rand(n_members, *shape, generator=self.device_generator, device=self.device)
+
+    def _hidden(self, n: int) -> Tensor:
+        drawn = self._uniform(n, self.data.n_labels)
+        return (drawn < self._uniform(n, 1) * self.plan.hidden_tags).float()
+
+    def _dropout(self, share: float, *shape: int) -> Tensor:
+        return (self._uniform(*shape) >= share).float() / (1 - share)

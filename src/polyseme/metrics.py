@@ -1,0 +1,488 @@
+"""Metrics of label rankings, of probabilities, and of points in concept space.
+
+In: `truth`, 0/1 of shape (n, n_labels), and `scores`, floats of the same shape, larger is better.
+Out: one float per metric, or one per row or label; `evaluate` gives every ranking metric at once.
+All are between 0 and 1 and larger is better, but for `ranking_loss` and `coverage`.
+
+Ties never count in one's favour: with `ties="worst"`, the default, irrelevant entries come first
+among equal scores; `ties="index"` keeps column order (row order, where a label ranks rows). A
+metric that scikit-learn has too treats ties as it does. A score of -inf is the lowest there is:
+ranked last, tied with its like. Rows with no relevant label and labels with no positive row are
+left out of means; a mean over nothing is NaN and warns.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from polyseme._validation import (
+    InputError,
+    PolysemeWarning,
+    RandomState,
+    as_generator,
+    check_number,
+    check_option,
+    first_few,
+)
+
+Ties: TypeAlias = Literal["worst", "index"]
+Truth: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
+BoolArray: TypeAlias = NDArray[np.bool_]
+Values: TypeAlias = NDArray[np.float64]
+
+BLOCK_ENTRIES = 1 << 20  # entries sorted at once, which takes some 60 MB of scratch
+BINS = 15  # of equal width, as reliability is usually drawn
+
+
+def example_precision(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> Values:
+    """Average P@1 to P@m for each row with m relevant labels (eq. 11); NaN where m is 0, (n,)."""
+    check_option("ties", ties, ("worst", "index"), owner="example_precision")
+    return _values(*_checked(truth, scores), ["example_map"], ties)["example_map"]
+
+
+def concept_precision(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> Values:
+    """Average the interpolated precision over 11 recall levels, for each label (eq. 12).
+
+    Each label ranks all n rows. Its value is the mean over r = 0, 0.1, ..., 1 of the best P@k
+    among the k with R@k >= r (up to 1e-9); NaN for a label that has no positive row, (n_labels,).
+    """
+    check_option("ties", ties, ("worst", "index"), owner="concept_precision")
+    return _values(*_checked(truth, scores), ["concept_map"], ties)["concept_map"]
+
+
+def example_map(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> float:
+    """Return the mean of `example_precision` over rows: E-MAP in the paper (eq. 11).
+
+    It averages P@1 to P@m and is not the usual average precision: with one relevant label it is 1
+    where that label ranks first and 0 elsewhere.
+    """
+    return _score("example_map", truth, scores, ties)
+
+
+def concept_map(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> float:
+    """Return the mean of `concept_precision` over labels: C-MAP in the paper (eq. 12)."""
+    return _score("concept_map", truth, scores, ties)
+
+
+def mean_average_precision(truth: Truth, scores: ArrayLike) -> float:
+    """Average over labels the average precision of each label's ranking of the rows.
+
+    A positive counts with the precision after its whole tied run. Equals scikit-learn's
+    `average_precision_score`, but labels with no positive are skipped (there: 0).
+    """
+    return _score("mean_average_precision", truth, scores)
+
+
+def f1_at_k(truth: Truth, scores: ArrayLike, k: int, ties: Ties = "worst") -> float:
+    """Return micro F1 when the first k labels of every row are predicted, counts pooled over rows.
+
+    A row with no relevant label stays in: all its predictions are wrong. Equals scikit-learn's
+    `f1_score(average="micro")` of these predictions.
+    """
+    check_number("k", k, owner="f1_at_k", low=1, whole=True)
+    return _score("f1_at_k", truth, scores, ties, k)
+
+
+def ranking_loss(truth: Truth, scores: ArrayLike) -> float:
+    """Average over rows the share of (relevant, irrelevant) pairs in the wrong order, or tied.
+
+    Smaller is better. Equals scikit-learn's `label_ranking_loss`, but rows with no relevant label
+    are skipped (there: 0); a row whose labels are all relevant counts as 0 in both.
+    """
+    return _score("ranking_loss", truth, scores)
+
+
+def coverage(truth: Truth, scores: ArrayLike) -> float:
+    """Average over rows the rank of the relevant label that ranks last, after those tied with it.
+
+    Smaller is better; at best the mean number of relevant labels. Equals scikit-learn's
+    `coverage_error`, but rows with no relevant label are skipped (there: 0).
+    """
+    return _score("coverage", truth, scores)
+
+
+def label_ranking_average_precision(truth: Truth, scores: ArrayLike) -> float:
+    """Average over rows, and over each row's relevant labels, the precision at a label's rank.
+
+    Equal scores share the lowest rank among them. Equals scikit-learn's
+    `label_ranking_average_precision_score`, but rows with no relevant label are skipped (there: 1).
+    """
+    return _score("label_ranking_average_precision", truth, scores)
+
+
+def roc_auc(truth: Truth, scores: ArrayLike) -> float:
+    """Average over labels the chance that a positive row outscores a negative one; ties are half.
+
+    Equals scikit-learn's `roc_auc_score` over the labels that have positive and negative rows.
+    """
+    return _score("roc_auc", truth, scores)
+
+
+def evaluate(truth: Truth, scores: ArrayLike, *, k: int = 5) -> dict[str, float]:
+    """Compute every ranking metric, sorting the scores only once along each axis.
+
+    Parameters
+    ----------
+    truth : array-like or scipy sparse of 0 and 1, shape (n, n_labels)
+    scores : array-like of float, shape (n, n_labels)
+        Larger is better; -inf means never, NaN is refused.
+    k : int
+        Labels that are predicted for `f1_at_k`.
+
+    Returns
+    -------
+    dict of str to float
+        Always in the same order, `f1_at_k` under its k (for k=5: `f1_at_5`); each is what its own
+        function returns by default. Where no row has a relevant label, all are NaN and one warning
+        says so.
+    """
+    check_number("k", k, owner="evaluate", low=1, whole=True)
+    known, values = _checked(truth, scores)
+    names = {name: f"f1_at_{k}" if name == "f1_at_k" else name for name in _METRICS}
+    if not known.any():
+        message = "All metrics are nan: no row of `truth` has a relevant label."
+        warnings.warn(message, PolysemeWarning, stacklevel=2)
+        return dict.fromkeys(names.values(), np.nan)
+    each = _values(known, values, names, "worst", k)
+    result = {}
+    for name, shown in names.items():  # not a comprehension: a warning must point at the caller
+        result[shown] = _mean(each[name], shown, stacklevel=3)
+    return result
+
+
+# One sort serves all metrics: scikit-learn's five of these take 13 times as long together on 2,000
+# rows of 111 labels, and twice as long on 20,000 of 1,000; they also refuse a score of -inf.
+class _Ranked:
+    """Rows with their entries sorted best first; arrays are (rows, entries) or (rows,)."""
+
+    def __init__(self, truth: BoolArray, scores: NDArray[Any], ties: Ties, k: int) -> None:
+        if ties == "worst":  # the last key sorts first; among its equals False precedes True
+            order = np.lexsort((truth, -scores), axis=-1)
+        else:
+            order = np.argsort(-scores, axis=-1, kind="stable")
+        self.k = k
+        self.relevant = np.take_along_axis(truth, order, axis=-1)
+        self.hits = np.cumsum(self.relevant, axis=-1, dtype=np.int64)
+        self.n_relevant = self.hits[:, -1]
+        self.n_pairs = self.n_relevant * (scores.shape[1] - self.n_relevant)
+        ordered = np.take_along_axis(scores, order, axis=-1)
+        ends = np.tile(np.arange(1, scores.shape[1] + 1), (len(scores), 1))
+        ends[:, :-1][ordered[:, 1:] == ordered[:, :-1]] = scores.shape[1]
+        # The rank at which the tied run of an entry ends, and the hits up to there.
+        self.ends = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
+        self.hits_at_ends = np.take_along_axis(self.hits, self.ends - 1, axis=-1)
+
+
+def _precision_to_depth(ranked: _Ranked) -> Values:
+    """Mean of P@1 to P@m, m being the number of relevant entries."""
+    ranks = np.arange(1, ranked.hits.shape[1] + 1)[: ranked.n_relevant.max()]
+    inside = ranks <= ranked.n_relevant[:, None]
+    precision = np.where(inside, ranked.hits[:, : len(ranks)] / ranks, 0.0)
+    return _ratio(precision.sum(axis=1), ranked.n_relevant)
+
+
+def _eleven_point(ranked: _Ranked) -> Values:
+    """Mean over recall levels of the best precision at that recall or above."""
+    counts = ranked.n_relevant[ranked.n_relevant > 0]
+    ends = np.cumsum(counts)
+    # Precision peaks at hits, so these suffice, row after row; 0 closes the last row's span.
+    rows, places = np.nonzero(ranked.relevant)
+    precision = np.append(ranked.hits[rows, places] / (places + 1), 0.0)
+    total = np.zeros(len(counts))
+    for level in np.linspace(0.0, 1.0, 11) if len(counts) else []:
+        needed = np.maximum(np.ceil((level - 1e-9) * counts), 1).astype(np.int64)
+        spans = np.column_stack([ends - counts + needed - 1, ends]).ravel()
+        total += np.maximum.reduceat(precision, spans)[::2]
+    result = np.full(len(ranked.hits), np.nan)
+    result[ranked.n_relevant > 0] = total / 11
+    return result
+
+
+def _precision_at_hits(ranked: _Ranked) -> Values:
+    """Mean over relevant entries of the precision after the tied run each stands in."""
+    precision = ranked.relevant * (ranked.hits_at_ends / ranked.ends)
+    return _ratio(precision.sum(axis=1), ranked.n_relevant)
+
+
+def _wrong_pairs(ranked: _Ranked) -> Values:
+    """Share of (relevant, irrelevant) pairs whose relevant entry does not score higher."""
+    wrong = (ranked.relevant * (ranked.ends - ranked.hits_at_ends)).sum(axis=1)
+    all_relevant = ranked.n_relevant == ranked.hits.shape[1]
+    return np.where(all_relevant, 0.0, _ratio(wrong, ranked.n_pairs))
+
+
+def _last_rank(ranked: _Ranked) -> Values:
+    """Rank of the last relevant entry, after the entries tied with it."""
+    rank = np.where(ranked.relevant, ranked.ends, 0).max(axis=1)
+    return np.where(rank > 0, rank, np.nan)
+
+
+def _area(ranked: _Ranked) -> Values:
+    """Share of (relevant, irrelevant) pairs in the right order, ties counting one half."""
+    wrong_or_tied = (ranked.relevant * (ranked.ends - ranked.hits_at_ends)).sum(axis=1)
+    right_or_tied = (~ranked.relevant * ranked.hits_at_ends).sum(axis=1)
+    return _ratio(ranked.n_pairs - wrong_or_tied + right_or_tied, 2 * ranked.n_pairs)
+
+
+def _hits_at_k(ranked: _Ranked) -> Values:
+    """Count relevant entries among the first k; `_values` pools the counts to one F1."""
+    return ranked.hits[:, : ranked.k][:, -1].astype(np.float64)
+
+
+# Name, whether each label ranks the rows (or each row the labels), and the formula.
+_METRICS: dict[str, tuple[bool, Callable[[_Ranked], Values]]] = {
+    "example_map": (False, _precision_to_depth),
+    "concept_map": (True, _eleven_point),
+    "mean_average_precision": (True, _precision_at_hits),
+    "f1_at_k": (False, _hits_at_k),
+    "ranking_loss": (False, _wrong_pairs),
+    "coverage": (False, _last_rank),
+    "label_ranking_average_precision": (False, _precision_at_hits),
+    "roc_auc": (True, _area),
+}
+
+
+def _values(
+    truth: BoolArray, scores: NDArray[Any], names: Iterable[str], ties: Ties = "worst", k: int = 1
+) -> dict[str, Values]:
+    """Give the values of metrics, one for each row or label (F1: one), sorting blocks of rows."""
+    found: dict[str, Values] = {}
+    for by_label in (False, True):
+        formulas = {name: _METRICS[name][1] for name in names if _METRICS[name][0] is by_label}
+        if not formulas:
+            continue
+        known, values = (truth.T, scores.T) if by_label else (truth, scores)
+        step = max(1, BLOCK_ENTRIES // values.shape[1])
+        parts = []
+        for start in range(0, len(values), step):
+            rows = slice(start, start + step)
+            ranked = _Ranked(known[rows], values[rows], ties, k)
+            parts.append([formula(ranked) for formula in formulas.values()])
+        columns = (np.concatenate(part) for part in zip(*parts, strict=True))
+        found |= dict(zip(formulas, columns, strict=True))
+    if "f1_at_k" in found:  # 2PR / (P + R) of pooled counts is 2 * hits / (predicted + relevant)
+        n_predicted, n_relevant = len(truth) * min(k, truth.shape[1]), int(truth.sum())
+        f1 = 2 * found["f1_at_k"].sum() / (n_predicted + n_relevant) if n_relevant else np.nan
+        found["f1_at_k"] = np.array([f1])
+    return found
+
+
+def _score(name: str, truth: Truth, scores: ArrayLike, ties: Ties = "worst", k: int = 1) -> float:
+    """Check the input and give one metric; called by its public function and nobody else."""
+    check_option("ties", ties, ("worst", "index"), owner=name)
+    values = _values(*_checked(truth, scores), [name], ties, k)[name]
+    return _mean(values, name, stacklevel=4)
+
+
+def _mean(values: Values, name: str, stacklevel: int) -> float:
+    """Mean of the values that are defined; NaN and a warning if none is."""
+    defined = values[~np.isnan(values)]
+    if defined.size == 0:
+        message = f"`{name}` is nan: `truth` has no row or label it is defined for."
+        warnings.warn(message, PolysemeWarning, stacklevel=stacklevel)
+        return np.nan
+    return float(defined.mean())
+
+
+def _ratio(numerator: NDArray[Any], denominator: NDArray[np.int64]) -> Values:
+    """Divide, giving NaN where there is nothing to divide by."""
+    result = np.full(len(numerator), np.nan)
+    np.divide(numerator, denominator, out=result, where=denominator > 0)
+    return result
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Entries in bins of equal width by their probability.
+
+    Attributes
+    ----------
+    counts : int64 array, shape (n_bins,)
+        Entries of each bin.
+    predicted, observed : float64 arrays, shape (n_bins,)
+        Their mean probability, and the share of them that is true; NaN for an empty bin.
+    """
+
+    counts: NDArray[np.int64]
+    predicted: Values
+    observed: Values
+
+    @property
+    def expected_error(self) -> float:
+        """Mean distance of predicted and observed, by the entries of each bin."""
+        filled = self.counts > 0
+        apart = np.abs(self.predicted - self.observed)[filled]
+        return float(apart @ (self.counts[filled] / self.counts.sum()))
+
+
+def reliability(truth: Truth, probabilities: ArrayLike, *, n_bins: int = BINS) -> Reliability:
+    """Compare `probabilities`, (n, n_labels), with what is true, in `n_bins` bins of equal width.
+
+    A probability on a border belongs to the upper bin.
+    """
+    check_number("n_bins", n_bins, owner="reliability", low=1, whole=True)
+    known, values = _checked_probabilities(truth, probabilities)
+    bins = np.minimum((values * n_bins).astype(np.int64), n_bins - 1).ravel()
+    counts = np.bincount(bins, minlength=n_bins)
+    with np.errstate(invalid="ignore"):
+        predicted = np.bincount(bins, weights=values.ravel(), minlength=n_bins) / counts
+        observed = np.bincount(bins, weights=known.ravel(), minlength=n_bins) / counts
+    return Reliability(counts, predicted, observed)
+
+
+def expected_calibration_error(
+    truth: Truth, probabilities: ArrayLike, *, n_bins: int = BINS
+) -> float:
+    """Give the expected calibration error, smaller is better; see `reliability`."""
+    return reliability(truth, probabilities, n_bins=n_bins).expected_error
+
+
+def log_loss(truth: Truth, probabilities: ArrayLike) -> float:
+    """Sum the log-losses of `probabilities` over labels, in nats; give their mean over rows."""
+    known, values = _checked_probabilities(truth, probabilities)
+    safe = np.clip(values, 1e-12, 1 - 1e-12)
+    return float(-np.where(known, np.log(safe), np.log1p(-safe)).sum(axis=1).mean())
+
+
+def scattering(
+    points: ArrayLike, *, max_points: int | None = None, random_state: RandomState = None
+) -> dict[str, float]:
+    """Measure how widely the known concepts spread (Table 2; in the paper: s).
+
+    Parameters
+    ----------
+    points : array-like of float, shape (n, d)
+        The known concepts of the documents the embedding was learned from.
+    max_points : int, optional
+        Estimate `s_mean`, without bias, from this many points drawn at random. By default all
+        pairs are visited: time grows with n * n, memory does not.
+    random_state : int, Generator or None
+        Draws those points.
+
+    Returns
+    -------
+    dict
+        `s_mean`, the mean distance over all n * n pairs, as the paper's formula is printed, and
+        `s_squared`, the mean squared distance over the same pairs, as its numbers are.
+    """
+    from sklearn.metrics import pairwise_distances_chunked
+
+    known = _checked_points("points", points)
+    n, sample = len(known), known
+    if max_points is not None:
+        check_number("max_points", max_points, owner="scattering", low=2, whole=True)
+        if max_points < n:
+            sample = known[as_generator(random_state).choice(n, max_points, replace=False)]
+    centred = sample - sample.mean(axis=0)  # keeps the expanded square from cancelling
+    blocks = pairwise_distances_chunked(centred, working_memory=64)
+    total = float(sum(block.sum() for block in blocks))
+    n_pairs = max(len(sample) * (len(sample) - 1), 1)
+    return {
+        "s_mean": total / n_pairs * (n - 1) / n,
+        "s_squared": _mean_squared_distance(known),
+    }
+
+
+def regression_error(
+    predicted: ArrayLike, targets: ArrayLike, points: ArrayLike | None = None
+) -> dict[str, float]:
+    """Measure how far from their targets instances are mapped (Table 2).
+
+    Parameters
+    ----------
+    predicted, targets : array-like of float, shape (n, d)
+        Where instances were mapped to, and where they belong.
+    points : array-like of float, shape (n_points, d), optional
+        The known concepts, whose spread gives the error a scale.
+
+    Returns
+    -------
+    dict
+        `error`, the mean distance; with `points` also `relative_paper`, error / s_squared, which
+        is Table 2's although it mixes units, and `relative`, error / sqrt(s_squared). These two
+        are NaN, with a warning, if all points coincide.
+    """
+    reached, wanted = _checked_points("predicted", predicted), _checked_points("targets", targets)
+    if reached.shape != wanted.shape:
+        raise InputError(f"`predicted` has shape {reached.shape} but `targets` has {wanted.shape}.")
+    error = float(np.linalg.norm(reached - wanted, axis=1).mean())
+    if points is None:
+        return {"error": error}
+    known = _checked_points("points", points)
+    if known.shape[1] != reached.shape[1]:
+        raise InputError(f"`points` have {known.shape[1]} columns, targets {reached.shape[1]}.")
+    spread = _mean_squared_distance(known)
+    if (known == known[0]).all():  # the mean may round, so the spread need not be exactly 0
+        message = "The relative errors are nan: all `points` coincide."
+        warnings.warn(message, PolysemeWarning, stacklevel=2)
+        spread = np.nan
+    return {"error": error, "relative_paper": error / spread, "relative": error / spread**0.5}
+
+
+def _mean_squared_distance(points: Values) -> float:
+    """Mean over all pairs, own pairs included: twice the variance about the mean."""
+    centred = points - points.mean(axis=0)
+    return float(2.0 * np.einsum("ij,ij->", centred, centred) / len(points))
+
+
+def _checked(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
+    """Give truth as bool and scores as float32 or float64, both dense, (n, n_labels)."""
+    values = _numbers("scores", scores)
+    given: Any = truth if sp.issparse(truth) else _numbers("truth", truth)
+    if given.shape != values.shape:
+        raise InputError(
+            f"`truth` has shape {given.shape} but `scores` has shape {values.shape}; "
+            "pass one score for every row and label."
+        )
+    if values.ndim != 2 or values.size == 0:
+        raise InputError(
+            "`truth` and `scores` must have two dimensions, with at least one row and one label; "
+            f"got shape {values.shape}."
+        )
+    if values.dtype not in (np.float32, np.float64):
+        values = values.astype(np.float64)
+    rows = np.flatnonzero(np.isnan(values).any(axis=1)).tolist()
+    if rows:
+        raise InputError(f"`scores` contains NaN in row(s) {first_few(rows)}; use -inf for never.")
+    if sp.issparse(truth):  # entries that are stored twice are added up
+        given = given.toarray()
+    wrong = given[(given != 0) & (given != 1)]
+    if wrong.size:
+        raise InputError(f"`truth` must hold 0 and 1 only; got {wrong[0]}.")
+    return given.astype(np.bool_), values
+
+
+def _checked_probabilities(truth: Truth, probabilities: ArrayLike) -> tuple[BoolArray, Values]:
+    """Check that probabilities are some; shapes as for `_checked`."""
+    known, values = _checked(truth, probabilities)
+    if values.min() < 0 or values.max() > 1:
+        raise InputError(
+            f"`probabilities` must lie between 0 and 1; got {values.min():g} to {values.max():g}."
+        )
+    return known, values.astype(np.float64)
+
+
+def _checked_points(name: str, given: ArrayLike) -> Values:
+    """Copy points in concept space, (n, d), which must be some and finite."""
+    points = _numbers(name, given).astype(np.float64)
+    if points.ndim != 2 or points.size == 0:
+        raise InputError(f"`{name}` must have rows and columns; got shape {points.shape}.")
+    if not np.isfinite(points).all():
+        raise InputError(f"`{name}` contains NaN or infinity; drop those rows first.")
+    return points
+
+
+def _numbers(name: str, given: object) -> NDArray[Any]:
+    """Turn an array-like into a dense array of real numbers or booleans."""
+    array = np.asarray(given)
+    if array.dtype.kind not in "buif":
+        got = "a sparse matrix" if sp.issparse(given) else f"data type {array.dtype}"
+        raise InputError(f"`{name}` must be a dense array of real numbers; got {got}.")
+    return array

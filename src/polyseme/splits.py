@@ -1,0 +1,723 @@
+"""The paper's protocols: which labels are hidden, who learns from what, and what is measured.
+
+In: a corpus, or two. Out: a `LabelSplit` of its labels, a `ZeroShotSplit` of its rows, and every
+metric over sets of label columns. Whatever is drawn comes from one `random_state`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from polyseme._validation import (
+    InputError,
+    PolysemeWarning,
+    RandomState,
+    as_generator,
+    check_number,
+    check_option,
+    first_few,
+)
+from polyseme.corpus import LabelCorpus, Labels
+from polyseme.documents import unmet_documents
+from polyseme.metrics import evaluate
+
+Rows = NDArray[np.int64]
+Part = Literal["train", "validation", "test"]
+SEMANTICS = ("semantics", "semantics_validation", "semantics_test")
+INSTANCES = ("train", "validation", "test")
+N_TRIES = 10_000  # draws of labels before giving up
+# The names that tables use, and what turns a value into the number they show.
+MEASURES = {
+    "example_map": ("E-MAP", 100.0),
+    "concept_map": ("C-MAP", 100.0),
+    "mean_average_precision": ("MAP", 100.0),
+    "f1_at_5": ("F1@5", 100.0),
+    "ranking_loss": ("ranking loss", 100.0),
+    "coverage": ("coverage", 1.0),
+    "label_ranking_average_precision": ("LRAP", 100.0),
+    "roc_auc": ("AUC", 100.0),
+}
+
+
+# ---- labels
+
+
+@dataclass(frozen=True)
+class LabelSplit:
+    """Labels by what a method may learn of them.
+
+    Attributes
+    ----------
+    seen : tuple of str
+        Training instances may carry them (in the paper: T-class labels).
+    unseen : tuple of str
+        Only semantics documents hold them (in the paper: ZSL-class labels).
+    oov : tuple of str
+        No semantics document holds them (in the paper: OOV labels).
+
+    Examples
+    --------
+    >>> LabelSplit(("cat", "dog"), ("fox",)).vocabulary
+    ('cat', 'dog', 'fox')
+    """
+
+    seen: tuple[str, ...]
+    unseen: tuple[str, ...]
+    oov: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise when a label has two kinds."""
+        counts = Counter((*self.seen, *self.unseen, *self.oov))
+        twice = sorted(label for label, count in counts.items() if count > 1)
+        if twice:
+            raise InputError(
+                f"The labels of `LabelSplit` must be of one kind each; named twice: "
+                f"{first_few(twice)}."
+            )
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """The labels that semantics documents may hold (in the paper: Γ^(S))."""
+        return self.seen + self.unseen
+
+
+def carries(corpus: LabelCorpus, labels: Collection[str]) -> NDArray[np.bool_]:
+    """Say which documents hold at least one of some labels, in any spelling, (n_documents,)."""
+    return np.diff(corpus.restrict(labels).matrix.indptr) > 0
+
+
+def random_labels(
+    corpus: LabelCorpus,
+    *,
+    unseen_share: float = 0.25,
+    oov_share: float = 0.0,
+    random_state: RandomState = None,
+) -> LabelSplit:
+    """Draw unseen and oov labels without looking at how often they are used.
+
+    This is what the paper's text says. A quarter of the labels then touches most of the documents;
+    its Table 1 rather follows `labels_by_document_share`.
+
+    For the parameters see `labels_by_document_share`.
+    """
+    for name, value in (("unseen_share", unseen_share), ("oov_share", oov_share)):
+        check_number(name, value, owner="random_labels", low=0, high=1)
+    order = as_generator(random_state).permutation(_used(corpus.matrix))
+    n_oov = round(oov_share * len(order))
+    n_unseen = round(unseen_share * (len(order) - n_oov))
+    return _named(corpus, order[n_oov : n_oov + n_unseen], order[:n_oov])
+
+
+def labels_by_document_share(
+    corpus: LabelCorpus,
+    *,
+    unseen_share: float = 0.25,
+    oov_share: float = 0.0,
+    document_share: tuple[float, float] = (0.25, 0.30),
+    oov_document_share: tuple[float, float] = (0.15, 0.30),
+    random_state: RandomState = None,
+) -> LabelSplit:
+    """Draw unseen and oov labels so that given shares of the documents carry one.
+
+    Labels are taken in random order; one that would push the share of documents over the upper
+    bound is passed over. A draw that stays under the lower bound is thrown away.
+
+    Parameters
+    ----------
+    corpus : LabelCorpus
+        The documents whose share counts, empty ones aside. Labels that none uses count as seen.
+    unseen_share : float
+        Share of the labels that are not oov (in the paper: 29 of 114, 27 of 107).
+    oov_share : float
+        Share of all labels (in the paper: 22 of 136); 0 for no oov label.
+    document_share : (float, float)
+        Range for the share of documents with an unseen label, among the documents without an oov
+        label (in the paper: 0.249 and 0.296).
+    oov_document_share : (float, float)
+        Range for the share of documents with an oov label (in the paper: 0.233).
+    random_state : int, numpy Generator or None
+
+    Returns
+    -------
+    LabelSplit
+        Each kind in the corpus' column order.
+    """
+    owner = "labels_by_document_share"
+    for name, value in (("unseen_share", unseen_share), ("oov_share", oov_share)):
+        check_number(name, value, owner=owner, low=0, high=1)
+    ranges = {"document_share": document_share, "oov_document_share": oov_document_share}
+    for name, bounds in ranges.items():
+        if not (len(bounds) == 2 and 0 <= bounds[0] <= bounds[1] <= 1):
+            raise InputError(
+                f"`{name}` of `{owner}` must be two shares from low to high; got {bounds!r}."
+            )
+    generator = as_generator(random_state)
+    filled = sp.csr_matrix(corpus.matrix[_filled(corpus)])
+    n_oov = round(oov_share * len(_used(filled)))
+    failures = {"oov": 0, "unseen": 0}
+    for _ in range(N_TRIES):
+        oov: Rows | None = np.empty(0, dtype=np.int64)
+        rest = filled
+        if n_oov:
+            oov = _draw_labels(filled, n_oov, oov_document_share, generator)
+            if oov is None:
+                failures["oov"] += 1
+                continue
+            rest = sp.csr_matrix(filled[np.diff(filled[:, oov].indptr) == 0])
+        n_unseen = round(unseen_share * len(_used(rest)))
+        unseen = _draw_labels(rest, n_unseen, document_share, generator)
+        if unseen is not None and oov is not None:
+            return _named(corpus, unseen, oov)
+        failures["unseen"] += 1
+    too_few = failures["oov"] > failures["unseen"]
+    kind, name, n = (
+        ("oov", "oov_document_share", n_oov) if too_few else ("unseen", "document_share", n_unseen)
+    )
+    low, high = ranges[name]
+    raise InputError(
+        f"No {n} labels whose documents are {low:.0%} to {high:.0%} of the corpus were found in "
+        f"{N_TRIES} draws of {kind} labels; widen `{name}`."
+    )
+
+
+def _draw_labels(
+    documents: sp.csr_matrix,
+    n_labels: int,
+    share: tuple[float, float],
+    generator: np.random.Generator,
+) -> Rows | None:
+    """Draw columns whose documents are a share inside the range; None when this draw fails."""
+    low, high = (bound * documents.shape[0] for bound in share)
+    columns = documents.tocsc()
+    covered = np.zeros(documents.shape[0], dtype=bool)
+    chosen: list[int] = []
+    n_covered = 0
+    for column in generator.permutation(_used(documents)):
+        rows = columns.indices[columns.indptr[column] : columns.indptr[column + 1]]
+        added = int((~covered[rows]).sum())
+        if n_covered + added <= high:
+            covered[rows] = True
+            n_covered += added
+            chosen.append(int(column))
+        if len(chosen) == n_labels:
+            break
+    if len(chosen) == n_labels and n_covered >= low:
+        return np.array(sorted(chosen), dtype=np.int64)
+    return None
+
+
+def _used(documents: sp.csr_matrix) -> Rows:
+    """List the columns that some document uses."""
+    return np.flatnonzero(np.bincount(documents.indices, minlength=documents.shape[1]))
+
+
+def _named(corpus: LabelCorpus, unseen: Rows, oov: Rows) -> LabelSplit:
+    """Name the labels of each kind, in column order."""
+    kinds = np.zeros(len(corpus.labels), dtype=np.int64)
+    kinds[unseen], kinds[oov] = 1, 2
+    names = np.array(corpus.labels, dtype=object)
+    return LabelSplit(*(tuple(names[kinds == kind].tolist()) for kind in range(3)))
+
+
+def _check_kinds(corpus: LabelCorpus, labels: LabelSplit) -> None:
+    """Raise unless every label in use is seen, unseen or oov."""
+    named = {corpus.key(label) for label in (*labels.vocabulary, *labels.oov)}
+    used = [corpus.labels[column] for column in _used(corpus.matrix)]
+    left = [label for label in used if corpus.key(label) not in named]
+    if left:
+        raise InputError(
+            f"Labels of the documents are neither seen, unseen nor oov in `labels`: "
+            f"{first_few(left)}; draw the split on these documents or name every label."
+        )
+
+
+# ---- rows
+
+
+def _halves(
+    corpus: LabelCorpus, first: str | float, by_group: bool, generator: np.random.Generator
+) -> tuple[Rows, Rows]:
+    """Divide the filled documents in two (D1, D2): by the source's marks, or by a drawn share."""
+    rows = np.flatnonzero(_filled(corpus))
+    if first != "split":
+        if isinstance(first, str):
+            raise InputError(
+                f"`first` of `within_corpus` must be 'split' or a share; got {first!r}."
+            )
+        check_number("first", first, owner="within_corpus", low=0, high=1, above=True)
+        chosen = _draw_rows(corpus, rows, float(first), by_group, generator)
+        return chosen, np.setdiff1d(rows, chosen)
+    if corpus.splits is None:
+        raise InputError(
+            "The documents name no split of their own; give `first` as a share of them."
+        )
+    marks = np.asarray(corpus.splits)
+    others = sorted(set(marks.tolist()) - {"train", "test"})
+    if others:
+        raise InputError(
+            f"The documents' own split must say 'train' or 'test'; got '{others[0]}': give `first` "
+            "as a share, or mark the documents otherwise."
+        )
+    return rows[marks[rows] == "train"], rows[marks[rows] == "test"]
+
+
+def _draw_rows(
+    corpus: LabelCorpus,
+    rows: Rows,
+    size: int | float,
+    by_group: bool,
+    generator: np.random.Generator,
+    keep_labels: bool = False,
+) -> Rows:
+    """Draw a count or a share of rows, whole groups by_group; every label may keep a document."""
+    # Groups are taken in random order as long as they fit; at the end one more is taken if that
+    # comes nearer to the size asked for.
+    size = round(size * len(rows)) if isinstance(size, float) else size
+    if size > len(rows):
+        raise InputError(
+            f"{size} documents were asked for, but there are only {len(rows)} to draw from."
+        )
+    groups: dict[object, list[int]] = {}
+    for row in rows.tolist():
+        name = corpus.groups[row] if by_group and corpus.groups is not None else row
+        groups.setdefault(name, []).append(row)
+    units = list(groups.values())
+    left = np.asarray(corpus.matrix[rows].sum(axis=0)).ravel().astype(np.int64)
+
+    def take(unit: list[int]) -> bool:
+        """Take a unit's labels off the counts, unless one would be left without a document."""
+        if keep_labels:
+            spans = [slice(*corpus.matrix.indptr[row : row + 2]) for row in unit]
+            columns = np.concatenate([corpus.matrix.indices[span] for span in spans])
+            counts = np.bincount(columns, minlength=len(left))
+            if ((left <= counts) & (counts > 0)).any():
+                return False
+            left[:] -= counts
+        chosen.extend(unit)
+        return True
+
+    chosen: list[int] = []
+    too_large: list[list[int]] = []
+    for place in generator.permutation(len(units)):
+        if len(chosen) == size:
+            break
+        if len(chosen) + len(units[place]) > size:
+            too_large.append(units[place])
+        else:
+            take(units[place])
+    gap = size - len(chosen)
+    for unit in sorted(too_large, key=len):
+        if len(unit) - gap >= gap or take(unit):
+            break
+    return np.array(sorted(chosen), dtype=np.int64)
+
+
+def _check_size(validation: object, *, owner: str) -> None:
+    """Raise unless a size is a count, or a share between 0 and 1."""
+    share = isinstance(validation, float)
+    check_number(
+        "validation", validation, owner=owner, low=0, high=1 if share else np.inf, whole=not share
+    )
+
+
+def _filled(corpus: LabelCorpus) -> NDArray[np.bool_]:
+    """Say which documents hold a label at all, (n_documents,)."""
+    return np.diff(corpus.matrix.indptr) > 0
+
+
+def _without_groups_of(corpus: LabelCorpus, rows: Rows, others: Rows) -> Rows:
+    """Give those rows whose group has none of the other rows; without groups all."""
+    if corpus.groups is None:
+        return rows
+    names = np.asarray(corpus.groups)
+    return rows[~np.isin(names[rows], names[others])]
+
+
+# ---- the sets of one trial
+
+
+@dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
+class ZeroShotSplit:
+    """The sets of one trial, as rising row numbers (in the paper: a row of Table 1).
+
+    Attributes
+    ----------
+    source : LabelCorpus
+        Whose documents teach what labels mean.
+    target : LabelCorpus
+        Whose instances are mapped and tested; the same object within one corpus.
+    labels : LabelSplit
+        The kinds of the labels.
+    semantics, semantics_validation, semantics_test : int64 arrays
+        Rows of `source` that teach the concept space, that stop its training, and the rest (in
+        the paper: S_tr, S_val, S_tst).
+    train, validation, test : int64 arrays
+        Rows of `target` that teach the mapping, that choose its settings, and that are tested (in
+        the paper: IM_tr or OOV_tr, IM_val, IM_tst or OOV_tst).
+    validation_known : bool
+        Whether the documents of `semantics_validation` are among the known ones, which they are
+        when they come from the first half.
+    by_group : bool
+        Whether no group of a test instance has a training instance.
+    """
+
+    source: LabelCorpus
+    target: LabelCorpus
+    labels: LabelSplit
+    semantics: Rows
+    semantics_validation: Rows
+    semantics_test: Rows
+    train: Rows
+    validation: Rows
+    test: Rows
+    validation_known: bool
+    by_group: bool
+
+    def __post_init__(self) -> None:
+        """Put every set in rising order and check that its rows exist."""
+        for name in SEMANTICS + INSTANCES:
+            rows = np.unique(np.asarray(getattr(self, name), dtype=np.int64))
+            corpus = self.source if name in SEMANTICS else self.target
+            if len(rows) and not (rows[0] >= 0 and rows[-1] < len(corpus)):
+                raise InputError(
+                    f"`{name}` of `ZeroShotSplit` must hold rows in 0..{len(corpus) - 1}; "
+                    f"got {rows[0]}..{rows[-1]}."
+                )
+            object.__setattr__(self, name, rows)
+
+    def teaching(self) -> LabelCorpus:
+        """Give the documents that teach the concept space, over the vocabulary (S_tr)."""
+        return self._semantics(self.semantics)
+
+    def held_out(self) -> LabelCorpus:
+        """Give the documents that stop the training of the concept space (S_val)."""
+        return self._semantics(self.semantics_validation)
+
+    def known(self) -> LabelCorpus:
+        """Give the label documents whose concepts labels are ranked by.
+
+        Those that teach the concept space, and those that stop its training where
+        `validation_known`; a tagger adds the documents of its training instances.
+        """
+        return self._semantics(self.known_rows)
+
+    @property
+    def known_rows(self) -> Rows:
+        """The rows of `source` that `known` gives."""
+        if not self.validation_known:
+            return self.semantics
+        return np.union1d(self.semantics, self.semantics_validation)
+
+    def instances(self, part: Part) -> LabelCorpus:
+        """Give the documents of "train", "validation" or "test" instances, oov labels included."""
+        check_option("part", part, INSTANCES, owner="ZeroShotSplit.instances")
+        return replace(self.target.select(getattr(self, part)), numbered=False)
+
+    def unmet_instances(self, part: Part) -> LabelCorpus:
+        """Give those of `instances` that `known` does not hold yet, named as a tagger does."""
+        return unmet_documents(self.instances(part), self.known())
+
+    def own_documents(self) -> NDArray[np.bool_]:
+        """Say which test instances have their own document among the known ones, (n_test,)."""
+        if self.source is not self.target:
+            return np.zeros(len(self.test), dtype=bool)
+        return np.isin(self.test, self.known_rows)
+
+    def sizes(self) -> dict[str, int]:
+        """Count labels of each kind, the target's documents, and the rows of each set."""
+        counts = {kind: len(getattr(self.labels, kind)) for kind in ("seen", "unseen", "oov")}
+        counts["documents"] = len(self.target)
+        return counts | {name: len(getattr(self, name)) for name in SEMANTICS + INSTANCES}
+
+    def _semantics(self, rows: Rows) -> LabelCorpus:
+        """Give source documents over the vocabulary, under the source's own names."""
+        # Made-up numbers become names, so that a document is recognised in every set.
+        return replace(self.source.select(rows).restrict(self.labels.vocabulary), numbered=False)
+
+
+def within_corpus(
+    corpus: LabelCorpus,
+    labels: LabelSplit,
+    *,
+    first: str | float = "split",
+    validation_from: str = "first",
+    validation: int | float = 0.35,
+    test_from: str = "second",
+    by_group: bool = True,
+    random_state: RandomState = None,
+) -> ZeroShotSplit:
+    """Divide one corpus into the sets of the paper's Table 1 (the within-corpus test, WCT).
+
+    The documents are divided in two halves. Those of the first teach meaning, unless they hold an
+    oov label; those of its instances that carry no unseen label teach the mapping; instances with
+    an unseen label are tested. Documents with an oov label are in no set: `oov_test` uses them.
+
+    Parameters
+    ----------
+    corpus : LabelCorpus
+        Documents without any label are in no set.
+    labels : LabelSplit
+        The kind of every label in use.
+    first : "split" or float
+        What makes the first half: the source's own "train" and "test", or a share drawn at random
+        (in the paper: HSUN's own split, and two thirds of MagTag5K).
+    validation_from : {"first", "second"}
+        Where the documents that stop the concept space's training come from. "first": from the
+        first half, as the paper's text says; they stay known, and no label loses its last
+        document in `semantics`. "second": from the second half, as its Table 1 counts for
+        MagTag5K; some of them are then the documents of test instances.
+    validation : int or float
+        How many, as a count or a share of that half (in the paper: 300, and 35 % of HSUN's).
+    test_from : {"second", "both"}
+        Whether instances of the first half are tested as well. "both" is the paper's MagTag5K:
+        the own documents of those instances are among the known ones.
+    by_group : bool
+        Whether groups that the corpus names stay on one side: halves are drawn by whole groups,
+        and training instances whose group has a test instance are left out.
+    random_state : int, numpy Generator or None
+        Seeds whatever is drawn.
+
+    Returns
+    -------
+    ZeroShotSplit
+    """
+    check_option("validation_from", validation_from, ("first", "second"), owner="within_corpus")
+    check_option("test_from", test_from, ("second", "both"), owner="within_corpus")
+    _check_size(validation, owner="within_corpus")
+    _check_kinds(corpus, labels)
+    generator = as_generator(random_state)
+    clean = np.flatnonzero(_filled(corpus) & ~carries(corpus, labels.oov))
+    hidden = np.flatnonzero(carries(corpus, labels.unseen))
+    one, two = (np.intersect1d(half, clean) for half in _halves(corpus, first, by_group, generator))
+    from_first = validation_from == "first"
+    half = one if from_first else two
+    held_out = _draw_rows(corpus, half, validation, by_group, generator, keep_labels=from_first)
+    test = np.intersect1d(np.union1d(one, two) if test_from == "both" else two, hidden)
+    train = np.setdiff1d(one, hidden)
+    return ZeroShotSplit(
+        corpus,
+        corpus,
+        labels,
+        semantics=np.setdiff1d(one, held_out),
+        semantics_validation=held_out,
+        semantics_test=np.setdiff1d(two, held_out),
+        train=_without_groups_of(corpus, train, test) if by_group else train,
+        validation=np.setdiff1d(two, hidden),
+        test=test,
+        validation_known=from_first,
+        by_group=by_group,
+    )
+
+
+def oov_test(split: ZeroShotSplit) -> ZeroShotSplit:
+    """Bring in the instances with oov labels that a within-corpus split leaves out.
+
+    Training instances are the split's own and all that carry seen and oov labels but no unseen
+    one, from both halves; test instances are those with an unseen and an oov label, none of which
+    the split itself tests (in the paper: OOV_tr and OOV_tst). An instance with oov labels alone
+    has no place in the concept space and is in no set. Semantics documents stay as they are in
+    `split`, and so does whether groups stay on one side.
+    """
+    corpus, labels = split.target, split.labels
+    if split.source is not corpus:
+        raise InputError(
+            "`oov_test` needs a split of one corpus; `cross_corpora` has its oov labels already."
+        )
+    if not labels.oov:
+        raise InputError(
+            "`oov_test` needs oov labels, but the split has none; draw the labels with an "
+            "`oov_share`."
+        )
+    outside, hidden = carries(corpus, labels.oov), carries(corpus, labels.unseen)
+    more = np.flatnonzero(outside & ~hidden & carries(corpus, labels.seen))
+    test = np.flatnonzero(outside & hidden)
+    train = np.union1d(split.train, more)
+    if split.by_group:
+        train = _without_groups_of(corpus, train, test)
+    return replace(split, train=train, test=test)
+
+
+def cross_corpora(
+    source: ZeroShotSplit | LabelCorpus,
+    target: LabelCorpus,
+    labels: LabelSplit | None = None,
+    *,
+    max_oov: int = 2,
+    validation: int | float = 0.1,
+    validation_share: float = 0.25,
+    by_group: bool = True,
+    random_state: RandomState = None,
+) -> ZeroShotSplit:
+    """Divide a target corpus by what another corpus teaches (the cross-corpora test, CCT).
+
+    Usable instances carry at least one label that the source's semantics documents hold and at
+    most `max_oov` others. Those with an unseen label are tested; of the others some are held out
+    for validation and the rest teach the mapping. Labels are compared after normalisation.
+
+    Parameters
+    ----------
+    source : ZeroShotSplit or LabelCorpus
+        A split of the source, whose semantics sets are taken as they are; or a corpus, whose
+        documents without an oov label teach meaning and stop its training.
+    target : LabelCorpus
+    labels : LabelSplit, optional
+        The kinds of the source's labels; a split brings its own.
+    max_oov : int
+        The most oov labels of a usable instance.
+    validation : int or float
+        How many of a source corpus' documents stop the training of the concept space: a count or
+        a share. They stay known, and no label loses its last document in `semantics`.
+    validation_share : float
+        Share of the instances without an unseen label to hold out (in the paper: 0.29 and 0.22).
+    by_group : bool
+        Whether groups that the target names stay on one side: instances whose group has a test
+        instance are left out of training and validation, which share no group either.
+    random_state : int, numpy Generator or None
+        Seeds the choice of documents and instances for validation.
+
+    Returns
+    -------
+    ZeroShotSplit
+        Its `labels` are those of the source that semantics documents hold, and, as oov, the
+        target's others that usable instances carry.
+    """
+    check_number("max_oov", max_oov, owner="cross_corpora", low=0, whole=True)
+    _check_size(validation, owner="cross_corpora")
+    check_number("validation_share", validation_share, owner="cross_corpora", low=0, high=1)
+    generator = as_generator(random_state)
+    if isinstance(source, ZeroShotSplit):
+        if labels is not None:
+            raise InputError(
+                "`labels` of `cross_corpora` belong to a source that is a corpus; a split brings "
+                "its own."
+            )
+        corpus, kinds, known = source.source, source.labels, source.validation_known
+        semantics, stopping, rest = (getattr(source, name) for name in SEMANTICS)
+    else:
+        if labels is None:
+            raise InputError(
+                "`cross_corpora` needs the kinds of the source's labels; give `labels`, for "
+                "example from `labels_by_document_share(source)`."
+            )
+        _check_kinds(source, labels)
+        corpus, kinds, known = source, labels, True
+        clean = np.flatnonzero(_filled(source) & ~carries(source, labels.oov))
+        stopping = _draw_rows(source, clean, validation, by_group, generator, keep_labels=True)
+        semantics, rest = np.setdiff1d(clean, stopping), np.empty(0, dtype=np.int64)
+    taught = corpus.select(semantics).used(kinds.vocabulary)
+    seen, unseen = (
+        tuple(label for label in group if label in taught) for group in (kinds.seen, kinds.unseen)
+    )
+    matrix, outside = target.align(seen + unseen)
+    usable = (_counts(matrix[:, : len(taught)]) > 0) & (
+        _counts(matrix[:, len(taught) :]) <= max_oov
+    )
+    hidden = _counts(matrix[:, len(seen) : len(taught)]) > 0
+    test, train = np.flatnonzero(usable & hidden), np.flatnonzero(usable & ~hidden)
+    if by_group:
+        train = _without_groups_of(target, train, test)
+    tuning = _draw_rows(target, train, float(validation_share), by_group, generator)
+    carried = target.select(usable).used(outside)
+    oov = tuple(label for label in outside if label in carried)
+    # A label that only the stopping documents hold is not taught, so such documents must go.
+    if len(stopping):
+        stopping = stopping[~carries(corpus.select(stopping), oov)]
+    return ZeroShotSplit(
+        corpus,
+        target,
+        LabelSplit(seen, unseen, oov),
+        semantics,
+        stopping,
+        rest,
+        train=np.setdiff1d(train, tuning),
+        validation=tuning,
+        test=test,
+        validation_known=known,
+        by_group=by_group,
+    )
+
+
+def _counts(matrix: sp.csr_matrix) -> NDArray[np.integer]:
+    """Count the labels of each document, (n_documents,)."""
+    return np.diff(sp.csr_matrix(matrix).indptr)
+
+
+# ---- what is measured
+
+
+def evaluation_columns(labels: LabelSplit) -> dict[str, tuple[str, ...]]:
+    """Give the label columns that each figure is about; a set without labels is left out.
+
+    "training": the seen `labels`; "zsl": seen and unseen ones, which is how the paper's figures add
+    up; "zsl-only": the unseen ones; where there are oov labels also "all", the three kinds
+    together, and "oov".
+    """
+    columns = {"training": labels.seen}
+    if labels.unseen:
+        columns |= {"zsl": labels.vocabulary, "zsl-only": labels.unseen}
+    if labels.oov:
+        columns |= {"all": labels.vocabulary + labels.oov, "oov": labels.oov}
+    return {name: chosen for name, chosen in columns.items() if chosen}
+
+
+def measure(
+    documents: LabelCorpus,
+    scores: ArrayLike,
+    scored: Labels,
+    columns: Mapping[str, Sequence[str]],
+) -> dict[str, dict[str, float]]:
+    """Measure scores on sets of label columns.
+
+    The candidates are a set's columns and the truth is what a document holds of them. A document
+    that holds none is left out of the means over instances; where a label ranks instances, it is
+    one that the label does not apply to. A label that has no score comes last.
+
+    Parameters
+    ----------
+    documents : LabelCorpus
+        The true labels of n instances.
+    scores : array, shape (n, n_scored)
+        Larger is better.
+    scored : sequence of str, length n_scored
+        The label of each column of `scores`.
+    columns : mapping of str to sequence of str
+        The sets, as `evaluation_columns` gives them.
+
+    Returns
+    -------
+    dict of str to dict of str to float
+        For each set with a true label: E-MAP, C-MAP, MAP, F1@5, ranking loss, LRAP and AUC in
+        percent, and coverage as a rank. A measure that is not defined is left out.
+    """
+    table = np.asarray(scores, dtype=np.float64)
+    if table.shape != (len(documents), len(scored)):
+        raise InputError(
+            f"`scores` of `measure` have shape {table.shape}; expected {len(documents)} documents "
+            f"and {len(scored)} scored labels."
+        )
+    # One more column, of labels without a score.
+    table = np.column_stack([table, np.full(len(table), -np.inf)])
+    place = {documents.key(label): column for column, label in enumerate(scored)}
+    found = {}
+    for name, chosen in columns.items():
+        truth = documents.align(chosen)[0][:, : len(chosen)].toarray()
+        if not truth.any():
+            continue
+        places = [place.get(documents.key(label), -1) for label in chosen]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PolysemeWarning)
+            values = evaluate(truth, table[:, places])
+        found[name] = {
+            MEASURES[metric][0]: MEASURES[metric][1] * value
+            for metric, value in values.items()
+            if np.isfinite(value)
+        }
+    return found
