@@ -123,15 +123,6 @@ def test_what_is_removed_was_never_there(few, space, gone):
     np.testing.assert_allclose(found.points, wanted.points, atol=1e-6)
 
 
-def test_removing_and_adding_again_gives_the_same_store(few, space):
-    new = corpus_of([("sea", "squid"), ("sea", "sand", "kraken")], ["m0", "m1"])
-    grown, ids, _ = few.add(space, new)
-    assert parts(grown.remove(ids)) == parts(few)
-    again, _, _ = grown.remove(ids).add(space, new)
-    assert parts(again) == parts(grown)
-    np.testing.assert_array_equal(again.votes(few.points), grown.votes(few.points))
-
-
 def test_all_documents_may_go(few, space):
     empty = few.remove(few.ids)
     assert empty.ids == () and empty.labels == few.labels and not empty.counts.any()

@@ -29,6 +29,7 @@ from polyseme.features import Extracted, MediaError
 from polyseme.features.base import MediaFeatures
 from polyseme.metrics import example_map
 from polyseme.persistence import ModelFileError, write_model
+from polyseme.training import SpaceTraining
 
 PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)
 
@@ -488,15 +489,15 @@ def test_rounds_are_shown_where_they_are_wanted(world, capsys, monkeypatch):
 
 
 def test_an_interrupted_tagger_without_a_seed_resumes(world, tmp_path, monkeypatch):
-    keep = space._TrainingState.keep
+    save = SpaceTraining.save
 
-    def interrupted(self, training):
-        keep(self, training)
+    def interrupted(self, path):
+        save(self, path)
         raise KeyboardInterrupt
 
     tagger = tiny(random_state=None, checkpoint=tmp_path / "run")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(space._TrainingState, "keep", interrupted)
+        patch.setattr(SpaceTraining, "save", interrupted)
         tagger.fit(world.X, world.documents, world.semantics)
     assert not hasattr(tagger, "space_")
     tagger.fit(world.X, world.documents, world.semantics)

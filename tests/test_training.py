@@ -114,17 +114,6 @@ def test_threads_and_sparse_tables_change_no_bit(whole, monkeypatch, name, value
     assert again.history == whole.history
 
 
-def test_training_moves_every_part_and_another_seed_moves_it_elsewhere(whole):
-    data, plan, seed = prepared()
-    fresh, other = SpaceTraining(data, plan, seed), SpaceTraining(data, plan, seed + 1)
-    other.run()
-    for group, first, elsewhere in zip(
-        whole.members.groups, fresh.members.groups, other.members.groups, strict=True
-    ):
-        assert (group != first).float().mean() > 0.5
-        assert not np.array_equal(group, elsewhere)
-
-
 class Exchange:
     """Collects what several shares answer and gives it to all of them."""
 

@@ -46,16 +46,10 @@ def sigmoid(logits: Matrix) -> Matrix:
 
 
 def calibrate(logits: Matrix, truth: Matrix, weights: Matrix, frequencies: Matrix) -> Calibration:
-    """Learn intercepts and thresholds; seen labels come first, and slopes are 1.
+    """Learn intercepts and thresholds from logits (n, n_labels) of items that were held out.
 
-    Parameters
-    ----------
-    logits : float64 array, shape (n, n_labels)
-        Of items that the model has not seen.
-    truth : float64 array, shape (n, n_seen)
-    weights : float64 array, shape (n,)
-        Of items.
-    frequencies : float64 array, shape (n_labels,)
+    Seen labels come first; of them the truth (n, n_seen) is known. Items have weights (n,), labels
+    expected frequencies (n_labels,). Slopes are 1.
     """
     intercepts = match_frequencies(logits, weights, frequencies)
     probabilities = sigmoid(logits + intercepts)
@@ -71,10 +65,7 @@ def calibrate(logits: Matrix, truth: Matrix, weights: Matrix, frequencies: Matri
 
 
 def match_frequencies(logits: Matrix, weights: Matrix, frequencies: Matrix) -> Matrix:
-    """Find the intercepts that bring mean probabilities to frequencies, (n_labels,).
-
-    By bisection; for parameters see `calibrate`.
-    """
+    """Find intercepts (n_labels,) that bring mean probabilities to frequencies, by bisection."""
     shares = weights / weights.sum()
     low = np.full(logits.shape[1], -_FARTHEST)
     high = -low
@@ -88,15 +79,8 @@ def match_frequencies(logits: Matrix, weights: Matrix, frequencies: Matrix) -> M
 def precision_thresholds(probabilities: Matrix, truth: Matrix, weights: Matrix) -> Matrix:
     """Find for each of `PRECISIONS` the smallest threshold that reaches it; 1 where none does.
 
-    Parameters
-    ----------
-    probabilities, truth : float64 arrays, shape (n, n_labels)
-        Of items that the model has not seen; truth may be a probability as well.
-    weights : float64 array, shape (n,)
-
-    Returns
-    -------
-    float64 array, shape (99,)
+    Probabilities and truth are (n, n_labels), of items that were held out, with weights (n,); truth
+    may be a probability as well.
     """
     order = np.argsort(-probabilities.ravel(), kind="stable")
     counted = np.repeat(weights, probabilities.shape[1])[order]
@@ -113,18 +97,9 @@ def expected_frequencies(
 ) -> Matrix:
     """Say how often items are expected to have each label, (n_labels,).
 
-    As often as documents, where items' documents are among the label sets. Where they are not,
-    label sets may come from elsewhere and use labels otherwise: then as often as training items
-    have a label or, where it is unseen, are expected to have it.
-
-    Parameters
-    ----------
-    priors, on_items : float64 arrays, shape (n_labels,)
-        How often documents hold each label, and how often training items have it or are expected
-        to.
-    n_items : int
-    elsewhere : float
-        Share of items whose document is not among the label sets.
+    As often as documents (`priors`), where items' documents are among the label sets. A share of
+    items may have theirs `elsewhere`: label sets then use labels otherwise, and what counts is how
+    often training items have a label or, where it is unseen, are expected to (`on_items`).
     """
     smooth = (n_items * on_items + 0.5 * priors) / (n_items + 0.5)
     mixed = (1 - elsewhere) * priors + elsewhere * smooth
@@ -134,19 +109,11 @@ def expected_frequencies(
 def new_label_frequencies(counts: Matrix, holding: int, added: int, typical: float) -> Matrix:
     """Say how often items are expected to have labels that came after training, (n_new,).
 
-    Documents that were there before a label turned up could not hold it, so their silence says
-    nothing about how common it is; nor do documents that were added because they hold it. Until
-    some hundred others have been counted, new labels are taken to be about as common as labels are.
-
-    Parameters
-    ----------
-    counts : float64 array, shape (n_new,)
-        Documents that hold each.
-    holding, added : int
-        Documents that hold some, and that could. The more of the latter hold none, the more they
-        are a sample of what there is, and the less examples that were picked.
-    typical : float
-        How common labels are.
+    Each is held by `counts` documents (n_new,); of all documents `added` since, so many are
+    `holding` some. Documents that were there before a label turned up could not hold it, so their
+    silence says nothing about how common it is; nor do documents that were added because they hold
+    it. Until some hundred others have been counted, new labels are taken to be as common as labels
+    typically are.
     """
     could = max(added, holding)
     sampled = (counts + _USUAL * typical) / (could + _USUAL)

@@ -102,19 +102,9 @@ def tag_parts(
 ) -> Matrix:
     """Share out among tags what they change in a label's logit, by integrated gradients.
 
-    Parameters
-    ----------
-    members : Members
-    weights : float64 array, shape (n_dimensions,)
-        How the label is read from codes of documents.
-    start, end : float32 arrays, shape (n_labels,)
-        Probable tags on average and of this item.
-
-    Returns
-    -------
-    float64 array, shape (n_labels,)
-        Sums to the change of the logit. Midpoints leave a small rest, which is shared out in
-        proportion to the parts' sizes.
+    Tags (n_labels,) move from average to this item's, and the label is read from codes with weights
+    (n_dimensions,). Parts (n_labels,) sum to the change of the logit: midpoints leave a small rest,
+    which is shared out in proportion to the parts' sizes.
     """
     places = (torch.arange(_PLACES) + 0.5) / _PLACES
     moved = torch.from_numpy(end - start)

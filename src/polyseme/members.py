@@ -59,14 +59,9 @@ class Members:
 
     @classmethod
     def start(cls, shape: Shape, priors: NDArray[np.float64], seeds: list[int]) -> Self:
-        """Make untrained members that give every output its prior, roughly.
+        """Make untrained members that give every output its prior (n_outputs,), roughly.
 
-        Parameters
-        ----------
-        shape : Shape
-        priors : float64 array, shape (n_outputs,)
-        seeds : list of int, length n_members
-            Each draws one member's weights, whatever the others are.
+        Each seed draws one member's weights, whatever the others are.
         """
         hidden, code = shape.hidden, shape.code
         sizes = [
@@ -138,22 +133,10 @@ class Batch:
 
 
 def step(members: Members, batch: Batch, gradients: Members) -> Tensor:
-    """Take the gradients of the weighted cross-entropy of a batch.
+    """Overwrite gradients with those of the weighted cross-entropy of a batch; give its logits.
 
     Written out by hand: autograd takes about 1.6 times as long on the processor, where most of a
     step of this size is not matrix products.
-
-    Parameters
-    ----------
-    members : Members
-    batch : Batch
-    gradients : Members
-        Are overwritten.
-
-    Returns
-    -------
-    float32 tensor, shape (n_members, rows, n_columns)
-        The logits.
     """
     on_features, on_items, on_documents, on_codes = batch.dropout
     (first, first_bias), (second, second_bias) = members.document_layers

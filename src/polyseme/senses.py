@@ -56,17 +56,8 @@ def label_senses(
 ) -> SenseMap | None:
     """Split one label's concepts into senses; None where they do not fall apart.
 
-    Parameters
-    ----------
-    concepts : Concepts
-        Concepts of known documents.
-    label_id : int
-    min_members : int
-        The fewest documents of a sense.
-    most : int
-        Of more documents than that, so many are looked at.
-    random_state : int, numpy Generator or None
-        Seeds k-means, and the choice of documents and of background concepts.
+    A sense has at least `min_members` documents; of more documents than `most`, so many are drawn.
+    `random_state` seeds k-means, and the choice of documents and of background concepts.
     """
     generator = as_generator(random_state)
     rows = np.flatnonzero(concepts.label_ids == label_id)
@@ -115,15 +106,7 @@ def sense_map(
 ) -> SenseMap:
     """Put a label's concepts, and some of other labels, on the label's principal axes.
 
-    Parameters
-    ----------
-    concepts : Concepts
-    rows : int64 array, shape (n,)
-        The label's concepts.
-    senses, silhouette : as `split_senses` gives them
-    generator : numpy.random.Generator
-        Draws the background.
-    n_background : int
+    `rows` (n,) are the label's concepts, `senses` and `silhouette` as `split_senses` gives them.
     """
     label_id = int(concepts.label_ids[rows[0]])
     points = concepts.points[rows].astype(np.float64)

@@ -636,7 +636,7 @@ class ConceptSpace(Estimator):
     def from_state(
         cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> ConceptSpace:
-        """Rebuild a fitted space from `get_state`."""
+        """Rebuild a fitted space; see `get_state`."""
         copies = {name: np.array(array) for name, array in arrays.items()}
         parameters = dict(config["parameters"])
         space = cls(**parameters | {"plan": parameters["plan"] and _plan_of(parameters["plan"])})
@@ -727,23 +727,9 @@ def vote(
 ) -> Matrix:
     """Let known documents vote for their labels, the nearer the more (priming).
 
-    Parameters
-    ----------
-    points : float32 array, shape (n, n_axes)
-        Of items, or of anything that has a code; see `ConceptSpace.points`.
-    known : float32 array, shape (m, n_axes)
-        Points of known documents.
-    documents : csr_matrix, shape (m, n_labels)
-        What documents hold.
-    counts : int64 array, shape (m,), optional
-        How often each votes; by default once.
-    left_out : int64 array, shape (n,), optional
-        A document that has no vote, for each point; -1: none.
-
-    Returns
-    -------
-    float64 array, shape (n, n_labels)
-        Shares of votes, between 0 and 1.
+    Gives shares of votes, (n, n_labels), for points (n, n_axes). The voters are known documents
+    with their points (m, n_axes) and labels (m, n_labels); each votes `counts` (m,) times, and one
+    of them may be left out for each point (n,).
     """
     n_labels = documents.shape[1]
     votes, total = np.zeros((len(points), n_labels)), np.zeros(len(points))

@@ -93,20 +93,8 @@ class ConceptStore:
     ) -> tuple[ConceptStore, tuple[str, ...]]:
         """Collect the documents a tagger knows: label sets first, then items' that are new.
 
-        Parameters
-        ----------
-        space : ConceptSpace
-            A fitted one.
-        labels : tuple of str
-            Its columns.
-        label_sets, corpus : LabelCorpus
-            Label sets and items' documents; may be the same.
-
-        Returns
-        -------
-        store : ConceptStore
-        dropped : tuple of str
-            The names of documents without a label.
+        `labels` are the columns of a fitted space; both corpora may be the same. Gives the store,
+        and the names of documents without a label.
         """
         points = np.zeros((0, space.axes_.shape[1]), dtype=np.float32)
         store, _, dropped = cls(*no_documents(labels), points).add(space, label_sets)
@@ -120,19 +108,8 @@ class ConceptStore:
     ) -> tuple[ConceptStore, tuple[str, ...], tuple[str, ...]]:
         """Take in documents; labels that the space has not learned become new labels.
 
-        Parameters
-        ----------
-        space : ConceptSpace
-        corpus : LabelCorpus
-
-        Returns
-        -------
-        store : ConceptStore
-            The larger store; this one is left as it was.
-        ids : tuple of str
-            The names of the documents taken in.
-        dropped : tuple of str
-            The names of documents that hold no label the space has learned.
+        Gives the larger store, the names of the documents taken in, and of those that hold no label
+        the space has learned. This store is left as it was.
         """
         grown = with_documents(self._documents, corpus)
         points = space.document_points(grown.fresh[:, : self.n_learned])
@@ -166,27 +143,16 @@ class ConceptStore:
     def votes(self, points: Floats) -> Matrix:
         """Let all known documents vote for their labels, the nearer the more (priming).
 
-        Parameters
-        ----------
-        points : float32 array, shape (n, n_axes)
-
-        Returns
-        -------
-        float64 array, shape (n, n_labels)
-            Shares of votes, between 0 and 1.
+        Gives shares of votes, (n, n_labels), for points (n, n_axes).
         """
         documents, counts = self._distinct
         return vote(points, self.points, documents, counts=counts)
 
     def nearest(self, point: Floats, column: int, k: int) -> tuple[Neighbour, ...]:
-        """Give the k known tag sets that are nearest to a point, from near to far.
+        """Give the k known tag sets that are nearest to a point (n_axes,), from near to far.
 
-        Parameters
-        ----------
-        point : float32 array, shape (n_axes,)
-        column : int
-            The label that is asked about; one beyond those of documents is held by none.
-        k : int
+        They say whether they hold the label of a column; one beyond those of documents is held by
+        none.
         """
         cosines = (self.points @ point).astype(np.float64)
         strength = np.exp((cosines - 1) / TEMPERATURE) * self._distinct[1]
