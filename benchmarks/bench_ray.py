@@ -198,10 +198,10 @@ def _pieces(amount: Amount, ways: Ways) -> Table:
 
 def _extraction(amount: Amount, folder: Path, ways: Ways) -> Table:
     """Extract drawn emoji in every way, in turn; compare seconds and bytes."""
-    from polyseme.datasets import SPECS
+    from polyseme.datasets import known_specs
     from polyseme.features import ImageFeatures, extract_folder
 
-    spec = SPECS["emoji"]
+    spec = known_specs()["emoji"]
     assert spec.embedded is not None and spec.write_media is not None
     spec.write_media(folder / "pictures", spec.embedded().corpus.ids[: amount.pictures])
     extractor = ImageFeatures(n_jobs=1)

@@ -173,9 +173,9 @@ def sample(
     ] = None,
 ) -> None:
     """Write sample files to try the next commands on: drawn emoji, or rendered music."""
-    from polyseme.datasets import SPECS
+    from polyseme.datasets import known_specs
 
-    spec = SPECS[{"image": "emoji", "audio": "clips"}[kind.value]]
+    spec = known_specs()[{"image": "emoji", "audio": "clips"}[kind.value]]
     assert spec.embedded is not None and spec.write_media is not None
     ids = spec.embedded().corpus.ids
     step = 1.0 if limit is None else max(1.0, len(ids) / limit)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from polyseme._validation import InputError, check_number, unknown_name
-from polyseme.datasets import SPECS
+from polyseme.datasets import known_specs
 from polyseme_experiments import EXPERIMENTS, SEED
 from polyseme_experiments.embedding_cache import clear_cache
 from polyseme_experiments.figures import get_experiment
@@ -174,7 +174,7 @@ def _publish(
         list(used.values()),
         summary="\n\n".join(line for line in headlines if line),
         command=command_of(everything, config, trials),
-        titles={name: spec.title for name, spec in SPECS.items()},
+        titles={name: spec.title for name, spec in known_specs().items()},
     )
     write_report(folder, sections, title=TITLE, facts=facts)
     return [section for section in sections if section.name in names]

@@ -9,13 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from polyseme.datasets import SPECS as ALL_SPECS
-from polyseme.datasets import load_dataset
+from polyseme.datasets import known_specs, load_dataset
 from polyseme.datasets.samples import TOPICS
 from polyseme.datasets.toy import AMBIGUOUS, OOV, THEMES, UNSEEN, toy_world
 
 # The sample of an embedded dataset is a part of it, not a synthetic one.
-SPECS = {name: spec for name, spec in ALL_SPECS.items() if spec.embedded is None}
+SPECS = {name: spec for name, spec in known_specs().items() if spec.embedded is None}
 # labels that stand for two things: an instrument or a sound, a machine or a bird, …
 TWO_TOPICS = {"music": {"guitar", "piano", "bass", "synth"}, "images": {"crane", "mouse", "rock"}}
 each_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))

@@ -301,7 +301,7 @@ def test_steps_filled_up_to_one_size_are_the_same():
 
 @needs_gpu
 def test_a_gpu_trains_the_same_network():
-    plan = {"max_epochs": 3, "min_steps": 40, "dtype": torch.float32}
+    plan = {"max_epochs": 3, "min_steps": 40, "batch_size": 4, "dtype": torch.float32}
     here, there = trainer(**plan), trainer(device="cuda", **plan)
     here.run()
     there.run()

@@ -27,7 +27,7 @@ from polyseme.datasets.base import (
     DatasetContent,
     DatasetSpec,
 )
-from polyseme.datasets.specs import SPECS
+from polyseme.datasets.specs import known_specs
 from polyseme.io import read_features
 
 VARIABLE = "POLYSEME_DATA"
@@ -42,7 +42,7 @@ def load_dataset(name: str, data: str | Path | None = None, *, sample: bool = Fa
     Parameters
     ----------
     name : str
-        One of `SPECS`, or any other folder with documents.
+        One of `known_specs`, or any other folder with documents.
     data : str or Path, optional
         Where the folders lie; by default the environment variable POLYSEME_DATA says it.
     sample : bool
@@ -63,7 +63,7 @@ def load_dataset(name: str, data: str | Path | None = None, *, sample: bool = Fa
             f"`name` of `load_dataset` must be the name of one folder; got {name!r}: pass the "
             "folder above it as `data`."
         )
-    spec = SPECS.get(name) or folder_spec(name)
+    spec = known_specs().get(name) or folder_spec(name)
     make = spec.sample if sample else spec.embedded
     files: dict[str, str] = {}
     if make is not None:
@@ -113,7 +113,7 @@ def choose(candidates: Sequence[Names], data: str | Path | None = None) -> Names
     titles = [" with ".join(dict.fromkeys(names)) for names in candidates]
     if not all(titles) or not titles:
         raise InputError("`candidates` of `choose` must name at least one dataset each.")
-    if all(name in SPECS and SPECS[name].embedded for name in candidates[0]):
+    if all(name in known_specs() and known_specs()[name].embedded for name in candidates[0]):
         return candidates[0]
     root = _data_root(data, titles[0])
     for names in candidates:
@@ -121,7 +121,7 @@ def choose(candidates: Sequence[Names], data: str | Path | None = None) -> Names
             return names
     raise InputError(
         f"None of {', '.join(titles)} has its folder in '{root}' ({_found(root)}); put the files "
-        f"of one there, in a folder of its name; known datasets: {', '.join(SPECS)}."
+        f"of one there, in a folder of its name; known datasets: {', '.join(known_specs())}."
     )
 
 
@@ -145,10 +145,10 @@ def _data_root(data: str | Path | None, wanted: str) -> Path:
 
 
 def folder_spec(name: str) -> DatasetSpec:
-    """Give the spec of a folder that `SPECS` does not know, under its name."""
+    """Give the spec of a folder that `known_specs` does not know, under its name."""
 
     def no_sample() -> DatasetContent:
-        raise unknown_name("dataset", name, SPECS)
+        raise unknown_name("dataset", name, known_specs())
 
     own = "the user's own"
     return DatasetSpec(name, name, "other", f"none: a folder of {own}", own, no_sample)
@@ -156,14 +156,14 @@ def folder_spec(name: str) -> DatasetSpec:
 
 def _folder(name: str, data: str | Path | None) -> Path:
     """Find the folder of a dataset, or say what there is instead."""
-    if name not in SPECS and not (data or os.environ.get(VARIABLE)):
-        raise unknown_name("dataset", name, SPECS)
+    if name not in known_specs() and not (data or os.environ.get(VARIABLE)):
+        raise unknown_name("dataset", name, known_specs())
     root = _data_root(data, name)
     folder = root / name
     if folder.is_dir():
         return folder
-    if name not in SPECS:
-        raise unknown_name("dataset", name, {*SPECS, *_folders(root)})
+    if name not in known_specs():
+        raise unknown_name("dataset", name, {*known_specs(), *_folders(root)})
     raise InputError(
         f"The dataset '{name}' has no folder in '{root}' ({_found(root)}); put its files into "
         f"'{folder}', or ask for the sample."

@@ -6,6 +6,7 @@ Other packages add theirs by the entry points "polyseme.datasets".
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,12 @@ def _spec(name: str, entry: dict[str, Any]) -> DatasetSpec:
     return DatasetSpec(name, sample=sample.make, **entry)
 
 
-with Path(__file__).with_suffix(".toml").open("rb") as _stream:
-    SPECS = {name: _spec(name, entry) for name, entry in tomllib.load(_stream).items()}
-SPECS |= load_plugins("polyseme.datasets")
+@cache
+def known_specs() -> dict[str, DatasetSpec]:
+    """Give the specs of all known datasets by name.
+
+    Read when first asked for: packages that add some import this one.
+    """
+    with Path(__file__).with_suffix(".toml").open("rb") as stream:
+        specs = {name: _spec(name, entry) for name, entry in tomllib.load(stream).items()}
+    return specs | load_plugins("polyseme.datasets")
