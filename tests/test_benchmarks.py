@@ -86,7 +86,7 @@ def test_every_script_is_registered(modules: dict[str, ModuleType]) -> None:
     assert set(NAMED) == set(modules["run"].NAMES)
 
 
-@pytest.mark.slow
+@pytest.mark.reproduction
 @pytest.mark.parametrize("name", NAMED)
 def test_a_benchmark_runs_at_the_quick_size(
     name: str, modules: dict[str, ModuleType], tmp_path: Path
