@@ -132,7 +132,7 @@ class PublishedTagger(Estimator):
 
     @classmethod
     def from_preset(cls, name: str = "paper", **parameters: Any) -> Self:
-        """Make a tagger with published constants ("paper") or with what trains best ("default")."""
+        """Make a tagger of parts with a preset; see `ConceptEmbedding.from_preset`."""
         parameters.setdefault("embedding", ConceptEmbedding.from_preset(name))
         parameters.setdefault("mapper", InstanceMapper.from_preset(name))
         return cls(**parameters)
@@ -277,10 +277,10 @@ class PublishedTagger(Estimator):
     def decision_function(
         self, X: object, tags: Iterable[Collection[str]] | None = None
     ) -> NDArray[np.float64]:
-        """Score every label for each instance, (n, n_labels), larger is better.
+        """Score every label for each instance; see `ZeroShotTagger.decision_function`.
 
-        Rows sum to one (or are all 0 when no label has a concept), as in the paper's equation 9.
-        The published method takes no tags beside features.
+        Rows, (n_labels,) each, sum to one (or are all 0 when no label has a concept), as in the
+        paper's equation 9. The published method takes no tags beside features.
         """
         points = self._asked(X, tags)
         scores = np.empty((len(points), len(self.classes_)))
