@@ -150,7 +150,7 @@ def test_tags_of_sidecars_are_noted_but_for_suggested_ones(texts, out):
     summary = extract_folder(texts, out, Letters())
     assert [name for name, _ in summary.sidecars] == ["below/c.txt"]
     found = read_extraction(out)
-    assert found.tags == (("sun", "sea"), ()) and found.select([1, 0]).tags == ((), ("sun", "sea"))
+    assert found.tags == (("sun", "sea"), ()) and found[[1, 0]].tags == ((), ("sun", "sea"))
 
 
 def test_folders_that_cannot_be_used_are_named(texts, tmp_path, out):
@@ -210,11 +210,11 @@ def test_the_store_keeps_arrays_by_preprocessing_and_for_one_writer(texts, tmp_p
     table = np.arange(72, dtype=np.float32).reshape(2, 36)
     with FeatureStore(tmp_path / "cache.sqlite", "one") as store:
         store.put(b"x", table)
-        assert store.get(b"y") is None
+        assert store.shape_of(b"y") == ()
     with FeatureStore(tmp_path / "cache.sqlite", "one") as store:
         np.testing.assert_array_equal(store.get(b"x"), table)
     with FeatureStore(tmp_path / "cache.sqlite", "two") as store:
-        assert not store.has(b"x")
+        assert not store.shape_of(b"x")
     extract_folder(texts, out, Letters())
     with (
         FeatureStore(out / "cache.sqlite", "one"),
@@ -283,7 +283,7 @@ def test_odd_files_are_survived_and_each_is_accounted_for(tmp_path, out, make, e
 def test_named_files_are_taken_whatever_they_are_called(tmp_path):
     (tmp_path / "photo").write_text("x")
     found = find_media([tmp_path / "photo", tmp_path / "photo"], frozenset({".png"}))
-    assert [file.path for file in found.media] == [tmp_path / "photo"]
+    assert [file.path for file in found[0]] == [tmp_path / "photo"]
     with pytest.raises(InputError, match="no file or folder"):
         find_media([tmp_path / "nothing"], frozenset({".png"}))
 

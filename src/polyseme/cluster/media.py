@@ -191,7 +191,7 @@ class Tagging:
         self.engine = engine
         self.model = model
         self.skipped: list[tuple[str, str]] = []
-        self.files = find_media(places, self.extractor.suffixes).media
+        self.files = find_media(places, self.extractor.suffixes)[0]
         if not self.files:
             raise InputError(
                 f"There is no {self.extractor.kind} file in {', '.join(map(str, places))}; names "
