@@ -237,6 +237,6 @@ def test_a_worker_refuses_in_a_sentence(place, tmp_path, monkeypatch):
         (partial(partial, os.listdir), "/no/folder", here, "cannot go on: [Errno 2]"),
     ):
         worker = engine._Worker(job, [piece], version)
-        (outcome,) = worker({"piece": [0]})["outcome"]
-        assert message in outcome.error
+        ((_, sentence),) = worker({"piece": [0]})["outcome"]
+        assert message in sentence
     assert len(engine.load_same(model, engine.digest_of(place / "model")).classes_)

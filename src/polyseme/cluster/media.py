@@ -97,13 +97,7 @@ def _tag(
 class RayExecutor:
     """Lets workers of a cluster do the heavy part of `extract_folder`; see its `executor`.
 
-    Parameters
-    ----------
-    engine : RayEngine
-    extractor : MediaFeatures
-        The one that the folder is extracted with.
-    progress : callable, optional
-        Called with the files that were read for their content hashes, of how many, and 0.
+    The progress is called with the files read for their content hashes, of how many, and 0.
     """
 
     def __init__(
@@ -143,29 +137,12 @@ class RayExecutor:
 
 
 class Tagging:
-    """Files on their way to tags.
+    """Files on their way to tags, here or by the workers of an engine.
 
-    Parameters
-    ----------
-    tagger : ZeroShotTagger or PublishedTagger
-        Fitted with a feature extractor.
-    places : sequence of Path
-        Media files, and folders that hold some.
-    k : int
-        Tags a file.
-    precision : float, optional
-        The share of tags that should be true.
-    n_jobs : int, optional
-        Files looked at at a time; by default one for each processor.
-    engine : RayEngine, optional
-        Whose workers tag the files; None tags them here.
-    model : Path, optional
-        For an engine: the folder that the tagger was loaded from, which all machines must see.
-
-    Attributes
-    ----------
-    skipped : list of (str, str)
-        Files that could not be used so far, and why.
+    The tagger was fitted with a feature extractor, and for an engine loaded from the folder
+    `model`, which all machines must see; `places` are media files and folders that hold some. For
+    `k` and `precision` see `rank_shards`. `skipped` lists the files that could not be used so far,
+    and why.
     """
 
     def __init__(

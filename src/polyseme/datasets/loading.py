@@ -92,23 +92,10 @@ def load_dataset(name: str, data: str | Path | None = None, *, sample: bool = Fa
 
 
 def choose(candidates: Sequence[Names], data: str | Path | None = None) -> Names:
-    """Give the first of several sets of datasets whose folders are all there.
+    """Give the first of several tuples of datasets whose folders are all there, originals first.
 
-    A folder counts even when files are missing from it, so that a half-copied original is told
-    of instead of being replaced in silence.
-
-    Parameters
-    ----------
-    candidates : sequence of tuples of str
-        In order of preference: originals before their stand-ins. An experiment from one dataset
-        to another gives pairs.
-    data : str or Path, optional
-        As in `load_dataset`.
-
-    Returns
-    -------
-    tuple of str
-        One of the candidates.
+    A folder counts even when files are missing from it, so that a half-copied original is told of
+    instead of being replaced in silence.
     """
     titles = [" with ".join(dict.fromkeys(names)) for names in candidates]
     if not all(titles) or not titles:
