@@ -150,15 +150,6 @@ def test_rankings_are_the_same_bytes_though_a_worker_dies(engine, place, tmp_pat
     assert contents(tmp_path / "here") == contents(tmp_path / "columns")
 
 
-def test_an_interrupted_ranking_goes_on_here(engine, place, tmp_path):
-    places = place / "model", place / "cut", tmp_path / "there"
-    with pytest.raises(KeyboardInterrupt):
-        rank_shards(*places, engine=engine, progress=stop_at(1500))
-    assert not (tmp_path / "there" / "manifest.json").exists()
-    assert rank_shards(*places).n_before >= 3
-    assert contents(place / "rankings") == contents(tmp_path / "there")
-
-
 def test_printed_tables_are_the_same(engine, place, world, tmp_path):
     table = tmp_path / "x.csv"
     np.savetxt(table, np.asarray(world.X), delimiter=",", header="a,b,c,d,e", comments="")
@@ -171,17 +162,6 @@ def test_printed_tables_are_the_same(engine, place, world, tmp_path):
         here = run("rank", place / "model", *words).stdout
         assert here == run("rank", place / "model", *words, "--engine", "ray").stdout
         assert here.count("\n") >= 300
-
-
-def test_gaps_are_told_by_workers_too(engine, place, tmp_path):
-    X = np.load(place / "all.npy")[:900]
-    X[700, 0] = np.inf
-    write_shards(X, tmp_path / "gap", 300)
-    with pytest.raises(
-        InputError, match=r"'part-00002.npy' contains NaN or infinity in row\(s\) 1"
-    ):
-        rank_shards(place / "model", tmp_path / "gap", tmp_path / "out", engine=engine)
-    assert not (tmp_path / "out" / "manifest.json").exists()
 
 
 # ---------------------------------------------------------------------- extract and tag

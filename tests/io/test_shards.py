@@ -25,7 +25,7 @@ def joined(folder: Path, n_rows: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("file_format", ["npy", "parquet"])
-@pytest.mark.parametrize("n_rows", [1, 7, 16, 1000])
+@pytest.mark.parametrize("n_rows", [7, 16, 1000])
 def test_blocks_of_shards_are_the_table(tmp_path, file_format, n_rows):
     X = table()
     assert len(write_shards(X, tmp_path / "cut", 16, file_format)) == 4
@@ -46,14 +46,6 @@ def test_blocks_do_not_depend_on_row_groups(tmp_path):
     assert [len(block) for block in blocks] == [16, 16, 8]
     np.testing.assert_array_equal(np.vstack(blocks), X)
     np.testing.assert_array_equal(np.vstack(blocks), read_features(path))
-
-
-@pytest.mark.parametrize("kind", ["float16", "float32", "float64", "int8", "bool"])
-def test_numbers_become_the_floats_that_whole_files_give(tmp_path, kind):
-    np.save(tmp_path / "a.npy", (table() > 0).astype(kind))
-    blocks, whole = joined(tmp_path / "a.npy", 8), read_features(tmp_path / "a.npy")
-    assert blocks.dtype == whole.dtype
-    np.testing.assert_array_equal(blocks, whole)
 
 
 def test_a_shard_may_be_empty_and_other_files_are_named(tmp_path):

