@@ -14,7 +14,7 @@ import pytest
 
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.datasets import SPECS, choose, load_dataset
-from polyseme.datasets.base import DOCUMENT_FILES
+from polyseme.datasets.loading import DOCUMENT_FILES
 
 ORIGINALS = {"magtag5k", "labelme", "msd"}
 EMBEDDED = {name for name, spec in SPECS.items() if spec.embedded is not None}

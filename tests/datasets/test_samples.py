@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -10,13 +9,10 @@ import pytest
 
 from polyseme.datasets import SPECS as ALL_SPECS
 from polyseme.datasets import load_dataset
-from polyseme.datasets.samples import TOPICS
 from polyseme.datasets.toy import AMBIGUOUS, OOV, THEMES, UNSEEN, toy_world
 
 # The sample of an embedded dataset is a part of it, not a synthetic one.
 SPECS = {name: spec for name, spec in ALL_SPECS.items() if spec.embedded is None}
-# labels that stand for two things: an instrument or a sound, a machine or a bird, …
-TWO_TOPICS = {"music": {"guitar", "piano", "bass", "synth"}, "images": {"crane", "mouse", "rock"}}
 each_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
 
 
@@ -58,31 +54,6 @@ def test_the_digest_of_a_sample_covers_all_it_holds():
     changed += [featured, replace(featured, X=featured.X + 1)]
     changed += [replace(featured, feature_names=featured.feature_names[::-1])]
     assert len({each.digest() for each in (content, *changed)}) == len(changed) + 1
-
-
-@each_spec
-def test_a_sample_holds_the_labels_of_its_domain_and_its_own(spec, samples):
-    sample = spec.sample.__self__
-    topics = Counter(label for labels in TOPICS[spec.domain].values() for label in labels)
-    own = {label for labels in sample.own.values() for label in labels}
-    assert set(sample.own) <= set(TOPICS[spec.domain]) and not own & set(topics)
-    assert set(sample.without) < set(topics)
-    labels = set(samples[spec.name].corpus.labels)
-    assert labels == (set(topics) | own) - set(sample.without)
-    assert labels >= TWO_TOPICS[spec.domain]
-    assert all(topics[label] > 1 for label in TWO_TOPICS[spec.domain])
-
-
-@pytest.mark.parametrize("name", [name for name in SPECS if SPECS[name].has_groups])
-def test_groups_of_a_sample_stay_in_one_part_of_the_split(name, samples):
-    corpus = samples[name].corpus
-    sizes = Counter(corpus.groups)
-    assert len(set(sizes.values())) > 2 and len(sizes) >= 40
-    if corpus.splits is not None:
-        assert len(set(zip(corpus.groups, corpus.splits, strict=True))) == len(sizes)
-    # Where tags are given to artists, songs of an artist share their labels.
-    n_sets = len(set(zip(corpus.groups, corpus, strict=True)))
-    assert (n_sets == len(sizes)) == (name == "msd-subset")
 
 
 def test_the_toy_world_keeps_its_promises():

@@ -76,14 +76,6 @@ def book_of(means: Any, spreads: Any) -> Codebook:
 # ------------------------------------------------------------------------------- equation (10)
 
 
-def test_shares_count_the_segments_of_each_clump() -> None:
-    book = Codebook(n_words=4, random_state=0).fit([clumps([50, 60, 70, 80])])
-    order = words(book, CENTRES)
-    assert sorted(order) == [0, 1, 2, 3]
-    shares = book.transform([clumps([1, 2, 3, 4], seed=1), clumps([0, 5, 0, 0], seed=2)])
-    np.testing.assert_allclose(shares[:, order], [[0.1, 0.2, 0.3, 0.4], [0, 1, 0, 0]])
-
-
 def test_words_are_the_most_likely_gaussians_whatever_their_weights() -> None:
     book = Codebook(n_words=9, random_state=0).fit(clips())
     for clip in clips(4, seed=1):

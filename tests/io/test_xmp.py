@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 import unicodedata
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from polyseme._validation import InputError
 from polyseme.io.xmp import merge_tags, read_tags, sidecar_of
@@ -302,34 +299,3 @@ def test_processes_that_merge_into_one_sidecar_lose_no_tags(sidecar):
     running = [subprocess.Popen(command) for command in commands]
     assert [process.wait(timeout=120) for process in running] == [0, 0]
     assert sorted(read_tags(sidecar)) == sorted(f"{n}{i}" for n in "ab" for i in range(25))
-
-
-LETTERS = st.characters(exclude_categories=["Cs", "Cc", "Cn"]) | st.sampled_from(" \t\n\rß&<ſİ")
-TAGS = st.lists(st.text(LETTERS, max_size=6) | st.sampled_from(["a", "A", "b c", "B  C"]))
-
-
-def canon(tag: str) -> str:
-    """What the tags in a set of tags are told apart by."""
-    folded = unicodedata.normalize("NFD", " ".join(tag.split())).casefold()
-    return unicodedata.normalize("NFC", folded)
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    first=TAGS,
-    second=TAGS,
-    start=st.sampled_from([None, RICH, *(text for text, _ in SPELLINGS.values())]),
-)
-def test_merging_gives_the_union_and_keeps_what_was_there_first(first, second, start):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "a.xmp"
-        if start is not None:
-            path.write_text(start, "utf-8", newline="")
-        states = [read_tags(path)]
-        for tags in (first, second, first):
-            states.append(states[-1] + merge_tags(path, tags))
-            assert read_tags(path) == states[-1]
-    assert states[2] == states[3]
-    keys = [canon(tag) for tag in states[-1]]
-    assert len(set(keys)) == len(keys)
-    assert set(keys) == {canon(tag) for tag in states[0] + first + second if tag.strip()}

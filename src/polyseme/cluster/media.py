@@ -7,7 +7,7 @@ writes.
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +22,13 @@ from polyseme.cluster.engine import Job, RayEngine, check_seen, digest_of, load_
 from polyseme.cluster.ranking import Suggestions
 from polyseme.features import Extracted, MediaError, MediaFeatures
 from polyseme.features.base import Raw
-from polyseme.features.extraction import FeatureStore, MediaFile, find_media, state_of
+from polyseme.features.extraction import (
+    FeatureStore,
+    MediaFile,
+    content_of,
+    find_media,
+    state_of,
+)
 from polyseme.features.sound import quiet_decoders
 from polyseme.tagger import Tagger
 
@@ -36,16 +42,14 @@ Paths = Sequence[str]
 
 def _hashing() -> Callable[[Paths], list[tuple[str, bytes] | None]]:
     """Start the job of reading files for states and content hashes; None for unreadable ones."""
+    return lambda paths: [_state_and_content(Path(path)) for path in paths]
 
-    def state_and_content(path: Path) -> tuple[str, bytes] | None:
-        try:
-            state = state_of(path)
-            with path.open("rb") as stream:
-                return state, hashlib.file_digest(stream, "sha256").digest()
-        except OSError:  # who asked finds out by itself
-            return None
 
-    return lambda paths: [state_and_content(Path(path)) for path in paths]
+def _state_and_content(path: Path) -> tuple[str, bytes] | None:
+    """Give the state of a file and its hash; None where who asked finds out by itself."""
+    with contextlib.suppress(OSError):
+        return state_of(path), content_of(path)
+    return None
 
 
 def _extracting(extractor: MediaFeatures, digest: str) -> Callable[[Paths], list[Raw | MediaError]]:

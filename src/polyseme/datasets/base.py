@@ -13,10 +13,6 @@ from numpy.typing import NDArray
 
 from polyseme.corpus import LabelCorpus
 
-DOCUMENT_FILES = ("documents.jsonl.gz", "documents.jsonl")
-FEATURES_FILE = "features.npy"
-NAMES_FILE = "feature_names.txt"
-
 
 @dataclass(frozen=True, eq=False)
 class DatasetContent:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tomllib
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,21 +18,26 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from polyseme._plugins import load_plugins
 from polyseme._validation import InputError, PolysemeWarning, first_few, unknown_name
 from polyseme.corpus import LabelCorpus
-from polyseme.datasets.base import (
-    DOCUMENT_FILES,
-    FEATURES_FILE,
-    NAMES_FILE,
-    Dataset,
-    DatasetContent,
-    DatasetSpec,
-)
-from polyseme.datasets.specs import SPECS
+from polyseme.datasets.base import Dataset, DatasetContent, DatasetSpec
+from polyseme.datasets.samples import TOPICS, SyntheticSample
 from polyseme.io import read_features
 
 VARIABLE = "POLYSEME_DATA"
+DOCUMENT_FILES = ("documents.jsonl.gz", "documents.jsonl")
+FEATURES_FILE = "features.npy"
+NAMES_FILE = "feature_names.txt"
 Names = TypeVar("Names", bound=tuple[str, ...])
+
+# The known datasets: an entry each in `specs.toml`, and those that other packages add.
+SPECS: dict[str, DatasetSpec] = {}
+with Path(__file__).with_name("specs.toml").open("rb") as _stream:
+    for _name, _entry in tomllib.load(_stream).items():
+        _sample = SyntheticSample(TOPICS[_entry["domain"]], **_entry.pop("sample"))
+        SPECS[_name] = DatasetSpec(_name, sample=_sample.make, **_entry)
+SPECS |= load_plugins("polyseme.datasets")
 
 
 def load_dataset(name: str, data: str | Path | None = None, *, sample: bool = False) -> Dataset:

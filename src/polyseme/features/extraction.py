@@ -314,8 +314,7 @@ class FeatureStore:
         state = state_of(path)
         content = self._noted(path, state)
         if content is None:
-            with path.open("rb") as stream:
-                content = hashlib.file_digest(stream, "sha256").digest()
+            content = content_of(path)
             self.note(path, state, content)
         return content
 
@@ -368,6 +367,12 @@ class FeatureStore:
                 "nobody else writes there, and run again."
             ) from error
         return cursor
+
+
+def content_of(path: Path) -> bytes:
+    """Read a file and give its SHA-256."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").digest()
 
 
 def state_of(path: Path) -> str:
