@@ -36,7 +36,7 @@ from media_files import (
 from polyseme._validation import InputError
 from polyseme.features import _svg_worker, pictures
 from polyseme.features.base import MediaError
-from polyseme.features.pictures import FRAMINGS, SUFFIXES, picture_from_array, read_picture
+from polyseme.features.pictures import FRAMINGS, picture_from_array, read_picture
 
 WHITE, BLACK = (255, 255, 255), (0, 0, 0)
 CORNERS = (RED, GREEN, BLUE, YELLOW)
@@ -66,21 +66,6 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]
 
 
 # ---------------------------------------------------------------- kinds of files
-
-
-def test_every_odd_file_is_read_or_refused_as_it_should_be(odd, capfd) -> None:
-    folder, verdicts = odd
-    for name, verdict in verdicts.items():
-        path = folder / name
-        if verdict == "good":
-            pixels = read_picture(path, size=32)
-            assert pixels.shape == (32, 32, 3) and pixels.dtype == np.uint8, name
-            assert path.suffix.lower() in SUFFIXES
-        elif verdict == "broken":
-            with pytest.raises(MediaError, match=r"^(is|has|holds|cannot) ") as caught:
-                read_picture(path, size=32)
-            assert len(str(caught.value)) < 80 and not str(caught.value).endswith("."), name
-    assert capfd.readouterr() == ("", "")
 
 
 IN_COLOUR = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ pytest.importorskip("soundfile", reason="needs the extra `audio`")
 
 from polyseme._validation import InputError
 from polyseme.features.base import MediaError
-from polyseme.features.sound import RATE, SUFFIXES, quiet_decoders, read_sound, sound_from_array
+from polyseme.features.sound import RATE, quiet_decoders, read_sound, sound_from_array
 from sound_files import encoded, make_odd_sounds, raw_wav, tone, wav
 
 
@@ -37,27 +36,6 @@ def sine(rate: int, seconds: float = 1.0, pitch: float = 440.0) -> NDArray[np.fl
 def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     folder = tmp_path_factory.mktemp("odd")
     return folder, make_odd_sounds(folder)
-
-
-def test_every_odd_file_is_read_or_refused_as_it_should(odd) -> None:
-    folder, sounds = odd
-    wrong = {}
-    for name, verdict in sounds.items():
-        assert ((folder / name).suffix.lower() in SUFFIXES) == (verdict != "other"), name
-        if verdict == "other":
-            continue
-        try:
-            with warnings.catch_warnings(), quiet_decoders():
-                warnings.simplefilter("error")
-                samples = read_sound(folder / name)
-            outcome = "good" if samples.ndim == 1 and np.isfinite(samples).all() else "odd"
-            assert samples.dtype == np.float32 and len(samples) > 0
-        except MediaError as error:
-            outcome = "broken"
-            assert str(error)[0].islower() and not str(error).endswith("."), name
-        if outcome != verdict:
-            wrong[name] = outcome
-    assert not wrong
 
 
 @pytest.mark.parametrize(

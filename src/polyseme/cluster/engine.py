@@ -30,7 +30,7 @@ RETRIES = 3  # how often a piece is tried again after the worker that had it die
 _REACH_SECONDS = 10.0
 # Only pieces under way lie in the store of objects; more than this would be memory for nothing.
 _STORE_BYTES = 128 * 2**20
-
+_OPTIONS: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
 
 Job = Callable[[], Callable[[Any], Any]]
 
@@ -170,8 +170,14 @@ def open_engine(
             "The engine 'ray' needs the extra `ray`; pip install 'polyseme[ray]'."
         ) from None
     connected = ray.is_initialized()
-    if not connected:
-        _connect(ray, address, workers, log)
+    if not connected and address in (None, "local"):
+        n_workers = workers or n_cores()
+        if log is not None:
+            log(f"starting Ray on this machine with {n_workers} workers, until the work is done")
+        options = _OPTIONS | {"num_cpus": n_workers, "include_dashboard": False}
+        ray.init(address="local", object_store_memory=_STORE_BYTES, **options)
+    elif not connected:
+        _connect(ray, str(address))
     try:
         yield RayEngine(ray, workers)
     finally:
@@ -179,21 +185,11 @@ def open_engine(
             ray.shutdown()
 
 
-def _connect(
-    ray: Any, address: str | None, workers: int | None, log: Callable[[str], None] | None
-) -> None:
-    """Connect to a cluster that runs, or start workers on this machine."""
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
-    if address is None or address == "local":
-        n_workers = workers or n_cores()
-        if log is not None:
-            log(f"starting Ray on this machine with {n_workers} workers, until the work is done")
-        options |= {"num_cpus": n_workers, "include_dashboard": False}
-        ray.init(address="local", object_store_memory=_STORE_BYTES, **options)
-        return
+def _connect(ray: Any, address: str) -> None:
+    """Connect to a cluster that runs."""
     _check_reachable(address)
     try:
-        ray.init(address=address, **options)
+        ray.init(address=address, **_OPTIONS)
     except Exception as error:  # Ray raises a dozen kinds
         raise InputError(
             f"The Ray cluster at '{address}' cannot be used ({_first_line(error)}); start one with "

@@ -396,18 +396,17 @@ def _extract(
     progress: Progress | None,
 ) -> tuple[list[tuple[MediaFile, bytes]], list[tuple[str, str]], int]:
     """Fill the store; give usable files with their hashes, the skipped, and how many were known."""
-    contents: dict[str, bytes] = {}
-    skipped: dict[str, str] = {}
+    outcomes: dict[MediaFile, bytes | str] = {}  # the content's hash, or why there is none
+    n_skipped = 0
     waiting: deque[tuple[MediaFile, bytes, str]] = deque()
     n_cached = 0
 
     def note(file: MediaFile, outcome: bytes | str) -> None:
-        if isinstance(outcome, bytes):
-            contents[file.id] = outcome
-        else:
-            skipped[file.id] = outcome
+        nonlocal n_skipped
+        outcomes[file] = outcome
+        n_skipped += isinstance(outcome, str)
         if progress is not None:
-            progress(len(contents) + len(skipped), len(media), len(skipped))
+            progress(len(outcomes), len(media), n_skipped)
 
     def unknown() -> Iterator[Path]:
         """Yield what has to be looked at; it waits in the same order for its numbers."""
@@ -434,8 +433,9 @@ def _extract(
         else:
             store.put(content, raw)
             note(file, content)
-    used = [(file, contents[file.id]) for file in media if file.id in contents]
-    return used, [(file.id, skipped[file.id]) for file in media if file.id in skipped], n_cached
+    ordered = [(file, outcomes[file]) for file in media]
+    used = [(file, content) for file, content in ordered if isinstance(content, bytes)]
+    return used, [(file.id, why) for file, why in ordered if isinstance(why, str)], n_cached
 
 
 # ---------------------------------------------------------------------- the folder of numbers
