@@ -150,6 +150,15 @@ def test_rankings_are_the_same_bytes_though_a_worker_dies(engine, place, tmp_pat
     assert contents(tmp_path / "here") == contents(tmp_path / "columns")
 
 
+def test_an_interrupted_ranking_goes_on_here(engine, place, tmp_path):
+    places = place / "model", place / "cut", tmp_path / "there"
+    with pytest.raises(KeyboardInterrupt):
+        rank_shards(*places, engine=engine, progress=stop_at(1500))
+    assert not (tmp_path / "there" / "manifest.json").exists()
+    assert rank_shards(*places).n_before >= 3
+    assert contents(place / "rankings") == contents(tmp_path / "there")
+
+
 def test_printed_tables_are_the_same(engine, place, world, tmp_path):
     table = tmp_path / "x.csv"
     np.savetxt(table, np.asarray(world.X), delimiter=",", header="a,b,c,d,e", comments="")
