@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import struct
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,174 +125,106 @@ def exif(orientation: int) -> bytes:
 
 
 def make_odd_pictures(folder: Path) -> dict[str, str]:
-    """Write odd picture files and things that only look like them.
+    """Write odd picture files and things that only look like them, one of each family.
 
     Returns for each relative path: "good" (must be read), "broken" (named like a picture, must be
     skipped with a reason) or "other" (no picture by its name or kind, must be passed over).
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    found = dict.fromkeys([*_photos(folder), *_plain_files(folder), *_tiffs(folder)], "good")
-    found |= dict.fromkeys([*_with_alpha(folder), *_drawings(folder)], "good")
-    found |= dict.fromkeys(_broken(folder), "broken")
-    found |= dict.fromkeys(_others(folder), "other")
-    return found | _links(folder)
+    (folder / "sub folder").mkdir(parents=True, exist_ok=True)
+    good = [*_saved(folder), *_write(folder, _good_bytes())]
+    verdicts = dict.fromkeys(good, "good")
+    verdicts |= dict.fromkeys(_write(folder, _broken_bytes(folder)), "broken")
+    photo = (folder / "photo.jpg").read_bytes()
+    others = {"notes.txt": b"a text", "no-suffix": photo, ".hidden.jpg": photo}
+    verdicts |= dict.fromkeys(_write(folder, others), "other")
+    (folder / "folder.png").mkdir(exist_ok=True)
+    verdicts["folder.png"] = "other"
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(folder / "pipe.png")
+        verdicts["pipe.png"] = "other"
+    links = {"link.jpg": ("photo.jpg", "good"), "lost-link.jpg": ("nowhere.jpg", "broken")}
+    links |= {"circle.png": ("circle.png", "broken")}
+    for name, (goal, verdict) in links.items():
+        with contextlib.suppress(OSError):  # not every system lets everyone make links
+            (folder / name).symlink_to(goal)
+            verdicts[name] = verdict
+    return verdicts
 
 
 def _write(folder: Path, files: dict[str, bytes]) -> list[str]:
     for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     return list(files)
 
 
-def _photos(folder: Path) -> list[str]:
-    photo = Image.fromarray(quadrants())
-    photo.save(folder / "photo.jpg", quality=95)
-    photo.save(folder / "progressive.jpeg", progressive=True)
-    photo.convert("L").save(folder / "gray.jpg")
-    photo.convert("CMYK").save(folder / "cmyk.jpg")
-    photo.save(folder / "broken-exif.jpg", exif=b"Exif\0\0II*\0\xff\xff\xff\xff" + b"\xff" * 40)
-    photo.save(folder / "UPPER.JPG")
-    photo.save(folder / "png-inside.jpg", format="PNG")
-    photo.save(folder / "jpeg-inside.svg", format="JPEG")
-    (folder / "sub folder").mkdir(exist_ok=True)
-    photo.save(folder / "sub folder" / "päöß 写真 (1).jpg")
-    return [
-        *("photo.jpg", "progressive.jpeg", "gray.jpg", "cmyk.jpg", "broken-exif.jpg"),
-        *("UPPER.JPG", "png-inside.jpg", "jpeg-inside.svg"),
-        "sub folder/päöß 写真 (1).jpg",
-    ]
-
-
-def _plain_files(folder: Path) -> list[str]:
-    photo = Image.fromarray(quadrants())
-    other = Image.fromarray(quadrants()[::-1].copy())
-    photo.convert("1").save(folder / "bit.png")
-    photo.quantize(4).save(folder / "palette.png")
-    photo.save(folder / "plain.bmp")
-    photo.save(folder / "plain.ppm")
-    photo.convert("1").save(folder / "bit.pbm")
-    photo.save(folder / "lossy.webp")
-    for name in ("moving.gif", "moving.webp", "moving.png"):
-        photo.save(folder / name, save_all=True, append_images=[other], duration=50)
-    photo.resize((1, 1)).save(folder / "dot.png")
-    Image.fromarray(quadrants(20000, 1)).save(folder / "wide.png")
-    Image.fromarray(quadrants(1, 20000)).save(folder / "tall.png")
-    deep = quadrants().astype(np.uint16) * 257
-    files = _write(folder, {"rgb16.png": png16(deep), "gray16.png": png16(deep[:, :, 0])})
-    return [
-        *("bit.png", "palette.png", "plain.bmp", "plain.ppm", "bit.pbm", "lossy.webp"),
-        *("moving.gif", "moving.webp", "moving.png", "dot.png", "wide.png", "tall.png"),
-        *files,
-    ]
-
-
-def _with_alpha(folder: Path) -> list[str]:
-    half = Image.fromarray(np.dstack([quadrants(), np.full((32, 48), 128, np.uint8)]))
-    half.save(folder / "rgba.png")
-    half.convert("LA").save(folder / "la.png")
-    half.save(folder / "lossless.webp", lossless=True)
-    palette = Image.fromarray(quadrants()).quantize(4)
-    palette.save(folder / "clear.gif", transparency=0)
-    palette.save(folder / "clear.png", transparency=bytes((0, 80, 160, 255)))
-    four = png(b"\0\x1b" * 4, (4, 4), depth=2, colour=0, before=((b"tRNS", b"\0\1"),))
-    _write(folder, {"clear-gray.png": four})
-    return ["rgba.png", "la.png", "lossless.webp", "clear.gif", "clear.png", "clear-gray.png"]
-
-
-def _tiffs(folder: Path) -> list[str]:
-    photo = Image.fromarray(quadrants())
-    photo.save(folder / "pages.tif", save_all=True, append_images=[photo.convert("L")])
-    photo.save(folder / "lzw.tiff", compression="tiff_lzw")
-    photo.convert("CMYK").save(folder / "cmyk.tif")
-    photo.convert("1").save(folder / "fax.tif", compression="group4")
-    gray = np.linspace(0, 1, 32 * 48, dtype=np.float32).reshape(32, 48)
-    files = {
-        "gray16.tif": tiff((gray * 65535).astype(np.uint16)),
-        "rgb16.tif": tiff(quadrants().astype(np.uint16) * 257, photometric=2, big_endian=True),
-        "int32.tif": tiff((gray * 1e6 - 5e5).astype(np.int32)),
-        "float.tif": tiff(gray, packed=True),
+def _saved(folder: Path) -> list[str]:
+    """Write what Pillow can make."""
+    photo, pixels = Image.fromarray(quadrants()), quadrants()
+    other = Image.fromarray(pixels[::-1].copy())
+    half = Image.fromarray(np.dstack([pixels, np.full((32, 48), 128, np.uint8)]))
+    broken_exif = b"Exif\0\0II*\0\xff\xff\xff\xff" + b"\xff" * 40
+    pictures: dict[str, tuple[Image.Image, dict[str, Any]]] = {
+        "photo.jpg": (photo, {"quality": 95}),
+        "progressive.jpeg": (photo, {"progressive": True}),
+        "gray.jpg": (photo.convert("L"), {}),
+        "cmyk.jpg": (photo.convert("CMYK"), {}),
+        "broken-exif.jpg": (photo, {"exif": broken_exif}),
+        "png-inside.jpg": (photo, {"format": "PNG"}),
+        "jpeg-inside.svg": (photo, {"format": "JPEG"}),
+        "sub folder/päöß 写真 (1).JPG": (photo, {}),
+        "bit.png": (photo.convert("1"), {}),
+        "palette.png": (photo.quantize(4), {}),
+        "plain.bmp": (photo, {}),
+        "plain.ppm": (photo, {}),
+        "still.webp": (photo, {}),
+        "moving.gif": (photo, {"save_all": True, "append_images": [other], "duration": 50}),
+        "dot.png": (photo.resize((1, 1)), {}),
+        "wide.png": (Image.fromarray(quadrants(20000, 1)), {}),
+        "rgba.png": (half, {}),
+        "clear.gif": (photo.quantize(4), {"transparency": 0}),
+        "pages.tif": (photo, {"save_all": True, "append_images": [photo.convert("L")]}),
+        "lzw.tiff": (photo, {"compression": "tiff_lzw"}),
+        "fax.tif": (photo.convert("1"), {"compression": "group4"}),
     }
-    return ["pages.tif", "lzw.tiff", "cmyk.tif", "fax.tif", *_write(folder, files)]
+    for name, (picture, options) in pictures.items():
+        picture.save(folder / name, **options)
+    return list(pictures)
 
 
-def _drawings(folder: Path) -> list[str]:
-    files = {
+def _good_bytes() -> dict[str, bytes]:
+    """Files that Pillow reads but does not write, and drawings."""
+    deep = quadrants().astype(np.uint16) * 257
+    gray = np.linspace(0, 1, 32 * 48, dtype=np.float32).reshape(32, 48)
+    return {
+        "rgb16.png": png16(deep),
+        "rgb16.tif": tiff(deep, photometric=2, big_endian=True),
+        "float.tif": tiff(gray, packed=True),
         "drawing.svg": DRAWING.encode(),
         "packed.svgz": gzip.compress(DRAWING.encode(), mtime=0),
         "unsized.svg": f'<svg {SVG}><circle cx="9" cy="9" r="5"/></svg>'.encode(),
         "wide-chars.svg": ('<?xml version="1.0" encoding="UTF-16"?>' + DRAWING).encode("utf-16"),
     }
-    return _write(folder, files)
 
 
-def _broken(folder: Path) -> list[str]:
-    photo, painting = (folder / "photo.jpg").read_bytes(), (folder / "rgb16.png").read_bytes()
-    still, pages = (folder / "lossy.webp").read_bytes(), (folder / "lzw.tiff").read_bytes()
+def _broken_bytes(folder: Path) -> dict[str, bytes]:
+    """Files that are cut off, no pictures, of kinds that are not read, or too much."""
+    cut = {
+        f"cut{Path(name).suffix}": (folder / name).read_bytes()[:-n]
+        for name, n in (("photo.jpg", 400), ("rgb16.png", 60), ("lzw.tiff", 400))
+    }
     text = zlib.compress(bytes(100_000_000), 9)
-    blank, line = ((4, 4), b"\0" * 5 * 4)
-    return _write(
-        folder,
-        {
-            "empty.jpg": b"",
-            "cut.jpg": photo[: len(photo) // 2],
-            "header.jpg": photo[:20],
-            "cut.png": painting[: len(painting) * 2 // 3],
-            "cut.webp": still[: len(still) // 2],
-            "cut.tif": pages[: len(pages) // 2],
-            "cut.gif": (folder / "moving.gif").read_bytes()[:40],
-            "cut.bmp": (folder / "plain.bmp").read_bytes()[:1000],
-            "text.jpg": b"These are only words.\n" * 9,
-            "page.jpg": b"<!DOCTYPE html><html><body>404<br></body></html>",
-            "zeros.png": bytes(5000),
-            "noise.gif": b"GIF89a" + bytes(range(256)),
-            "script.jpg": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\nshowpage\n",
-            "huge.png": png(b"", (20000, 20000), depth=8, colour=2),
-            "absurd.png": png(b"", (2**31 - 1, 2**31 - 1), depth=16, colour=6),
-            "text-bomb.png": png(
-                line, blank, depth=8, colour=0, before=((b"zTXt", b"a\0\0" + text),)
-            ),
-            "bad-header.png": png(line, blank, depth=7, colour=5),
-            "planes.tif": tiff(quadrants().astype(np.uint16), photometric=2, planar=True),
-            "double.tif": tiff(np.zeros((4, 4))),
-            "unclosed.svg": DRAWING[:-6].encode(),
-            "words.svg": b"no markup at all",
-            "bomb.svg": svg_bomb().encode(),
-            "sizeless.svg": f'<svg {SVG} width="0" height="0"/>'.encode(),
-            "cut.svgz": gzip.compress(DRAWING.encode(), mtime=0)[:30],
-        },
-    )
-
-
-def _others(folder: Path) -> list[str]:
-    photo = (folder / "photo.jpg").read_bytes()
-    others = _write(
-        folder,
-        {
-            "notes.txt": b"a text",
-            "no-suffix": photo,
-            "photo.xmp": b"<x:xmpmeta xmlns:x='adobe:ns:meta/'/>",
-            ".hidden.jpg": photo,
-            "._photo.jpg": b"\0\5\x16\7\0\2\0\0Mac OS X        " + bytes(50),
-        },
-    )
-    (folder / "folder.png").mkdir(exist_ok=True)
-    others.append("folder.png")
-    if hasattr(os, "mkfifo"):
-        pipe = folder / "pipe.png"
-        pipe.unlink(missing_ok=True)
-        os.mkfifo(pipe)
-        others.append("pipe.png")
-    return others
-
-
-def _links(folder: Path) -> dict[str, str]:
-    links = {"link.jpg": ("photo.jpg", "good"), "lost-link.jpg": ("nowhere.jpg", "broken")}
-    links |= {"circle.png": ("circle.png", "broken")}
-    try:
-        for name, (goal, _) in links.items():
-            (folder / name).unlink(missing_ok=True)
-            (folder / name).symlink_to(goal)
-    except OSError:  # not every system lets everyone make links
-        return {}
-    return {name: verdict for name, (_, verdict) in links.items()}
+    bomb = ((b"zTXt", b"a\0\0" + text),)
+    return cut | {
+        "cut.gif": (folder / "moving.gif").read_bytes()[:40],
+        "cut.svgz": gzip.compress(DRAWING.encode(), mtime=0)[:30],
+        "empty.jpg": b"",
+        "text.jpg": b"These are only words.\n" * 9,
+        "page.jpg": b"<!DOCTYPE html><html><body>404<br></body></html>",
+        "script.jpg": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\nshowpage\n",
+        "huge.png": png(b"", (20000, 20000), depth=8, colour=2),
+        "absurd.png": png(b"", (2**31 - 1, 2**31 - 1), depth=16, colour=6),
+        "text-bomb.png": png(b"\0" * 20, (4, 4), depth=8, colour=0, before=bomb),
+        "planes.tif": tiff(quadrants().astype(np.uint16), photometric=2, planar=True),
+        "bomb.svg": svg_bomb().encode(),
+        "sizeless.svg": f'<svg {SVG} width="0" height="0"/>'.encode(),
+    }

@@ -45,7 +45,7 @@ def load_pictures(folder: str, cache: str | None) -> Dataset:
     """
     extraction = _extracted(Path(folder), ImageFeatures(), cache, NAMED)
     corpus = _tags_of(Path(folder), extraction)
-    table = np.asarray(extraction.select(_rows(extraction, corpus)).raw, dtype=np.float32)
+    table = np.asarray(extraction[_rows(extraction, corpus)].raw, dtype=np.float32)
     checksum = hashlib.sha256(repr((corpus.ids, list(corpus))).encode())
     checksum.update(table.tobytes())
     spec = replace(folder_spec(NAMED), title="pictures of one's own", domain="images")
@@ -62,7 +62,7 @@ def raw_numbers(
     """
     if folder is not None:
         extraction = _extracted(Path(folder), extractor, cache, dataset.name)
-        return extraction.select(_rows(extraction, dataset.corpus))
+        return extraction[_rows(extraction, dataset.corpus)]
     write = dataset.spec.write_media
     if write is None:
         raise InputError(f"The dataset '{dataset.name}' has no media files.")
@@ -73,7 +73,7 @@ def raw_numbers(
                 write(media, dataset.corpus.ids)
                 media.with_suffix(".written").touch()
         extraction = _extracted(media, extractor, str(place), dataset.name)
-        return extraction.select(_rows(extraction, dataset.corpus))
+        return extraction[_rows(extraction, dataset.corpus)]
 
 
 def _extracted(folder: Path, extractor: MediaFeatures, cache: str | None, name: str) -> Extracted:

@@ -95,7 +95,7 @@ class Trial:
         raw = raw_numbers(self.target, extractor, self.config.cache, folder)
         if "random_state" in extractor.get_params():
             extractor.set_params(random_state=self.seed)
-        extractor.fit(raw.select(self.split.train.tolist()))
+        extractor.fit(raw[self.split.train.tolist()])
         return np.asarray(extractor.transform(raw), dtype=np.float32)
 
     @cached_property

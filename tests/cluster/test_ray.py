@@ -173,17 +173,6 @@ def test_printed_tables_are_the_same(engine, place, world, tmp_path):
         assert here.count("\n") >= 300
 
 
-def test_gaps_are_told_by_workers_too(engine, place, tmp_path):
-    X = np.load(place / "all.npy")[:900]
-    X[700, 0] = np.inf
-    write_shards(X, tmp_path / "gap", 300)
-    with pytest.raises(
-        InputError, match=r"'part-00002.npy' contains NaN or infinity in row\(s\) 1"
-    ):
-        rank_shards(place / "model", tmp_path / "gap", tmp_path / "out", engine=engine)
-    assert not (tmp_path / "out" / "manifest.json").exists()
-
-
 # ---------------------------------------------------------------------- extract and tag
 
 

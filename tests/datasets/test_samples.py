@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from polyseme.datasets import known_specs, load_dataset
-from polyseme.datasets.samples import TOPICS
 from polyseme.datasets.toy import AMBIGUOUS, OOV, THEMES, UNSEEN, toy_world
 
 # The sample of an embedded dataset is a part of it, not a synthetic one.
 SPECS = {name: spec for name, spec in known_specs().items() if spec.embedded is None}
-# labels that stand for two things: an instrument or a sound, a machine or a bird, …
-TWO_TOPICS = {"music": {"guitar", "piano", "bass", "synth"}, "images": {"crane", "mouse", "rock"}}
 each_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
 
 
@@ -58,59 +53,6 @@ def test_the_digest_of_a_sample_covers_all_it_holds():
     changed += [featured, replace(featured, X=featured.X + 1)]
     changed += [replace(featured, feature_names=featured.feature_names[::-1])]
     assert len({each.digest() for each in (content, *changed)}) == len(changed) + 1
-
-
-@each_spec
-def test_a_sample_holds_the_labels_of_its_domain_and_its_own(spec, samples):
-    sample = spec.sample.__self__
-    topics = Counter(label for labels in TOPICS[spec.domain].values() for label in labels)
-    own = {label for labels in sample.own.values() for label in labels}
-    assert set(sample.own) <= set(TOPICS[spec.domain]) and not own & set(topics)
-    assert set(sample.without) < set(topics)
-    labels = set(samples[spec.name].corpus.labels)
-    assert labels == (set(topics) | own) - set(sample.without)
-    assert labels >= TWO_TOPICS[spec.domain]
-    assert all(topics[label] > 1 for label in TWO_TOPICS[spec.domain])
-
-
-@pytest.mark.parametrize("domain", TOPICS)
-def test_two_samples_of_a_domain_share_some_labels_and_not_all(domain, samples):
-    names = [name for name, spec in SPECS.items() if spec.domain == domain]
-    for source, target in itertools.permutations(names, 2):
-        known = set(samples[source].corpus.labels)
-        corpus = samples[target].corpus
-        inside = np.array([label in known for label in corpus.labels])
-        assert inside.sum() >= 20 and (~inside).sum() >= 3
-        held = corpus.matrix.toarray()
-        n_inside, n_outside = held[:, inside].sum(axis=1), held[:, ~inside].sum(axis=1)
-        usable = (n_inside >= 1) & (n_outside <= 2)
-        assert usable.sum() >= 180 and (usable & (n_outside > 0)).sum() >= 15
-
-
-@pytest.mark.parametrize("name", [name for name in SPECS if SPECS[name].has_groups])
-def test_groups_of_a_sample_stay_in_one_part_of_the_split(name, samples):
-    corpus = samples[name].corpus
-    sizes = Counter(corpus.groups)
-    assert len(set(sizes.values())) > 2 and len(sizes) >= 40
-    if corpus.splits is not None:
-        assert len(set(zip(corpus.groups, corpus.splits, strict=True))) == len(sizes)
-    # Where tags are given to artists, songs of an artist share their labels.
-    n_sets = len(set(zip(corpus.groups, corpus, strict=True)))
-    assert (n_sets == len(sizes)) == (name == "msd-subset")
-
-
-@pytest.mark.parametrize("name", [name for name in SPECS if SPECS[name].has_features])
-def test_features_of_a_sample_carry_the_labels_with_noise(name, samples):
-    sample = samples[name]
-    held = sample.corpus.matrix.toarray().astype(float)
-    half = len(held) // 2
-    X = np.column_stack([sample.X, np.ones(len(held))])
-    weights, *_ = np.linalg.lstsq(X[:half], held[:half], rcond=None)
-    left = ((held[half:] - X[half:] @ weights) ** 2).sum()
-    assert 0.01 < left / ((held[half:] - held[:half].mean(axis=0)) ** 2).sum() < 0.7
-    if sample.spec.detectors:
-        assert sample.feature_names == sample.corpus.labels
-        assert np.array_equal(sample.X, np.sqrt(SPECS[name].sample().X))
 
 
 def test_the_toy_world_keeps_its_promises():

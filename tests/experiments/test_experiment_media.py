@@ -57,7 +57,7 @@ def test_the_codebook_of_a_trial_is_learned_from_its_training_clips(tmp_path):
     features = trial.instance_features
     assert features.shape[0] == len(trial.target.corpus)
     raw = raw_numbers(trial.target, AudioFeatures(), str(tmp_path), None)
-    alone = AudioFeatures(random_state=trial.seed).fit(raw.select(trial.split.train.tolist()))
+    alone = AudioFeatures(random_state=trial.seed).fit(raw[trial.split.train.tolist()])
     np.testing.assert_allclose(features, alone.transform(raw), atol=1e-6)
     everybody = AudioFeatures(random_state=trial.seed).fit(raw).transform(raw)
     assert not np.allclose(features, everybody, atol=1e-3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ pytest.importorskip("h5py", reason="needs the extra `audio`")
 
 import h5py
 
-from polyseme._validation import InputError
 from polyseme.features.base import MediaError
 from polyseme.features.echonest import read_timbre
 
@@ -127,9 +125,3 @@ def test_damaged_files_never_give_another_error(tmp_path: Path) -> None:
         except MediaError:
             n_refused += 1
     assert n_refused > 20
-
-
-def test_a_missing_extra_is_said_in_one_sentence(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(InputError, match=r"^Reading Million Song Dataset files needs the extra"):
-        read_timbre(tmp_path / "song.h5")

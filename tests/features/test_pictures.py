@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -37,7 +36,7 @@ from media_files import (
 from polyseme._validation import InputError
 from polyseme.features import _svg_worker, pictures
 from polyseme.features.base import MediaError
-from polyseme.features.pictures import FRAMINGS, SUFFIXES, picture_from_array, read_picture
+from polyseme.features.pictures import FRAMINGS, picture_from_array, read_picture
 
 WHITE, BLACK = (255, 255, 255), (0, 0, 0)
 CORNERS = (RED, GREEN, BLUE, YELLOW)
@@ -69,26 +68,10 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]
 # ---------------------------------------------------------------- kinds of files
 
 
-def test_every_odd_file_is_read_or_refused_as_it_should_be(odd, capfd) -> None:
-    folder, verdicts = odd
-    for name, verdict in verdicts.items():
-        path = folder / name
-        if verdict == "good":
-            pixels = read_picture(path, size=32)
-            assert pixels.shape == (32, 32, 3) and pixels.dtype == np.uint8, name
-            assert path.suffix.lower() in SUFFIXES
-        elif verdict == "broken":
-            with pytest.raises(MediaError, match=r"^(is|has|holds|cannot) ") as caught:
-                read_picture(path, size=32)
-            assert len(str(caught.value)) < 80 and not str(caught.value).endswith("."), name
-    assert capfd.readouterr() == ("", "")
-
-
 IN_COLOUR = (
-    *("photo.jpg", "progressive.jpeg", "cmyk.jpg", "broken-exif.jpg", "UPPER.JPG", "link.jpg"),
+    *("photo.jpg", "progressive.jpeg", "cmyk.jpg", "broken-exif.jpg", "link.jpg", "moving.gif"),
     *("png-inside.jpg", "jpeg-inside.svg", "palette.png", "rgb16.png", "plain.bmp", "plain.ppm"),
-    *("moving.gif", "moving.webp", "moving.png", "lossy.webp", "pages.tif", "lzw.tiff"),
-    *("cmyk.tif", "rgb16.tif"),
+    *("still.webp", "pages.tif", "lzw.tiff", "rgb16.tif"),
 )
 
 
@@ -123,25 +106,6 @@ def test_rgba_is_composed_on_white_and_then_resampled(tmp_path: Path, monkeypatc
     np.testing.assert_array_equal(read_picture(tmp_path / "cell.png", size=224), wanted)
     monkeypatch.setattr(pictures, "_BAND", 64 * 7)
     np.testing.assert_array_equal(picture_from_array(np.asarray(cell), size=224), wanted)
-
-
-@pytest.mark.parametrize(
-    ("mode", "colour", "wanted"),
-    [
-        ("LA", (100, 0), WHITE),
-        ("RGBa", (64, 0, 0, 128), (255 - 128 + 64, 127, 127)),
-        ("RGBX", (10, 20, 30, 0), (10, 20, 30)),
-        ("YCbCr", (76, 85, 255), (254, 0, 0)),
-        ("HSV", (85, 255, 255), (0, 255, 0)),
-        ("CMYK", (255, 0, 0, 0), (0, 255, 255)),
-        ("LAB", (255, 128, 128), WHITE),
-        ("1", 1, WHITE),
-        ("I;16", 0x80FF, (128, 128, 128)),
-    ],
-)
-def test_modes_become_plain_colours(mode: str, colour, wanted) -> None:
-    flat = pictures._flat(Image.new(mode, (4, 4), colour))
-    assert_near(np.asarray(flat.convert("RGB"))[2, 2], wanted)
 
 
 @pytest.mark.parametrize(("depth", "row", "scale"), [(2, b"\x1b", 85), (4, b"\x01\x23", 17)])
@@ -336,20 +300,6 @@ def test_damaged_bytes_never_raise_anything_else(odd, tmp_path: Path) -> None:
     assert 0 < sum(outcomes) < len(outcomes)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"size": 8.0}, "`size` of `read_picture` must be a whole number"),
-        ({"framing": "fit"}, "`framing` of `read_picture` must be one of 'stretch'"),
-        ({"max_megapixels": 0}, "`max_megapixels` of `read_picture` must be a number above 0"),
-    ],
-)
-def test_wrong_parameters_are_named(wrong, message: str, odd) -> None:
-    with pytest.raises(InputError, match=message) as caught:
-        read_picture(odd[0] / "photo.jpg", **{"size": 8, **wrong})
-    assert not isinstance(caught.value, MediaError)
-
-
 def test_a_missing_extra_is_one_sentence(odd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures, "find_spec", lambda _: None)
     with pytest.raises(InputError, match="Reading SVG pictures needs the extra `image`"):
@@ -406,16 +356,6 @@ def test_declarations_before_a_drawing_are_understood(head: str, tmp_path: Path)
         assert tuple(read(packed, tmp_path, size=32)[16, 8]) == RED
 
 
-@pytest.mark.parametrize(
-    ("attributes", "covered"),
-    [("", 1.0), ('width="20" height="20"', 0.25), ('width="20mm" height="20mm"', 0.0175)],
-)
-def test_a_drawing_without_a_size_has_that_of_its_content(attributes, covered, tmp_path) -> None:
-    markup = f'<svg {SVG} {attributes}><rect width="10" height="10"/></svg>'
-    found = (read(markup, tmp_path, size=64) == 0).all(axis=2).mean()
-    assert found == pytest.approx(covered, abs=0.004)
-
-
 def test_drawings_use_no_other_file_and_no_font(tmp_path: Path) -> None:
     Image.new("RGB", (8, 8), BLUE).save(tmp_path / "secret.png")
     for link in (tmp_path / "secret.png", "secret.png", (tmp_path / "secret.png").as_uri()):
@@ -449,12 +389,3 @@ def test_drawings_that_take_too_much_are_refused_and_the_next_is_read(
         with pytest.raises(MediaError, match=r"^takes more than 1.5 seconds to draw$"):
             read(slow_svg(), tmp_path)
     assert tuple(read(DRAWING, tmp_path, size=32)[16, 8]) == RED
-
-
-def test_the_worker_imports_neither_polyseme_nor_numpy() -> None:
-    code = (
-        "import runpy, sys; runpy.run_path(sys.argv[1]); "
-        "sys.exit(bool({'polyseme', 'numpy', 'PIL'} & set(sys.modules)))"
-    )
-    command = [sys.executable, "-P", "-c", code, _svg_worker.__file__]
-    assert subprocess.run(command, timeout=60, check=False).returncode == 0

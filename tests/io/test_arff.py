@@ -87,13 +87,6 @@ def test_sparse_arff_stays_sparse(tmp_path):
     np.testing.assert_array_equal(features.toarray(), [[2.5, 0], [0, 0], [0, np.nan], [0, 1]])
 
 
-def test_the_own_label_file_goes_before_the_shared_one(tmp_path):
-    mulan(tmp_path, SPARSE, SPARSE_LABELS, "x-train.arff", "x.xml")
-    own = '<labels><label name="a"/></labels>'
-    path = mulan(tmp_path, SPARSE, own, "x-train.arff", "x-train.xml")
-    assert read_documents(path).labels == ["a"]
-
-
 def test_a_missing_label_file_lists_what_was_tried(tmp_path):
     path = put(tmp_path / "x-train.arff", DENSE)
     message = r"Label file of x-train\.arff not found at .*: x-train\.xml, .*, x\.xml, x\.xml\.gz"
@@ -152,25 +145,6 @@ BOMB = '<!DOCTYPE l [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><labels><label name
 def test_label_file_errors(tmp_path, xml, message):
     with pytest.raises(InputError, match=message):
         read_documents(mulan(tmp_path, SPARSE, xml))
-
-
-@pytest.mark.parametrize(
-    ("name", "n", "n_labels", "n_features", "n_ones", "sparse"),
-    [
-        ("Corel5k-sparse.arff", 5000, 374, 499, 17610, True),
-        ("CAL500.orig.arff.gz", 502, 174, 68, 13074, False),
-        ("emotions.arff.gz", 593, 6, 72, 1108, False),
-    ],
-)
-def test_real_mulan_files(data, name, n, n_labels, n_features, n_ones, sparse):
-    if not (data / "mulan").is_dir():
-        pytest.skip("the MULAN files are not here")
-    documents = read_documents(data / "mulan" / name)
-    assert documents.indicator.shape == (n, n_labels) and len(documents.labels) == n_labels
-    assert documents.indicator.nnz == n_ones
-    features = read_features(data / "mulan" / name)
-    assert features.shape == (n, n_features) and sp.issparse(features) == sparse
-    assert np.isfinite(features.data if sparse else features).all()
 
 
 def test_real_sparse_rows_equal_a_plain_loop(data):

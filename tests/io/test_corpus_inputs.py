@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -89,11 +87,6 @@ def test_corpora_that_disagree_on_spelling_are_not_mixed():
         corpus.align(["US", "us"])
 
 
-def test_labels_beside_documents_that_name_their_own_are_refused():
-    with pytest.raises(InputError, match="`labels` belongs to an indicator matrix"):
-        as_corpus([["a", "b"]], ["a", "b"])
-
-
 @pytest.mark.parametrize(
     ("matrix", "labels", "message"),
     [
@@ -109,6 +102,10 @@ def test_labels_beside_documents_that_name_their_own_are_refused():
 def test_unusable_indicators_are_refused(matrix, labels, message):
     with pytest.raises(InputError, match=message):
         as_corpus(matrix, labels)
+    with pytest.raises(InputError, match="`labels` belongs to an indicator matrix"):
+        as_corpus([["a", "b"]], ["a", "b"])
+    with pytest.raises(InputError, match=r"Documents must be collections of labels, .* got int"):
+        as_corpus(3)
 
 
 # --- from files -----------------------------------------------------------------------------
@@ -128,19 +125,3 @@ def test_files_are_read(tmp_path, name):
     assert (corpus.ids, corpus.groups) == (("u", "v"), ("g", "h"))
     assert corpus.splits == ("train", "test")
     assert LabelCorpus.read(tmp_path / name, normalize=False).labels == ("Sea", "pie", "sea")
-
-
-def test_a_file_with_an_indicator_is_read(tmp_path):
-    np.savez(tmp_path / "x.npz", indicator=TABLE, labels=np.array(["z", "a", "m"]))
-    assert list(as_corpus(tmp_path / "x.npz")) == [("z", "m"), (), ("a", "m")]
-
-
-def test_table_options_and_gzip_reach_the_reader(tmp_path):
-    path = tmp_path / "x.csv.gz"
-    path.write_bytes(gzip.compress(b"words\na+b\nc\n"))
-    assert sets(LabelCorpus.read(path, tags_column="words", delimiter="+")) == [{"a", "b"}, {"c"}]
-
-
-def test_neither_documents_nor_file_is_refused():
-    with pytest.raises(InputError, match=r"Documents must be collections of labels, .* got int"):
-        as_corpus(3)

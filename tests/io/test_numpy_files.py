@@ -36,11 +36,6 @@ def test_npz_of_scipy_stays_sparse(tmp_path, layout):
     np.testing.assert_array_equal(features.toarray(), values)
 
 
-def test_npz_with_a_single_array_of_any_name(tmp_path):
-    np.savez(tmp_path / "x.npz", anything=np.eye(2))
-    np.testing.assert_array_equal(read_features(tmp_path / "x.npz"), np.eye(2))
-
-
 class Trap:
     """Would create a file when unpickled."""
 
@@ -125,14 +120,6 @@ def test_an_indicator_is_read_dense_or_in_parts(tmp_path):
         assert documents.indicator.dtype == np.int64
         np.testing.assert_array_equal(documents.indicator.toarray(), INDICATOR)
         assert documents.ids is documents.label_sets is None
-
-
-def test_stored_zeros_and_repeated_entries_are_merged(tmp_path):
-    parts = {"data": [1, 1, 0], "indices": [1, 1, 0], "indptr": [0, 2, 3], "shape": [2, 2]}
-    np.savez(tmp_path / "d.npz", labels=np.array(["a", "b"]), **parts)
-    matrix = read_documents(tmp_path / "d.npz").indicator
-    np.testing.assert_array_equal(matrix.toarray(), [[0, 1], [0, 0]])
-    assert matrix.nnz == 1
 
 
 @pytest.mark.parametrize(

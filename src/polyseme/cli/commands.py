@@ -324,7 +324,7 @@ def rank(
             "`--out` is for .npy and .parquet shards; what `polyseme extract` wrote is ranked "
             "without it."
         )
-    others = find_shards(features).others
+    _, others = find_shards(features)
     if others:
         say(f"files that are no shards are passed over ({len(others)}): {first_few(others)}")
     options: dict[str, Any] = {"k": top, "precision": precision, "method": method.value}

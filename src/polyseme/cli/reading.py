@@ -114,7 +114,7 @@ def match_items(
         corpus = LabelCorpus.from_documents(sets, ids=ids, normalize=normalize)
         if len(rows) < len(extraction):
             say(f"{len(rows):,} of {len(extraction):,} extracted files have tags beside them")
-        return extraction.select(rows), corpus, corpus
+        return extraction[rows], corpus, corpus
     files, documents = match_documents(extraction.ids, corpus.ids)
     without = sorted(set(range(len(extraction))) - set(files.tolist()))
     if without:
@@ -124,7 +124,7 @@ def match_items(
     if unused:
         names = first_few([corpus.ids[row] for row in unused], most=3)
         say(f"documents without a file teach meaning only ({len(unused)}): {names}")
-    return extraction.select(files.tolist()), corpus.select(documents), corpus
+    return extraction[files.tolist()], corpus.select(documents), corpus
 
 
 def _extractor_of(extraction: Extracted, parameters: Mapping[str, Any]) -> MediaFeatures:
@@ -173,5 +173,5 @@ def read_item(path: Path, asked: str) -> tuple[Any, dict[str, Any]]:
     if row >= n_items:
         raise InputError(f"There is no row {row}: '{path}' has {n_items} rows.")
     if names:
-        return table.select([row]), {"file": names[row]}
+        return table[[row]], {"file": names[row]}
     return table[row : row + 1], {"row": row}

@@ -30,17 +30,9 @@ RETRIES = 3  # how often a piece is tried again after the worker that had it die
 _REACH_SECONDS = 10.0
 # Only pieces under way lie in the store of objects; more than this would be memory for nothing.
 _STORE_BYTES = 128 * 2**20
-
+_OPTIONS: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
 
 Job = Callable[[], Callable[[Any], Any]]
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """What a piece gives, or the sentence about why it gives nothing."""
-
-    value: Any = None
-    error: str = ""
 
 
 class _Worker:
@@ -54,12 +46,12 @@ class _Worker:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Do one piece, whose number is the batch."""
-        outcomes = np.empty(1, dtype=object)
+        outcomes = np.empty(1, dtype=object)  # or numpy would make a table of the tuple
         outcomes[0] = self.outcome(self.pieces[int(batch["piece"][0])])
         return {"outcome": outcomes}
 
-    def outcome(self, piece: Any) -> _Outcome:
-        """Do one piece; errors that people can do something about become sentences."""
+    def outcome(self, piece: Any) -> tuple[Any, str]:
+        """Do one piece; give its value and, where people can do something about it, an error."""
         host = socket.gethostname()
         try:
             if self.of_version != own_version():
@@ -69,42 +61,22 @@ class _Worker:
                 )
             if self.work is None:
                 self.work = self.job()
-            return _Outcome(self.work(piece))
+            return self.work(piece), ""
         except InputError as error:
-            return _Outcome(error=str(error))
+            return None, str(error)
         except OSError as error:
-            return _Outcome(error=f"The machine '{host}' cannot go on: {error}.")
+            return None, f"The machine '{host}' cannot go on: {error}."
 
 
 @dataclass(frozen=True)
 class RayEngine:
-    """Workers of a Ray cluster; made by `open_engine`.
+    """Workers of a Ray cluster; made by `open_engine`."""
 
-    Attributes
-    ----------
-    ray : module
-        Connected to a cluster.
-    workers : int, optional
-        Pieces done at a time; by default one for each processor of the cluster.
-    """
-
-    ray: Any
-    workers: int | None = None
+    ray: Any  # the module, connected to a cluster
+    workers: int | None = None  # pieces done at a time; by default one for each processor
 
     def map(self, job: Job, pieces: Sequence[Any]) -> Iterator[Any]:
-        """Do the pieces of a job.
-
-        Parameters
-        ----------
-        job : callable
-            Loads what the work needs, and gives the function that does one piece.
-        pieces : sequence
-
-        Yields
-        ------
-        object
-            What each piece gives, in the order of the pieces.
-        """
+        """Do the pieces of a job; yield what each gives, in the order of the pieces."""
         if not pieces:
             return
         import ray.data
@@ -132,11 +104,11 @@ class RayEngine:
         done = 0
         try:
             for batch in outcomes.iter_batches(batch_size=None, prefetch_batches=0):
-                for outcome in batch["outcome"]:
-                    if outcome.error:
-                        raise InputError(outcome.error)
+                for value, sentence in batch["outcome"]:
+                    if sentence:
+                        raise InputError(sentence)
                     done += 1
-                    yield outcome.value
+                    yield value
         except self.ray.exceptions.RayError as error:
             lacking = re.search(r"No module named '([^']*)'", str(error))
             if lacking is not None:
@@ -198,8 +170,14 @@ def open_engine(
             "The engine 'ray' needs the extra `ray`; pip install 'polyseme[ray]'."
         ) from None
     connected = ray.is_initialized()
-    if not connected:
-        _connect(ray, address, workers, log)
+    if not connected and address in (None, "local"):
+        n_workers = workers or n_cores()
+        if log is not None:
+            log(f"starting Ray on this machine with {n_workers} workers, until the work is done")
+        options = _OPTIONS | {"num_cpus": n_workers, "include_dashboard": False}
+        ray.init(address="local", object_store_memory=_STORE_BYTES, **options)
+    elif not connected:
+        _connect(ray, str(address))
     try:
         yield RayEngine(ray, workers)
     finally:
@@ -207,21 +185,11 @@ def open_engine(
             ray.shutdown()
 
 
-def _connect(
-    ray: Any, address: str | None, workers: int | None, log: Callable[[str], None] | None
-) -> None:
-    """Connect to a cluster that runs, or start workers on this machine."""
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
-    if address is None or address == "local":
-        n_workers = workers or n_cores()
-        if log is not None:
-            log(f"starting Ray on this machine with {n_workers} workers, until the work is done")
-        options |= {"num_cpus": n_workers, "include_dashboard": False}
-        ray.init(address="local", object_store_memory=_STORE_BYTES, **options)
-        return
+def _connect(ray: Any, address: str) -> None:
+    """Connect to a cluster that runs."""
     _check_reachable(address)
     try:
-        ray.init(address=address, **options)
+        ray.init(address=address, **_OPTIONS)
     except Exception as error:  # Ray raises a dozen kinds
         raise InputError(
             f"The Ray cluster at '{address}' cannot be used ({_first_line(error)}); start one with "

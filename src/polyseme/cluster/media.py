@@ -7,7 +7,7 @@ writes.
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +22,13 @@ from polyseme.cluster.engine import Job, RayEngine, check_seen, digest_of, load_
 from polyseme.cluster.ranking import Suggestions
 from polyseme.features import Extracted, MediaError, MediaFeatures
 from polyseme.features.base import Raw
-from polyseme.features.extraction import FeatureStore, MediaFile, find_media, state_of
+from polyseme.features.extraction import (
+    FeatureStore,
+    MediaFile,
+    content_of,
+    find_media,
+    state_of,
+)
 from polyseme.features.sound import quiet_decoders
 from polyseme.tagger import Tagger
 
@@ -36,16 +42,14 @@ Paths = Sequence[str]
 
 def _hashing() -> Callable[[Paths], list[tuple[str, bytes] | None]]:
     """Start the job of reading files for states and content hashes; None for unreadable ones."""
+    return lambda paths: [_state_and_content(Path(path)) for path in paths]
 
-    def state_and_content(path: Path) -> tuple[str, bytes] | None:
-        try:
-            state = state_of(path)
-            with path.open("rb") as stream:
-                return state, hashlib.file_digest(stream, "sha256").digest()
-        except OSError:  # who asked finds out by itself
-            return None
 
-    return lambda paths: [state_and_content(Path(path)) for path in paths]
+def _state_and_content(path: Path) -> tuple[str, bytes] | None:
+    """Give the state of a file and its hash; None where who asked finds out by itself."""
+    with contextlib.suppress(OSError):
+        return state_of(path), content_of(path)
+    return None
 
 
 def _extracting(extractor: MediaFeatures, digest: str) -> Callable[[Paths], list[Raw | MediaError]]:
@@ -97,13 +101,7 @@ def _tag(
 class RayExecutor:
     """Lets workers of a cluster do the heavy part of `extract_folder`; see its `executor`.
 
-    Parameters
-    ----------
-    engine : RayEngine
-    extractor : MediaFeatures
-        The one that the folder is extracted with.
-    progress : callable, optional
-        Called with the files that were read for their content hashes, of how many, and 0.
+    The progress is called with the files read for their content hashes, of how many, and 0.
     """
 
     def __init__(
@@ -143,29 +141,12 @@ class RayExecutor:
 
 
 class Tagging:
-    """Files on their way to tags.
+    """Files on their way to tags, here or by the workers of an engine.
 
-    Parameters
-    ----------
-    tagger : ZeroShotTagger or PublishedTagger
-        Fitted with a feature extractor.
-    places : sequence of Path
-        Media files, and folders that hold some.
-    k : int
-        Tags a file.
-    precision : float, optional
-        The share of tags that should be true.
-    n_jobs : int, optional
-        Files looked at at a time; by default one for each processor.
-    engine : RayEngine, optional
-        Whose workers tag the files; None tags them here.
-    model : Path, optional
-        For an engine: the folder that the tagger was loaded from, which all machines must see.
-
-    Attributes
-    ----------
-    skipped : list of (str, str)
-        Files that could not be used so far, and why.
+    The tagger was fitted with a feature extractor, and for an engine loaded from the folder
+    `model`, which all machines must see; `places` are media files and folders that hold some. For
+    `k` and `precision` see `rank_shards`. `skipped` lists the files that could not be used so far,
+    and why.
     """
 
     def __init__(
@@ -191,7 +172,7 @@ class Tagging:
         self.engine = engine
         self.model = model
         self.skipped: list[tuple[str, str]] = []
-        self.files = find_media(places, self.extractor.suffixes).media
+        self.files = find_media(places, self.extractor.suffixes)[0]
         if not self.files:
             raise InputError(
                 f"There is no {self.extractor.kind} file in {', '.join(map(str, places))}; names "

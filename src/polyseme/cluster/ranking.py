@@ -12,7 +12,6 @@ import io
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,7 +26,7 @@ from polyseme.features import Extracted, read_extraction
 from polyseme.features.extraction import is_extraction
 from polyseme.io import UNFINISHED, read_features, replacing
 from polyseme.io.records import write_records
-from polyseme.io.shards import Shard, Shards, find_shards, is_sharded, read_blocks
+from polyseme.io.shards import Shard, find_shards, is_sharded, read_blocks
 from polyseme.io.tables import import_pyarrow
 from polyseme.tagger import METHODS, Tagger, ZeroShotTagger
 
@@ -46,10 +45,9 @@ Piece = tuple[Any, Tags | None]  # a shard or features, and the tags that items 
 
 
 class Suggestions:
-    """What a tagger suggests: its best tags, or those of them that are likely enough.
+    """What a tagger suggests: its best tags, or those likely enough; see `rank_shards`.
 
-    For the parameters see `rank_shards`. `n_rows` items are ranked at a time: so many that a table
-    of all their scores stays small.
+    `n_rows` items are ranked at a time: so many that a table of all their scores stays small.
     """
 
     def __init__(
@@ -88,21 +86,15 @@ class Suggestions:
 
 
 class Table:
-    """Items whose features are read a block at a time.
-
-    Parameters
-    ----------
-    path : Path
-        A file of features, a folder that `polyseme extract` wrote, or a folder of shards.
-    """
+    """Items whose features are read by blocks: of a file, an extracted folder, or shards."""
 
     def __init__(self, path: Path) -> None:
-        self.shards: Shards | None = None
+        self.shards: list[Shard] = []
         self.items: Any = None
         if path.is_dir() and (is_extraction(path) or not is_sharded(path)):
             self.items = read_extraction(path)
         elif is_sharded(path) and (path.suffix.lower() != ".parquet" or find_spec("pyarrow")):
-            self.shards = find_shards(path)
+            self.shards, _ = find_shards(path)
         else:
             self.items = read_features(path)
             # Found here, rows have the numbers that the file gives them.
@@ -112,14 +104,14 @@ class Table:
         """Yield what the record of each item begins with: a row number, or a file."""
         if isinstance(self.items, Extracted):
             return ({"file": name} for name in self.items.ids)
-        n_rows = self.items.shape[0] if self.shards is None else self.shards.n_rows
+        n_rows = _count(self.shards) if self.shards else self.items.shape[0]
         return ({"row": row} for row in range(n_rows))
 
     def pieces(self, n_rows: int, tags: Tags | None) -> Iterator[Piece]:
         """Yield shards, which whoever ranks them reads, or blocks of so many rows; with tags."""
-        for shard in self.shards or ():
+        for shard in self.shards:
             rows = slice(shard.first, shard.first + shard.n_rows)
-            yield _absolute(shard), None if tags is None else tags[rows]
+            yield shard, None if tags is None else tags[rows]
         for start in range(0, 0 if self.shards else self.items.shape[0], n_rows):
             rows = slice(start, start + n_rows)
             some = self.items if isinstance(self.items, Extracted) else self.items[rows]
@@ -271,18 +263,19 @@ def rank_shards(
     check_number("k", k, owner="rank_shards", low=1, whole=True)
     check_option("method", method, METHODS, owner="rank_shards")
     check_option("form", form, FORMS, owner="rank_shards")
-    found, place, folder = find_shards(Path(shards)), Path(model), Path(out)
+    (found, _), place, folder = find_shards(Path(shards)), Path(model), Path(out)
+    n_rows = _count(found)
     digest = digest_of(place)
     head = {"format": FORMAT, "version": FORMAT_VERSION, "model": digest, "top": k}
     head |= {"precision": precision, "method": method, "form": form}
     waiting = _begin(folder, found, head)
-    done = found.n_rows - sum(shard.n_rows for shard in waiting)
+    done = n_rows - _count(waiting)
 
-    def count(n_rows: int) -> None:
+    def count(n_more: int) -> None:
         nonlocal done
-        done += n_rows
+        done += n_more
         if progress is not None:
-            progress(done, found.n_rows, 0)
+            progress(done, n_rows, 0)
 
     options: dict[str, Any] = {"out": str(folder.absolute()), "form": form}
     job = partial(_ranking, str(place.absolute()), digest, k, precision, method, **options)
@@ -292,7 +285,7 @@ def rank_shards(
         rank = job(n_threads=workers or n_cores(), progress=count)
         sizes = {shard.path.name: rank((shard, None)) for shard in waiting}
     elif engine is not None:
-        pieces = [(_absolute(shard), None) for shard in waiting]
+        pieces = [(shard, None) for shard in waiting]
         for shard, size in zip(waiting, engine.map(job, pieces), strict=True):
             sizes[shard.path.name] = size
             count(shard.n_rows)
@@ -302,13 +295,13 @@ def rank_shards(
         size = sizes.get(shard.path.name) or output.stat().st_size
         file = {"file": output.name, "shard": shard.path.name, "first": shard.first}
         files.append(file | {"rows": shard.n_rows, "bytes": size})
-    _write_json(folder / MANIFEST, head | {"rows": found.n_rows, "files": files})
+    _write_json(folder / MANIFEST, head | {"rows": n_rows, "files": files})
     for left in folder.glob(f"*{UNFINISHED}"):  # of workers that died
         left.unlink(missing_ok=True)
-    return Ranked(len(found), found.n_rows, len(found) - len(waiting))
+    return Ranked(len(found), n_rows, len(found) - len(waiting))
 
 
-def _begin(folder: Path, shards: Shards, head: Mapping[str, Any]) -> list[Shard]:
+def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> list[Shard]:
     """Make a folder ready; give the shards that have no rankings there, or old ones."""
     states = {}
     for shard in shards:
@@ -357,9 +350,9 @@ def _plan_of(folder: Path) -> dict[str, Any]:
     return plan
 
 
-def _absolute(shard: Shard) -> Shard:
-    """Give a shard under the path that all machines see."""
-    return replace(shard, path=shard.path.absolute())
+def _count(shards: Sequence[Shard]) -> int:
+    """Count the rows of shards."""
+    return sum(shard.n_rows for shard in shards)
 
 
 def _output_of(folder: Path, shard: Shard, form: str) -> Path:

@@ -66,11 +66,34 @@ class RayTraining:
         workers = min(self.workers, n_members)
         os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
         with (
-            open_engine("ray", self.address, self.workers) as engine,
+            open_engine("ray", self.address, self.workers),
             tempfile.TemporaryDirectory() as temporary,
         ):
-            storage = Path(self.storage or temporary).resolve()
-            checkpoint = self._run(engine, storage, workers, data, plan, seed)
+            import ray
+            from ray import train
+            from ray.train.torch import TorchTrainer
+
+            config = {"data": ray.put(data), "plan": plan, "seed": seed}
+            trainer = TorchTrainer(
+                _work,
+                train_loop_config=config | {"device": self.device},
+                scaling_config=train.ScalingConfig(
+                    num_workers=workers, use_gpu=self.device != "cpu"
+                ),
+                run_config=train.RunConfig(
+                    name=run_name(data, plan, seed, workers),
+                    storage_path=str(Path(self.storage or temporary).resolve()),
+                    failure_config=train.FailureConfig(max_failures=RETRIES),
+                    checkpoint_config=train.CheckpointConfig(num_to_keep=2),
+                ),
+            )
+            try:
+                checkpoint: Any = trainer.fit().checkpoint
+            except train.TrainingFailedError as error:
+                raise InputError(
+                    f"The workers of the training failed {RETRIES + 1} times; the last one said: "
+                    f"{str(error).strip().splitlines()[-1]}"
+                ) from error
             with checkpoint.as_directory() as folder:
                 members, history = _gathered(Path(folder), workers)
         if progress is not None:
@@ -85,39 +108,6 @@ class RayTraining:
             shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # something of somebody else's is there
             Path(self.storage).rmdir()
-
-    def _run(
-        self,
-        engine: Any,
-        storage: Path,
-        workers: int,
-        data: TrainingData,
-        plan: SpacePlan,
-        seed: int,
-    ) -> Any:
-        """Run the workers; give the last checkpoint."""
-        from ray import train
-        from ray.train.torch import TorchTrainer
-
-        config = {"data": engine.ray.put(data), "plan": plan, "seed": seed, "device": self.device}
-        trainer = TorchTrainer(
-            _work,
-            train_loop_config=config,
-            scaling_config=train.ScalingConfig(num_workers=workers, use_gpu=self.device != "cpu"),
-            run_config=train.RunConfig(
-                name=run_name(data, plan, seed, workers),
-                storage_path=str(storage),
-                failure_config=train.FailureConfig(max_failures=RETRIES),
-                checkpoint_config=train.CheckpointConfig(num_to_keep=2),
-            ),
-        )
-        try:
-            return trainer.fit().checkpoint
-        except train.TrainingFailedError as error:
-            raise InputError(
-                f"The workers of the training failed {RETRIES + 1} times; the last one said: "
-                f"{str(error).strip().splitlines()[-1]}"
-            ) from error
 
 
 def run_name(data: TrainingData, plan: SpacePlan, seed: int, workers: int) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from polyseme.datasets.base import Dataset, DatasetContent, DatasetSpec
-from polyseme.datasets.loading import choose, load_dataset
-from polyseme.datasets.specs import known_specs
+from polyseme.datasets.loading import choose, known_specs, load_dataset
 from polyseme.datasets.toy import ToyWorld, toy_world
 
 __all__ = [

@@ -13,28 +13,14 @@ from numpy.typing import NDArray
 
 from polyseme.corpus import LabelCorpus
 
-DOCUMENT_FILES = ("documents.jsonl.gz", "documents.jsonl")
-FEATURES_FILE = "features.npy"
-NAMES_FILE = "feature_names.txt"
-
 
 @dataclass(frozen=True, eq=False)
 class DatasetContent:
-    """What a dataset holds.
+    """What a dataset holds."""
 
-    Attributes
-    ----------
-    corpus : LabelCorpus
-        The documents, with ids, groups and splits where the source has them.
-    X : float32 array, shape (n_documents, n_features), or None
-        Features as stored.
-    feature_names : sequence of str or None
-        The columns of X.
-    """
-
-    corpus: LabelCorpus
-    X: NDArray[np.float32] | None = None
-    feature_names: Sequence[str] | None = None
+    corpus: LabelCorpus  # with ids, groups and splits where the source has them
+    X: NDArray[np.float32] | None = None  # (n_documents, n_features), as stored
+    feature_names: Sequence[str] | None = None  # the columns of X
 
     def digest(self) -> str:
         """Give the SHA-256 of the content, whatever file it came from."""

@@ -9,29 +9,45 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tomllib
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polyseme._plugins import load_plugins
 from polyseme._validation import InputError, PolysemeWarning, first_few, unknown_name
 from polyseme.corpus import LabelCorpus
-from polyseme.datasets.base import (
-    DOCUMENT_FILES,
-    FEATURES_FILE,
-    NAMES_FILE,
-    Dataset,
-    DatasetContent,
-    DatasetSpec,
-)
-from polyseme.datasets.specs import known_specs
+from polyseme.datasets.base import Dataset, DatasetContent, DatasetSpec
+from polyseme.datasets.samples import TOPICS, SyntheticSample
 from polyseme.io import read_features
 
 VARIABLE = "POLYSEME_DATA"
+DOCUMENT_FILES = ("documents.jsonl.gz", "documents.jsonl")
+FEATURES_FILE = "features.npy"
+NAMES_FILE = "feature_names.txt"
 Names = TypeVar("Names", bound=tuple[str, ...])
+
+# The known datasets: an entry each in `specs.toml`, and those that other packages add.
+
+
+@cache
+def known_specs() -> dict[str, DatasetSpec]:
+    """Give the specs of all known datasets by name: an entry each of `specs.toml`.
+
+    Read when first asked for: packages that add some by entry points import this one.
+    """
+    with Path(__file__).with_name("specs.toml").open("rb") as stream:
+        entries = tomllib.load(stream)
+    specs = {}
+    for name, entry in entries.items():
+        sample = SyntheticSample(TOPICS[entry["domain"]], **entry.pop("sample"))
+        specs[name] = DatasetSpec(name, sample=sample.make, **entry)
+    return specs | load_plugins("polyseme.datasets")
 
 
 def load_dataset(name: str, data: str | Path | None = None, *, sample: bool = False) -> Dataset:
@@ -92,23 +108,10 @@ def load_dataset(name: str, data: str | Path | None = None, *, sample: bool = Fa
 
 
 def choose(candidates: Sequence[Names], data: str | Path | None = None) -> Names:
-    """Give the first of several sets of datasets whose folders are all there.
+    """Give the first of several tuples of datasets whose folders are all there, originals first.
 
-    A folder counts even when files are missing from it, so that a half-copied original is told
-    of instead of being replaced in silence.
-
-    Parameters
-    ----------
-    candidates : sequence of tuples of str
-        In order of preference: originals before their stand-ins. An experiment from one dataset
-        to another gives pairs.
-    data : str or Path, optional
-        As in `load_dataset`.
-
-    Returns
-    -------
-    tuple of str
-        One of the candidates.
+    A folder counts even when files are missing from it, so that a half-copied original is told of
+    instead of being replaced in silence.
     """
     titles = [" with ".join(dict.fromkeys(names)) for names in candidates]
     if not all(titles) or not titles:

@@ -46,44 +46,22 @@ _DENSE_COLUMNS = 24
 
 @dataclass(frozen=True)
 class SyntheticSample:
-    """What the sample of one dataset has.
+    """What the sample of one dataset has."""
 
-    Attributes
-    ----------
-    topics : mapping of str to sequence of str
-        One of `TOPICS`.
-    seed : int
-        Of the one generator that everything is drawn from.
-    own : mapping of str to sequence of str
-        Labels that only this dataset has, at most two to a topic.
-    without : sequence of str
-        Labels of the domain that this dataset lacks.
-    n_documents, n_empty : int
-        Documents in all, and how many of them hold no label.
-    group_size : int
-        The mean number of documents in a group; 0 for no groups.
-    shared_labels : bool
-        Whether all documents of a group hold the same labels.
-    splits : mapping of str to float
-        The share of documents in each part of the official split; a group stays in one part.
-    features : {"detectors", "dense"} or None
-        A noisy probability for each label, in a column of its name; or a noisy random mixture of
-        the labels; or none.
-    feature_names : sequence of str or None
-        The columns of dense features.
-    """
-
-    topics: Mapping[str, Sequence[str]]
-    seed: int
+    topics: Mapping[str, Sequence[str]]  # one of `TOPICS`
+    seed: int  # of the one generator that everything is drawn from
+    # Labels that only this dataset has, at most two to a topic.
     own: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    without: Sequence[str] = ()
+    without: Sequence[str] = ()  # labels of the domain that this dataset lacks
     n_documents: int = 240
-    n_empty: int = 0
-    group_size: int = 0
-    shared_labels: bool = False
+    n_empty: int = 0  # documents without a label
+    group_size: int = 0  # mean number of documents in a group; 0 for no groups
+    shared_labels: bool = False  # whether all documents of a group hold the same labels
+    # The share of documents in each part of the official split; a group stays in one part.
     splits: Mapping[str, float] = field(default_factory=dict)
+    # A noisy probability for each label, in a column of its name, or a noisy mixture of labels.
     features: Literal["detectors", "dense"] | None = None
-    feature_names: Sequence[str] | None = None
+    feature_names: Sequence[str] | None = None  # the columns of dense features
 
     def make(self) -> DatasetContent:
         """Make the sample."""

@@ -27,34 +27,16 @@ OOV = {"owl": "forest", "shell": "beach"}
 
 @dataclass(frozen=True)
 class ToyWorld:
-    """Documents and instances of a world with themes.
+    """Documents and instances of a world with themes."""
 
-    Attributes
-    ----------
-    X : float64 array, shape (n, n_features)
-        Training instances; none carries an unseen label.
-    documents : list of tuple of str, length n
-        Their labels, oov labels among them.
-    semantics : list of tuple of str
-        Label-only documents: they hold unseen labels but no oov label.
-    X_test : float64 array, shape (n_test, n_features)
-        One instance per theme and repeat.
-    themes_test : list of str, length n_test
-        The theme of each test instance; `THEMES` names its labels.
-    themes : dict of str to tuple of str
-        The labels of each theme. `apple` is in two of them.
-    unseen, oov : tuple of str
-        Labels that no training instance carries; labels that no semantics document holds.
-    """
-
-    X: NDArray[np.float64]
-    documents: list[tuple[str, ...]]
-    semantics: list[tuple[str, ...]]
-    X_test: NDArray[np.float64]
-    themes_test: list[str]
-    themes: dict[str, tuple[str, ...]]
-    unseen: tuple[str, ...]
-    oov: tuple[str, ...]
+    X: NDArray[np.float64]  # (n, n_features), training instances; none carries an unseen label
+    documents: list[tuple[str, ...]]  # their labels, oov labels among them
+    semantics: list[tuple[str, ...]]  # label-only documents, with unseen labels but no oov label
+    X_test: NDArray[np.float64]  # (n_test, n_features)
+    themes_test: list[str]  # the theme of each test instance
+    themes: dict[str, tuple[str, ...]]  # the labels of each theme; `apple` is in two of them
+    unseen: tuple[str, ...]  # labels that no training instance carries
+    oov: tuple[str, ...]  # labels that no semantics document holds
 
     def truth(self, labels: tuple[str, ...]) -> NDArray[np.bool_]:
         """Say which of the given labels belong to each test instance, (n_test, n_labels)."""
@@ -68,21 +50,9 @@ def toy_world(
     noise: float = 0.1,
     random_state: RandomState = None,
 ) -> ToyWorld:
-    """Make a toy world.
+    """Make a toy world: documents, as many instances, and test instances of every theme.
 
-    Parameters
-    ----------
-    n_documents : int
-        Semantics documents, and as many instances.
-    n_test : int
-        Test instances, spread evenly over the themes.
-    noise : float
-        Standard deviation of the features around their theme.
-    random_state : int, numpy Generator or None
-
-    Returns
-    -------
-    ToyWorld
+    `noise` is the standard deviation of the features around their theme.
     """
     generator = as_generator(random_state)
     names = list(THEMES)

@@ -33,36 +33,17 @@ T = TypeVar("T")
 class MediaError(InputError):
     """One media file cannot be used; the reason completes "skipped FILE: …", as "is truncated"."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-
 
 @dataclass(frozen=True, eq=False)
 class Extracted:
-    """Raw numbers of media files; feature extractors take it wherever they take files.
+    """Raw numbers of media files; feature extractors take it wherever they take files."""
 
-    Attributes
-    ----------
-    kind : str
-        "image" or "audio".
-    preprocessing : dict
-        How the numbers were made; see `MediaFeatures.preprocessing`.
-    ids : tuple of str
-        Names the items: their paths below the folder they lie in.
-    raw : sequence of float32 arrays
-        A vector for each picture, a matrix of segments (n_segments, 36) for each clip.
-    tags : tuple of tuples of str
-        The tags in each item's sidecar file, without those that polyseme suggested.
-    skipped : tuple of (str, str)
-        Other media files of the folder, which could not be used, and why.
-    """
-
-    kind: str
-    preprocessing: dict[str, JSON]
-    ids: tuple[str, ...]
-    raw: Sequence[Raw]
-    tags: tuple[tuple[str, ...], ...] = ()
-    skipped: tuple[tuple[str, str], ...] = ()
+    kind: str  # "image" or "audio"
+    preprocessing: dict[str, JSON]  # how the numbers were made; see `MediaFeatures.preprocessing`
+    ids: tuple[str, ...]  # the items' paths below the folder they lie in
+    raw: Sequence[Raw]  # a vector for each picture, segments (n_segments, 36) for each clip
+    tags: tuple[tuple[str, ...], ...] = ()  # of each item's sidecar, without suggested ones
+    skipped: tuple[tuple[str, str], ...] = ()  # other media files, and why they cannot be used
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -74,11 +55,7 @@ class Extracted:
 
     def __getitem__(self, rows: Any) -> Extracted:
         """Keep some items, by numbers, a slice or a mask; scikit-learn splits by this."""
-        return self.select(np.atleast_1d(np.arange(len(self))[rows]).tolist())
-
-    def select(self, rows: Iterable[int]) -> Extracted:
-        """Keep some items, in the given order."""
-        kept = list(rows)
+        kept = np.atleast_1d(np.arange(len(self))[rows]).tolist()
         every: Any = self.raw
         raw: Any = every[kept] if isinstance(every, np.ndarray) else [every[row] for row in kept]
         return replace(
@@ -127,8 +104,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
 
     def fit(self, X: object, y: object = None) -> Self:
         """Learn from items (paths, arrays or Extracted) what turns raw numbers into features."""
-        self.fit_raw(self.raw(X))
-        self.preprocessing_ = self.preprocessing()
+        self._fit(self.raw(X))
         return self
 
     def transform(self, X: object) -> NDArray[np.floating[Any]]:
@@ -143,8 +119,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     def fit_transform(self, X: object, y: object = None) -> NDArray[np.floating[Any]]:
         """Learn from items and give their features, looking at each once."""
         raw = self.raw(X)
-        self.fit_raw(raw)
-        self.preprocessing_ = self.preprocessing()
+        self._fit(raw)
         return self.transform_raw(raw)
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
@@ -209,6 +184,11 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
             )
         extractor.n_features_out_ = int(config["n_features_out"])
         return extractor
+
+    def _fit(self, raw: Sequence[Raw]) -> None:
+        """Learn from raw numbers, and note how they were made."""
+        self.fit_raw(raw)
+        self.preprocessing_ = self.preprocessing()
 
     def _check_preprocessing(self, extracted: Extracted) -> None:
         """Refuse raw numbers that were made in another way."""

@@ -45,51 +45,26 @@ Frames = NDArray[np.float64]
 class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mixin
     """Describe clips by how often each word of a learned codebook occurs in them.
 
-    Words are the Gaussians, with axes along the coordinates, of a mixture that is fitted to
-    segments of the training clips. Each segment of a clip falls to the word under which it is most
-    likely, and a clip's feature is the share of its segments that falls to each word (in the
-    paper: Q and equation 10; which covariances it uses, it does not say).
+    Words are the Gaussians, with axes along the coordinates, of a mixture fitted to segments of the
+    training clips. A segment falls to the word under which it is most likely; a clip's features are
+    the shares of its segments (in the paper: Q and equation 10; which covariances, it does not
+    say).
 
-    Parameters
-    ----------
-    n_words : int
-        Gaussians in the codebook (in the paper: d^(I), 128).
-    max_frames : int
-        Learn from at most so many segments, drawn evenly over all segments of all clips.
-    random_state : int, numpy.random.Generator or None
-        Draws segments and the start of the words.
-
-    Attributes
-    ----------
-    mean_, scale_ : float64 array, shape (d,)
-        The segments' own mean and spread, taken out first.
-    means_ : float64 array, shape (n_words_, d)
-        The words' centres, in spreads; fewer than `n_words` where segments do not differ enough.
-    precisions_cholesky_ : float64 array, shape (n_words_, d)
-        One over the words' spreads, in spreads. The words' weights are not kept: as in the paper,
-        they do not enter `transform`.
-    n_iter_ : int
-        Rounds of expectation maximisation.
-    log_likelihood_ : float
-        Mean log-likelihood of a training segment in the last round.
+    Learned: `mean_` and `scale_` (d,), the segments' own, taken out first; `means_` and
+    `precisions_cholesky_` (n_words, d), the words' centres and one over their spreads, fewer than
+    `n_words` where segments do not differ enough; `n_iter_` and `log_likelihood_` of the last
+    round. As in the paper, the words' weights do not enter `transform`.
     """
 
     def __init__(
         self, n_words: int = 128, max_frames: int = 100_000, random_state: RandomState = None
     ) -> None:
-        self.n_words = n_words
-        self.max_frames = max_frames
+        self.n_words = n_words  # in the paper: d^(I), 128
+        self.max_frames = max_frames  # learned from at most, drawn evenly over all clips
         self.random_state = random_state
 
     def fit(self, segments: Sequence[FloatArray], y: object = None) -> Self:
-        """Learn the words from the segments of training clips.
-
-        Parameters
-        ----------
-        segments : sequence of arrays, each of shape (n_i, d)
-            One matrix per clip; some may have no rows, not all.
-        y : ignored
-        """
+        """Learn the words from training clips (n_i, d); some may have no rows, not all."""
         for name in ("n_words", "max_frames"):
             check_number(name, getattr(self, name), owner="Codebook", low=1, whole=True)
         generator = as_generator(self.random_state)
@@ -99,21 +74,26 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         # Only differences of more than rounding are a spread.
         self.scale_ = np.where(spread > 1e-7 * np.abs(self.mean_), spread, 1.0)
         frames = self._standardised(frames)
-        start = _starting_words(frames, self._count_words(frames), draw_seed(generator))
+        # As many different frames as words are found at once, unless most are alike.
+        n_different = len(np.unique(frames[: 20 * self.n_words], axis=0))
+        if n_different < self.n_words:
+            n_different = len(np.unique(frames, axis=0))
+        if n_different < self.n_words:
+            warnings.warn(
+                f"There are only {n_different} different segments to learn {self.n_words} words "
+                f"from; the codebook has {n_different} words.",
+                PolysemeWarning,
+                stacklevel=2,
+            )
+        n_words = min(self.n_words, n_different)
+        start = _starting_words(frames, n_words, draw_seed(generator))
         self._fit_mixture(frames, start)
         return self
 
     def transform(self, segments: Sequence[FloatArray]) -> Frames:
-        """Count the words of clips.
+        """Give the shares of words (n, n_words_) in clips (n_i, d).
 
-        Parameters
-        ----------
-        segments : sequence of arrays, each of shape (n_i, d)
-
-        Returns
-        -------
-        float64 array, shape (n, n_words_)
-            Shares that sum to 1 in each row; zeros, with a warning, for a clip without segments.
+        Rows sum to 1; a clip without segments gets zeros, with a warning.
         """
         check_fitted(self, "means_")
         n_words, d = self.means_.shape
@@ -160,21 +140,6 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         book.n_iter_ = int(config["n_iter"])
         book.log_likelihood_ = float(config["log_likelihood"])
         return book
-
-    def _count_words(self, frames: Frames) -> int:
-        """Give the number of words that the frames allow, with a warning when it is smaller."""
-        # As many different frames as words are found at once, unless most are alike.
-        n_different = len(np.unique(frames[: 20 * self.n_words], axis=0))
-        if n_different < self.n_words:
-            n_different = len(np.unique(frames, axis=0))
-        if n_different < self.n_words:
-            warnings.warn(
-                f"There are only {n_different} different segments to learn {self.n_words} words "
-                f"from; the codebook has {n_different} words.",
-                PolysemeWarning,
-                stacklevel=3,
-            )
-        return min(self.n_words, n_different)
 
     def _standardised(self, frames: FloatArray) -> Frames:
         """Take the training frames' mean and spread out of frames (n, d)."""

@@ -43,34 +43,16 @@ class MediaFile(NamedTuple):
     path: Path
 
 
-class MediaFiles(NamedTuple):
-    """The media files of folders, sorted within each, and name and reason of all others."""
-
-    media: list[MediaFile]
-    others: list[tuple[str, str]]
-
-
 @dataclass(frozen=True)
 class Summary:
-    """What became of every file.
+    """What became of every file; pairs are (name, reason)."""
 
-    Attributes
-    ----------
-    kind : str
-        "image" or "audio".
-    n_extracted, n_cached : int
-        Files with numbers, and how many of them had been looked at before.
-    skipped, others, sidecars : tuple of (str, str)
-        Name and reason of media files that cannot be used, of files that are no media of this
-        kind, and of extracted files whose sidecar cannot be read.
-    """
-
-    kind: str
-    n_extracted: int
-    n_cached: int
-    skipped: tuple[tuple[str, str], ...]
-    others: tuple[tuple[str, str], ...]
-    sidecars: tuple[tuple[str, str], ...]
+    kind: str  # "image" or "audio"
+    n_extracted: int  # files with numbers
+    n_cached: int  # those of them that had been looked at before
+    skipped: tuple[tuple[str, str], ...]  # media files that cannot be used
+    others: tuple[tuple[str, str], ...]  # files that are no media of this kind
+    sidecars: tuple[tuple[str, str], ...]  # extracted files whose sidecar cannot be read
 
     def sentence(self) -> str:
         """Say it in one sentence."""
@@ -185,11 +167,8 @@ def is_extraction(path: Path) -> bool:
 
 def find_media(
     places: Iterable[Path], suffixes: frozenset[str], *, leave_out: Path | None = None
-) -> MediaFiles:
-    """Look for media files by their suffixes in folders and below them, but for one folder.
-
-    Places that are files are taken whatever their name is.
-    """
+) -> tuple[list[MediaFile], list[tuple[str, str]]]:
+    """Find files by suffix in and below folders, but for one, and named files; and the others."""
     media: dict[Path, MediaFile] = {}
     others: list[tuple[str, str]] = []
     for place in places:
@@ -204,7 +183,7 @@ def find_media(
                 others.append((name, reason))
             else:
                 media.setdefault(path.absolute(), MediaFile(name, path))
-    return MediaFiles(list(media.values()), others)
+    return list(media.values()), others
 
 
 def _walk(folder: Path, leave_out: Path | None) -> Iterator[Path]:
@@ -242,21 +221,11 @@ def _no_media(path: Path, suffixes: frozenset[str]) -> str:
 
 
 def match_documents(files: Sequence[str], documents: Sequence[str]) -> tuple[IntArray, IntArray]:
-    """Find the document of each file.
+    """Find the document of each file: (file rows, document rows), in the order of the documents.
 
     A document may be named as the file is, path and all, by the file's name alone, or by its name
     without the ending; folders above the one that was extracted, and case where nothing else fits,
     do not matter.
-
-    Parameters
-    ----------
-    files, documents : sequence of str
-        Paths below a folder, with forward slashes, and names of documents.
-
-    Returns
-    -------
-    file_rows, document_rows : int64 arrays of one length
-        Pairs, in the order of the documents; neither holds a row twice.
     """
     # Rows by path, by name and by stem; then again without regard to case.
     indexes: list[dict[str, list[int]]] = [defaultdict(list) for _ in range(6)]
@@ -303,16 +272,9 @@ def _plain(name: str) -> PurePosixPath:
 
 
 class FeatureStore:
-    """A cache of raw numbers by content hash and preprocessing, in one SQLite file.
+    """A cache of raw numbers by content hash and `MediaFeatures.digest`, in one SQLite file.
 
     Entered, it is locked against other writers; what was put stays also after an interruption.
-
-    Parameters
-    ----------
-    path : Path
-        The SQLite file; made if it is not there.
-    preprocessing : str
-        What `MediaFeatures.digest` gives.
     """
 
     def __init__(self, path: Path, preprocessing: str) -> None:
@@ -352,8 +314,7 @@ class FeatureStore:
         state = state_of(path)
         content = self._noted(path, state)
         if content is None:
-            with path.open("rb") as stream:
-                content = hashlib.file_digest(stream, "sha256").digest()
+            content = content_of(path)
             self.note(path, state, content)
         return content
 
@@ -375,16 +336,17 @@ class FeatureStore:
         row = self._run(question, os.fsencode(path.absolute()), state).fetchone()
         return None if row is None else bytes(row[0])
 
-    def get(self, content: bytes) -> Raw | None:
-        """Give the raw numbers under a hash; None when there are none."""
-        question = "SELECT shape, raw FROM numbers WHERE content = ? AND preprocessing = ?"
+    def shape_of(self, content: bytes) -> tuple[int, ...]:
+        """Give the shape of the raw numbers under a hash; empty when there are none."""
+        question = "SELECT shape FROM numbers WHERE content = ? AND preprocessing = ?"
         row = self._run(question, content, self.preprocessing).fetchone()
-        return None if row is None else np.frombuffer(row[1], "<f4").reshape(json.loads(row[0]))
+        return () if row is None else tuple(json.loads(row[0]))
 
-    def has(self, content: bytes) -> bool:
-        """Say whether there are raw numbers under a hash."""
-        question = "SELECT 1 FROM numbers WHERE content = ? AND preprocessing = ?"
-        return self._run(question, content, self.preprocessing).fetchone() is not None
+    def get(self, content: bytes) -> Raw:
+        """Give the raw numbers under a hash that is in the store."""
+        question = "SELECT raw FROM numbers WHERE content = ? AND preprocessing = ?"
+        (raw,) = self._run(question, content, self.preprocessing).fetchone()
+        return np.frombuffer(raw, "<f4").reshape(self.shape_of(content))
 
     def put(self, content: bytes, raw: Raw) -> None:
         """Keep raw numbers under a hash; they reach the disk within seconds."""
@@ -405,6 +367,12 @@ class FeatureStore:
                 "nobody else writes there, and run again."
             ) from error
         return cursor
+
+
+def content_of(path: Path) -> bytes:
+    """Read a file and give its SHA-256."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").digest()
 
 
 def state_of(path: Path) -> str:
@@ -428,18 +396,17 @@ def _extract(
     progress: Progress | None,
 ) -> tuple[list[tuple[MediaFile, bytes]], list[tuple[str, str]], int]:
     """Fill the store; give usable files with their hashes, the skipped, and how many were known."""
-    contents: dict[str, bytes] = {}
-    skipped: dict[str, str] = {}
+    outcomes: dict[MediaFile, bytes | str] = {}  # the content's hash, or why there is none
+    n_skipped = 0
     waiting: deque[tuple[MediaFile, bytes, str]] = deque()
     n_cached = 0
 
     def note(file: MediaFile, outcome: bytes | str) -> None:
-        if isinstance(outcome, bytes):
-            contents[file.id] = outcome
-        else:
-            skipped[file.id] = outcome
+        nonlocal n_skipped
+        outcomes[file] = outcome
+        n_skipped += isinstance(outcome, str)
         if progress is not None:
-            progress(len(contents) + len(skipped), len(media), len(skipped))
+            progress(len(outcomes), len(media), n_skipped)
 
     def unknown() -> Iterator[Path]:
         """Yield what has to be looked at; it waits in the same order for its numbers."""
@@ -450,7 +417,7 @@ def _extract(
             except OSError as error:
                 note(file, f"cannot be opened ({cause(error)})")
                 continue
-            if store.has(content):
+            if store.shape_of(content):
                 n_cached += 1
                 note(file, content)
             else:
@@ -466,8 +433,9 @@ def _extract(
         else:
             store.put(content, raw)
             note(file, content)
-    used = [(file, contents[file.id]) for file in media if file.id in contents]
-    return used, [(file.id, skipped[file.id]) for file in media if file.id in skipped], n_cached
+    ordered = [(file, outcomes[file]) for file in media]
+    used = [(file, content) for file, content in ordered if isinstance(content, bytes)]
+    return used, [(file.id, why) for file, why in ordered if isinstance(why, str)], n_cached
 
 
 # ---------------------------------------------------------------------- the folder of numbers
@@ -512,13 +480,12 @@ def _write(
         "passed over": len(others),
     }
     lines: list[dict[str, Any]] = []
-    shapes = []
-    for row, (file, content) in enumerate(used):
-        shapes.append(_raw_of(store, content).shape)
+    shapes = [store.shape_of(content) for _, content in used]
+    for row, ((file, content), shape) in enumerate(zip(used, shapes, strict=True)):
         line = {"file": file.id, "outcome": "extracted", "row": row, "sha256": content.hex()}
         lines.append(line | _sidecar(file.path))
         if extractor.kind == "audio":
-            lines[-1]["segments"] = shapes[-1][0]
+            lines[-1]["segments"] = shape[0]
     for outcome, files in (("skipped", skipped), ("passed over", others)):
         lines += [{"file": name, "outcome": outcome, "reason": reason} for name, reason in files]
     n_rows = sum(shape[0] for shape in shapes) if extractor.kind == "audio" else len(used)
@@ -530,19 +497,12 @@ def _write(
     ):
         np.lib.format.write_array_header_1_0(table, header)
         for _, content in used:
-            table.write(_raw_of(store, content).tobytes())
+            table.write(store.get(content).tobytes())
         ledger.writelines(map(_line, lines))
         last.write((json.dumps(manifest, indent=2) + "\n").encode())
         # Everything is written; without a manifest there is no extraction while names change.
         (target / MANIFEST).unlink(missing_ok=True)
     return [(line["file"], line["sidecar"]) for line in lines if "sidecar" in line]
-
-
-def _raw_of(store: FeatureStore, content: bytes) -> Raw:
-    """Give raw numbers that were put in the store a moment ago."""
-    raw = store.get(content)
-    assert raw is not None
-    return raw
 
 
 def _sidecar(path: Path) -> dict[str, Any]:

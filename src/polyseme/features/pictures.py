@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._validation import InputError, check_number, check_option
+from polyseme._validation import InputError
 from polyseme.features.base import MediaError, check_file, needs
 
 if TYPE_CHECKING:
@@ -61,32 +61,14 @@ _one_large = threading.Lock()
 def read_picture(
     path: Path, *, size: int, framing: str = "stretch", max_megapixels: float = 100.0
 ) -> NDArray[np.uint8]:
-    """Read a picture file and bring it to a square.
+    """Read a picture file and bring it to a square, (size, size, 3).
 
-    The content decides what a file is, not its suffix. Of several frames or pages the first
-    counts. EXIF rotation is followed, transparency is laid on white, colour profiles are ignored.
-    Of 16 bits the upper 8 are kept; 32 bits have no agreed white, and are scaled so that the
-    smallest value is black and the largest white. An SVG is drawn without text and without
-    pictures that it does not hold.
-
-    Parameters
-    ----------
-    path : Path
-    size : int
-        Pixels a side of the result.
-    framing : {"stretch", "crop", "pad"}
-        Both sides to `size`; or the shorter side to `size` and the centre cut out; or the longer
-        side to `size` with white around.
-    max_megapixels : float
-        Larger pictures are refused before they are decoded. A JPEG counts with the size that it
-        is decoded to, which is as small as serves `size` (a progressive one with its full size).
-
-    Returns
-    -------
-    uint8 array, shape (size, size, 3)
+    For the parameters see `ImageFeatures`. The content decides what a file is, not its suffix. Of
+    several frames or pages the first counts. EXIF rotation is followed, transparency is laid on
+    white, colour profiles are ignored. Of 16 bits the upper 8 are kept; 32 bits have no agreed
+    white, and are scaled so that the smallest value is black and the largest white. An SVG is drawn
+    without text and without pictures that it does not hold.
     """
-    _check_square(size, framing, owner="read_picture")
-    check_number("max_megapixels", max_megapixels, owner="read_picture", low=0, above=True)
     _load_pillow()
     check_file(path)
     try:
@@ -106,21 +88,11 @@ def read_picture(
 
 
 def picture_from_array(array: object, *, size: int, framing: str = "stretch") -> NDArray[np.uint8]:
-    """Bring a picture that is already an array to a square.
+    """Bring a picture that is already an array to a square, (size, size, 3).
 
-    Parameters
-    ----------
-    array : array-like, shape (h, w), (h, w, 1), (h, w, 3) or (h, w, 4)
-        Gray, red-green-blue, or that with alpha (laid on white); uint8, uint16 (the upper 8 bits
-        are kept), bool, or floats in 0..1.
-    size, framing : int, str
-        As for `read_picture`.
-
-    Returns
-    -------
-    uint8 array, shape (size, size, 3)
+    Arrays are gray (h, w) or (h, w, 1), red-green-blue (h, w, 3), or that with alpha (h, w, 4),
+    laid on white; of uint8, uint16 (the upper 8 bits are kept), bool, or floats in 0..1.
     """
-    _check_square(size, framing, owner="picture_from_array")
     _load_pillow()
     from PIL import Image
 
@@ -129,12 +101,6 @@ def picture_from_array(array: object, *, size: int, framing: str = "stretch") ->
         pixels = pixels[:, :, 0]
     picture = _flat(Image.fromarray(np.ascontiguousarray(pixels)))
     return _squared(_framed(picture, size, framing), size)
-
-
-def _check_square(size: object, framing: object, *, owner: str) -> None:
-    """Check the two parameters that both readers share."""
-    check_number("size", size, owner=owner, low=1, high=8192, whole=True)
-    check_option("framing", framing, FRAMINGS, owner=owner)
 
 
 def _as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
@@ -340,10 +306,7 @@ def _eight_bits(picture: Image) -> NDArray[np.uint8]:
 
 
 def _draw_svg(content: bytes, side: int, *, cover: bool) -> bytes:
-    """Draw an SVG, plain or gzipped, as a PNG by a process of its own, which may hang or die.
-
-    The longer side has `side` pixels, or, to `cover`, the shorter one.
-    """
+    """Draw an SVG as a PNG, by a process of its own, with the longer (`cover`: shorter) side."""
     if content.startswith(b"\x1f\x8b"):
         try:
             content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(SVG_BYTES + 1)

@@ -38,23 +38,12 @@ Samples = NDArray[np.float32]
 
 
 def read_sound(path: Path, *, max_seconds: float = 600.0) -> Samples:
-    """Read a sound file as one channel at 22,050 Hz.
+    """Read a sound file as one channel at 22,050 Hz, (n_samples,), at least one sample.
 
-    Channels are averaged. Of a file that is shorter than its header says or damaged further on,
-    what precedes the damage is used. Memory is bounded by `max_seconds`, whatever a header claims.
-    The MP3 decoder writes remarks on damaged files past Python; see `quiet_decoders`.
-
-    Parameters
-    ----------
-    path : Path
-        Rates from 1,000 to 768,000 Hz and up to 32 channels are read.
-    max_seconds : float
-        Only so much of the beginning is used.
-
-    Returns
-    -------
-    float32 array, shape (n_samples,)
-        At least one sample; full scale is 1, floating-point files may exceed it.
+    Full scale is 1; floating-point files may exceed it. Channels are averaged. Of a file that is
+    shorter than its header says or damaged further on, what precedes the damage is used. Memory is
+    bounded by `max_seconds`, whatever a header claims. The MP3 decoder writes remarks on damaged
+    files past Python; see `quiet_decoders`.
     """
     soundfile, soxr = _libraries()
     check_file(path)
@@ -87,19 +76,10 @@ def read_sound(path: Path, *, max_seconds: float = 600.0) -> Samples:
 
 
 def sound_from_array(array: object, rate: int) -> Samples:
-    """Turn samples in memory into one channel at 22,050 Hz.
+    """Turn samples (n_samples,) or (n_samples, n_channels) into one channel at 22,050 Hz.
 
-    Parameters
-    ----------
-    array : array-like, shape (n_samples,) or (n_samples, n_channels)
-        As the soundfile library gives it: time runs down. Floats are taken as they are; whole
-        numbers of 8, 16 or 32 bits are scaled to -1..1, unsigned ones from their middle.
-    rate : int
-        Samples per second of the array.
-
-    Returns
-    -------
-    float32 array, shape (n_samples,)
+    Floats are taken as they are; whole numbers of 8, 16 or 32 bits are scaled to -1..1, unsigned
+    ones from their middle.
     """
     check_number(
         "rate", rate, owner="sound_from_array", low=LOWEST_RATE, high=HIGHEST_RATE, whole=True
@@ -136,10 +116,9 @@ def sound_from_array(array: object, rate: int) -> Samples:
 def quiet_decoders() -> Iterator[None]:
     """Keep what C libraries write to the error stream from the screen.
 
-    The MP3 decoder comments on damaged files there and offers no switch. This points the
-    process's error stream elsewhere and gives Python's own `sys.stderr` another way to where it
-    went before, so that warnings and progress still show. It concerns the whole process: enter it
-    once around a run over many files, from one thread, not around each file.
+    The MP3 decoder comments on damaged files there and offers no switch. Python's own `sys.stderr`
+    gets another way, so that warnings and progress still show. It concerns the whole process: enter
+    it once around a run over many files, from one thread.
     """
     try:
         kept = os.dup(2)

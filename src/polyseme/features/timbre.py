@@ -38,24 +38,13 @@ Matrix = NDArray[np.float32]
 
 
 def segment_timbre(samples: NDArray[np.float32]) -> Matrix:
-    """Cut a clip into segments and describe the timbre of each.
+    """Cut a clip (n_samples,) into segments and describe the timbre of each, (n_segments, 12).
 
-    Cuts are made where sound sets in and, in steady sound, after at most one second; the first
-    segment starts with the clip and the last one ends with it. A clip of less than 162 ms is one
-    segment; missing samples are taken as silence.
-
-    Parameters
-    ----------
-    samples : float32 array, shape (n_samples,)
-        As `read_sound` and `sound_from_array` give them; a constant offset is taken out first.
-
-    Returns
-    -------
-    float32 array, shape (n_segments, 12)
-        Cepstral coefficients: the cosine transform of the levels, in decibels, of 64 bands evenly
-        spaced on the mel scale, averaged over the segment. The first is loudness and moves by 8
-        for each decibel of gain; the other 11 and the cuts do not depend on gain, as long as the
-        clip is well above silence. Silence gives -800 and eleven zeros.
+    Cuts are made where sound sets in and, in steady sound, after at most one second; a clip of less
+    than 162 ms is one segment. Coefficients are the cosine transform of the levels, in decibels, of
+    64 bands evenly spaced on the mel scale, averaged over the segment. The first is loudness and
+    moves by 8 for each decibel of gain; the other 11 and the cuts do not depend on gain, as long as
+    the clip is well above silence, which gives -800 and eleven zeros.
     """
     from scipy.fft import dct
 
@@ -69,19 +58,10 @@ def segment_timbre(samples: NDArray[np.float32]) -> Matrix:
 
 
 def with_derivatives(timbre: ArrayLike) -> Matrix:
-    """Put first and second derivatives beside the timbre of segments.
+    """Put first and second derivatives beside timbre (n_segments, d), (n_segments, 3 d).
 
-    The derivative at a segment is the slope of the regression line through it and two neighbours
-    on each side, (x[+1] - x[-1] + 2 (x[+2] - x[-2])) / 10 per segment, where the first and the
-    last segment are repeated beyond the ends; the second is the derivative of the first.
-
-    Parameters
-    ----------
-    timbre : array-like, shape (n_segments, n_coefficients)
-
-    Returns
-    -------
-    float32 array, shape (n_segments, 3 * n_coefficients)
+    The derivative is the slope of the regression line through a segment and two neighbours on each
+    side, where the first and the last one are repeated beyond the ends.
     """
     values = np.asarray(timbre, dtype=np.float32)
     first = _slopes(values.astype(np.float64))
@@ -89,10 +69,7 @@ def with_derivatives(timbre: ArrayLike) -> Matrix:
 
 
 def _band_levels(samples: NDArray[np.float32]) -> Matrix:
-    """Give the levels of mel bands in decibels, (1 + n_samples // 256, 64), cut off at -80 dB.
-
-    Frame t is centred on sample 256 t, with silence beyond both ends.
-    """
+    """Give levels of mel bands in decibels, (1 + n_samples // 256, 64), of frames about 256 t."""
     from scipy.fft import rfft
 
     window, bands = _window_and_bands()
@@ -155,11 +132,7 @@ def _slopes(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=1)
 def _window_and_bands() -> tuple[Matrix, sp.csr_matrix]:
-    """Give a frame's periodic Hann window, and the mel bands' weights of squared (re, im) pairs.
-
-    Triangles of area 1 with equally spaced corners on the mel scale, (n_bands, frame + 2); stored
-    sparsely, as each frequency lies in two bands at most.
-    """
+    """Give a Hann window, and mel triangles of area 1 over squared (re, im) pairs, sparse."""
     window = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME) / FRAME)).astype(np.float32)
     corner = _CORNER * _PER_HERTZ
     low, high = LOWEST * _PER_HERTZ, corner + _PER_FOLD * np.log(HIGHEST / _CORNER)

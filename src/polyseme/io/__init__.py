@@ -39,23 +39,12 @@ UNFINISHED = ".tmp"
 
 @dataclass(frozen=True)
 class RawDocuments:
-    """The documents of one file, as written there: `label_sets`, or `indicator` with `labels`.
+    """The documents of one file, as written there: `label_sets`, or `indicator` with `labels`."""
 
-    Attributes
-    ----------
-    label_sets : list of list of str or None
-        The labels of each document in the order of the file, duplicates kept.
-    indicator : csr_matrix or None
-        Shape (n, n_labels), int64, 1 where the document carries the label.
-    labels : list of str or None
-        The name of each column of `indicator`.
-    ids, groups, splits : list of str or None
-        One per document, where the file has them (a split is 'train' or 'test').
-    """
-
-    label_sets: list[list[str]] | None = None
-    indicator: sp.csr_matrix | None = None
-    labels: list[str] | None = None
+    label_sets: list[list[str]] | None = None  # in the order of the file, duplicates kept
+    indicator: sp.csr_matrix | None = None  # (n, n_labels), int64, 1 where a document has a label
+    labels: list[str] | None = None  # the columns of `indicator`
+    # One per document, where the file has them; a split is 'train' or 'test'.
     ids: list[str] | None = None
     groups: list[str] | None = None
     splits: list[str] | None = None

@@ -68,9 +68,13 @@ def _read(path: Path, *, of_labels: bool) -> tuple[list[str], sp.csr_matrix, boo
     try:
         rows = arff.LOD_GEN if is_sparse else arff.DENSE_GEN
         table = arff.load(lines(), return_type=rows)
-        labels = _label_columns(table["attributes"], label_names, path)
-        columns = [at for at in range(len(table["attributes"])) if (at in labels) == of_labels]
-        attributes = [table["attributes"][at] for at in columns]
+        every = table["attributes"]
+        if missing := label_names.difference(name for name, _ in every):
+            raise InputError(
+                f"{path.name} has no attribute '{min(missing)}', which its label file names."
+            )
+        columns = [at for at, (name, _) in enumerate(every) if (name in label_names) == of_labels]
+        attributes = [every[at] for at in columns]
         _check_types(attributes, is_sparse, of_labels, path)
         matrix = _matrix(table["data"], columns)
     except InputError:
@@ -125,7 +129,7 @@ def _label_file(path: Path) -> Path:
     )
 
 
-def _label_names(path: Path) -> list[str]:
+def _label_names(path: Path) -> set[str]:
     """Read the label names of a label file, nested ones included."""
     text = "".join(line for _, line in numbered_lines(path))
     elements = parse_xml(text.encode(), path.name, "utf-8").iter("{*}label")
@@ -135,17 +139,7 @@ def _label_names(path: Path) -> list[str]:
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
         raise InputError(f"{path.name} must name each label once; got '{repeated}' twice.")
-    return names
-
-
-def _label_columns(attributes: Sequence[Any], names: Sequence[str], path: Path) -> set[int]:
-    """Return which attributes are labels; a label file of another corpus is refused."""
-    missing = set(names).difference(name for name, _ in attributes)
-    if missing:
-        raise InputError(
-            f"{path.name} has no attribute '{min(missing)}', which its label file names."
-        )
-    return {at for at, (name, _) in enumerate(attributes) if name in set(names)}
+    return set(names)
 
 
 def _check_types(attributes: Sequence[Any], is_sparse: bool, of_labels: bool, path: Path) -> None:

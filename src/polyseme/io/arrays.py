@@ -39,9 +39,8 @@ def read_documents(path: Path) -> RawDocuments:
             # Compiled scipy code trusts the indices: a wrong one would read foreign memory.
             values.check_format(full_check=True)
         matrix = _indicator(values, path.name)
-        return RawDocuments(
-            indicator=matrix, labels=_label_names(arrays["labels"], matrix.shape[1], path.name)
-        )
+        labels = _label_names(arrays["labels"], matrix.shape[1], path.name)
+        return RawDocuments(indicator=matrix, labels=labels)
 
 
 def read_features(path: Path) -> FloatArray | sp.csr_matrix:

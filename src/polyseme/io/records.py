@@ -16,17 +16,11 @@ from polyseme._validation import InputError, check_option
 def write_records(
     records: Iterable[Mapping[str, object]], target: TextIO, file_format: Literal["jsonl", "csv"]
 ) -> None:
-    """Write records as they come; NaN becomes null (`jsonl`) or an empty cell (`csv`).
+    """Write records as they come, as JSON lines or as a CSV table whose lists are joined by `;`.
 
-    Parameters
-    ----------
-    records : iterable of dict
-        Values may be numbers, strings, None, lists and numpy arrays of these.
-    target : text stream
-        Open it with ``newline=""`` and UTF-8 encoding.
-    file_format : {"jsonl", "csv"}
-        One JSON object per line, or a table whose header is the keys of the first record and
-        whose lists are joined by `;`.
+    Values may be numbers, strings, None, lists and numpy arrays of these; NaN becomes null or an
+    empty cell. The keys of the first record are the header of CSV. Open the target with
+    ``newline=""`` and UTF-8 encoding.
     """
     check_option("file_format", file_format, ("jsonl", "csv"), owner="write_records")
     if file_format == "csv":

@@ -23,46 +23,11 @@ SUFFIXES = (".npy", ".parquet")
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of a table.
+    """One file of a table."""
 
-    Attributes
-    ----------
-    path : Path
-    first : int
-        The number of its first row among the rows of all shards.
-    n_rows, n_columns : int
-    """
-
-    path: Path
-    first: int
+    path: Path  # absolute
+    first: int  # the number of its first row among the rows of all shards
     n_rows: int
-    n_columns: int
-
-
-@dataclass(frozen=True)
-class Shards:
-    """The files of a table, in order.
-
-    Attributes
-    ----------
-    shards : tuple of Shard
-    others : tuple of str
-        Names of files in the folder that are no shards.
-    """
-
-    shards: tuple[Shard, ...]
-    others: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.shards)
-
-    def __iter__(self) -> Iterator[Shard]:
-        return iter(self.shards)
-
-    @property
-    def n_rows(self) -> int:
-        """Rows of all shards."""
-        return sum(shard.n_rows for shard in self.shards)
 
 
 def is_sharded(place: Path) -> bool:
@@ -72,19 +37,12 @@ def is_sharded(place: Path) -> bool:
     return place.exists() and _is_shard(place)
 
 
-def find_shards(place: Path) -> Shards:
-    """Look for the shards of a table and read their headers.
+def find_shards(place: Path) -> tuple[list[Shard], list[str]]:
+    """Find the shards of a table, in a folder or a single file, and the names of other files.
 
-    Parameters
-    ----------
-    place : Path
-        A folder, whose `.npy` or `.parquet` files are taken in the order of their names, letter by
-        letter, or a single such file. Names that begin with `_` or `.` are passed over.
-
-    Returns
-    -------
-    Shards
-        All with the same number of columns, at least one; a shard may be without rows.
+    A folder's `.npy` or `.parquet` files are taken in the order of their names, letter by letter;
+    names that begin with `_` or `.` are passed over. All have the same number of columns, at least
+    one; a shard may be without rows.
     """
     if not place.exists():
         raise InputError(f"There is no file or folder '{place}'; check the path.")
@@ -114,28 +72,17 @@ def find_shards(place: Path) -> Shards:
             "and one column."
         )
     numbered = zip(paths, starts[:-1], shapes, strict=True)
-    shards = [Shard(path, start, *shape) for path, start, shape in numbered]
+    shards = [Shard(path.absolute(), start, n_rows) for path, start, (n_rows, _) in numbered]
     others = [path.name for path in files if path not in paths and path.name[:1] not in "._"]
-    return Shards(tuple(shards), tuple(others))
+    return shards, others
 
 
 def read_blocks(shard: Shard, n_rows: int) -> Iterator[tuple[int, FloatArray]]:
-    """Read a shard some rows at a time, so that memory is bounded whatever its size.
+    """Yield blocks of rows (n_rows, n_columns) with each one's first row within the shard.
 
-    Parameters
-    ----------
-    shard : Shard
-    n_rows : int
-        Rows a block; the last one may be shorter.
-
-    Yields
-    ------
-    start : int
-        The block's first row within the shard.
-    features : float array, shape (n_rows, n_columns)
-        As `polyseme.io.read_features` gives them; NaN and infinity are refused.
+    Memory is bounded whatever the shard's size. Numbers are as `polyseme.io.read_features` gives
+    them; NaN and infinity are refused.
     """
-    check_number("n_rows", n_rows, owner="read_blocks", low=1, whole=True)
     start = 0
     for block in _blocks(shard.path, n_rows):
         # A finite sum is proof that all is finite, in half the time.
@@ -155,21 +102,10 @@ def read_blocks(shard: Shard, n_rows: int) -> Iterator[tuple[int, FloatArray]]:
 def write_shards(
     table: NDArray[Any], folder: str | Path, n_rows: int = 100_000, file_format: str = "npy"
 ) -> list[Path]:
-    """Cut a feature matrix into shards part-00000, part-00001 and so on.
+    """Cut a feature matrix (n, n_features) into shards part-00000, part-00001 and so on.
 
-    Parameters
-    ----------
-    table : array, shape (n, n_features)
-        May be mapped from a file (`numpy.load(path, mmap_mode="r")`).
-    folder : str or Path
-        Made if it is not there.
-    n_rows : int
-        Rows a shard.
-    file_format : {"npy", "parquet"}
-
-    Returns
-    -------
-    list of Path
+    The table may be mapped from a file (`numpy.load(path, mmap_mode="r")`), the folder is made if
+    it is not there; `n_rows` are the rows of a shard, as "npy" or "parquet".
     """
     check_number("n_rows", n_rows, owner="write_shards", low=1, whole=True)
     check_option("file_format", file_format, ("npy", "parquet"), owner="write_shards")

@@ -43,18 +43,10 @@ _EMPTY_PACKET = """<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
 def sidecar_of(media: Path) -> Path:
     """Tell where the sidecar of a media file is, or would be.
 
-    Parameters
-    ----------
-    media : Path
-        The media file, such as ``photo.jpg``.
-
-    Returns
-    -------
-    Path
-        ``photo.jpg.xmp`` if it exists, else ``photo.xmp`` if it exists, else ``photo.jpg.xmp``.
-        The suffix may be written in capitals. ``photo.xmp`` is also found for ``photo.cr2``: the
-        programs that write it mean both files. But ``photo.cr2.xmp`` is not that of
-        ``photo.cr2.jpg`` where ``photo.cr2`` exists, whose own it is.
+    For ``photo.jpg`` it is ``photo.jpg.xmp`` if it exists, else ``photo.xmp`` if it exists, else
+    ``photo.jpg.xmp``; the suffix may be in capitals. ``photo.xmp`` is also that of ``photo.cr2``:
+    the programs that write it mean both. But ``photo.cr2.xmp`` is not that of ``photo.cr2.jpg``
+    where ``photo.cr2`` exists, whose own it is.
     """
     media = Path(media)
     if media.suffix.lower() == ".xmp":
@@ -69,21 +61,11 @@ def sidecar_of(media: Path) -> Path:
 
 
 def read_tags(path: Path, *, suggested: bool = True) -> list[str]:
-    """Read the tags of a sidecar.
+    """Read the tags of a sidecar, in order and stripped; none where it is missing.
 
-    Parameters
-    ----------
-    path : Path
-        The sidecar; it may be missing.
-    suggested : bool
-        Whether tags that `merge_tags` added count too. Who learns from tags should not take a
-        machine's guesses for a person's.
-
-    Returns
-    -------
-    list of str
-        The values of dc:subject in order, without white space around them. Of tags that differ
-        in case, white space or Unicode composition only, the first is given.
+    Of tags that differ in case, white space or Unicode composition only, the first is given.
+    Without `suggested`, tags that `merge_tags` added are left out: who learns from tags should not
+    take a machine's guesses for a person's.
     """
     rdf = _load(Path(path))
     if rdf is None:
@@ -93,28 +75,14 @@ def read_tags(path: Path, *, suggested: bool = True) -> list[str]:
 
 
 def merge_tags(path: Path, tags: Sequence[str]) -> list[str]:
-    """Add tags to a sidecar, creating it if it is missing.
+    """Add tags to a sidecar, creating it if it is missing; give those that were added.
 
-    Parameters
-    ----------
-    path : Path
-        The sidecar. A symbolic link is refused: replacing it would cut the link, and following
-        it would change a file in a folder that was not named.
-    tags : sequence of str
-        What to add. White space around a tag is dropped and within it made one space each;
-        empty tags are dropped, and characters that XML forbids refused.
-
-    Returns
-    -------
-    list of str
-        The tags that were added. Where it is empty the file was not touched.
-
-    Notes
-    -----
-    Tags that are there, compared as in `read_tags`, stay as they are and where they are; tags that
-    were suggested before and taken out since are not added again. The file is written as UTF-8
-    and replaced as a whole or not at all. Several calls for files of one folder wait for each
-    other by a lock on the folder; where the system has no such lock, the last one wins.
+    White space in tags is made single spaces, empty ones are dropped, characters that XML forbids
+    refused. Tags that are there, compared as in `read_tags`, stay as and where they are; tags that
+    were suggested before and taken out since are not added again. The file is written as UTF-8 and
+    replaced as a whole or not at all; where nothing is added it is not touched. A symbolic link is
+    refused: replacing it would cut the link, and following it would change a file in a folder that
+    was not named. Several calls for files of one folder wait for each other by a lock on it.
     """
     path = Path(path)
     if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
