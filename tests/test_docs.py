@@ -358,7 +358,9 @@ def test_everything_exported_describes_its_parameters() -> None:
         if not any(name == root or name.startswith(f"{root}.") for root in roots):
             continue
         # A record lists fields under Attributes; some sentences send elsewhere or say it all.
-        told = is_dataclass(thing) or re.search(r"[Ss]ee `[\w.]+`", doc) or doc.startswith("Refuse: ")
+        told = (
+            is_dataclass(thing) or re.search(r"[Ss]ee `[\w.]+`", doc) or doc.startswith("Refuse: ")
+        )
         told = told or name.endswith(".from_state")
         names = {one.name for one in parameters_of(thing)}
         if not told and len(names) > 1 and not names <= listed_parameters(doc):

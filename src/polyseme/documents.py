@@ -136,22 +136,22 @@ def new_names(corpus: LabelCorpus, taken_ids: Collection[str]) -> Sequence[str]:
     return names
 
 
-def met_documents(corpus: LabelCorpus, teaching: LabelCorpus) -> IntArray:
+def met_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
     """Find items' documents among the label sets: their rows there, or -1, (n_items,)."""
-    numbered = corpus.numbered and teaching.numbered
-    if corpus is teaching or (
-        numbered and _same(corpus.without_unused(), teaching.without_unused())
+    numbered = corpus.numbered and label_sets.numbered
+    if corpus is label_sets or (
+        numbered and _same(corpus.without_unused(), label_sets.without_unused())
     ):
         return np.arange(len(corpus), dtype=np.int64)
     met = np.full(len(corpus), -1, dtype=np.int64)
-    if corpus.numbered or teaching.numbered:
+    if corpus.numbered or label_sets.numbered:
         return met
-    places = {name: row for row, name in enumerate(teaching.ids)}
+    places = {name: row for row, name in enumerate(label_sets.ids)}
     namesakes = np.array([places.get(name, -1) for name in corpus.ids], dtype=np.int64)
     rows = np.flatnonzero(namesakes >= 0)
     keys: dict[str, int] = {}
     documents = _over_keys(corpus, keys)[rows]
-    others = _over_keys(teaching, keys)[namesakes[rows]]
+    others = _over_keys(label_sets, keys)[namesakes[rows]]
     same = np.diff(documents.indptr) == np.diff(others.indptr)
     rows, documents, others = rows[same], documents[same], others[same]
     owners = np.repeat(np.arange(len(rows)), np.diff(documents.indptr))
@@ -171,16 +171,16 @@ def _over_keys(corpus: LabelCorpus, keys: dict[str, int]) -> sp.csr_matrix:
     return over
 
 
-def unmet_documents(corpus: LabelCorpus, teaching: LabelCorpus) -> LabelCorpus:
+def unmet_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> LabelCorpus:
     """Give the items' documents that are not among the label sets already.
 
     A document is the same when its name and its labels are. Documents without names are called
     `instance:ROW`, unless both corpora are the same list; a namesake with other labels is called
     `instance:NAME`.
     """
-    met = met_documents(corpus, teaching)
-    taken = set(teaching.ids) | (set() if corpus.numbered else set(corpus.ids))
-    met_names = set(teaching.ids)
+    met = met_documents(corpus, label_sets)
+    taken = set(label_sets.ids) | (set() if corpus.numbered else set(corpus.ids))
+    met_names = set(label_sets.ids)
     fresh, names = [], []
     for row in np.flatnonzero(met < 0).tolist():
         name = corpus.ids[row]
@@ -209,27 +209,27 @@ class TrainingTables(NamedTuple):
     """What a space is fitted with beside features."""
 
     documents: sp.csr_matrix  # (m, n_labels): label sets, then items' documents not among them
-    own: IntArray  # (n,): the document of each item
+    item_documents: IntArray  # (n,): the document of each item
     groups: IntArray | None  # (m,)
-    n_semantics: int  # how many documents are label sets
+    n_label_sets: int  # how many documents are label sets
 
 
-def training_tables(corpus: LabelCorpus, teaching: LabelCorpus, labels: Labels) -> TrainingTables:
+def training_tables(corpus: LabelCorpus, label_sets: LabelCorpus, labels: Labels) -> TrainingTables:
     """Put items' documents and label sets, which may be the same, over one list of labels."""
     n_labels = len(labels)
     matrix = sp.csr_matrix(corpus.align(labels)[0][:, :n_labels], dtype=np.float64)
-    taught = sp.csr_matrix(teaching.align(labels)[0][:, :n_labels], dtype=np.float64)
-    own = met_documents(corpus, teaching)
+    sets_matrix = sp.csr_matrix(label_sets.align(labels)[0][:, :n_labels], dtype=np.float64)
+    own = met_documents(corpus, label_sets)
     fresh = np.flatnonzero(own < 0)
-    own[fresh] = taught.shape[0] + np.arange(len(fresh))
-    documents = sp.csr_matrix(sp.vstack([taught, matrix[fresh]], format="csr"))
+    own[fresh] = sets_matrix.shape[0] + np.arange(len(fresh))
+    documents = sp.csr_matrix(sp.vstack([sets_matrix, matrix[fresh]], format="csr"))
     names = None
-    if teaching.groups is not None or corpus.groups is not None:
-        first = list(teaching.groups or (f"document {row}" for row in range(len(teaching))))
+    if label_sets.groups is not None or corpus.groups is not None:
+        first = list(label_sets.groups or (f"document {row}" for row in range(len(label_sets))))
         second = corpus.groups or tuple(f"item {row}" for row in range(len(corpus)))
-        if teaching.groups is None:
+        if label_sets.groups is None:
             for row in np.flatnonzero(own < len(first)):
                 first[own[row]] = second[row]
         names = [*first, *(second[row] for row in fresh)]
     numbers = group_numbers(names, documents.shape[0])
-    return TrainingTables(documents, own, numbers, taught.shape[0])
+    return TrainingTables(documents, own, numbers, sets_matrix.shape[0])

@@ -196,10 +196,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             template = copy_of(template).set_params(device=self.device)
         template.check_parameters()
         corpus = as_corpus(y, normalize=self.normalize_labels)
-        teaching = corpus
+        sets = corpus
         if label_sets is not None:
-            teaching = as_corpus(label_sets, normalize=self.normalize_labels)
-        check_corpus(teaching, owner=owner)
+            sets = as_corpus(label_sets, normalize=self.normalize_labels)
+        check_corpus(sets, owner=owner)
         if X is not None and label_sets is not None:
             check_corpus(corpus, owner=owner, n_labels=1)
         generator = as_generator(self.random_state)
@@ -209,10 +209,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             with working(f"learning {self.features.kind} features", shown=self.verbose):
                 extractor, table = learned_copy(self.features, X, feature_seed)
         features = None if table is None else check_instances(table, len(corpus), owner=owner)
-        teaching = teaching.without_unused()
-        items = teaching if X is None else corpus
-        labels = teaching.labels + items.without_unused().align(teaching.labels)[1]
-        shared = frozenset() if X is None else corpus.used(teaching.labels)
+        sets = sets.without_unused()
+        items = sets if X is None else corpus
+        labels = sets.labels + items.without_unused().align(sets.labels)[1]
+        shared = frozenset() if X is None else corpus.used(sets.labels)
         if X is not None and not shared:
             raise InputError(
                 "No item carries a label of the semantics documents, so nothing can be learned of "
@@ -225,22 +225,22 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             space.set_params(random_state=space_seed if seeded else generator)
         if space.checkpoint is None:
             space.set_params(checkpoint=self.checkpoint)
-        tables = training_tables(items, teaching, labels)
+        tables = training_tables(items, sets, labels)
         with FileProgress("training the concept space, rounds", shown=self.verbose) as bar:
             space.fit(
                 tables.documents,
                 features,
-                None if features is None else tables.own,
+                None if features is None else tables.item_documents,
                 tables.groups,
-                tables.n_semantics,
+                tables.n_label_sets,
                 progress=lambda done, total, losses: bar.tell(done, total, 0),
                 trainer=trainer,
             )
         # Dropped are those without a label, of which `check_corpus` has told.
-        store, dropped = ConceptStore.of(space, labels, teaching, items)
+        store, dropped = ConceptStore.of(space, labels, sets, items)
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
         self.space_, self.features_ = space, extractor
-        self.n_vocabulary_, self.n_fitted_ = len(teaching.labels), len(store.ids)
+        self.n_vocabulary_, self.n_fitted_ = len(sets.labels), len(store.ids)
         self.seen_, self.dropped_ = shared, dropped
         self.n_features_in_ = 0 if features is None else features.shape[1]
         self.normalize_labels_ = self.normalize_labels

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import tomotopy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import digamma
@@ -19,8 +18,6 @@ from polyseme.published.descriptors import (
     CentredRows,
     ContextDescriptor,
     LabelDescriptor,
-    _infer_topics,
-    _topic_posterior,
 )
 
 # The last label is in no document, the one before it in all of them.
@@ -69,13 +66,15 @@ def sparse_from_five(monkeypatch):
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
-def test_label_descriptors_equal_the_plain_computation(form):
-    fitted = LabelDescriptor(strength=0.7).fit(form(DOCUMENTS))
+@pytest.mark.parametrize("documents", [DOCUMENTS, np.ones((3, 2), dtype=bool)], ids=["some", "all"])
+def test_label_descriptors_equal_the_plain_computation(form, documents):
+    fitted = LabelDescriptor(strength=0.7).fit(form(documents))
     assert fitted.descriptors_.dtype == np.float32
-    np.testing.assert_allclose(fitted.descriptors_, plain_descriptors(DOCUMENTS, 0.7), atol=1e-6)
-    expected = [math.log(4 / n) for n in (3, 2, 1, 1, 4)]
-    np.testing.assert_allclose(fitted.idf_, [*expected, 0.0])
-    assert fitted.n_features_in_ == 6 and not fitted.descriptors_[5].any()
+    np.testing.assert_allclose(fitted.descriptors_, plain_descriptors(documents, 0.7), atol=1e-6)
+    counts = documents.sum(axis=0)
+    expected = [math.log(len(documents) / n) if n else 0.0 for n in counts]
+    np.testing.assert_allclose(fitted.idf_, expected)
+    assert fitted.n_features_in_ == len(counts)
 
 
 def test_sparse_descriptors_equal_the_plain_computation(sparse_from_five):
@@ -103,21 +102,16 @@ def test_label_descriptors_are_taken_back(sparse, request):
     assert again.get_params() == fitted.get_params() and again.n_features_in_ == 15
 
 
-def test_labels_in_every_document_describe_nothing_and_give_no_nan():
-    described = LabelDescriptor().fit(np.ones((3, 2))).descriptors_
-    np.testing.assert_array_equal(described, np.zeros((2, 2)))
-
-
 @pytest.mark.parametrize("kind", [int, bool])
-def test_stored_zeros_and_repeats_are_no_labels(kind):
-    data = np.array([1, 0, 1, 1], dtype=kind)
-    odd = sp.csr_matrix((data, [0, 1, 2, 2], [0, 2, 4]), shape=(2, 3))
-    plain = np.array([[1, 0, 0], [0, 0, 1]])
+def test_stored_zeros_repeats_and_order_are_no_matter(kind):
+    data = np.array([1, 0, 1, 1, 1], dtype=kind)
+    odd = sp.csr_matrix((data, [0, 1, 2, 2, 1], [0, 2, 5]), shape=(2, 3))
+    plain = np.array([[1, 0, 0], [0, 1, 1]])
     rows = [LabelDescriptor().fit(matrix).descriptors_ for matrix in (odd, plain)]
     np.testing.assert_array_equal(*rows)
     context = ContextDescriptor(n_topics=2, n_iter=5, random_state=0).fit(plain)
     np.testing.assert_array_equal(context.transform(odd), context.transform(plain))
-    assert odd.nnz == 4, "the caller's matrix was changed"
+    assert odd.nnz == 5, "the caller's matrix was changed"
 
 
 @pytest.mark.parametrize(
@@ -126,12 +120,8 @@ def test_stored_zeros_and_repeats_are_no_labels(kind):
         (LabelDescriptor, {"strength": 0}, "`strength` of `LabelDescriptor` must .* above 0"),
         (ContextDescriptor, {"n_topics": 1}, "`n_topics` .* at least 2 and at most 32767; got 1"),
         (ContextDescriptor, {"n_topics": "many"}, "`n_topics` .* got 'many'"),
-        (ContextDescriptor, {"document_prior": 0}, "`document_prior` .* above 0; got 0"),
         (ContextDescriptor, {"topic_prior": -1}, "`topic_prior` .* above 0; got -1"),
-        (ContextDescriptor, {"n_iter": 0}, "`n_iter` .* at least 1; got 0"),
-        (ContextDescriptor, {"max_topics": 1}, "`max_topics` .* at least 2; got 1"),
         (ContextDescriptor, {"max_documents": 1}, "`max_documents` .* at least 2; got 1"),
-        (ContextDescriptor, {"max_visits": 0}, "`max_visits` .* at least 1; got 0"),
         (ContextDescriptor, {"random_state": -3}, "`random_state` must not be negative"),
     ],
 )
@@ -182,45 +172,33 @@ def plain_fold_in(labels, topics, prior):
 
 @pytest.mark.parametrize("prior", [0.05, 1.0])
 @pytest.mark.parametrize("block", [1, 40, 2**18])
-def test_histograms_equal_the_plain_iteration(prior, block, monkeypatch):
+@pytest.mark.parametrize("hard", [False, True])
+def test_histograms_equal_the_plain_iteration(prior, block, hard, monkeypatch):
     monkeypatch.setattr(descriptors, "_BLOCK", block)
     generator = np.random.default_rng(1)
     topics = generator.dirichlet(np.full(8, 0.3), size=4) + 1e-4
-    topics /= topics.sum(axis=1, keepdims=True)
+    if hard:  # twins, a label that says nothing, and tiny likelihoods
+        topics[:, 3], topics[:, 4] = topics[:, 2], 0.2
+        topics *= 1e-12
     documents = generator.random((7, 8)) < 0.4
     documents[3] = False
-    found = _infer_topics(sp.csr_matrix(documents), topics, prior)
+    context = ContextDescriptor.from_state({"document_prior": prior}, {"topics": topics})
+    found = context.transform(documents)
     assert found.dtype == np.float32
     for row, document in enumerate(documents):
         expected = plain_fold_in(np.flatnonzero(document), topics, prior)
         np.testing.assert_allclose(found[row], expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
-def test_posteriors_equal_the_plain_iteration_on_hard_likelihoods(scale):
-    generator = np.random.default_rng(2)
-    topics = generator.dirichlet(np.full(9, 0.1), size=5) + 1e-9
-    topics[:, 3] = topics[:, 2]  # twins
-    topics[:, 4] = 0.2  # says nothing
-    topics *= scale
-    documents = np.array([[2, 3], [4, 4], [0, 8], [1, 4]])
-    found = _topic_posterior(topics.T[documents], 0.1)
-    found /= found.sum(axis=1, keepdims=True)
-    for row, document in enumerate(documents):
-        np.testing.assert_allclose(found[row], plain_fold_in(document, topics, 0.1), rtol=1e-9)
-
-
 def test_topics_are_learned_from_some_documents_and_describe_all():
-    matrix = np.vstack([blocks(60), np.zeros((5, 15), dtype=blocks(1).dtype)])
+    matrix = np.vstack([blocks(60), np.zeros((5, 15), dtype=bool)])
     plain = ContextDescriptor(n_topics=3, n_iter=50, random_state=0).fit(matrix)
-    enough = clone(plain).set_params(max_documents=60).fit(matrix)
-    np.testing.assert_array_equal(enough.topics_, plain.topics_)
-    unbounded = clone(plain).set_params(max_documents=None).fit(matrix)
-    np.testing.assert_array_equal(unbounded.topics_, plain.topics_)
-    few = clone(plain).set_params(max_documents=30)
-    np.testing.assert_array_equal(few.fit(matrix).topics_, clone(few).fit(matrix).topics_)
+    for enough in (60, None):
+        same = clone(plain).set_params(max_documents=enough).fit(matrix)
+        np.testing.assert_array_equal(same.topics_, plain.topics_)
+    few, again = (clone(plain).set_params(max_documents=30).fit(matrix) for _ in range(2))
+    np.testing.assert_array_equal(few.topics_, again.topics_)
     assert not np.array_equal(few.topics_, plain.topics_)
-    assert few.topics_.shape == plain.topics_.shape and (few.topics_ > 0).all()
     assert few.transform(matrix).shape == (65, 3)
 
 
@@ -229,7 +207,7 @@ def test_topics_are_learned_from_some_documents_and_describe_all():
     [(500, None, 500), (500, 60 * 500, 500), (500, 60 * 300, 300), (500, 1, 100), (50, 1, 50)],
 )
 def test_sweeps_are_fewer_over_many_documents(n_iter, max_visits, expected):
-    matrix = np.vstack([blocks(60), np.zeros((5, 15), dtype=blocks(1).dtype)])
+    matrix = np.vstack([blocks(60), np.zeros((5, 15), dtype=bool)])
     asked = ContextDescriptor(n_topics=3, n_iter=n_iter, max_visits=max_visits, random_state=0)
     told = ContextDescriptor(n_topics=3, n_iter=expected, max_visits=None, random_state=0)
     np.testing.assert_array_equal(asked.fit(matrix).topics_, told.fit(matrix).topics_)
@@ -244,23 +222,6 @@ def test_topics_of_three_blocks_are_recovered(context):
     block_of_topic = mass.argmax(axis=1)
     np.testing.assert_array_equal(block_of_topic[histograms.argmax(axis=1)], np.arange(30) % 3)
     assert histograms.max(axis=1).min() > 0.8
-
-
-def test_sampler_keeps_the_given_priors(monkeypatch):
-    made = []
-
-    def record(kind):
-        def make(**options):
-            made.append(kind(**options))
-            return made[-1]
-
-        return make
-
-    monkeypatch.setattr(tomotopy, "LDAModel", record(tomotopy.LDAModel))
-    options = {"document_prior": 0.25, "topic_prior": 0.5, "n_iter": 60}
-    ContextDescriptor(n_topics=4, random_state=0, **options).fit(blocks(30))
-    np.testing.assert_array_equal(made[0].alpha, [0.25] * 4)
-    assert made[0].eta == 0.5
 
 
 def test_hierarchical_process_finds_about_three_topics():
@@ -294,12 +255,6 @@ def test_one_label_set_has_one_histogram_whatever_stands_beside_it(context, docu
     np.testing.assert_array_equal(context.transform(matrix[order + order]), together[order + order])
     for row in range(len(documents)):
         np.testing.assert_array_equal(context.transform(matrix[row : row + 1])[0], together[row])
-
-
-def test_unsorted_column_indices_give_the_same_histogram(context):
-    backwards = sp.csr_matrix(([True] * 3, [9, 4, 1], [0, 3]), shape=(1, 15))
-    forwards = sp.csr_matrix(([True] * 3, [1, 4, 9], [0, 3]), shape=(1, 15))
-    np.testing.assert_array_equal(context.transform(backwards), context.transform(forwards))
 
 
 def test_documents_without_labels_are_uniform_even_alone(context):

@@ -13,7 +13,6 @@ from polyseme.published.losses import (
     context_similarity,
     distance_loss,
     distance_targets,
-    positive_weight,
     prediction_loss,
     prediction_targets,
 )
@@ -130,14 +129,6 @@ def test_prediction_loss_and_gradient_are_finite_far_out(weighting):
     assert loss > 100
 
 
-def test_weights_follow_their_reading_and_balance():
-    share = torch.tensor([0.0, 0.25, 1.0])
-    assert positive_weight(share, "literal").tolist() == [0.0, 0.25, 1.0]
-    assert positive_weight(share, "none").tolist() == [0.5] * 3
-    balanced = positive_weight(share)
-    np.testing.assert_allclose(balanced * share, (1 - balanced) * (1 - share))
-
-
 # --- contexts and distances -----------------------------------------------------------------
 
 
@@ -172,31 +163,8 @@ def test_distance_loss_is_the_printed_formula_and_its_gradient(rho):
         return sum(plain_distance(a, b, s, 2 - n, 2.0, rho) for a, b, s, n in rows)
 
     targets = distance_targets(
-        torch.tensor(similarity),
-        torch.tensor(n_negative),
-        scale=2.0,
-        negative_weight=rho,
-        share=0.3,
+        *map(torch.tensor, (similarity, n_negative)), scale=2.0, negative_weight=rho, share=0.3
     )
     slope = torch.ones_like(codes)
     assert float(distance_loss(codes, targets, slope)) == pytest.approx(value(), rel=1e-9)
     np.testing.assert_allclose(slope - 1, 0.3 * slopes_of(value, codes), atol=1e-7)
-
-
-@pytest.mark.parametrize(
-    ("n_negative", "similarity", "apart", "expected"),
-    [(1, 0.0, 1.0, 0.0), (1, 1.0, 1.0, 1.0), (1, 1.0, 2.0, 0.0), (0, 1.0, 0.0, 0.0),
-     (0, 1.0, 1.0, 1.0), (0, 0.0, 2.0, 0.0), (2, 1.0, 1.0, 0.5)],
-)  # fmt: skip
-def test_what_a_pair_costs(n_negative, similarity, apart, expected):
-    codes = torch.tensor([[0.0, 0.0], [apart, 0.0]])
-    targets = distance_targets(
-        torch.tensor([similarity]),
-        torch.tensor([n_negative]),
-        scale=2.0,
-        negative_weight=0.5,
-        share=1.0,
-    )
-    slope = torch.zeros_like(codes)
-    assert float(distance_loss(codes, targets, slope)) == pytest.approx(expected, abs=1e-6)
-    assert torch.isfinite(slope).all()

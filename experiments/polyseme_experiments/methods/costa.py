@@ -76,7 +76,7 @@ def label_frequencies(trial: Trial, costa: TunedCosta) -> Matrix:
     tables = training_tables(trial.train_documents, trial.known_documents, costa.classes_)
     counts = np.asarray(tables.documents.sum(axis=0), dtype=np.float64).ravel()
     # Of labels that no instance carries only semantics documents tell.
-    sizes = np.where(costa.direct_, tables.documents.shape[0], tables.n_semantics)
+    sizes = np.where(costa.direct_, tables.documents.shape[0], tables.n_label_sets)
     return np.asarray(np.minimum((counts + 0.5) / (sizes + 1), 1 - 0.5 / (sizes + 1)))
 
 
@@ -107,13 +107,13 @@ def _intercepts(trial: Trial, costa: TunedCosta, frequencies: Matrix) -> Matrix:
         slopes, constant = costa.regression_
         scores[:, ~seen] = scores[:, seen] @ slopes + constant
         guessed[:, ~seen] = np.clip(truth @ slopes + constant, 0, 1)
-        documents = np.asarray(tables.documents[: tables.n_semantics].toarray())
+        documents = np.asarray(tables.documents[: tables.n_label_sets].toarray())
         some = documents[:, ~seen].max(axis=1, keepdims=True)
         slopes, constant = ridge(documents[:, seen], some, costa.penalty_)
         certain = np.clip((truth @ slopes + constant).ravel(), 0, MOST_CERTAIN)
         # Training instances hold no unseen label: these make them stand for a natural mix.
         weights = 1 / (1 - certain)
-    elsewhere = float((tables.own >= tables.n_semantics).mean())
+    elsewhere = float((tables.item_documents >= tables.n_label_sets).mean())
     here = weights @ guessed / weights.sum()
     wanted = expected_frequencies(frequencies, here, len(truth), elsewhere)
     return match_frequencies(logit(as_probabilities(scores, frequencies)), weights, wanted)

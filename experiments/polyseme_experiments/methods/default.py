@@ -156,7 +156,9 @@ def _training_data(trial: Trial, tagger: ZeroShotTagger) -> TrainingData:
     tables = training_tables(trial.train_documents, trial.known_documents, tagger.classes_)
     X = check_instances(trial.train_features, len(trial.train_documents), owner="ZeroShotTagger")
     space = copy(tagger.space_)
-    return space.prepare(tables.documents, X, tables.own, tables.groups, tables.n_semantics)[0]
+    return space.prepare(
+        tables.documents, X, tables.item_documents, tables.groups, tables.n_label_sets
+    )[0]
 
 
 def _with_members(space: ConceptSpace, data: TrainingData, n_members: int) -> ConceptSpace:

@@ -41,19 +41,11 @@ class CentredRows(NamedTuple):
     """Sparse rows with centred columns, the matrix ``rows - used ⊗ mean`` held as its parts.
 
     Scaling the columns of a sparse matrix keeps it sparse; subtracting their means would fill it.
-
-    Attributes
-    ----------
-    rows : csr_matrix of float32, shape (n, n_columns)
-    mean : float32 array, shape (n_columns,)
-        Subtracted from each row in use.
-    used : float32 array, shape (n,)
-        1, or 0 for a row of zeros from which nothing is subtracted.
     """
 
-    rows: sp.csr_matrix
-    mean: NDArray[np.float32]
-    used: NDArray[np.float32]
+    rows: sp.csr_matrix  # float32, (n, n_columns)
+    mean: NDArray[np.float32]  # (n_columns,): subtracted from each row in use
+    used: NDArray[np.float32]  # (n,): 1, or 0 for a row of zeros from which nothing is subtracted
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -139,15 +131,7 @@ class LabelDescriptor(Estimator):
         self.strength = strength
 
     def fit(self, matrix: sp.csr_matrix | NDArray[np.generic], y: None = None) -> Self:
-        """Learn the descriptors of all labels.
-
-        Parameters
-        ----------
-        matrix : csr_matrix or array of 0/1, shape (n_documents, n_labels)
-            The documents to learn from.
-        y : None
-            Ignored.
-        """
+        """Learn the descriptors of all labels from 0/1 documents, (n_documents, n_labels)."""
         from sklearn.preprocessing import normalize
         from sklearn.utils.sparsefuncs import mean_variance_axis
 
@@ -264,27 +248,17 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         self.random_state = random_state
 
     def fit(self, matrix: sp.csr_matrix | NDArray[np.generic], y: None = None) -> Self:
-        """Learn the topics.
-
-        Parameters
-        ----------
-        matrix : csr_matrix or array of 0/1, shape (n_documents, n_labels)
-            The documents to learn from; empty ones are passed over.
-        y : None
-            Ignored.
-        """
+        """Learn the topics from 0/1 documents, (n_documents, n_labels), without the empty ones."""
         owner = type(self).__name__
         if self.n_topics != "hdp":
             check_number("n_topics", self.n_topics, owner=owner, low=2, high=32767, whole=True)
-        if self.document_prior is not None:
-            check_number("document_prior", self.document_prior, owner=owner, low=0, above=True)
-        check_number("topic_prior", self.topic_prior, owner=owner, low=0, above=True)
-        check_number("n_iter", self.n_iter, owner=owner, low=1, whole=True)
-        check_number("max_topics", self.max_topics, owner=owner, low=2, whole=True)
-        if self.max_documents is not None:
-            check_number("max_documents", self.max_documents, owner=owner, low=2, whole=True)
-        if self.max_visits is not None:
-            check_number("max_visits", self.max_visits, owner=owner, low=1, whole=True)
+        for name in ("document_prior", "topic_prior"):
+            if (value := getattr(self, name)) is not None:
+                check_number(name, value, owner=owner, low=0, above=True)
+        least = {"n_iter": 1, "max_topics": 2, "max_documents": 2, "max_visits": 1}
+        for name, low in least.items():
+            if (value := getattr(self, name)) is not None:
+                check_number(name, value, owner=owner, low=low, whole=True)
         documents = _document_matrix(matrix, owner=owner)
         generator = as_generator(self.random_state)
         filled = np.flatnonzero(np.diff(documents.indptr))
@@ -295,7 +269,12 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         if self.max_visits is not None:
             n_sweeps = min(n_sweeps, max(_LEAST_SWEEPS, self.max_visits // len(filled)))
         if self.n_topics == "hdp":
-            n_topics = self._count_topics(documents, n_sweeps, draw_seed(generator))
+            import tomotopy
+
+            seed = draw_seed(generator)
+            process = tomotopy.HDPModel(eta=self.topic_prior, initial_k=2, seed=seed)
+            _train_topics(process, documents, n_sweeps)
+            n_topics = int(np.clip(process.live_k, 2, self.max_topics))
         else:
             n_topics = min(int(self.n_topics), max(2, len(np.unique(documents.indices))))
         self.topics_ = self._sample_topics(documents, n_topics, n_sweeps, draw_seed(generator))
@@ -303,17 +282,10 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         return self
 
     def transform(self, matrix: sp.csr_matrix | NDArray[np.generic]) -> NDArray[np.float32]:
-        """Describe documents by their topics.
+        """Describe 0/1 documents by their topics, (n, n_labels) to (n, n_topics_).
 
-        Parameters
-        ----------
-        matrix : csr_matrix or array of 0/1, shape (n_documents, n_labels)
-            A document without labels gets the uniform histogram.
-
-        Returns
-        -------
-        float32 array, shape (n_documents, n_topics_)
-            Rows are strictly positive and sum to one.
+        Rows are strictly positive and sum to one; a document without labels has the uniform
+        histogram.
         """
         check_fitted(self, "topics_")
         owner = type(self).__name__
@@ -345,14 +317,6 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
     def _prior(self, n_topics: int) -> float:
         """Give the prior of a document's topics."""
         return 1.0 / n_topics if self.document_prior is None else self.document_prior
-
-    def _count_topics(self, documents: sp.csr_matrix, n_sweeps: int, seed: int) -> int:
-        """Let a hierarchical Dirichlet process choose the number of topics."""
-        import tomotopy
-
-        model = tomotopy.HDPModel(eta=self.topic_prior, initial_k=2, seed=seed)
-        _train_topics(model, documents, n_sweeps)
-        return int(np.clip(model.live_k, 2, self.max_topics))
 
     def _sample_topics(
         self, documents: sp.csr_matrix, n_topics: int, n_sweeps: int, seed: int

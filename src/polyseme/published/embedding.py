@@ -20,6 +20,7 @@ from polyseme._estimator import Estimator, copy_of
 from polyseme._threads import one_thread_below
 from polyseme._validation import (
     InputError,
+    IntArray,
     RandomState,
     as_generator,
     check_device,
@@ -31,7 +32,7 @@ from polyseme._validation import (
     warn_dropped,
 )
 from polyseme.concepts import Concepts
-from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, unique_rows
+from polyseme.corpus import Documents, as_corpus, check_corpus, unique_rows
 from polyseme.persistence import plain, within
 from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.published.losses import WEIGHTINGS, LossSettings
@@ -211,19 +212,25 @@ class ConceptEmbedding(Estimator):
         validation : the same forms, optional
             Documents for early stopping (in the paper: S_val), of which nothing else is learned;
             by default a share of `documents` is held out, see `TrainingPlan`.
-
-        Returns
-        -------
-        self
         """
         plan = self._check_parameters()
         corpus = as_corpus(documents, labels, normalize=self.normalize_labels)
         corpus = check_corpus(corpus, owner=type(self).__name__).without_unused()
-        held_out = None if validation is None else self._held_out(validation, labels, corpus)
+        held_out = None
+        if validation is not None:
+            given = as_corpus(validation, labels, normalize=self.normalize_labels)
+            held_out = sp.csr_matrix(given.align(corpus.labels)[0][:, : len(corpus.labels)])
+            if not held_out.nnz:
+                raise InputError(
+                    "`validation` holds no label of `documents`; give other documents."
+                )
+            held_out = sp.csr_matrix(held_out[np.diff(held_out.indptr) > 0])
         checkpoint = Checkpoint(
             self.checkpoint, self.get_params(), corpus.labels, (corpus.matrix, held_out)
         )
         seed = checkpoint.seed(self.random_state)
+        # The order in which topics, weights, held-out documents and sampling draw from it belongs
+        # to what a seed gives.
         generator = as_generator(seed)
         label_descriptor = copy_of(self.label_descriptor or LabelDescriptor()).fit(corpus.matrix)
         context_descriptor = copy_of(self.context_descriptor or ContextDescriptor())
@@ -231,9 +238,28 @@ class ConceptEmbedding(Estimator):
         if context_descriptor.random_state is None:
             context_descriptor.set_params(random_state=topic_seed)
         context_descriptor.fit(corpus.matrix)
+        contexts, matrix = context_descriptor.transform(corpus.matrix), corpus.matrix
+        network = ConceptNetwork(
+            label_descriptor.descriptors_, contexts.shape[1], self.hidden_sizes, self.n_components,
+            torch.Generator().manual_seed(draw_seed(generator)),
+        )  # fmt: skip
         scale = math.sqrt(self.n_components) if self.distance_scale is None else self.distance_scale
-        trainer = self._trainer(
-            corpus.matrix, held_out, label_descriptor, context_descriptor, scale, plan, generator
+        loss = LossSettings(
+            self.positive_weighting, self.context_sensitivity, scale,
+            self.negative_weight, self.distance_weight,
+        )  # fmt: skip
+        evaluate = None
+        if held_out is not None:
+            held_out_contexts = context_descriptor.transform(held_out)
+        elif len(rows := hold_out(matrix, plan.validation_fraction, generator)):
+            kept = np.setdiff1d(np.arange(matrix.shape[0]), rows)
+            held_out, held_out_contexts = sp.csr_matrix(matrix[rows]), contexts[rows]
+            matrix, contexts = sp.csr_matrix(matrix[kept]), contexts[kept]
+        if held_out is not None:
+            evaluate = error_free_score(matrix, contexts, held_out, held_out_contexts)
+        sampling = np.random.default_rng(draw_seed(generator))
+        trainer = ConceptTrainer(
+            network, matrix, contexts, plan, loss, sampling, evaluate, self.device
         )
         checkpoint.restore(trainer)
         with (
@@ -271,80 +297,22 @@ class ConceptEmbedding(Estimator):
         plan.check()
         return plan
 
-    def _held_out(self, documents: Documents, labels: Any, corpus: LabelCorpus) -> sp.csr_matrix:
-        """Give validation documents over the vocabulary, without those that hold none of it."""
-        validation = as_corpus(documents, labels, normalize=self.normalize_labels)
-        inside = sp.csr_matrix(validation.align(corpus.labels)[0][:, : len(corpus.labels)])
-        if not inside.nnz:
-            raise InputError("`validation` holds no label of `documents`; give other documents.")
-        return sp.csr_matrix(inside[np.diff(inside.indptr) > 0])
-
-    def _trainer(
-        self,
-        matrix: sp.csr_matrix,
-        validation: sp.csr_matrix | None,
-        label_descriptor: LabelDescriptor,
-        context_descriptor: ContextDescriptor,
-        scale: float,
-        plan: TrainingPlan,
-        generator: np.random.Generator,
-    ) -> ConceptTrainer:
-        """Build network, held-out evaluation and trainer."""
-        contexts = context_descriptor.transform(matrix)
-        drawn = torch.Generator().manual_seed(draw_seed(generator))
-        network = ConceptNetwork(
-            label_descriptor.descriptors_, contexts.shape[1],
-            self.hidden_sizes, self.n_components, drawn,
-        )  # fmt: skip
-        loss = LossSettings(
-            self.positive_weighting, self.context_sensitivity, scale,
-            self.negative_weight, self.distance_weight,
-        )  # fmt: skip
-        evaluate = None
-        if validation is not None:
-            held_out_contexts = context_descriptor.transform(validation)
-            evaluate = error_free_score(matrix, contexts, validation, held_out_contexts)
-        elif len(rows := hold_out(matrix, plan.validation_fraction, generator)):
-            kept = np.setdiff1d(np.arange(matrix.shape[0]), rows)
-            validation, held_out_contexts = sp.csr_matrix(matrix[rows]), contexts[rows]
-            matrix, contexts = sp.csr_matrix(matrix[kept]), contexts[kept]
-            evaluate = error_free_score(matrix, contexts, validation, held_out_contexts)
-        sampling = np.random.default_rng(draw_seed(generator))
-        return ConceptTrainer(
-            network, matrix, contexts, plan, loss, sampling, evaluate, self.device
-        )
-
     # ------------------------------------------------------------------ embedding
 
     def transform(self, documents: Documents, labels: Sequence[str] | None = None) -> Concepts:
         """Embed every label of every document in its context.
 
         A label outside the vocabulary (oov) takes the mean of the concepts of the document's other
-        labels. A document none of whose labels is in the vocabulary cannot be embedded: it is
-        named in a warning and listed in `dropped`.
-
-        Parameters
-        ----------
-        documents : LabelCorpus, iterable of label collections, indicator matrix, or path
-        labels : sequence of str, optional
-            The labels of the columns, when `documents` is an indicator matrix.
-
-        Returns
-        -------
-        Concepts
+        labels. A document none of whose labels is in the vocabulary cannot be embedded: it is named
+        in a warning and listed in `dropped`. Documents and labels are as in `fit`.
         """
-        check_fitted(self, "network_")
-        corpus = as_corpus(documents, labels, normalize=self.normalize_labels_)
-        matrix, extra = corpus.align(self.classes_)
-        n_known = len(self.classes_)
-        inside = sp.csr_matrix(matrix[:, :n_known])
+        inside, outside, extra, dropped = self._aligned(documents, labels)
+        n_documents, n_known = inside.shape
         points = self.encode(inside)
         label_ids = inside.indices.astype(np.int64)
-        document_ids = np.repeat(np.arange(len(corpus)), np.diff(inside.indptr))
-        dropped = self._report_dropped(corpus, inside)
+        document_ids = np.repeat(np.arange(n_documents), np.diff(inside.indptr))
         if extra:
-            outside = sp.csr_matrix(matrix[:, n_known:])
-            rows = np.repeat(np.arange(len(corpus)), np.diff(outside.indptr))
+            rows = np.repeat(np.arange(n_documents), np.diff(outside.indptr))
             placed = ~np.isin(rows, dropped)
             centroids = row_means(inside, points)
             points = np.concatenate([points, centroids[rows[placed]]])
@@ -357,27 +325,12 @@ class ConceptEmbedding(Estimator):
     def targets(
         self, documents: Documents, labels: Sequence[str] | None = None
     ) -> NDArray[np.float32]:
-        """Give the target point of each document: the mean of its concepts (equation 5).
+        """Give the target point of each document, (n_documents, n_components): equation (5).
 
-        Oov labels do not move it, because they lie at that mean themselves.
-
-        Parameters
-        ----------
-        documents : LabelCorpus, iterable of label collections, indicator matrix, or path
-        labels : sequence of str, optional
-            The labels of the columns, when `documents` is an indicator matrix.
-
-        Returns
-        -------
-        float32 array, shape (n_documents, n_components)
-            NaN, with a warning, for a document none of whose labels is in the vocabulary.
+        It is the mean of its concepts; oov labels, which lie there themselves, do not move it. NaN,
+        with a warning, for a document none of whose labels is in the vocabulary.
         """
-        check_fitted(self, "network_")
-        corpus = as_corpus(documents, labels, normalize=self.normalize_labels_)
-        matrix, _ = corpus.align(self.classes_)
-        inside = sp.csr_matrix(matrix[:, : len(self.classes_)])
-        self._report_dropped(corpus, inside)
-        distinct, places = unique_rows(inside)
+        distinct, places = unique_rows(self._aligned(documents, labels)[0])
         means = np.empty((distinct.shape[0], self.n_components), dtype=np.float32)
         # The concepts of all documents are several times as large as their means.
         for start in range(0, distinct.shape[0], _DOCUMENTS_AT_A_TIME):
@@ -386,16 +339,9 @@ class ConceptEmbedding(Estimator):
         return np.asarray(means[places])
 
     def encode(self, matrix: sp.csr_matrix) -> NDArray[np.float32]:
-        """Embed the entries of a document-label matrix over the vocabulary.
+        """Embed the entries of documents over the vocabulary: (nnz, n_components).
 
-        Parameters
-        ----------
-        matrix : csr_matrix of bool, shape (n_documents, n_labels)
-
-        Returns
-        -------
-        float32 array, shape (matrix.nnz, n_components)
-            In the order of `matrix.indices`. Documents with the same labels get the same points.
+        In the order of `matrix.indices`. Documents with the same labels get the same points.
         """
         check_fitted(self, "network_")
         distinct, places = unique_rows(matrix)
@@ -409,23 +355,23 @@ class ConceptEmbedding(Estimator):
         inside = np.arange(len(starts)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return np.asarray(points[starts + inside])
 
-    def _report_dropped(self, corpus: LabelCorpus, inside: sp.csr_matrix) -> NDArray[np.int64]:
-        """Warn about documents without a label in the vocabulary; give their places."""
+    def _aligned(
+        self, documents: Documents, labels: Sequence[str] | None
+    ) -> tuple[sp.csr_matrix, sp.csr_matrix, tuple[str, ...], IntArray]:
+        """Give documents over vocabulary and oov labels, these, and rows that hold only these."""
+        check_fitted(self, "network_")
+        corpus = as_corpus(documents, labels, normalize=self.normalize_labels_)
+        matrix, extra = corpus.align(self.classes_)
+        n_known = len(self.classes_)
+        inside = sp.csr_matrix(matrix[:, :n_known])
         dropped = np.flatnonzero(np.diff(inside.indptr) == 0)
         warn_dropped([corpus.ids[row] for row in dropped], len(corpus))
-        return dropped
+        return inside, sp.csr_matrix(matrix[:, n_known:]), extra, dropped
 
     # ------------------------------------------------------------------ state
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Give the fitted embedding as JSON values and arrays, for saving without pickle.
-
-        Returns
-        -------
-        config : dict
-            Parameters, vocabulary and history; not the seed, nor where it was trained.
-        arrays : dict of str to array
-        """
+        """Give the fitted embedding as JSON values and arrays; not the seed, nor the device."""
         check_fitted(self, "network_")
         parameters = {name: plain(value) for name, value in self.get_params(deep=False).items()}
         for name in ("label_descriptor", "context_descriptor", *_NOT_KEPT):
@@ -453,13 +399,7 @@ class ConceptEmbedding(Estimator):
 
     @classmethod
     def from_state(cls, config: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Rebuild a fitted embedding from `get_state`; it embeds bit for bit the same.
-
-        Parameters
-        ----------
-        config : dict
-        arrays : mapping of str to array
-        """
+        """Rebuild a fitted embedding from `get_state`; it embeds bit for bit the same."""
         parameters = config["parameters"] | {
             "hidden_sizes": tuple(config["parameters"]["hidden_sizes"]),
             "training": TrainingPlan(**config["parameters"]["training"]),

@@ -61,23 +61,9 @@ def landmarks_within(n: int, memory_bytes: float, row_bytes: int = 0) -> int:
 class LandmarkKernel:
     """The kernel between all rows and landmarks, block by block, and what regressions need of it.
 
-    Parameters
-    ----------
-    take : callable
-        Gives the rows of a slice, dense and scaled.
-    n : int
-    landmarks : array or csr_matrix, shape (m, n_features)
-        Scaled. Those that the others explain are left out, which leaves r.
-    gamma : float
-    memory_bytes : float
-    device : str
-        Where to compute: "cpu" by numpy, others by torch.
-
-    Attributes
-    ----------
-    kept : int64 array, shape (r,)
-        Which landmarks are used, in ascending order.
-    landmarks : array or csr_matrix, shape (r, n_features)
+    `take` gives the rows of a slice, dense and scaled; landmarks, (m, n_features), are scaled too.
+    Those that the others explain are left out: `kept`, (r,), says which are used, `landmarks` are
+    their rows. "cpu" computes by numpy, other devices by torch.
     """
 
     def __init__(

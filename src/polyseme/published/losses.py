@@ -33,17 +33,11 @@ class LossSettings(NamedTuple):
 
 
 def positive_weight(share: Tensor, weighting: str = "balanced") -> Tensor:
-    """Give the weight on the labels that a target names (in the paper: κ).
+    """Give the weight on the labels that a target names, from their share (in the paper: κ).
 
-    Parameters
-    ----------
-    share : tensor
-        The share of the labels that each example's target names; a negative example's target is
-        the complement of its document.
-    weighting : {"balanced", "literal", "none"}
-        "balanced": the share of labels that are *not* in the target, so that both sides carry the
-        same total weight, as the paper's text asks. "literal": the share that is in the target, as
-        the paper's formula prints. "none": one half.
+    "balanced" is the share of labels that are *not* in the target, so that both sides carry the
+    same total weight, as the paper's text asks; "literal" the share that is, as its formula prints;
+    "none" one half. A negative example's target is the complement of its document.
     """
     if weighting == "none":
         return torch.full_like(share, 0.5)
@@ -82,18 +76,9 @@ def prediction_targets(
     """Weigh the labels outside and inside documents as equation (1) does.
 
     A label that the target names weighs 4κ / V, any other 4(1 - κ) / V: 2 from 1 ± y, and 2 from
-    the derivative of log(1 ± tanh a).
-
-    Parameters
-    ----------
-    places, owners : int64 tensors, shape (..., m)
-        Where the labels inside stand, and the example of each.
-    lengths, negative : tensors, shape (..., n)
-        Number of the documents' labels, and 1 for a negative example.
-    n_labels, weighting : int, str
-        V, and the reading of κ.
-    share : float
-        Weight of an example's loss in the step's.
+    the derivative of log(1 ± tanh a). Labels inside have places and owners, (..., m); examples have
+    the lengths of their documents and 1 for a negative one, (..., n). `share` is the weight of an
+    example's loss in the step's.
     """
     positive = negative == 0
     held = lengths.to(negative.dtype) / n_labels
@@ -120,7 +105,7 @@ def prediction_loss(
     look: bool = True,
     room: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Give the weighted prediction loss and its gradient (in the paper: L_P, equation 1).
+    """Give the gradient in the codes and the prediction loss (in the paper: L_P, equation 1).
 
     With a the pre-activations of the output layer, ŷ = tanh(a) and y = ±1 the target::
 
@@ -132,23 +117,9 @@ def prediction_loss(
     the whole row; and u and q enter after the matrix products, where they cost a row instead of a
     table.
 
-    Parameters
-    ----------
-    codes : tensor, shape (n, n_components)
-    output, gradient : Layer
-        The output layer, and its gradient to fill.
-    targets : PredictionTargets
-    look : bool
-        Whether to compute the loss itself too, which costs a pass of its own.
-    room : tensor, shape (n + 1, V), optional
-        Memory for the table of predictions, where a new one would take longer to get.
-
-    Returns
-    -------
-    slope : tensor, shape (n, n_components)
-        The gradient in the codes.
-    value : tensor or None
-        The loss summed over examples; None unless looked at.
+    Codes and their gradient are (n, n_components); `gradient`, that of the output layer, is filled.
+    The loss, summed over examples, costs a pass of its own: None without `look`. `room`, (n + 1,
+    V), is memory for the table of predictions, where a new one would take longer to get.
     """
     doubled, bias, value = 2.0 * codes, 2.0 * output.bias, None
     if room is None:
@@ -188,13 +159,7 @@ def _prediction_value(table: Tensor, flat: Tensor, targets: PredictionTargets) -
 
 
 def context_similarity(first: Tensor, second: Tensor, sensitivity: float) -> Tensor:
-    """Compare strictly positive contexts, (n, n_topics) each (in the paper: S = exp(-λ/2 · KL)).
-
-    Returns
-    -------
-    tensor, shape (n,), in (0, 1]
-        1 where both histograms are the same.
-    """
+    """Compare contexts, (n, n_topics) each, > 0, to (n,) (in the paper: S = exp(-λ/2 · KL))."""
     divergence = ((first - second) * (first.log() - second.log())).sum(dim=1)
     return torch.exp(-0.5 * sensitivity * divergence)
 
@@ -210,19 +175,11 @@ class DistanceTargets(NamedTuple):
 def distance_targets(
     similarity: Tensor, n_negative: Tensor, *, scale: float, negative_weight: float, share: float
 ) -> DistanceTargets:
-    """Choose among the three cases of equation (3).
+    """Choose among the three cases of equation (3) by similarity S and negative sides, (..., n).
 
     Two positive examples have the target β(1 - S) and weigh 1, two negative ones have the same and
     weigh ρ, and one of each has the target β and weighs S: unrelated contexts leave it free.
-
-    Parameters
-    ----------
-    similarity, n_negative : tensors, shape (..., n)
-        Context similarity S of each pair, and how many of its sides are negative examples.
-    scale, negative_weight : float
-        In the paper: β and ρ.
-    share : float
-        Weight of a pair's loss in the step's (in the paper: α, where losses are summed).
+    `share` is the weight of a pair's loss in the step's (in the paper: α, where losses are summed).
     """
     target = torch.where(n_negative == 1, scale, scale * (1.0 - similarity))
     same = torch.where(n_negative == 0, 1.0, negative_weight).to(similarity.dtype)
@@ -231,24 +188,13 @@ def distance_targets(
 
 
 def distance_loss(codes: Tensor, targets: DistanceTargets, slope: Tensor) -> Tensor:
-    """Give the distance loss and its gradient (in the paper: L_S, equation 3).
+    """Give the distance loss, summed over pairs; add its gradient to `slope` (in the paper: L_S).
 
-    With E = ‖c₁ - c₂‖ of a pair's codes (equation 2)::
+    With E = ‖c₁ - c₂‖ of a pair's codes (equation 2), equation (3) is::
 
         L_S = weight · (E - target)²,   ∂L_S/∂c₁ = 2 weight (1 - target / E) (c₁ - c₂) = -∂L_S/∂c₂
 
-    Parameters
-    ----------
-    codes : tensor, shape (2n, n_components)
-        First sides of all pairs, then second sides in the same order.
-    targets : DistanceTargets
-    slope : tensor, shape (2n, n_components)
-        The gradient in the codes is added to it.
-
-    Returns
-    -------
-    tensor, scalar
-        The loss summed over pairs.
+    Codes and slope, (2n, n_components), hold first sides of all pairs, then second ones.
     """
     half = len(codes) // 2
     difference = codes[:half] - codes[half:]

@@ -206,13 +206,10 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
 
     @classmethod
     def from_preset(cls, name: str = "default") -> Self:
-        """Make a mapper with a named set of parameters.
+        """Make a mapper with a named set of parameters, "default" or "paper".
 
-        Parameters
-        ----------
-        name : {"default", "paper"}
-            All by cross-validation, or the published C = 1 and γ = 1, over features of length one,
-            where that γ fits, and ν by cross-validation, as published.
+        "paper" has the published C = 1 and γ = 1, over features of length one, where that γ fits,
+        and ν by cross-validation, as published.
         """
         if name not in ("default", "paper"):
             raise unknown_name("preset", name, ("default", "paper"))
@@ -224,16 +221,11 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         Parameters
         ----------
         X : array-like, scipy sparse, pandas or polars frame, shape (n, n_features)
-            Features of the instances.
         points : array-like, shape (n, d) or (n,)
-            Their points in concept space (in the paper: s, eq. (5)).
+            The instances' points in concept space (in the paper: s, eq. (5)).
         groups : array-like, shape (n,), optional
             What belongs together (an artist's songs): never on both sides of a fold of the
             cross-validation.
-
-        Returns
-        -------
-        self
         """
         self.check_parameters()
         features = check_features(X, owner="InstanceMapper", keep_single=True)
@@ -313,16 +305,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         self.X_fit_ = kernel.landmarks
 
     def predict(self, X: object) -> NDArray[np.float64]:
-        """Predict points for instances.
-
-        Parameters
-        ----------
-        X : array-like, scipy sparse, pandas or polars frame, shape (m, n_features)
-
-        Returns
-        -------
-        float64 array, shape (m, d), or (m,) when fitted with one-dimensional points
-        """
+        """Predict points of instances, (m, n_features) to (m, d); (m,) where `fit` got (n,)."""
         self._check_fitted()
         features = check_features(
             X, owner="InstanceMapper", n_features=self.n_features_in_, keep_single=True
@@ -343,10 +326,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         return points[:, 0] if self._flat else points
 
     def get_state(self) -> State:
-        """Give the fitted model as JSON values and arrays, for saving without pickle.
-
-        The device is left out, and a `random_state` that is a generator.
-        """
+        """Give the fitted model as JSON values and arrays, without device and generator."""
         self._check_fitted()
         parameters = {name: plain(value) for name, value in self.get_params().items()}
         del parameters["device"]  # where a model was fitted says nothing of where it is used

@@ -85,30 +85,12 @@ class Activations(NamedTuple):
 class ConceptNetwork:
     """Sub-network of the Siamese architecture (in the paper: Fig. 4, parameters Θ).
 
-    tanh layers from a label's descriptor and its context's histogram to a coding layer, whose
-    activations are the concept, and from there to one pre-activation per label.
-
-    Parameters
-    ----------
-    descriptors : float32 array or CentredRows, shape (n_labels, n_label_features)
-        One descriptor per label; constant. Sparse ones stay sparse on a processor.
-    n_topics : int
-        Length of a context histogram.
-    hidden_sizes : sequence of int
-        Units of the hidden layers (in the paper: 100, 100 or 200, 200).
-    n_components : int
-        Units of the coding layer (in the paper: d).
-    generator : torch.Generator, optional
-        Draws the initial weights, Glorot-uniform; None leaves them zero.
-    dtype, device
-        Of the weights.
-
-    Attributes
-    ----------
-    weights : tensor, shape (n_weights,)
-        All weights in one vector: one update of the optimiser.
-    layers, output : list of Layer and Layer
-        Views of it: hidden layers and the coding layer; the output layer.
+    tanh layers from a label's descriptor, (n_labels, n_label_features), and its context's
+    histogram, (n_topics,), to a coding layer, whose activations are the concept, and from there to
+    one pre-activation per label. Sparse descriptors stay sparse on a processor. A generator draws
+    Glorot-uniform weights; without one they are zero. All weights are one vector, `weights`, so
+    that an update of the optimiser is one; `layers` (hidden and coding) and `output` are views of
+    it.
     """
 
     def __init__(
@@ -173,18 +155,9 @@ class ConceptNetwork:
         return linear(self.descriptors, weight)
 
     def encode(self, label_ids: Tensor, contexts: Tensor, inputs: Tensor | None = None) -> Tensor:
-        """Embed labels in their contexts.
+        """Embed labels (n,) in contexts (n, n_topics): (n, n_components), inside (-1, 1).
 
-        Parameters
-        ----------
-        label_ids : int64 tensor, shape (n,)
-        contexts : tensor, shape (n, n_topics)
-        inputs : tensor, shape (n_labels, n_units), optional
-            What `label_inputs` gives, where many batches share it.
-
-        Returns
-        -------
-        tensor, shape (n, n_components), inside (-1, 1)
+        `inputs`, what `label_inputs` gives, saves time where many batches share it.
         """
         first, n = self.layers[0], self.n_label_features
         if inputs is None:

@@ -48,32 +48,19 @@ class NuSvrSolution(NamedTuple):
 
 
 class SharedKernelSolver:
-    """Solve nu-support-vector regressions that share a kernel, factorising it once.
+    """Solve nu-support-vector regressions that share a kernel (n, n), factorising it once.
 
-    For each output the dual is: minimise ``0.5 b'Kb - y'b`` subject to ``sum(b) = 0``,
-    ``|b| <= C`` and ``sum(|b|) <= C nu n`` (libsvm's scale of C; the paper's eq. (7) has C / n).
-    The method alternates between the quadratic part with the first constraint, a linear map that
-    all outputs share, and the other two constraints, a projection of each output by itself.
+    For each output the dual is: minimise ``0.5 b'Kb - y'b`` subject to ``sum(b) = 0``, ``|b| <= C``
+    and ``sum(|b|) <= C nu n`` (libsvm's scale of C; the paper's eq. (7) has C / n). The method
+    alternates between the quadratic part with the first constraint, a linear map that all outputs
+    share, and the other two constraints, a projection of each output by itself.
 
-    Parameters
-    ----------
-    kernel : array, shape (n, n)
-        Symmetric and positive semi-definite; float32 or float64 decides the working precision. Its
-        memory is used for the solver's own copy.
-
-    Attributes
-    ----------
-    n_factorisations : int
-        How often ``K + rho I`` was factorised so far.
-
-    Notes
-    -----
-    The solution does not depend on rho, only the number of iterations does. The factor is kept
-    between calls and replaced only when the iterates ask for a rho more than five times larger or
-    smaller, which a grid over nu and C for one kernel rarely does.
-
-    The kernel is centred on both sides, which coefficients that sum to 0 do not see: without the
-    large constant part float32 keeps two more digits.
+    The kernel is positive semi-definite, its precision is that of the work, and its memory is used
+    for the solver's own copy, centred on both sides, which coefficients that sum to 0 do not see:
+    without the large constant part float32 keeps two more digits. The solution does not depend on
+    rho, only the number of iterations does. The factor of ``K + rho I`` is kept between calls and
+    replaced (`n_factorisations`) only when the iterates ask for a rho more than five times larger
+    or smaller, which a grid over nu and C for one kernel rarely does.
     """
 
     def __init__(self, kernel: Array) -> None:
@@ -97,28 +84,13 @@ class SharedKernelSolver:
         max_iter: int = 2000,
         quiet: bool = False,
     ) -> NuSvrSolution:
-        """Solve all outputs.
+        """Solve all outputs of targets (n, d); predictions are ``kernel @ coefficients + bias``.
 
-        Parameters
-        ----------
-        targets : array, shape (n, d)
-            One column per output.
-        nu : float
-            In (0, 1]: at most this share of rows lies outside the tube, at least this share
-            supports it.
-        C : float
-            Bound on each coefficient, in the units of the targets.
-        tolerance : float
-            Largest accepted violation of the optimality conditions, in standard deviations of
-            each target. Where float32 rounding hides whether it is reached, the residuals of the
-            method decide.
-        max_iter, quiet : int, bool
-            When reached, the current solution is given, with a warning unless `quiet`.
-
-        Returns
-        -------
-        NuSvrSolution
-            Predictions are ``kernel_to_rows @ coefficients + bias``.
+        At most the share nu, in (0, 1], of rows lies outside the tube, at least this share supports
+        it. C bounds each coefficient, in the units of the targets. `tolerance` is the largest
+        accepted violation of the optimality conditions, in standard deviations of each target;
+        where float32 rounding hides whether it is reached, the residuals of the method decide.
+        After `max_iter` the current solution is given, with a warning unless `quiet`.
         """
         dtype = np.dtype(np.float32 if self._single else np.float64)
         y, centre, spread = standardise(targets, dtype)

@@ -48,7 +48,7 @@ class PairSampler:
     """
 
     def __init__(
-        self, matrix: sp.csr_matrix, *, batch_size: int, negatives_per_positive: int = 1
+        self, matrix: sp.csr_matrix, batch_size: int, negatives_per_positive: int = 1
     ) -> None:
         matrix.sort_indices()
         self.n_labels, self.starts = matrix.shape[1], matrix.indptr.astype(np.int64)
@@ -117,15 +117,12 @@ def _even(batch: Batch) -> Batch:
 
 
 class StepInput(NamedTuple):
-    """The n examples of a step: first sides of all pairs, then second sides in the same order.
+    """The n examples of a step: first sides of all pairs, then second sides."""
 
-    Labels (n,), contexts (n, n_topics), and the targets of equations (1) and (3).
-    """
-
-    label_ids: Tensor
-    contexts: Tensor
-    prediction: PredictionTargets
-    distance: DistanceTargets
+    label_ids: Tensor  # (n,)
+    contexts: Tensor  # (n, n_topics)
+    prediction: PredictionTargets  # of equation (1)
+    distance: DistanceTargets  # of equation (3)
 
 
 class Collator:
@@ -152,7 +149,8 @@ class Collator:
         `siamese`. With `one_size` all steps are filled up to one number of places, a multiple of
         the number of examples.
         """
-        n, sizes = len(batches[0].label_ids), [self._n_places(batch) for batch in batches]
+        n = len(batches[0].label_ids)
+        sizes = [int(self.counts[batch.document_ids].sum()) for batch in batches]
         if len(batches) > 1 and not one_size and len(batches) * max(sizes) > _MOST_PLACES:
             for batch in batches:
                 yield from self([batch], share=share, siamese=siamese)
@@ -189,10 +187,6 @@ class Collator:
         return StepInput(
             whole[:n], contexts.view(n, n_topics), prediction, DistanceTargets(*rest[8:])
         )
-
-    def _n_places(self, batch: Batch) -> int:
-        """Count the labels of the examples' documents."""
-        return int(self.counts[batch.document_ids].sum())
 
     def _sides(self, parts: Sequence[NDArray[Any]]) -> Tensor:
         """Stack a part of batches, first sides of all pairs before second ones, (n_batches, n)."""

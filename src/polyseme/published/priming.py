@@ -32,27 +32,17 @@ from polyseme.tags import rank_blocks, rank_labels
 RELATEDNESS = ("nearest", "density")
 # Label sets embedded at a time.
 _BLOCK = 32768
+_ARRAYS = ("sets", "points", "label_ids", "set_ids")
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A known concept of a label that was asked about, which its score rests on.
-
-    Attributes
-    ----------
-    label : str
-    document : tuple of str
-        The known document in whose context the concept lies.
-    document_ids : tuple of str
-        The names of the known documents with exactly these labels.
-    distance : float
-        From the instance's point to the concept; smaller is closer.
-    """
+    """A known concept of a label that was asked about, which its score rests on."""
 
     label: str
-    document: tuple[str, ...]
-    document_ids: tuple[str, ...]
-    distance: float
+    document: tuple[str, ...]  # the labels of the known document in whose context it lies
+    document_ids: tuple[str, ...]  # names of the known documents with exactly these labels
+    distance: float  # from the instance's point to the concept
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
@@ -60,33 +50,16 @@ class PrimingStore:
     """The documents a tagger knows, and the concepts of their labels.
 
     Documents with the same labels share their concepts, which are stored once.
-
-    Attributes
-    ----------
-    labels : tuple of str
-        The embedding's vocabulary, then the oov labels in the order they were met.
-    n_vocabulary : int
-        How many of the labels are the vocabulary.
-    ids : tuple of str, length n_documents
-        The documents' names.
-    matrix : csr_matrix of bool, shape (n_documents, n_labels)
-        The documents.
-    sets : int64 array, shape (n_documents,)
-        The distinct label set of each document.
-    points : float32 array, shape (n_concepts, n_components)
-        Concepts of the distinct label sets, sorted by label and within a label by set.
-    label_ids, set_ids : int64 arrays, shape (n_concepts,)
-        The label and the label set of each concept.
     """
 
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # the vocabulary, then the oov labels in the order they were met
     n_vocabulary: int
-    ids: tuple[str, ...]
-    matrix: sp.csr_matrix
-    sets: IntArray
-    points: NDArray[np.float32]
-    label_ids: IntArray
-    set_ids: IntArray
+    ids: tuple[str, ...]  # (n_documents,): the documents' names
+    matrix: sp.csr_matrix  # bool, (n_documents, n_labels)
+    sets: IntArray  # (n_documents,): the distinct label set of each document
+    points: NDArray[np.float32]  # (n_concepts, n_components), by label, within a label by set
+    label_ids: IntArray  # (n_concepts,)
+    set_ids: IntArray  # (n_concepts,)
 
     @classmethod
     def empty(cls, embedding: ConceptEmbedding) -> PrimingStore:
@@ -99,10 +72,9 @@ class PrimingStore:
     def of(
         cls, embedding: ConceptEmbedding, semantics: LabelCorpus, corpus: LabelCorpus
     ) -> tuple[PrimingStore, tuple[str, ...]]:
-        """Collect the documents a tagger knows: semantics first, then instances' that are new.
+        """Collect semantics documents, then instances' that are new; both corpora may be the same.
 
-        Gives the store and the names of documents left out, which a warning names too. Both corpora
-        may be the same.
+        Gives the store and the names of documents left out, which a warning names too.
         """
         store, _, dropped = cls.empty(embedding).add(embedding, semantics)
         n_documents = len(semantics)
@@ -135,17 +107,14 @@ class PrimingStore:
     def _with_concepts(
         self, embedding: ConceptEmbedding, new: sp.csr_matrix, labels: Sequence[str], n_sets: int
     ) -> tuple[NDArray[np.float32], IntArray, IntArray]:
-        """Give points, labels and sets of the concepts here and of new label sets.
-
-        Points are written once, where they belong: with many documents they are most of the
-        memory.
-        """
+        """Give points, labels and sets of the concepts here and of new label sets."""
         new_sets = np.repeat(np.arange(new.shape[0], dtype=np.int64), np.diff(new.indptr))
         label_ids = np.concatenate([self.label_ids, new.indices.astype(np.int64)])
         set_ids = np.concatenate([self.set_ids, n_sets + new_sets])
         order = np.argsort(label_ids, kind="stable")
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
+        # Points are written once, where they belong: they are most of the memory.
         points = np.empty((len(order), self.points.shape[1]), dtype=np.float32)
         n_before = len(self.points)
         points[place[:n_before]] = self.points
@@ -173,16 +142,12 @@ class PrimingStore:
             renumbered[self.set_ids[rows]],
         )
 
-    def index(self, memory_mb: float, device: str = "cpu") -> ConceptIndex:
+    def index(self, memory_mb: float) -> ConceptIndex:
         """Build the search index over all concepts, each counted once per document."""
         counts = np.bincount(self.sets, minlength=int(self.set_ids.max(initial=-1)) + 1)
+        points, labels, n_labels = self.points, self.label_ids, len(self.labels)
         return ConceptIndex(
-            self.points,
-            self.label_ids,
-            len(self.labels),
-            counts=counts[self.set_ids],
-            memory_mb=memory_mb,
-            device=device,
+            points, labels, n_labels, counts=counts[self.set_ids], memory_mb=memory_mb
         )
 
     def nearest(self, point: NDArray[np.float32], column: int, k: int) -> list[Explanation]:
@@ -193,14 +158,9 @@ class PrimingStore:
         nearest = []
         for place in np.argsort(distances, kind="stable")[:k]:
             members = np.flatnonzero(self.sets == self.set_ids[rows[place]])
-            nearest.append(
-                Explanation(
-                    self.labels[column],
-                    self.document(int(members[0])),
-                    tuple(self.ids[member] for member in members),
-                    float(distances[place]),
-                )
-            )
+            document, names = self.document(int(members[0])), tuple(self.ids[m] for m in members)
+            distance = float(distances[place])
+            nearest.append(Explanation(self.labels[column], document, names, distance))
         return nearest
 
     def document(self, row: int) -> tuple[str, ...]:
@@ -209,16 +169,11 @@ class PrimingStore:
 
     def get_state(self) -> State:
         """Give the store as JSON values and arrays, for saving without pickle."""
-        config = {
-            "labels": list(self.labels),
-            "n_vocabulary": self.n_vocabulary,
-            "ids": list(self.ids),
-        }
-        arrays = {name: getattr(self, name) for name in ("sets", "points", "label_ids", "set_ids")}
-        arrays |= {
-            name: getattr(self.matrix, name).astype(np.int64) for name in ("indices", "indptr")
-        }
-        return config, arrays
+        config = {"labels": list(self.labels), "n_vocabulary": self.n_vocabulary}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        for name in ("indices", "indptr"):
+            arrays[name] = getattr(self.matrix, name).astype(np.int64)
+        return config | {"ids": list(self.ids)}, arrays
 
     @classmethod
     def from_state(
@@ -230,24 +185,15 @@ class PrimingStore:
         matrix = sp.csr_matrix(
             (ones, arrays["indices"], arrays["indptr"]), shape=(len(ids), len(labels))
         )
-        rest = (arrays[name] for name in ("sets", "points", "label_ids", "set_ids"))
-        return cls(labels, config["n_vocabulary"], ids, matrix, *rest)
+        return cls(labels, config["n_vocabulary"], ids, matrix, *(arrays[name] for name in _ARRAYS))
 
 
 class PrimingRanker:
     """Score every label around points in concept space.
 
-    Parameters
-    ----------
-    index : ConceptIndex
-        The known concepts.
-    distance_scale : float
-        Distance of unrelated concepts (in the paper: β); sets the guards.
-    relatedness : {"nearest", "density"}
-        "nearest": the inverse distance to the label's nearest concept, equation (9). "density":
-        a Gaussian kernel density over all of the label's concepts.
-    bandwidth : float, optional
-        Standard deviation of the density's kernel; default 0.15 times `distance_scale`.
+    "nearest" takes the inverse distance to a label's nearest concept, equation (9); "density" a
+    Gaussian kernel density over all of its concepts, whose standard deviation is the bandwidth, by
+    default 0.15 times `distance_scale` (in the paper: β).
     """
 
     def __init__(
@@ -264,16 +210,9 @@ class PrimingRanker:
         self.bandwidth = 0.15 * distance_scale if bandwidth is None else bandwidth
 
     def scores(self, points: ArrayLike) -> NDArray[np.float64]:
-        """Score every label around each point.
+        """Score every label around points, (n, n_components) to (n, n_labels).
 
-        Parameters
-        ----------
-        points : array, shape (n, n_components)
-
-        Returns
-        -------
-        float64 array, shape (n, n_labels)
-            Larger is better; rows sum to one (or are all 0 when no label has a concept).
+        Larger is better; rows sum to one (or are all 0 when no label has a concept).
         """
         if self.relatedness == "nearest":
             distances = np.asarray(self.index.distances(points), dtype=np.float64)

@@ -132,15 +132,7 @@ class PublishedTagger(Estimator):
 
     @classmethod
     def from_preset(cls, name: str = "paper", **parameters: Any) -> Self:
-        """Make a tagger with a named set of parameters.
-
-        Parameters
-        ----------
-        name : {"default", "paper"}
-            What trains best, or the published constants.
-        **parameters
-            Overrides of single parameters.
-        """
+        """Make a tagger with published constants ("paper") or with what trains best ("default")."""
         parameters.setdefault("embedding", ConceptEmbedding.from_preset(name))
         parameters.setdefault("mapper", InstanceMapper.from_preset(name))
         return cls(**parameters)
@@ -156,8 +148,7 @@ class PublishedTagger(Estimator):
             One row per instance, or what `features` takes. None learns from the documents alone:
             such a tagger completes tag sets but cannot rank instances.
         y : LabelCorpus, iterable of label collections, indicator frame, or path
-            The labels of each instance, n documents. To make a label unseen, leave out the
-            instances that carry it and name it in `label_sets` only.
+            The labels of each instance, n documents. A label that only `label_sets` name is unseen.
         label_sets : the same forms, optional
             Documents without items that teach the concept space; by default `y`.
         """
@@ -262,16 +253,7 @@ class PublishedTagger(Estimator):
     # ------------------------------------------------------------------ instances
 
     def points(self, X: object) -> NDArray[np.float32]:
-        """Map instances into the concept space.
-
-        Parameters
-        ----------
-        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
-
-        Returns
-        -------
-        float32 array, shape (n, n_components)
-        """
+        """Map instances into the concept space, (n, n_features) to (n, n_components)."""
         check_fitted(self, "store_")
         if self.mapper_ is None:
             raise InputError(
@@ -282,26 +264,25 @@ class PublishedTagger(Estimator):
         features = check_features(table, owner=type(self).__name__, n_features=self.n_features_in_)
         return np.asarray(self.mapper_.predict(features), dtype=np.float32)
 
+    def _asked(self, X: object, tags: object) -> NDArray[np.float32]:
+        """Map instances into the concept space, or raise where tags are given beside them."""
+        points = self.points(X)
+        if tags is not None:
+            raise InputError(
+                "`tags` need the default tagger; the published method takes no tags beside "
+                "features."
+            )
+        return points
+
     def decision_function(
         self, X: object, tags: Iterable[Collection[str]] | None = None
     ) -> NDArray[np.float64]:
-        """Score every label for each instance.
+        """Score every label for each instance, (n, n_labels), larger is better.
 
-        Parameters
-        ----------
-        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
-        tags : None
-            Here for the contract's sake: the default tagger takes tags beside features, the
-            published method does not.
-
-        Returns
-        -------
-        float64 array, shape (n, n_labels)
-            Larger is better. Rows sum to one (or are all 0 when no label has a concept), as in the
-            paper's equation 9.
+        Rows sum to one (or are all 0 when no label has a concept), as in the paper's equation 9.
+        The published method takes no tags beside features.
         """
-        points = self.points(X)
-        _refuse_tags(tags)
+        points = self._asked(X, tags)
         scores = np.empty((len(points), len(self.classes_)))
         for rows in rank_blocks(*scores.shape):
             scores[rows] = self.ranker_.scores(points[rows])
@@ -310,30 +291,14 @@ class PublishedTagger(Estimator):
     def rank(
         self, X: object, k: int = 10, tags: Iterable[Collection[str]] | None = None
     ) -> tuple[StrArray, NDArray[np.float64]]:
-        """Give the k best labels for each instance.
-
-        Parameters
-        ----------
-        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
-        k : int
-            How many labels; all of them if there are fewer.
-        tags : None
-            See `decision_function`.
-
-        Returns
-        -------
-        labels : array of str, shape (n, k)
-        scores : float64 array, shape (n, k)
-            Falling from left to right.
-        """
+        """Give the k best labels for each instance; see `ZeroShotTagger.rank`."""
         check_number("k", k, owner="rank", low=1, whole=True)
-        points = self.points(X)
-        _refuse_tags(tags)
+        points = self._asked(X, tags)
         label_ids, scores = self.ranker_.rank(points, k)
         return np.asarray(self.classes_)[label_ids], scores
 
     def explain(self, x: object, label: str, k: int = 5) -> list[Explanation]:
-        """Give the nearest known concepts of a label: what its score rests on.
+        """Give the nearest known concepts of a label, from near to far: what its score rests on.
 
         Parameters
         ----------
@@ -343,11 +308,6 @@ class PublishedTagger(Estimator):
             One of `classes_`.
         k : int
             How many concepts; documents with the same labels share one.
-
-        Returns
-        -------
-        list of Explanation
-            From near to far.
         """
         check_fitted(self, "store_")
         check_number("k", k, owner="explain", low=1, whole=True)
@@ -362,20 +322,9 @@ class PublishedTagger(Estimator):
     def complete(
         self, tags: Collection[str] | Iterable[Collection[str]], k: int = 10
     ) -> tuple[StrArray, NDArray[np.float64]]:
-        """Suggest labels that go with a partial tag set; no features are needed.
+        """Suggest labels that go with a partial tag set; see `ZeroShotTagger.complete`.
 
-        Parameters
-        ----------
-        tags : collection of str, or several such collections
-            One partial tag set (or several). Unknown tags are named in a warning and passed over.
-        k : int
-            How many labels to suggest; the given ones are not among them.
-
-        Returns
-        -------
-        labels : array of str, shape (k,), or (n, k) for several tag sets
-        scores : float64 array, of the same shape
-            Scores over all labels but the given ones; each full list sums to one.
+        Scores are over all labels but the given ones; each full list sums to one.
         """
         check_fitted(self, "store_")
         check_number("k", k, owner="complete", low=1, whole=True)
@@ -399,17 +348,7 @@ class PublishedTagger(Estimator):
     # ------------------------------------------------------------------ updates
 
     def add_documents(self, documents: Documents) -> tuple[str, ...]:
-        """Let known concepts grow, without re-training; new labels become oov labels.
-
-        Parameters
-        ----------
-        documents : LabelCorpus, iterable of label collections, indicator frame, or path
-
-        Returns
-        -------
-        tuple of str
-            The names of the documents taken in, for `remove_documents`.
-        """
+        """Let known concepts grow; see `ZeroShotTagger.add_documents`."""
         check_fitted(self, "store_")
         corpus = as_corpus(documents, normalize=self.normalize_labels_)
         store, ids, dropped = self.store_.add(self.embedding_, corpus)
@@ -419,14 +358,9 @@ class PublishedTagger(Estimator):
         return ids
 
     def remove_documents(self, ids: Collection[str]) -> Self:
-        """Forget known documents, without re-training.
+        """Forget known documents by their names, without re-training.
 
         A vocabulary label without documents stays, with score 0; an oov label disappears.
-
-        Parameters
-        ----------
-        ids : collection of str
-            Names of known documents.
         """
         check_fitted(self, "store_")
         return self._set_store(self.store_.remove(ids))
@@ -452,23 +386,14 @@ class PublishedTagger(Estimator):
     # ------------------------------------------------------------------ persistence
 
     def save(self, path: str | Path) -> None:
-        """Write the tagger to a folder of JSON and arrays, atomically and without pickle.
-
-        Parameters
-        ----------
-        path : str or Path
-            A new folder, an empty one, or one that holds a polyseme model to replace.
-        """
+        """Write the tagger to a folder; see `ZeroShotTagger.save`."""
         write_model(path, "tagger", *self.get_state())
 
     def get_state(self) -> State:
         """Give the fitted tagger as JSON values and arrays; see `from_state`."""
         check_fitted(self, "store_")
         parts = {
-            "embedding": self.embedding_,
-            "mapper": self.mapper_,
-            "features": self.features_,
-            "store": self.store_,
+            name: getattr(self, f"{name}_") for name in ("embedding", "mapper", "features", "store")
         }
         config, arrays = joined(
             {name: part.get_state() for name, part in parts.items() if part is not None}
@@ -502,11 +427,3 @@ class PublishedTagger(Estimator):
         made.seen_, made.dropped_ = frozenset(config["seen"]), tuple(config["dropped"])
         made.n_features_in_ = config["n_features_in"]
         return made._set_store(PrimingStore.from_state(config["store"], within(arrays, "store")))
-
-
-def _refuse_tags(tags: object) -> None:
-    """Raise where tags are given beside features."""
-    if tags is not None:
-        raise InputError(
-            "`tags` need the default tagger; the published method takes no tags beside features."
-        )

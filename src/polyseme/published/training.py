@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from polyseme._validation import (
 from polyseme.corpus import unique_rows
 from polyseme.index import ConceptIndex
 from polyseme.metrics import example_map
-from polyseme.persistence import read_model, within, write_model
+from polyseme.persistence import joined, read_model, within, write_model
 from polyseme.published.losses import LossSettings, distance_loss, prediction_loss
 from polyseme.published.network import ConceptNetwork, encode_documents, row_means, uses_onednn
 from polyseme.published.pairs import Batch, Collator, PairSampler, StepInput
@@ -50,6 +51,7 @@ _MOST_NEW = 2**22
 _SCORED_TOGETHER, _MOST_HELD_OUT, _MOST_KNOWN = 1000, 1000, 100_000
 
 
+@dataclass(repr=False, eq=False)  # both are scikit-learn's
 class TrainingPlan(Estimator):
     """Optimiser, schedule, sampling and stopping of the concept network.
 
@@ -90,48 +92,29 @@ class TrainingPlan(Estimator):
         Steps an epoch at the most: over a large corpus, one epoch is a sample of the examples.
     """
 
-    def __init__(
-        self,
-        optimizer: str = "adam",
-        learning_rate: float = 1e-3,
-        schedule: str = "cosine",
-        decay: float = 0.95,
-        decay_every: int = 200,
-        reduction: str = "mean",
-        batch_size: int = 1024,
-        min_steps: int = 40,
-        max_epochs: int = 50,
-        min_epochs: int = 30,
-        patience: int = 10,
-        validation_fraction: float = 0.1,
-        negatives_per_positive: int = 1,
-        pretrain_epochs: int = 0,
-        prediction_epochs: int = 0,
-        max_steps: int | None = None,
-    ) -> None:
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.decay = decay
-        self.decay_every = decay_every
-        self.reduction = reduction
-        self.batch_size = batch_size
-        self.min_steps = min_steps
-        self.max_epochs = max_epochs
-        self.min_epochs = min_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.negatives_per_positive = negatives_per_positive
-        self.pretrain_epochs = pretrain_epochs
-        self.prediction_epochs = prediction_epochs
-        self.max_steps = max_steps
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    schedule: str = "cosine"
+    decay: float = 0.95
+    decay_every: int = 200
+    reduction: str = "mean"
+    batch_size: int = 1024
+    min_steps: int = 40
+    max_epochs: int = 50
+    min_epochs: int = 30
+    patience: int = 10
+    validation_fraction: float = 0.1
+    negatives_per_positive: int = 1
+    pretrain_epochs: int = 0
+    prediction_epochs: int = 0
+    max_steps: int | None = None
 
     def check(self) -> None:
         """Raise an `InputError` that names the first parameter out of its range."""
         owner = type(self).__name__
-        check_option("optimizer", self.optimizer, ("adam", "sgd"), owner=owner)
-        check_option("schedule", self.schedule, ("cosine", "step"), owner=owner)
-        check_option("reduction", self.reduction, ("mean", "sum"), owner=owner)
+        options = {"optimizer": ("adam", "sgd"), "schedule": ("cosine", "step")}
+        for name, known in (options | {"reduction": ("mean", "sum")}).items():
+            check_option(name, getattr(self, name), known, owner=owner)
         check_number("learning_rate", self.learning_rate, owner=owner, low=0, above=True)
         check_number("decay", self.decay, owner=owner, low=0, high=1, above=True)
         check_number("validation_fraction", self.validation_fraction, owner=owner, low=0, high=0.9)
@@ -154,20 +137,10 @@ class TrainingPlan(Estimator):
 class ConceptTrainer:
     """Train a concept network by stages: pre-training, prediction loss, combined loss.
 
-    Parameters
-    ----------
-    network : ConceptNetwork
-        Trained in place, or a copy of it on another device.
-    matrix : csr_matrix of bool, shape (n_documents, n_labels)
-    contexts : float32 array, shape (n_documents, n_topics)
-        Their histograms, strictly positive.
-    plan, loss : TrainingPlan, LossSettings
-    generator : numpy Generator
-        All randomness after the initial weights, wherever the steps are computed.
-    evaluate : callable, optional
-        Gives the network's score on held-out documents, larger is better.
-    device : str
-        Where the steps are computed.
+    The network is trained in place, or a copy of it on another device, over documents (n_documents,
+    n_labels) and their histograms, (n_documents, n_topics), strictly positive. The generator draws
+    all that is random after the initial weights, wherever steps are computed. `evaluate` gives the
+    network's score on held-out documents, larger is better.
     """
 
     def __init__(
@@ -185,11 +158,7 @@ class ConceptTrainer:
         self.contexts = torch.as_tensor(contexts).to(self.network.weights)
         self.plan, self.loss = plan, loss
         self.generator, self.evaluate = generator, evaluate
-        self.sampler = PairSampler(
-            matrix,
-            batch_size=plan.batch_size,
-            negatives_per_positive=plan.negatives_per_positive,
-        )
+        self.sampler = PairSampler(matrix, plan.batch_size, plan.negatives_per_positive)
         self.collate = Collator(matrix, self.contexts, loss)
         self.gradient = torch.zeros_like(self.network.weights)
         self._layer_gradients = self.network.views(self.gradient)
@@ -213,7 +182,12 @@ class ConceptTrainer:
             record = self._epoch()
             self.history.append(record)
             self.epoch += 1
-            if self._out_of_patience(record) or self.epoch >= n_epochs:
+            if "score" in record:
+                self.n_stale += 1
+                if record["score"] > self.best_score:
+                    self.best_score, self.n_stale = record["score"], 0
+                    self.best_weights = self.network.weights.clone()
+            if self.n_stale >= self.plan.patience or self.epoch >= n_epochs:
                 self._finish_stage()
             if after_epoch is not None:
                 after_epoch(record)
@@ -253,13 +227,9 @@ class ConceptTrainer:
             n_passes += 1
 
     def take_steps(self, batches: Iterable[Batch], *, siamese: bool = True) -> tuple[float, float]:
-        """Take one step of the optimiser for each batch.
+        """Take one step for each batch; the distance loss counts only with `siamese`.
 
-        Returns
-        -------
-        prediction, distance : float
-            The losses of a pair, on average over one step in sixteen; the distance loss counts for
-            the steps only with `siamese`.
+        Gives the prediction and the distance loss of a pair, on average over one step in sixteen.
         """
         self._losses.zero_()
         n_pairs, number = 0, 0
@@ -332,17 +302,6 @@ class ConceptTrainer:
         graph.replay()
 
     # ------------------------------------------------------------------ stages
-
-    def _out_of_patience(self, record: Record) -> bool:
-        """Note a new best score; say whether patience is exhausted."""
-        if "score" not in record:
-            return False
-        if record["score"] > self.best_score:
-            self.best_score, self.n_stale = record["score"], 0
-            self.best_weights = self.network.weights.clone()
-        else:
-            self.n_stale += 1
-        return self.n_stale >= self.plan.patience
 
     def _finish_stage(self) -> None:
         """Go back to the stage's best weights and open the next stage."""
@@ -544,14 +503,9 @@ class Checkpoint:
     def write(self, trainer: ConceptTrainer, seed: int) -> None:
         """Save where a trainer stands, between two epochs."""
         if self.path is not None:
-            state, arrays = trainer.get_state()
-            config: dict[str, Any] = {
-                "fingerprint": self.fingerprint,
-                "seed": seed,
-                "trainer": state,
-            }
-            named = {f"trainer.{name}": value for name, value in arrays.items()}
-            write_model(self.path, self.KIND, config, named)
+            config, arrays = joined({"trainer": trainer.get_state()})
+            config |= {"fingerprint": self.fingerprint, "seed": seed}
+            write_model(self.path, self.KIND, config, arrays)
 
 
 @contextmanager
