@@ -260,6 +260,7 @@ def test_seconds_count_what_was_learned_elsewhere_and_nothing_twice(tmp_path):
     assert 1000 < record["seconds"] < 1100
 
 
+@pytest.mark.reproduction
 def test_every_method_gives_finite_figures():
     for name in METHODS:
         setting = {"composition": "hsun-12"}.get(name, "image-cross")
