@@ -32,8 +32,6 @@ FEATURES_FILE = "features.npy"
 NAMES_FILE = "feature_names.txt"
 Names = TypeVar("Names", bound=tuple[str, ...])
 
-# The known datasets: an entry each in `specs.toml`, and those that other packages add.
-
 
 @cache
 def known_specs() -> dict[str, DatasetSpec]:
