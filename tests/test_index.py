@@ -213,7 +213,7 @@ def test_a_gpu_equals_the_loop():
         np.testing.assert_allclose(
             index.log_densities(queries, 0.8),
             ConceptIndex(points, labels, n_labels).log_densities(queries, 0.8),
-            rtol=1e-6,
+            rtol=1e-5,
             atol=1e-12,
             err_msg=name,
         )
