@@ -109,7 +109,7 @@ def run(benchmark: Benchmark, size: str, out: Path, suffix: str = "") -> str:
         Why it failed, in one line; empty where it did not.
     """
     if missing := benchmark.missing():
-        return f"needs {', '.join(missing)}; install them with pip install 'polyseme[bench]'"
+        return f"needs {', '.join(missing)}; install them with pip install '.[bench]' in a checkout"
     if not benchmark.script.exists():
         return f"there is no {benchmark.script.name}"
     command = [sys.executable, str(benchmark.script), "--size", size, "--out", str(out)]

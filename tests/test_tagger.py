@@ -578,7 +578,7 @@ def test_bad_features_get_one_sentence(change, message, world):
 @pytest.mark.parametrize(
     ("documents", "semantics", "message"),
     [
-        ([["x"], ["y"]], [("sea", "sand")] * 3, "No item carries a label of the semantics"),
+        ([["x"], ["y"]], [("sea", "sand")] * 3, "No item carries a label of the label sets"),
         ([(), ()], None, "All 2 documents given to `ZeroShotTagger` are empty"),
         ([["sea"], ["oak"]], [], "at least"),
         ([["sea"], 7], None, "Document 1 is int; expected a collection of labels"),

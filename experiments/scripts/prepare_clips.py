@@ -1,4 +1,4 @@
-"""Make the embedded clips of `polyseme.datasets`: short pieces of music with tags.
+"""Make the embedded clips of `polyseme_experiments.datasets`: short pieces of music with tags.
 
 In: the hand-written `music.json`, the synthesiser `fluidsynth` and the sound font Fluid R3; the
 pieces are composed in `clips_music.py`. Out: `clips.zip`, documents, the licence text and

@@ -1,4 +1,4 @@
-"""Make the embedded emoji data of `polyseme.datasets` from five pinned npm packages.
+"""Make the embedded emoji data of `polyseme_experiments.datasets` from five pinned npm packages.
 
 In: the packages (fetched with `npm pack` into a work folder) and the hand-written
 `label_rules.json`. Out: documents, two sprite sheets, two feature tables, licence texts and

@@ -1,4 +1,4 @@
-"""Between steps 3 and 4: labels in context as points.
+"""Labels in context as points, of either tagger.
 
 In: what an embedding computes. Out: one record of points with their labels and documents.
 """

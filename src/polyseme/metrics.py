@@ -2,7 +2,7 @@
 
 In: `truth`, 0/1 of shape (n, n_labels), and `scores`, floats of the same shape, larger is better.
 Out: one float per metric, or one per row or label; `evaluate` gives every ranking metric at once.
-All are between 0 and 1 and larger is better, but for `ranking_loss` and `coverage`.
+All ranking metrics are between 0 and 1 and larger is better, but for `ranking_loss` and `coverage`.
 
 Ties never count in one's favour: with `ties="worst"`, the default, irrelevant entries come first
 among equal scores; `ties="index"` keeps column order (row order, where a label ranks rows). A

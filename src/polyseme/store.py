@@ -1,4 +1,4 @@
-"""The store of known concepts: documents as points of the space, found by nearness.
+"""The store of known documents: documents as points of the space, found by nearness.
 
 In: documents, coded by a concept space. Out: which known tag sets lie near a code, and the votes of
 all of them; the store grows and shrinks without training.

@@ -126,7 +126,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     named_ : NamedLabels or None
         See `add_labels`.
     seen_ : frozenset of str
-        The labels of the semantics documents that training items carry.
+        The labels of the label sets that training items carry.
     dropped_ : tuple of str
         Names of documents left out, because they hold no label that the space has learned.
     n_features_in_ : int
@@ -215,7 +215,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         shared = frozenset() if X is None else corpus.used(sets.labels)
         if X is not None and not shared:
             raise InputError(
-                "No item carries a label of the semantics documents, so nothing can be learned of "
+                "No item carries a label of the label sets, so nothing can be learned of "
                 "how they go together; check that both use the same labels."
             )
         space = copy_of(template)

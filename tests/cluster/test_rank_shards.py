@@ -198,7 +198,9 @@ def test_engines_and_addresses_are_checked(words, message):
 
 def test_without_ray_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"needs the extra `ray`; pip install 'polyseme\[ray\]'"):
+    with pytest.raises(
+        InputError, match=r"needs the extra `ray`; pip install '.\[ray\]' in a checkout"
+    ):
         open_engine("ray").__enter__()
 
 

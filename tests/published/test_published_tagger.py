@@ -157,7 +157,7 @@ def test_documents_come_and_go_without_training(own_tagger, world):
 def test_a_fit_that_fails_leaves_the_tagger_as_it_was(own_tagger, world):
     before = own_tagger.decision_function(world.X_test)
     own_tagger.set_params(fit_embedding=False, embedding=own_tagger.embedding_)
-    with pytest.raises(InputError, match="No instance carries a label of the semantics"):
+    with pytest.raises(InputError, match="No instance carries a label of the label sets"):
         own_tagger.fit(world.X[:2], [["x"], ["y"]], world.semantics)
     assert np.array_equal(own_tagger.decision_function(world.X_test), before)
 

@@ -167,7 +167,7 @@ def open_engine(
         import ray
     except ImportError:
         raise InputError(
-            "The engine 'ray' needs the extra `ray`; pip install 'polyseme[ray]'."
+            "The engine 'ray' needs the extra `ray`; pip install '.[ray]' in a checkout."
         ) from None
     connected = ray.is_initialized()
     if not connected and address in (None, "local"):

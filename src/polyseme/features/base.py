@@ -223,7 +223,9 @@ def one_item(x: object, extractor: MediaFeatures | None) -> object:
 
 def needs(extra: str, purpose: str) -> InputError:
     """Build the error for a library of an extra that is not installed."""
-    return InputError(f"{purpose} needs the extra `{extra}`; pip install 'polyseme[{extra}]'.")
+    return InputError(
+        f"{purpose} needs the extra `{extra}`; pip install '.[{extra}]' in a checkout."
+    )
 
 
 def is_path(item: object) -> TypeGuard[str | os.PathLike[str]]:

@@ -53,7 +53,7 @@ def _read(path: Path, *, of_labels: bool) -> tuple[list[str], sp.csr_matrix, boo
         import arff
     except ImportError as error:
         raise InputError(
-            f"{path.name} needs the extra `arff`; run pip install 'polyseme[arff]'."
+            f"{path.name} needs the extra `arff`; run pip install '.[arff]' in a checkout."
         ) from error
     label_names = _label_names(_label_file(path))
     is_sparse = any(text.startswith("{") for text in _first_row(path))

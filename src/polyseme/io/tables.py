@@ -104,7 +104,7 @@ def import_pyarrow() -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise InputError(
-            "Parquet files need the extra `parquet`; run pip install 'polyseme[parquet]'."
+            "Parquet files need the extra `parquet`; run pip install '.[parquet]' in a checkout."
         ) from error
     return pyarrow
 

@@ -1,4 +1,4 @@
-"""Step 2: numbers for labels and for contexts.
+"""Numbers for labels and for contexts.
 
 In: a document-label matrix. Out: `LabelDescriptor` gives one row per label (how it is used beside
 the others), `ContextDescriptor` one topic histogram per document (what its labels are about).

@@ -1,4 +1,4 @@
-"""Step 3: labels in context become points in concept space.
+"""Labels in context become points in concept space.
 
 In: label documents. Out: a `ConceptEmbedding`, which turns every label of a document into a
 concept and every document into a target point.
@@ -206,7 +206,7 @@ class ConceptEmbedding(Estimator):
         Parameters
         ----------
         documents : LabelCorpus, iterable of label collections, indicator matrix, or path
-            The semantics documents.
+            The label sets.
         labels : sequence of str, optional
             The labels of the columns, when `documents` is an indicator matrix.
         validation : the same forms, optional

@@ -1,4 +1,6 @@
-"""The losses of the concept embedding, equations (1) to (4), with their gradients by hand.
+"""The losses of the concept embedding, equations (1) to (3), with their gradients by hand.
+
+Their sum, equation (4), is `ConceptTrainer.compute_gradient` in `training`.
 
 In: codes, and the targets of examples and pairs. Out: values, and the gradients that training
 follows. V is the number of labels; targets may be those of many batches, stacked in front (...).

@@ -72,7 +72,7 @@ class PrimingStore:
     def of(
         cls, embedding: ConceptEmbedding, semantics: LabelCorpus, corpus: LabelCorpus
     ) -> tuple[PrimingStore, tuple[str, ...]]:
-        """Collect semantics documents, then instances' that are new; both corpora may be the same.
+        """Collect label sets, then instances' that are new; both corpora may be the same.
 
         Gives the store and the names of documents left out, which a warning names too.
         """

@@ -81,10 +81,10 @@ class PublishedTagger(Estimator):
     Attributes
     ----------
     classes_ : tuple of str
-        Every label it can rank: the semantics vocabulary, then the oov labels.
+        Every label it can rank: the vocabulary of the label sets, then the oov labels.
     kinds_ : array of str, shape (n_labels,)
-        "seen" (has training instances), "unseen" (only in the semantics documents) or "oov" (in
-        documents, never in the semantics vocabulary).
+        "seen" (has training instances), "unseen" (only in the label sets) or "oov" (in
+        documents, never in the vocabulary of the label sets).
     embedding_, mapper_, features_ : the fitted parts
         `mapper_` is None when no features were given, `features_` without a feature extractor.
     store_ : PrimingStore
@@ -222,7 +222,7 @@ class PublishedTagger(Estimator):
         placed = np.flatnonzero(np.isfinite(targets).all(axis=1))
         if not len(placed):
             raise InputError(
-                "No instance carries a label of the semantics documents, so none can be placed in "
+                "No instance carries a label of the label sets, so none can be placed in "
                 "the concept space; check that both use the same labels."
             )
         mapper = InstanceMapper() if self.mapper is None else copy_of(self.mapper)
