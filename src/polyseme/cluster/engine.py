@@ -102,8 +102,9 @@ class RayEngine:
                 ray_remote_args_fn=lambda: {"max_task_retries": RETRIES},
             )
         done = 0
+        batches = iter(outcomes.iter_batches(batch_size=None, prefetch_batches=0))
         try:
-            for batch in outcomes.iter_batches(batch_size=None, prefetch_batches=0):
+            for batch in batches:
                 for value, sentence in batch["outcome"]:
                     if sentence:
                         raise InputError(sentence)
@@ -121,6 +122,8 @@ class RayEngine:
                 f"({_first_line(error)}); what is finished is kept: look at that part, or use "
                 "fewer workers, and run again."
             ) from error
+        finally:
+            del batches  # what is not read to its end keeps its workers as long as it is there
 
 
 @contextmanager

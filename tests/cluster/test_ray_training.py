@@ -1,0 +1,90 @@
+"""Training on a real Ray cluster on this machine: what one process trains, whoever dies."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger
+from polyseme._validation import InputError
+from polyseme.cluster import RayEngine, RayTraining, open_engine
+from polyseme.cluster.training import run_name
+from ray_workers import kill_one
+
+pytest.importorskip("ray", reason="the extra `ray` is not installed")
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[RayEngine]:
+    with open_engine("ray", workers=2) as made:
+        assert made is not None
+        yield made
+
+
+RNG = np.random.default_rng(0)
+PLACES = (["apple", "knife", "oven", "sink"], ["apple", "desk", "phone", "charger"])
+SETS = [RNG.permutation(place)[:3].tolist() for place in PLACES * 20]
+TAGS = [RNG.permutation(place[:3])[:2].tolist() for place in PLACES * 20]
+X = RNG.normal(size=(2, 8))[[0, 1] * 20] + RNG.normal(size=(40, 8))
+
+
+def tagger() -> ZeroShotTagger:
+    plan = SpacePlan(hidden=16, code=16, round_steps=5)
+    return ZeroShotTagger(ConceptSpace(n_folds=3, n_steps=60, plan=plan), random_state=0)
+
+
+@pytest.mark.slow
+def test_two_workers_train_what_one_process_trains_although_one_is_killed(engine, tmp_path):
+    alone, killed = tagger().fit(X, TAGS, SETS), threading.Event()
+
+    def kill_when_a_state_was_left() -> None:
+        deadline = time.monotonic() + 240
+        while time.monotonic() < deadline and not killed.is_set():
+            if any(tmp_path.rglob("worker-*")) and kill_one("RayTrainWorker"):
+                killed.set()
+            time.sleep(0.02)
+
+    threading.Thread(target=kill_when_a_state_was_left, daemon=True).start()
+    for attempt in range(3):  # a training may be over before anybody is killed
+        trainer = RayTraining(workers=2, storage=tmp_path / str(attempt))
+        together = tagger().fit(X, TAGS, SETS, trainer=trainer)
+        if killed.is_set():
+            break
+    assert np.array_equal(together.predict_proba(X), alone.predict_proba(X))
+    assert together.space_.history_ == [
+        {name: pytest.approx(value, rel=1e-6) for name, value in losses.items()}
+        for losses in alone.space_.history_
+    ]
+    assert killed.is_set(), "no worker was there to be killed"
+
+
+@pytest.mark.slow
+def test_a_training_that_fails_for_good_is_told_in_a_sentence(engine, monkeypatch):
+    from ray import train
+
+    def fail(self: object) -> None:
+        raise train.TrainingFailedError("Training failed due to worker errors:\nout of luck")
+
+    monkeypatch.setattr("ray.train.torch.TorchTrainer.fit", fail)
+    with pytest.raises(InputError, match=r"failed 4 times; the last one said: out of luck$"):
+        tagger().fit(X, TAGS, SETS, trainer=RayTraining(workers=1))
+    with pytest.raises(InputError, match=r"`workers` of `RayTraining` must be a whole number"):
+        tagger().fit(X, TAGS, SETS, trainer=RayTraining(workers=0))
+
+
+def test_only_a_training_of_the_same_data_shared_alike_is_gone_on_with():
+    world = {"documents": sp.csr_matrix(np.eye(20, 6)), "X": np.ones((20, 3))}
+    space = ConceptSpace(n_folds=2, n_steps=8, random_state=0)
+    data, seed = space.prepare(*world.values(), None, None, None)
+    other, _ = space.prepare(world["documents"], np.zeros((20, 3)), None, None, None)
+    plan = space.plan_
+    runs = [(data, plan, seed, 2), (other, plan, seed, 2), (data, plan, seed + 1, 2)]
+    runs += [(data, plan, seed, 1), (data, replace(plan, n_steps=9), seed, 2)]
+    assert len({run_name(*options) for options in runs}) == 5
+    assert run_name(*runs[0]) == run_name(*runs[0])
