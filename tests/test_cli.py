@@ -34,7 +34,7 @@ def run(monkeypatch, capsys):
 def files(tmp_path_factory, world) -> Path:
     folder = tmp_path_factory.mktemp("files")
     write_jsonl(folder / "documents.jsonl", world.documents)
-    write_jsonl(folder / "semantics.jsonl", world.semantics)
+    write_jsonl(folder / "semantics.jsonl", world.label_sets)
     truth = [world.themes[theme] for theme in world.themes_test]
     write_jsonl(folder / "truth.jsonl", truth)
     np.save(folder / "features.npy", world.X)

@@ -16,7 +16,7 @@ import polyseme
 PACKAGE = Path(polyseme.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-# What stands below everything: checks, labels, the estimator base, row sets, model folders.
+# What stands below everything: checks, the estimator base, folds, threads, saved models.
 BASE = {"_validation", "_estimator", "_folds", "_threads", "_progress"}
 BASE |= {"persistence", "_plugins"}
 DATA = BASE | {"io", "corpus", "documents", "concepts", "tags", "features", "word_vectors"}
@@ -66,8 +66,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "__init__": ANYTHING,
     "__main__": ANYTHING,
 }
-# A tagger's `save` must reach the module that knows how to write it, and a training the one that
-# trains on a GPU.
+# A training reaches the module that trains on a GPU when there is one.
 INSIDE_FUNCTIONS_ONLY = {
     "training": {"gpu_training"},
 }

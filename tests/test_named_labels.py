@@ -168,6 +168,6 @@ def test_all_names_may_go_one_by_one(own_tagger, world):
 
 def test_names_need_no_item_that_was_held_out(world, tiny_space):
     tagger = ZeroShotTagger(space=tiny_space(n_steps=8), random_state=0)
-    tagger.fit(world.X[:1], world.documents[:1], world.semantics[:20])
+    tagger.fit(world.X[:1], world.documents[:1], world.label_sets[:20])
     tagger.add_labels(["beach"], words_of_themes())
     assert np.isfinite(tagger.predict_proba(world.X_test)).all()

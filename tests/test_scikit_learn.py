@@ -68,7 +68,7 @@ def test_an_indicator_matrix_comes_out_as_it_came_in(world, kind):
         "sparse": sp.csr_matrix(table),
         "frame": pd.DataFrame(table, columns=names),
     }
-    sets = world.semantics if kind == "frame" else None  # numbered columns have no names
+    sets = world.label_sets if kind == "frame" else None  # numbered columns have no names
     tagger = small().fit(world.X, y[kind], sets)
     columns = names if kind == "frame" else [str(column) for column in range(len(names))]
     assert list(tagger.classes_[: len(names)]) == columns
@@ -77,7 +77,7 @@ def test_an_indicator_matrix_comes_out_as_it_came_in(world, kind):
     np.testing.assert_array_equal(predicted, likely[:, : len(names)] >= 0.5)
     assert not likely[:, 2].any() and tagger.kinds_[2] == "oov"
     if kind == "frame":  # the label sets name further labels, and tag sets give the same scores
-        plain = small().fit(world.X, world.documents, world.semantics)
+        plain = small().fit(world.X, world.documents, world.label_sets)
         order = [list(plain.classes_).index(name) for name in tagger.classes_ if name != "nothing"]
         kept = [column for column in range(len(tagger.classes_)) if column != 2]
         np.testing.assert_array_equal(likely[:, kept], plain.predict_proba(world.X)[:, order])
@@ -130,7 +130,10 @@ def test_cross_validation_and_search_need_no_extra_words(world):
     scores = cross_val_score(tagger, X, y, cv=2)
     assert scores.shape == (2,) and (scores > 0.4).all()
     search = GridSearchCV(small(), {"space__context": [0.0, 0.5]}, cv=2)
-    assert search.fit(X, y, label_sets=world.semantics).best_params_["space__context"] in (0.0, 0.5)
+    assert search.fit(X, y, label_sets=world.label_sets).best_params_["space__context"] in (
+        0.0,
+        0.5,
+    )
 
 
 def test_a_pipeline_hands_on_codes_with_names(world):

@@ -28,7 +28,7 @@ N_HOMELY = 505
 def tables(world):
     """Give the toy world as a space takes it, and its labels."""
     corpus = LabelCorpus.from_documents(world.documents)
-    label_sets = LabelCorpus.from_documents(world.semantics)
+    label_sets = LabelCorpus.from_documents(world.label_sets)
     labels = label_sets.labels + corpus.align(label_sets.labels)[1]
     return training_tables(corpus, label_sets, labels), labels
 

@@ -53,7 +53,7 @@ def tiny(n_steps=8, n_folds=2, **parameters):
 def test_shuffled_features_rank_no_better_than_popularity(world, tiny_space, toy_tagger):
     order = np.random.default_rng(0).permutation(len(world.X))
     tagger = ZeroShotTagger(space=tiny_space(n_steps=60), random_state=0)
-    tagger.fit(world.X[order], world.documents, world.semantics)
+    tagger.fit(world.X[order], world.documents, world.label_sets)
     honest = example_map(world.truth(toy_tagger.classes_), toy_tagger.predict_proba(world.X_test))
     shuffled = example_map(world.truth(tagger.classes_), tagger.predict_proba(world.X_test))
     assert shuffled < 0.5 < honest
@@ -104,8 +104,8 @@ def test_documents_in_every_form_teach_the_same(world, tmp_path):
 
 def test_sparse_features_teach_what_dense_ones_do(world):
     X = np.where(world.X > 0.1, world.X, 0.0)
-    dense = tiny().fit(X, world.documents, world.semantics)
-    sparse = tiny().fit(sp.csr_matrix(X), world.documents, world.semantics)
+    dense = tiny().fit(X, world.documents, world.label_sets)
+    sparse = tiny().fit(sp.csr_matrix(X), world.documents, world.label_sets)
     np.testing.assert_allclose(
         sparse.predict_proba(world.X_test), dense.predict_proba(world.X_test), atol=1e-3
     )
@@ -256,7 +256,7 @@ def test_a_precision_that_cannot_be_is_refused(toy_tagger, world, precision):
 
 
 def test_precision_of_one_item_or_one_group_is_refused_in_a_sentence(world):
-    one = tiny().fit(world.X[:1], world.documents[:1], world.semantics[:20])
+    one = tiny().fit(world.X[:1], world.documents[:1], world.label_sets[:20])
     with pytest.raises(InputError, match="or there is but one"):
         one.predict(world.X_test, precision=0.5)
     assert np.isfinite(one.predict_proba(world.X_test)).all()
@@ -417,7 +417,7 @@ def test_a_loaded_tagger_is_the_saved_one(toy_tagger, own_tagger, world):
 
 
 def test_a_tagger_without_features_or_thresholds_is_saved_too(world, tmp_path):
-    tagger = tiny().fit(None, world.semantics)
+    tagger = tiny().fit(None, world.label_sets)
     tagger.save(tmp_path / "m")
     again = polyseme.load(tmp_path / "m")
     np.testing.assert_array_equal(
@@ -450,7 +450,8 @@ def test_models_of_other_methods_are_refused_in_a_sentence(tmp_path):
 
 def test_same_seed_same_bits(world):
     first, second, other = (
-        tiny(random_state=seed).fit(world.X, world.documents, world.semantics) for seed in (0, 0, 1)
+        tiny(random_state=seed).fit(world.X, world.documents, world.label_sets)
+        for seed in (0, 0, 1)
     )
     assert np.array_equal(first.predict_proba(world.X_test), second.predict_proba(world.X_test))
     assert not np.array_equal(first.predict_proba(world.X_test), other.predict_proba(world.X_test))
@@ -493,14 +494,14 @@ def test_an_interrupted_tagger_without_a_seed_resumes(world, tmp_path, monkeypat
     tagger = tiny(random_state=None, checkpoint=tmp_path / "run")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(SpaceTraining, "save", interrupted)
-        tagger.fit(world.X, world.documents, world.semantics)
+        tagger.fit(world.X, world.documents, world.label_sets)
     assert not hasattr(tagger, "space_")
-    tagger.fit(world.X, world.documents, world.semantics)
+    tagger.fit(world.X, world.documents, world.label_sets)
     assert len(tagger.space_.history_) == 4
 
 
 def test_a_tagger_without_features_completes_but_does_not_rank(world):
-    tagger = tiny().fit(None, world.semantics)
+    tagger = tiny().fit(None, world.label_sets)
     assert set(tagger.kinds_) == {"unseen"}
     assert len(tagger.complete(["sea"], k=3)[0]) == 3
     assert tagger.explain(None, "sand", tags=["sea"]).features == 0
@@ -512,7 +513,7 @@ def test_a_tagger_without_features_completes_but_does_not_rank(world):
 
 def test_a_tagger_without_features_grows_too(tiny_space, world):
     tagger = ZeroShotTagger(space=tiny_space(n_steps=200), random_state=0)
-    tagger.fit(None, world.semantics)
+    tagger.fit(None, world.label_sets)
     ids = tagger.add_documents([("sea", "sand", "squid"), ("sun", "wave", "squid")])
     scores = tagger.predict_proba(None, [["sea", "sun"], ["oak", "moss"], ["bus", "car"]])
     column = list(tagger.classes_).index("squid")
@@ -522,7 +523,7 @@ def test_a_tagger_without_features_grows_too(tiny_space, world):
 
 
 def test_without_features_labels_beside_the_semantics_are_not_known(world):
-    tagger = tiny().fit(None, [("sea", "kraken"), ("oak",)], world.semantics)
+    tagger = tiny().fit(None, [("sea", "kraken"), ("oak",)], world.label_sets)
     assert "kraken" not in tagger.classes_
 
 
@@ -572,7 +573,7 @@ def nan_at(X, *rows):
 )
 def test_bad_features_get_one_sentence(change, message, world):
     with pytest.raises(InputError, match=message):
-        tiny().fit(change(world.X), world.documents, world.semantics)
+        tiny().fit(change(world.X), world.documents, world.label_sets)
 
 
 @pytest.mark.parametrize(
@@ -615,7 +616,7 @@ def test_a_bad_parameter_is_named_before_any_training(parameters, message, world
 def test_a_fit_that_fails_leaves_the_tagger_as_it_was(own_tagger, world, monkeypatch):
     before, labels = own_tagger.predict_proba(world.X_test), own_tagger.classes_
     with pytest.raises(InputError, match="No item carries a label"):
-        own_tagger.fit(world.X[:2], [["x"], ["y"]], world.semantics)
+        own_tagger.fit(world.X[:2], [["x"], ["y"]], world.label_sets)
     monkeypatch.setattr(
         polyseme.tagger.ConceptStore,
         "of",
@@ -632,7 +633,7 @@ def test_constant_features_and_fewer_items_than_folds_work(world):
     tagger = tiny(n_folds=5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PolysemeWarning)
-        tagger.fit(np.ones((2, 3)), world.documents[:2], world.semantics)
+        tagger.fit(np.ones((2, 3)), world.documents[:2], world.label_sets)
     assert np.isfinite(tagger.predict_proba(np.zeros((1, 3)))).all()
 
 
@@ -640,7 +641,7 @@ def test_documents_without_labels_are_left_out_of_what_is_known_and_named(world)
     documents = [*world.documents[:30], ()]
     X = np.concatenate([world.X[:30], [[9.0] * 5]])
     with pytest.warns(PolysemeWarning, match="1 of 31 documents have no label and teach") as told:
-        tagger = tiny().fit(X, documents, world.semantics[:30])
+        tagger = tiny().fit(X, documents, world.label_sets[:30])
     assert len(told) == 1, "said once"
     with pytest.warns(PolysemeWarning, match="1 of 31 documents") as told:
         tiny().fit(X, documents)
@@ -696,7 +697,7 @@ def test_a_label_of_two_places_has_two_senses_and_one_of_one_place_has_fewer(toy
 
 def test_labels_of_items_that_no_semantics_document_holds_are_oov(world):
     documents = [(*document, "kraken") for document in world.documents[:30]]
-    tagger = tiny().fit(world.X[:30], documents, world.semantics)
+    tagger = tiny().fit(world.X[:30], documents, world.label_sets)
     kinds = dict(zip(tagger.classes_, tagger.kinds_, strict=True))
     assert kinds["kraken"] == "oov" and tagger.classes_[-1] in {"kraken", "shell", "owl"}
     alone = tiny().fit(world.X[:30], documents)

@@ -65,7 +65,7 @@ BASELINES = {
 
 @pytest.fixture(scope="module", params=sorted(BASELINES))
 def fitted(request, world):
-    return clone(BASELINES[request.param]).fit(world.X, world.documents, world.semantics)
+    return clone(BASELINES[request.param]).fit(world.X, world.documents, world.label_sets)
 
 
 def test_every_baseline_is_in_this_suite():
@@ -92,7 +92,7 @@ def test_scores_and_ranks_fit_together(fitted, world):
 
 
 def test_the_same_seed_gives_the_same_scores(fitted, world):
-    again = clone(fitted).fit(world.X, world.documents, world.semantics)
+    again = clone(fitted).fit(world.X, world.documents, world.label_sets)
     assert np.array_equal(
         again.decision_function(world.X_test), fitted.decision_function(world.X_test)
     )
@@ -198,7 +198,7 @@ def test_a_group_is_never_torn_apart(name, n_drawings, world, monkeypatch):
     for module in (base, classifiers, costa, latent, search):
         monkeypatch.setattr(module, "fold_numbers", noting)
     baseline = clone(BASELINES[name])
-    baseline.fit(world.X, grouped(world.documents, 7), grouped(world.semantics, 11))
+    baseline.fit(world.X, grouped(world.documents, 7), grouped(world.label_sets, 11))
     assert len(drawn) == n_drawings
     for groups, folds in drawn:
         assert groups is not None and folds.any()
@@ -209,5 +209,5 @@ def test_a_group_is_never_torn_apart(name, n_drawings, world, monkeypatch):
 @pytest.mark.parametrize("name", ["COSTA", "latent semantic", "nearest instances", "tuned COSTA"])
 def test_a_single_group_can_be_learned_from(name, world):
     baseline = clone(BASELINES[name])
-    baseline.fit(world.X, grouped(world.documents, 300), grouped(world.semantics, 300))
+    baseline.fit(world.X, grouped(world.documents, 300), grouped(world.label_sets, 300))
     assert not np.isnan(baseline.decision_function(world.X_test)).any()

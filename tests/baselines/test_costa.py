@@ -142,7 +142,7 @@ def shared(classifiers, *arguments, **options):
 def test_shared_classifiers_score_as_own_ones(transfer, classifiers, world):
     own = Costa(transfer, classifiers=SeenClassifiers(random_state=5), random_state=0)
     scores = [
-        costa.fit(world.X, world.documents, world.semantics).decision_function(world.X_test)
+        costa.fit(world.X, world.documents, world.label_sets).decision_function(world.X_test)
         for costa in (own, shared(classifiers, transfer))
     ]
     assert np.array_equal(*scores)
@@ -155,14 +155,14 @@ def test_shared_classifiers_score_as_own_ones(transfer, classifiers, world):
 @pytest.mark.parametrize("transfer", ["normalised", "dice", "square-root"])
 def test_unseen_labels_are_a_plain_mean_of_probabilities(transfer, classifiers, world):
     costa = shared(classifiers, transfer, False)
-    costa.fit(world.X, world.documents, world.semantics)
+    costa.fit(world.X, world.documents, world.label_sets)
     scores = costa.decision_function(world.X_test[:2])
     likely = classifiers.predict_proba(world.X_test[:2])
     labels, columns = costa.classes_.tolist(), classifiers.classes_.tolist()
     seen = [label for label in labels if label not in (*world.unseen, *world.oov)]
 
     def count(*names):
-        return sum(set(names) <= set(document) for document in world.semantics)
+        return sum(set(names) <= set(document) for document in world.label_sets)
 
     def weight(z, k):
         sizes = {"normalised": count(z), "dice": count(z) + count(k)}
@@ -177,13 +177,13 @@ def test_unseen_labels_are_a_plain_mean_of_probabilities(transfer, classifiers, 
 def test_priors_are_applied_as_the_paper_prints_them_and_oov_labels_ignored(classifiers, world):
     plain, weighed = (
         shared(classifiers, use_priors=priors)
-        .fit(world.X, world.documents, world.semantics)
+        .fit(world.X, world.documents, world.label_sets)
         .decision_function(world.X_test)
         for priors in (False, True)
     )
-    costa = shared(classifiers).fit(world.X, world.documents, world.semantics)
+    costa = shared(classifiers).fit(world.X, world.documents, world.label_sets)
     for column, label in enumerate(costa.classes_):
-        prior = sum(label in document for document in world.semantics) / len(world.semantics)
+        prior = sum(label in document for document in world.label_sets) / len(world.label_sets)
         expected = plain[:, column] / plain.sum(axis=1) * prior
         np.testing.assert_allclose(weighed[:, column], expected, atol=1e-15)
     oov = costa.kinds_ == "oov"
@@ -193,7 +193,7 @@ def test_priors_are_applied_as_the_paper_prints_them_and_oov_labels_ignored(clas
 
 def test_classifiers_of_other_instances_are_refused(classifiers, world):
     def fit(classifiers, documents=world.documents, X=world.X):
-        shared(classifiers).fit(X, documents, world.semantics)
+        shared(classifiers).fit(X, documents, world.label_sets)
 
     with pytest.raises(InputError, match="needs fitted `classifiers`"):
         fit(None)
@@ -209,10 +209,10 @@ def test_classifiers_of_other_instances_are_refused(classifiers, world):
 
 
 def test_classifiers_are_found_by_label_whatever_the_spelling(classifiers, world):
-    loud = [[label.upper() for label in document] for document in world.semantics]
+    loud = [[label.upper() for label in document] for document in world.label_sets]
     quiet, shouted = (
         shared(classifiers).fit(world.X, world.documents, sets).decision_function(world.X_test)
-        for sets in (world.semantics, loud)
+        for sets in (world.label_sets, loud)
     )
     assert np.array_equal(quiet, shouted)
 
@@ -221,7 +221,7 @@ def test_classifiers_are_found_by_label_whatever_the_spelling(classifiers, world
 
 
 def test_tuned_costa_solves_the_toy_world_and_sees_no_unseen_label(world):
-    costa = TunedCosta(random_state=0).fit(world.X, world.documents, world.semantics)
+    costa = TunedCosta(random_state=0).fit(world.X, world.documents, world.label_sets)
     truth, scores = world.truth(costa.classes_), costa.decision_function(world.X_test)
     unseen = costa.kinds_ == "unseen"
     assert example_map(truth, scores) > 0.9

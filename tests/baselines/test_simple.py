@@ -28,7 +28,7 @@ def test_popularity_counts_documents_and_a_known_one_once():
 
 
 def test_chance_is_no_better_than_the_share_of_true_labels(world):
-    chance = Chance(random_state=0).fit(world.X, world.documents, world.semantics)
+    chance = Chance(random_state=0).fit(world.X, world.documents, world.label_sets)
     X = np.random.default_rng(1).normal(size=(4000, world.X.shape[1]))
     scores = chance.decision_function(X)
     truth = np.random.default_rng(2).random(scores.shape) < 0.2
@@ -64,7 +64,7 @@ def votes_of(x, X, documents, labels, k):
 
 
 def test_nearest_instances_vote_and_pass_votes_on_to_unseen_labels(world):
-    nearest = NearestInstances(n_neighbours=7).fit(world.X, world.documents, world.semantics)
+    nearest = NearestInstances(n_neighbours=7).fit(world.X, world.documents, world.label_sets)
     scores, labels = nearest.decision_function(world.X_test[:3]), nearest.classes_.tolist()
     mean, spread = world.X.mean(axis=0), world.X.std(axis=0)
     rows, queries = (world.X - mean) / spread, (world.X_test - mean) / spread
@@ -76,7 +76,7 @@ def test_nearest_instances_vote_and_pass_votes_on_to_unseen_labels(world):
         for z in world.unseen:
             mean_share = 0.0
             for t, score in zip(carried, expected, strict=True):
-                holding = [document for document in world.semantics if t in document]
+                holding = [document for document in world.label_sets if t in document]
                 share = sum(z in document for document in holding) / max(len(holding), 1)
                 mean_share += score * share / sum(expected)
             np.testing.assert_allclose(row[labels.index(z)], mean_share)
@@ -104,10 +104,10 @@ def test_more_neighbours_than_instances_are_all_of_them():
 
 def test_latent_semantics_reconstruct_labels_from_the_mapped_points(world):
     latent = LatentSemantic(n_components=5, random_state=0)
-    latent.fit(world.X, world.documents, world.semantics)
+    latent.fit(world.X, world.documents, world.label_sets)
     Z, Y = (
         np.array([[label in document for label in latent.classes_] for document in documents])
-        for documents in (world.semantics, world.documents)
+        for documents in (world.label_sets, world.documents)
     )
     idf = 1 + np.log((1 + len(Z)) / (1 + Z.sum(axis=0)))
     right = np.linalg.svd(Z * idf)[2][:5].T
@@ -121,7 +121,7 @@ def test_latent_semantics_reconstruct_labels_from_the_mapped_points(world):
 
 
 def test_latent_semantics_solve_the_toy_world(world):
-    latent = LatentSemantic(random_state=0).fit(world.X, world.documents, world.semantics)
+    latent = LatentSemantic(random_state=0).fit(world.X, world.documents, world.label_sets)
     inside = latent.kinds_ != "oov"
     truth, scores = world.truth(latent.classes_), latent.decision_function(world.X_test)
     assert example_map(truth[:, inside], scores[:, inside]) > 0.9

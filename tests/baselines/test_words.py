@@ -52,7 +52,7 @@ def test_where_words_tell_the_truth_unseen_labels_are_found(baseline, world, tru
     tested = [row for row, theme in enumerate(world.themes_test) if theme in themes]
     documents, sets = (
         [[label for label in tags if label in kept] for tags in tag_sets]
-        for tag_sets in (world.documents, world.semantics)
+        for tag_sets in (world.documents, world.label_sets)
     )
     rows = [row for row, tags in enumerate(documents) if tags]
     baseline = clone(baseline).set_params(vectors=truthful, random_state=0)
@@ -155,7 +155,7 @@ def test_the_combination_is_convex_and_by_hand():
 
 def test_scores_are_cosines_with_the_combination(world, truthful):
     baseline = ConSE(vectors=truthful, n_top=3, random_state=0)
-    baseline.fit(world.X, world.documents, world.semantics)
+    baseline.fit(world.X, world.documents, world.label_sets)
     scores = baseline.decision_function(world.X_test)
     predicted = baseline.mapper_.predict(world.X_test)
     direct = np.flatnonzero(baseline.direct_)
@@ -312,7 +312,7 @@ def test_large_vocabularies_and_vectors_that_cancel_are_refused_before_any_work(
     monkeypatch.setattr(composition.InstanceMapper, "fit", never)
     message = r"29 labels with a word vector make 2\^29 - 1 = 5.37e\+08 .* `max_labels` = 16 labels"
     with pytest.raises(InputError, match=message):
-        Composition(vectors=truthful).fit(world.X, world.documents, world.semantics)
+        Composition(vectors=truthful).fit(world.X, world.documents, world.label_sets)
     few = {word: [float(place), 1.0] for place, word in enumerate(("sand", "sea", "sun"))}
     message = r"3 labels with a word vector \(26 more have no vector .*: apple, .* 2\^3 - 1 = 7 "
     with (
@@ -320,7 +320,7 @@ def test_large_vocabularies_and_vectors_that_cancel_are_refused_before_any_work(
         pytest.raises(InputError, match=message),
     ):
         baseline = Composition(vectors=WordVectors(few), max_labels=2)
-        baseline.fit(world.X, LabelCorpus.from_documents(world.documents), world.semantics)
+        baseline.fit(world.X, LabelCorpus.from_documents(world.documents), world.label_sets)
     with pytest.raises(InputError, match="cancel out in every document"):
         opposite = WordVectors({"a": [1.0], "b": [-1.0]})
         Composition(vectors=opposite).fit(np.eye(2), [("a", "b"), ("a", "b")])

@@ -59,14 +59,14 @@ def test_the_toy_world_keeps_its_promises():
     world = toy_world(n_documents=100, n_test=10, random_state=0)
     assert world.X.shape == (100, 5) and world.X_test.shape == (10, 5)
     labels = tuple(sorted({label for theme in THEMES.values() for label in theme}))
-    assert set().union(*world.semantics) == set(labels) - set(OOV)
+    assert set().union(*world.label_sets) == set(labels) - set(OOV)
     assert set().union(*world.documents) == set(labels) - set(UNSEEN)
-    for document in world.semantics + world.documents:
+    for document in world.label_sets + world.documents:
         assert any(set(document) <= set(theme) for theme in THEMES.values())
     assert np.corrcoef(world.X.T).max(initial=-1, where=~np.eye(5, dtype=bool)) < 0
     truth = world.truth(labels)
     assert truth.sum(axis=1).tolist() == [6] * 10
     assert truth[:, labels.index(AMBIGUOUS)].sum() == 4
     again, other = (toy_world(n_documents=100, n_test=10, random_state=seed) for seed in (0, 1))
-    assert np.array_equal(world.X, again.X) and world.semantics == again.semantics
-    assert world.semantics != other.semantics
+    assert np.array_equal(world.X, again.X) and world.label_sets == again.label_sets
+    assert world.label_sets != other.label_sets

@@ -20,12 +20,12 @@ from polyseme.published.training import Checkpoint, TrainingPlan, error_free_sco
 
 @pytest.fixture(scope="module")
 def fitted(tiny_embedding, world):
-    return tiny_embedding().fit(world.semantics)
+    return tiny_embedding().fit(world.label_sets)
 
 
 @pytest.fixture(scope="module")
 def solved(trained_embedding, world):
-    return clone(trained_embedding).set_params(random_state=0).fit(world.semantics)
+    return clone(trained_embedding).set_params(random_state=0).fit(world.label_sets)
 
 
 def distance(a, b):
@@ -59,7 +59,7 @@ def test_labels_of_one_document_lie_together_and_unrelated_ones_apart(solved):
 
 
 def test_error_free_priming_finds_the_theme(solved, world):
-    known = solved.transform(world.semantics)
+    known = solved.transform(world.label_sets)
     index = ConceptIndex(known.points, known.label_ids, len(solved.classes_))
     targets = solved.targets([world.themes[theme][1:4] for theme in world.themes])
     truth = np.array(
@@ -70,7 +70,7 @@ def test_error_free_priming_finds_the_theme(solved, world):
 
 def test_loss_falls_and_training_stops_when_patience_ends(world, tiny_embedding):
     plan = TrainingPlan(max_epochs=30, batch_size=128, min_steps=5, min_epochs=2, patience=3)
-    embedding = tiny_embedding(training=plan).fit(world.semantics)
+    embedding = tiny_embedding(training=plan).fit(world.label_sets)
     losses = [record["loss"] for record in embedding.history_]
     assert losses[-1] < losses[0]
     scores = [record.get("score") for record in embedding.history_]
@@ -84,11 +84,11 @@ def test_the_best_weights_are_the_ones_kept(world, tiny_embedding):
     # With a constant rate, a run that ends at the best epoch passes through the same weights.
     plan = {"batch_size": 128, "min_steps": 5, "min_epochs": 0, "patience": 100, "schedule": "step"}
     whole = TrainingPlan(max_epochs=12, **plan)
-    long = tiny_embedding(training=whole, random_state=7).fit(world.semantics)
+    long = tiny_embedding(training=whole, random_state=7).fit(world.label_sets)
     best = int(np.argmax([record["score"] for record in long.history_]))
     assert 0 < best < 11
     cut = TrainingPlan(max_epochs=best + 1, **plan)
-    short = tiny_embedding(training=cut, random_state=7).fit(world.semantics)
+    short = tiny_embedding(training=cut, random_state=7).fit(world.label_sets)
     assert np.array_equal(long.network_.weights, short.network_.weights)
 
 
@@ -101,7 +101,7 @@ def test_every_stage_of_the_paper_preset_runs(world):
         random_state=0,
     )
     embedding.training.set_params(max_epochs=3, pretrain_epochs=2, prediction_epochs=2)
-    embedding.fit(world.semantics)
+    embedding.fit(world.label_sets)
     stages = [(record["stage"], record.get("layer")) for record in embedding.history_]
     assert stages == (
         [("pretrain", layer) for layer in (0, 0, 1, 1, 2, 2)]
@@ -145,10 +145,10 @@ def test_documents_without_a_known_label_are_named(fitted):
 
 
 def test_documents_in_every_form_give_the_same_embedding(fitted, tiny_embedding, world):
-    corpus = LabelCorpus.from_documents(world.semantics)
+    corpus = LabelCorpus.from_documents(world.label_sets)
     expected = fitted.transform([("apple", "pie")]).points
     for documents, labels in (
-        ((set(document) for document in world.semantics), None),
+        ((set(document) for document in world.label_sets), None),
         (corpus, None),
         (sp.csr_array(corpus.matrix), corpus.labels),
     ):
@@ -160,8 +160,8 @@ def test_documents_in_every_form_give_the_same_embedding(fitted, tiny_embedding,
 
 
 def test_same_seed_same_bits_other_seed_other_bits(tiny_embedding, world):
-    first, second = (tiny_embedding().fit(world.semantics) for _ in range(2))
-    other = tiny_embedding(random_state=1).fit(world.semantics)
+    first, second = (tiny_embedding().fit(world.label_sets) for _ in range(2))
+    other = tiny_embedding(random_state=1).fit(world.label_sets)
     a, b, c = (e.transform([("apple", "pie")]).points for e in (first, second, other))
     assert np.array_equal(a, b)
     assert not np.allclose(a, c)
@@ -176,7 +176,7 @@ def test_the_number_of_threads_changes_no_bit(tiny_embedding, world):
     try:
         for n_threads in (1, 2):
             torch.set_num_threads(n_threads)
-            points.append(tiny_embedding().fit(world.semantics).targets(world.semantics))
+            points.append(tiny_embedding().fit(world.label_sets).targets(world.label_sets))
             assert torch.get_num_threads() == n_threads
     finally:
         torch.set_num_threads(before)
@@ -205,30 +205,30 @@ def test_an_interrupted_run_ends_bit_identical(
     parameters = {"training": plan, "checkpoint": tmp_path / "run", "random_state": seed}
     monkeypatch.setattr(Checkpoint, "write", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        tiny_embedding(**parameters).fit(world.semantics)
+        tiny_embedding(**parameters).fit(world.label_sets)
     assert (tmp_path / "run").exists()
-    resumed = tiny_embedding(**parameters).fit(world.semantics)
-    finished = tiny_embedding(**parameters).fit(world.semantics)
+    resumed = tiny_embedding(**parameters).fit(world.label_sets)
+    finished = tiny_embedding(**parameters).fit(world.label_sets)
     assert finished.history_ == resumed.history_
     assert set(seeds) == {seeds[0]}
     monkeypatch.setattr(Checkpoint, "seed", lambda self, state: seeds[0])
-    whole = tiny_embedding(**(parameters | {"checkpoint": None})).fit(world.semantics)
+    whole = tiny_embedding(**(parameters | {"checkpoint": None})).fit(world.label_sets)
     assert resumed.history_ == whole.history_
     assert np.array_equal(whole.network_.weights, resumed.network_.weights)
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path, tiny_embedding, world):
-    tiny_embedding(checkpoint=tmp_path / "run").fit(world.semantics)
-    for parameters, documents in (({"n_components": 9}, world.semantics), ({}, world.documents)):
+    tiny_embedding(checkpoint=tmp_path / "run").fit(world.label_sets)
+    for parameters, documents in (({"n_components": 9}, world.label_sets), ({}, world.documents)):
         with pytest.raises(InputError, match="belongs to other data or parameters"):
             tiny_embedding(checkpoint=tmp_path / "run", **parameters).fit(documents)
 
 
 def test_a_saved_embedding_is_taken_back(tiny_embedding, world):
-    fitted = tiny_embedding(n_components=np.int64(6)).fit(world.semantics)
+    fitted = tiny_embedding(n_components=np.int64(6)).fit(world.label_sets)
     config, arrays = fitted.get_state()
     again = ConceptEmbedding.from_state(json.loads(json.dumps(config)), arrays)
-    assert np.array_equal(again.targets(world.semantics), fitted.targets(world.semantics))
+    assert np.array_equal(again.targets(world.label_sets), fitted.targets(world.label_sets))
     assert again.history_ == fitted.history_ and again.best_score_ == fitted.best_score_
     assert again.classes_ == fitted.classes_ and again.hidden_sizes == (16,)
     assert again.get_params()["training__max_epochs"] == 4
@@ -244,10 +244,10 @@ def test_fit_leaves_parameters_and_documents_alone(tiny_embedding, world):
     embedding = clone(tiny_embedding(context_sensitivity=0.7))
     assert embedding.get_params()["training__max_epochs"] == 4
     assert not [name for name in vars(embedding) if name.endswith("_")]
-    before, documents = repr(embedding), [set(document) for document in world.semantics]
+    before, documents = repr(embedding), [set(document) for document in world.label_sets]
     embedding.fit(documents)
     assert repr(embedding) == before and embedding.context_sensitivity == 0.7
-    assert documents == [set(document) for document in world.semantics]
+    assert documents == [set(document) for document in world.label_sets]
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_fit_leaves_parameters_and_documents_alone(tiny_embedding, world):
 )
 def test_a_bad_parameter_is_named(parameters, message, tiny_embedding, world):
     with pytest.raises(InputError, match=message):
-        tiny_embedding(**parameters).fit(world.semantics)
+        tiny_embedding(**parameters).fit(world.label_sets)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_bad_documents_get_one_sentence(documents, message, tiny_embedding):
 
 def test_some_empty_documents_are_reported_and_harmless(tiny_embedding, world):
     with pytest.warns(PolysemeWarning, match="1 of 301 documents have no label"):
-        embedding = tiny_embedding().fit([*world.semantics, ()])
+        embedding = tiny_embedding().fit([*world.label_sets, ()])
     assert np.isfinite(embedding.best_score_)
 
 
@@ -309,7 +309,7 @@ def test_indicator_columns_nobody_uses_are_not_in_the_vocabulary(tiny_embedding)
 
 
 def test_validation_documents_stop_training_and_teach_nothing_else(tiny_embedding, world):
-    documents, validation = world.semantics[:200], world.semantics[200:260]
+    documents, validation = world.label_sets[:200], world.label_sets[200:260]
     split = tiny_embedding().fit(documents, validation=validation)
     alone = tiny_embedding(training=TrainingPlan(max_epochs=4, min_steps=5)).fit(documents)
     assert split.classes_ == alone.classes_
@@ -326,4 +326,4 @@ def test_validation_documents_stop_training_and_teach_nothing_else(tiny_embeddin
     )
     assert split.best_score_ == pytest.approx(score(split.network_))
     with pytest.raises(InputError, match="`validation` holds no label of `documents`"):
-        tiny_embedding().fit(world.semantics, validation=[["nothing known"]])
+        tiny_embedding().fit(world.label_sets, validation=[["nothing known"]])

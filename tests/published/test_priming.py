@@ -20,7 +20,7 @@ ARRAYS = ("sets", "points", "label_ids", "set_ids")
 
 @pytest.fixture(scope="module")
 def embedding(tiny_embedding, world):
-    return tiny_embedding().fit(world.semantics)
+    return tiny_embedding().fit(world.label_sets)
 
 
 def store_of(embedding, documents, ids=None):

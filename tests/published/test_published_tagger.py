@@ -32,7 +32,7 @@ def tiny(tiny_embedding, **parameters):
 
 def test_default_mapper_solves_the_world_too(world, trained_embedding):
     tagger = PublishedTagger(embedding=trained_embedding, random_state=1)
-    tagger.fit(world.X, world.documents, world.semantics)
+    tagger.fit(world.X, world.documents, world.label_sets)
     assert tagger.mapper_.kind == "nu-svr"
     assert example_map(world.truth(tagger.classes_), tagger.decision_function(world.X_test)) > 0.95
 
@@ -68,9 +68,9 @@ def test_what_the_published_method_has_not_is_said_in_one_sentence(published_tag
 
 
 def test_oov_labels_never_reach_the_concept_space(world, tiny_embedding):
-    with_oov = tiny(tiny_embedding).fit(world.X, world.documents, world.semantics)
+    with_oov = tiny(tiny_embedding).fit(world.X, world.documents, world.label_sets)
     stripped = [tuple(t for t in d if t not in world.oov) for d in world.documents]
-    without = tiny(tiny_embedding).fit(world.X, stripped, world.semantics)
+    without = tiny(tiny_embedding).fit(world.X, stripped, world.label_sets)
     assert not set(world.oov) & set(with_oov.embedding_.classes_)
     assert np.array_equal(with_oov.points(world.X_test), without.points(world.X_test))
 
@@ -82,7 +82,7 @@ def test_shuffled_features_rank_no_better_than_popularity(world, published_tagge
         mapper=InstanceMapper(kind="kernel-ridge"),
         fit_embedding=False,
         random_state=0,
-    ).fit(world.X[order], world.documents, world.semantics)
+    ).fit(world.X[order], world.documents, world.label_sets)
     truth = world.truth(tagger.classes_)
     honest, shuffled = (
         example_map(truth, one.decision_function(world.X_test))
@@ -158,7 +158,7 @@ def test_a_fit_that_fails_leaves_the_tagger_as_it_was(own_tagger, world):
     before = own_tagger.decision_function(world.X_test)
     own_tagger.set_params(fit_embedding=False, embedding=own_tagger.embedding_)
     with pytest.raises(InputError, match="No instance carries a label of the label sets"):
-        own_tagger.fit(world.X[:2], [["x"], ["y"]], world.semantics)
+        own_tagger.fit(world.X[:2], [["x"], ["y"]], world.label_sets)
     assert np.array_equal(own_tagger.decision_function(world.X_test), before)
 
 
@@ -201,9 +201,9 @@ def test_instances_without_a_known_label_are_left_out_and_named(world, tiny_embe
     documents = [*world.documents[:50], ("zeppelin",), ()]
     X = np.concatenate([world.X[:50], [[9.0] * 5] * 2])
     with pytest.warns(PolysemeWarning, match="instance:50"):
-        tagger = tiny(tiny_embedding).fit(X, documents, world.semantics)
+        tagger = tiny(tiny_embedding).fit(X, documents, world.label_sets)
     assert tagger.dropped_ == ("instance:50", "instance:51")
-    clean = tiny(tiny_embedding).fit(world.X[:50], world.documents[:50], world.semantics)
+    clean = tiny(tiny_embedding).fit(world.X[:50], world.documents[:50], world.label_sets)
     assert np.array_equal(tagger.points(world.X_test), clean.points(world.X_test))
 
 
@@ -227,7 +227,7 @@ def test_spellings_stay_apart_when_asked(tiny_embedding):
 
 
 def test_a_tagger_without_features_completes_but_does_not_rank(world, tiny_embedding):
-    tagger = tiny(tiny_embedding).fit(None, world.semantics)
+    tagger = tiny(tiny_embedding).fit(None, world.label_sets)
     assert set(tagger.kinds_) == {"unseen"}
     assert len(tagger.complete(["sea"], k=3)[0]) == 3
     with pytest.raises(InputError, match="fitted without features"):

@@ -31,12 +31,12 @@ class ToyWorld:
 
     X: NDArray[np.float64]  # (n, n_features), training instances; none carries an unseen label
     documents: list[tuple[str, ...]]  # their labels, oov labels among them
-    semantics: list[tuple[str, ...]]  # label-only documents, with unseen labels but no oov label
+    label_sets: list[tuple[str, ...]]  # label-only documents, with unseen labels but no oov label
     X_test: NDArray[np.float64]  # (n_test, n_features)
     themes_test: list[str]  # the theme of each test instance
     themes: dict[str, tuple[str, ...]]  # the labels of each theme; `apple` is in two of them
     unseen: tuple[str, ...]  # labels that no training instance carries
-    oov: tuple[str, ...]  # labels that no semantics document holds
+    oov: tuple[str, ...]  # labels that no label set holds
 
     def truth(self, labels: tuple[str, ...]) -> NDArray[np.bool_]:
         """Say which of the given labels belong to each test instance, (n_test, n_labels)."""
@@ -72,7 +72,7 @@ def toy_world(
     return ToyWorld(
         X=np.array([instance(theme) for theme in drawn]),
         documents=[document(theme, UNSEEN) for theme in drawn],
-        semantics=[document(theme, tuple(OOV)) for theme in drawn],
+        label_sets=[document(theme, tuple(OOV)) for theme in drawn],
         X_test=np.array([instance(theme) for theme in tested]),
         themes_test=tested,
         themes=dict(THEMES),
