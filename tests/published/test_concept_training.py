@@ -18,6 +18,7 @@ from polyseme.published.losses import WEIGHTINGS, LossSettings, positive_weight
 from polyseme.published.network import ConceptNetwork
 from polyseme.published.pairs import Batch, PairSampler
 from polyseme.published.training import (
+    LOOK_EVERY,
     ConceptTrainer,
     TrainingPlan,
     error_free_score,
@@ -301,14 +302,31 @@ def test_steps_filled_up_to_one_size_are_the_same():
 
 @needs_gpu
 def test_a_gpu_trains_the_same_network():
-    plan = {"max_epochs": 3, "min_steps": 40, "batch_size": 4, "dtype": torch.float32}
+    plan = {"max_epochs": 3, "min_steps": 40, "dtype": torch.float32}
     here, there = trainer(**plan), trainer(device="cuda", **plan)
     here.run()
     there.run()
-    assert there._graphs
     np.testing.assert_allclose(there.network.weights.cpu(), here.network.weights, atol=2e-3)
     for record, other in zip(here.history, there.history, strict=True):
         assert record["loss"] == pytest.approx(other["loss"], rel=0.05)
+
+
+@needs_gpu
+def test_graphs_take_the_steps_that_would_be_taken_one_by_one(monkeypatch):
+    graphs, plain = (trainer(dtype=torch.float32, device="cuda") for _ in range(2))
+    first = next(iter(graphs.sampler.epoch(np.random.default_rng(4))))
+    batches = [first] * 2 * LOOK_EVERY  # of one size, enough for a graph to be worth it
+    losses = graphs.take_steps(batches)
+
+    def without_graph(whole, numbers, n, look):
+        step = plain.collate.views(whole, numbers, n, len(whole) - n)
+        plain.compute_gradient(step, look)
+
+    monkeypatch.setattr(plain, "_replay", without_graph)
+    expected = plain.take_steps(batches)
+    assert graphs._graphs and not plain._graphs
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+    np.testing.assert_allclose(graphs.network.weights.cpu(), plain.network.weights.cpu(), atol=1e-5)
 
 
 # --- epochs and stages ----------------------------------------------------------------------
