@@ -29,7 +29,6 @@ class Calibration(NamedTuple):
     slopes: Matrix  # factors of raw logits, (n_labels,)
     intercepts: Matrix  # added after that, (n_labels,)
     thresholds: Matrix  # for seen labels, (99,); empty where no item could be held out
-    unseen_thresholds: Matrix  # the same for unseen labels
 
 
 def logit(probabilities: Matrix) -> Matrix:
@@ -53,15 +52,8 @@ def calibrate(logits: Matrix, truth: Matrix, weights: Matrix, frequencies: Matri
     """
     intercepts = match_frequencies(logits, weights, frequencies)
     probabilities = sigmoid(logits + intercepts)
-    seen, unseen = np.split(probabilities, [truth.shape[1]], axis=1)
-    return Calibration(
-        np.ones(logits.shape[1]),
-        intercepts,
-        precision_thresholds(seen, truth, weights),
-        # Nobody knows which unseen labels are true: their own probabilities must do, and where
-        # there are no such labels, a label must be as likely as the precision is high.
-        precision_thresholds(unseen, unseen, weights) if unseen.shape[1] else PRECISIONS.copy(),
-    )
+    thresholds = precision_thresholds(probabilities[:, : truth.shape[1]], truth, weights)
+    return Calibration(np.ones(logits.shape[1]), intercepts, thresholds)
 
 
 def match_frequencies(logits: Matrix, weights: Matrix, frequencies: Matrix) -> Matrix:
@@ -79,8 +71,7 @@ def match_frequencies(logits: Matrix, weights: Matrix, frequencies: Matrix) -> M
 def precision_thresholds(probabilities: Matrix, truth: Matrix, weights: Matrix) -> Matrix:
     """Find for each of `PRECISIONS` the smallest threshold that reaches it; 1 where none does.
 
-    Probabilities and truth are (n, n_labels), of items that were held out, with weights (n,); truth
-    may be a probability as well.
+    Probabilities and truth are (n, n_labels), of items that were held out, with weights (n,).
     """
     order = np.argsort(-probabilities.ravel(), kind="stable")
     counted = np.repeat(weights, probabilities.shape[1])[order]

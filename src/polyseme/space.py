@@ -334,7 +334,7 @@ class ConceptSpace(Estimator):
     def _calibrate(self, data: TrainingData) -> None:
         """Learn intercepts and thresholds on items that members had not seen."""
         n_labels, n_seen, empty = data.n_labels, data.n_seen, np.zeros(0)
-        self.calibration_ = Calibration(np.ones(n_labels), np.zeros(n_labels), empty, empty)
+        self.calibration_ = Calibration(np.ones(n_labels), np.zeros(n_labels), empty)
         no_codes = np.zeros((0, 0), dtype=np.float32)
         self.reference_ = Reference(no_codes, np.zeros(0, dtype=np.int64), empty)
         self.mean_code_, self.mean_tags_ = empty, empty
@@ -373,7 +373,7 @@ class ConceptSpace(Estimator):
         self.mean_code_, self.mean_tags_ = code_sum / len(items), probable.mean(axis=0)
         slopes = np.repeat(SLOPES, (n_seen, n_labels - n_seen))
         if not held_out:
-            self.calibration_ = Calibration(slopes, np.zeros(n_labels), empty, empty)
+            self.calibration_ = Calibration(slopes, np.zeros(n_labels), empty)
             return
         weights = np.ones(len(items))
         if self.plan_.selection_weights:
@@ -506,16 +506,15 @@ class ConceptSpace(Estimator):
             intercepts = self.calibration_.intercepts
         return Readout((weights * slopes)[:, columns], (bias * slopes + intercepts)[columns])
 
-    def thresholds(self, precision: float) -> tuple[float, float]:
-        """Say how likely seen and unseen labels must be for a share of them to be true."""
-        calibration = self.calibration_
-        if not len(calibration.thresholds):
+    def threshold(self, precision: float) -> float:
+        """Say how likely seen labels must be for a share of them to be true."""
+        thresholds = self.calibration_.thresholds
+        if not len(thresholds):
             raise InputError(
                 "A precision is learned on training items that can be held out; here all of them "
                 "are of one group, or there is but one."
             )
-        seen = np.interp(precision, PRECISIONS, calibration.thresholds)
-        return float(seen), float(np.interp(precision, PRECISIONS, calibration.unseen_thresholds))
+        return float(np.interp(precision, PRECISIONS, thresholds))
 
     @property
     def typical_frequency(self) -> float:

@@ -6,6 +6,7 @@ re-training, and is kept on disk.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
@@ -20,6 +21,7 @@ from polyseme._threads import one_blas_thread, one_torch_thread
 from polyseme._validation import (
     InputError,
     IntArray,
+    PolysemeWarning,
     RandomState,
     as_generator,
     check_features,
@@ -45,6 +47,7 @@ from polyseme.documents import label_column, training_tables
 from polyseme.evidence import Evidence, TagEvidence, tag_parts
 from polyseme.features import extractor_from_state
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
+from polyseme.holdout import Validation, validate
 from polyseme.metrics import example_map
 from polyseme.persistence import (
     ModelFileError,
@@ -75,6 +78,8 @@ Features = NDArray[np.float64] | sp.csr_matrix
 Matrix = NDArray[np.float64]
 StrArray = NDArray[np.str_]
 METHODS = ("space", "priming")
+# Of the small spaces that a fit is validated by; more of them say the same.
+_VALIDATION_STEPS = 300
 Tagger: TypeAlias = "ZeroShotTagger | PublishedTagger"
 
 
@@ -106,6 +111,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     device : str, optional
         Where the space is trained, as torch names it ("cpu", "cuda"); by default a GPU where there
         is one. Trained models are used on the processor.
+    n_validations : int
+        How often `fit` holds out some of its items and makes some of their labels unseen, to
+        measure what can be promised of both; see `validation_`. Every time a small space is
+        trained; 0 leaves it out, and no precision can be asked of unseen labels then.
     verbose : bool
         Whether progress is shown on standard error.
     random_state : int, numpy Generator or None
@@ -125,6 +134,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     features_ : MediaFeatures or None
     named_ : NamedLabels or None
         See `add_labels`.
+    validation_ : Validation or None
+        How well seen and unseen labels did on training items that were held out, by smaller
+        spaces; None without features, and where there are too few items or labels.
     seen_ : frozenset of str
         The labels of the label sets that training items carry.
     dropped_ : tuple of str
@@ -143,6 +155,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         normalize_labels: bool = True,
         checkpoint: str | Path | None = None,
         device: str | None = None,
+        n_validations: int = 2,
         verbose: bool = False,
         random_state: RandomState = None,
     ) -> None:
@@ -151,6 +164,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self.normalize_labels = normalize_labels
         self.checkpoint = checkpoint
         self.device = device
+        self.n_validations = n_validations
         self.verbose = verbose
         self.random_state = random_state
 
@@ -195,6 +209,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if self.device is not None:
             template = copy_of(template).set_params(device=self.device)
         template.check_parameters()
+        check_number("n_validations", self.n_validations, owner=owner, low=0, whole=True)
         corpus = as_corpus(y, normalize=self.normalize_labels)
         sets = corpus
         if label_sets is not None:
@@ -238,10 +253,24 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             )
         # Dropped are those without a label, of which `check_corpus` has told.
         store, dropped = ConceptStore.of(space, labels, sets, items)
+        validation = None
+        if features is not None and self.n_validations:
+            small = copy_of(template).set_params(
+                n_folds=2,
+                members_per_fold=1,
+                n_steps=min(space.plan_.n_steps, _VALIDATION_STEPS),
+                checkpoint=None,
+                random_state=None,
+            )
+            model = type(self)(space=small, n_validations=0, random_state=draw_seed(generator))
+            with working("validating on held-out items", shown=self.verbose):
+                validation = validate(
+                    model, features, corpus, sets, self.n_validations, draw_seed(generator)
+                )
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
         self.space_, self.features_ = space, extractor
         self.n_vocabulary_, self.n_fitted_ = len(sets.labels), len(store.ids)
-        self.seen_, self.dropped_ = shared, dropped
+        self.seen_, self.dropped_, self.validation_ = shared, dropped, validation
         self.n_features_in_ = 0 if features is None else features.shape[1]
         self.normalize_labels_ = self.normalize_labels
         self.indicator_ = corpus.labels if is_indicator(y) else None
@@ -522,18 +551,33 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         Returns
         -------
         float64 array, shape (n_labels,)
-            Learned on training items that members had not seen: against the truth for seen
-            labels, against their own probabilities for others, of which nobody knows which are
-            true.
+            Learned on training items that members had not seen and, for labels that are not seen,
+            on labels that were made unseen (`validation_`): infinity where these say that such a
+            precision cannot be promised.
         """
         check_fitted(self, "space_")
         check_number("precision", precision, owner="predict", low=0.01, high=0.99)
         if not self.n_features_in_:
             raise InputError("A precision needs features to learn it from; this tagger has none.")
-        seen, unseen = self.space_.thresholds(precision)
+        seen = self.space_.threshold(precision)
+        unseen = np.inf if self.validation_ is None else self.validation_.threshold(precision)
         least = np.full(len(self._labels), unseen)
         least[self.space_.order_[: self.space_.n_seen_]] = seen
+        if np.isinf(unseen) and self.space_.n_seen_ < len(self._labels):
+            warnings.warn(
+                f"A precision of {precision:g} cannot be promised of labels that no training item "
+                f"carries, so none of them is given; {self._best_promise()}.",
+                PolysemeWarning,
+                stacklevel=3,
+            )
         return self._show(least, 1.0)
+
+    def _best_promise(self) -> str:
+        """Say what precision can be asked of unseen labels."""
+        if self.validation_ is None:
+            return "there were too few items or labels to try it on, or `n_validations` is 0"
+        best = self.validation_.highest_precision
+        return f"held-out items promise {best:g} at the most" if best else "held-out items say so"
 
     def predict(
         self,
@@ -904,6 +948,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             "n_fitted": self.n_fitted_,
             "n_features_in": self.n_features_in_,
             "normalize_labels": self.normalize_labels_,
+            "validation": None if self.validation_ is None else self.validation_.get_state(),
             "seen": sorted(self.seen_),
             "dropped": list(self.dropped_),
             "indicator": None if self.indicator_ is None else list(self.indicator_),
@@ -926,6 +971,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         made.n_vocabulary_, made.n_fitted_ = config["n_vocabulary"], config["n_fitted"]
         made.seen_, made.dropped_ = frozenset(config["seen"]), tuple(config["dropped"])
         made.n_features_in_ = config["n_features_in"]
+        measured = config["validation"]
+        made.validation_ = None if measured is None else Validation.from_state(measured)
         made.normalize_labels_ = config["normalize_labels"]
         made.indicator_ = None if config["indicator"] is None else tuple(config["indicator"])
         named = None

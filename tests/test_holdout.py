@@ -1,0 +1,167 @@
+"""Validation on held-out items: what is held out, what is measured, what is promised."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+
+from polyseme import ZeroShotTagger, load
+from polyseme._validation import PolysemeWarning
+from polyseme.calibration import PRECISIONS, sigmoid
+from polyseme.corpus import LabelCorpus
+from polyseme.holdout import Validation, unseen_thresholds, validate
+
+N, LABELS = 200, tuple(f"label{number:02}" for number in range(12))
+
+
+def collection(groups=None):
+    """Items whose features are their own labels, and a few documents that are no item's."""
+    rng = np.random.default_rng(0)
+    table = rng.random((N + 40, len(LABELS))) < 0.08
+    table[np.arange(N + 40), rng.integers(0, len(LABELS), N + 40)] = True
+    names = [f"document{row}" for row in range(N + 40)]
+    known = LabelCorpus.from_indicator(table, LABELS, ids=names)
+    corpus = LabelCorpus.from_indicator(table[:N], LABELS, ids=names[:N])
+    return table[:N].astype(float), replace(corpus, groups=groups), known
+
+
+class Reader(BaseEstimator):
+    """Ranks by the features themselves, wrongly where it is told to, and remembers its fits."""
+
+    fits: list = []
+
+    def __init__(self, sign=1.0):
+        self.sign = sign
+
+    def fit(self, X, y, label_sets):
+        self.classes_ = np.array(label_sets.labels, dtype=object)
+        Reader.fits.append((X, y, label_sets))
+        return self
+
+    def decision_function(self, X):
+        return self.sign * (8.0 * X - 4.0)
+
+
+@pytest.fixture
+def fits():
+    Reader.fits.clear()
+    return Reader.fits
+
+
+def test_what_is_held_out_reaches_no_fit(fits):
+    X, corpus, known = collection()
+    found = validate(Reader(), X, corpus, known, n_draws=3, random_state=0)
+    assert found.n_draws == len(fits) == 3
+    for trained, items, sets in fits:
+        carried = np.asarray(items.matrix.sum(axis=0)).ravel()
+        hidden = {label for label, count in zip(items.labels, carried, strict=True) if not count}
+        assert len(hidden) >= 2
+        np.testing.assert_array_equal(trained, items.matrix.toarray())
+        # What is neither learned from as an item nor known as a document was held out.
+        held_out = set(known.ids) - set(sets.ids)
+        assert len(held_out) == N // 4 and not held_out & set(items.ids)
+        assert held_out <= set(corpus.ids), "documents that are no item's stay"
+        in_sets = np.asarray(sets.matrix.sum(axis=0)).ravel() > 0
+        assert hidden <= {label for label, there in zip(sets.labels, in_sets, strict=True) if there}
+    assert len({tuple(items.ids) for _, items, _ in fits}) == 3, "draws differ"
+
+
+def test_groups_stay_together(fits):
+    groups = tuple(f"g{row // 4}" for row in range(N))
+    X, corpus, known = collection(groups)
+    validate(Reader(), X, corpus, known, n_draws=1, random_state=0)
+    held_out = set(known.ids) - set(fits[0][2].ids)
+    of_groups = {groups[int(name.removeprefix("document"))] for name in held_out}
+    assert len(held_out) == 4 * len(of_groups) == 48
+
+
+def test_measures_of_the_best_and_of_the_worst():
+    X, corpus, known = collection()
+    best = validate(Reader(), X, corpus, known, random_state=0)
+    for part in (best.seen, best.unseen):
+        assert part.example_map == part.concept_map == part.precision == part.recall == 1
+    assert best.unseen.n_labels + best.seen.n_labels == len(LABELS)
+    assert best.highest_precision > 0.7
+    assert all(set(pair) <= {1.0, None} for pair in best.labels.values())
+    worst = validate(Reader(sign=-1.0), X, corpus, known, random_state=0)
+    assert worst.seen.example_map < 0.1 and worst.seen.precision < 0.2
+    assert worst.threshold(0.3) == np.inf and "0.5 or more" in str(worst)
+
+
+@pytest.mark.parametrize("n_items", [0, 30])
+def test_too_few_items_say_nothing(n_items):
+    X, corpus, known = collection()
+    assert validate(Reader(), X[:n_items], corpus.select(np.arange(n_items)), known) is None
+
+
+def test_state_comes_back():
+    X, corpus, known = collection()
+    found = validate(Reader(sign=-1.0), X, corpus, known, random_state=0)
+    assert Validation.from_state(found.get_state()) == found
+
+
+def draws(rng, slope, n=3000, n_labels=10):
+    """Logits of labels whose true logits are so many times as large, with labels of their own."""
+    logits = 1.5 * rng.normal(size=(n, n_labels)) - 2
+    own = 0.2 * rng.normal(size=n_labels)
+    return logits, rng.random((n, n_labels)) < sigmoid(slope * logits + own)
+
+
+@pytest.mark.parametrize("slope", [1.0, 0.5, 2.0])
+def test_a_promised_precision_is_reached_by_other_labels(slope):
+    rng = np.random.default_rng(0)
+    thresholds = unseen_thresholds([draws(rng, slope) for _ in range(3)])
+    assert thresholds.tolist() == sorted(thresholds)
+    logits, truth = draws(rng, slope, n=30_000)
+    for place in (29, 39):
+        reached = truth[sigmoid(logits) >= thresholds[place]].mean()
+        assert PRECISIONS[place] - 0.05 < reached < PRECISIONS[place] + 0.15
+
+
+def test_a_threshold_is_the_lowest_whose_lower_bound_reaches_the_precision():
+    rng = np.random.default_rng(1)
+    logits, truth = draws(rng, 1.0, n=300)
+    thresholds = unseen_thresholds([(logits, truth)])
+    for place in (19, 39):
+        given = sigmoid(logits) >= thresholds[place]
+        precision = truth[given].mean()
+        by_label = [(truth[:, k] - precision)[given[:, k]].sum() for k in range(logits.shape[1])]
+        error = np.sqrt(np.square(by_label).sum()) / given.sum()
+        assert precision - error == pytest.approx(PRECISIONS[place], abs=0.05)
+
+
+def test_few_and_hopeless_labels_promise_nothing():
+    rng = np.random.default_rng(2)
+    logits, truth = draws(rng, 1.0, n=1)
+    assert np.isinf(unseen_thresholds([(logits, truth)])).all()
+    assert np.isinf(unseen_thresholds([(logits, np.zeros_like(truth))])).all()
+    certain = unseen_thresholds([(np.full((30, 2), 3.0), np.ones((30, 2), dtype=bool))])
+    assert np.isfinite(certain[:80]).all(), "60 true ones promise 0.8"
+    assert np.isinf(certain[-5:]).all(), "but not 0.95"
+
+
+def test_a_fitted_tagger_knows_what_it_can_promise(world, tiny_space, tmp_path):
+    tagger = ZeroShotTagger(space=tiny_space(n_steps=60), random_state=0)
+    tagger.fit(world.X, world.documents, world.label_sets)
+    found = tagger.validation_
+    assert found.n_draws == 2 and found.seen.concept_map > 0.8 and found.unseen.n_items > 50
+    assert set(found.labels) <= set(tagger.classes_)
+    unseen = np.isin(tagger.classes_, world.unseen)
+    goal = round(found.highest_precision, 2)
+    assert set(tagger.thresholds(goal)[unseen]) == {found.threshold(goal)}
+    tagger.save(tmp_path / "model")
+    assert load(tmp_path / "model").validation_ == found
+    with pytest.warns(PolysemeWarning, match="cannot be promised of labels that no training item"):
+        sets = tagger.predict(world.X_test, precision=0.99)
+    assert not {label for tags in sets for label in tags} & set(world.unseen)
+
+
+def test_without_validation_nothing_is_promised_of_unseen_labels(world, tiny_space):
+    tagger = ZeroShotTagger(space=tiny_space(n_steps=20), n_validations=0, random_state=0)
+    tagger.fit(world.X, world.documents, world.label_sets)
+    assert tagger.validation_ is None
+    with pytest.warns(PolysemeWarning, match="`n_validations` is 0"):
+        assert np.isinf(tagger.thresholds(0.2)).any()
