@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger
+from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger, load
 from polyseme._validation import InputError
 
 SMALL = SpacePlan(hidden=8, code=8, document_batch=24, item_batch=16, probable_batch=8)
@@ -20,7 +20,7 @@ SMALL = SpacePlan(hidden=8, code=8, document_batch=24, item_batch=16, probable_b
 
 def small(**parameters):
     space = ConceptSpace(n_folds=2, members_per_fold=1, n_steps=20, plan=SMALL)
-    return ZeroShotTagger(space=space, random_state=0, **parameters)
+    return ZeroShotTagger(space=space, n_validations=0, random_state=0, **parameters)
 
 
 class OneClassAnItem(ZeroShotTagger):
@@ -142,3 +142,24 @@ def test_a_pipeline_hands_on_codes_with_names(world):
     assert codes.shape == (len(world.X_test), len(pipeline.get_feature_names_out()))
     tagger = pipeline[-1].set_output(transform="pandas")
     assert list(tagger.transform(world.X_test).columns) == list(tagger.get_feature_names_out())
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_columns_of_a_frame_are_known_by_name(world, tmp_path, kind):
+    frame = pd.DataFrame(world.X, columns=[*"abcde"])
+    made = {
+        "pandas": lambda table: table,
+        "polars": pytest.importorskip("polars").from_pandas,
+        "pyarrow": pytest.importorskip("pyarrow").Table.from_pandas,
+    }[kind]
+    small().fit(made(frame), world.documents).save(tmp_path / "model")
+    tagger = load(tmp_path / "model")
+    assert tagger.feature_names_in_.tolist() == [*"abcde"]
+    wanted = tagger.predict_proba(world.X)
+    np.testing.assert_array_equal(tagger.predict_proba(made(frame[[*"edcba"]])), wanted)
+    with pytest.raises(InputError, match=r"`X` lacks the column\(s\) a; .* fitted with 5 columns"):
+        tagger.predict_proba(made(frame[[*"bcde"]]))
+    with pytest.raises(InputError, match="that the fit did not have: f;"):
+        tagger.predict_proba(made(frame.assign(f=1.0)))
+    plain = small().fit(made(frame), world.documents).fit(world.X, world.documents)
+    assert not hasattr(plain, "feature_names_in_")

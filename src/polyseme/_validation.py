@@ -193,6 +193,42 @@ def check_features(
     return matrix
 
 
+def column_names(X: object) -> tuple[str, ...] | None:
+    """Give the names of a frame's columns (pandas, polars, pyarrow); None where it has none."""
+    names = getattr(X, "column_names", getattr(X, "columns", None))
+    if names is None or not all(isinstance(name, str) for name in names):
+        return None
+    return tuple(str(name) for name in names)
+
+
+def in_order(X: Any, names: Sequence[str] | None, *, owner: str) -> Any:
+    """Give a frame with its columns in the order that a model was fitted with.
+
+    Parameters
+    ----------
+    X : object
+        What is no frame, or has no names, is given back as it is.
+    names : sequence of str or None
+        The columns of the fit; None where they had no names.
+    owner : str
+        The class that asks.
+    """
+    present = column_names(X)
+    if present is None or names is None or present == tuple(names):
+        return X
+    for what, some in (
+        ("lacks the column(s)", [name for name in names if name not in set(present)]),
+        ("has column(s) that the fit did not have:", [n for n in present if n not in set(names)]),
+        ("names column(s) twice:", [n for n in set(present) if present.count(n) > 1]),
+    ):
+        if some:
+            raise InputError(
+                f"`X` {what} {first_few(some)}; `{owner}` was fitted with {len(names)} columns, "
+                f"{first_few(names)}."
+            )
+    return X[list(names)] if hasattr(X, "loc") else X.select(list(names))
+
+
 def as_row(x: Any) -> Any:
     """Give the features of one instance, with one or two dimensions, as a matrix of one row."""
     if hasattr(x, "to_numpy"):
@@ -220,6 +256,8 @@ def _dense(
     X: object, *, owner: str, dtype: type[np.float32] | type[np.float64] = np.float64
 ) -> NDArray[np.float64]:
     """Turn an array-like or a frame into an array of floats, naming what cannot be converted."""
+    if hasattr(X, "column_names") and hasattr(X, "to_pandas"):
+        X = X.to_pandas()
     if hasattr(X, "to_numpy"):
         X = X.to_numpy()
     try:

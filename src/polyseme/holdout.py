@@ -251,9 +251,7 @@ class _Scores:
     unseen: NDArray[np.bool_]  # (n_labels,)
 
     @classmethod
-    def of(
-        cls, ranker: Ranker, X: Features, corpus: LabelCorpus, hidden: Sequence[str]
-    ) -> _Scores:
+    def of(cls, ranker: Ranker, X: Features, corpus: LabelCorpus, hidden: Sequence[str]) -> _Scores:
         """Let a fitted ranker score items; labels that it does not know are passed over."""
         classes = [str(label) for label in ranker.classes_]
         truth = corpus.align(classes)[0][:, : len(classes)].toarray().astype(bool)
@@ -334,8 +332,10 @@ def unseen_thresholds(draws: Sequence[tuple[Matrix, NDArray[np.bool_]]]) -> Matr
     truth = np.concatenate([true.ravel() for _, true in draws]).astype(np.float64)
     first = np.cumsum([0, *(z.shape[1] for z, _ in draws)])
     labels = np.concatenate(
-        [np.broadcast_to(start + np.arange(z.shape[1]), z.shape).ravel()
-         for start, (z, _) in zip(first, draws, strict=False)]
+        [
+            np.broadcast_to(start + np.arange(z.shape[1]), z.shape).ravel()
+            for start, (z, _) in zip(first, draws, strict=False)
+        ]
     )
     order = np.argsort(-logits, kind="stable")[:_MOST_READ]
     order = order[np.isfinite(logits[order])]

@@ -7,7 +7,7 @@ re-training, and is kept on disk.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
@@ -29,8 +29,10 @@ from polyseme._validation import (
     check_instances,
     check_number,
     check_option,
+    column_names,
     draw_seed,
     first_few,
+    in_order,
     warn_dropped,
 )
 from polyseme.calibration import logit, new_label_frequencies, sigmoid
@@ -143,6 +145,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         Names of documents left out, because they hold no label that the space has learned.
     n_features_in_ : int
         Columns of X, or of what the feature extractor makes of it; 0 without features.
+    feature_names_in_ : array of str, shape (n_features_in_,)
+        Names of the columns, where X was a frame that has them. Frames are put in this order from
+        then on, and refused where columns are missing or unknown.
     normalize_labels_ : bool
     """
 
@@ -262,7 +267,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 checkpoint=None,
                 random_state=None,
             )
-            model = type(self)(space=small, n_validations=0, random_state=draw_seed(generator))
+            model = ZeroShotTagger(space=small, n_validations=0, random_state=draw_seed(generator))
             with working("validating on held-out items", shown=self.verbose):
                 validation = validate(
                     model, features, corpus, sets, self.n_validations, draw_seed(generator)
@@ -272,6 +277,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self.n_vocabulary_, self.n_fitted_ = len(sets.labels), len(store.ids)
         self.seen_, self.dropped_, self.validation_ = shared, dropped, validation
         self.n_features_in_ = 0 if features is None else features.shape[1]
+        self._set_names(None if self.features is not None else column_names(X))
         self.normalize_labels_ = self.normalize_labels
         self.indicator_ = corpus.labels if is_indicator(y) else None
         return self.set_store(store)
@@ -301,6 +307,13 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self._in_use[: len(store.labels)] = store.counts > 0
         self._set_classes()
         return self
+
+    def _set_names(self, names: Sequence[str] | None) -> None:
+        """Keep the names of columns; without any there is no attribute, as in scikit-learn."""
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     def _readouts(self, store: ConceptStore, named: NamedLabels | None) -> tuple[Readout, Readout]:
         """Learn how labels are read from codes of items and of tag sets."""
@@ -438,7 +451,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 "This ZeroShotTagger was fitted without features, so it cannot rank items; use "
                 "`complete`, or fit it with X."
             )
-        table = X if self.features_ is None else self.features_.transform(X)
+        names = getattr(self, "feature_names_in_", None)
+        table = in_order(X, names, owner=type(self).__name__)
+        if self.features_ is not None:
+            table = self.features_.transform(X)
         return check_features(table, owner=type(self).__name__, n_features=self.n_features_in_)
 
     def _codes(self, features: Features | None, tags: sp.csr_matrix | None) -> NDArray[np.float32]:
@@ -947,6 +963,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             "n_vocabulary": self.n_vocabulary_,
             "n_fitted": self.n_fitted_,
             "n_features_in": self.n_features_in_,
+            "feature_names": list(getattr(self, "feature_names_in_", ())) or None,
             "normalize_labels": self.normalize_labels_,
             "validation": None if self.validation_ is None else self.validation_.get_state(),
             "seen": sorted(self.seen_),
@@ -971,6 +988,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         made.n_vocabulary_, made.n_fitted_ = config["n_vocabulary"], config["n_fitted"]
         made.seen_, made.dropped_ = frozenset(config["seen"]), tuple(config["dropped"])
         made.n_features_in_ = config["n_features_in"]
+        made._set_names(config["feature_names"])
         measured = config["validation"]
         made.validation_ = None if measured is None else Validation.from_state(measured)
         made.normalize_labels_ = config["normalize_labels"]
