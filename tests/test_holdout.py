@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from polyseme import ZeroShotTagger, load
 from polyseme._validation import PolysemeWarning
 from polyseme.calibration import PRECISIONS, sigmoid
 from polyseme.corpus import LabelCorpus
 from polyseme.holdout import Validation, unseen_thresholds, validate
+from polyseme.metrics import concept_map
 
 N, LABELS = 200, tuple(f"label{number:02}" for number in range(12))
 
@@ -31,7 +33,7 @@ def collection(groups=None):
 class Reader(BaseEstimator):
     """Ranks by the features themselves, wrongly where it is told to, and remembers its fits."""
 
-    fits: list = []
+    fits: ClassVar[list] = []
 
     def __init__(self, sign=1.0):
         self.sign = sign
@@ -53,7 +55,7 @@ def fits():
 
 def test_what_is_held_out_reaches_no_fit(fits):
     X, corpus, known = collection()
-    found = validate(Reader(), X, corpus, known, n_draws=3, random_state=0)
+    (found,) = validate(Reader(), X, corpus, known, n_draws=3, random_state=0)
     assert found.n_draws == len(fits) == 3
     for trained, items, sets in fits:
         carried = np.asarray(items.matrix.sum(axis=0)).ravel()
@@ -80,13 +82,13 @@ def test_groups_stay_together(fits):
 
 def test_measures_of_the_best_and_of_the_worst():
     X, corpus, known = collection()
-    best = validate(Reader(), X, corpus, known, random_state=0)
+    (best,) = validate(Reader(), X, corpus, known, random_state=0)
     for part in (best.seen, best.unseen):
         assert part.example_map == part.concept_map == part.precision == part.recall == 1
     assert best.unseen.n_labels + best.seen.n_labels == len(LABELS)
     assert best.highest_precision > 0.7
     assert all(set(pair) <= {1.0, None} for pair in best.labels.values())
-    worst = validate(Reader(sign=-1.0), X, corpus, known, random_state=0)
+    (worst,) = validate(Reader(sign=-1.0), X, corpus, known, random_state=0)
     assert worst.seen.example_map < 0.1 and worst.seen.precision < 0.2
     assert worst.threshold(0.3) == np.inf and "0.5 or more" in str(worst)
 
@@ -94,12 +96,12 @@ def test_measures_of_the_best_and_of_the_worst():
 @pytest.mark.parametrize("n_items", [0, 30])
 def test_too_few_items_say_nothing(n_items):
     X, corpus, known = collection()
-    assert validate(Reader(), X[:n_items], corpus.select(np.arange(n_items)), known) is None
+    assert validate(Reader(), X[:n_items], corpus.select(np.arange(n_items)), known) == []
 
 
 def test_state_comes_back():
     X, corpus, known = collection()
-    found = validate(Reader(sign=-1.0), X, corpus, known, random_state=0)
+    (found,) = validate(Reader(sign=-1.0), X, corpus, known, random_state=0)
     assert Validation.from_state(found.get_state()) == found
 
 
@@ -165,3 +167,50 @@ def test_without_validation_nothing_is_promised_of_unseen_labels(world, tiny_spa
     assert tagger.validation_ is None
     with pytest.warns(PolysemeWarning, match="`n_validations` is 0"):
         assert np.isinf(tagger.thresholds(0.2)).any()
+
+
+def test_variants_are_measured_side_by_side(fits):
+    X, corpus, known = collection()
+    both = validate(
+        Reader(),
+        X,
+        corpus,
+        known,
+        n_draws=1,
+        random_state=0,
+        variants=lambda fitted: [fitted, clone(fitted).set_params(sign=-1.0).fit(*fits[0])],
+    )
+    assert [one.seen.concept_map > 0.9 for one in both] == [True, False]
+
+
+@pytest.mark.parametrize("helpful", [True, False])
+def test_names_join_in_where_they_help_on_labels_made_unseen(world, tiny_space, tmp_path, helpful):
+    # Unseen labels stand alone in the label sets: only their names say where they belong.
+    themes = list(world.themes)
+    rng = np.random.default_rng(0)
+    vectors = {
+        label: np.eye(len(themes))[number if helpful else rng.integers(len(themes))]
+        + 0.05 * rng.normal(size=len(themes))
+        for number, theme in enumerate(themes)
+        for label in world.themes[theme]
+    }
+    alone = [*world.documents, *([label] for label in world.unseen for _ in range(5))]
+    noisy = world.X + 0.6 * rng.normal(size=world.X.shape)
+    tagger = ZeroShotTagger(space=tiny_space(n_steps=60), n_validations=3, random_state=0)
+    tagger.fit(noisy, world.documents, alone, label_vectors=vectors)
+    assert (tagger.name_share_ > 0) == helpful
+    tagger.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(noisy), tagger.predict_proba(noisy))
+    if helpful:
+        bare = ZeroShotTagger(space=tiny_space(n_steps=60), n_validations=0, random_state=0)
+        bare.fit(noisy, world.documents, alone)
+        columns = [list(tagger.classes_).index(label) for label in world.unseen]
+        truth = world.truth(world.unseen)
+        gain = [
+            concept_map(truth, one.predict_proba(world.X_test)[:, columns])
+            for one in (tagger, bare)
+        ]
+        assert gain[0] > gain[1]
+        evidence = tagger.explain(world.X_test[0], "charger")
+        assert sum(part for _, part in evidence.parts()) == pytest.approx(evidence.logit)

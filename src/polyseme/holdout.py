@@ -7,7 +7,7 @@ seen and unseen labels are ranked, and how likely unseen labels must be to be tr
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, Self
 
@@ -166,7 +166,8 @@ def validate(
     label_sets: LabelCorpus,
     n_draws: int = 3,
     random_state: RandomState = None,
-) -> Validation | None:
+    variants: Callable[[Any], Sequence[Ranker]] = lambda fitted: [fitted],
+) -> list[Validation]:
     """Measure an estimator on a collection's own items, also on labels that are made unseen.
 
     Every draw holds out a quarter of the items, makes a fifth of the labels unseen by leaving out
@@ -182,11 +183,13 @@ def validate(
         The labels of each item, and the documents that teach what labels mean.
     n_draws : int
     random_state : int, numpy Generator or None
+    variants : callable, optional
+        Makes variants of a fitted copy, all of which are measured; by default itself.
 
     Returns
     -------
-    Validation or None
-        None where there are too few items or labels to spare any.
+    list of Validation
+        Of each variant; empty where there are too few items or labels to spare any.
     """
     generator = as_generator(random_state)
     rows_of_sets = met_documents(corpus, label_sets)
@@ -194,7 +197,7 @@ def validate(
     for _ in range(n_draws):
         drawn = _draw(corpus, generator)
         if drawn is None:
-            return None
+            return []
         trained, tested, hidden = drawn
         known = np.ones(len(label_sets), dtype=bool)
         known[rows_of_sets[tested][rows_of_sets[tested] >= 0]] = False
@@ -206,9 +209,10 @@ def validate(
             try:
                 copy.fit(X[trained], corpus.select(trained), label_sets.select(chosen))
             except InputError:
-                return None  # so little is left that nothing can be learned from it
-        draws.append(_Scores.of(copy, X[tested], corpus.select(tested), hidden))
-    return _measured(draws)
+                return []  # so little is left that nothing can be learned from it
+        chosen_items = corpus.select(tested)
+        draws.append([_Scores.of(one, X[tested], chosen_items, hidden) for one in variants(copy)])
+    return [_measured(of_variant) for of_variant in zip(*draws, strict=True)]
 
 
 def _draw(

@@ -564,13 +564,47 @@ class ConceptSpace(Estimator):
         calibrated = self._match_reference(of_items, directions * slopes, frequencies)
         return calibrated, Readout(weights, bias + prior)
 
-    def readout_of_names(self, likeness: Matrix) -> tuple[Readout, Readout]:
+    def mixed_with_names(
+        self, of_items: Readout, of_tags: Readout, likeness: Matrix, share: float
+    ) -> tuple[Readout, Readout]:
+        """Let names join in reading unseen labels.
+
+        Parameters
+        ----------
+        of_items, of_tags : Readout
+            As `readout` gives them.
+        likeness : float64 array, shape (n_unseen, n_seen)
+            As for `readout_of_names`, of unseen labels in the order of `order_`; a label without
+            any is read as before.
+        share : float
+            Of the names; that of votes (`priming`) stays as it is.
+        """
+        named = likeness.any(axis=1)
+        columns = self.order_[self.n_seen_ :][named]
+        by_name = self.readout_of_names(likeness[named], self.priors_[columns])
+        mixed = []
+        for before, names, rest in zip(
+            (of_items, of_tags), by_name, (1 - self.priming, 1.0), strict=True
+        ):
+            weights, intercepts = before.weights.copy(), before.intercepts.copy()
+            weights[:, columns] *= 1 - share
+            weights[:, columns] += share * rest * names.weights
+            intercepts[columns] *= 1 - share
+            intercepts[columns] += share * rest * names.intercepts
+            mixed.append(Readout(weights, intercepts))
+        return mixed[0], mixed[1]
+
+    def readout_of_names(
+        self, likeness: Matrix, frequencies: Matrix | None = None
+    ) -> tuple[Readout, Readout]:
         """Give how labels that are known by name alone are read: as the seen labels they are like.
 
         Parameters
         ----------
         likeness : float64 array, shape (n_new, n_seen)
             The weight of each seen label's deviation from its mean.
+        frequencies : float64 array, shape (n_new,), optional
+            How often items are expected to have each; by default as often as is typical.
 
         Returns
         -------
@@ -579,7 +613,9 @@ class ConceptSpace(Estimator):
         n_members, code = self.document_mean_.shape
         seen = self.members_.labels[..., : self.n_seen_].numpy().astype(np.float64)
         directions = seen @ likeness.T * SLOPES[0]
-        typical = np.full(len(likeness), self.typical_frequency)
+        typical = frequencies
+        if typical is None:
+            typical = np.full(len(likeness), self.typical_frequency)
         bias = -(directions * self.document_mean_[..., None]).sum(axis=1).mean(axis=0)
         weights = directions.reshape(n_members * code, -1) / n_members
         of_tags = Readout(weights, bias + np.log(typical) - np.log1p(-typical))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
@@ -71,7 +72,7 @@ from polyseme.tags import (
     tag_sets,
     tag_table,
 )
-from polyseme.word_vectors import WordVectors, name_likeness
+from polyseme.word_vectors import WordVectors, as_word_vectors, name_likeness
 
 if TYPE_CHECKING:
     from polyseme.published.tagger import PublishedTagger
@@ -80,6 +81,8 @@ Features = NDArray[np.float64] | sp.csr_matrix
 Matrix = NDArray[np.float64]
 StrArray = NDArray[np.str_]
 METHODS = ("space", "priming")
+# Shares of names in reading unseen labels that are tried.
+NAME_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5)
 # Of the small spaces that a fit is validated by; more of them say the same.
 _VALIDATION_STEPS = 300
 Tagger: TypeAlias = "ZeroShotTagger | PublishedTagger"
@@ -139,6 +142,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     validation_ : Validation or None
         How well seen and unseen labels did on training items that were held out, by smaller
         spaces; None without features, and where there are too few items or labels.
+    name_share_ : float
+        The share that `label_vectors` have in reading unseen labels; 0 where they did not help.
     seen_ : frozenset of str
         The labels of the label sets that training items carry.
     dropped_ : tuple of str
@@ -189,6 +194,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         X: object,
         y: Documents,
         label_sets: Documents | None = None,
+        label_vectors: WordVectors | Mapping[str, ArrayLike] | None = None,
         trainer: Trainer | None = None,
     ) -> Self:
         """Learn the concept space from tag sets and items.
@@ -203,6 +209,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             leave out the items that carry it and name it in `label_sets` only.
         label_sets : the same forms, optional
             Documents without items that teach what labels mean; by default `y`.
+        label_vectors : WordVectors, or mapping of str to sequence of float, optional
+            Vectors of labels, or of their words, from any text model. They join in reading unseen
+            labels by the share that does best on labels made unseen, which may be none: see
+            `name_share_`. They are not kept.
         trainer : callable, optional
             Who trains the space; by default this process. `polyseme.cluster.RayTraining(workers=2)`
             has it trained by a Ray cluster, with the same outcome.
@@ -258,7 +268,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             )
         # Dropped are those without a label, of which `check_corpus` has told.
         store, dropped = ConceptStore.of(space, labels, sets, items)
-        validation = None
+        validation, share = None, 0.0
+        words = None if label_vectors is None else as_word_vectors(label_vectors)
         if features is not None and self.n_validations:
             small = copy_of(template).set_params(
                 n_folds=2,
@@ -269,13 +280,26 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             )
             model = ZeroShotTagger(space=small, n_validations=0, random_state=draw_seed(generator))
             with working("validating on held-out items", shown=self.verbose):
-                validation = validate(
-                    model, features, corpus, sets, self.n_validations, draw_seed(generator)
+                validations = validate(
+                    model,
+                    features,
+                    corpus,
+                    sets,
+                    self.n_validations,
+                    draw_seed(generator),
+                    variants=lambda fitted: fitted._with_names(words),
                 )
+            if validations:
+                quality = [one.unseen.example_map + one.unseen.concept_map for one in validations]
+                best = int(np.argmax(np.nan_to_num(quality)))
+                validation, share = validations[best], NAME_SHARES[best]
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
         self.space_, self.features_ = space, extractor
         self.n_vocabulary_, self.n_fitted_ = len(sets.labels), len(store.ids)
         self.seen_, self.dropped_, self.validation_ = shared, dropped, validation
+        self.name_share_, self._likeness = 0.0, np.zeros((0, 0))
+        if words is not None and share:
+            self.name_share_, self._likeness = share, self._unseen_likeness(words, labels)
         self.n_features_in_ = 0 if features is None else features.shape[1]
         self._set_names(None if self.features is not None else column_names(X))
         self.normalize_labels_ = self.normalize_labels
@@ -308,6 +332,27 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self._set_classes()
         return self
 
+    def _with_names(self, words: WordVectors | None) -> list[Self]:
+        """Give this tagger as it is and, with vectors, as it is with each of `NAME_SHARES`."""
+        if words is None:
+            return [self]
+        variants = [copy(self) for _ in NAME_SHARES]
+        for variant, share in zip(variants, NAME_SHARES, strict=True):
+            variant.name_share_ = share
+            variant._likeness = self._unseen_likeness(words, self.store_.labels)
+            variant.set_store(self.store_)
+        return variants
+
+    def _unseen_likeness(self, words: WordVectors, labels: Sequence[str]) -> Matrix:
+        """Say how like seen labels each unseen one is by name, (n_unseen, n_seen)."""
+        space = self.space_
+        seen, unseen = np.split(np.asarray(labels, dtype=object)[space.order_], [space.n_seen_])
+        likeness = np.zeros((len(unseen), len(seen)))
+        known = words.label_vectors(unseen.tolist())[1]
+        if known.any() and words.label_vectors(seen.tolist())[1].any():
+            likeness[known] = name_likeness(unseen[known].tolist(), seen.tolist(), words)
+        return likeness
+
     def _set_names(self, names: Sequence[str] | None) -> None:
         """Keep the names of columns; without any there is no attribute, as in scikit-learn."""
         if names is not None:
@@ -318,7 +363,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     def _readouts(self, store: ConceptStore, named: NamedLabels | None) -> tuple[Readout, Readout]:
         """Learn how labels are read from codes of items and of tag sets."""
         space = self.space_
-        readouts = [(space.readout(), space.readout(of_items=False))]
+        learned = (space.readout(), space.readout(of_items=False))
+        if self.name_share_:
+            learned = space.mixed_with_names(*learned, self._likeness, self.name_share_)
+        readouts = [learned]
         new = store.matrix[:, store.n_learned :]
         if new.shape[1]:
             rows = np.flatnonzero(np.diff(new.indptr))
@@ -892,12 +940,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             The labels taken in, of the kind "oov".
         """
         check_fitted(self, "store_")
-        if not isinstance(vectors, (WordVectors, Mapping)):
-            raise InputError(
-                "`vectors` must be WordVectors or a mapping of words to numbers; got "
-                f"{type(vectors).__name__}. `WordVectors.read` reads a file."
-            )
-        words = vectors if isinstance(vectors, WordVectors) else WordVectors(vectors)
+        words = as_word_vectors(vectors)
         known = {self._key(label) for label in self._labels}
         fresh = tuple(label for label in self._names(labels) if self._key(label) not in known)
         if fresh:
@@ -970,7 +1013,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             "dropped": list(self.dropped_),
             "indicator": None if self.indicator_ is None else list(self.indicator_),
             "named": None if self.named_ is None else list(self.named_.labels),
+            "name_share": self.name_share_,
         }
+        arrays["likeness"] = self._likeness
         if self.named_ is not None:
             arrays["named"] = self.named_.likeness
         return config, arrays
@@ -989,6 +1034,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         made.seen_, made.dropped_ = frozenset(config["seen"]), tuple(config["dropped"])
         made.n_features_in_ = config["n_features_in"]
         made._set_names(config["feature_names"])
+        made.name_share_, made._likeness = config["name_share"], arrays["likeness"]
         measured = config["validation"]
         made.validation_ = None if measured is None else Validation.from_state(measured)
         made.normalize_labels_ = config["normalize_labels"]

@@ -50,6 +50,18 @@ def words_of(label: str) -> list[str]:
     return [word for word in words if word]
 
 
+def as_word_vectors(vectors: object) -> WordVectors:
+    """Take word vectors, or a mapping of words or labels to numbers."""
+    if isinstance(vectors, WordVectors):
+        return vectors
+    if not isinstance(vectors, Mapping):
+        raise InputError(
+            "`vectors` must be WordVectors or a mapping of words to numbers; got "
+            f"{type(vectors).__name__}. `WordVectors.read` reads a file."
+        )
+    return WordVectors(vectors)
+
+
 def name_likeness(
     labels: Sequence[str], seen: Sequence[str], vectors: WordVectors
 ) -> NDArray[np.float64]:
@@ -168,7 +180,9 @@ class WordVectors:
             )
         if not file.is_file():
             raise InputError(f"Word vectors not found at {file}; check the path.")
-        wanted = None if labels is None else {word for name in labels for word in words_of(name)}
+        wanted = None
+        if labels is not None:
+            wanted = {word for name in labels for word in (normalize_label(name), *words_of(name))}
         if file.suffix.lower() == ".npz":
             words, vectors = _read_npz(file)
         else:
@@ -214,7 +228,7 @@ class WordVectors:
         return cls.read(path, labels=labels)
 
     def label_vectors(self, labels: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Give each label the mean vector of its words, at length 1.
+        """Give each label its own vector, or else the mean vector of its words, at length 1.
 
         Parameters
         ----------
@@ -230,7 +244,9 @@ class WordVectors:
         """
         result = np.zeros((len(labels), self.vectors.shape[1]))
         for place, label in enumerate(labels):
-            rows = [self._rows[word] for word in words_of(label) if word in self._rows]
+            own = normalize_label(label)
+            words = [own] if own in self._rows else words_of(label)
+            rows = [self._rows[word] for word in words if word in self._rows]
             if rows:
                 result[place] = self.vectors[rows].mean(axis=0, dtype=np.float64)
         lengths = np.linalg.norm(result, axis=1)
