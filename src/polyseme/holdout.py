@@ -14,8 +14,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import clone
 
-from polyseme._estimator import copy_of
 from polyseme._folds import group_numbers
 from polyseme._validation import InputError, IntArray, PolysemeWarning, RandomState, as_generator
 from polyseme.calibration import PRECISIONS, sigmoid
@@ -137,8 +137,8 @@ class Validation:
     @classmethod
     def from_state(cls, config: Mapping[str, Any]) -> Self:
         """Rebuild it from `get_state`."""
-        parts = {
-            name: Measures(**{k: np.nan if v is None else v for k, v in config[name].items()})
+        parts: dict[str, Any] = {
+            name: Measures(**{k: np.nan if v is None else v for k, v in config[name].items()})  # type: ignore[arg-type]
             for name in ("seen", "unseen")
         }
         return cls(
@@ -201,7 +201,7 @@ def validate(
         trained, tested, hidden = drawn
         known = np.ones(len(label_sets), dtype=bool)
         known[rows_of_sets[tested][rows_of_sets[tested] >= 0]] = False
-        copy = copy_of(estimator)
+        copy = clone(estimator)
         with warnings.catch_warnings():
             # What is wrong with the data was said when they were read.
             warnings.simplefilter("ignore", PolysemeWarning)
