@@ -7,8 +7,9 @@ or raises an `InputError` whose message is one sentence that says what to do.
 from __future__ import annotations
 
 import difflib
+import inspect
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -119,6 +120,15 @@ def check_number(
         bounds.append(f"at most {high:g}")
     words = " ".join([wanted, " and ".join(bounds)]).strip()
     raise InputError(f"`{name}` of `{owner}` must be {words}; got {value!r}.")
+
+
+def check_ranges(estimator: object, ranges: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check parameters of an estimator by `check_number`; None passes where it is the default."""
+    parameters = inspect.signature(type(estimator)).parameters
+    for name, bounds in ranges.items():
+        value = getattr(estimator, name)
+        if value is not None or parameters[name].default is not None:
+            check_number(name, value, owner=type(estimator).__name__, **bounds)
 
 
 def first_few(names: Sequence[object], *, most: int = 5) -> str:

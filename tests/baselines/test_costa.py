@@ -11,8 +11,13 @@ from sklearn.svm import SVC
 
 from polyseme._validation import InputError, NotFittedError
 from polyseme.baselines import Costa, SeenClassifiers, TunedCosta
-from polyseme.baselines.classifiers import _fit_machines, _fit_platt, _held_out_decisions
-from polyseme.baselines.costa import _choose_penalty, ridge
+from polyseme.baselines.costa import (
+    _choose_penalty,
+    _fit_machines,
+    _fit_platt,
+    _held_out_decisions,
+    ridge,
+)
 from polyseme.metrics import example_map, roc_auc
 
 

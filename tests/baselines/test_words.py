@@ -15,11 +15,15 @@ from sklearn.base import clone
 from polyseme import WordVectors
 from polyseme._folds import hidden_groups
 from polyseme._validation import InputError, PolysemeWarning
-from polyseme.baselines import Composition, ConSE, Fast0Tag, composition
-from polyseme.baselines.composition import _best_cosines
-from polyseme.baselines.conse import _combine_top
-from polyseme.baselines.fast0tag import _ranking_directions, _RankingProblem
-from polyseme.baselines.words import zero_shot_quality
+from polyseme.baselines import Composition, ConSE, Fast0Tag
+from polyseme.baselines import words as words_module
+from polyseme.baselines.words import (
+    _best_cosines,
+    _combine_top,
+    _ranking_directions,
+    _RankingProblem,
+    zero_shot_quality,
+)
 from polyseme.corpus import LabelCorpus
 from polyseme.metrics import concept_map, example_map, roc_auc
 
@@ -277,8 +281,8 @@ def test_the_search_equals_going_through_all_combinations(n_labels, n_low, block
             cosines = points @ total / length if length > 1e-12 else np.zeros(len(points))
             best[:, list(labels)] = np.maximum(best[:, list(labels)], cosines[:, None])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(composition, "_LOW_LABELS", n_low)
-        patch.setattr(composition, "_BLOCK_ROWS", block)
+        patch.setattr(words_module, "_LOW_LABELS", n_low)
+        patch.setattr(words_module, "_BLOCK_ROWS", block)
         np.testing.assert_allclose(_best_cosines(points, vectors), best, atol=1e-12)
 
 
@@ -309,7 +313,7 @@ def test_large_vocabularies_and_vectors_that_cancel_are_refused_before_any_work(
     def never(*arguments, **named):
         raise AssertionError("work was done")
 
-    monkeypatch.setattr(composition.InstanceMapper, "fit", never)
+    monkeypatch.setattr(words_module.InstanceMapper, "fit", never)
     message = r"29 labels with a word vector make 2\^29 - 1 = 5.37e\+08 .* `max_labels` = 16 labels"
     with pytest.raises(InputError, match=message):
         Composition(vectors=truthful).fit(world.X, world.documents, world.label_sets)
