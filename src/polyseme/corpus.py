@@ -42,6 +42,11 @@ def normalize_label(label: str) -> str:
     return " ".join(unicodedata.normalize("NFC", folded).split())
 
 
+def _key(label: str, normalize: bool) -> str:
+    """Give the form by which a label is compared."""
+    return normalize_label(label) if normalize else label
+
+
 @dataclass(frozen=True, eq=False)  # a matrix has no single truth value to compare by
 class LabelCorpus:
     """Label documents over one vocabulary (in the paper: a collection Δ over Γ).
@@ -105,31 +110,14 @@ class LabelCorpus:
         LabelCorpus
             With its labels in sorted order.
         """
-        keys: dict[str, int] = {}
-        # A spelling is looked at once, however often it occurs.
-        column_of: dict[str, int] = {}
-        uses: Counter[str] = Counter()
+        columns: dict[str, int] = {}
         indices, indptr = array("q"), array("q", [0])
         for number, document in enumerate(documents):
-            names = list(_labels_of(document, f"Document {number}"))
-            uses.update(names)
-            for name in names:
-                if name not in column_of:
-                    key = normalize_label(name) if normalize else name
-                    column_of[name] = keys.setdefault(key, len(keys))
-            indices.extend(sorted({column_of[name] for name in names}))
+            for name in _labels_of(document, f"Document {number}"):
+                indices.append(columns.setdefault(name, len(columns)))
             indptr.append(len(indices))
-        order = np.array([keys[key] for key in sorted(keys)], dtype=np.int64)
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(len(order))
-        columns = place[np.asarray(indices, dtype=np.int64)]
-        matrix = sp.csr_matrix(
-            (np.ones(len(columns), dtype=bool), columns, np.asarray(indptr, dtype=np.int64)),
-            shape=(len(indptr) - 1, len(order)),
-        )
-        matrix.sort_indices()
-        columns_of = {name: int(place[column]) for name, column in column_of.items()}
-        return cls._named(matrix, columns_of, uses, ids, normalize=normalize)
+        keys = sorted({_key(name, normalize) for name in columns})
+        return cls._joined(list(columns), keys, indices, indptr, ids, normalize)
 
     @classmethod
     def from_indicator(
@@ -166,48 +154,46 @@ class LabelCorpus:
                 f"The indicator matrix has {indicator.shape[1]} columns but {len(names)} labels "
                 "were given; give one label per column."
             )
-        sizes = np.bincount(indicator.indices, minlength=len(names)).tolist()
-        uses: Counter[str] = Counter()
-        keys: dict[str, int] = {}
-        columns = []
-        for name, size in zip(names, sizes, strict=True):
-            uses[name] += size
-            columns.append(keys.setdefault(normalize_label(name) if normalize else name, len(keys)))
-        if len(keys) < len(names):
-            joiner = sp.csr_matrix(
-                (np.ones(len(names), dtype=np.int32), (np.arange(len(names)), columns)),
-                shape=(len(names), len(keys)),
-            )
-            indicator = sp.csr_matrix((indicator.astype(np.int32) @ joiner).astype(bool))
-            indicator.sort_indices()
-        column_of = dict(zip(names, columns, strict=True))
-        return cls._named(indicator, column_of, uses, ids, normalize=normalize)
+        keys = list(dict.fromkeys(_key(name, normalize) for name in names))
+        return cls._joined(names, keys, indicator.indices, indicator.indptr, ids, normalize)
 
     @classmethod
-    def _named(
+    def _joined(
         cls,
-        matrix: sp.csr_matrix,
-        column_of: dict[str, int],
-        uses: Counter[str],
+        names: list[str],
+        keys: list[str],
+        indices: Any,
+        indptr: Any,
         ids: Sequence[str] | None,
-        *,
         normalize: bool,
     ) -> LabelCorpus:
-        """Choose each column's most frequent spelling; ties go by sorted order."""
-        counts: list[Counter[str]] = [Counter() for _ in range(matrix.shape[1])]
-        for name, column in column_of.items():
-            counts[column][" ".join(name.split()) if normalize else name] += uses[name]
+        """Join spellings, the columns of a CSR matrix, into one label for each key."""
+        places = {key: column for column, key in enumerate(keys)}
+        columns = [places[_key(name, normalize)] for name in names]
+        met = np.asarray(indices, dtype=np.int64)
+        uses = np.bincount(met, minlength=len(names)).tolist()
+        # Each label gets its most frequent spelling; ties go by sorted order.
+        counts: list[Counter[str]] = [Counter() for _ in keys]
+        for name, column, count in zip(names, columns, uses, strict=True):
+            counts[column][" ".join(name.split()) if normalize else name] += count
         labels = tuple(min(tidied, key=lambda name: (-tidied[name], name)) for tidied in counts)
-        spellings = {
-            name: labels[column] for name, column in column_of.items() if name != labels[column]
-        }
+        matrix = sp.csr_matrix(
+            (
+                np.ones(len(met), dtype=bool),
+                np.array(columns, dtype=np.int64)[met],
+                np.asarray(indptr, dtype=np.int64),
+            ),
+            shape=(len(indptr) - 1, len(keys)),
+        )
+        matrix.sum_duplicates()
+        spelled = zip(names, (labels[column] for column in columns), strict=True)
         return cls(
             labels,
             matrix,
             _checked_ids(ids, matrix.shape[0]),
             numbered=ids is None,
             normalize=normalize,
-            spellings=spellings,
+            spellings={name: label for name, label in spelled if name != label},
         )
 
     @classmethod
@@ -260,7 +246,17 @@ class LabelCorpus:
 
     def key(self, label: str) -> str:
         """Give the form by which this corpus compares labels."""
-        return normalize_label(label) if self.normalize else label
+        return _key(label, self.normalize)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Documents that hold each label, (n_labels,)."""
+        return np.asarray(self.matrix.sum(axis=0), dtype=np.int64).ravel()
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Labels of each document, (n_documents,)."""
+        return np.diff(self.matrix.indptr)
 
     def select(self, rows: NDArray[np.generic] | Sequence[int]) -> LabelCorpus:
         """Give the corpus of some documents, over the same vocabulary.
@@ -293,25 +289,23 @@ class LabelCorpus:
         """
         wanted = {self.key(label) for label in labels}
         columns = [c for c, label in enumerate(self.labels) if self.key(label) in wanted]
-        kept = tuple(self.labels[column] for column in columns)
+        kept = {self.labels[column]: None for column in columns}
         return replace(
             self,
-            labels=kept,
+            labels=tuple(kept),
             matrix=sp.csr_matrix(self.matrix[:, np.array(columns, dtype=np.int64)]),
-            spellings={s: label for s, label in self.spellings.items() if label in set(kept)},
+            spellings={name: label for name, label in self.spellings.items() if label in kept},
         )
 
     def used(self, labels: Labels) -> frozenset[str]:
         """Give those of the given labels that some document holds."""
-        counts = np.asarray(self.align(labels)[0].sum(axis=0)).ravel()
-        return frozenset(label for label, count in zip(labels, counts, strict=False) if count)
+        held = {self.key(label) for label in np.array(self.labels, dtype=object)[self.counts > 0]}
+        return frozenset(label for label in labels if self.key(label) in held)
 
     def without_unused(self) -> LabelCorpus:
         """Give the corpus without the labels that no document uses."""
-        used = np.asarray(self.matrix.sum(axis=0)).ravel() > 0
-        if used.all():
-            return self
-        return self.restrict([self.labels[column] for column in np.flatnonzero(used)])
+        used = self.counts > 0
+        return self if used.all() else self.restrict(np.array(self.labels, dtype=object)[used])
 
     def align(self, labels: Labels) -> tuple[sp.csr_matrix, tuple[str, ...]]:
         """Give the documents over another vocabulary.
@@ -334,7 +328,7 @@ class LabelCorpus:
                 "Labels that differ only in case or white space are one label in one corpus and "
                 "several in the other; read both with the same `normalize`."
             )
-        used = np.asarray(self.matrix.sum(axis=0)).ravel() > 0
+        used = self.counts > 0
         extra: list[str] = []
         targets = np.zeros(len(self.labels), dtype=np.int64)
         for column, label in enumerate(self.labels):
@@ -409,16 +403,14 @@ def check_corpus(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> Label
     """
     if len(corpus) == 0:
         raise InputError(f"`{owner}` got no documents; pass at least two with labels.")
-    filled = np.diff(corpus.matrix.indptr) > 0
-    if not filled.any():
+    n_empty = int((corpus.lengths == 0).sum())
+    if n_empty == len(corpus):
         raise InputError(f"All {len(corpus)} documents given to `{owner}` are empty.")
-    used = int((np.asarray(corpus.matrix.sum(axis=0)).ravel() > 0).sum())
-    if used < n_labels:
+    if np.count_nonzero(corpus.counts) < n_labels:
         raise InputError(
             f"`{owner}` needs at least two different labels to learn from; the documents hold "
             f"only '{corpus.labels[int(corpus.matrix.indices[0])]}'."
         )
-    n_empty = int((~filled).sum())
     if n_empty:
         warnings.warn(
             f"{n_empty} of {len(corpus)} documents have no label and teach `{owner}` nothing.",

@@ -18,13 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polyseme._validation import (
-    InputError,
-    check_number,
-    first_few,
-)
+from polyseme._validation import InputError, check_number, first_few
 from polyseme.corpus import normalize_label
 from polyseme.io import line_error, numbered_lines
+from polyseme.io.arrays import refusing_damage
 
 FILE = "glove100-label-words.npz"
 VARIABLE = "POLYSEME_DATA"
@@ -230,8 +227,7 @@ class WordVectors:
         """
         result = np.zeros((len(labels), self.vectors.shape[1]))
         for place, label in enumerate(labels):
-            rows = [self._rows[word] for word in words_of(label) if word in self._rows]
-            if rows:
+            if rows := [self._rows[word] for word in words_of(label) if word in self._rows]:
                 result[place] = self.vectors[rows].mean(axis=0, dtype=np.float64)
         lengths = np.linalg.norm(result, axis=1)
         known = lengths > 1e-12
@@ -275,12 +271,8 @@ class WordVectors:
         for word in words:
             if not isinstance(word, str) or not word:
                 raise InputError(f"Words in {source} must be non-empty strings; got {word!r}.")
-        wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-        if len(wrong):
-            raise InputError(
-                f"The vector of '{words[wrong[0]]}' in {source} holds NaN or infinity; leave the "
-                "word out."
-            )
+        for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1)):
+            raise InputError(f"The vector of '{words[row]}' in {source} holds NaN or infinity.")
         folded = [normalize_label(word) for word in words]
         rows: dict[str, int] = {}
         for exact in (True, False):
@@ -297,7 +289,7 @@ class WordVectors:
 
 def _read_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
     """Read the arrays `words` (n,) and `vectors` (n, d), looking at their stated sizes first."""
-    try:
+    with refusing_damage(path):
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
         if size > _MAX_BYTES:
@@ -308,14 +300,6 @@ def _read_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in ("words", "vectors") if key in file.files}
             names = ", ".join(sorted(file.files))
-    except InputError:
-        raise
-    except Exception as error:  # numpy and zipfile raise a dozen kinds for damaged files
-        reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
-        raise InputError(
-            f"{path.name} is not readable as a numpy file without pickled objects ({reason}); "
-            "save plain arrays again."
-        ) from error
     if len(arrays) < 2:
         raise InputError(f"{path.name} must hold `words` and `vectors`; got {names or 'nothing'}.")
     words = arrays["words"]
@@ -341,22 +325,19 @@ def _read_text(
             continue
         size = size or len(fields) - 1
         if not 1 <= size <= _MAX_SIZE:
-            raise line_error(
-                path, number, f"has {size} numbers after the word; 1 to {_MAX_SIZE} are expected."
-            )
+            wrong = f"has {size} numbers after the word; 1 to {_MAX_SIZE} are expected."
+            raise line_error(path, number, wrong)
         if len(fields) <= size:
-            raise line_error(
-                path, number, f"has {len(fields) - 1} numbers but {size} are expected."
-            )
+            wrong = f"has {len(fields) - 1} numbers but {size} are expected."
+            raise line_error(path, number, wrong)
         word = " ".join(fields[:-size])
         if wanted is not None and normalize_label(word) not in wanted:
             continue
         try:
             vectors.append(np.array(fields[-size:], dtype=np.float32))
         except ValueError:
-            raise line_error(
-                path, number, f"holds something that is no number after '{word}'; correct it."
-            ) from None
+            wrong = f"holds something that is no number after '{word}'; correct it."
+            raise line_error(path, number, wrong) from None
         words.append(word)
         if len(words) > max_words:
             break
