@@ -308,12 +308,7 @@ class LabelCorpus:
         return self if used.all() else self.restrict(np.array(self.labels, dtype=object)[used])
 
     def align(self, labels: Labels) -> tuple[sp.csr_matrix, tuple[str, ...]]:
-        """Give the documents over another vocabulary.
-
-        Parameters
-        ----------
-        labels : sequence of str
-            The other vocabulary.
+        """Give the documents over another vocabulary, `labels`.
 
         Returns
         -------
@@ -350,16 +345,7 @@ class LabelCorpus:
 def as_corpus(
     documents: Documents, labels: Sequence[str] | None = None, *, normalize: bool = True
 ) -> LabelCorpus:
-    """Turn documents in any accepted form into a corpus.
-
-    Parameters
-    ----------
-    documents : LabelCorpus, iterable of collections of str, indicator matrix, or path of a file
-    labels : sequence of str, optional
-        The labels of the columns, when `documents` is an indicator matrix.
-    normalize : bool
-        Whether labels that differ only in case or white space are one label.
-    """
+    """Turn documents in any accepted form into a corpus; `labels` name an indicator's columns."""
     if isinstance(documents, LabelCorpus):
         return documents
     if isinstance(documents, (str, os.PathLike)):
@@ -391,16 +377,7 @@ def is_indicator(documents: object) -> bool:
 
 
 def check_corpus(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> LabelCorpus:
-    """Raise unless a corpus can be learned from; warn about documents without labels.
-
-    Parameters
-    ----------
-    corpus : LabelCorpus
-    owner : str
-        The class that asks.
-    n_labels : int
-        The fewest different labels that will do.
-    """
+    """Raise unless a corpus has at least `n_labels` labels; warn about documents without any."""
     if len(corpus) == 0:
         raise InputError(f"`{owner}` got no documents; pass at least two with labels.")
     n_empty = int((corpus.lengths == 0).sum())
@@ -421,19 +398,9 @@ def check_corpus(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> Label
 
 
 def unique_rows(documents: sp.csr_matrix) -> tuple[sp.csr_matrix, NDArray[np.int64]]:
-    """Find the distinct rows of a document-label matrix.
+    """Find the distinct rows (n_distinct, n_labels), as first met, and each document's place there.
 
-    Parameters
-    ----------
-    documents : csr_matrix of bool, shape (n_documents, n_labels)
-        Its column indices are put in order.
-
-    Returns
-    -------
-    distinct : csr_matrix of bool, shape (n_distinct, n_labels)
-        In the order in which they are first met.
-    places : int64 array, shape (n_documents,)
-        For each document, its row among the distinct ones.
+    The column indices of the documents (n_documents, n_labels) are put in order.
     """
     documents.sort_indices()
     indices, indptr = documents.indices.astype(np.int64), documents.indptr

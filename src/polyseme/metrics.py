@@ -43,8 +43,7 @@ BINS = 15  # of equal width, as reliability is usually drawn
 
 def example_precision(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> Values:
     """Average P@1 to P@m for each row with m relevant labels (eq. 11); NaN where m is 0, (n,)."""
-    check_option("ties", ties, ("worst", "index"), owner="example_precision")
-    return _values(*_checked(truth, scores), ["example_map"], ties)["example_map"]
+    return _each("example_map", truth, scores, ties)
 
 
 def concept_precision(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> Values:
@@ -53,8 +52,7 @@ def concept_precision(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> 
     Each label ranks all n rows. Its value is the mean over r = 0, 0.1, ..., 1 of the best P@k
     among the k with R@k >= r (up to 1e-9); NaN for a label that has no positive row, (n_labels,).
     """
-    check_option("ties", ties, ("worst", "index"), owner="concept_precision")
-    return _values(*_checked(truth, scores), ["concept_map"], ties)["concept_map"]
+    return _each("concept_map", truth, scores, ties)
 
 
 def example_map(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> float:
@@ -274,11 +272,15 @@ def _values(
     return found
 
 
-def _score(name: str, truth: Truth, scores: ArrayLike, ties: Ties = "worst", k: int = 1) -> float:
-    """Check the input and give one metric; called by its public function and nobody else."""
+def _each(name: str, truth: Truth, scores: ArrayLike, ties: Ties, k: int = 1) -> Values:
+    """Check the input and give one metric of each row or label."""
     check_option("ties", ties, ("worst", "index"), owner=name)
-    values = _values(*_checked(truth, scores), [name], ties, k)[name]
-    return _mean(values, name, stacklevel=4)
+    return _values(*_checked(truth, scores), [name], ties, k)[name]
+
+
+def _score(name: str, truth: Truth, scores: ArrayLike, ties: Ties = "worst", k: int = 1) -> float:
+    """Give the mean of one metric; called by its public function and nobody else."""
+    return _mean(_each(name, truth, scores, ties, k), name, stacklevel=4)
 
 
 def _mean(values: Values, name: str, stacklevel: int) -> float:

@@ -152,14 +152,15 @@ def labels_by_document_share(
     generator = as_generator(random_state)
     filled = rest = sp.csr_matrix(corpus.matrix[corpus.lengths > 0])
     n_oov = round(oov_share * len(_used(filled)))
-    oov: Rows | None = np.empty(0, dtype=np.int64)
+    oov = np.empty(0, dtype=np.int64)
     failures: Counter[tuple[str, str, int]] = Counter()
     for _ in range(N_TRIES):
         if n_oov:
-            oov = _draw_labels(filled, n_oov, oov_document_share, generator)
-            if oov is None:
+            drawn = _draw_labels(filled, n_oov, oov_document_share, generator)
+            if drawn is None:
                 failures["oov", "oov_document_share", n_oov] += 1
                 continue
+            oov = drawn
             rest = sp.csr_matrix(filled[np.diff(filled[:, oov].indptr) == 0])
         n_unseen = round(unseen_share * len(_used(rest)))
         unseen = _draw_labels(rest, n_unseen, document_share, generator)
@@ -466,11 +467,6 @@ def within_corpus(
         Whether groups that the corpus names stay on one side: halves are drawn by whole groups,
         and training instances whose group has a test instance are left out.
     random_state : int, numpy Generator or None
-        Seeds whatever is drawn.
-
-    Returns
-    -------
-    ZeroShotSplit
     """
     check_option("validation_from", validation_from, ("first", "second"), owner="within_corpus")
     check_option("test_from", test_from, ("second", "both"), owner="within_corpus")
@@ -558,7 +554,6 @@ def cross_corpora(
         Whether groups that the target names stay on one side: instances whose group has a test
         instance are left out of training and validation, which share no group either.
     random_state : int, numpy Generator or None
-        Seeds the choice of documents and instances for validation.
 
     Returns
     -------
@@ -580,8 +575,7 @@ def cross_corpora(
     else:
         if labels is None:
             raise InputError(
-                "`cross_corpora` needs the kinds of the source's labels; give `labels`, for "
-                "example from `labels_by_document_share(source)`."
+                "`cross_corpora` needs the kinds of the source's labels; give `labels`."
             )
         corpus, kinds, known = source, labels, True
         clean = _clean_rows(source, labels)

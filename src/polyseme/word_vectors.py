@@ -50,20 +50,10 @@ def words_of(label: str) -> list[str]:
 def name_likeness(
     labels: Sequence[str], seen: Sequence[str], vectors: WordVectors
 ) -> NDArray[np.float64]:
-    """Place labels among seen ones by their names, by kernel regression over words.
+    """Say what each seen label counts for labels of which only names are known.
 
-    Parameters
-    ----------
-    labels : sequence of str
-        Each must have a word with a vector.
-    seen : sequence of str, length n_seen
-        Those without a vector count nothing.
-    vectors : WordVectors
-
-    Returns
-    -------
-    float64 array, shape (n_labels, n_seen)
-        What each seen label counts.
+    By kernel regression over words, (n_labels, n_seen): labels must have a vector; seen labels
+    without one count nothing.
     """
     wanted, known = vectors.label_vectors(labels)
     if not known.all():
@@ -152,10 +142,6 @@ class WordVectors:
             Keep only the words of these labels: a large file then needs little memory.
         max_words : int
             Refuse to keep more words than this.
-
-        Returns
-        -------
-        WordVectors
         """
         check_number("max_words", max_words, owner="WordVectors.read", low=1, whole=True)
         file = Path(path)
@@ -195,10 +181,6 @@ class WordVectors:
             The folder; by default the environment variable POLYSEME_DATA says it.
         labels : iterable of str, optional
             As in `read`.
-
-        Returns
-        -------
-        WordVectors
         """
         root = data or os.environ.get(VARIABLE)
         path = Path(root or ".", FILE)
@@ -212,10 +194,6 @@ class WordVectors:
 
     def label_vectors(self, labels: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Give each label the mean vector of its words, at length 1.
-
-        Parameters
-        ----------
-        labels : sequence of str
 
         Returns
         -------
@@ -271,8 +249,11 @@ class WordVectors:
         for word in words:
             if not isinstance(word, str) or not word:
                 raise InputError(f"Words in {source} must be non-empty strings; got {word!r}.")
-        for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1)):
-            raise InputError(f"The vector of '{words[row]}' in {source} holds NaN or infinity.")
+        wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if len(wrong):
+            raise InputError(
+                f"The vector of '{words[wrong[0]]}' in {source} holds NaN or infinity."
+            )
         folded = [normalize_label(word) for word in words]
         rows: dict[str, int] = {}
         for exact in (True, False):

@@ -13,7 +13,6 @@ from scipy.optimize import minimize
 from sklearn.base import clone
 
 from polyseme import WordVectors
-from polyseme._folds import hidden_groups
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.baselines import Composition, ConSE, Fast0Tag
 from polyseme.baselines import words as words_module
@@ -115,13 +114,6 @@ def test_parameters_out_of_range_are_refused_before_anything_is_read(
     monkeypatch.delenv("POLYSEME_DATA", raising=False)
     with pytest.raises(InputError, match=message):
         baseline.fit(np.eye(2), [("a",), ("b",)])
-
-
-def test_every_label_is_hidden_once():
-    groups = list(hidden_groups(10, 4, np.random.default_rng(0)))
-    assert np.array_equal(np.sum(groups, axis=0), np.ones(10))
-    assert len(groups) == 4
-    assert list(hidden_groups(1, 4, np.random.default_rng(0))) == []
 
 
 def test_quality_looks_at_instances_with_a_hidden_label():

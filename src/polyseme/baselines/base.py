@@ -138,20 +138,9 @@ def best_candidate(
 
 
 def out_of_fold(mapper: InstanceMapper, X: Features, targets: Matrix, folds: IntArray) -> Matrix:
-    """Predict each instance's targets by a kernel ridge mapper that has not seen it.
+    """Predict each instance's targets (n, d) by a kernel ridge mapper that has not seen it.
 
-    Parameters
-    ----------
-    mapper : InstanceMapper
-        A fitted one, which gives the settings.
-    X : array or csr_matrix, shape (n, n_features)
-    targets : float64 array, shape (n, d)
-    folds : int64 array, shape (n,)
-        Numbers from 0. With a single fold there is nobody to learn from: all predictions are 0.
-
-    Returns
-    -------
-    float64 array, shape (n, d)
+    A fitted mapper gives the settings. With a single fold all predictions are 0.
     """
     if not folds.any():
         return np.zeros_like(targets)

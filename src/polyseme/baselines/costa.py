@@ -468,19 +468,9 @@ class TunedCosta(Baseline):
 
 
 def ridge(inputs: Matrix, targets: Matrix, penalty: float) -> tuple[Matrix, Matrix]:
-    """Fit a ridge regression with an intercept.
+    """Fit weights (n_inputs, n_targets) and intercepts (n_targets,) by ridge regression.
 
-    Parameters
-    ----------
-    inputs : float64 array, shape (m, n_inputs)
-    targets : float64 array, shape (m, n_targets)
-    penalty : float
-        As a multiple of m.
-
-    Returns
-    -------
-    weights : float64 array, shape (n_inputs, n_targets)
-    intercept : float64 array, shape (n_targets,)
+    Inputs are (m, n_inputs), targets (m, n_targets); the penalty is a multiple of m.
     """
     mean_in, mean_out = inputs.mean(axis=0), targets.mean(axis=0)
     centred = inputs - mean_in
