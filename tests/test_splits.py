@@ -402,7 +402,7 @@ def test_a_split_of_the_source_brings_its_sets_and_labels(pictures):
     assert len(split.train) and len(split.test)
     with pytest.raises(InputError, match="a split brings its own"):
         cross_corpora(inner, target, labels)
-    with pytest.raises(InputError, match="needs the kinds of the source's labels"):
+    with pytest.raises(InputError, match="needs the kinds of its labels"):
         cross_corpora(pictures, target)
     with pytest.raises(InputError, match="needs a split of one corpus"):
         oov_test(split)

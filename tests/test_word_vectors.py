@@ -139,7 +139,7 @@ def test_bad_text_files_get_one_sentence(tmp_path, text, message):
         ("a.txt.gz", gzip.compress(b"sky 1 2\n" * 50, mtime=0)[:-12], "not a complete gzip file"),
         ("b.txt", b"sky \xff\xfe 1\n", "UTF-8"),
         ("c.npz", b"no archive", "not readable as a numpy file without pickled objects"),
-        ("d.bin", b"PK", r"read from .npz, .txt and .txt.gz files; got d.bin"),
+        ("d.bin", b"PK", r"read from .npz, .txt and .txt.gz; got d.bin"),
         ("none.txt", None, r"not found at .*none.txt; check the path"),
     ],
 )

@@ -160,15 +160,11 @@ def check_features(
             f"got {matrix.ndim}. Reshape your data: one row per instance."
         )
     if matrix.shape[1] == 0:
-        raise InputError(
-            f"`X` has 0 feature(s) (shape={matrix.shape}) while a minimum of 1 is required "
-            f"by `{owner}`."
-        )
+        found = f"0 feature(s) (shape={matrix.shape})"
+        raise InputError(f"`X` has {found} while a minimum of 1 is required by `{owner}`.")
     if n_features is not None and matrix.shape[1] != n_features:
-        raise InputError(
-            f"X has {matrix.shape[1]} features, but {owner} is expecting {n_features} features "
-            "as input."
-        )
+        wanted = f"{owner} is expecting {n_features} features as input"
+        raise InputError(f"X has {matrix.shape[1]} features, but {wanted}.")
     _refuse_non_finite(matrix, owner=owner)
     checked: NDArray[np.float64] | sp.csr_matrix = matrix
     return checked

@@ -353,19 +353,17 @@ def as_corpus(
     if is_indicator(documents):
         table: Any = documents
         if hasattr(table, "columns"):
-            labels = labels if labels is not None else [str(name) for name in table.columns]
+            labels = [str(name) for name in table.columns] if labels is None else labels
             table = table.to_numpy()
         return LabelCorpus.from_indicator(table, labels, normalize=normalize)
     if labels is not None:
         raise InputError("`labels` belongs to an indicator matrix; these documents name their own.")
-    try:
-        iterator: Iterator[Document] = iter(documents)  # type: ignore[arg-type]  # whatever it is
-    except TypeError:
+    if not isinstance(documents, Iterable):
         raise InputError(
             "Documents must be collections of labels, a LabelCorpus, an indicator matrix with "
             f"labels, or a file; got {type(documents).__name__}."
-        ) from None
-    return LabelCorpus.from_documents(iterator, normalize=normalize)
+        )
+    return LabelCorpus.from_documents(documents, normalize=normalize)
 
 
 def is_indicator(documents: object) -> bool:
@@ -384,16 +382,11 @@ def check_corpus(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> Label
     if n_empty == len(corpus):
         raise InputError(f"All {len(corpus)} documents given to `{owner}` are empty.")
     if np.count_nonzero(corpus.counts) < n_labels:
-        raise InputError(
-            f"`{owner}` needs at least two different labels to learn from; the documents hold "
-            f"only '{corpus.labels[int(corpus.matrix.indices[0])]}'."
-        )
+        only = corpus.labels[int(corpus.matrix.indices[0])]
+        raise InputError(f"`{owner}` needs at least two different labels; got only '{only}'.")
     if n_empty:
-        warnings.warn(
-            f"{n_empty} of {len(corpus)} documents have no label and teach `{owner}` nothing.",
-            PolysemeWarning,
-            stacklevel=3,
-        )
+        message = f"{n_empty} of {len(corpus)} documents have no label and teach `{owner}` nothing."
+        warnings.warn(message, PolysemeWarning, stacklevel=3)
     return corpus
 
 
@@ -423,15 +416,11 @@ def _labels_of(document: object, where: str) -> Iterator[str]:
             f"for example [{document!r}]."
         )
     if not isinstance(document, Iterable):
-        raise InputError(
-            f"{where} is {type(document).__name__}; expected a collection of labels (str)."
-        )
+        raise InputError(f"{where} is {type(document).__name__}; expected a collection of labels.")
     for label in document:
         if not isinstance(label, str):
-            raise InputError(
-                f"{where} holds the label {label!r} of type {type(label).__name__}; labels must "
-                "be str, so convert them first."
-            )
+            kind = type(label).__name__
+            raise InputError(f"{where} holds the label {label!r} of type {kind}; make it a str.")
         if not label.strip():
             raise InputError(f"{where} holds an empty label; remove it or give it a name.")
         yield str(label)

@@ -439,14 +439,10 @@ def _checked(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
     values = _numbers("scores", scores)
     given: Any = truth if sp.issparse(truth) else _numbers("truth", truth)
     if given.shape != values.shape:
-        raise InputError(
-            f"`truth` has shape {given.shape} but `scores` has shape {values.shape}; "
-            "pass one score for every row and label."
-        )
+        raise InputError(f"`truth` has shape {given.shape} but `scores` has shape {values.shape}.")
     if values.ndim != 2 or values.size == 0:
         raise InputError(
-            "`truth` and `scores` must have two dimensions, with at least one row and one label; "
-            f"got shape {values.shape}."
+            f"`truth` must have two dimensions, one row and one label; got shape {values.shape}."
         )
     if values.dtype not in (np.float32, np.float64):
         values = values.astype(np.float64)
@@ -465,9 +461,8 @@ def _checked_probabilities(truth: Truth, probabilities: ArrayLike) -> tuple[Bool
     """Check that probabilities are some; shapes as for `_checked`."""
     known, values = _checked(truth, probabilities)
     if values.min() < 0 or values.max() > 1:
-        raise InputError(
-            f"`probabilities` must lie between 0 and 1; got {values.min():g} to {values.max():g}."
-        )
+        span = f"{values.min():g} to {values.max():g}"
+        raise InputError(f"`probabilities` must lie between 0 and 1; got {span}.")
     return known, values.astype(np.float64)
 
 

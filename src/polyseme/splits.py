@@ -72,10 +72,7 @@ class LabelSplit:
         """Raise when a label has two kinds."""
         counts = Counter(self.vocabulary + self.oov)
         if twice := sorted(label for label, count in counts.items() if count > 1):
-            raise InputError(
-                f"The labels of `LabelSplit` must be of one kind each; named twice: "
-                f"{first_few(twice)}."
-            )
+            raise InputError(f"Labels must be of one kind each; named twice: {first_few(twice)}.")
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
@@ -146,9 +143,7 @@ def labels_by_document_share(
     ranges = {"document_share": document_share, "oov_document_share": oov_document_share}
     for name, bounds in ranges.items():
         if not (len(bounds) == 2 and 0 <= bounds[0] <= bounds[1] <= 1):
-            raise InputError(
-                f"`{name}` of `{owner}` must be two shares from low to high; got {bounds!r}."
-            )
+            raise InputError(f"`{name}` must be two shares from low to high; got {bounds!r}.")
     generator = as_generator(random_state)
     filled = rest = sp.csr_matrix(corpus.matrix[corpus.lengths > 0])
     n_oov = round(oov_share * len(_used(filled)))
@@ -242,9 +237,7 @@ def _halves(
     rows = np.flatnonzero(corpus.lengths)
     if first != "split":
         if isinstance(first, str):
-            raise InputError(
-                f"`first` of `within_corpus` must be 'split' or a share; got {first!r}."
-            )
+            raise InputError(f"`first` must be 'split' or a share; got {first!r}.")
         check_number("first", first, owner="within_corpus", low=0, high=1, above=True)
         chosen = _draw_rows(corpus, rows, float(first), by_group, generator)
         return chosen, np.setdiff1d(rows, chosen)
@@ -253,8 +246,7 @@ def _halves(
     marks = np.asarray(corpus.splits)
     if others := sorted(set(marks.tolist()) - {"train", "test"}):
         raise InputError(
-            f"The documents' own split must say 'train' or 'test'; got '{others[0]}': give `first` "
-            "as a share, or mark the documents otherwise."
+            f"The documents' split must say 'train' or 'test'; got '{others[0]}': give a share."
         )
     return rows[marks[rows] == "train"], rows[marks[rows] == "test"]
 
@@ -272,9 +264,7 @@ def _draw_rows(
     # comes nearer to the size asked for.
     size = round(size * len(rows)) if isinstance(size, float) else size
     if size > len(rows):
-        raise InputError(
-            f"{size} documents were asked for, but there are only {len(rows)} to draw from."
-        )
+        raise InputError(f"{size} documents were asked for, but there are only {len(rows)}.")
     groups: dict[object, list[int]] = {}
     for row in rows.tolist():
         name = corpus.groups[row] if by_group and corpus.groups is not None else row
@@ -506,9 +496,7 @@ def oov_test(split: ZeroShotSplit) -> ZeroShotSplit:
     """
     corpus, labels = split.target, split.labels
     if split.source is not corpus:
-        raise InputError(
-            "`oov_test` needs a split of one corpus; `cross_corpora` has its oov labels already."
-        )
+        raise InputError("`oov_test` needs a split of one corpus; `cross_corpora` has oov labels.")
     if not labels.oov:
         raise InputError("`oov_test` needs oov labels; draw the labels with an `oov_share`.")
     outside, hidden = carries(corpus, labels.oov), carries(corpus, labels.unseen)
@@ -567,16 +555,12 @@ def cross_corpora(
     generator = as_generator(random_state)
     if isinstance(source, ZeroShotSplit):
         if labels is not None:
-            raise InputError(
-                "`labels` belong to a source that is a corpus; a split brings its own."
-            )
+            raise InputError("`labels` are for a source that is a corpus; a split brings its own.")
         corpus, kinds, known = source.source, source.labels, source.validation_known
         semantics, stopping, rest = (getattr(source, name) for name in SEMANTICS)
     else:
         if labels is None:
-            raise InputError(
-                "`cross_corpora` needs the kinds of the source's labels; give `labels`."
-            )
+            raise InputError("A source that is a corpus needs the kinds of its labels: `labels`.")
         corpus, kinds, known = source, labels, True
         clean = _clean_rows(source, labels)
         stopping = _draw_rows(source, clean, validation, by_group, generator, keep_labels=True)

@@ -146,9 +146,7 @@ class WordVectors:
         check_number("max_words", max_words, owner="WordVectors.read", low=1, whole=True)
         file = Path(path)
         if not file.name.lower().endswith((".npz", ".txt", ".txt.gz")):
-            raise InputError(
-                f"Word vectors are read from .npz, .txt and .txt.gz files; got {file.name}."
-            )
+            raise InputError(f"Word vectors are read from .npz, .txt and .txt.gz; got {file.name}.")
         if not file.is_file():
             raise InputError(f"Word vectors not found at {file}; check the path.")
         wanted = None if labels is None else {word for name in labels for word in words_of(name)}
@@ -251,9 +249,8 @@ class WordVectors:
                 raise InputError(f"Words in {source} must be non-empty strings; got {word!r}.")
         wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
         if len(wrong):
-            raise InputError(
-                f"The vector of '{words[wrong[0]]}' in {source} holds NaN or infinity."
-            )
+            word = words[wrong[0]]
+            raise InputError(f"The vector of '{word}' in {source} holds NaN or infinity; drop it.")
         folded = [normalize_label(word) for word in words]
         rows: dict[str, int] = {}
         for exact in (True, False):
@@ -285,10 +282,7 @@ def _read_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
         raise InputError(f"{path.name} must hold `words` and `vectors`; got {names or 'nothing'}.")
     words = arrays["words"]
     if words.ndim != 1 or words.dtype.kind != "U":
-        raise InputError(
-            f"`words` in {path.name} must be a list of strings; got shape {words.shape} of type "
-            f"{words.dtype}."
-        )
+        raise InputError(f"`words` in {path.name} must be a list of strings; got {words.dtype}.")
     return words.tolist(), arrays["vectors"]
 
 

@@ -290,14 +290,6 @@ def test_large_vocabularies_and_vectors_that_cancel_are_refused_before_any_work(
     message = r"29 labels with a word vector make 2\^29 - 1 = 5.37e\+08 .* `max_labels` = 16 labels"
     with pytest.raises(InputError, match=message):
         Composition(vectors=truthful).fit(world.X, world.documents, world.label_sets)
-    few = {word: [float(place), 1.0] for place, word in enumerate(("sand", "sea", "sun"))}
-    message = r"3 labels with a word vector \(26 more have no vector .*: apple, .* 2\^3 - 1 = 7 "
-    with (
-        pytest.warns(PolysemeWarning, match="26 of 29 labels"),
-        pytest.raises(InputError, match=message),
-    ):
-        baseline = Composition(vectors=WordVectors(few), max_labels=2)
-        baseline.fit(world.X, LabelCorpus.from_documents(world.documents), world.label_sets)
     with pytest.raises(InputError, match="cancel out in every document"):
         opposite = WordVectors({"a": [1.0], "b": [-1.0]})
         Composition(vectors=opposite).fit(np.eye(2), [("a", "b"), ("a", "b")])

@@ -89,12 +89,11 @@ class WordBaseline(Baseline):
                 f"{words.source}; pass `vectors` that know words of: {first_few(labels)}."
             )
         if self.without_vector_:
-            warnings.warn(
-                f"{len(self.without_vector_)} of {len(labels)} labels have no word vector "
-                f"and `{owner}` puts them last: {first_few(self.without_vector_)}.",
-                PolysemeWarning,
-                stacklevel=3,
+            message = (
+                f"{len(self.without_vector_)} of {len(labels)} labels have no word vector and "
             )
+            message += f"`{owner}` puts them last: {first_few(self.without_vector_)}."
+            warnings.warn(message, PolysemeWarning, stacklevel=3)
         self.direct_ = (counts_of(Y) > 0) & self.known_
         if not self.direct_.any():
             raise InputError(
@@ -270,26 +269,16 @@ class Composition(WordBaseline):
         n_labels = int(self.known_.sum())
         self.n_combinations_ = 2**n_labels - 1
         if n_labels > self.max_labels:
-            without = ""
-            if self.without_vector_:
-                without = (
-                    f" ({len(self.without_vector_)} more have no vector and do not count: "
-                    f"{first_few(self.without_vector_)})"
-                )
             raise InputError(
-                f"`Composition` compares every instance with all combinations of the labels, and "
-                f"{n_labels} labels with a word vector{without} make 2^{n_labels} - 1 = "
-                f"{self.n_combinations_:.3g} of them; keep at most `max_labels` = "
-                f"{self.max_labels} labels, for example with `LabelCorpus.restrict`, or use ConSE "
-                "or Fast0Tag."
+                f"`Composition` searches all combinations of the labels, and {n_labels} labels "
+                f"with a word vector make 2^{n_labels} - 1 = {self.n_combinations_:.3g} of them; "
+                f"keep at most `max_labels` = {self.max_labels} labels, for example with "
+                "`LabelCorpus.restrict`, or use ConSE or Fast0Tag."
             )
         points = unit_rows(truth.astype(np.float64) @ vectors)
         placed = np.flatnonzero(points.any(axis=1))
         if not len(placed):
-            raise InputError(
-                "The labels' word vectors cancel out in every document given to `Composition`; "
-                "pass other `vectors`."
-            )
+            raise InputError("The labels' word vectors cancel out in every document; pass others.")
         self.mapper_ = self._fit_ridge(X, points[placed], self.random_state, placed)
 
     def _similarities(self, predicted: Matrix) -> Matrix:
