@@ -158,7 +158,7 @@ def evaluate(truth: Truth, scores: ArrayLike, *, k: int = 5) -> dict[str, float]
 # One sort serves all metrics: scikit-learn's five of these take 13 times as long together on 2,000
 # rows of 111 labels, and twice as long on 20,000 of 1,000; they also refuse a score of -inf.
 class _Ranked:
-    """Rows with their entries sorted best first; arrays are (rows, entries) or (rows,)."""
+    """Rows with their entries sorted best first; arrays are (rows, entries), values (rows,)."""
 
     def __init__(self, truth: BoolArray, scores: NDArray[Any], ties: Ties, k: int) -> None:
         if ties == "worst":  # the last key sorts first; among its equals False precedes True
@@ -177,73 +177,66 @@ class _Ranked:
         self.ends = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
         self.hits_at_ends = np.take_along_axis(self.hits, self.ends - 1, axis=-1)
 
+    def precision_to_depth(self) -> Values:
+        """Mean of P@1 to P@m, m being the number of relevant entries."""
+        ranks = np.arange(1, self.hits.shape[1] + 1)[: self.n_relevant.max()]
+        inside = ranks <= self.n_relevant[:, None]
+        precision = np.where(inside, self.hits[:, : len(ranks)] / ranks, 0.0)
+        return _ratio(precision.sum(axis=1), self.n_relevant)
 
-def _precision_to_depth(ranked: _Ranked) -> Values:
-    """Mean of P@1 to P@m, m being the number of relevant entries."""
-    ranks = np.arange(1, ranked.hits.shape[1] + 1)[: ranked.n_relevant.max()]
-    inside = ranks <= ranked.n_relevant[:, None]
-    precision = np.where(inside, ranked.hits[:, : len(ranks)] / ranks, 0.0)
-    return _ratio(precision.sum(axis=1), ranked.n_relevant)
+    def eleven_point(self) -> Values:
+        """Mean over recall levels of the best precision at that recall or above."""
+        counts = self.n_relevant[self.n_relevant > 0]
+        ends = np.cumsum(counts)
+        # Precision peaks at hits, so these suffice, row after row; 0 closes the last row's span.
+        rows, places = np.nonzero(self.relevant)
+        precision = np.append(self.hits[rows, places] / (places + 1), 0.0)
+        total = np.zeros(len(counts))
+        for level in np.linspace(0.0, 1.0, 11) if len(counts) else []:
+            needed = np.maximum(np.ceil((level - 1e-9) * counts), 1).astype(np.int64)
+            spans = np.column_stack([ends - counts + needed - 1, ends]).ravel()
+            total += np.maximum.reduceat(precision, spans)[::2]
+        result = np.full(len(self.hits), np.nan)
+        result[self.n_relevant > 0] = total / 11
+        return result
 
+    def precision_at_hits(self) -> Values:
+        """Mean over relevant entries of the precision after the tied run each stands in."""
+        precision = self.relevant * (self.hits_at_ends / self.ends)
+        return _ratio(precision.sum(axis=1), self.n_relevant)
 
-def _eleven_point(ranked: _Ranked) -> Values:
-    """Mean over recall levels of the best precision at that recall or above."""
-    counts = ranked.n_relevant[ranked.n_relevant > 0]
-    ends = np.cumsum(counts)
-    # Precision peaks at hits, so these suffice, row after row; 0 closes the last row's span.
-    rows, places = np.nonzero(ranked.relevant)
-    precision = np.append(ranked.hits[rows, places] / (places + 1), 0.0)
-    total = np.zeros(len(counts))
-    for level in np.linspace(0.0, 1.0, 11) if len(counts) else []:
-        needed = np.maximum(np.ceil((level - 1e-9) * counts), 1).astype(np.int64)
-        spans = np.column_stack([ends - counts + needed - 1, ends]).ravel()
-        total += np.maximum.reduceat(precision, spans)[::2]
-    result = np.full(len(ranked.hits), np.nan)
-    result[ranked.n_relevant > 0] = total / 11
-    return result
+    def wrong_or_tied(self) -> Values:
+        """Share of (relevant, irrelevant) pairs whose relevant entry does not score higher."""
+        wrong = (self.relevant * (self.ends - self.hits_at_ends)).sum(axis=1)
+        all_relevant = self.n_relevant == self.hits.shape[1]
+        return np.where(all_relevant, 0.0, _ratio(wrong, self.n_pairs))
 
+    def last_rank(self) -> Values:
+        """Rank of the last relevant entry, after the entries tied with it."""
+        rank = np.where(self.relevant, self.ends, 0).max(axis=1)
+        return np.where(rank > 0, rank, np.nan)
 
-def _precision_at_hits(ranked: _Ranked) -> Values:
-    """Mean over relevant entries of the precision after the tied run each stands in."""
-    precision = ranked.relevant * (ranked.hits_at_ends / ranked.ends)
-    return _ratio(precision.sum(axis=1), ranked.n_relevant)
+    def area(self) -> Values:
+        """Share of (relevant, irrelevant) pairs in the right order, ties counting one half."""
+        wrong_or_tied = (self.relevant * (self.ends - self.hits_at_ends)).sum(axis=1)
+        right_or_tied = (~self.relevant * self.hits_at_ends).sum(axis=1)
+        return _ratio(self.n_pairs - wrong_or_tied + right_or_tied, 2 * self.n_pairs)
 
-
-def _wrong_pairs(ranked: _Ranked) -> Values:
-    """Share of (relevant, irrelevant) pairs whose relevant entry does not score higher."""
-    wrong = (ranked.relevant * (ranked.ends - ranked.hits_at_ends)).sum(axis=1)
-    all_relevant = ranked.n_relevant == ranked.hits.shape[1]
-    return np.where(all_relevant, 0.0, _ratio(wrong, ranked.n_pairs))
-
-
-def _last_rank(ranked: _Ranked) -> Values:
-    """Rank of the last relevant entry, after the entries tied with it."""
-    rank = np.where(ranked.relevant, ranked.ends, 0).max(axis=1)
-    return np.where(rank > 0, rank, np.nan)
-
-
-def _area(ranked: _Ranked) -> Values:
-    """Share of (relevant, irrelevant) pairs in the right order, ties counting one half."""
-    wrong_or_tied = (ranked.relevant * (ranked.ends - ranked.hits_at_ends)).sum(axis=1)
-    right_or_tied = (~ranked.relevant * ranked.hits_at_ends).sum(axis=1)
-    return _ratio(ranked.n_pairs - wrong_or_tied + right_or_tied, 2 * ranked.n_pairs)
-
-
-def _hits_at_k(ranked: _Ranked) -> Values:
-    """Count relevant entries among the first k; `_values` pools the counts to one F1."""
-    return ranked.hits[:, : ranked.k][:, -1].astype(np.float64)
+    def hits_at_k(self) -> Values:
+        """Count relevant entries among the first k; `_values` pools the counts to one F1."""
+        return self.hits[:, : self.k][:, -1].astype(np.float64)
 
 
 # Name, whether each label ranks the rows (or each row the labels), and the formula.
 _METRICS: dict[str, tuple[bool, Callable[[_Ranked], Values]]] = {
-    "example_map": (False, _precision_to_depth),
-    "concept_map": (True, _eleven_point),
-    "mean_average_precision": (True, _precision_at_hits),
-    "f1_at_k": (False, _hits_at_k),
-    "ranking_loss": (False, _wrong_pairs),
-    "coverage": (False, _last_rank),
-    "label_ranking_average_precision": (False, _precision_at_hits),
-    "roc_auc": (True, _area),
+    "example_map": (False, _Ranked.precision_to_depth),
+    "concept_map": (True, _Ranked.eleven_point),
+    "mean_average_precision": (True, _Ranked.precision_at_hits),
+    "f1_at_k": (False, _Ranked.hits_at_k),
+    "ranking_loss": (False, _Ranked.wrong_or_tied),
+    "coverage": (False, _Ranked.last_rank),
+    "label_ranking_average_precision": (False, _Ranked.precision_at_hits),
+    "roc_auc": (True, _Ranked.area),
 }
 
 
