@@ -93,7 +93,7 @@ class LabelCorpus:
         ids: Sequence[str] | None = None,
         normalize: bool = True,
     ) -> LabelCorpus:
-        """Build a corpus from collections of labels.
+        """Build a corpus from collections of labels; these come in sorted order.
 
         Parameters
         ----------
@@ -104,11 +104,6 @@ class LabelCorpus:
             A unique name per document; by default "0", "1", ….
         normalize : bool
             Whether labels that differ only in case or white space are one label.
-
-        Returns
-        -------
-        LabelCorpus
-            With its labels in sorted order.
         """
         columns: dict[str, int] = {}
         indices, indptr = array("q"), array("q", [0])
@@ -116,8 +111,7 @@ class LabelCorpus:
             for name in _labels_of(document, f"Document {number}"):
                 indices.append(columns.setdefault(name, len(columns)))
             indptr.append(len(indices))
-        keys = sorted({_key(name, normalize) for name in columns})
-        return cls._joined(list(columns), keys, indices, indptr, ids, normalize)
+        return cls._joined(list(columns), indices, indptr, ids, normalize, in_order=True)
 
     @classmethod
     def from_indicator(
@@ -128,7 +122,7 @@ class LabelCorpus:
         ids: Sequence[str] | None = None,
         normalize: bool = True,
     ) -> LabelCorpus:
-        """Build a corpus from a 0/1 document-label matrix.
+        """Build a corpus from a 0/1 document-label matrix; labels keep the order of the columns.
 
         Parameters
         ----------
@@ -139,11 +133,6 @@ class LabelCorpus:
             normalisation are joined.
         ids, normalize
             As in `from_documents`.
-
-        Returns
-        -------
-        LabelCorpus
-            With its labels in the order of the columns.
         """
         indicator = _indicator_matrix(matrix)
         if labels is None:
@@ -154,38 +143,33 @@ class LabelCorpus:
                 f"The indicator matrix has {indicator.shape[1]} columns but {len(names)} labels "
                 "were given; give one label per column."
             )
-        keys = list(dict.fromkeys(_key(name, normalize) for name in names))
-        return cls._joined(names, keys, indicator.indices, indicator.indptr, ids, normalize)
+        return cls._joined(names, indicator.indices, indicator.indptr, ids, normalize)
 
     @classmethod
     def _joined(
         cls,
         names: list[str],
-        keys: list[str],
         indices: Any,
         indptr: Any,
         ids: Sequence[str] | None,
         normalize: bool,
+        in_order: bool = False,
     ) -> LabelCorpus:
-        """Join spellings, the columns of a CSR matrix, into one label for each key."""
-        places = {key: column for column, key in enumerate(keys)}
-        columns = [places[_key(name, normalize)] for name in names]
-        met = np.asarray(indices, dtype=np.int64)
-        uses = np.bincount(met, minlength=len(names)).tolist()
-        # Each label gets its most frequent spelling; ties go by sorted order.
-        counts: list[Counter[str]] = [Counter() for _ in keys]
-        for name, column, count in zip(names, columns, uses, strict=True):
-            counts[column][" ".join(name.split()) if normalize else name] += count
-        labels = tuple(min(tidied, key=lambda name: (-tidied[name], name)) for tidied in counts)
-        matrix = sp.csr_matrix(
-            (
-                np.ones(len(met), dtype=bool),
-                np.array(columns, dtype=np.int64)[met],
-                np.asarray(indptr, dtype=np.int64),
-            ),
-            shape=(len(indptr) - 1, len(keys)),
-        )
+        """Join the columns of a CSR matrix whose names are spellings of one label."""
+        keys = [_key(name, normalize) for name in names]
+        distinct = sorted(set(keys)) if in_order else dict.fromkeys(keys)
+        places = {key: column for column, key in enumerate(distinct)}
+        columns = np.array([places[key] for key in keys], dtype=np.int64)
+        named, starts = (np.asarray(numbers, dtype=np.int64) for numbers in (indices, indptr))
+        entries = (np.ones(len(named), dtype=bool), columns[named], starts)
+        matrix = sp.csr_matrix(entries, shape=(len(starts) - 1, len(places)))
         matrix.sum_duplicates()
+        # Each label gets its most frequent spelling; ties go by sorted order.
+        uses: list[Counter[str]] = [Counter() for _ in places]
+        counts = np.bincount(named, minlength=len(names)).tolist()
+        for name, column, count in zip(names, columns, counts, strict=True):
+            uses[column][" ".join(name.split()) if normalize else name] += count
+        labels = tuple(min(tidied, key=lambda name: (-tidied[name], name)) for tidied in uses)
         spelled = zip(names, (labels[column] for column in columns), strict=True)
         return cls(
             labels,

@@ -116,7 +116,8 @@ def labels_by_document_share(
     """Draw unseen and oov labels so that given shares of the documents carry one.
 
     Labels are taken in random order; one that would push the share of documents over the upper
-    bound is passed over. A draw that stays under the lower bound is thrown away.
+    bound is passed over. A draw that stays under the lower bound is thrown away. Each kind of label
+    comes in the corpus' column order.
 
     Parameters
     ----------
@@ -132,11 +133,6 @@ def labels_by_document_share(
     oov_document_share : (float, float)
         Range for the share of documents with an oov label (in the paper: 0.233).
     random_state : int, numpy Generator or None
-
-    Returns
-    -------
-    LabelSplit
-        Each kind in the corpus' column order.
     """
     owner = "labels_by_document_share"
     _check_shares(owner, unseen_share=unseen_share, oov_share=oov_share)
