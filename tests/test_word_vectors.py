@@ -70,10 +70,8 @@ def test_word_vectors_do_not_change_and_copies_are_the_object_itself():
     [
         ({}, "at least one word"),
         ({"a": [1, 2], "b": [1]}, "all of one size"),
-        ({"a": ["x"]}, "one list of numbers"),
         ({"a": [1, np.nan]}, "vector of 'a' in a mapping holds NaN"),
         ({"a": []}, "numbers in two dimensions"),
-        ({"": [1.0]}, "non-empty strings; got ''"),
         ({3: [1.0]}, "non-empty strings; got 3"),
         ({"a": np.ones(5000)}, "at most 4096 numbers"),
         ({"a": [1e300]}, "vector of 'a' in a mapping holds NaN or infinity"),
@@ -118,8 +116,6 @@ def test_a_text_file_is_read(tmp_path, ending, header):
     [
         ("", "holds no word; give another file"),
         ("sky 1 2\nsea 1\n", "Line 2 of v.txt has 1 numbers but 2 are expected"),
-        ("sky 1 2\n\nsea 1 3", "Line 2 of v.txt has 0 numbers but 2"),
-        ("sky\n", "Line 1 of v.txt has 0 numbers after the word"),
         ("sky 1 two\n", "Line 1 of v.txt holds something that is no number after 'sky'"),
         ("sky 1 nan\n", "vector of 'sky' in v.txt holds NaN"),
         ("sky" + " 1" * 4097, "has 4097 numbers after the word; 1 to 4096"),

@@ -203,13 +203,6 @@ def test_directions_are_optimal_wherever_they_start(problem, penalty):
     np.testing.assert_allclose(again, found[order], rtol=1e-3, atol=1e-4)
 
 
-def test_one_pair_has_the_closed_form():
-    vectors = np.array([[1.0, 0.0], [0.0, 1.0]])
-    (w,), _, _ = _ranking_directions(vectors, np.array([[True, False]]), 0.5, 1e-9)
-    # With g = v_p - v_n the optimum is g / (penalty + ||g||^2).
-    np.testing.assert_allclose(w, np.array([1, -1]) / 2.5, rtol=1e-7)
-
-
 def test_too_few_steps_are_said_and_scores_are_products_with_the_direction(world, truthful):
     baseline = Fast0Tag(vectors=truthful, penalty=0.001, max_iter=2, random_state=0)
     with pytest.warns(PolysemeWarning, match="not within 1% of their length after 2 steps"):

@@ -320,8 +320,13 @@ class Costa(Baseline):
             if self.classifiers_.random_state is None:
                 self.classifiers_.set_params(random_state=seed)
             self.classifiers_.fit_matrix(X, Y, self.classes_.tolist(), self.groups_)
+        elif self.classifiers is None:
+            raise InputError("`fit_classifiers=False` needs fitted `classifiers`; give them.")
         else:
-            self.classifiers_ = self._given_classifiers()
+            self.classifiers_ = self.classifiers
+            check_fitted(self.classifiers_, "slope_")
+            n_features = self.classifiers_.n_features_in_
+            check_features(X, owner="SeenClassifiers", n_features=n_features)
         self._seen = np.flatnonzero(self.kinds_ == "seen")
         self._unseen = np.flatnonzero(self.kinds_ == "unseen")
         self._columns = self._classifier_columns(Y)
@@ -347,18 +352,6 @@ class Costa(Baseline):
             totals = scores.sum(axis=1, keepdims=True)
             scores *= self.priors_ / np.where(totals > 0, totals, 1.0)
         return scores
-
-    def _given_classifiers(self) -> SeenClassifiers:
-        """Take the classifiers as they are, or raise."""
-        if self.classifiers is None:
-            raise InputError("`fit_classifiers=False` needs fitted `classifiers`; give them.")
-        check_fitted(self.classifiers, "slope_")
-        if self.classifiers.n_features_in_ != self.n_features_in_:
-            raise InputError(
-                f"`classifiers` of `Costa` were fitted with {self.classifiers.n_features_in_} "
-                f"features but `X` has {self.n_features_in_}; fit them on the same instances."
-            )
-        return self.classifiers
 
     def _classifier_columns(self, Y: sp.csr_matrix) -> IntArray:
         """Find the classifiers' columns for the seen labels, or raise when labels differ."""
