@@ -250,8 +250,8 @@ class LabelCorpus:
         rows : array of int or bool, shape (n_selected,) or (n_documents,)
             Row numbers, each at most once, or which rows to keep.
         """
-        wanted = np.asarray(rows)
-        chosen = np.arange(len(self))[wanted if wanted.size else wanted.astype(np.int64)]
+        numbers = np.asarray(rows)
+        chosen = np.arange(len(self))[numbers if numbers.size else numbers.astype(np.int64)]
         if len(np.unique(chosen)) != len(chosen):
             raise InputError("`rows` of `LabelCorpus.select` name a document twice; drop repeats.")
 

@@ -648,7 +648,7 @@ def measure(
     # One more column, of labels without a score.
     table = np.column_stack([table, np.full(len(table), -np.inf)])
     place = {documents.key(label): column for column, label in enumerate(scored)}
-    found = {}
+    measured = {}
     for name, chosen in columns.items():
         truth = documents.align(chosen)[0][:, : len(chosen)].toarray()
         if not truth.any():
@@ -657,9 +657,9 @@ def measure(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PolysemeWarning)
             values = evaluate(truth, table[:, places])
-        found[name] = {
+        measured[name] = {
             MEASURES[metric][0]: MEASURES[metric][1] * value
             for metric, value in values.items()
             if np.isfinite(value)
         }
-    return found
+    return measured
