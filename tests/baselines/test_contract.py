@@ -9,26 +9,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import polyseme.baselines
-from polyseme import LabelCorpus, WordVectors
+from polyseme import LabelCorpus, WordVectors, baselines
 from polyseme._folds import fold_numbers
 from polyseme._validation import InputError, NotFittedError
-from polyseme.baselines import (
-    Chance,
-    Composition,
-    ConSE,
-    Costa,
-    Fast0Tag,
-    LatentSemantic,
-    NearestInstances,
-    Popularity,
-    SeenClassifiers,
-    TunedCosta,
-    costa,
-    latent,
-    simple,
-    words,
-)
+from polyseme.baselines import Costa, Fast0Tag, SeenClassifiers, costa, latent, simple, words
 from polyseme.datasets.toy import THEMES
 from polyseme.published import mapping as search
 
@@ -49,15 +33,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:.* have no word vector")
 WORDS = vectors_of(*THEMES)
 # Every baseline goes through this suite; a new one is a line here.
 BASELINES = {
-    "chance": Chance(random_state=0),
-    "composition": Composition(vectors=vectors_of("beach", "street"), random_state=0),
-    "ConSE": ConSE(vectors=WORDS, random_state=0),
+    "chance": baselines.Chance(random_state=0),
+    "composition": baselines.Composition(vectors=vectors_of("beach", "street"), random_state=0),
+    "ConSE": baselines.ConSE(vectors=WORDS, random_state=0),
     "COSTA": Costa(random_state=0),
     "Fast0Tag": Fast0Tag(vectors=WORDS, random_state=0),
-    "latent semantic": LatentSemantic(random_state=0),
-    "nearest instances": NearestInstances(random_state=0),
-    "popularity": Popularity(),
-    "tuned COSTA": TunedCosta(random_state=0),
+    "latent semantic": baselines.LatentSemantic(random_state=0),
+    "nearest instances": baselines.NearestInstances(random_state=0),
+    "popularity": baselines.Popularity(),
+    "tuned COSTA": baselines.TunedCosta(random_state=0),
 }
 
 
@@ -67,7 +51,7 @@ def fitted(request, world):
 
 
 def test_every_baseline_is_in_this_suite():
-    public = {getattr(polyseme.baselines, name) for name in polyseme.baselines.__all__}
+    public = {getattr(baselines, name) for name in baselines.__all__}
     assert public == {type(baseline) for baseline in BASELINES.values()} | {SeenClassifiers}
 
 
