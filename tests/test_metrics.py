@@ -237,6 +237,8 @@ def test_unusable_parameters_are_refused():
         metrics.f1_at_k([[1, 0]], [[1, 0]], 1.5)
     with pytest.raises(InputError, match="`k` of `evaluate` must be a whole number at least 1"):
         metrics.evaluate([[1, 0]], [[1, 0]], k=0)
+    with pytest.raises(InputError, match="`max_points` of `scattering` must be"):
+        metrics.scattering(np.eye(3), max_points=1)
     with pytest.raises(InputError, match="n_bins"):
         metrics.reliability([[1]], [[0.5]], n_bins=0)
     for metric in (metrics.reliability, metrics.log_loss):
@@ -270,6 +272,8 @@ def test_reliability_is_what_a_plain_loop_finds(n_bins):
         error += len(entries) / truth.size * abs(observed - predicted) if entries else 0.0
     found = metrics.expected_calibration_error(truth, probabilities, n_bins=n_bins)
     assert found == pytest.approx(error)
+    truth, probabilities = probable(2, n=20_000)  # which tell the truth
+    assert metrics.expected_calibration_error(truth, probabilities, n_bins=n_bins) < 0.01
 
 
 def test_log_loss_is_the_sum_of_scikit_learns_over_labels():

@@ -27,7 +27,7 @@ from polyseme.splits import (
 )
 
 LABELS = "abcdefghij"
-many = settings(deadline=None, max_examples=50)
+many = settings(deadline=None, max_examples=60)
 
 
 def corpus_of(documents, groups=None, splits=None, ids=None):
