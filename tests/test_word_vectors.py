@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gzip
-import zipfile
 
 import numpy as np
 import pytest
@@ -17,24 +16,16 @@ from polyseme.baselines import ConSE
 from polyseme.word_vectors import words_of
 
 
-def unit(rows):
-    rows = np.asarray(rows, dtype=np.float64)
-    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
-
-
 @pytest.mark.parametrize(
     ("label", "words"),
     [
-        ("Sky", ["sky"]),
         ("close-up", ["close", "up"]),
         ("genre---deep_house", ["genre", "deep", "house"]),
-        ("  New   York ", ["new", "york"]),
         ("punk/new wave", ["punk", "new", "wave"]),
         ("rock'", ["rock"]),
         ("r&b", ["r&b"]),
         ("don't", ["don't"]),
         ("--", []),
-        ("STRASSE", ["strasse"]),
         ("Straße", ["strasse"]),
     ],
 )
@@ -43,18 +34,13 @@ def test_labels_fall_into_words(label, words):
 
 
 def test_a_label_is_the_mean_of_its_known_words_at_length_one():
-    vectors = WordVectors({"deep": [3, 0, 0], "House": [0, 1, 0], "zero": [0, 0, 0]})
-    labels = ["deep house", "deep xyz", "xyz", "zero", "deep-deep house"]
-    found, known = vectors.label_vectors(labels)
-    expected = unit([[3, 1, 0], [1, 0, 0], [1, 1, 1], [1, 1, 1], [6, 1, 0]])
-    assert known.tolist() == [True, True, False, False, True]
-    np.testing.assert_allclose(found[known], expected[known])
+    words = {"deep": [3, 0, 0], "House": [0, 1, 0], "zero": [0, 0, 0], "shallow": [-3, 0, 0]}
+    labels = ["deep house", "deep xyz", "deep-deep house", "xyz", "zero", "shallow deep"]
+    found, known = WordVectors(words).label_vectors(labels)
+    expected = np.array([[3, 1, 0], [1, 0, 0], [6, 1, 0]])
+    assert known.tolist() == [True] * 3 + [False] * 3
+    np.testing.assert_allclose(found[known], expected / np.linalg.norm(expected, axis=1)[:, None])
     assert not found[~known].any()
-
-
-def test_opposite_words_leave_a_label_without_vector():
-    _, known = WordVectors({"hot": [1, 0], "cold": [-1, 0]}).label_vectors(["hot cold", "hot"])
-    assert known.tolist() == [False, True]
 
 
 def test_of_words_that_differ_in_case_the_folded_one_counts():
@@ -71,13 +57,12 @@ def test_word_vectors_do_not_change_and_copies_are_the_object_itself():
     assert repr(vectors) == "WordVectors(1 words of 2 numbers from here)"
     with pytest.raises(ValueError, match="read-only"):
         vectors.vectors[0, 0] = 5
-
-
-def test_the_given_array_stays_free():
     array = np.ones((1, 2), dtype=np.float32)
     vectors = WordVectors.from_arrays(["a"], array)
     array[0, 0] = 7
     assert vectors.vectors.tolist() == [[1, 1]]
+    with pytest.raises(InputError, match="2 words but 3 vectors"):
+        WordVectors.from_arrays(["a", "b"], np.ones((3, 2)))
 
 
 @pytest.mark.parametrize(
@@ -85,11 +70,8 @@ def test_the_given_array_stays_free():
     [
         ({}, "at least one word"),
         ({"a": [1, 2], "b": [1]}, "all of one size"),
-        ({"a": ["x"]}, "one list of numbers"),
         ({"a": [1, np.nan]}, "vector of 'a' in a mapping holds NaN"),
         ({"a": []}, "numbers in two dimensions"),
-        ({"a": 1.0}, "numbers in two dimensions"),
-        ({"": [1.0]}, "non-empty strings; got ''"),
         ({3: [1.0]}, "non-empty strings; got 3"),
         ({"a": np.ones(5000)}, "at most 4096 numbers"),
         ({"a": [1e300]}, "vector of 'a' in a mapping holds NaN or infinity"),
@@ -99,11 +81,6 @@ def test_the_given_array_stays_free():
 def test_bad_mappings_get_one_sentence(vectors, message):
     with pytest.raises(InputError, match=message):
         WordVectors(vectors)
-
-
-def test_word_and_vector_counts_must_agree():
-    with pytest.raises(InputError, match="2 words but 3 vectors"):
-        WordVectors.from_arrays(["a", "b"], np.ones((3, 2)))
 
 
 # --------------------------------------------------------------------------- files
@@ -139,8 +116,6 @@ def test_a_text_file_is_read(tmp_path, ending, header):
     [
         ("", "holds no word; give another file"),
         ("sky 1 2\nsea 1\n", "Line 2 of v.txt has 1 numbers but 2 are expected"),
-        ("sky 1 2\n\nsea 1 3", "Line 2 of v.txt has 0 numbers but 2"),
-        ("sky\n", "Line 1 of v.txt has 0 numbers after the word"),
         ("sky 1 two\n", "Line 1 of v.txt holds something that is no number after 'sky'"),
         ("sky 1 nan\n", "vector of 'sky' in v.txt holds NaN"),
         ("sky" + " 1" * 4097, "has 4097 numbers after the word; 1 to 4096"),
@@ -154,18 +129,21 @@ def test_bad_text_files_get_one_sentence(tmp_path, text, message):
         WordVectors.read(path, max_words=2)
 
 
-def test_broken_files_get_one_sentence(tmp_path):
-    for name, content, message in [
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
         ("a.txt.gz", gzip.compress(b"sky 1 2\n" * 50, mtime=0)[:-12], "not a complete gzip file"),
         ("b.txt", b"sky \xff\xfe 1\n", "UTF-8"),
         ("c.npz", b"no archive", "not readable as a numpy file without pickled objects"),
-        ("d.bin", b"PK", r"read from .npz, .txt and .txt.gz files; got d.bin"),
-    ]:
+        ("d.bin", b"PK", r"read from .npz, .txt and .txt.gz; got d.bin"),
+        ("none.txt", None, r"not found at .*none.txt; check the path"),
+    ],
+)
+def test_broken_files_get_one_sentence(tmp_path, name, content, message):
+    if content is not None:
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(InputError, match=message):
-            WordVectors.read(tmp_path / name)
-    with pytest.raises(InputError, match=r"not found at .*none.txt; check the path"):
-        WordVectors.read(tmp_path / "none.txt")
+    with pytest.raises(InputError, match=message):
+        WordVectors.read(tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +151,6 @@ def test_broken_files_get_one_sentence(tmp_path):
     [
         ({"words": np.array(["a"])}, "must hold `words` and `vectors`; got words"),
         ({"words": np.array([1]), "vectors": np.ones((1, 2))}, "must be a list of strings"),
-        ({"words": np.array([["a"]]), "vectors": np.ones((1, 2))}, "must be a list of strings"),
         ({"words": np.array(["a", "b"]), "vectors": np.ones((1, 2))}, "2 words but 1 vectors"),
         ({"words": np.array(["a"]), "vectors": np.array([["x"]])}, "must be numbers in two"),
         ({"words": np.array(["a", "b", "c"]), "vectors": np.ones((3, 1))}, "more than 2 words"),
@@ -190,10 +167,9 @@ def test_an_archive_that_unpacks_to_too_much_is_refused_unread(tmp_path, monkeyp
     path = tmp_path / "v.npz"
     np.savez_compressed(path, words=np.array(["a"]), vectors=np.zeros((1, 4000)))
     monkeypatch.setattr(word_vectors_module, "_MAX_BYTES", 10_000)
+    monkeypatch.setattr(np, "load", None)
     with pytest.raises(InputError, match=r"unpacks to .* GiB; at most"):
         WordVectors.read(path)
-    with zipfile.ZipFile(path) as archive:
-        assert archive.testzip() is None
 
 
 def test_the_default_file_is_found_in_the_data_folder(tmp_path, monkeypatch):

@@ -17,23 +17,10 @@ from polyseme._validation import InputError, IntArray
 def fold_numbers(
     n: int, n_folds: int, generator: np.random.Generator, groups: ArrayLike | None = None
 ) -> IntArray:
-    """Draw the fold of each row.
+    """Draw the fold of each of n rows, (n,), numbers from 0 without gaps.
 
-    Parameters
-    ----------
-    n : int
-        Rows.
-    n_folds : int
-        Folds wanted; there are fewer when there are fewer rows or groups.
-    generator : numpy.random.Generator
-    groups : array, shape (n,), optional
-        Rows of one group always come into one fold.
-
-    Returns
-    -------
-    int64 array, shape (n,)
-        Numbers from 0 without gaps. Without groups the folds' sizes differ by one at most; groups
-        come in random order to the fold that has the fewest rows so far.
+    There are fewer folds when there are fewer rows or groups. Without groups (n,) their sizes
+    differ by one at most; groups come in random order, each whole to the fold with the fewest rows.
     """
     # Ours, although scikit-learn has `GroupKFold`: published results rest on the folds drawn here.
     numbers = group_numbers(groups, n)

@@ -7,8 +7,9 @@ or raises an `InputError` whose message is one sentence that says what to do.
 from __future__ import annotations
 
 import difflib
+import inspect
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,17 +35,7 @@ class PolysemeWarning(UserWarning):
 
 
 def as_generator(random_state: RandomState) -> np.random.Generator:
-    """Turn the one `random_state` of an estimator into the generator that is passed down.
-
-    Parameters
-    ----------
-    random_state : int, numpy.random.Generator or None
-        A seed, a generator to draw from, or None for fresh entropy.
-
-    Returns
-    -------
-    numpy.random.Generator
-    """
+    """Turn the one `random_state` of an estimator into the generator that is passed down."""
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(0, 2**31 - 1))
     if random_state is not None and not isinstance(
@@ -90,20 +81,9 @@ def check_number(
     above: bool = False,
     whole: bool = False,
 ) -> None:
-    """Raise unless a numeric parameter is finite and inside its range.
+    """Raise unless a parameter of `owner` is a finite (or whole) number from low to high.
 
-    Parameters
-    ----------
-    name, value : str, object
-        The parameter and what was given.
-    owner : str
-        The class the parameter belongs to.
-    low, high : float
-        The range, both ends included (with `above`, `low` itself is refused).
-    above : bool
-        Whether the value must be strictly larger than `low`.
-    whole : bool
-        Whether only whole numbers are accepted.
+    Both ends are included; with `above`, `low` itself is refused.
     """
     kinds: tuple[type, ...] = (int, np.integer) if whole else (int, float, np.integer, np.floating)
     right_kind = isinstance(value, kinds) and not isinstance(value, bool)
@@ -119,6 +99,15 @@ def check_number(
         bounds.append(f"at most {high:g}")
     words = " ".join([wanted, " and ".join(bounds)]).strip()
     raise InputError(f"`{name}` of `{owner}` must be {words}; got {value!r}.")
+
+
+def check_ranges(estimator: object, ranges: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check parameters of an estimator by `check_number`; None passes where it is the default."""
+    parameters = inspect.signature(type(estimator)).parameters
+    for name, bounds in ranges.items():
+        value = getattr(estimator, name)
+        if value is not None or parameters[name].default is not None:
+            check_number(name, value, owner=type(estimator).__name__, **bounds)
 
 
 def first_few(names: Sequence[object], *, most: int = 5) -> str:
@@ -148,49 +137,40 @@ def check_fitted(estimator: object, attribute: str) -> None:
 def check_features(
     X: object, *, owner: str, n_features: int | None = None, keep_single: bool = False
 ) -> NDArray[np.float64] | sp.csr_matrix:
-    """Check a feature matrix in any accepted form.
+    """Check features (n, n_features), an array-like, a frame, or sparse, which stays sparse.
 
-    Parameters
-    ----------
-    X : array-like, scipy sparse, pandas or polars frame, shape (n, n_features)
-        One row per instance. Sparse stays sparse.
-    owner : str
-        The class that asks, for the error message.
-    n_features : int, optional
-        The number of columns the model was fitted with.
-    keep_single : bool
-        Whether float32 arrays and sparse matrices stay as they are: for callers that widen block
-        by block.
-
-    Returns
-    -------
-    float64 (or float32) array or csr_matrix, shape (n, n_features)
+    A column of vectors, as frames have them, becomes a matrix. They become float64; with `keep_single` float32 stays, for callers that widen block by block.
     """
     dtype = np.float32 if keep_single and getattr(X, "dtype", None) == np.float32 else np.float64
-    if sp.issparse(X):
-        sparse: Any = X
-        if np.iscomplexobj(sparse):
-            raise _complex_error(owner)
-        matrix: NDArray[np.float64] | sp.csr_matrix = sp.csr_matrix(sparse, dtype=dtype)
-    else:
-        matrix = _dense(X, owner=owner, dtype=dtype)
+    given: Any = X.to_pandas() if hasattr(X, "column_names") else X  # a table of pyarrow
+    given = given.to_numpy() if hasattr(given, "to_numpy") else given
+    matrix: Any = None
+    try:
+        given = given if sp.issparse(given) else np.asarray(given)
+        if given.dtype == object and given.ndim == 1 and len(given) and np.ndim(given[0]):
+            given = np.stack([np.asarray(vector) for vector in given])
+        if not np.iscomplexobj(given):
+            matrix = (sp.csr_matrix if sp.issparse(given) else np.asarray)(given, dtype=dtype)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"`X` of `{owner}` must hold numbers only; {error}. Encode text columns first."
+        ) from error
+    if matrix is None:
+        raise InputError(f"Complex data not supported by `{owner}`; pass real numbers.")
     if matrix.ndim != 2:
         raise InputError(
             f"`X` must have two dimensions (instances, features) for `{owner}`; "
             f"got {matrix.ndim}. Reshape your data: one row per instance."
         )
     if matrix.shape[1] == 0:
-        raise InputError(
-            f"`X` has 0 feature(s) (shape={matrix.shape}) while a minimum of 1 is required "
-            f"by `{owner}`."
-        )
+        found = f"0 feature(s) (shape={matrix.shape})"
+        raise InputError(f"`X` has {found} while a minimum of 1 is required by `{owner}`.")
     if n_features is not None and matrix.shape[1] != n_features:
-        raise InputError(
-            f"X has {matrix.shape[1]} features, but {owner} is expecting {n_features} features "
-            "as input."
-        )
+        wanted = f"{owner} is expecting {n_features} features as input"
+        raise InputError(f"X has {matrix.shape[1]} features, but {wanted}.")
     _refuse_non_finite(matrix, owner=owner)
-    return matrix
+    checked: NDArray[np.float64] | sp.csr_matrix = matrix
+    return checked
 
 
 def column_names(X: object) -> tuple[str, ...] | None:
@@ -252,31 +232,6 @@ def check_instances(
     return features
 
 
-def _dense(
-    X: object, *, owner: str, dtype: type[np.float32] | type[np.float64] = np.float64
-) -> NDArray[np.float64]:
-    """Turn an array-like or a frame into an array of floats, naming what cannot be converted."""
-    if hasattr(X, "column_names") and hasattr(X, "to_pandas"):
-        X = X.to_pandas()
-    if hasattr(X, "to_numpy"):
-        X = X.to_numpy()
-    try:
-        array = np.asarray(X)
-        real: Any = None if np.iscomplexobj(array) else np.asarray(array, dtype=dtype)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"`X` of `{owner}` must hold numbers only; {error}. Encode text columns first."
-        ) from error
-    if real is None:
-        raise _complex_error(owner)
-    return np.asarray(real)
-
-
-def _complex_error(owner: str) -> InputError:
-    """Build the error for complex features."""
-    return InputError(f"Complex data not supported by `{owner}`; pass real numbers.")
-
-
 def _refuse_non_finite(matrix: NDArray[np.float64] | sp.csr_matrix, *, owner: str) -> None:
     """Raise when a feature is NaN or infinite, naming the first rows that hold one."""
     values = matrix.data if sp.issparse(matrix) else matrix
@@ -296,15 +251,7 @@ def _refuse_non_finite(matrix: NDArray[np.float64] | sp.csr_matrix, *, owner: st
 
 
 def check_device(device: object, *, owner: str) -> str:
-    """Give the name of a device that is there; raise an `InputError` otherwise.
-
-    Parameters
-    ----------
-    device : str or None
-        As torch names them: "cpu", "cuda", "cuda:1", "mps". None is a GPU where there is one.
-    owner : str
-        The class it was given to.
-    """
+    """Give the name of a torch device, or raise unless it is there; None: a GPU if there is one."""
     if device == "cpu":
         return "cpu"
     import torch

@@ -42,6 +42,11 @@ def normalize_label(label: str) -> str:
     return " ".join(unicodedata.normalize("NFC", folded).split())
 
 
+def _key(label: str, normalize: bool) -> str:
+    """Give the form by which a label is compared."""
+    return normalize_label(label) if normalize else label
+
+
 @dataclass(frozen=True, eq=False)  # a matrix has no single truth value to compare by
 class LabelCorpus:
     """Label documents over one vocabulary (in the paper: a collection Δ over Γ).
@@ -88,7 +93,7 @@ class LabelCorpus:
         ids: Sequence[str] | None = None,
         normalize: bool = True,
     ) -> LabelCorpus:
-        """Build a corpus from collections of labels.
+        """Build a corpus from collections of labels; these come in sorted order.
 
         Parameters
         ----------
@@ -99,37 +104,14 @@ class LabelCorpus:
             A unique name per document; by default "0", "1", ….
         normalize : bool
             Whether labels that differ only in case or white space are one label.
-
-        Returns
-        -------
-        LabelCorpus
-            With its labels in sorted order.
         """
-        keys: dict[str, int] = {}
-        # A spelling is looked at once, however often it occurs.
-        column_of: dict[str, int] = {}
-        uses: Counter[str] = Counter()
+        columns: dict[str, int] = {}
         indices, indptr = array("q"), array("q", [0])
         for number, document in enumerate(documents):
-            names = list(_labels_of(document, f"Document {number}"))
-            uses.update(names)
-            for name in names:
-                if name not in column_of:
-                    key = normalize_label(name) if normalize else name
-                    column_of[name] = keys.setdefault(key, len(keys))
-            indices.extend(sorted({column_of[name] for name in names}))
+            for name in _labels_of(document, f"Document {number}"):
+                indices.append(columns.setdefault(name, len(columns)))
             indptr.append(len(indices))
-        order = np.array([keys[key] for key in sorted(keys)], dtype=np.int64)
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(len(order))
-        columns = place[np.asarray(indices, dtype=np.int64)]
-        matrix = sp.csr_matrix(
-            (np.ones(len(columns), dtype=bool), columns, np.asarray(indptr, dtype=np.int64)),
-            shape=(len(indptr) - 1, len(order)),
-        )
-        matrix.sort_indices()
-        columns_of = {name: int(place[column]) for name, column in column_of.items()}
-        return cls._named(matrix, columns_of, uses, ids, normalize=normalize)
+        return cls._joined(list(columns), indices, indptr, ids, normalize, in_order=True)
 
     @classmethod
     def from_indicator(
@@ -140,7 +122,7 @@ class LabelCorpus:
         ids: Sequence[str] | None = None,
         normalize: bool = True,
     ) -> LabelCorpus:
-        """Build a corpus from a 0/1 document-label matrix.
+        """Build a corpus from a 0/1 document-label matrix; labels keep the order of the columns.
 
         Parameters
         ----------
@@ -151,11 +133,6 @@ class LabelCorpus:
             normalisation are joined.
         ids, normalize
             As in `from_documents`.
-
-        Returns
-        -------
-        LabelCorpus
-            With its labels in the order of the columns.
         """
         indicator = _indicator_matrix(matrix)
         if labels is None:
@@ -166,48 +143,41 @@ class LabelCorpus:
                 f"The indicator matrix has {indicator.shape[1]} columns but {len(names)} labels "
                 "were given; give one label per column."
             )
-        sizes = np.bincount(indicator.indices, minlength=len(names)).tolist()
-        uses: Counter[str] = Counter()
-        keys: dict[str, int] = {}
-        columns = []
-        for name, size in zip(names, sizes, strict=True):
-            uses[name] += size
-            columns.append(keys.setdefault(normalize_label(name) if normalize else name, len(keys)))
-        if len(keys) < len(names):
-            joiner = sp.csr_matrix(
-                (np.ones(len(names), dtype=np.int32), (np.arange(len(names)), columns)),
-                shape=(len(names), len(keys)),
-            )
-            indicator = sp.csr_matrix((indicator.astype(np.int32) @ joiner).astype(bool))
-            indicator.sort_indices()
-        column_of = dict(zip(names, columns, strict=True))
-        return cls._named(indicator, column_of, uses, ids, normalize=normalize)
+        return cls._joined(names, indicator.indices, indicator.indptr, ids, normalize)
 
     @classmethod
-    def _named(
+    def _joined(
         cls,
-        matrix: sp.csr_matrix,
-        column_of: dict[str, int],
-        uses: Counter[str],
+        names: list[str],
+        indices: Any,
+        indptr: Any,
         ids: Sequence[str] | None,
-        *,
         normalize: bool,
+        in_order: bool = False,
     ) -> LabelCorpus:
-        """Choose each column's most frequent spelling; ties go by sorted order."""
-        counts: list[Counter[str]] = [Counter() for _ in range(matrix.shape[1])]
-        for name, column in column_of.items():
-            counts[column][" ".join(name.split()) if normalize else name] += uses[name]
-        labels = tuple(min(tidied, key=lambda name: (-tidied[name], name)) for tidied in counts)
-        spellings = {
-            name: labels[column] for name, column in column_of.items() if name != labels[column]
-        }
+        """Join the columns of a CSR matrix whose names are spellings of one label."""
+        keys = [_key(name, normalize) for name in names]
+        distinct = sorted(set(keys)) if in_order else dict.fromkeys(keys)
+        places = {key: column for column, key in enumerate(distinct)}
+        columns = np.array([places[key] for key in keys], dtype=np.int64)
+        named, starts = (np.asarray(numbers, dtype=np.int64) for numbers in (indices, indptr))
+        entries = (np.ones(len(named), dtype=bool), columns[named], starts)
+        matrix = sp.csr_matrix(entries, shape=(len(starts) - 1, len(places)))
+        matrix.sum_duplicates()
+        # Each label gets its most frequent spelling; ties go by sorted order.
+        uses: list[Counter[str]] = [Counter() for _ in places]
+        counts = np.bincount(named, minlength=len(names)).tolist()
+        for name, column, count in zip(names, columns, counts, strict=True):
+            uses[column][" ".join(name.split()) if normalize else name] += count
+        labels = tuple(min(tidied, key=lambda name: (-tidied[name], name)) for tidied in uses)
+        spelled = zip(names, (labels[column] for column in columns), strict=True)
         return cls(
             labels,
             matrix,
             _checked_ids(ids, matrix.shape[0]),
             numbered=ids is None,
             normalize=normalize,
-            spellings=spellings,
+            spellings={name: label for name, label in spelled if name != label},
         )
 
     @classmethod
@@ -260,7 +230,17 @@ class LabelCorpus:
 
     def key(self, label: str) -> str:
         """Give the form by which this corpus compares labels."""
-        return normalize_label(label) if self.normalize else label
+        return _key(label, self.normalize)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Documents that hold each label, (n_labels,)."""
+        return np.asarray(self.matrix.sum(axis=0), dtype=np.int64).ravel()
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Labels of each document, (n_documents,)."""
+        return np.diff(self.matrix.indptr)
 
     def select(self, rows: NDArray[np.generic] | Sequence[int]) -> LabelCorpus:
         """Give the corpus of some documents, over the same vocabulary.
@@ -270,8 +250,8 @@ class LabelCorpus:
         rows : array of int or bool, shape (n_selected,) or (n_documents,)
             Row numbers, each at most once, or which rows to keep.
         """
-        wanted = np.asarray(rows)
-        chosen = np.arange(len(self))[wanted if wanted.size else wanted.astype(np.int64)]
+        numbers = np.asarray(rows)
+        chosen = np.arange(len(self))[numbers if numbers.size else numbers.astype(np.int64)]
         if len(np.unique(chosen)) != len(chosen):
             raise InputError("`rows` of `LabelCorpus.select` name a document twice; drop repeats.")
 
@@ -293,33 +273,26 @@ class LabelCorpus:
         """
         wanted = {self.key(label) for label in labels}
         columns = [c for c, label in enumerate(self.labels) if self.key(label) in wanted]
-        kept = tuple(self.labels[column] for column in columns)
+        kept = {self.labels[column]: None for column in columns}
         return replace(
             self,
-            labels=kept,
+            labels=tuple(kept),
             matrix=sp.csr_matrix(self.matrix[:, np.array(columns, dtype=np.int64)]),
-            spellings={s: label for s, label in self.spellings.items() if label in set(kept)},
+            spellings={name: label for name, label in self.spellings.items() if label in kept},
         )
 
     def used(self, labels: Labels) -> frozenset[str]:
         """Give those of the given labels that some document holds."""
-        counts = np.asarray(self.align(labels)[0].sum(axis=0)).ravel()
-        return frozenset(label for label, count in zip(labels, counts, strict=False) if count)
+        held = {self.key(label) for label in np.array(self.labels, dtype=object)[self.counts > 0]}
+        return frozenset(label for label in labels if self.key(label) in held)
 
     def without_unused(self) -> LabelCorpus:
         """Give the corpus without the labels that no document uses."""
-        used = np.asarray(self.matrix.sum(axis=0)).ravel() > 0
-        if used.all():
-            return self
-        return self.restrict([self.labels[column] for column in np.flatnonzero(used)])
+        used = self.counts > 0
+        return self if used.all() else self.restrict(np.array(self.labels, dtype=object)[used])
 
     def align(self, labels: Labels) -> tuple[sp.csr_matrix, tuple[str, ...]]:
-        """Give the documents over another vocabulary.
-
-        Parameters
-        ----------
-        labels : sequence of str
-            The other vocabulary.
+        """Give the documents over another vocabulary, `labels`.
 
         Returns
         -------
@@ -334,7 +307,7 @@ class LabelCorpus:
                 "Labels that differ only in case or white space are one label in one corpus and "
                 "several in the other; read both with the same `normalize`."
             )
-        used = np.asarray(self.matrix.sum(axis=0)).ravel() > 0
+        used = self.counts > 0
         extra: list[str] = []
         targets = np.zeros(len(self.labels), dtype=np.int64)
         for column, label in enumerate(self.labels):
@@ -356,16 +329,7 @@ class LabelCorpus:
 def as_corpus(
     documents: Documents, labels: Sequence[str] | None = None, *, normalize: bool = True
 ) -> LabelCorpus:
-    """Turn documents in any accepted form into a corpus.
-
-    Parameters
-    ----------
-    documents : LabelCorpus, iterable of collections of str, indicator matrix, or path of a file
-    labels : sequence of str, optional
-        The labels of the columns, when `documents` is an indicator matrix.
-    normalize : bool
-        Whether labels that differ only in case or white space are one label.
-    """
+    """Turn documents in any accepted form into a corpus; `labels` name an indicator's columns."""
     if isinstance(documents, LabelCorpus):
         return documents
     if isinstance(documents, (str, os.PathLike)):
@@ -373,19 +337,17 @@ def as_corpus(
     if is_indicator(documents):
         table: Any = documents
         if hasattr(table, "columns"):
-            labels = labels if labels is not None else [str(name) for name in table.columns]
+            labels = [str(name) for name in table.columns] if labels is None else labels
             table = table.to_numpy()
         return LabelCorpus.from_indicator(table, labels, normalize=normalize)
     if labels is not None:
         raise InputError("`labels` belongs to an indicator matrix; these documents name their own.")
-    try:
-        iterator: Iterator[Document] = iter(documents)  # type: ignore[arg-type]  # whatever it is
-    except TypeError:
+    if not isinstance(documents, Iterable):
         raise InputError(
             "Documents must be collections of labels, a LabelCorpus, an indicator matrix with "
             f"labels, or a file; got {type(documents).__name__}."
-        ) from None
-    return LabelCorpus.from_documents(iterator, normalize=normalize)
+        )
+    return LabelCorpus.from_documents(documents, normalize=normalize)
 
 
 def is_indicator(documents: object) -> bool:
@@ -397,51 +359,25 @@ def is_indicator(documents: object) -> bool:
 
 
 def check_corpus(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> LabelCorpus:
-    """Raise unless a corpus can be learned from; warn about documents without labels.
-
-    Parameters
-    ----------
-    corpus : LabelCorpus
-    owner : str
-        The class that asks.
-    n_labels : int
-        The fewest different labels that will do.
-    """
+    """Raise unless a corpus has at least `n_labels` labels; warn about documents without any."""
     if len(corpus) == 0:
         raise InputError(f"`{owner}` got no documents; pass at least two with labels.")
-    filled = np.diff(corpus.matrix.indptr) > 0
-    if not filled.any():
+    n_empty = int((corpus.lengths == 0).sum())
+    if n_empty == len(corpus):
         raise InputError(f"All {len(corpus)} documents given to `{owner}` are empty.")
-    used = int((np.asarray(corpus.matrix.sum(axis=0)).ravel() > 0).sum())
-    if used < n_labels:
-        raise InputError(
-            f"`{owner}` needs at least two different labels to learn from; the documents hold "
-            f"only '{corpus.labels[int(corpus.matrix.indices[0])]}'."
-        )
-    n_empty = int((~filled).sum())
+    if np.count_nonzero(corpus.counts) < n_labels:
+        only = corpus.labels[int(corpus.matrix.indices[0])]
+        raise InputError(f"`{owner}` needs at least two different labels; got only '{only}'.")
     if n_empty:
-        warnings.warn(
-            f"{n_empty} of {len(corpus)} documents have no label and teach `{owner}` nothing.",
-            PolysemeWarning,
-            stacklevel=3,
-        )
+        message = f"{n_empty} of {len(corpus)} documents have no label and teach `{owner}` nothing."
+        warnings.warn(message, PolysemeWarning, stacklevel=3)
     return corpus
 
 
 def unique_rows(documents: sp.csr_matrix) -> tuple[sp.csr_matrix, NDArray[np.int64]]:
-    """Find the distinct rows of a document-label matrix.
+    """Find the distinct rows (n_distinct, n_labels), as first met, and each document's place there.
 
-    Parameters
-    ----------
-    documents : csr_matrix of bool, shape (n_documents, n_labels)
-        Its column indices are put in order.
-
-    Returns
-    -------
-    distinct : csr_matrix of bool, shape (n_distinct, n_labels)
-        In the order in which they are first met.
-    places : int64 array, shape (n_documents,)
-        For each document, its row among the distinct ones.
+    The column indices of the documents (n_documents, n_labels) are put in order.
     """
     documents.sort_indices()
     indices, indptr = documents.indices.astype(np.int64), documents.indptr
@@ -464,15 +400,11 @@ def _labels_of(document: object, where: str) -> Iterator[str]:
             f"for example [{document!r}]."
         )
     if not isinstance(document, Iterable):
-        raise InputError(
-            f"{where} is {type(document).__name__}; expected a collection of labels (str)."
-        )
+        raise InputError(f"{where} is {type(document).__name__}; expected a collection of labels.")
     for label in document:
         if not isinstance(label, str):
-            raise InputError(
-                f"{where} holds the label {label!r} of type {type(label).__name__}; labels must "
-                "be str, so convert them first."
-            )
+            kind = type(label).__name__
+            raise InputError(f"{where} holds the label {label!r} of type {kind}; make it a str.")
         if not label.strip():
             raise InputError(f"{where} holds an empty label; remove it or give it a name.")
         yield str(label)

@@ -43,8 +43,7 @@ BINS = 15  # of equal width, as reliability is usually drawn
 
 def example_precision(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> Values:
     """Average P@1 to P@m for each row with m relevant labels (eq. 11); NaN where m is 0, (n,)."""
-    check_option("ties", ties, ("worst", "index"), owner="example_precision")
-    return _values(*_checked(truth, scores), ["example_map"], ties)["example_map"]
+    return _each("example_map", truth, scores, ties)
 
 
 def concept_precision(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> Values:
@@ -53,8 +52,7 @@ def concept_precision(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> 
     Each label ranks all n rows. Its value is the mean over r = 0, 0.1, ..., 1 of the best P@k
     among the k with R@k >= r (up to 1e-9); NaN for a label that has no positive row, (n_labels,).
     """
-    check_option("ties", ties, ("worst", "index"), owner="concept_precision")
-    return _values(*_checked(truth, scores), ["concept_map"], ties)["concept_map"]
+    return _each("concept_map", truth, scores, ties)
 
 
 def example_map(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> float:
@@ -144,13 +142,13 @@ def evaluate(truth: Truth, scores: ArrayLike, *, k: int = 5) -> dict[str, float]
         says so.
     """
     check_number("k", k, owner="evaluate", low=1, whole=True)
-    known, values = _checked(truth, scores)
+    relevant, values = _checked(truth, scores)
     names = {name: f"f1_at_{k}" if name == "f1_at_k" else name for name in _METRICS}
-    if not known.any():
+    if not relevant.any():
         message = "All metrics are nan: no row of `truth` has a relevant label."
         warnings.warn(message, PolysemeWarning, stacklevel=2)
         return dict.fromkeys(names.values(), np.nan)
-    each = _values(known, values, names, "worst", k)
+    each = _values(relevant, values, names, "worst", k)
     result = {}
     for name, shown in names.items():  # not a comprehension: a warning must point at the caller
         result[shown] = _mean(each[name], shown, stacklevel=3)
@@ -160,7 +158,7 @@ def evaluate(truth: Truth, scores: ArrayLike, *, k: int = 5) -> dict[str, float]
 # One sort serves all metrics: scikit-learn's five of these take 13 times as long together on 2,000
 # rows of 111 labels, and twice as long on 20,000 of 1,000; they also refuse a score of -inf.
 class _Ranked:
-    """Rows with their entries sorted best first; arrays are (rows, entries) or (rows,)."""
+    """Rows with their entries sorted best first; arrays are (rows, entries), values (rows,)."""
 
     def __init__(self, truth: BoolArray, scores: NDArray[Any], ties: Ties, k: int) -> None:
         if ties == "worst":  # the last key sorts first; among its equals False precedes True
@@ -179,73 +177,66 @@ class _Ranked:
         self.ends = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
         self.hits_at_ends = np.take_along_axis(self.hits, self.ends - 1, axis=-1)
 
+    def precision_to_depth(self) -> Values:
+        """Mean of P@1 to P@m, m being the number of relevant entries."""
+        ranks = np.arange(1, self.hits.shape[1] + 1)[: self.n_relevant.max()]
+        inside = ranks <= self.n_relevant[:, None]
+        precision = np.where(inside, self.hits[:, : len(ranks)] / ranks, 0.0)
+        return _ratio(precision.sum(axis=1), self.n_relevant)
 
-def _precision_to_depth(ranked: _Ranked) -> Values:
-    """Mean of P@1 to P@m, m being the number of relevant entries."""
-    ranks = np.arange(1, ranked.hits.shape[1] + 1)[: ranked.n_relevant.max()]
-    inside = ranks <= ranked.n_relevant[:, None]
-    precision = np.where(inside, ranked.hits[:, : len(ranks)] / ranks, 0.0)
-    return _ratio(precision.sum(axis=1), ranked.n_relevant)
+    def eleven_point(self) -> Values:
+        """Mean over recall levels of the best precision at that recall or above."""
+        counts = self.n_relevant[self.n_relevant > 0]
+        ends = np.cumsum(counts)
+        # Precision peaks at hits, so these suffice, row after row; 0 closes the last row's span.
+        rows, places = np.nonzero(self.relevant)
+        precision = np.append(self.hits[rows, places] / (places + 1), 0.0)
+        total = np.zeros(len(counts))
+        for level in np.linspace(0.0, 1.0, 11) if len(counts) else []:
+            needed = np.maximum(np.ceil((level - 1e-9) * counts), 1).astype(np.int64)
+            spans = np.column_stack([ends - counts + needed - 1, ends]).ravel()
+            total += np.maximum.reduceat(precision, spans)[::2]
+        result = np.full(len(self.hits), np.nan)
+        result[self.n_relevant > 0] = total / 11
+        return result
 
+    def precision_at_hits(self) -> Values:
+        """Mean over relevant entries of the precision after the tied run each stands in."""
+        precision = self.relevant * (self.hits_at_ends / self.ends)
+        return _ratio(precision.sum(axis=1), self.n_relevant)
 
-def _eleven_point(ranked: _Ranked) -> Values:
-    """Mean over recall levels of the best precision at that recall or above."""
-    counts = ranked.n_relevant[ranked.n_relevant > 0]
-    ends = np.cumsum(counts)
-    # Precision peaks at hits, so these suffice, row after row; 0 closes the last row's span.
-    rows, places = np.nonzero(ranked.relevant)
-    precision = np.append(ranked.hits[rows, places] / (places + 1), 0.0)
-    total = np.zeros(len(counts))
-    for level in np.linspace(0.0, 1.0, 11) if len(counts) else []:
-        needed = np.maximum(np.ceil((level - 1e-9) * counts), 1).astype(np.int64)
-        spans = np.column_stack([ends - counts + needed - 1, ends]).ravel()
-        total += np.maximum.reduceat(precision, spans)[::2]
-    result = np.full(len(ranked.hits), np.nan)
-    result[ranked.n_relevant > 0] = total / 11
-    return result
+    def wrong_or_tied(self) -> Values:
+        """Share of (relevant, irrelevant) pairs whose relevant entry does not score higher."""
+        wrong = (self.relevant * (self.ends - self.hits_at_ends)).sum(axis=1)
+        all_relevant = self.n_relevant == self.hits.shape[1]
+        return np.where(all_relevant, 0.0, _ratio(wrong, self.n_pairs))
 
+    def last_rank(self) -> Values:
+        """Rank of the last relevant entry, after the entries tied with it."""
+        rank = np.where(self.relevant, self.ends, 0).max(axis=1)
+        return np.where(rank > 0, rank, np.nan)
 
-def _precision_at_hits(ranked: _Ranked) -> Values:
-    """Mean over relevant entries of the precision after the tied run each stands in."""
-    precision = ranked.relevant * (ranked.hits_at_ends / ranked.ends)
-    return _ratio(precision.sum(axis=1), ranked.n_relevant)
+    def area(self) -> Values:
+        """Share of (relevant, irrelevant) pairs in the right order, ties counting one half."""
+        wrong_or_tied = (self.relevant * (self.ends - self.hits_at_ends)).sum(axis=1)
+        right_or_tied = (~self.relevant * self.hits_at_ends).sum(axis=1)
+        return _ratio(self.n_pairs - wrong_or_tied + right_or_tied, 2 * self.n_pairs)
 
-
-def _wrong_pairs(ranked: _Ranked) -> Values:
-    """Share of (relevant, irrelevant) pairs whose relevant entry does not score higher."""
-    wrong = (ranked.relevant * (ranked.ends - ranked.hits_at_ends)).sum(axis=1)
-    all_relevant = ranked.n_relevant == ranked.hits.shape[1]
-    return np.where(all_relevant, 0.0, _ratio(wrong, ranked.n_pairs))
-
-
-def _last_rank(ranked: _Ranked) -> Values:
-    """Rank of the last relevant entry, after the entries tied with it."""
-    rank = np.where(ranked.relevant, ranked.ends, 0).max(axis=1)
-    return np.where(rank > 0, rank, np.nan)
-
-
-def _area(ranked: _Ranked) -> Values:
-    """Share of (relevant, irrelevant) pairs in the right order, ties counting one half."""
-    wrong_or_tied = (ranked.relevant * (ranked.ends - ranked.hits_at_ends)).sum(axis=1)
-    right_or_tied = (~ranked.relevant * ranked.hits_at_ends).sum(axis=1)
-    return _ratio(ranked.n_pairs - wrong_or_tied + right_or_tied, 2 * ranked.n_pairs)
-
-
-def _hits_at_k(ranked: _Ranked) -> Values:
-    """Count relevant entries among the first k; `_values` pools the counts to one F1."""
-    return ranked.hits[:, : ranked.k][:, -1].astype(np.float64)
+    def hits_at_k(self) -> Values:
+        """Count relevant entries among the first k; `_values` pools the counts to one F1."""
+        return self.hits[:, : self.k][:, -1].astype(np.float64)
 
 
 # Name, whether each label ranks the rows (or each row the labels), and the formula.
 _METRICS: dict[str, tuple[bool, Callable[[_Ranked], Values]]] = {
-    "example_map": (False, _precision_to_depth),
-    "concept_map": (True, _eleven_point),
-    "mean_average_precision": (True, _precision_at_hits),
-    "f1_at_k": (False, _hits_at_k),
-    "ranking_loss": (False, _wrong_pairs),
-    "coverage": (False, _last_rank),
-    "label_ranking_average_precision": (False, _precision_at_hits),
-    "roc_auc": (True, _area),
+    "example_map": (False, _Ranked.precision_to_depth),
+    "concept_map": (True, _Ranked.eleven_point),
+    "mean_average_precision": (True, _Ranked.precision_at_hits),
+    "f1_at_k": (False, _Ranked.hits_at_k),
+    "ranking_loss": (False, _Ranked.wrong_or_tied),
+    "coverage": (False, _Ranked.last_rank),
+    "label_ranking_average_precision": (False, _Ranked.precision_at_hits),
+    "roc_auc": (True, _Ranked.area),
 }
 
 
@@ -253,32 +244,36 @@ def _values(
     truth: BoolArray, scores: NDArray[Any], names: Iterable[str], ties: Ties = "worst", k: int = 1
 ) -> dict[str, Values]:
     """Give the values of metrics, one for each row or label (F1: one), sorting blocks of rows."""
-    found: dict[str, Values] = {}
+    by_name: dict[str, Values] = {}
     for by_label in (False, True):
         formulas = {name: _METRICS[name][1] for name in names if _METRICS[name][0] is by_label}
         if not formulas:
             continue
-        known, values = (truth.T, scores.T) if by_label else (truth, scores)
+        relevant, values = (truth.T, scores.T) if by_label else (truth, scores)
         step = max(1, BLOCK_ENTRIES // values.shape[1])
         parts = []
         for start in range(0, len(values), step):
             rows = slice(start, start + step)
-            ranked = _Ranked(known[rows], values[rows], ties, k)
+            ranked = _Ranked(relevant[rows], values[rows], ties, k)
             parts.append([formula(ranked) for formula in formulas.values()])
         columns = (np.concatenate(part) for part in zip(*parts, strict=True))
-        found |= dict(zip(formulas, columns, strict=True))
-    if "f1_at_k" in found:  # 2PR / (P + R) of pooled counts is 2 * hits / (predicted + relevant)
+        by_name |= dict(zip(formulas, columns, strict=True))
+    if "f1_at_k" in by_name:  # 2PR / (P + R) of pooled counts is 2 * hits / (predicted + relevant)
         n_predicted, n_relevant = len(truth) * min(k, truth.shape[1]), int(truth.sum())
-        f1 = 2 * found["f1_at_k"].sum() / (n_predicted + n_relevant) if n_relevant else np.nan
-        found["f1_at_k"] = np.array([f1])
-    return found
+        f1 = 2 * by_name["f1_at_k"].sum() / (n_predicted + n_relevant) if n_relevant else np.nan
+        by_name["f1_at_k"] = np.array([f1])
+    return by_name
+
+
+def _each(name: str, truth: Truth, scores: ArrayLike, ties: Ties, k: int = 1) -> Values:
+    """Check the input and give one metric of each row or label."""
+    check_option("ties", ties, ("worst", "index"), owner=name)
+    return _values(*_checked(truth, scores), [name], ties, k)[name]
 
 
 def _score(name: str, truth: Truth, scores: ArrayLike, ties: Ties = "worst", k: int = 1) -> float:
-    """Check the input and give one metric; called by its public function and nobody else."""
-    check_option("ties", ties, ("worst", "index"), owner=name)
-    values = _values(*_checked(truth, scores), [name], ties, k)[name]
-    return _mean(values, name, stacklevel=4)
+    """Give the mean of one metric; called by its public function and nobody else."""
+    return _mean(_each(name, truth, scores, ties, k), name, stacklevel=4)
 
 
 def _mean(values: Values, name: str, stacklevel: int) -> float:
@@ -328,12 +323,12 @@ def reliability(truth: Truth, probabilities: ArrayLike, *, n_bins: int = BINS) -
     A probability on a border belongs to the upper bin.
     """
     check_number("n_bins", n_bins, owner="reliability", low=1, whole=True)
-    known, values = _checked_probabilities(truth, probabilities)
+    relevant, values = _checked_probabilities(truth, probabilities)
     bins = np.minimum((values * n_bins).astype(np.int64), n_bins - 1).ravel()
     counts = np.bincount(bins, minlength=n_bins)
     with np.errstate(invalid="ignore"):
         predicted = np.bincount(bins, weights=values.ravel(), minlength=n_bins) / counts
-        observed = np.bincount(bins, weights=known.ravel(), minlength=n_bins) / counts
+        observed = np.bincount(bins, weights=relevant.ravel(), minlength=n_bins) / counts
     return Reliability(counts, predicted, observed)
 
 
@@ -346,9 +341,9 @@ def expected_calibration_error(
 
 def log_loss(truth: Truth, probabilities: ArrayLike) -> float:
     """Sum the log-losses of `probabilities` over labels, in nats; give their mean over rows."""
-    known, values = _checked_probabilities(truth, probabilities)
+    relevant, values = _checked_probabilities(truth, probabilities)
     safe = np.clip(values, 1e-12, 1 - 1e-12)
-    return float(-np.where(known, np.log(safe), np.log1p(-safe)).sum(axis=1).mean())
+    return float(-np.where(relevant, np.log(safe), np.log1p(-safe)).sum(axis=1).mean())
 
 
 def scattering(
@@ -374,20 +369,18 @@ def scattering(
     """
     from sklearn.metrics import pairwise_distances_chunked
 
-    known = _checked_points("points", points)
-    n, sample = len(known), known
+    (concepts,) = _checked_points(points=points)
+    n, sample = len(concepts), concepts
     if max_points is not None:
         check_number("max_points", max_points, owner="scattering", low=2, whole=True)
         if max_points < n:
-            sample = known[as_generator(random_state).choice(n, max_points, replace=False)]
+            sample = concepts[as_generator(random_state).choice(n, max_points, replace=False)]
     centred = sample - sample.mean(axis=0)  # keeps the expanded square from cancelling
     blocks = pairwise_distances_chunked(centred, working_memory=64)
     total = float(sum(block.sum() for block in blocks))
     n_pairs = max(len(sample) * (len(sample) - 1), 1)
-    return {
-        "s_mean": total / n_pairs * (n - 1) / n,
-        "s_squared": _mean_squared_distance(known),
-    }
+    s_squared = _mean_squared_distance(concepts)
+    return {"s_mean": total / n_pairs * (n - 1) / n, "s_squared": s_squared}
 
 
 def regression_error(
@@ -409,17 +402,17 @@ def regression_error(
         is Table 2's although it mixes units, and `relative`, error / sqrt(s_squared). These two
         are NaN, with a warning, if all points coincide.
     """
-    reached, wanted = _checked_points("predicted", predicted), _checked_points("targets", targets)
-    if reached.shape != wanted.shape:
-        raise InputError(f"`predicted` has shape {reached.shape} but `targets` has {wanted.shape}.")
-    error = float(np.linalg.norm(reached - wanted, axis=1).mean())
+    mapped, places = _checked_points(predicted=predicted, targets=targets)
+    if mapped.shape != places.shape:
+        raise InputError(f"`predicted` has shape {mapped.shape} but `targets` has {places.shape}.")
+    error = float(np.linalg.norm(mapped - places, axis=1).mean())
     if points is None:
         return {"error": error}
-    known = _checked_points("points", points)
-    if known.shape[1] != reached.shape[1]:
-        raise InputError(f"`points` have {known.shape[1]} columns, targets {reached.shape[1]}.")
-    spread = _mean_squared_distance(known)
-    if (known == known[0]).all():  # the mean may round, so the spread need not be exactly 0
+    (concepts,) = _checked_points(points=points)
+    if concepts.shape[1] != mapped.shape[1]:
+        raise InputError(f"`points` have {concepts.shape[1]} columns, targets {mapped.shape[1]}.")
+    spread = _mean_squared_distance(concepts)
+    if (concepts == concepts[0]).all():  # the mean may round: the spread need not be exactly 0
         message = "The relative errors are nan: all `points` coincide."
         warnings.warn(message, PolysemeWarning, stacklevel=2)
         spread = np.nan
@@ -435,54 +428,50 @@ def _mean_squared_distance(points: Values) -> float:
 def _checked(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
     """Give truth as bool and scores as float32 or float64, both dense, (n, n_labels)."""
     values = _numbers("scores", scores)
-    given: Any = truth if sp.issparse(truth) else _numbers("truth", truth)
-    if given.shape != values.shape:
-        raise InputError(
-            f"`truth` has shape {given.shape} but `scores` has shape {values.shape}; "
-            "pass one score for every row and label."
-        )
+    relevant: Any = truth if sp.issparse(truth) else _numbers("truth", truth)
+    if relevant.shape != values.shape:
+        shapes = f"shape {relevant.shape} but `scores` has shape {values.shape}"
+        raise InputError(f"`truth` has {shapes}; pass one score for every row and label.")
     if values.ndim != 2 or values.size == 0:
         raise InputError(
-            "`truth` and `scores` must have two dimensions, with at least one row and one label; "
-            f"got shape {values.shape}."
+            f"`truth` must have two dimensions, one row and one label; got shape {values.shape}."
         )
     if values.dtype not in (np.float32, np.float64):
         values = values.astype(np.float64)
-    rows = np.flatnonzero(np.isnan(values).any(axis=1)).tolist()
-    if rows:
+    if rows := np.flatnonzero(np.isnan(values).any(axis=1)).tolist():
         raise InputError(f"`scores` contains NaN in row(s) {first_few(rows)}; use -inf for never.")
     if sp.issparse(truth):  # entries that are stored twice are added up
-        given = given.toarray()
-    wrong = given[(given != 0) & (given != 1)]
+        relevant = relevant.toarray()
+    wrong = relevant[(relevant != 0) & (relevant != 1)]
     if wrong.size:
         raise InputError(f"`truth` must hold 0 and 1 only; got {wrong[0]}.")
-    return given.astype(np.bool_), values
+    return relevant.astype(np.bool_), values
 
 
 def _checked_probabilities(truth: Truth, probabilities: ArrayLike) -> tuple[BoolArray, Values]:
     """Check that probabilities are some; shapes as for `_checked`."""
-    known, values = _checked(truth, probabilities)
+    relevant, values = _checked(truth, probabilities)
     if values.min() < 0 or values.max() > 1:
-        raise InputError(
-            f"`probabilities` must lie between 0 and 1; got {values.min():g} to {values.max():g}."
-        )
-    return known, values.astype(np.float64)
+        span = f"{values.min():g} to {values.max():g}"
+        raise InputError(f"`probabilities` must lie between 0 and 1; got {span}.")
+    return relevant, values.astype(np.float64)
 
 
-def _checked_points(name: str, given: ArrayLike) -> Values:
-    """Copy points in concept space, (n, d), which must be some and finite."""
-    points = _numbers(name, given).astype(np.float64)
-    if points.ndim != 2 or points.size == 0:
-        raise InputError(f"`{name}` must have rows and columns; got shape {points.shape}.")
-    if not np.isfinite(points).all():
-        raise InputError(f"`{name}` contains NaN or infinity; drop those rows first.")
-    return points
+def _checked_points(**arrays: ArrayLike) -> list[Values]:
+    """Copy points in concept space, each (n, d), which must be some and finite."""
+    checked = [_numbers(name, points).astype(np.float64) for name, points in arrays.items()]
+    for name, points in zip(arrays, checked, strict=True):
+        if points.ndim != 2 or points.size == 0:
+            raise InputError(f"`{name}` must have rows and columns; got shape {points.shape}.")
+        if not np.isfinite(points).all():
+            raise InputError(f"`{name}` contains NaN or infinity; drop those rows first.")
+    return checked
 
 
-def _numbers(name: str, given: object) -> NDArray[Any]:
+def _numbers(name: str, values: object) -> NDArray[Any]:
     """Turn an array-like into a dense array of real numbers or booleans."""
-    array = np.asarray(given)
+    array = np.asarray(values)
     if array.dtype.kind not in "buif":
-        got = "a sparse matrix" if sp.issparse(given) else f"data type {array.dtype}"
+        got = "a sparse matrix" if sp.issparse(values) else f"data type {array.dtype}"
         raise InputError(f"`{name}` must be a dense array of real numbers; got {got}.")
     return array

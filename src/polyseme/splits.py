@@ -62,11 +62,6 @@ class LabelSplit:
         Only semantics documents hold them (in the paper: ZSL-class labels).
     oov : tuple of str
         No semantics document holds them (in the paper: OOV labels).
-
-    Examples
-    --------
-    >>> LabelSplit(("cat", "dog"), ("fox",)).vocabulary
-    ('cat', 'dog', 'fox')
     """
 
     seen: tuple[str, ...]
@@ -75,13 +70,9 @@ class LabelSplit:
 
     def __post_init__(self) -> None:
         """Raise when a label has two kinds."""
-        counts = Counter((*self.seen, *self.unseen, *self.oov))
-        twice = sorted(label for label, count in counts.items() if count > 1)
-        if twice:
-            raise InputError(
-                f"The labels of `LabelSplit` must be of one kind each; named twice: "
-                f"{first_few(twice)}."
-            )
+        counts = Counter(self.vocabulary + self.oov)
+        if twice := sorted(label for label, count in counts.items() if count > 1):
+            raise InputError(f"Labels must be of one kind each; named twice: {first_few(twice)}.")
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
@@ -91,7 +82,7 @@ class LabelSplit:
 
 def carries(corpus: LabelCorpus, labels: Collection[str]) -> NDArray[np.bool_]:
     """Say which documents hold at least one of some labels, in any spelling, (n_documents,)."""
-    return np.diff(corpus.restrict(labels).matrix.indptr) > 0
+    return corpus.restrict(labels).lengths > 0
 
 
 def random_labels(
@@ -104,13 +95,10 @@ def random_labels(
     """Draw unseen and oov labels without looking at how often they are used.
 
     This is what the paper's text says. A quarter of the labels then touches most of the documents;
-    its Table 1 rather follows `labels_by_document_share`.
-
-    For the parameters see `labels_by_document_share`.
+    its Table 1 rather follows `labels_by_document_share`, which describes the parameters.
     """
-    for name, value in (("unseen_share", unseen_share), ("oov_share", oov_share)):
-        check_number(name, value, owner="random_labels", low=0, high=1)
-    order = as_generator(random_state).permutation(_used(corpus.matrix))
+    _check_shares("random_labels", unseen_share=unseen_share, oov_share=oov_share)
+    order = as_generator(random_state).permutation(np.flatnonzero(corpus.counts))
     n_oov = round(oov_share * len(order))
     n_unseen = round(unseen_share * (len(order) - n_oov))
     return _named(corpus, order[n_oov : n_oov + n_unseen], order[:n_oov])
@@ -128,7 +116,8 @@ def labels_by_document_share(
     """Draw unseen and oov labels so that given shares of the documents carry one.
 
     Labels are taken in random order; one that would push the share of documents over the upper
-    bound is passed over. A draw that stays under the lower bound is thrown away.
+    bound is passed over. A draw that stays under the lower bound is thrown away. Each kind of label
+    comes in the corpus' column order.
 
     Parameters
     ----------
@@ -144,48 +133,43 @@ def labels_by_document_share(
     oov_document_share : (float, float)
         Range for the share of documents with an oov label (in the paper: 0.233).
     random_state : int, numpy Generator or None
-
-    Returns
-    -------
-    LabelSplit
-        Each kind in the corpus' column order.
     """
     owner = "labels_by_document_share"
-    for name, value in (("unseen_share", unseen_share), ("oov_share", oov_share)):
-        check_number(name, value, owner=owner, low=0, high=1)
+    _check_shares(owner, unseen_share=unseen_share, oov_share=oov_share)
     ranges = {"document_share": document_share, "oov_document_share": oov_document_share}
     for name, bounds in ranges.items():
         if not (len(bounds) == 2 and 0 <= bounds[0] <= bounds[1] <= 1):
-            raise InputError(
-                f"`{name}` of `{owner}` must be two shares from low to high; got {bounds!r}."
-            )
+            raise InputError(f"`{name}` must be two shares from low to high; got {bounds!r}.")
     generator = as_generator(random_state)
-    filled = sp.csr_matrix(corpus.matrix[_filled(corpus)])
+    filled = rest = sp.csr_matrix(corpus.matrix[corpus.lengths > 0])
     n_oov = round(oov_share * len(_used(filled)))
-    failures = {"oov": 0, "unseen": 0}
+    oov = np.empty(0, dtype=np.int64)
+    failures: Counter[tuple[str, str, int]] = Counter()
     for _ in range(N_TRIES):
-        oov: Rows | None = np.empty(0, dtype=np.int64)
-        rest = filled
         if n_oov:
-            oov = _draw_labels(filled, n_oov, oov_document_share, generator)
-            if oov is None:
-                failures["oov"] += 1
+            drawn = _draw_labels(filled, n_oov, oov_document_share, generator)
+            if drawn is None:
+                failures["oov", "oov_document_share", n_oov] += 1
                 continue
+            oov = drawn
             rest = sp.csr_matrix(filled[np.diff(filled[:, oov].indptr) == 0])
         n_unseen = round(unseen_share * len(_used(rest)))
         unseen = _draw_labels(rest, n_unseen, document_share, generator)
-        if unseen is not None and oov is not None:
+        if unseen is not None:
             return _named(corpus, unseen, oov)
-        failures["unseen"] += 1
-    too_few = failures["oov"] > failures["unseen"]
-    kind, name, n = (
-        ("oov", "oov_document_share", n_oov) if too_few else ("unseen", "document_share", n_unseen)
-    )
+        failures["unseen", "document_share", n_unseen] += 1
+    kind, name, n = failures.most_common(1)[0][0]
     low, high = ranges[name]
     raise InputError(
         f"No {n} labels whose documents are {low:.0%} to {high:.0%} of the corpus were found in "
         f"{N_TRIES} draws of {kind} labels; widen `{name}`."
     )
+
+
+def _check_shares(owner: str, **shares: float) -> None:
+    """Raise unless all are shares."""
+    for name, share in shares.items():
+        check_number(name, share, owner=owner, low=0, high=1)
 
 
 def _draw_labels(
@@ -227,44 +211,38 @@ def _named(corpus: LabelCorpus, unseen: Rows, oov: Rows) -> LabelSplit:
     return LabelSplit(*(tuple(names[kinds == kind].tolist()) for kind in range(3)))
 
 
-def _check_kinds(corpus: LabelCorpus, labels: LabelSplit) -> None:
-    """Raise unless every label in use is seen, unseen or oov."""
-    named = {corpus.key(label) for label in (*labels.vocabulary, *labels.oov)}
-    used = [corpus.labels[column] for column in _used(corpus.matrix)]
-    left = [label for label in used if corpus.key(label) not in named]
-    if left:
+# ---- rows
+
+
+def _clean_rows(corpus: LabelCorpus, labels: LabelSplit) -> Rows:
+    """Find the documents with labels but no oov one; raise unless every label has a kind."""
+    named = {corpus.key(label) for label in labels.vocabulary + labels.oov}
+    used = (corpus.labels[column] for column in _used(corpus.matrix))
+    if unnamed := [label for label in used if corpus.key(label) not in named]:
         raise InputError(
             f"Labels of the documents are neither seen, unseen nor oov in `labels`: "
-            f"{first_few(left)}; draw the split on these documents or name every label."
+            f"{first_few(unnamed)}; draw the split on these documents or name every label."
         )
-
-
-# ---- rows
+    return np.flatnonzero((corpus.lengths > 0) & ~carries(corpus, labels.oov))
 
 
 def _halves(
     corpus: LabelCorpus, first: str | float, by_group: bool, generator: np.random.Generator
 ) -> tuple[Rows, Rows]:
     """Divide the filled documents in two (D1, D2): by the source's marks, or by a drawn share."""
-    rows = np.flatnonzero(_filled(corpus))
+    rows = np.flatnonzero(corpus.lengths)
     if first != "split":
         if isinstance(first, str):
-            raise InputError(
-                f"`first` of `within_corpus` must be 'split' or a share; got {first!r}."
-            )
+            raise InputError(f"`first` must be 'split' or a share; got {first!r}.")
         check_number("first", first, owner="within_corpus", low=0, high=1, above=True)
         chosen = _draw_rows(corpus, rows, float(first), by_group, generator)
         return chosen, np.setdiff1d(rows, chosen)
     if corpus.splits is None:
-        raise InputError(
-            "The documents name no split of their own; give `first` as a share of them."
-        )
+        raise InputError("The documents name no split of their own; give `first` as a share.")
     marks = np.asarray(corpus.splits)
-    others = sorted(set(marks.tolist()) - {"train", "test"})
-    if others:
+    if others := sorted(set(marks.tolist()) - {"train", "test"}):
         raise InputError(
-            f"The documents' own split must say 'train' or 'test'; got '{others[0]}': give `first` "
-            "as a share, or mark the documents otherwise."
+            f"The documents' split must say 'train' or 'test'; got '{others[0]}': give a share."
         )
     return rows[marks[rows] == "train"], rows[marks[rows] == "test"]
 
@@ -282,9 +260,7 @@ def _draw_rows(
     # comes nearer to the size asked for.
     size = round(size * len(rows)) if isinstance(size, float) else size
     if size > len(rows):
-        raise InputError(
-            f"{size} documents were asked for, but there are only {len(rows)} to draw from."
-        )
+        raise InputError(f"{size} documents were asked for, but there are only {len(rows)}.")
     groups: dict[object, list[int]] = {}
     for row in rows.tolist():
         name = corpus.groups[row] if by_group and corpus.groups is not None else row
@@ -323,19 +299,13 @@ def _draw_rows(
 def _check_size(validation: object, *, owner: str) -> None:
     """Raise unless a size is a count, or a share between 0 and 1."""
     share = isinstance(validation, float)
-    check_number(
-        "validation", validation, owner=owner, low=0, high=1 if share else np.inf, whole=not share
-    )
+    high = 1 if share else np.inf
+    check_number("validation", validation, owner=owner, low=0, high=high, whole=not share)
 
 
-def _filled(corpus: LabelCorpus) -> NDArray[np.bool_]:
-    """Say which documents hold a label at all, (n_documents,)."""
-    return np.diff(corpus.matrix.indptr) > 0
-
-
-def _without_groups_of(corpus: LabelCorpus, rows: Rows, others: Rows) -> Rows:
-    """Give those rows whose group has none of the other rows; without groups all."""
-    if corpus.groups is None:
+def _without_groups_of(corpus: LabelCorpus, rows: Rows, others: Rows, by_group: bool) -> Rows:
+    """Give, by_group, those rows whose group has none of the other rows; without groups all."""
+    if corpus.groups is None or not by_group:
         return rows
     names = np.asarray(corpus.groups)
     return rows[~np.isin(names[rows], names[others])]
@@ -483,34 +453,28 @@ def within_corpus(
         Whether groups that the corpus names stay on one side: halves are drawn by whole groups,
         and training instances whose group has a test instance are left out.
     random_state : int, numpy Generator or None
-        Seeds whatever is drawn.
-
-    Returns
-    -------
-    ZeroShotSplit
     """
     check_option("validation_from", validation_from, ("first", "second"), owner="within_corpus")
     check_option("test_from", test_from, ("second", "both"), owner="within_corpus")
     _check_size(validation, owner="within_corpus")
-    _check_kinds(corpus, labels)
     generator = as_generator(random_state)
-    clean = np.flatnonzero(_filled(corpus) & ~carries(corpus, labels.oov))
+    clean = _clean_rows(corpus, labels)
     hidden = np.flatnonzero(carries(corpus, labels.unseen))
-    one, two = (np.intersect1d(half, clean) for half in _halves(corpus, first, by_group, generator))
+    halves = _halves(corpus, first, by_group, generator)
+    half, other = (np.intersect1d(rows, clean) for rows in halves)
     from_first = validation_from == "first"
-    half = one if from_first else two
-    held_out = _draw_rows(corpus, half, validation, by_group, generator, keep_labels=from_first)
-    test = np.intersect1d(np.union1d(one, two) if test_from == "both" else two, hidden)
-    train = np.setdiff1d(one, hidden)
+    pool = half if from_first else other
+    stopping = _draw_rows(corpus, pool, validation, by_group, generator, keep_labels=from_first)
+    test = np.intersect1d(np.union1d(half, other) if test_from == "both" else other, hidden)
     return ZeroShotSplit(
         corpus,
         corpus,
         labels,
-        semantics=np.setdiff1d(one, held_out),
-        semantics_validation=held_out,
-        semantics_test=np.setdiff1d(two, held_out),
-        train=_without_groups_of(corpus, train, test) if by_group else train,
-        validation=np.setdiff1d(two, hidden),
+        semantics=np.setdiff1d(half, stopping),
+        semantics_validation=stopping,
+        semantics_test=np.setdiff1d(other, stopping),
+        train=_without_groups_of(corpus, np.setdiff1d(half, hidden), test, by_group),
+        validation=np.setdiff1d(other, hidden),
         test=test,
         validation_known=from_first,
         by_group=by_group,
@@ -528,20 +492,13 @@ def oov_test(split: ZeroShotSplit) -> ZeroShotSplit:
     """
     corpus, labels = split.target, split.labels
     if split.source is not corpus:
-        raise InputError(
-            "`oov_test` needs a split of one corpus; `cross_corpora` has its oov labels already."
-        )
+        raise InputError("`oov_test` needs a split of one corpus; `cross_corpora` has oov labels.")
     if not labels.oov:
-        raise InputError(
-            "`oov_test` needs oov labels, but the split has none; draw the labels with an "
-            "`oov_share`."
-        )
+        raise InputError("`oov_test` needs oov labels; draw the labels with an `oov_share`.")
     outside, hidden = carries(corpus, labels.oov), carries(corpus, labels.unseen)
     more = np.flatnonzero(outside & ~hidden & carries(corpus, labels.seen))
     test = np.flatnonzero(outside & hidden)
-    train = np.union1d(split.train, more)
-    if split.by_group:
-        train = _without_groups_of(corpus, train, test)
+    train = _without_groups_of(corpus, np.union1d(split.train, more), test, split.by_group)
     return replace(split, train=train, test=test)
 
 
@@ -581,7 +538,6 @@ def cross_corpora(
         Whether groups that the target names stay on one side: instances whose group has a test
         instance are left out of training and validation, which share no group either.
     random_state : int, numpy Generator or None
-        Seeds the choice of documents and instances for validation.
 
     Returns
     -------
@@ -595,21 +551,14 @@ def cross_corpora(
     generator = as_generator(random_state)
     if isinstance(source, ZeroShotSplit):
         if labels is not None:
-            raise InputError(
-                "`labels` of `cross_corpora` belong to a source that is a corpus; a split brings "
-                "its own."
-            )
+            raise InputError("`labels` are for a source that is a corpus; a split brings its own.")
         corpus, kinds, known = source.source, source.labels, source.validation_known
         semantics, stopping, rest = (getattr(source, name) for name in SEMANTICS)
     else:
         if labels is None:
-            raise InputError(
-                "`cross_corpora` needs the kinds of the source's labels; give `labels`, for "
-                "example from `labels_by_document_share(source)`."
-            )
-        _check_kinds(source, labels)
+            raise InputError("A source that is a corpus needs the kinds of its labels: `labels`.")
         corpus, kinds, known = source, labels, True
-        clean = np.flatnonzero(_filled(source) & ~carries(source, labels.oov))
+        clean = _clean_rows(source, labels)
         stopping = _draw_rows(source, clean, validation, by_group, generator, keep_labels=True)
         semantics, rest = np.setdiff1d(clean, stopping), np.empty(0, dtype=np.int64)
     taught = corpus.select(semantics).used(kinds.vocabulary)
@@ -617,13 +566,11 @@ def cross_corpora(
         tuple(label for label in group if label in taught) for group in (kinds.seen, kinds.unseen)
     )
     matrix, outside = target.align(seen + unseen)
-    usable = (_counts(matrix[:, : len(taught)]) > 0) & (
-        _counts(matrix[:, len(taught) :]) <= max_oov
-    )
-    hidden = _counts(matrix[:, len(seen) : len(taught)]) > 0
-    test, train = np.flatnonzero(usable & hidden), np.flatnonzero(usable & ~hidden)
-    if by_group:
-        train = _without_groups_of(target, train, test)
+    places = np.split(np.arange(matrix.shape[1]), [len(seen), len(taught)])
+    n_seen, n_unseen, n_oov = (np.diff(matrix[:, columns].indptr) for columns in places)
+    usable, hidden = (n_seen + n_unseen > 0) & (n_oov <= max_oov), n_unseen > 0
+    test = np.flatnonzero(usable & hidden)
+    train = _without_groups_of(target, np.flatnonzero(usable & ~hidden), test, by_group)
     tuning = _draw_rows(target, train, float(validation_share), by_group, generator)
     carried = target.select(usable).used(outside)
     oov = tuple(label for label in outside if label in carried)
@@ -643,11 +590,6 @@ def cross_corpora(
         validation_known=known,
         by_group=by_group,
     )
-
-
-def _counts(matrix: sp.csr_matrix) -> NDArray[np.integer]:
-    """Count the labels of each document, (n_documents,)."""
-    return np.diff(sp.csr_matrix(matrix).indptr)
 
 
 # ---- what is measured
@@ -706,7 +648,7 @@ def measure(
     # One more column, of labels without a score.
     table = np.column_stack([table, np.full(len(table), -np.inf)])
     place = {documents.key(label): column for column, label in enumerate(scored)}
-    found = {}
+    measured = {}
     for name, chosen in columns.items():
         truth = documents.align(chosen)[0][:, : len(chosen)].toarray()
         if not truth.any():
@@ -715,9 +657,9 @@ def measure(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PolysemeWarning)
             values = evaluate(truth, table[:, places])
-        found[name] = {
+        measured[name] = {
             MEASURES[metric][0]: MEASURES[metric][1] * value
             for metric, value in values.items()
             if np.isfinite(value)
         }
-    return found
+    return measured

@@ -18,13 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polyseme._validation import (
-    InputError,
-    check_number,
-    first_few,
-)
+from polyseme._validation import InputError, check_number, first_few
 from polyseme.corpus import normalize_label
 from polyseme.io import line_error, numbered_lines
+from polyseme.io.arrays import refusing_damage
 
 FILE = "glove100-label-words.npz"
 VARIABLE = "POLYSEME_DATA"
@@ -65,20 +62,10 @@ def as_word_vectors(vectors: object) -> WordVectors:
 def name_likeness(
     labels: Sequence[str], seen: Sequence[str], vectors: WordVectors
 ) -> NDArray[np.float64]:
-    """Place labels among seen ones by their names, by kernel regression over words.
+    """Say what each seen label counts for labels of which only names are known.
 
-    Parameters
-    ----------
-    labels : sequence of str
-        Each must have a word with a vector.
-    seen : sequence of str, length n_seen
-        Those without a vector count nothing.
-    vectors : WordVectors
-
-    Returns
-    -------
-    float64 array, shape (n_labels, n_seen)
-        What each seen label counts.
+    By kernel regression over words, (n_labels, n_seen): labels must have a vector; seen labels
+    without one count nothing.
     """
     wanted, known = vectors.label_vectors(labels)
     if not known.all():
@@ -167,17 +154,11 @@ class WordVectors:
             Keep only the words of these labels: a large file then needs little memory.
         max_words : int
             Refuse to keep more words than this.
-
-        Returns
-        -------
-        WordVectors
         """
         check_number("max_words", max_words, owner="WordVectors.read", low=1, whole=True)
         file = Path(path)
         if not file.name.lower().endswith((".npz", ".txt", ".txt.gz")):
-            raise InputError(
-                f"Word vectors are read from .npz, .txt and .txt.gz files; got {file.name}."
-            )
+            raise InputError(f"Word vectors are read from .npz, .txt and .txt.gz; got {file.name}.")
         if not file.is_file():
             raise InputError(f"Word vectors not found at {file}; check the path.")
         wanted = None
@@ -212,10 +193,6 @@ class WordVectors:
             The folder; by default the environment variable POLYSEME_DATA says it.
         labels : iterable of str, optional
             As in `read`.
-
-        Returns
-        -------
-        WordVectors
         """
         root = data or os.environ.get(VARIABLE)
         path = Path(root or ".", FILE)
@@ -230,10 +207,6 @@ class WordVectors:
     def label_vectors(self, labels: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Give each label its own vector, or else the mean vector of its words, at length 1.
 
-        Parameters
-        ----------
-        labels : sequence of str
-
         Returns
         -------
         vectors : float64 array, shape (n_labels, d)
@@ -246,8 +219,7 @@ class WordVectors:
         for place, label in enumerate(labels):
             own = normalize_label(label)
             words = [own] if own in self._rows else words_of(label)
-            rows = [self._rows[word] for word in words if word in self._rows]
-            if rows:
+            if rows := [self._rows[word] for word in words if word in self._rows]:
                 result[place] = self.vectors[rows].mean(axis=0, dtype=np.float64)
         lengths = np.linalg.norm(result, axis=1)
         known = lengths > 1e-12
@@ -293,10 +265,8 @@ class WordVectors:
                 raise InputError(f"Words in {source} must be non-empty strings; got {word!r}.")
         wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
         if len(wrong):
-            raise InputError(
-                f"The vector of '{words[wrong[0]]}' in {source} holds NaN or infinity; leave the "
-                "word out."
-            )
+            word = words[wrong[0]]
+            raise InputError(f"The vector of '{word}' in {source} holds NaN or infinity; drop it.")
         folded = [normalize_label(word) for word in words]
         rows: dict[str, int] = {}
         for exact in (True, False):
@@ -313,7 +283,7 @@ class WordVectors:
 
 def _read_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
     """Read the arrays `words` (n,) and `vectors` (n, d), looking at their stated sizes first."""
-    try:
+    with refusing_damage(path):
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
         if size > _MAX_BYTES:
@@ -324,22 +294,11 @@ def _read_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in ("words", "vectors") if key in file.files}
             names = ", ".join(sorted(file.files))
-    except InputError:
-        raise
-    except Exception as error:  # numpy and zipfile raise a dozen kinds for damaged files
-        reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
-        raise InputError(
-            f"{path.name} is not readable as a numpy file without pickled objects ({reason}); "
-            "save plain arrays again."
-        ) from error
     if len(arrays) < 2:
         raise InputError(f"{path.name} must hold `words` and `vectors`; got {names or 'nothing'}.")
     words = arrays["words"]
     if words.ndim != 1 or words.dtype.kind != "U":
-        raise InputError(
-            f"`words` in {path.name} must be a list of strings; got shape {words.shape} of type "
-            f"{words.dtype}."
-        )
+        raise InputError(f"`words` in {path.name} must be a list of strings; got {words.dtype}.")
     return words.tolist(), arrays["vectors"]
 
 
@@ -357,22 +316,19 @@ def _read_text(
             continue
         size = size or len(fields) - 1
         if not 1 <= size <= _MAX_SIZE:
-            raise line_error(
-                path, number, f"has {size} numbers after the word; 1 to {_MAX_SIZE} are expected."
-            )
+            wrong = f"has {size} numbers after the word; 1 to {_MAX_SIZE} are expected."
+            raise line_error(path, number, wrong)
         if len(fields) <= size:
-            raise line_error(
-                path, number, f"has {len(fields) - 1} numbers but {size} are expected."
-            )
+            wrong = f"has {len(fields) - 1} numbers but {size} are expected."
+            raise line_error(path, number, wrong)
         word = " ".join(fields[:-size])
         if wanted is not None and normalize_label(word) not in wanted:
             continue
         try:
             vectors.append(np.array(fields[-size:], dtype=np.float32))
         except ValueError:
-            raise line_error(
-                path, number, f"holds something that is no number after '{word}'; correct it."
-            ) from None
+            wrong = f"holds something that is no number after '{word}'; correct it."
+            raise line_error(path, number, wrong) from None
         words.append(word)
         if len(words) > max_words:
             break

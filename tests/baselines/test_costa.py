@@ -11,8 +11,13 @@ from sklearn.svm import SVC
 
 from polyseme._validation import InputError, NotFittedError
 from polyseme.baselines import Costa, SeenClassifiers, TunedCosta
-from polyseme.baselines.classifiers import _fit_machines, _fit_platt, _held_out_decisions
-from polyseme.baselines.costa import _choose_penalty, ridge
+from polyseme.baselines.costa import (
+    _choose_penalty,
+    _fit_machines,
+    _fit_platt,
+    _held_out_decisions,
+    ridge,
+)
 from polyseme.metrics import example_map, roc_auc
 
 
@@ -36,14 +41,9 @@ def classifiers(world):
 # --- classifiers -------------------------------------------------------------------------------
 
 
-def test_machines_are_those_of_scikit_learn_on_all_and_on_other_folds(task):
+def test_machines_are_those_of_scikit_learn_on_other_folds(task):
     X, truth = task
     kernel, folds = rbf_kernel(X, gamma=0.3), np.arange(len(X)) % 3
-    coefficients, bias = _fit_machines(kernel, truth, 2.0)
-    decisions = kernel @ coefficients + bias
-    for column in range(truth.shape[1]):
-        reference = SVC(C=2.0, gamma=0.3).fit(X, truth[:, column]).decision_function(X)
-        np.testing.assert_allclose(decisions[:, column], reference, atol=2e-2)
     found = _held_out_decisions(kernel, truth[:, :1], folds, 2.0)[:, 0]
     for fold in range(3):
         out = folds == fold
@@ -124,8 +124,6 @@ def test_bad_input_gets_one_sentence(world):
         SeenClassifiers(C=0.0).fit(world.X, world.documents)
     with pytest.raises(InputError, match="`n_folds` of `SeenClassifiers` must be"):
         SeenClassifiers(n_folds=1).fit(world.X, world.documents)
-    with pytest.raises(InputError, match="2 rows but there are 300 documents"):
-        SeenClassifiers().fit(world.X[:2], world.documents)
     with pytest.raises(NotFittedError, match="not fitted yet"):
         SeenClassifiers().predict_proba(world.X)
 
@@ -199,7 +197,7 @@ def test_classifiers_of_other_instances_are_refused(classifiers, world):
         fit(None)
     with pytest.raises(NotFittedError, match="This SeenClassifiers is not fitted yet"):
         fit(SeenClassifiers())
-    with pytest.raises(InputError, match="fitted with 5 features but `X` has 4"):
+    with pytest.raises(InputError, match="X has 4 features, but SeenClassifiers is expecting 5"):
         fit(classifiers, X=world.X[:, :4])
     without = [tuple(set(document) - {"fern"}) or ("moss",) for document in world.documents]
     with pytest.raises(InputError, match="differ in the labels carried: fern; fit them"):

@@ -55,12 +55,9 @@ def test_chance_scores_an_instance_alike_beside_any_others(world):
 def votes_of(x, X, documents, labels, k):
     distances = np.sqrt(((X - x) ** 2).sum(axis=1))
     near = sorted(range(len(X)), key=lambda row: distances[row])[:k]
-    weights = [1 / distances[row] for row in near]
-    return [
-        sum(w for w, row in zip(weights, near, strict=True) if label in documents[row])
-        / sum(weights)
-        for label in labels
-    ]
+    total = sum(1 / distances[row] for row in near)
+    held = [[1 / distances[row] for row in near if label in documents[row]] for label in labels]
+    return [sum(weights) / total for weights in held]
 
 
 def test_nearest_instances_vote_and_pass_votes_on_to_unseen_labels(world):

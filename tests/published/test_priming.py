@@ -44,6 +44,15 @@ def test_scores_are_inverse_distances_that_sum_to_one():
     np.testing.assert_allclose(ranker.scores(point), [[1 / total, 0.5 / total, 0.25 / total]])
 
 
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(1, 1000), min_size=2, max_size=8, unique=True))
+def test_nearer_labels_score_higher(distances):
+    ranker, point = ranker_at(distances)
+    (scores,) = ranker.scores(point)
+    assert scores.sum() == pytest.approx(1.0)
+    assert np.argsort(-scores).tolist() == np.argsort(distances).tolist()
+
+
 @pytest.mark.parametrize("relatedness", ["nearest", "density"])
 def test_a_label_without_concept_scores_zero_and_zero_distance_is_guarded(relatedness):
     ranker, point = ranker_at([0.0, 1.0, np.inf], relatedness=relatedness)

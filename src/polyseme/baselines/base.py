@@ -7,16 +7,25 @@ In: features, tag sets and label sets. Out: scores per label and rankings; a bas
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.model_selection import PredefinedSplit, cross_val_predict
 
 from polyseme._estimator import Estimator
-from polyseme._folds import fold_numbers, group_numbers, hidden_groups
-from polyseme._validation import InputError, IntArray, check_features, check_fitted, check_instances
+from polyseme._folds import group_numbers, hidden_groups
+from polyseme._validation import (
+    InputError,
+    IntArray,
+    RandomState,
+    check_features,
+    check_fitted,
+    check_instances,
+    check_ranges,
+)
 from polyseme.corpus import Documents, as_corpus, check_corpus
 from polyseme.documents import met_documents
 from polyseme.published.mapping import InstanceMapper
@@ -44,11 +53,15 @@ class Baseline(Estimator, ABC):
         cross-validation tears a group apart.
     """
 
+    # Numeric parameters and the bounds that `check_number` holds them to.
+    ranges: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
     def fit(self, X: object, y: Documents, label_sets: Documents | None = None) -> Self:
         """Learn from instances and label sets, as `ZeroShotTagger.fit`."""
         owner = type(self).__name__
         if y is None:
             raise InputError(f"`{owner}` requires y to be passed, but the target y is None.")
+        check_ranges(self, self.ranges)
         corpus = check_corpus(as_corpus(y), owner=owner, n_labels=1)
         features = check_instances(X, len(corpus), owner=owner)
         sets = corpus if label_sets is None else as_corpus(label_sets)
@@ -92,13 +105,14 @@ class Baseline(Estimator, ABC):
     def _scores(self, X: Features) -> Matrix:
         """Score every label for each instance, (n, n_labels)."""
 
-    def _folds(self, n_folds: int, generator: np.random.Generator, n: int) -> IntArray:
-        """Draw the fold of each of the n instances, a group always in one; see `fold_numbers`."""
-        return fold_numbers(n, n_folds, generator, self.groups_)
-
-    def _groups_of(self, rows: Mask | IntArray) -> IntArray | None:
-        """Give the groups of some of the instances, where there are groups."""
-        return None if self.groups_ is None else self.groups_[rows]
+    def _fit_ridge(
+        self, X: Features, targets: Matrix, seed: RandomState, rows: IntArray | None = None
+    ) -> InstanceMapper:
+        """Fit kernel ridge regression from (some) instances to their targets (n_rows, d)."""
+        groups = self.groups_
+        if rows is not None:
+            X, groups = X[rows], None if groups is None else groups[rows]
+        return InstanceMapper(kind="kernel-ridge", random_state=seed).fit(X, targets, groups)
 
 
 def counts_of(matrix: sp.csr_matrix) -> IntArray:
@@ -124,24 +138,11 @@ def best_candidate(
 
 
 def out_of_fold(mapper: InstanceMapper, X: Features, targets: Matrix, folds: IntArray) -> Matrix:
-    """Predict each instance's targets by a kernel ridge mapper that has not seen it.
+    """Predict each instance's targets (n, d) by a kernel ridge mapper that has not seen it.
 
-    Parameters
-    ----------
-    mapper : InstanceMapper
-        A fitted one, which gives the settings.
-    X : array or csr_matrix, shape (n, n_features)
-    targets : float64 array, shape (n, d)
-    folds : int64 array, shape (n,)
-        With a single fold there is nobody to learn from: all predictions are 0.
-
-    Returns
-    -------
-    float64 array, shape (n, d)
+    A fitted mapper gives the settings. With a single fold all predictions are 0.
     """
-    predicted = np.zeros_like(targets)
-    for fold in np.unique(folds) if len(np.unique(folds)) > 1 else ():
-        out = folds == fold
-        other = InstanceMapper(kind="kernel-ridge", gamma=mapper.gamma_, penalty=mapper.penalty_)
-        predicted[out] = other.fit(X[~out], targets[~out]).predict(X[out])
-    return predicted
+    if not folds.any():
+        return np.zeros_like(targets)
+    other = InstanceMapper(kind="kernel-ridge", gamma=mapper.gamma_, penalty=mapper.penalty_)
+    return np.asarray(cross_val_predict(other, X, targets, cv=PredefinedSplit(folds)))

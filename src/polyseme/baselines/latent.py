@@ -6,27 +6,20 @@ instance's features predict in the space of the sets' largest singular direction
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from polyseme._folds import fold_numbers
-from polyseme._validation import (
-    InputError,
-    IntArray,
-    RandomState,
-    as_generator,
-    check_number,
-    draw_seed,
-)
+from polyseme._folds import fold_numbers, hidden_groups
+from polyseme._validation import InputError, RandomState, as_generator, draw_seed
 from polyseme.baselines.base import Baseline, Features, Mask, Matrix, counts_of, out_of_fold
 from polyseme.metrics import example_map
-from polyseme.published.mapping import InstanceMapper
 
-CANDIDATES = (8, 16, 32, 64, 128)
-
-_N_FOLDS = 3
-_N_TURNS = 4
+N_COMPONENTS = (8, 16, 32, 64, 128)
+# Folds of instances, and groups of labels that take turns as pseudo-unseen ones.
+_N_FOLDS, _N_GROUPS = 3, 4
 _RANK_TOLERANCE = 1e-9
 
 
@@ -62,20 +55,18 @@ class LatentSemantic(Baseline):
     labels have no place in the space: their score is minus infinity, the lowest score.
     """
 
+    ranges: ClassVar = {"n_components": {"low": 1, "whole": True}}
+
     def __init__(self, n_components: int | None = None, random_state: RandomState = None) -> None:
         self.n_components = n_components
         self.random_state = random_state
 
     def _fit(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix) -> None:
         """Find the directions, map features onto the documents' points, choose the size."""
-        wanted = self.n_components
-        if wanted is not None:
-            owner = type(self).__name__
-            check_number("n_components", wanted, owner=owner, low=1, whole=True)
         generator = as_generator(self.random_state)
         named = counts_of(Z)
         self.idf_ = 1.0 + np.log((1 + Z.shape[0]) / (1 + named))
-        most = max(CANDIDATES) if wanted is None else int(wanted)
+        most = int(self.n_components or max(N_COMPONENTS))
         directions, rank = _directions(sp.csr_matrix(Z @ sp.diags_array(self.idf_)), most)
         placed = np.flatnonzero(np.asarray(Y[:, named > 0].sum(axis=1)).ravel())
         if not len(placed):
@@ -83,25 +74,21 @@ class LatentSemantic(Baseline):
                 "No instance carries a label of the label sets, so none can be placed in their "
                 "space; check that both use the same labels."
             )
-        sizes = [size for size in CANDIDATES if size < rank] or [rank]
-        if wanted is not None:
-            sizes = [min(int(wanted), rank)]
-        directions = directions[:, : max(sizes)]
-        labels, groups = Y[placed], self._groups_of(placed)
+        sizes = [size for size in N_COMPONENTS if size < rank] or [rank]
+        if self.n_components is not None:
+            sizes = [min(most, rank)]
+        directions, labels = directions[:, : max(sizes)], Y[placed]
         points = np.asarray(labels @ sp.diags_array(self.idf_) @ directions)
-        self.mapper_ = InstanceMapper(kind="kernel-ridge", random_state=draw_seed(generator))
-        self.mapper_.fit(X[placed], points, groups)
+        self.mapper_ = self._fit_ridge(X, points, draw_seed(generator), placed)
         self.n_components_ = sizes[0]
         if len(sizes) > 1:
+            groups = None if self.groups_ is None else self.groups_[placed]
             folds = fold_numbers(len(placed), _N_FOLDS, generator, groups)
             seen = self.kinds_ == "seen"
             truth = labels[:, seen].toarray().astype(np.float64)
             predicted = out_of_fold(self.mapper_, X[placed], truth, folds)
-            turns = generator.permutation(truth.shape[1]) % _N_TURNS
-            quality = [
-                self._quality(predicted, truth > 0, turns, directions[seen, :size])
-                for size in sizes
-            ]
+            nested = [directions[seen, :size] for size in sizes]
+            quality = _qualities(nested, self.idf_[seen, None], predicted, truth > 0, generator)
             self.n_components_ = sizes[int(np.argmax(quality))]
         self.directions_ = directions[:, : self.n_components_]
 
@@ -112,20 +99,25 @@ class LatentSemantic(Baseline):
         scores[:, self.kinds_ == "oov"] = -np.inf
         return np.asarray(scores)
 
-    def _quality(self, predicted: Matrix, truth: Mask, turns: IntArray, some: Matrix) -> float:
-        """Measure directions (n_seen, size) by held-out predictions of the labels themselves.
 
-        Kernel ridge regression is linear in its targets: points are predicted labels times
-        directions, whichever labels the documents are taken to lack.
-        """
-        idf = self.idf_[self.kinds_ == "seen", None]
-        quality = example_map(truth, predicted @ (some * idf) @ (some / idf).T)
-        groups = [turns == turn for turn in range(_N_TURNS) if (turns == turn).any()]
-        for away in groups if len(groups) > 1 else ():
-            points = predicted[:, ~away] @ (some * idf)[~away]
-            scores = points @ (some / idf)[away].T
-            quality += example_map(truth[:, away], scores) / len(groups)
-        return quality
+def _qualities(
+    nested: list[Matrix],
+    idf: Matrix,
+    predicted: Matrix,
+    truth: Mask,
+    generator: np.random.Generator,
+) -> Matrix:
+    """Measure directions (n_seen, size) by held-out predictions of the labels themselves."""
+    # Kernel ridge regression is linear in its targets: points are predicted labels times
+    # directions, whichever labels the documents are taken to lack.
+    quality = np.array([example_map(truth, predicted @ (v * idf) @ (v / idf).T) for v in nested])
+    groups = list(hidden_groups(truth.shape[1], _N_GROUPS, generator))
+    for hidden in groups:
+        for place, vectors in enumerate(nested):
+            points = predicted[:, ~hidden] @ (vectors * idf)[~hidden]
+            scores = points @ (vectors / idf)[hidden].T
+            quality[place] += example_map(truth[:, hidden], scores) / len(groups)
+    return quality
 
 
 def _directions(weighted: sp.csr_matrix, most: int) -> tuple[Matrix, int]:

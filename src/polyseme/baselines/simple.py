@@ -1,25 +1,73 @@
-"""Labels of the nearest training instances: the baseline that needs no training.
+"""What needs little or no training: chance, the most frequent labels, the nearest instances.
 
-In: features and labels of instances, and label sets. Out: scores of the labels that the nearest
-instances carry, and of other labels by what the label sets say goes with those.
+In: features and labels of instances, and label sets. Out: scores of labels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.neighbors import NearestNeighbors
 
-from polyseme._validation import RandomState, as_generator, check_number
+from polyseme._folds import fold_numbers
+from polyseme._validation import RandomState, as_generator, draw_seed
 from polyseme.baselines.base import Baseline, Features, Matrix, counts_of
 from polyseme.metrics import example_map
 from polyseme.published.kernels import Rows, column_statistics, scale_rows
 
-CANDIDATES = (5, 10, 20, 40, 80)
-
+N_NEIGHBOURS = (5, 10, 20, 40, 80)
 _N_FOLDS = 3
+
+
+class Popularity(Baseline):
+    """Rank labels by the number of documents that hold them, whatever the instance."""
+
+    def _fit(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix) -> None:
+        """Note each label's share of the occurrences."""
+        self.shares_ = self.n_occurrences_ / max(int(self.n_occurrences_.sum()), 1)
+
+    def _scores(self, X: Features) -> Matrix:
+        """Give every instance the same scores."""
+        return np.tile(self.shares_, (X.shape[0], 1))
+
+
+class Chance(Baseline):
+    """Score labels at random.
+
+    An instance's scores depend on the seed and its own features only, not on which other instances
+    are asked about; instances with the same features get the same scores.
+
+    Parameters
+    ----------
+    random_state : int, numpy Generator or None
+
+    Attributes
+    ----------
+    seed_ : int
+        What the scores are drawn from, together with the features.
+    """
+
+    def __init__(self, random_state: RandomState = None) -> None:
+        self.random_state = random_state
+
+    def _fit(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix) -> None:
+        """Draw the seed."""
+        self.seed_ = draw_seed(as_generator(self.random_state))
+
+    def _scores(self, X: Features) -> Matrix:
+        """Draw scores between 0 and 1 for each instance."""
+        scores = np.empty((X.shape[0], len(self.classes_)))
+        for number in range(len(scores)):
+            row = X[number].toarray() if sp.issparse(X) else X[number]
+            # Adding 0 makes -0.0 and 0.0, which are equal, the same bytes.
+            digest = blake2b(np.ascontiguousarray(row + 0.0).tobytes(), digest_size=16).digest()
+            words = np.frombuffer(digest, dtype="<u4").tolist()
+            scores[number] = np.random.default_rng([self.seed_, *words]).random(scores.shape[1])
+        return scores
 
 
 class NearestInstances(Baseline):
@@ -28,7 +76,7 @@ class NearestInstances(Baseline):
     Parameters
     ----------
     n_neighbours : int, optional
-        How many instances _vote. None: the best of 5, 10, 20, 40 and 80 by E-MAP over the labels
+        How many instances vote. None: the best of 5, 10, 20, 40 and 80 by E-MAP over the labels
         that instances carry, in a cross-validation with three folds.
     random_state : int, numpy Generator or None
         Draws the folds.
@@ -40,12 +88,14 @@ class NearestInstances(Baseline):
 
     Notes
     -----
-    Features are standardised, distances Euclidean, and a _vote weighs as one over the distance. The
+    Features are standardised, distances Euclidean, and a vote weighs as one over the distance. The
     score of a label that instances carry is its share of the votes. The score of a label z that no
     instance carries is the mean of P(z | t) over the labels t that instances carry, weighted by
     their scores; P(z | t) is the share of t's label sets that hold z. A label that neither an
     instance nor a label set holds scores 0, the lowest score.
     """
+
+    ranges: ClassVar = {"n_neighbours": {"low": 1, "whole": True}}
 
     def __init__(self, n_neighbours: int | None = None, random_state: RandomState = None) -> None:
         self.n_neighbours = n_neighbours
@@ -53,9 +103,6 @@ class NearestInstances(Baseline):
 
     def _fit(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix) -> None:
         """Keep the instances, count labels, choose the number of neighbours."""
-        if self.n_neighbours is not None:
-            owner = type(self).__name__
-            check_number("n_neighbours", self.n_neighbours, owner=owner, low=1, whole=True)
         self._mean, self._scale = column_statistics(X, "standard")
         self._rows = scale_rows(X, "standard", self._mean, self._scale, np.float64)
         self._labels = Y.astype(np.float64)
@@ -66,7 +113,7 @@ class NearestInstances(Baseline):
         self.n_neighbours_ = int(self.n_neighbours or self._choose())
 
     def _scores(self, X: Features) -> Matrix:
-        """Let the neighbours _vote, and pass the votes on to the labels they do not carry."""
+        """Let the neighbours vote, and pass the votes on to the labels they do not carry."""
         queries = scale_rows(X, "standard", self._mean, self._scale, np.float64)
         (scores,) = _vote(queries, self._rows, self._labels, [self.n_neighbours_])
         votes = scores[:, self._carried]
@@ -76,17 +123,18 @@ class NearestInstances(Baseline):
 
     def _choose(self) -> int:
         """Compare numbers of neighbours on held-out instances with labels."""
-        folds = self._folds(_N_FOLDS, as_generator(self.random_state), self._rows.shape[0])
+        generator, n = as_generator(self.random_state), self._rows.shape[0]
+        folds = fold_numbers(n, _N_FOLDS, generator, self.groups_)
         labelled = np.diff(self._labels.indptr) > 0
-        quality = np.zeros(len(CANDIDATES))
+        quality = np.zeros(len(N_NEIGHBOURS))
         for fold in range(int(folds.max()) + 1) if folds.any() else ():
             out, others = np.flatnonzero((folds == fold) & labelled), folds != fold
             if not len(out):
                 continue
             truth = self._labels[out][:, self._carried].toarray() > 0
-            tried = _vote(self._rows[out], self._rows[others], self._labels[others], CANDIDATES)
+            tried = _vote(self._rows[out], self._rows[others], self._labels[others], N_NEIGHBOURS)
             quality += [len(out) * example_map(truth, s[:, self._carried]) for s in tried]
-        return CANDIDATES[int(np.argmax(quality))]
+        return N_NEIGHBOURS[int(np.argmax(quality))]
 
 
 def _vote(queries: Rows, rows: Rows, labels: sp.csr_matrix, sizes: Sequence[int]) -> list[Matrix]:
