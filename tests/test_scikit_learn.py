@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger, load
 from polyseme._validation import InputError
+from polyseme.metrics import evaluate
 
 SMALL = SpacePlan(hidden=8, code=8, document_batch=24, item_batch=16, probable_batch=8)
 
@@ -157,9 +158,40 @@ def test_columns_of_a_frame_are_known_by_name(world, tmp_path, kind):
     assert tagger.feature_names_in_.tolist() == [*"abcde"]
     wanted = tagger.predict_proba(world.X)
     np.testing.assert_array_equal(tagger.predict_proba(made(frame[[*"edcba"]])), wanted)
-    with pytest.raises(InputError, match=r"`X` lacks the column\(s\) a; .* fitted with 5 columns"):
+    with pytest.raises(InputError, match=r"lacks the column\(s\) a; `ZeroShotTagger` has 5"):
         tagger.predict_proba(made(frame[[*"bcde"]]))
-    with pytest.raises(InputError, match="that the fit did not have: f;"):
+    with pytest.raises(InputError, match="that are unknown: f;"):
         tagger.predict_proba(made(frame.assign(f=1.0)))
     plain = small().fit(made(frame), world.documents).fit(world.X, world.documents)
     assert not hasattr(plain, "feature_names_in_")
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "fixed-size"])
+def test_a_column_of_vectors_and_a_column_of_tags_are_enough(world, kind):
+    pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    frame = pd.DataFrame({"embedding": list(world.X), "tags": world.documents})
+    if kind == "polars":
+        frame = pl.from_pandas(frame)
+    elif kind != "pandas":
+        size = pa.list_(pa.float64(), 5) if kind == "fixed-size" else pa.list_(pa.float64())
+        tags = pa.array([list(tags) for tags in world.documents])
+        frame = pa.table({"embedding": pa.array(list(world.X), type=size), "tags": tags})
+    wanted = small().fit(world.X, world.documents).predict_proba(world.X)
+    tagger = small().fit(frame["embedding"], frame["tags"])
+    np.testing.assert_array_equal(tagger.predict_proba(frame["embedding"]), wanted)
+
+
+def test_true_labels_are_compared_by_name(world):
+    tagger = small().fit(world.X, world.documents)
+    wanted = tagger.evaluate(world.X, world.documents)
+    assert wanted["example_map"] == tagger.score(world.X, world.documents)
+    labels = tagger.classes_[::-1]
+    table = [[label in tags for label in labels] for tags in world.documents]
+    truth = pd.DataFrame(table, columns=labels)
+    assert tagger.evaluate(world.X, truth) == wanted
+    scores = tagger.predict_proba(world.X)
+    with pytest.raises(InputError, match="nobody knows whether they are in the same order"):
+        evaluate(truth, scores)
+    assert evaluate(truth, pd.DataFrame(scores, columns=tagger.classes_)) == wanted
+    with pytest.raises(InputError, match="Document 0 is a mapping with id, tags; expected a"):
+        tagger.score(world.X, [{"id": "a", "tags": ["apple"]}])

@@ -139,10 +139,13 @@ def check_features(
 ) -> NDArray[np.float64] | sp.csr_matrix:
     """Check features (n, n_features), an array-like, a frame, or sparse, which stays sparse.
 
-    A column of vectors, as frames have them, becomes a matrix. They become float64; with `keep_single` float32 stays, for callers that widen block by block.
+    A column of vectors, as frames have them, becomes a matrix. Numbers become float64; with
+    `keep_single` float32 stays, for callers that widen block by block.
     """
     dtype = np.float32 if keep_single and getattr(X, "dtype", None) == np.float32 else np.float64
-    given: Any = X.to_pandas() if hasattr(X, "column_names") else X  # a table of pyarrow
+    given: Any = X
+    if hasattr(given, "column_names"):  # a table of pyarrow
+        given = given.to_pandas()
     given = given.to_numpy() if hasattr(given, "to_numpy") else given
     matrix: Any = None
     try:
@@ -191,19 +194,19 @@ def in_order(X: Any, names: Sequence[str] | None, *, owner: str) -> Any:
     names : sequence of str or None
         The columns of the fit; None where they had no names.
     owner : str
-        The class that asks.
+        What they belong to.
     """
     present = column_names(X)
     if present is None or names is None or present == tuple(names):
         return X
     for what, some in (
         ("lacks the column(s)", [name for name in names if name not in set(present)]),
-        ("has column(s) that the fit did not have:", [n for n in present if n not in set(names)]),
+        ("has column(s) that are unknown:", [n for n in present if n not in set(names)]),
         ("names column(s) twice:", [n for n in set(present) if present.count(n) > 1]),
     ):
         if some:
             raise InputError(
-                f"`X` {what} {first_few(some)}; `{owner}` was fitted with {len(names)} columns, "
+                f"A frame {what} {first_few(some)}; `{owner}` has {len(names)} columns: "
                 f"{first_few(names)}."
             )
     return X[list(names)] if hasattr(X, "loc") else X.select(list(names))

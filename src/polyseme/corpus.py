@@ -12,7 +12,7 @@ import unicodedata
 import warnings
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._validation import InputError, PolysemeWarning
+from polyseme._validation import InputError, PolysemeWarning, first_few
 from polyseme.io import read_documents
 
 Document: TypeAlias = Collection[str]
@@ -340,6 +340,8 @@ def as_corpus(
             labels = [str(name) for name in table.columns] if labels is None else labels
             table = table.to_numpy()
         return LabelCorpus.from_indicator(table, labels, normalize=normalize)
+    if hasattr(documents, "to_pylist"):  # an array of pyarrow
+        documents = documents.to_pylist()
     if labels is not None:
         raise InputError("`labels` belongs to an indicator matrix; these documents name their own.")
     if not isinstance(documents, Iterable):
@@ -398,6 +400,11 @@ def _labels_of(document: object, where: str) -> Iterator[str]:
         raise InputError(
             f"{where} is the text {document!r}; expected a collection of labels, "
             f"for example [{document!r}]."
+        )
+    if isinstance(document, Mapping):
+        raise InputError(
+            f"{where} is a mapping with {first_few(list(document))}; expected a collection of "
+            "labels: pass its list of tags, and ids by `LabelCorpus.from_documents(…, ids=…)`."
         )
     if not isinstance(document, Iterable):
         raise InputError(f"{where} is {type(document).__name__}; expected a collection of labels.")

@@ -29,7 +29,9 @@ from polyseme._validation import (
     as_generator,
     check_number,
     check_option,
+    column_names,
     first_few,
+    in_order,
 )
 
 Ties: TypeAlias = Literal["worst", "index"]
@@ -427,7 +429,14 @@ def _mean_squared_distance(points: Values) -> float:
 
 def _checked(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
     """Give truth as bool and scores as float32 or float64, both dense, (n, n_labels)."""
-    values = _numbers("scores", scores)
+    names, scored = column_names(truth), column_names(scores)
+    if (names is None) != (scored is None):
+        has, lacks = ("truth", "scores") if scored is None else ("scores", "truth")
+        raise InputError(
+            f"`{has}` names its columns and `{lacks}` does not, so nobody knows whether they are "
+            "in the same order; pass two frames or two arrays, or use a tagger's `evaluate`."
+        )
+    values = _numbers("scores", in_order(scores, names, owner="truth"))
     relevant: Any = truth if sp.issparse(truth) else _numbers("truth", truth)
     if relevant.shape != values.shape:
         shapes = f"shape {relevant.shape} but `scores` has shape {values.shape}"

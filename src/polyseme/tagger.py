@@ -51,7 +51,7 @@ from polyseme.evidence import Evidence, TagEvidence, tag_parts
 from polyseme.features import extractor_from_state
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
 from polyseme.holdout import Validation, validate
-from polyseme.metrics import example_map
+from polyseme.metrics import evaluate, example_map
 from polyseme.persistence import (
     ModelFileError,
     State,
@@ -600,9 +600,38 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if sample_weight is not None:
             raise InputError("`score` of `ZeroShotTagger` takes no weights.")
         scores = self.predict_proba(X)
+        return example_map(self._truth(y), scores)
+
+    def _truth(self, y: Documents) -> NDArray[np.bool_]:
+        """Say which of `classes_` each item carries, (n, n_classes)."""
         corpus = as_corpus(y, normalize=self.normalize_labels_)
-        truth = corpus.align(self.classes_.tolist())[0][:, : len(self.classes_)]
-        return example_map(truth.toarray(), scores)
+        matrix, unknown = corpus.align(self.classes_.tolist())
+        if unknown:
+            warnings.warn(
+                f"{len(unknown)} true labels are not known and are left out: {first_few(unknown)}.",
+                PolysemeWarning,
+                stacklevel=3,
+            )
+        return np.asarray(matrix[:, : len(self.classes_)].toarray(), dtype=bool)
+
+    def evaluate(self, X: object, y: Documents, k: int = 5) -> dict[str, float]:
+        """Give all metrics of the items' rankings; labels are brought together by name.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+        y : as for `fit`
+            The true labels of each item. Labels that it cannot rank are passed over.
+        k : int
+            Labels that are predicted for `f1_at_k`.
+
+        Returns
+        -------
+        dict of str to float
+            See `polyseme.metrics.evaluate`.
+        """
+        scores = self.predict_proba(X)
+        return evaluate(self._truth(y), scores, k=k)
 
     def thresholds(self, precision: float) -> Matrix:
         """Say how likely labels must be for a share of those that are given to be true.
