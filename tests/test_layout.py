@@ -19,9 +19,18 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # What stands below everything: checks, the estimator base, folds, threads, saved models.
 BASE = {"_validation", "_estimator", "_folds", "_threads", "_progress"}
 BASE |= {"persistence", "_plugins"}
-DATA = BASE | {"io", "corpus", "documents", "concepts", "tags", "features", "word_vectors"}
+DATA = BASE | {
+    "io",
+    "corpus",
+    "documents",
+    "concepts",
+    "tags",
+    "features",
+    "word_vectors",
+    "vocabulary",
+}
 SPACE = {"members", "training", "calibration", "space", "store", "evidence", "senses"}
-TAGGERS = DATA | SPACE | {"tagger", "published", "index", "metrics"}
+TAGGERS = DATA | SPACE | {"tagger", "holdout", "published", "index", "metrics"}
 ANYTHING = None
 
 # For each file or folder of the package: what else of the package it may import.
@@ -42,6 +51,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "tags": BASE | {"corpus"},
     "features": BASE | {"io"},
     "word_vectors": BASE | {"io", "corpus"},
+    "vocabulary": {"_validation", "corpus"},
     # one space
     "members": set(),
     "training": BASE | {"members"},
@@ -51,7 +61,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "store": BASE | {"corpus", "concepts", "documents", "space"},
     "evidence": {"members", "store"},
     "senses": {"_validation", "concepts"},
-    "tagger": DATA | SPACE | {"metrics", "published"},
+    "holdout": BASE | {"corpus", "documents", "calibration", "metrics"},
+    "tagger": DATA | SPACE | {"metrics", "published", "holdout"},
     # the paper's own method
     "published": DATA | {"index", "metrics"},
     # beside both

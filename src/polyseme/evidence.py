@@ -68,6 +68,9 @@ class Evidence:
         newer than the space.
     neighbours : tuple of Neighbour
         The nearest known tag sets, from near to far.
+    implied_by : str or None
+        The label whose score this is, where the vocabulary says that it implies this one, or is
+        another name of it.
     """
 
     label: str
@@ -80,6 +83,7 @@ class Evidence:
     other_tags: float
     known: float
     neighbours: tuple[Neighbour, ...]
+    implied_by: str | None = None
 
     def parts(self) -> tuple[tuple[str, float], ...]:
         """Give what adds up to the logit, as names and numbers."""
@@ -94,6 +98,8 @@ class Evidence:
     def __str__(self) -> str:
         lines = [f"{part:+.2f} {name}" for name, part in self.parts()]
         label = f"{self.label} ({self.kind}) has the probability {self.probability:.2f}"
+        if self.implied_by is not None:
+            label += f", by way of {self.implied_by}"
         return "\n".join([*lines, f"{self.logit:+.2f} in all: {label}"])
 
 

@@ -7,7 +7,7 @@ all of them; the store grows and shrinks without training.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from polyseme._validation import IntArray
 from polyseme.concepts import Concepts
-from polyseme.corpus import LabelCorpus
+from polyseme.corpus import LabelCorpus, unique_rows
 from polyseme.documents import (
     Known,
     labels_of,
@@ -121,6 +121,36 @@ class ConceptStore:
         shrunk = without_documents(self._documents, ids)
         _, first = np.unique(shrunk.known.sets, return_index=True)
         return ConceptStore(*shrunk.known, self.points[self.sets[shrunk.kept][first]])
+
+    def without_labels(self, space: ConceptSpace, labels: Collection[str]) -> ConceptStore:
+        """Give the store with some labels taken out of all documents."""
+        columns = [column for column, label in enumerate(self.labels) if label in set(labels)]
+        left = np.ones(len(self.labels), dtype=bool)
+        left[columns] = False
+        matrix = sp.csr_matrix(self.matrix @ sp.diags_array(left.astype(np.int8), dtype=np.int8))
+        return self._with(space, matrix, self.labels)
+
+    def merged(self, space: ConceptSpace, label: str, into: str) -> ConceptStore:
+        """Give the store with one label in place of another in all documents."""
+        joiner = sp.eye_array(len(self.labels), dtype=np.int8, format="lil")
+        source, target = self.labels.index(label), self.labels.index(into)
+        joiner[source, source], joiner[source, target] = 0, 1
+        return self._with(space, sp.csr_matrix(self.matrix @ joiner.tocsr()), self.labels)
+
+    def renamed(self, label: str, name: str) -> ConceptStore:
+        """Give the store with another name for a label."""
+        names = tuple(name if one == label else one for one in self.labels)
+        return replace(self, labels=names)
+
+    def _with(
+        self, space: ConceptSpace, matrix: sp.csr_matrix, labels: tuple[str, ...]
+    ) -> ConceptStore:
+        """Give the store with other documents (n_documents, n_labels) under the same names."""
+        documents = sp.csr_matrix(matrix, dtype=bool)
+        documents.eliminate_zeros()
+        distinct, sets = unique_rows(documents)
+        points = space.document_points(distinct[:, : self.n_learned])
+        return ConceptStore(labels, self.n_learned, self.ids, documents, sets, points)
 
     @property
     def _documents(self) -> Known:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
@@ -72,6 +73,7 @@ from polyseme.tags import (
     tag_sets,
     tag_table,
 )
+from polyseme.vocabulary import Vocabulary, as_vocabulary
 from polyseme.word_vectors import WordVectors, as_word_vectors, name_likeness
 
 if TYPE_CHECKING:
@@ -116,6 +118,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     device : str, optional
         Where the space is trained, as torch names it ("cpu", "cuda"); by default a GPU where there
         is one. Trained models are used on the processor.
+    vocabulary : Vocabulary, str, Path or None
+        Labels never to be suggested, other names of labels and what implies what, or the TOML file
+        that says so.
     n_validations : int
         How often `fit` holds out some of its items and makes some of their labels unseen, to
         measure what can be promised of both; see `validation_`. Every time a small space is
@@ -154,6 +159,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         Names of the columns, where X was a frame that has them. Frames are put in this order from
         then on, and refused where columns are missing or unknown.
     normalize_labels_ : bool
+    vocabulary_ : Vocabulary
+        Changed by `block`, `rename` and `merge`.
     """
 
     components: ClassVar[dict[str, type[Estimator]]] = {"space": ConceptSpace}
@@ -165,6 +172,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         normalize_labels: bool = True,
         checkpoint: str | Path | None = None,
         device: str | None = None,
+        vocabulary: Vocabulary | str | Path | None = None,
         n_validations: int = 2,
         verbose: bool = False,
         random_state: RandomState = None,
@@ -174,6 +182,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self.normalize_labels = normalize_labels
         self.checkpoint = checkpoint
         self.device = device
+        self.vocabulary = vocabulary
         self.n_validations = n_validations
         self.verbose = verbose
         self.random_state = random_state
@@ -225,10 +234,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             template = copy_of(template).set_params(device=self.device)
         template.check_parameters()
         check_number("n_validations", self.n_validations, owner=owner, low=0, whole=True)
-        corpus = as_corpus(y, normalize=self.normalize_labels)
+        vocabulary = as_vocabulary(self.vocabulary)
+        corpus = vocabulary.apply(as_corpus(y, normalize=self.normalize_labels))
         sets = corpus
         if label_sets is not None:
-            sets = as_corpus(label_sets, normalize=self.normalize_labels)
+            sets = vocabulary.apply(as_corpus(label_sets, normalize=self.normalize_labels))
         check_corpus(sets, owner=owner)
         if X is not None and label_sets is not None:
             check_corpus(corpus, owner=owner, n_labels=1)
@@ -302,7 +312,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             self.name_share_, self._likeness = share, self._unseen_likeness(words, labels)
         self.n_features_in_ = 0 if features is None else features.shape[1]
         self._set_names(None if self.features is not None else column_names(X))
-        self.normalize_labels_ = self.normalize_labels
+        self.normalize_labels_, self.vocabulary_ = self.normalize_labels, vocabulary
         self.indicator_ = corpus.labels if is_indicator(y) else None
         return self.set_store(store)
 
@@ -329,6 +339,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         # A label whose documents were all taken away is not suggested any more.
         self._in_use = np.ones(len(self._labels), dtype=bool)
         self._in_use[: len(store.labels)] = store.counts > 0
+        blocked = {self._key(label) for label in self.vocabulary_.blocked}
+        self._in_use &= [self._key(label) not in blocked for label in self._labels]
+        self._raised = self.vocabulary_.raised(self._labels)
         self._set_classes()
         return self
 
@@ -488,9 +501,15 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             if features is None:
                 raise InputError("Give features, tags, or both.")
             return features, None
-        given = list(tags)
+        given = [self._own_names(one) for one in tags]
         n = len(given) if features is None else features.shape[0]
         return features, tag_table(given, self._labels, n, normalize=self.normalize_labels_)
+
+    def _own_names(self, tags: Collection[str]) -> Collection[str]:
+        """Give tags under their labels' own names, with what they imply; else as they are."""
+        if not self.vocabulary_ or isinstance(tags, (str, bytes)):
+            return tags
+        return self.vocabulary_.complete(tags)
 
     def _features_of(self, X: object) -> Features:
         """Check items, after the feature extractor where there is one, (n, n_features)."""
@@ -544,6 +563,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 scores[:, : len(self.store_.labels)] = self.store_.votes(points)
             else:
                 scores = self._logits(codes, of_items=features is not None)
+            own = scores.copy() if self._raised else scores
+            for source, target in self._raised:
+                np.maximum(scores[:, target], own[:, source], out=scores[:, target])
             scores = np.where(self._in_use, scores, lowest)
             if known is not None:
                 scores = np.where(known.toarray() > 0, highest, scores)
@@ -604,7 +626,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     def _truth(self, y: Documents) -> NDArray[np.bool_]:
         """Say which of `classes_` each item carries, (n, n_classes)."""
-        corpus = as_corpus(y, normalize=self.normalize_labels_)
+        corpus = self.vocabulary_.apply(as_corpus(y, normalize=self.normalize_labels_))
         matrix, unknown = corpus.align(self.classes_.tolist())
         if unknown:
             warnings.warn(
@@ -778,7 +800,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     def _complete_one(self, tags: Collection[str], k: int) -> tuple[StrArray, Matrix]:
         """Complete one tag set."""
-        given = tag_columns(tags, self._labels, normalize=self.normalize_labels_)
+        names = self._own_names(tags)
+        given = tag_columns(names, self._labels, normalize=self.normalize_labels_)
         self._refuse_new(given)
         n_others = len(self.classes_) - len(given)
         # Unknown tags have been named by now.
@@ -827,12 +850,29 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         n = (features if features is not None else given).shape[0]  # type: ignore[union-attr]
         if n != 1:
             raise InputError(f"`explain` takes one item; got {n}.")
-        if given is not None and column in given.indices:
+        shown, column = column, self._raiser(features, given, column)
+        if given is not None and {shown, column} & set(given.indices.tolist()):
             raise InputError(
                 f"'{self._labels[column]}' is among the tags that are given, so there is nothing "
                 "to explain; leave it out of them to ask where its score would come from."
             )
-        return self._evidence(features, given, column, k)
+        evidence = self._evidence(features, given, column, k)
+        if shown == column:
+            return evidence
+        name, kind, used = self._labels[shown], self._kind(shown), self._in_use[shown]
+        share = float(sigmoid(np.array(evidence.logit))) if used else 0.0
+        return replace(
+            evidence, label=name, kind=kind, probability=share, implied_by=evidence.label
+        )
+
+    def _raiser(self, features: Features | None, tags: sp.csr_matrix | None, column: int) -> int:
+        """Give the column whose score a label has: its own, or one that raises it."""
+        sources = [source for source, target in self._raised if target == column]
+        if not sources:
+            return column
+        codes = self._codes(features, tags)
+        logits = self._logits(codes, of_items=features is not None)[0]
+        return max([column, *sources], key=lambda one: logits[one])
 
     def _evidence(
         self, features: Features | None, tags: sp.csr_matrix | None, column: int, k: int
@@ -903,7 +943,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return str(self.kinds_[place])
 
     def _column(self, label: str) -> int:
-        """Find a label's column, also of a label by name."""
+        """Find a label's column, also of a label by name or by another name."""
+        check_fitted(self, "store_")
+        label = self.vocabulary_.resolve(label) if isinstance(label, str) else label
         if self.named_ is not None and isinstance(label, str):
             names = [self._key(name) for name in self.named_.labels]
             if self._key(label) in names:
@@ -926,6 +968,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """
         check_fitted(self, "store_")
         corpus = as_corpus(documents, normalize=self.normalize_labels_)
+        corpus = self.vocabulary_.apply(corpus)
         store, ids, dropped = self.store_.add(self.space_, corpus)
         self.set_store(store, self.named_)
         self.dropped_ += dropped
@@ -984,26 +1027,79 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return fresh
 
     def remove_labels(self, labels: Collection[str]) -> Self:
-        """Forget labels that were added by name.
+        """Forget labels for good: they are taken out of all known documents.
+
+        A label that the space has learned stays among `classes_`, with score 0; another fit has to
+        leave it out of its documents. To keep a label but never suggest it, `block` it.
 
         Parameters
         ----------
         labels : collection of str
         """
-        check_fitted(self, "store_")
-        names = () if self.named_ is None else self.named_.labels
-        gone = {self._key(label) for label in self._names(labels)}
-        unknown = gone - {self._key(label) for label in names}
-        if unknown:
-            raise InputError(
-                f"Not known by name: {first_few(sorted(unknown))}; labels that documents hold go "
-                "with their documents."
-            )
-        if self.named_ is None:
-            return self
-        kept = [at for at, label in enumerate(names) if self._key(label) not in gone]
-        left = NamedLabels(tuple(names[at] for at in kept), self.named_.likeness[kept])
-        return self.set_store(self.store_, left)
+        columns = [self._column(label) for label in self._names(labels)]
+        gone = {self._labels[column] for column in columns}
+        named = self.named_
+        if named is not None:
+            kept = [row for row, label in enumerate(named.labels) if label not in gone]
+            named = NamedLabels(tuple(named.labels[row] for row in kept), named.likeness[kept])
+        store = self.store_
+        if gone & set(store.labels):
+            store = store.without_labels(self.space_, gone)
+        return self.set_store(store, named)
+
+    def block(self, labels: Collection[str], undo: bool = False) -> Self:
+        """Never suggest some labels, or suggest them again; given tags may still be among them.
+
+        Parameters
+        ----------
+        labels : collection of str
+        undo : bool
+            Whether they may be suggested from now on.
+        """
+        names = [self._labels[self._column(label)] for label in self._names(labels)]
+        self.vocabulary_ = self.vocabulary_.blocking(names, undo=undo)
+        return self.set_store(self.store_, self.named_)
+
+    def rename(self, label: str, name: str) -> Self:
+        """Give a label another name; the former one is still understood.
+
+        Parameters
+        ----------
+        label, name : str
+            A known label, and a name that no other label has (`merge` brings two labels together).
+        """
+        column = self._column(label)
+        old, (new,) = self._labels[column], self._names(name)
+        if self._key(new) in {self._key(one) for one in self._labels} - {self._key(old)}:
+            raise InputError(f"There is a label '{new}' already; merge '{old}' into it instead.")
+        if column >= len(self.store_.labels):
+            raise InputError(f"'{old}' is known by name alone; remove it and add '{new}'.")
+        self.vocabulary_ = self.vocabulary_.naming(old, new)
+        self.seen_ = frozenset(new if one == old else one for one in self.seen_)
+        if self.validation_ is not None:
+            quality = self.validation_.labels.items()
+            labels = {new if one == old else one: pair for one, pair in quality}
+            self.validation_ = replace(self.validation_, labels=labels)
+        if self.indicator_ is not None:
+            self.indicator_ = tuple(new if one == old else one for one in self.indicator_)
+        return self.set_store(self.store_.renamed(old, new), self.named_)
+
+    def merge(self, label: str, into: str) -> Self:
+        """Let one label stand for another, too: in known documents, given tags and scores.
+
+        Parameters
+        ----------
+        label, into : str
+            Two known labels; the first is not suggested any more, and the second whenever either
+            would be.
+        """
+        source, target = (self._labels[self._column(one)] for one in (label, into))
+        if source == target:
+            raise InputError(f"'{label}' and '{into}' are one label already.")
+        if not {source, target} <= set(self.store_.labels):
+            raise InputError("Labels that are known by name alone cannot be merged; remove one.")
+        self.vocabulary_ = self.vocabulary_.naming(source, target)
+        return self.set_store(self.store_.merged(self.space_, source, target), self.named_)
 
     def _names(self, labels: Collection[str]) -> tuple[str, ...]:
         """Check labels that are given by name, and tidy them as those of documents are."""
@@ -1038,6 +1134,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             "feature_names": list(getattr(self, "feature_names_in_", ())) or None,
             "normalize_labels": self.normalize_labels_,
             "validation": None if self.validation_ is None else self.validation_.get_state(),
+            "vocabulary": self.vocabulary_.get_state(),
             "seen": sorted(self.seen_),
             "dropped": list(self.dropped_),
             "indicator": None if self.indicator_ is None else list(self.indicator_),
@@ -1067,6 +1164,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         measured = config["validation"]
         made.validation_ = None if measured is None else Validation.from_state(measured)
         made.normalize_labels_ = config["normalize_labels"]
+        made.vocabulary_ = made.vocabulary = Vocabulary.from_state(config["vocabulary"])
         made.indicator_ = None if config["indicator"] is None else tuple(config["indicator"])
         named = None
         if config["named"] is not None:

@@ -1,0 +1,207 @@
+"""Care for the vocabulary: labels never to be suggested, other names for labels, what implies what.
+
+In: a small TOML file or lists of labels. Out: a `Vocabulary`, which is applied to tag sets before
+learning, to tags that are given, and to the scores of labels.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from polyseme._validation import InputError, first_few
+from polyseme.corpus import LabelCorpus, normalize_label
+
+_MOST_BYTES = 2**24
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What people say about labels.
+
+    Attributes
+    ----------
+    blocked : tuple of str
+        Labels that are never suggested; they are learned all the same, and may be given.
+    aliases : dict of str to str
+        Other names of labels: "cards" for "card".
+    implies : dict of str to tuple of str
+        What goes with a label without saying: "bird" implies "animal".
+
+    Examples
+    --------
+    >>> words = Vocabulary(aliases={"cards": "card"}, implies={"bird": ("animal",)})
+    >>> [sorted(words.complete(tags)) for tags in (["cards", "king"], ["bird"])]
+    [['card', 'king'], ['animal', 'bird']]
+    """
+
+    blocked: tuple[str, ...] = ()
+    aliases: dict[str, str] = field(default_factory=dict)
+    implies: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Vocabulary:
+        """Read a TOML file: a list `blocked`, and tables `[aliases]` and `[implies]`.
+
+        Parameters
+        ----------
+        path : str or Path
+        """
+        file = Path(path)
+        try:
+            if file.stat().st_size > _MOST_BYTES:
+                raise InputError(f"{file} is larger than {_MOST_BYTES >> 20} MiB; shorten it.")
+            content = tomllib.loads(file.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"The vocabulary {file} cannot be read: {error}.") from error
+        return cls.from_state(content, str(file))
+
+    @classmethod
+    def from_state(cls, content: Mapping[str, Any], where: str = "A vocabulary") -> Vocabulary:
+        """Make one of plain values, as `get_state` gives and a file holds them."""
+        unknown = set(content) - {"blocked", "aliases", "implies"}
+        blocked, aliases = content.get("blocked", []), content.get("aliases", {})
+        implies = content.get("implies", {})
+        named = {key: [one] if isinstance(one, str) else one for key, one in dict(implies).items()}
+        if (
+            unknown
+            or not _are_labels(blocked)
+            or not (isinstance(aliases, Mapping) and _are_labels(list(aliases.values())))
+            or not all(_are_labels(one) for one in named.values())
+        ):
+            raise InputError(
+                f"{where} holds a list of labels as `blocked`, a table of other names as "
+                f'[aliases] (cards = "card") and one of lists as [implies] (bird = ["animal"])'
+                + (f"; unknown: {first_few(sorted(unknown))}." if unknown else ".")
+            )
+        made = cls(tuple(blocked), dict(aliases), {key: tuple(one) for key, one in named.items()})
+        made._check(where)
+        return made
+
+    def get_state(self) -> dict[str, Any]:
+        """Give it as plain values."""
+        implies = {label: list(implied) for label, implied in self.implies.items()}
+        return {"blocked": list(self.blocked), "aliases": dict(self.aliases), "implies": implies}
+
+    def _check(self, where: str) -> None:
+        """Refuse names that lead round in a circle."""
+        for name in self.aliases:
+            passed = {normalize_label(name)}
+            while (name := self._names.get(normalize_label(name), "")) != "":
+                if normalize_label(name) in passed:
+                    raise InputError(f"{where} has aliases that lead round in a circle: {name}.")
+                passed.add(normalize_label(name))
+
+    @property
+    def _names(self) -> dict[str, str]:
+        """What each other name stands for, by the form in which labels are compared."""
+        return {normalize_label(name): label for name, label in self.aliases.items()}
+
+    def __bool__(self) -> bool:
+        return bool(self.blocked or self.aliases or self.implies)
+
+    # ------------------------------------------------------------------ changes
+
+    def blocking(self, labels: Iterable[str], *, undo: bool = False) -> Vocabulary:
+        """Give it with more labels blocked, or with fewer."""
+        named = {normalize_label(label): label for label in labels}
+        kept = [label for label in self.blocked if normalize_label(label) not in named]
+        return replace(self, blocked=tuple(kept if undo else [*kept, *named.values()]))
+
+    def naming(self, name: str, label: str) -> Vocabulary:
+        """Give it with another name for a label."""
+        others = {key: one for key, one in self.aliases.items() if key != label}
+        made = replace(self, aliases=others | {name: label})
+        made._check("The vocabulary")
+        return made
+
+    # ------------------------------------------------------------------ use
+
+    def resolve(self, label: str) -> str:
+        """Give the label that a name stands for."""
+        names = self._names
+        while (found := names.get(normalize_label(label))) is not None:
+            label = found
+        return label
+
+    def implied(self, label: str) -> set[str]:
+        """Give everything that goes with a label without saying, by way of others too."""
+        table = {normalize_label(key): labels for key, labels in self.implies.items()}
+        found: dict[str, str] = {}
+        waiting = [label]
+        while waiting:
+            for one in table.get(normalize_label(waiting.pop()), ()):
+                other = self.resolve(one)
+                if normalize_label(other) not in found:
+                    found[normalize_label(other)] = other
+                    waiting.append(other)
+        found.pop(normalize_label(label), None)
+        return set(found.values())
+
+    def complete(self, tags: Collection[str]) -> list[str]:
+        """Give a tag set under its labels' own names, with what they imply."""
+        labels = [self.resolve(tag) for tag in tags]
+        return list(dict.fromkeys([*labels, *(i for one in labels for i in self.implied(one))]))
+
+    def apply(self, corpus: LabelCorpus) -> LabelCorpus:
+        """Give documents under their labels' own names, with what these imply.
+
+        Parameters
+        ----------
+        corpus : LabelCorpus
+
+        Returns
+        -------
+        LabelCorpus
+            The same documents; itself where there is nothing to do.
+        """
+        if not (self.aliases or self.implies):
+            return corpus
+        labels = [self.resolve(label) for label in corpus.labels]
+        columns: dict[str, int] = {}
+        pairs = []
+        for row, label in enumerate(labels):
+            for name in (label, *sorted(self.implied(label))):
+                pairs.append((row, columns.setdefault(corpus.key(name), len(columns))))
+        names = {corpus.key(name): name for label in labels for name in self.implied(label)}
+        names |= {corpus.key(label): label for label in labels}
+        rows, places = np.array(pairs).T if pairs else np.zeros((2, 0), dtype=np.int64)
+        shape = (len(labels), len(columns))
+        joiner = sp.csr_matrix((np.ones(len(rows), dtype=np.int32), (rows, places)), shape)
+        matrix = (corpus.matrix.astype(np.int32) @ joiner).astype(bool)
+        made = LabelCorpus.from_indicator(
+            matrix, [names[key] for key in columns], ids=corpus.ids, normalize=corpus.normalize
+        )
+        return replace(made, groups=corpus.groups, splits=corpus.splits, numbered=corpus.numbered)
+
+    def raised(self, labels: Sequence[str]) -> list[tuple[int, int]]:
+        """Say whose score may raise another's, as columns of labels: names and what implies it."""
+        column = {normalize_label(label): place for place, label in enumerate(labels)}
+        pairs = []
+        for place, label in enumerate(labels):
+            own = self.resolve(label)
+            for other in {own, *self.implied(own)}:
+                target = column.get(normalize_label(other), place)
+                if target != place:
+                    pairs.append((place, target))
+        return sorted(pairs)
+
+
+def as_vocabulary(vocabulary: Vocabulary | str | Path | None) -> Vocabulary:
+    """Take a vocabulary, or read its file; none is an empty one."""
+    if vocabulary is None:
+        return Vocabulary()
+    return vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary.read(vocabulary)
+
+
+def _are_labels(values: object) -> bool:
+    """Say whether values are a list of labels."""
+    return isinstance(values, list) and all(isinstance(v, str) and v.strip() for v in values)

@@ -1,0 +1,145 @@
+"""Care for the vocabulary: blocked labels, other names, implications; in files and in models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from polyseme import ZeroShotTagger, load
+from polyseme._validation import InputError
+from polyseme.corpus import LabelCorpus
+from polyseme.vocabulary import Vocabulary
+
+TEXT = """
+blocked = ["sun"]
+[aliases]
+seas = "sea"
+ocean = "seas"
+[implies]
+wave = "sea"
+shell = ["beach", "wave"]
+"""
+
+
+@pytest.fixture
+def words(tmp_path):
+    (tmp_path / "vocabulary.toml").write_text(TEXT, "utf-8")
+    return Vocabulary.read(tmp_path / "vocabulary.toml")
+
+
+@pytest.fixture
+def tagger(toy_tagger, tmp_path):
+    toy_tagger.save(tmp_path / "toy")
+    return load(tmp_path / "toy")
+
+
+def test_a_file_says_what_people_say_about_labels(words):
+    assert words.blocked == ("sun",) and words.resolve("Ocean") == "sea"
+    assert words.implied("shell") == {"beach", "wave", "sea"}
+    assert sorted(words.complete(["shell", "ocean"])) == ["beach", "sea", "shell", "wave"]
+    assert Vocabulary.from_state(words.get_state()) == words
+
+
+def test_documents_get_own_names_and_what_is_implied(words):
+    corpus = LabelCorpus.from_documents(
+        [["seas", "Sea", "sand"], ["shell"], []], ids=["a", "b", "c"]
+    )
+    made = words.apply(corpus)
+    assert [set(tags) for tags in made] == [
+        {"sea", "sand"},
+        {"shell", "beach", "wave", "sea"},
+        set(),
+    ]
+    assert made.ids == ("a", "b", "c") and not made.numbered
+    assert Vocabulary(blocked=("sand",)).apply(corpus) is corpus
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("blocked = 3", "holds a list of labels as `blocked`"),
+        ("block = []", "unknown: block"),
+        ("[aliases]\na = 1", r"\[aliases\]"),
+        ("[implies]\na = [1]", r"\[implies\]"),
+        ("[aliases]\na = 'b'\nb = 'A'", "lead round in a circle"),
+        ("not toml", "cannot be read"),
+    ],
+)
+def test_a_wrong_file_is_refused_in_one_sentence(tmp_path, text, message):
+    (tmp_path / "words.toml").write_text(text, "utf-8")
+    with pytest.raises(InputError, match=message):
+        Vocabulary.read(tmp_path / "words.toml")
+    with pytest.raises(InputError, match="cannot be read"):
+        Vocabulary.read(tmp_path / "nowhere.toml")
+
+
+def test_blocked_labels_are_never_suggested_and_come_back(tagger, world):
+    before = tagger.predict_proba(world.X_test)
+    column = list(tagger.classes_).index("sea")
+    tagger.block(["Sea"])
+    assert not tagger.predict_proba(world.X_test)[:, column].any()
+    assert "sea" not in tagger.complete(["sand", "sun"], k=50)[0][:10]
+    given = tagger.predict_proba(world.X_test, tags=[["sea"]] * len(world.X_test))
+    assert (given[:, column] == 1).all(), "what is given is known all the same"
+    np.testing.assert_array_equal(
+        tagger.block(["sea"], undo=True).predict_proba(world.X_test), before
+    )
+    with pytest.raises(InputError, match="Unknown label 'zebra'"):
+        tagger.block(["zebra"])
+
+
+def test_a_renamed_label_has_its_scores_and_answers_to_both_names(tagger, world, tmp_path):
+    before = tagger.predict_proba(world.X_test, tags=[["sea"]] * len(world.X_test))
+    tagger.rename("sea", "Ocean").save(tmp_path / "renamed")
+    again = load(tmp_path / "renamed")
+    assert "Ocean" in again.classes_ and "sea" not in again.classes_
+    for name in ("sea", "ocean"):
+        given = again.predict_proba(world.X_test, tags=[[name]] * len(world.X_test))
+        np.testing.assert_array_equal(given, before)
+    assert again.kinds_[list(again.classes_).index("Ocean")] == "seen"
+    assert any("Ocean" in again.store_.document(row) for row in range(len(again.store_.ids)))
+    with pytest.raises(InputError, match="There is a label 'sun' already; merge"):
+        again.rename("sand", "sun")
+
+
+def test_merged_labels_are_one(tagger, world, tmp_path):
+    both = tagger.predict_proba(world.X_test)
+    sea, sand = (list(tagger.classes_).index(label) for label in ("sea", "sand"))
+    tagger.merge("sea", into="sand").save(tmp_path / "merged")
+    again = load(tmp_path / "merged")
+    scores = again.predict_proba(world.X_test)
+    assert not scores[:, sea].any()
+    # Votes of documents count for both now, so that the larger of the two is nearly a bound.
+    assert (scores[:, sand] > np.maximum(both[:, sea], both[:, sand]) - 0.1).all()
+    held = [set(again.store_.document(row)) for row in range(len(again.store_.ids))]
+    assert not any("sea" in tags for tags in held) and any("sand" in tags for tags in held)
+    assert again.explain(world.X_test[2], "sea").label == "sand"
+    with pytest.raises(InputError, match="are one label already"):
+        again.merge("sea", into="sand")
+
+
+def test_removed_labels_are_in_no_document_any_more(tagger, world):
+    tagger.remove_labels(["sea"])
+    assert not tagger.predict_proba(world.X_test)[:, list(tagger.classes_).index("sea")].any()
+    assert tagger.store_.counts[tagger.store_.labels.index("sea")] == 0
+
+
+def test_what_is_implied_is_as_likely_as_what_implies_it(world, tiny_space):
+    words = Vocabulary(implies={"wave": ("sun",), "sun": ("sand",)})
+    tagger = ZeroShotTagger(
+        space=tiny_space(n_steps=30), vocabulary=words, n_validations=0, random_state=0
+    )
+    tagger.fit(world.X, world.documents, world.label_sets)
+    wave, sun, sand = (list(tagger.classes_).index(label) for label in ("wave", "sun", "sand"))
+    scores = tagger.predict_proba(world.X_test)
+    assert (scores[:, sand] >= scores[:, sun]).all() and (scores[:, sun] >= scores[:, wave]).all()
+    held = [tagger.store_.document(row) for row in range(len(tagger.store_.ids))]
+    assert all("sand" in tags for tags in held if "wave" in tags)
+    given = tagger.predict_proba(world.X_test[:1], tags=[["wave"]])
+    assert given[0, [wave, sun, sand]].tolist() == [1, 1, 1]
+    row = int(np.argmax(scores[:, wave]))
+    column = {"sun": sun, "sand": sand}
+    for label in column:
+        evidence = tagger.explain(world.X_test[row], label)
+        assert evidence.probability == pytest.approx(scores[row, column[label]])
+        assert sum(part for _, part in evidence.parts()) == pytest.approx(evidence.logit)
