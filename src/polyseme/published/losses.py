@@ -54,10 +54,10 @@ class PredictionTargets(NamedTuple):
     and v are the example's weights; q is 0 for a positive example, 1 for a negative one.
     """
 
-    places: Tensor  # (..., m): of the labels inside in a table (n, V); beyond it they only fill up
     negative: Tensor  # (..., n): q
     outside: Tensor  # (..., n): u
     factor: Tensor  # (..., n): u as the step's loss weighs it
+    places: Tensor  # (..., m): of the labels inside in a table (n, V); beyond it they only fill up
     scale: Tensor  # (..., m): v / u
     offset: Tensor  # (..., m): added to v / u · p, so that u is the factor of labels inside too
     inside: Tensor  # (..., m): v, or 0 for what only fills up
@@ -94,7 +94,7 @@ def prediction_targets(
     offset = scale * (q - 1.0) + q
     inside, instead = (part * (places < negative.shape[-1] * n_labels) for part in (v, u))
     return PredictionTargets(
-        places, negative, outside, outside * share, scale, offset, inside, instead, 1.0 - 2.0 * q
+        negative, outside, outside * share, places, scale, offset, inside, instead, 1.0 - 2.0 * q
     )
 
 

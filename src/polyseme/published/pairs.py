@@ -117,19 +117,29 @@ def _even(batch: Batch) -> Batch:
 
 
 class StepInput(NamedTuple):
-    """The n examples of a step: first sides of all pairs, then second sides."""
+    """The n examples of a step, first sides of all pairs, then second sides: fourteen tensors."""
 
     label_ids: Tensor  # (n,)
     contexts: Tensor  # (n, n_topics)
     prediction: PredictionTargets  # of equation (1)
     distance: DistanceTargets  # of equation (3)
 
+    @classmethod
+    def of(cls, tensors: Sequence[Tensor]) -> StepInput:
+        """Make a step of what `tensors` lists."""
+        prediction, distance = PredictionTargets(*tensors[2:11]), DistanceTargets(*tensors[11:])
+        return cls(tensors[0], tensors[1], prediction, distance)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All parts in order."""
+        return [self.label_ids, self.contexts, *self.prediction, *self.distance]
+
 
 class Collator:
     """Make of batches all that a step needs and that does not depend on weights.
 
-    It is made where the contexts are, (n_documents, n_topics). A step is two rows, one of whole
-    numbers and one of others, of which `StepInput` is views: a GPU copies both at once.
+    It is made where the contexts are, (n_documents, n_topics).
     """
 
     def __init__(self, matrix: sp.csr_matrix, contexts: Tensor, loss: LossSettings) -> None:
@@ -142,8 +152,8 @@ class Collator:
 
     def __call__(
         self, batches: Sequence[Batch], *, share: float, siamese: bool, one_size: bool = False
-    ) -> Iterator[tuple[Tensor, Tensor, int]]:
-        """Make the steps of batches with the same number of examples: rows for `views`, n_places.
+    ) -> Iterator[StepInput]:
+        """Make the steps of batches with the same number of examples.
 
         `share` is the weight of a pair's loss in the step's; the distance loss counts only with
         `siamese`. With `one_size` all steps are filled up to one number of places, a multiple of
@@ -173,20 +183,17 @@ class Collator:
             negative_weight=self.loss.negative_weight,
             share=share * self.loss.distance_weight if siamese else 0.0,
         )
-        whole = torch.cat([labels, places], 1)
-        numbers = torch.cat([contexts.flatten(1), *prediction[1:], *distance], 1)
-        yield from zip(whole, numbers, sizes, strict=True)
-
-    def views(self, whole: Tensor, numbers: Tensor, n: int, n_places: int) -> StepInput:
-        """Give a step of n examples from its two rows, without what only fills up."""
-        capacity, n_topics = len(whole) - n, self.contexts.shape[1]
-        sizes = [n * n_topics, n, n, n, *[capacity] * 5, *[n // 2] * 3]
-        contexts, *rest = torch.split(numbers, sizes)
-        places, *by_place = (part[:n_places] for part in (whole[n:], *rest[3:8]))
-        prediction = PredictionTargets(places, *rest[:3], *by_place)
-        return StepInput(
-            whole[:n], contexts.view(n, n_topics), prediction, DistanceTargets(*rest[8:])
-        )
+        # In one row of numbers a step: sums of products depend in their last digits on where the
+        # operands lie in memory.
+        ids = torch.cat([labels, places], 1)
+        numbers = torch.cat([contexts.flatten(1), *prediction[:3], *prediction[4:], *distance], 1)
+        widths = [contexts[0].numel(), n, n, n, *[max(sizes)] * 5, *[n // 2] * 3]
+        for size, label_ids, row in zip(sizes, ids, numbers, strict=True):
+            context, *parts = torch.split(row, widths)
+            inside = (part[:size] for part in (label_ids[n:], *parts[3:8]))
+            yield StepInput.of(
+                [label_ids[:n], context.view(n, -1), *parts[:3], *inside, *parts[8:]]
+            )
 
     def _sides(self, parts: Sequence[NDArray[Any]]) -> Tensor:
         """Stack a part of batches, first sides of all pairs before second ones, (n_batches, n)."""

@@ -164,7 +164,7 @@ class ConceptTrainer:
         self._layer_gradients = self.network.views(self.gradient)
         self._losses = torch.zeros(2, dtype=torch.float64, device=self.contexts.device)
         self._rooms: dict[int, Tensor] = {}
-        self._graphs: dict[tuple[int, int, bool], tuple[Any, tuple[Tensor, Tensor]]] = {}
+        self._graphs: dict[tuple[int, int, bool], tuple[Any, list[Tensor]]] = {}
         stages = [("pretrain", plan.pretrain_epochs)] * len(self.network.layers)
         stages += [("prediction", plan.prediction_epochs), ("siamese", plan.max_epochs)]
         self.stages = [(name, n_epochs) for name, n_epochs in stages if n_epochs]
@@ -239,14 +239,10 @@ class ConceptTrainer:
             most = max(8, min(256, 2**29 // (400 * n))) if self.contexts.is_cuda else 16
             while block := list(islice(alike, most)):
                 captured = self.contexts.is_cuda and len(block) >= LOOK_EVERY
-                steps = self.collate(block, share=share, siamese=siamese, one_size=captured)
-                for whole, numbers, n_places in steps:
+                compute = self._replay if captured else self.compute_gradient
+                for step in self.collate(block, share=share, siamese=siamese, one_size=captured):
                     look = number % LOOK_EVERY == 0
-                    if captured:
-                        self._replay(whole, numbers, n, look)
-                    else:
-                        step = self.collate.views(whole, numbers, n, n_places)
-                        self.compute_gradient(step, look)
+                    compute(step, look)
                     self.optimizer.step()
                     n_pairs += n // 2 if look else 0
                     number += 1
@@ -276,29 +272,27 @@ class ConceptTrainer:
             self._rooms[n] = weights.new_zeros((n + 1, n_labels))
         return self._rooms[n]
 
-    def _replay(self, whole: Tensor, numbers: Tensor, n: int, look: bool) -> None:
+    def _replay(self, step: StepInput, look: bool) -> None:
         """Compute the gradient of a step on a GPU as a graph, captured once for each size.
 
         A step is some fifty small kernels; to launch them one by one takes longer than they do.
         """
-        key = (n, len(whole), look)
+        key = (len(step.label_ids), len(step.prediction.places), look)
         if key not in self._graphs:
-            rows, losses = (whole.clone(), numbers.clone()), self._losses.clone()
-            step = self.collate.views(*rows, n, len(whole) - n)
+            losses, held = self._losses.clone(), StepInput.of([t.clone() for t in step.tensors])
             beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's own
             beside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(beside):  # the libraries get ready outside of the graph
                 for _ in range(3):
-                    self.compute_gradient(step, look)
+                    self.compute_gradient(held, look)
             torch.cuda.current_stream().wait_stream(beside)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
-                self.compute_gradient(step, look)
+                self.compute_gradient(held, look)
             self._losses.copy_(losses)
-            self._graphs[key] = graph, rows
-        graph, rows = self._graphs[key]
-        rows[0].copy_(whole)
-        rows[1].copy_(numbers)
+            self._graphs[key] = graph, held.tensors
+        graph, tensors = self._graphs[key]
+        torch._foreach_copy_(tensors, step.tensors)
         graph.replay()
 
     # ------------------------------------------------------------------ stages

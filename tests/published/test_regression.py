@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sklearn.svm import NuSVR
 
 from polyseme._validation import InputError, PolysemeWarning
-from polyseme.published import nu_svr
+from polyseme.published import regression
 from polyseme.published.kernels import (
     column_statistics,
     kernel_widths,
@@ -25,13 +25,14 @@ from polyseme.published.kernels import (
     scale_rows,
     to_numpy,
 )
-from polyseme.published.landmarks import (
+from polyseme.published.regression import (
     MOST_LANDMARKS,
     LandmarkKernel,
+    SharedKernelSolver,
     landmarks_within,
+    project,
+    solve_kernel_ridge,
 )
-from polyseme.published.mapping import solve_kernel_ridge
-from polyseme.published.nu_svr import SharedKernelSolver, project
 
 arrays_and_tensors = pytest.mark.parametrize(
     "make", [np.array, torch.tensor], ids=["numpy", "torch"]
@@ -301,7 +302,7 @@ def test_triangular_solutions_and_tensors_equal_the_inverse(monkeypatch, dtype, 
     kernel = rbf_kernel(X.astype(dtype), 0.5)
     inverse = predictions(kernel, solved(kernel, Y, nu, C))
     assert apart(predictions(kernel, solved(kernel, Y, nu, C, torch.tensor)), inverse, Y) <= 1e-3
-    monkeypatch.setattr(nu_svr, "_INVERSE_ROWS", 0)
+    monkeypatch.setattr(regression, "_INVERSE_ROWS", 0)
     assert apart(predictions(kernel, solved(kernel, Y, nu, C)), inverse, Y) <= 5e-4
 
 
