@@ -326,7 +326,7 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
 
         eta = self.topic_prior
         model = tomotopy.LDAModel(k=n_topics, alpha=self._prior(n_topics), eta=eta, seed=seed)
-        model.optim_interval = 0
+        model.optim_interval = 0  # priors stay as they are
         _train_topics(model, documents, n_sweeps)
         columns = np.array([int(word) for word in model.used_vocabs])
         sizes = np.asarray(model.get_count_by_topics(), dtype=np.float64)
@@ -353,11 +353,9 @@ def _train_topics(model: Any, documents: sp.csr_matrix, n_sweeps: int) -> None:
 def _infer_topics(
     documents: sp.csr_matrix, topics: NDArray[np.float64], prior: float
 ) -> NDArray[np.float32]:
-    """Infer topic histograms by mean-field iteration from a fixed start, (n_documents, n_topics).
-
-    Distinct documents of one length are worked on together. Identical rows give identical results
-    whatever stands beside them: every operation works on one document, which stops by itself.
-    """
+    """Infer topic histograms by mean-field iteration from a fixed start, (n_documents, n_topics)."""
+    # Distinct documents of one length are worked on together. Identical rows give identical results
+    # whatever stands beside them: every operation works on one document, which stops by itself.
     unique, inverse = unique_rows(documents)
     n_topics = topics.shape[0]
     by_label = np.ascontiguousarray(topics.T)
@@ -375,11 +373,9 @@ def _infer_topics(
 
 
 def _topic_posterior(likelihood: NDArray[np.float64], prior: float) -> NDArray[np.float64]:
-    """Iterate the parameters of documents' topics, (n, n_labels_each, n_topics) to (n, n_topics).
-
-    A label's share of a topic is the product of a document's weight and the label's likelihood,
-    divided by the sum over topics; summed over labels, the weight stands outside the sum.
-    """
+    """Iterate the parameters of documents' topics, (n, n_labels_each, n_topics) to (n, n_topics)."""
+    # A label's share of a topic is the product of a document's weight and the label's likelihood,
+    # divided by the sum over topics; summed over labels, the weight stands outside the sum.
     from scipy.special import digamma
 
     n, length, n_topics = likelihood.shape

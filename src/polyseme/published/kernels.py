@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace
 from array_api_compat import device as device_of
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import get_lapack_funcs
 
 from polyseme._threads import n_cores, one_blas_thread, run_all
 from polyseme._validation import FloatArray
@@ -38,10 +38,9 @@ _SHARED_WORK = 2e8
 def column_statistics(X: Any, scaling: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Learn from rows (n, n_features) what is subtracted from and divided out of each column.
 
-    The means, (n_features,), are zeros for sparse rows, which must stay sparse, and for "l2".
-    Distances do not depend on them; they keep dense rows near the origin, where distances lose no
-    digits. The scales, (n_features,), are standard deviations for "standard" (1 for a constant
-    column), else ones.
+    The means, (n_features,), are zeros for sparse rows, which must stay sparse, and for "l2";
+    distances do not depend on them, but lose no digits near the origin. The scales, (n_features,),
+    are standard deviations for "standard" (1 for a constant column), else ones.
     """
     scale, sparse = np.ones(X.shape[1]), sp.issparse(X)
     # Of sums of squares in single precision little is left when the mean is subtracted; and sums
@@ -176,7 +175,7 @@ def solve_positive(matrix: Array, penalty: float, right: Array) -> Array:
     shifted = matrix + 0
     diagonal_of(shifted)[...] += penalty
     if isinstance(shifted, np.ndarray):
-        posv = lapack.sposv if shifted.dtype == np.float32 else lapack.dposv
+        posv: Any = get_lapack_funcs("posv", (shifted,))
         with blas_threads(len(shifted) ** 2 * (len(shifted) / 6 + right.shape[1])):
             _, solution, info = posv(shifted.T, np.asfortranarray(right), lower=1, overwrite_a=1)
         return np.ascontiguousarray(solution) if info == 0 else None

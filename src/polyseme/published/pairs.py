@@ -70,11 +70,7 @@ class PairSampler:
         return np.where(n_absent > 0, drawn + n_before, -1)
 
     def epoch(self, generator: np.random.Generator) -> Iterator[Batch]:
-        """Iterate over the batches of one pass through all positive examples.
-
-        Each comes exactly once, but for one that finds no partner in a batch without negative
-        examples; it sits out this pass.
-        """
+        """Iterate over the batches of a pass; without negatives, one positive may sit it out."""
         per_batch = max(1, self.batch_size // (1 + self.negatives_per_positive))
         if not self.negatives_per_positive:
             per_batch = max(2, per_batch - per_batch % 2)
@@ -190,10 +186,8 @@ class Collator:
         widths = [contexts[0].numel(), n, n, n, *[max(sizes)] * 5, *[n // 2] * 3]
         for size, label_ids, row in zip(sizes, ids, numbers, strict=True):
             context, *parts = torch.split(row, widths)
-            inside = (part[:size] for part in (label_ids[n:], *parts[3:8]))
-            yield StepInput.of(
-                [label_ids[:n], context.view(n, -1), *parts[:3], *inside, *parts[8:]]
-            )
+            parts[3:8] = (part[:size] for part in (label_ids[n:], *parts[3:8]))
+            yield StepInput.of([label_ids[:n], context.view(n, -1), *parts])
 
     def _sides(self, parts: Sequence[NDArray[Any]]) -> Tensor:
         """Stack a part of batches, first sides of all pairs before second ones, (n_batches, n)."""

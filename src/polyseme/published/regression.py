@@ -16,7 +16,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from array_api_compat import device as device_of
 from numpy.typing import NDArray
-from scipy.linalg import blas, lapack
+from scipy.linalg import get_blas_funcs, get_lapack_funcs, lapack
 
 from polyseme._validation import FloatArray, InputError, IntArray, PolysemeWarning
 from polyseme.published.kernels import (
@@ -142,13 +142,12 @@ class SharedKernelSolver:
             solution, middle, n_iter, remaining = self._iterate(state, tolerance, max_iter)
             middle -= self._xp.astype(solution, self._xp.float64) @ self._means
         if len(remaining) and not quiet:
-            warnings.warn(
+            message = (
                 f"{len(remaining)} of {len(y)} outputs did not converge in {max_iter} iterations: "
                 f"the optimality conditions are violated by up to {float(remaining.max()):.2g} "
-                "standard deviations of the target; raise `tolerance`.",
-                PolysemeWarning,
-                stacklevel=2,
+                "standard deviations of the target; raise `tolerance`."
             )
+            warnings.warn(message, PolysemeWarning, stacklevel=2)
         z = to_numpy(solution)
         z *= spread.astype(dtype)[:, None]
         offset = (to_numpy(middle) * spread + centre).astype(dtype)
@@ -162,9 +161,8 @@ class SharedKernelSolver:
         matrix = self._centred + 0
         diagonal_of(matrix)[...] += self._rho
         if isinstance(matrix, np.ndarray):
-            potrf, potri = lapack.dpotrf, lapack.dpotri
-            if self._single:
-                potrf, potri = lapack.spotrf, lapack.spotri
+            functions: Any = get_lapack_funcs(("potrf", "potri"), (matrix,))
+            potrf, potri = functions
             factor, failed = potrf(matrix.T, lower=1, overwrite_a=1, clean=0)
             if not failed and self._inverts:
                 factor, failed = potri(factor, lower=1, overwrite_c=1)
@@ -189,7 +187,7 @@ class SharedKernelSolver:
         """Minimise ``0.5 x'(K + rho I)x - q'x`` with sum(x) = 0 per row; q (g, n) is used up."""
         if self._inverts:
             return q @ self._factor
-        trsm = blas.strsm if self._single else blas.dtrsm
+        trsm = get_blas_funcs("trsm", (q,))
         x = trsm(1.0, self._factor, q.T, lower=1, overwrite_b=1)
         x = trsm(1.0, self._factor, x, lower=1, trans_a=1, overwrite_b=1).T
         x -= x.mean(axis=1, keepdims=True)
@@ -199,8 +197,7 @@ class SharedKernelSolver:
         self, state: _Outputs, tolerance: float, max_iter: int
     ) -> tuple[Array, Array, int, Array]:
         """Run the method; outputs leave one by one as they satisfy the optimality conditions."""
-        xp = self._xp
-        solution = xp.zeros_like(state.y)
+        xp, solution = self._xp, self._xp.zeros_like(state.y)
         middle = xp.zeros_like(state.budget, dtype=xp.float64)
         state.level[...] = tolerance
         n_iter, adapt_at = 0, 20
@@ -317,12 +314,11 @@ def _standardise(
     """Return targets with mean 0 and spread 1, one output per row; the means and the spreads."""
     n, d = targets.shape
     centre = targets.mean(axis=0, dtype=np.float64)
-    square, largest = np.zeros(d), np.zeros(d)
-    parts = [slice(start, start + _TARGET_ROWS) for start in range(0, n, _TARGET_ROWS)]
+    square, largest = np.zeros(d), np.maximum(targets.max(axis=0), -targets.min(axis=0))
+    parts = list(row_blocks(n, 1, _TARGET_ROWS))
     for part in parts:
         block = targets[part] - centre
         square += np.einsum("ij,ij->j", block, block)
-        np.maximum(largest, np.abs(targets[part]).max(axis=0), out=largest)
     spread = np.sqrt(square / n)
     spread[spread <= 1e-12 * (1e-12 + largest)] = 1.0
     y = np.empty((d, n), dtype=dtype)
@@ -335,8 +331,7 @@ def project(v: Array, bound: Array, budget: Array, threshold: Array) -> tuple[Ar
     """Project rows v (d, n) onto ``|z| <= bound`` (d, 1) and ``sum(|z|) <= budget`` (d,).
 
     Gives ``z = sign(v) clip(|v| - threshold, 0, bound)``, (d, n), and the smallest thresholds >= 0
-    that meet the budget, (d,). Those of a similar earlier call, or zeros, are where the search
-    for them starts.
+    that meet the budget, (d,), searched from those of an earlier call or from zeros.
     """
     xp = array_namespace(v)
     size = xp.abs(v)
@@ -497,7 +492,8 @@ class LandmarkKernel:
 
     `take` gives the rows of a slice, dense and scaled; landmarks, (m, n_features), are scaled too.
     Those that the others explain are left out: `kept`, (r,), says which are used, `landmarks` are
-    their rows. "cpu" computes by numpy, other devices by torch.
+    their rows. Blocks are kept or computed anew as memory allows, which scikit-learn's `Nystroem`
+    cannot. "cpu" computes by numpy, other devices by torch.
     """
 
     def __init__(
@@ -520,11 +516,7 @@ class LandmarkKernel:
         self._stored: list[Array] = []
 
     def fit_ridge(self, targets: FloatArray, penalty: float) -> tuple[FloatArray, FloatArray]:
-        """Fit kernel ridge regressions of targets (n, d): coefficients (r, d) and bias (d,).
-
-        With every row a landmark it is the problem of `solve_kernel_ridge`. Memory does not grow
-        with the rows.
-        """
+        """Fit kernel ridge regressions of targets (n, d): coefficients (r, d) and bias (d,)."""
         mean = targets.mean(axis=0, dtype=np.float64)
         gram, _, cross = self._sums(targets)
         weights = solve_positive(self._root.T @ gram @ self._root, penalty, self._root.T @ cross)
@@ -535,11 +527,10 @@ class LandmarkKernel:
     ) -> tuple[FloatArray, FloatArray]:
         """Fit nu-support-vector regressions of targets (n, d): coefficients (r, d) and bias (d,).
 
-        The loss and its weights are those of `SharedKernelSolver`. What is given is the method's
-        function of the landmarks and not its dual coefficients: it comes within a few thousandths
-        of a spread of the optimum in tens of steps, the coefficients in hundreds. The method stops
-        when five steps change predictions by less than the tolerance, in spreads of the target
-        (root mean square over the rows); 0.003 where it is smaller, after 200 steps at the latest.
+        What is given is the method's function of the landmarks and not its dual coefficients: it
+        comes within a few thousandths of a spread of the optimum in tens of steps, these in
+        hundreds. It stops when five steps change predictions by less than the tolerance, in spreads
+        of the target (root mean square), at least 0.003, and after 200 steps at the latest.
         """
         size = self._n * self._dtype.itemsize
         if size * len(self.kept) <= _STORE_SHARE * self.memory_bytes:
