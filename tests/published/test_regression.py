@@ -102,9 +102,8 @@ def test_kernels_equal_a_plain_loop(dtype, make):
 
 @dtypes
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
-def test_tiles_give_the_kernel_of_one_product(scale, dtype):
-    n = 1537  # beyond two tiles, with an odd rest
-    rows = (np.random.default_rng(n).normal(size=(n, 4)) * scale).astype(dtype)
+def test_kernels_in_blocks_are_exact_and_symmetric(scale, dtype):
+    rows = (np.random.default_rng(0).normal(size=(600, 4)) * scale).astype(dtype)
     rows[100:200], rows[300:310] = rows[0], 0
     kernel = rbf_kernel(rows, 0.3 / scale**2)
     wide = rows.astype(np.float64) / scale
@@ -174,16 +173,11 @@ def bisected(v, bound, budget):
 )
 @settings(deadline=None, max_examples=150)
 def test_projection_equals_bisection_from_any_guess(v, bound, budget, guess):
+    rows, bounds, budgets = [v, v], [[bound], [2 * bound]], [budget, budget / 2]
     for make in (np.array, lambda values: torch.tensor(values, dtype=torch.float64)):
-        z, _ = project(*map(make, ([v], [[bound]], [budget], [guess])))
-        assert z[0].tolist() == pytest.approx(bisected(v, bound, budget), abs=1e-9)
-
-
-def test_projection_treats_each_row_by_its_own_bounds():
-    v = np.array([[3.0, -1.0, 0.5], [3.0, -1.0, 0.5]])
-    z, threshold = project(v, np.array([[1.0], [5.0]]), np.array([9.0, 2.0]), np.zeros(2))
-    assert z == pytest.approx(np.array([[1.0, -1.0, 0.5], [2.0, 0.0, 0.0]]))
-    assert threshold == pytest.approx([0.0, 1.0])
+        z, _ = project(*map(make, (rows, bounds, budgets, [guess, guess])))
+        for row, ((most,), total) in enumerate(zip(bounds, budgets, strict=True)):
+            assert z[row].tolist() == pytest.approx(bisected(v, most, total), abs=1e-9)
 
 
 # ------------------------------------------------------------------ nu-SVR

@@ -353,7 +353,7 @@ def _train_topics(model: Any, documents: sp.csr_matrix, n_sweeps: int) -> None:
 def _infer_topics(
     documents: sp.csr_matrix, topics: NDArray[np.float64], prior: float
 ) -> NDArray[np.float32]:
-    """Infer topic histograms by mean-field iteration from a fixed start, (n_documents, n_topics)."""
+    """Infer topic histograms by mean-field iteration, (n_documents, n_topics)."""
     # Distinct documents of one length are worked on together. Identical rows give identical results
     # whatever stands beside them: every operation works on one document, which stops by itself.
     unique, inverse = unique_rows(documents)
@@ -373,7 +373,7 @@ def _infer_topics(
 
 
 def _topic_posterior(likelihood: NDArray[np.float64], prior: float) -> NDArray[np.float64]:
-    """Iterate the parameters of documents' topics, (n, n_labels_each, n_topics) to (n, n_topics)."""
+    """Iterate parameters of documents' topics, (n, n_labels_each, n_topics) to (n, n_topics)."""
     # A label's share of a topic is the product of a document's weight and the label's likelihood,
     # divided by the sum over topics; summed over labels, the weight stands outside the sum.
     from scipy.special import digamma
