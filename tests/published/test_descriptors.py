@@ -15,11 +15,7 @@ from sklearn.base import clone
 
 from polyseme._validation import InputError, NotFittedError
 from polyseme.published import descriptors
-from polyseme.published.descriptors import (
-    CentredRows,
-    ContextDescriptor,
-    LabelDescriptor,
-)
+from polyseme.published.descriptors import CentredRows, ContextDescriptor, LabelDescriptor
 
 # The last label is in no document, the one before it in all of them.
 DOCUMENTS = np.array(

@@ -14,13 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from polyseme._validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.published.kernels import GAMMA_GRID, rbf_kernel
-from polyseme.published.mapping import (
-    C_GRID,
-    NU_GRID,
-    PENALTY_GRID,
-    InstanceMapper,
-    cross_validate,
-)
+from polyseme.published.mapping import C_GRID, NU_GRID, PENALTY_GRID, InstanceMapper, cross_validate
 from polyseme.published.regression import landmarks_within, solve_kernel_ridge
 
 QUICK = {"nu-svr": {"nu": 0.43, "C": 2.0}, "kernel-ridge": {"penalty": 0.5}}

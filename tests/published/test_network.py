@@ -11,12 +11,7 @@ import torch
 
 import polyseme.published.network
 from polyseme.published.descriptors import CentredRows
-from polyseme.published.network import (
-    ConceptNetwork,
-    _find_onednn,
-    encode_documents,
-    row_means,
-)
+from polyseme.published.network import ConceptNetwork, _find_onednn, encode_documents, row_means
 
 N_LABELS, N_TOPICS = 9, 4
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -52,6 +53,7 @@ _NOT_KEPT = {"checkpoint", "device", "verbose", "random_state"}
 _NOT_KEPT |= {"label_descriptor", "context_descriptor"}
 
 
+@dataclass(repr=False, eq=False)  # both are scikit-learn's
 class ConceptEmbedding(Estimator):
     """Learn what a label means in the company of the other labels of a document.
 
@@ -130,39 +132,21 @@ class ConceptEmbedding(Estimator):
         "training": TrainingPlan,
     }
 
-    def __init__(
-        self,
-        n_components: int = 200,
-        hidden_sizes: Sequence[int] = (200, 200),
-        label_descriptor: LabelDescriptor | None = None,
-        context_descriptor: ContextDescriptor | None = None,
-        positive_weighting: str = "balanced",
-        context_sensitivity: float = 0.6,
-        distance_scale: float | None = None,
-        negative_weight: float = 0.5,
-        distance_weight: float = 1.0,
-        training: TrainingPlan | None = None,
-        normalize_labels: bool = True,
-        checkpoint: str | Path | None = None,
-        device: str = "cpu",
-        verbose: bool = False,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_components = n_components
-        self.hidden_sizes = hidden_sizes
-        self.label_descriptor = label_descriptor
-        self.context_descriptor = context_descriptor
-        self.positive_weighting = positive_weighting
-        self.context_sensitivity = context_sensitivity
-        self.distance_scale = distance_scale
-        self.negative_weight = negative_weight
-        self.distance_weight = distance_weight
-        self.training = training
-        self.normalize_labels = normalize_labels
-        self.checkpoint = checkpoint
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+    n_components: int = 200
+    hidden_sizes: Sequence[int] = (200, 200)
+    label_descriptor: LabelDescriptor | None = None
+    context_descriptor: ContextDescriptor | None = None
+    positive_weighting: str = "balanced"
+    context_sensitivity: float = 0.6
+    distance_scale: float | None = None
+    negative_weight: float = 0.5
+    distance_weight: float = 1.0
+    training: TrainingPlan | None = None
+    normalize_labels: bool = True
+    checkpoint: str | Path | None = None
+    device: str = "cpu"
+    verbose: bool = False
+    random_state: RandomState = None
 
     @classmethod
     def from_preset(cls, name: str = "default", **parameters: Any) -> Self:

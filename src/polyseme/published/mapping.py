@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -80,6 +81,7 @@ _HEURISTIC_ROWS = 1000
 _SEARCH_TOLERANCE, _SEARCH_ITER, _SEARCH_OUTPUTS = 3e-3, 500, 32
 
 
+@dataclass(repr=False, eq=False)  # both are scikit-learn's
 class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: ignore[misc]  # untyped
     """Predict points in concept space from instance features.
 
@@ -167,35 +169,19 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
     array([[0., 1.]])
     """
 
-    def __init__(
-        self,
-        kind: str = "nu-svr",
-        nu: float | None = None,
-        C: float | None = None,
-        gamma: float | str | None = None,
-        penalty: float | None = None,
-        scaling: str = "standard",
-        tolerance: float = 1e-3,
-        n_folds: int = 3,
-        search_size: int = 2000,
-        memory_mb: float = 2048,
-        n_landmarks: int | None = None,
-        device: str | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.kind = kind
-        self.nu = nu
-        self.C = C
-        self.gamma = gamma
-        self.penalty = penalty
-        self.scaling = scaling
-        self.tolerance = tolerance
-        self.n_folds = n_folds
-        self.search_size = search_size
-        self.memory_mb = memory_mb
-        self.n_landmarks = n_landmarks
-        self.device = device
-        self.random_state = random_state
+    kind: str = "nu-svr"
+    nu: float | None = None
+    C: float | None = None
+    gamma: float | str | None = None
+    penalty: float | None = None
+    scaling: str = "standard"
+    tolerance: float = 1e-3
+    n_folds: int = 3
+    search_size: int = 2000
+    memory_mb: float = 2048
+    n_landmarks: int | None = None
+    device: str | None = None
+    random_state: RandomState = None
 
     @classmethod
     def from_preset(cls, name: str = "default") -> Self:

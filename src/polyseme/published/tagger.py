@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -45,6 +46,7 @@ Features = NDArray[np.float64] | sp.csr_matrix
 StrArray = NDArray[np.str_]
 
 
+@dataclass(repr=False, eq=False)  # both are scikit-learn's
 class PublishedTagger(Estimator):
     """Rank every label for an instance by the known concepts around its point, as published.
 
@@ -104,29 +106,16 @@ class PublishedTagger(Estimator):
         "mapper": InstanceMapper,
     }
 
-    def __init__(
-        self,
-        embedding: ConceptEmbedding | None = None,
-        mapper: InstanceMapper | None = None,
-        features: MediaFeatures | None = None,
-        fit_embedding: bool = True,
-        relatedness: str = "nearest",
-        bandwidth: float | None = None,
-        memory_mb: float = 64.0,
-        device: str | None = None,
-        verbose: bool = False,
-        random_state: RandomState = None,
-    ) -> None:
-        self.embedding = embedding
-        self.mapper = mapper
-        self.features = features
-        self.fit_embedding = fit_embedding
-        self.relatedness = relatedness
-        self.bandwidth = bandwidth
-        self.memory_mb = memory_mb
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+    embedding: ConceptEmbedding | None = None
+    mapper: InstanceMapper | None = None
+    features: MediaFeatures | None = None
+    fit_embedding: bool = True
+    relatedness: str = "nearest"
+    bandwidth: float | None = None
+    memory_mb: float = 64.0
+    device: str | None = None
+    verbose: bool = False
+    random_state: RandomState = None
 
     @classmethod
     def from_preset(cls, name: str = "paper", **parameters: Any) -> Self:
