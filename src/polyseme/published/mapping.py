@@ -7,7 +7,6 @@ that predicts points for other instances: nu-support-vector or ridge regressions
 from __future__ import annotations
 
 import itertools
-import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from sklearn.utils.validation import validate_data
 
 from polyseme._estimator import Estimator
 from polyseme._folds import fold_numbers, group_numbers
+from polyseme._threads import n_cores
 from polyseme._validation import (
     FloatArray,
     InputError,
@@ -445,10 +445,9 @@ def cross_validate(
     if len(folds) < 2:
         return np.empty((0, len(settings)))
     # The products are too small to be shared among cores; the folds are not.
-    with blas_threads(0), ThreadPoolExecutor(min(n_folds, os.cpu_count() or 1)) as pool:
-        return np.array(
-            list(pool.map(lambda fold: list(_errors(rows, targets, fold, settings)), folds))
-        )
+    with blas_threads(0), ThreadPoolExecutor(min(n_folds, n_cores())) as pool:
+        errors = pool.map(lambda fold: list(_errors(rows, targets, fold, settings)), folds)
+        return np.array(list(errors))
 
 
 def _errors(

@@ -47,13 +47,10 @@ class PairSampler:
     label has no negative example.
     """
 
-    def __init__(
-        self, matrix: sp.csr_matrix, batch_size: int, negatives_per_positive: int = 1
-    ) -> None:
+    def __init__(self, matrix: sp.csr_matrix, batch_size: int, n_negatives: int = 1) -> None:
         matrix.sort_indices()
         self.n_labels, self.starts = matrix.shape[1], matrix.indptr.astype(np.int64)
-        self.batch_size = batch_size
-        self.negatives_per_positive = negatives_per_positive
+        self.batch_size, self.n_negatives = batch_size, n_negatives
         self.lengths = np.diff(self.starts)
         self.label_ids = matrix.indices.astype(np.int64)
         self.document_ids = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), self.lengths)
@@ -71,8 +68,8 @@ class PairSampler:
 
     def epoch(self, generator: np.random.Generator) -> Iterator[Batch]:
         """Iterate over the batches of a pass; without negatives, one positive may sit it out."""
-        per_batch = max(1, self.batch_size // (1 + self.negatives_per_positive))
-        if not self.negatives_per_positive:
+        per_batch = max(1, self.batch_size // (1 + self.n_negatives))
+        if not self.n_negatives:
             per_batch = max(2, per_batch - per_batch % 2)
         order = generator.permutation(len(self.label_ids))
         n_whole = len(order) - len(order) % per_batch
@@ -85,19 +82,16 @@ class PairSampler:
     def _batches(self, chosen: IntArray, generator: np.random.Generator) -> Iterator[Batch]:
         """Add the negatives of the chosen positives, a row for each batch, and pair both."""
         documents = self.document_ids[chosen]
-        others = np.repeat(documents, self.negatives_per_positive, axis=1)
+        others = np.repeat(documents, self.n_negatives, axis=1)
         negatives = self.absent_labels(others.ravel(), generator).reshape(others.shape)
         labels = np.concatenate([self.label_ids[chosen], negatives], axis=1)
         documents = np.concatenate([documents, others], axis=1)
         order = np.broadcast_to(np.arange(labels.shape[1]), labels.shape)
         order = generator.permuted(order, axis=1)
-        labels = np.take_along_axis(labels, order, axis=1)
-        documents = np.take_along_axis(documents, order, axis=1)
-        positive = order < chosen.shape[1]
-        odd = (labels.shape[1] % 2 == 1) | (labels < 0).any(axis=1)
-        for row, uneven in enumerate(odd):
-            batch = Batch(labels[row], documents[row], positive[row])
-            batch = _even(batch) if uneven else batch
+        labels, documents = (np.take_along_axis(part, order, 1) for part in (labels, documents))
+        for batch in map(Batch, labels, documents, order < chosen.shape[1]):
+            if len(order[0]) % 2 or (batch.label_ids < 0).any():
+                batch = _even(batch)
             if len(batch.label_ids):
                 yield batch
 

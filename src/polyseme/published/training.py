@@ -490,18 +490,17 @@ def training_progress(
         yield lambda record: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress
 
-    texts = [TextColumn("epoch {task.completed}/{task.total}"), TextColumn("{task.fields[note]}")]
-    columns = (BarColumn(), *texts, TimeRemainingColumn())
-    with Progress("{task.description}", *columns, console=Console(stderr=True)) as bar:
-        total = sum(n_epochs for _, n_epochs in trainer.stages)
-        task = bar.add_task("concepts", total=total, completed=len(trainer.history), note="")
+    with Progress(console=Console(stderr=True)) as bar:
+        total, done = sum(n_epochs for _, n_epochs in trainer.stages), len(trainer.history)
+        task = bar.add_task("concepts", total=total, completed=done)
 
         def update(record: Record) -> None:
             score = f", held-out E-MAP {100 * record['score']:.1f}" if "score" in record else ""
-            bar.update(task, advance=1, note=f"loss {record['loss']:.3f}{score}")
+            note = f"epoch {len(trainer.history)}/{total}, loss {record['loss']:.3f}{score}"
+            bar.update(task, advance=1, description=f"concepts: {note}")
 
         yield update
         # Early stopping leaves epochs unused; a finished bar should look finished.
-        bar.update(task, completed=len(trainer.history), total=len(trainer.history))
+        bar.update(task, completed=total)
