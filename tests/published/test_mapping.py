@@ -158,8 +158,7 @@ def test_given_settings_are_used_and_not_searched():
     assert (mapper.nu_, mapper.C_, mapper.gamma_) == (0.3, 1.0, 1.0)
     assert mapper.cv_results_ == []
     partly = InstanceMapper(nu=0.3, C=1.0, random_state=0).fit(X, points)
-    assert {one["nu"] for one in partly.cv_results_} == {0.3}
-    assert len(partly.cv_results_) == len(GAMMA_GRID)
+    assert [one["nu"] for one in partly.cv_results_] == [0.3] * len(GAMMA_GRID)
 
 
 @pytest.mark.parametrize("n_landmarks", [None, 30])
@@ -266,28 +265,13 @@ def test_landmarks_take_over_beyond_the_memory_bound_and_say_so(kind):
     with pytest.warns(PolysemeWarning, match=message) as caught:
         mapper = quick(kind, memory_mb=1).fit(X, points)
     assert len(caught) == 1
-    assert 0 < mapper.n_landmarks_ <= 128
-    assert np.isfinite(mapper.predict(X)).all()
-
-
-@kinds
-@pytest.mark.parametrize("n", [300, 700])  # float64 and float32
-def test_more_landmarks_come_closer_to_the_exact_mapping(kind, n):
-    X, points = world(n=n)
+    assert 0 < mapper.n_landmarks_ == len(mapper.X_fit_) == len(mapper.support_) <= 128
+    rows = (X[mapper.support_] - mapper.mean_) / mapper.scale_
+    assert np.allclose(mapper.X_fit_, rows, atol=1e-5)
     exact = quick(kind).fit(X, points)
+    few, more = (quick(kind, n_landmarks=m).fit(X, points).predict(X) for m in (5, 520))
     assert exact.n_landmarks_ is None
-    errors = []
-    for m in (5, 80, n):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            mapper = quick(kind, n_landmarks=m).fit(X, points)
-        assert mapper.n_landmarks_ == len(mapper.X_fit_) == len(mapper.support_) <= m
-        assert np.allclose(
-            mapper.X_fit_, (X[mapper.support_] - mapper.mean_) / mapper.scale_, atol=1e-5
-        )
-        errors.append(np.abs(mapper.predict(X) - exact.predict(X)).max())
-    assert errors[0] > errors[1] > errors[2]
-    assert errors[2] <= 0.05
+    assert np.abs(more - exact.predict(X)).max() < min(0.05, np.abs(few - exact.predict(X)).max())
 
 
 @kinds
