@@ -112,30 +112,20 @@ def test_stored_zeros_repeats_and_order_are_no_matter(kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "parameters", "message"),
+    ("described", "matrix", "message"),
     [
-        (LabelDescriptor, {"strength": 0}, "`strength` of `LabelDescriptor` must .* above 0"),
-        (ContextDescriptor, {"n_topics": "many"}, "`n_topics` .* at most 32767; got 'many'"),
-        (ContextDescriptor, {"topic_prior": -1}, "`topic_prior` .* above 0; got -1"),
-        (ContextDescriptor, {"max_documents": 1}, "`max_documents` .* at least 2; got 1"),
+        (LabelDescriptor(strength=0), DOCUMENTS, "`strength` of `LabelDescriptor` must .* above 0"),
+        (ContextDescriptor("many"), DOCUMENTS, "`n_topics` .* at most 32767; got 'many'"),
+        (ContextDescriptor(topic_prior=-1), DOCUMENTS, "`topic_prior` .* above 0; got -1"),
+        (ContextDescriptor(max_documents=1), DOCUMENTS, "`max_documents` .* at least 2; got 1"),
+        (ContextDescriptor(), np.zeros((3, 2)), "`ContextDescriptor` got no document with a label"),
+        (LabelDescriptor(), np.zeros((3, 2)), "`LabelDescriptor` got no document with a label"),
+        (LabelDescriptor(), np.array([[1, np.nan]]), "`LabelDescriptor` must hold only 0 and 1"),
     ],
 )
-def test_parameters_out_of_range_are_named(kind, parameters, message):
+def test_what_cannot_be_learned_from_is_named(described, matrix, message):
     with pytest.raises(InputError, match=message):
-        kind(**parameters).fit(DOCUMENTS)
-
-
-@pytest.mark.parametrize("kind", [LabelDescriptor, ContextDescriptor])
-@pytest.mark.parametrize(
-    ("matrix", "message"),
-    [
-        (np.zeros((3, 2)), "got no document with a label; pass at least one"),
-        (np.array([[1, np.nan]]), "must hold only 0 and 1"),
-    ],
-)
-def test_documents_to_learn_from_must_be_labels(kind, matrix, message):
-    with pytest.raises(InputError, match=f"`{kind.__name__}`.*{message}"):
-        kind().fit(matrix)
+        described.fit(matrix)
 
 
 # --- contexts -------------------------------------------------------------------------------

@@ -216,34 +216,23 @@ def test_one_instance_and_constant_features_or_points_are_fine(kind):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("parameters", "points", "message"),
     [
-        ({"kind": "svm"}, "`kind` of `InstanceMapper` must be one of 'nu-svr', 'kernel-ridge'"),
-        ({"nu": 0}, "`nu` of `InstanceMapper` must be a number above 0 and at most 1; got 0"),
-        ({"gamma": "scale"}, "`gamma` of `InstanceMapper` must be one of 'median'"),
-        ({"n_landmarks": 1.5}, "`n_landmarks` of `InstanceMapper` must be a whole number"),
-        ({"device": "nowhere"}, "`device` of `InstanceMapper` is 'nowhere', which torch cannot"),
+        ({"kind": "svm"}, [1.0] * 3, "`kind` .* must be one of 'nu-svr', 'kernel-ridge'"),
+        ({"nu": 0}, [1.0] * 3, "`nu` of `InstanceMapper` must be a number above 0 and at most 1"),
+        ({"gamma": "scale"}, [1.0] * 3, "`gamma` of `InstanceMapper` must be one of 'median'"),
+        ({"n_landmarks": 1.5}, [1.0] * 3, "`n_landmarks` .* must be a whole number"),
+        ({"device": "nowhere"}, [1.0] * 3, "`device` .* is 'nowhere', which torch cannot"),
+        ({}, None, "requires y to be passed"),
+        ({}, [1.0, 2.0], r"one point for each of the 3 rows of `X` .* got shape \(2,\)"),
+        ({}, [[1.0], [np.nan], [np.inf]], r"NaN or infinity, first in row 1; .* \(2 in all\)"),
+        ({}, [["a"], ["b"], ["c"]], "`points` of `InstanceMapper` must hold numbers only"),
+        ({}, np.zeros((3, 0)), r"at least one coordinate; got shape \(3, 0\)"),
     ],
 )
-def test_unusable_parameters_are_named(parameters, message):
-    X, points = world(n=10)
+def test_unusable_parameters_and_points_are_named(parameters, points, message):
     with pytest.raises(InputError, match=message):
-        InstanceMapper(**parameters).fit(X, points)
-
-
-@pytest.mark.parametrize(
-    ("points", "message"),
-    [
-        (None, "requires y to be passed"),
-        ([1.0, 2.0], r"one point for each of the 3 rows of `X` .* got shape \(2,\)"),
-        ([[1.0], [np.nan], [np.inf]], r"NaN or infinity, first in row 1; .* \(2 in all\)"),
-        ([["a"], ["b"], ["c"]], "`points` of `InstanceMapper` must hold numbers only"),
-        (np.zeros((3, 0)), r"at least one coordinate; got shape \(3, 0\)"),
-    ],
-)
-def test_unusable_points_are_explained(points, message):
-    with pytest.raises(InputError, match=message):
-        quick().fit([[1.0], [2.0], [3.0]], points)
+        quick().set_params(**parameters).fit([[1.0], [2.0], [3.0]], points)
 
 
 def test_unfitted_mappers_say_so():
