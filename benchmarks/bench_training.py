@@ -179,8 +179,8 @@ def difference(trainer: ConceptTrainer, plain: PlainTraining, batch: Batch) -> f
     plain.optimizer.zero_grad()
     plain.loss(batch).backward()
     n = len(batch.label_ids)
-    ((*rows, n_places),) = trainer.collate([batch], share=2.0 / n, siamese=True)
-    trainer.compute_gradient(trainer.collate.views(*rows, n, n_places))
+    (step,) = trainer.collate([batch], share=2.0 / n, siamese=True)
+    trainer.compute_gradient(step)
     theirs = [*plain.body.parameters(), *plain.output.parameters()]
     ours = [part for layer in trainer.network.views(trainer.gradient) for part in layer]
     return max(

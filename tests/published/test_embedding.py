@@ -40,22 +40,18 @@ def concept(embedding, label, document):
 # ------------------------------------------------------------------ what it learns
 
 
-def test_a_label_follows_its_context(solved):
+def test_labels_follow_their_context_and_unrelated_ones_lie_apart(solved):
     phone = concept(solved, "phone", ("phone", "screen", "desk"))
     pie = concept(solved, "pie", ("pie", "oven", "knife"))
     at_work = concept(solved, "apple", ("apple", "phone", "desk"))
     at_home = concept(solved, "apple", ("apple", "pie", "knife"))
     assert distance(at_work, phone) < distance(at_work, pie)
     assert distance(at_home, pie) < distance(at_home, phone)
-
-
-def test_labels_of_one_document_lie_together_and_unrelated_ones_apart(solved):
     beach = solved.transform([("sand", "sea", "sun")]).points
     forest = solved.transform([("fern", "moss", "oak")]).points
     within = max(distance(beach[0], beach[1]), distance(beach[1], beach[2]))
     across = min(distance(a, b) for a in beach for b in forest)
-    assert within < 0.5 * across
-    assert across > 0.4 * solved.distance_scale_
+    assert within < 0.5 * across and across > 0.4 * solved.distance_scale_
 
 
 def test_error_free_priming_finds_the_theme(solved, world):
@@ -253,14 +249,11 @@ def test_fit_leaves_parameters_and_documents_alone(tiny_embedding, world):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"n_components": 0}, "`n_components` of `ConceptEmbedding` must be a whole number"),
-        ({"n_components": 2.5}, "must be a whole number at least 1; got 2.5"),
+        ({"n_components": 2.5}, "`n_components` .* must be a whole number at least 1; got 2.5"),
         ({"hidden_sizes": (0,)}, "`hidden_sizes`"),
         ({"positive_weighting": "some"}, "must be one of 'balanced', 'literal', 'none'"),
-        ({"context_sensitivity": -1}, "`context_sensitivity`"),
         ({"distance_scale": 0}, "`distance_scale` of `ConceptEmbedding` must be a number above 0"),
         ({"training": TrainingPlan(learning_rate=0)}, "`learning_rate` of `TrainingPlan`"),
-        ({"random_state": "x"}, "`random_state` must be"),
     ],
 )
 def test_a_bad_parameter_is_named(parameters, message, tiny_embedding, world):
@@ -268,23 +261,14 @@ def test_a_bad_parameter_is_named(parameters, message, tiny_embedding, world):
         tiny_embedding(**parameters).fit(world.label_sets)
 
 
-@pytest.mark.parametrize(
-    ("documents", "message"),
-    [
-        ([["a"], ["a"]], "at least two different labels.*only 'a'"),
-        (["rock", "pop"], "Document 0 is the text 'rock'"),
-        (7, "Documents must be collections of labels"),
-    ],
-)
-def test_bad_documents_get_one_sentence(documents, message, tiny_embedding):
-    with pytest.raises(InputError, match=message):
-        tiny_embedding().fit(documents)
-
-
-def test_some_empty_documents_are_reported_and_harmless(tiny_embedding, world):
+def test_empty_documents_and_unused_columns_are_harmless(tiny_embedding, world):
     with pytest.warns(PolysemeWarning, match="1 of 301 documents have no label"):
         embedding = tiny_embedding().fit([*world.label_sets, ()])
     assert np.isfinite(embedding.best_score_)
+    matrix = np.array([[1, 1, 0, 0], [0, 1, 1, 0]] * 5)
+    assert tiny_embedding().fit(matrix, ["a", "b", "c", "never"]).classes_ == ("a", "b", "c")
+    with pytest.raises(InputError, match=r"at least two different labels.*only 'a'"):
+        tiny_embedding().fit([["a"], ["a"]])
 
 
 def test_a_document_of_two_thousand_labels_and_two_documents_work(tiny_embedding):
@@ -297,12 +281,6 @@ def test_a_document_of_two_thousand_labels_and_two_documents_work(tiny_embedding
     ).fit([many, ["tag 0", "tag 1"]])
     assert len(embedding.classes_) == 2_000
     assert embedding.transform([many]).points.shape == (2_000, 2)
-
-
-def test_indicator_columns_nobody_uses_are_not_in_the_vocabulary(tiny_embedding):
-    matrix = np.array([[1, 1, 0, 0], [0, 1, 1, 0]] * 5)
-    embedding = tiny_embedding().fit(matrix, ["a", "b", "c", "never"])
-    assert embedding.classes_ == ("a", "b", "c")
 
 
 # ------------------------------------------------------------------ validation documents

@@ -9,22 +9,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from sklearn.exceptions import NotFittedError
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from polyseme import _validation
-from polyseme._validation import InputError, PolysemeWarning
+from polyseme._validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.published.kernels import GAMMA_GRID, rbf_kernel
-from polyseme.published.landmarks import landmarks_within
-from polyseme.published.mapping import (
-    C_GRID,
-    NU_GRID,
-    PENALTY_GRID,
-    InstanceMapper,
-    cross_validate,
-    solve_kernel_ridge,
-)
+from polyseme.published.mapping import C_GRID, NU_GRID, PENALTY_GRID, InstanceMapper, cross_validate
+from polyseme.published.regression import landmarks_within, solve_kernel_ridge
 
 QUICK = {"nu-svr": {"nu": 0.43, "C": 2.0}, "kernel-ridge": {"penalty": 0.5}}
 kinds = pytest.mark.parametrize("kind", list(QUICK))
@@ -161,27 +152,13 @@ def test_search_covers_the_documented_grids():
     assert svr.penalty_ is ridge.nu_ is ridge.C_ is None
 
 
-@kinds
-@pytest.mark.parametrize(("waves", "factor"), [(2.0, 4.0), (0.3, 0.25)])
-def test_search_picks_the_gamma_that_fits_the_points(kind, waves, factor):
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, size=(150, 1))
-    noise = 0.05 if waves > 1 else 0.5
-    points = np.sin(waves * np.pi * X) + noise * rng.normal(size=X.shape)
-    mapper = quick(kind, gamma=None).fit(X, points)
-    gammas = [one["gamma"] for one in mapper.cv_results_]
-    assert mapper.gamma_ == (max(gammas) if factor > 1 else min(gammas))
-    assert max(gammas) / min(gammas) == pytest.approx(16)
-
-
 def test_given_settings_are_used_and_not_searched():
     X, points = world()
     mapper = InstanceMapper(nu=0.3, C=1, gamma=1, scaling="l2").fit(X, points)
     assert (mapper.nu_, mapper.C_, mapper.gamma_) == (0.3, 1.0, 1.0)
     assert mapper.cv_results_ == []
     partly = InstanceMapper(nu=0.3, C=1.0, random_state=0).fit(X, points)
-    assert {one["nu"] for one in partly.cv_results_} == {0.3}
-    assert len(partly.cv_results_) == len(GAMMA_GRID)
+    assert [one["nu"] for one in partly.cv_results_] == [0.3] * len(GAMMA_GRID)
 
 
 @pytest.mark.parametrize("n_landmarks", [None, 30])
@@ -239,45 +216,30 @@ def test_one_instance_and_constant_features_or_points_are_fine(kind):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("parameters", "points", "message"),
     [
-        ({"kind": "svm"}, "`kind` of `InstanceMapper` must be one of 'nu-svr', 'kernel-ridge'"),
-        ({"scaling": "max"}, "`scaling` of `InstanceMapper` must be one of"),
-        ({"nu": 0}, "`nu` of `InstanceMapper` must be a number above 0 and at most 1; got 0"),
-        ({"C": -1.0}, "`C` of `InstanceMapper` must be a number above 0; got -1.0"),
-        ({"gamma": "scale"}, "`gamma` of `InstanceMapper` must be one of 'median'"),
-        ({"n_folds": 1}, "`n_folds` of `InstanceMapper` must be a whole number at least 2"),
-        ({"n_landmarks": 1.5}, "`n_landmarks` of `InstanceMapper` must be a whole number"),
-        ({"device": "nowhere"}, "`device` of `InstanceMapper` is 'nowhere', which torch cannot"),
-        ({"random_state": "now"}, "`random_state` must be a whole number"),
+        ({"kind": "svm"}, [1.0] * 3, "`kind` .* must be one of 'nu-svr', 'kernel-ridge'"),
+        ({"nu": 0}, [1.0] * 3, "`nu` of `InstanceMapper` must be a number above 0 and at most 1"),
+        ({"gamma": "scale"}, [1.0] * 3, "`gamma` of `InstanceMapper` must be one of 'median'"),
+        ({"n_landmarks": 1.5}, [1.0] * 3, "`n_landmarks` .* must be a whole number"),
+        ({"device": "nowhere"}, [1.0] * 3, "`device` .* is 'nowhere', which torch cannot"),
+        ({}, None, "requires y to be passed"),
+        ({}, [1.0, 2.0], r"one point for each of the 3 rows of `X` .* got shape \(2,\)"),
+        ({}, [[1.0], [np.nan], [np.inf]], r"NaN or infinity, first in row 1; .* \(2 in all\)"),
+        ({}, [["a"], ["b"], ["c"]], "`points` of `InstanceMapper` must hold numbers only"),
+        ({}, np.zeros((3, 0)), r"at least one coordinate; got shape \(3, 0\)"),
     ],
 )
-def test_unusable_parameters_are_named(parameters, message):
-    X, points = world(n=10)
+def test_unusable_parameters_and_points_are_named(parameters, points, message):
     with pytest.raises(InputError, match=message):
-        InstanceMapper(**parameters).fit(X, points)
+        quick().set_params(**parameters).fit([[1.0], [2.0], [3.0]], points)
 
 
-@pytest.mark.parametrize(
-    ("points", "message"),
-    [
-        (None, "requires y to be passed"),
-        ([1.0, 2.0], r"one point for each of the 3 rows of `X` .* got shape \(2,\)"),
-        ([[1.0], [np.nan], [np.inf]], r"NaN or infinity, first in row 1; .* \(2 in all\)"),
-        ([["a"], ["b"], ["c"]], "`points` of `InstanceMapper` must hold numbers only"),
-        (np.zeros((3, 0)), r"at least one coordinate; got shape \(3, 0\)"),
-        (np.zeros((3, 1, 1)), r"must have shape \(n,\) or \(n, d\)"),
-    ],
-)
-def test_unusable_points_are_explained(points, message):
-    with pytest.raises(InputError, match=message):
-        quick().fit([[1.0], [2.0], [3.0]], points)
-
-
-@pytest.mark.parametrize("error", [NotFittedError, _validation.NotFittedError, InputError])
-def test_unfitted_mappers_say_so(error):
+def test_unfitted_mappers_say_so():
     for ask in (lambda mapper: mapper.predict([[1.0]]), InstanceMapper.get_state):
-        with pytest.raises(error, match="This InstanceMapper is not fitted yet; call `fit` first"):
+        with pytest.raises(
+            NotFittedError, match="This InstanceMapper is not fitted yet; call `fit"
+        ):
             ask(InstanceMapper())
 
 
@@ -292,28 +254,13 @@ def test_landmarks_take_over_beyond_the_memory_bound_and_say_so(kind):
     with pytest.warns(PolysemeWarning, match=message) as caught:
         mapper = quick(kind, memory_mb=1).fit(X, points)
     assert len(caught) == 1
-    assert 0 < mapper.n_landmarks_ <= 128
-    assert np.isfinite(mapper.predict(X)).all()
-
-
-@kinds
-@pytest.mark.parametrize("n", [300, 700])  # float64 and float32
-def test_more_landmarks_come_closer_to_the_exact_mapping(kind, n):
-    X, points = world(n=n)
+    assert 0 < mapper.n_landmarks_ == len(mapper.X_fit_) == len(mapper.support_) <= 128
+    rows = (X[mapper.support_] - mapper.mean_) / mapper.scale_
+    assert np.allclose(mapper.X_fit_, rows, atol=1e-5)
     exact = quick(kind).fit(X, points)
+    few, more = (quick(kind, n_landmarks=m).fit(X, points).predict(X) for m in (5, 520))
     assert exact.n_landmarks_ is None
-    errors = []
-    for m in (5, 80, n):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            mapper = quick(kind, n_landmarks=m).fit(X, points)
-        assert mapper.n_landmarks_ == len(mapper.X_fit_) == len(mapper.support_) <= m
-        assert np.allclose(
-            mapper.X_fit_, (X[mapper.support_] - mapper.mean_) / mapper.scale_, atol=1e-5
-        )
-        errors.append(np.abs(mapper.predict(X) - exact.predict(X)).max())
-    assert errors[0] > errors[1] > errors[2]
-    assert errors[2] <= 0.05
+    assert np.abs(more - exact.predict(X)).max() < min(0.05, np.abs(few - exact.predict(X)).max())
 
 
 @kinds
@@ -340,11 +287,13 @@ def test_landmarks_of_degenerate_features_are_fine(kind, X, scaling):
 def test_settings_are_searched_on_a_sample_of_many_instances(kind, n_landmarks):
     X, points = world(n=1200)
     searched = {"nu-svr": {"nu": None}, "kernel-ridge": {"penalty": None}}[kind]
-    mapper = quick(kind, n_landmarks=n_landmarks, search_size=60, **searched).fit(X, points)
-    few = [one["mse"] for one in mapper.cv_results_]
-    more = [one["mse"] for one in mapper.set_params(search_size=600).fit(X, points).cv_results_]
-    assert len(few) == len(more) > 1 and min(more) < min(few)
-    assert mapper.fit(X, points, np.arange(1200) // 10).cv_results_
+    few, more = (
+        quick(kind, n_landmarks=n_landmarks, search_size=size, **searched).fit(X, points)
+        for size in (60, 600)
+    )
+    errors = [min(one["mse"] for one in mapper.cv_results_) for mapper in (few, more)]
+    assert len(few.cv_results_) > 1 and errors[1] < errors[0]
+    assert few.fit(X, points, np.arange(1200) // 10).cv_results_
 
 
 # ------------------------------------------------------------------ devices and state
@@ -359,7 +308,7 @@ def test_a_device_finds_what_the_processor_finds(kind, n, n_landmarks, form):
     plain = quick(kind, n_landmarks=n_landmarks, device="cpu").fit(form(X), points)
     device = quick(kind, n_landmarks=n_landmarks, device="cpu:0").fit(form(X), points)
     expected = plain.predict(X)
-    assert np.abs(device.predict(form(X)) - expected).max() <= 2e-3
+    assert np.abs(device.predict(form(X)) - expected).max() <= (1e-3 if n_landmarks else 2e-3)
     assert np.allclose(plain.set_params(device="cpu:0").predict(X), expected, atol=1e-4)
 
 

@@ -11,12 +11,7 @@ import torch
 
 import polyseme.published.network
 from polyseme.published.descriptors import CentredRows
-from polyseme.published.network import (
-    ConceptNetwork,
-    _find_onednn,
-    encode_documents,
-    row_means,
-)
+from polyseme.published.network import ConceptNetwork, _find_onednn, encode_documents, row_means
 
 N_LABELS, N_TOPICS = 9, 4
 
@@ -47,14 +42,6 @@ def sparse_rows():
     return CentredRows(rows, np.linspace(-1, 1, 5, dtype=np.float32), used)
 
 
-def plain_codes(descriptors, layers, label_ids, contexts):
-    """Run the tanh layers on the joined inputs, layer by layer."""
-    hidden = torch.cat([torch.as_tensor(descriptors)[label_ids], contexts], dim=1)
-    for layer in layers:
-        hidden = torch.tanh(hidden @ layer.weight.t() + layer.bias)
-    return hidden
-
-
 @pytest.mark.parametrize("hidden", [(), (7,), (7, 6)])
 @pytest.mark.parametrize("way", ["double", "onednn", "torch", "sparse"])
 def test_both_passes_equal_the_computation_on_joined_inputs(hidden, way, monkeypatch):
@@ -65,9 +52,9 @@ def test_both_passes_equal_the_computation_on_joined_inputs(hidden, way, monkeyp
     tested = network(hidden=hidden, dtype=dtype, descriptors=descriptors)
     label_ids, contexts = inputs(dtype=dtype)
     vector = tested.weights.clone().requires_grad_()
-    *layers, _ = tested.views(vector)
-    dense = tested.descriptor_rows(torch.arange(N_LABELS))
-    expected = plain_codes(dense, layers, label_ids, contexts)
+    expected = torch.cat([tested.descriptor_rows(label_ids), contexts], dim=1)
+    for layer in tested.views(vector)[:-1]:
+        expected = torch.tanh(expected @ layer.weight.t() + layer.bias)
     activations = tested.forward(label_ids, contexts)
     for codes in (
         activations.layers[-1],
@@ -97,11 +84,10 @@ def test_products_of_sparse_rows_are_those_of_dense_ones():
 
 def test_shapes_follow_the_paper():
     tested = network(hidden=(7, 6), n_components=3)
-    assert [tuple(layer.weight.shape) for layer in tested.layers] == [(7, 9), (6, 7), (3, 6)]
-    assert tuple(tested.output.weight.shape) == (N_LABELS, 3)
+    shapes = [tuple(layer.weight.shape) for layer in (*tested.layers, tested.output)]
+    assert shapes == [(7, 9), (6, 7), (3, 6), (N_LABELS, 3)]
     assert tested.to("cpu") is tested
     assert tuple(tested.encode(*inputs(0)).shape) == (0, 3)
-    assert tested.encode(*inputs()).abs().max() < 1
 
 
 def test_initial_weights_are_glorot_uniform_and_from_the_seed_alone():

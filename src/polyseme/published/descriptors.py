@@ -7,6 +7,7 @@ the others), `ContextDescriptor` one topic histogram per document (what its labe
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -95,6 +96,7 @@ def _sparse_product(matrix: sp.csr_matrix | sp.csc_matrix, dense: Tensor) -> Ten
     )
 
 
+@dataclass(repr=False, eq=False)  # both are scikit-learn's
 class LabelDescriptor(Estimator):
     """Describe each label by its shared use with every other label (in the paper: t(τ)).
 
@@ -127,8 +129,7 @@ class LabelDescriptor(Estimator):
            [-1.41, -1.41,  1.41]], dtype=float32)
     """
 
-    def __init__(self, strength: float = 0.3) -> None:
-        self.strength = strength
+    strength: float = 0.3
 
     def fit(self, matrix: sp.csr_matrix | NDArray[np.generic], y: None = None) -> Self:
         """Learn the descriptors of all labels from 0/1 documents, (n_documents, n_labels)."""
@@ -184,6 +185,7 @@ class LabelDescriptor(Estimator):
         return descriptor
 
 
+@dataclass(repr=False, eq=False)  # both are scikit-learn's
 class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # scikit-learn ships no types
     """Describe a document by a histogram over latent topics (in the paper: lc(δ)).
 
@@ -227,25 +229,14 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
     The sampler runs on one thread, because its result depends on the number of threads.
     """
 
-    def __init__(
-        self,
-        n_topics: int | str = 30,
-        document_prior: float | None = None,
-        topic_prior: float = 0.01,
-        n_iter: int = 500,
-        max_topics: int = 100,
-        max_documents: int | None = 200_000,
-        max_visits: int | None = 20_000_000,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_topics = n_topics
-        self.document_prior = document_prior
-        self.topic_prior = topic_prior
-        self.n_iter = n_iter
-        self.max_topics = max_topics
-        self.max_documents = max_documents
-        self.max_visits = max_visits
-        self.random_state = random_state
+    n_topics: int | str = 30
+    document_prior: float | None = None
+    topic_prior: float = 0.01
+    n_iter: int = 500
+    max_topics: int = 100
+    max_documents: int | None = 200_000
+    max_visits: int | None = 20_000_000
+    random_state: RandomState = None
 
     def fit(self, matrix: sp.csr_matrix | NDArray[np.generic], y: None = None) -> Self:
         """Learn the topics from 0/1 documents, (n_documents, n_labels), without the empty ones."""
@@ -326,7 +317,7 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
 
         eta = self.topic_prior
         model = tomotopy.LDAModel(k=n_topics, alpha=self._prior(n_topics), eta=eta, seed=seed)
-        model.optim_interval = 0
+        model.optim_interval = 0  # priors stay as they are
         _train_topics(model, documents, n_sweeps)
         columns = np.array([int(word) for word in model.used_vocabs])
         sizes = np.asarray(model.get_count_by_topics(), dtype=np.float64)
@@ -353,11 +344,9 @@ def _train_topics(model: Any, documents: sp.csr_matrix, n_sweeps: int) -> None:
 def _infer_topics(
     documents: sp.csr_matrix, topics: NDArray[np.float64], prior: float
 ) -> NDArray[np.float32]:
-    """Infer topic histograms by mean-field iteration from a fixed start, (n_documents, n_topics).
-
-    Distinct documents of one length are worked on together. Identical rows give identical results
-    whatever stands beside them: every operation works on one document, which stops by itself.
-    """
+    """Infer topic histograms by mean-field iteration, (n_documents, n_topics)."""
+    # Distinct documents of one length are worked on together. Identical rows give identical results
+    # whatever stands beside them: every operation works on one document, which stops by itself.
     unique, inverse = unique_rows(documents)
     n_topics = topics.shape[0]
     by_label = np.ascontiguousarray(topics.T)
@@ -375,11 +364,9 @@ def _infer_topics(
 
 
 def _topic_posterior(likelihood: NDArray[np.float64], prior: float) -> NDArray[np.float64]:
-    """Iterate the parameters of documents' topics, (n, n_labels_each, n_topics) to (n, n_topics).
-
-    A label's share of a topic is the product of a document's weight and the label's likelihood,
-    divided by the sum over topics; summed over labels, the weight stands outside the sum.
-    """
+    """Iterate parameters of documents' topics, (n, n_labels_each, n_topics) to (n, n_topics)."""
+    # A label's share of a topic is the product of a document's weight and the label's likelihood,
+    # divided by the sum over topics; summed over labels, the weight stands outside the sum.
     from scipy.special import digamma
 
     n, length, n_topics = likelihood.shape

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -33,7 +34,7 @@ from polyseme._validation import (
 )
 from polyseme.concepts import Concepts
 from polyseme.corpus import Documents, as_corpus, check_corpus, unique_rows
-from polyseme.persistence import plain, within
+from polyseme.persistence import State, joined, plain, within
 from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.published.losses import WEIGHTINGS, LossSettings
 from polyseme.published.network import ConceptNetwork, encode_documents, row_means
@@ -47,10 +48,12 @@ from polyseme.published.training import (
 )
 
 _DOCUMENTS_AT_A_TIME = 32_768
-# Parameters that say how it was trained, not what it is.
-_NOT_KEPT = ("checkpoint", "device", "verbose", "random_state")
+# Parameters that say how it was trained, not what it is, and parts with a state of their own.
+_NOT_KEPT = {"checkpoint", "device", "verbose", "random_state"}
+_NOT_KEPT |= {"label_descriptor", "context_descriptor"}
 
 
+@dataclass(repr=False, eq=False)  # both are scikit-learn's
 class ConceptEmbedding(Estimator):
     """Learn what a label means in the company of the other labels of a document.
 
@@ -129,39 +132,21 @@ class ConceptEmbedding(Estimator):
         "training": TrainingPlan,
     }
 
-    def __init__(
-        self,
-        n_components: int = 200,
-        hidden_sizes: Sequence[int] = (200, 200),
-        label_descriptor: LabelDescriptor | None = None,
-        context_descriptor: ContextDescriptor | None = None,
-        positive_weighting: str = "balanced",
-        context_sensitivity: float = 0.6,
-        distance_scale: float | None = None,
-        negative_weight: float = 0.5,
-        distance_weight: float = 1.0,
-        training: TrainingPlan | None = None,
-        normalize_labels: bool = True,
-        checkpoint: str | Path | None = None,
-        device: str = "cpu",
-        verbose: bool = False,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_components = n_components
-        self.hidden_sizes = hidden_sizes
-        self.label_descriptor = label_descriptor
-        self.context_descriptor = context_descriptor
-        self.positive_weighting = positive_weighting
-        self.context_sensitivity = context_sensitivity
-        self.distance_scale = distance_scale
-        self.negative_weight = negative_weight
-        self.distance_weight = distance_weight
-        self.training = training
-        self.normalize_labels = normalize_labels
-        self.checkpoint = checkpoint
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+    n_components: int = 200
+    hidden_sizes: Sequence[int] = (200, 200)
+    label_descriptor: LabelDescriptor | None = None
+    context_descriptor: ContextDescriptor | None = None
+    positive_weighting: str = "balanced"
+    context_sensitivity: float = 0.6
+    distance_scale: float | None = None
+    negative_weight: float = 0.5
+    distance_weight: float = 1.0
+    training: TrainingPlan | None = None
+    normalize_labels: bool = True
+    checkpoint: str | Path | None = None
+    device: str = "cpu"
+    verbose: bool = False
+    random_state: RandomState = None
 
     @classmethod
     def from_preset(cls, name: str = "default", **parameters: Any) -> Self:
@@ -192,8 +177,6 @@ class ConceptEmbedding(Estimator):
             published |= {"negative_weight": 0.5, "distance_weight": 1.0, "training": plan}
             parameters = published | {"context_sensitivity": 1.0} | parameters
         return cls(**parameters)
-
-    # ------------------------------------------------------------------ learning
 
     def fit(
         self,
@@ -297,8 +280,6 @@ class ConceptEmbedding(Estimator):
         plan.check()
         return plan
 
-    # ------------------------------------------------------------------ embedding
-
     def transform(self, documents: Documents, labels: Sequence[str] | None = None) -> Concepts:
         """Embed every label of every document in its context.
 
@@ -368,23 +349,24 @@ class ConceptEmbedding(Estimator):
         warn_dropped([corpus.ids[row] for row in dropped], len(corpus))
         return inside, sp.csr_matrix(matrix[:, n_known:]), extra, dropped
 
-    # ------------------------------------------------------------------ state
-
-    def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def get_state(self) -> State:
         """Give the fitted embedding as JSON values and arrays; not the seed, nor the device."""
         check_fitted(self, "network_")
-        parameters = {name: plain(value) for name, value in self.get_params(deep=False).items()}
-        for name in ("label_descriptor", "context_descriptor", *_NOT_KEPT):
-            del parameters[name]
+        parameters = self.get_params(deep=False)
+        parameters = {key: plain(parameters[key]) for key in parameters.keys() - _NOT_KEPT}
         plan = (self.training or TrainingPlan()).get_params()
         parameters["hidden_sizes"] = [int(size) for size in self.hidden_sizes]
         parameters["training"] = {name: plain(value) for name, value in plan.items()}
-        labels, label_arrays = self.label_descriptor_.get_state()
-        contexts, context_arrays = self.context_descriptor_.get_state()
+        descriptors, arrays = joined(
+            {
+                "labels": self.label_descriptor_.get_state(),
+                "contexts": self.context_descriptor_.get_state(),
+            }
+        )
         config: dict[str, Any] = {
             "parameters": parameters,
-            "label_descriptor": labels,
-            "context_descriptor": contexts,
+            "label_descriptor": descriptors["labels"],
+            "context_descriptor": descriptors["contexts"],
             "labels": list(self.classes_),
             "normalize_labels": self.normalize_labels_,
             "spellings": self.spellings_,
@@ -392,10 +374,7 @@ class ConceptEmbedding(Estimator):
             "history": self.history_,
             "best_score": None if math.isnan(self.best_score_) else self.best_score_,
         }
-        arrays: dict[str, NDArray[Any]] = {"weights": self.network_.weights.numpy()}
-        arrays |= {f"labels.{name}": value for name, value in label_arrays.items()}
-        arrays |= {f"contexts.{name}": value for name, value in context_arrays.items()}
-        return config, arrays
+        return config, {"weights": self.network_.weights.numpy(), **arrays}
 
     @classmethod
     def from_state(cls, config: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:

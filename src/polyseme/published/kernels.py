@@ -6,32 +6,29 @@ same functions take numpy arrays and torch tensors of any device; sparse rows wo
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
-from typing import Any, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace
 from array_api_compat import device as device_of
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import get_lapack_funcs
 
-from polyseme._threads import n_cores, one_blas_thread
+from polyseme._threads import n_cores, one_blas_thread, run_all
 from polyseme._validation import FloatArray
 
 Rows: TypeAlias = FloatArray | sp.csr_matrix
 Array: TypeAlias = Any  # a numpy array or a torch tensor
-T = TypeVar("T")
 
 SCALINGS = ("standard", "l2", "none")
 # Multiples of the median heuristic; the first of equals wins.
 GAMMA_GRID = (1.0, 0.25, 4.0)
 _HEURISTIC_ROWS = 1000
-_BLOCK_ROWS, _WHOLE_ROWS, _TILE = 4096, 100_000, 512
+_BLOCK_ROWS = 4096
 # Numbers in a block that fits the cache, and fewer than another thread would wake up for.
 _BLOCK_SIZE, _SHARED_SIZE = 2**17, 2**18
 # Multiplications of a product below which waking BLAS threads costs more than they gain.
@@ -41,10 +38,9 @@ _SHARED_WORK = 2e8
 def column_statistics(X: Any, scaling: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Learn from rows (n, n_features) what is subtracted from and divided out of each column.
 
-    The means, (n_features,), are zeros for sparse rows, which must stay sparse, and for "l2".
-    Distances do not depend on them; they keep dense rows near the origin, where distances lose no
-    digits. The scales, (n_features,), are standard deviations for "standard" (1 for a constant
-    column), else ones.
+    The means, (n_features,), are zeros for sparse rows, which must stay sparse, and for "l2";
+    distances do not depend on them, but lose no digits near the origin. The scales, (n_features,),
+    are standard deviations for "standard" (1 for a constant column), else ones.
     """
     scale, sparse = np.ones(X.shape[1]), sp.issparse(X)
     # Of sums of squares in single precision little is left when the mean is subtracted; and sums
@@ -55,13 +51,10 @@ def column_statistics(X: Any, scaling: str) -> tuple[NDArray[np.float64], NDArra
         if sparse:
             square = np.asarray(X.multiply(X).mean(axis=0)).ravel()
             spread = np.sqrt(np.maximum(square - mean**2, 0))
-        elif X.dtype == np.float64 and len(X) <= _WHOLE_ROWS:
-            spread = np.asarray(X.std(axis=0))
         else:  # without a second copy of many rows
-            total = np.zeros(len(mean))
+            total = np.zeros_like(mean)
             for block in row_blocks(len(X), 1, _BLOCK_ROWS):
-                centred = X[block] - mean
-                total += np.einsum("ij,ij->j", centred, centred)
+                total += np.square(X[block] - mean).sum(axis=0)
             spread = np.sqrt(total / len(X))
         # Rounding leaves a constant column with a spread of a few units in the last place.
         varies = spread > (1e-7 if sparse else 1e-12) * np.abs(mean)
@@ -94,13 +87,30 @@ def scale_rows(
     return np.ascontiguousarray(dense, dtype=dtype)
 
 
-def squared_distances(queries: Array, rows: Array) -> Array:
-    """Give squared distances of queries (m, f) and rows (n, f) by one product: (m, n), >= 0."""
-    product, lengths = _products(queries, rows)
-    product *= -2
-    product += _square_lengths(queries)[:, None]
-    product += lengths
-    return array_namespace(product).maximum(product, 0, out=product)
+def squared_distances(queries: Array, rows: Array, gamma: float | None = None) -> Array:
+    """Give squared distances of queries (m, f) and rows (n, f) by one product: (m, n), >= 0.
+
+    With a gamma they are turned into the Gaussian kernel ``exp(-gamma d)`` at once.
+    """
+    xp = array_namespace(queries)
+    query_lengths = xp.einsum("ij,ij->i", queries, queries)
+    if isinstance(rows, sp.csr_matrix):
+        product = np.ascontiguousarray(np.asarray(rows @ queries.T).T)
+        lengths = np.asarray(rows.multiply(rows).sum(axis=1)).ravel().astype(queries.dtype)
+    else:
+        product, lengths = queries @ rows.T, xp.einsum("ij,ij->i", rows, rows)
+
+    def finish(block: slice) -> None:
+        part = product[block]
+        part *= -2
+        part += query_lengths[block, None]
+        part += lengths
+        xp.maximum(part, 0, out=part)
+        if gamma is not None:
+            rbf_from_squared(part, gamma, out=part)
+
+    in_blocks(finish, product)
+    return product
 
 
 def pairwise_squared_distances(rows: Array, gamma: float | None = None) -> Array:
@@ -108,43 +118,36 @@ def pairwise_squared_distances(rows: Array, gamma: float | None = None) -> Array
 
     With a gamma they are turned into the Gaussian kernel at once, whose diagonal is 1.
     """
-    n = rows.shape[0]
-    if isinstance(rows, np.ndarray) and n > 2 * _TILE:
-        return _tiled_distances(rows, gamma)
     if isinstance(rows, sp.csr_matrix):
-        distances = np.empty((n, n), dtype=rows.dtype)
-        for block in row_blocks(n, rows.shape[1] * rows.dtype.itemsize, 2**26):
-            distances[block] = squared_distances(rows[block].toarray(), rows)
+        distances = np.empty((rows.shape[0], rows.shape[0]), dtype=rows.dtype)
+        for block in row_blocks(len(distances), rows.shape[1] * rows.dtype.itemsize, 2**26):
+            distances[block] = squared_distances(rows[block].toarray(), rows, gamma)
     else:
-        distances = squared_distances(rows, rows)
-    return _symmetric(distances, gamma)
-
-
-def _tiled_distances(rows: FloatArray, gamma: float | None) -> FloatArray:
-    """Compute the lower triangle tile by tile, each finished in the cache: half the time."""
-    distances = np.empty((len(rows), len(rows)), dtype=rows.dtype)
-
-    def fill(corner: tuple[int, int]) -> None:
-        high, low = (slice(start, start + _TILE) for start in corner)
-        tile = squared_distances(rows[high], rows[low])
-        if high == low:
-            tile = _symmetric(tile, gamma)
-        elif gamma is not None:
-            rbf_from_squared(tile, gamma, out=tile)
-        distances[high, low] = tile
-        distances[low, high] = tile.T
-
-    starts = range(0, len(rows), _TILE)
-    with one_blas_thread():
-        _in_threads(fill, [(high, low) for high in starts for low in starts if low <= high])
+        distances = squared_distances(rows, rows, gamma)
+    mirror_lower(distances)  # rounding may hinder symmetry
+    diagonal_of(distances)[...] = 0 if gamma is None else 1
     return distances
 
 
-def _symmetric(distances: Array, gamma: float | None) -> Array:
-    """Make distances (n, n) symmetric, which rounding may hinder, with a zero diagonal."""
-    mirror_lower(distances)
-    diagonal_of(distances)[...] = 0
-    return distances if gamma is None else rbf_from_squared(distances, gamma, out=distances)
+def rbf_kernel(rows: Array, gamma: float) -> Array:
+    """Give the Gaussian kernel among rows (n, f): (n, n), symmetric, with a unit diagonal."""
+    return pairwise_squared_distances(rows, gamma)
+
+
+def rbf_from_squared(distances: Array, gamma: float, out: Array | None = None) -> Array:
+    """Turn squared distances (m, n) into the Gaussian kernel ``exp(-gamma d)``, maybe in place."""
+    xp = array_namespace(distances)
+    kernel = xp.multiply(distances, -gamma, out=out)
+    return xp.exp(kernel, out=kernel)
+
+
+def rbf_predict(
+    queries: Array, rows: Array, gamma: float, coefficients: Array, bias: Array
+) -> Array:
+    """Evaluate kernel expansions of rows (n, f), coefficients (n, d) and bias (d,): (m, d)."""
+    predicted = squared_distances(queries, rows, gamma) @ coefficients
+    predicted += bias
+    return predicted
 
 
 def mirror_lower(matrix: Array) -> None:
@@ -164,59 +167,6 @@ def diagonal_of(matrix: Array) -> Array:
     return matrix.diagonal()
 
 
-def rbf_from_squared(distances: Array, gamma: float, out: Array | None = None) -> Array:
-    """Turn squared distances (m, n) into the Gaussian kernel ``exp(-gamma d)``, maybe in place."""
-    xp = array_namespace(distances)
-    kernel = xp.multiply(distances, -gamma, out=out)
-    return xp.exp(kernel, out=kernel)
-
-
-def rbf_kernel(rows: Array, gamma: float) -> Array:
-    """Give the Gaussian kernel among rows (n, f): (n, n), symmetric, with a unit diagonal."""
-    return pairwise_squared_distances(rows, gamma)
-
-
-def rbf_rows(queries: Array, rows: Array, gamma: float) -> Array:
-    """Give the Gaussian kernel between queries (m, f) and rows (n, f): (m, n)."""
-    xp = array_namespace(queries)
-    product, lengths = _products(queries, rows)
-    query_lengths = _square_lengths(queries)
-
-    def finish(block: slice) -> None:
-        part = product[block]
-        part *= 2
-        part -= query_lengths[block, None]
-        part -= lengths
-        xp.minimum(part, 0, out=part)
-        part *= gamma
-        xp.exp(part, out=part)
-
-    in_blocks(finish, product)
-    return product
-
-
-def rbf_predict(
-    queries: Array, rows: Array, gamma: float, coefficients: Array, bias: Array
-) -> Array:
-    """Evaluate kernel expansions of rows (n, f), coefficients (n, d) and bias (d,): (m, d)."""
-    predicted = rbf_rows(queries, rows, gamma) @ coefficients
-    predicted += bias
-    return predicted
-
-
-def _products(queries: Array, rows: Array) -> tuple[Array, Array]:
-    """Give inner products of queries and rows, (m, n), and the rows' squared lengths, (n,)."""
-    if isinstance(rows, sp.csr_matrix):
-        product = np.ascontiguousarray(np.asarray(rows @ queries.T).T)
-        return product, np.asarray(rows.multiply(rows).sum(axis=1)).ravel().astype(queries.dtype)
-    return queries @ rows.T, _square_lengths(rows)
-
-
-def _square_lengths(rows: Array) -> Array:
-    """Give the squared lengths of rows (n, f): (n,)."""
-    return array_namespace(rows).einsum("ij,ij->i", rows, rows)
-
-
 def solve_positive(matrix: Array, penalty: float, right: Array) -> Array:
     """Solve ``(matrix + penalty I) x = right`` for a positive semi-definite matrix (n, n): (n, d).
 
@@ -225,7 +175,7 @@ def solve_positive(matrix: Array, penalty: float, right: Array) -> Array:
     shifted = matrix + 0
     diagonal_of(shifted)[...] += penalty
     if isinstance(shifted, np.ndarray):
-        posv = lapack.sposv if shifted.dtype == np.float32 else lapack.dposv
+        posv: Any = get_lapack_funcs("posv", (shifted,))
         with blas_threads(len(shifted) ** 2 * (len(shifted) / 6 + right.shape[1])):
             _, solution, info = posv(shifted.T, np.asfortranarray(right), lower=1, overwrite_a=1)
         return np.ascontiguousarray(solution) if info == 0 else None
@@ -240,28 +190,21 @@ def kernel_widths(
 ) -> Sequence[float]:
     """List the values of gamma to compare for scaled rows (n, f).
 
-    A value stands for itself, "median" for the median heuristic, None for multiples of that.
+    A value stands for itself, "median" for 1 / median squared distance (of a sample where there are
+    many rows; 1 / mean when more than half of the pairs coincide, and 1 when all do), None for
+    multiples of that.
     """
-    if gamma is None or gamma == "median":
-        middle = _median_gamma(rows, generator)
-        return (middle,) if gamma else [middle * factor for factor in GAMMA_GRID]
-    return (float(gamma),)
-
-
-def _median_gamma(rows: Rows, generator: np.random.Generator) -> float:
-    """Give 1 / median squared distance of rows (n, f), of a sample where there are many.
-
-    1 / mean squared distance when more than half of the pairs coincide, and 1 when all do.
-    """
-    n = rows.shape[0]
+    if gamma is not None and gamma != "median":
+        return (float(gamma),)
+    n, middle = rows.shape[0], 0.0
     if n > _HEURISTIC_ROWS:
         rows = rows[np.sort(generator.choice(n, _HEURISTIC_ROWS, replace=False))]
         n = _HEURISTIC_ROWS
-    if n < 2:
-        return 1.0
-    distances = pairwise_squared_distances(rows)[np.triu_indices(n, 1)]
-    middle = float(np.median(distances)) or float(distances.mean(dtype=np.float64))
-    return 1.0 / middle if middle > 0 else 1.0
+    if n > 1:
+        distances = pairwise_squared_distances(rows)[np.triu_indices(n, 1)]
+        middle = float(np.median(distances)) or float(distances.mean(dtype=np.float64))
+    width = 1.0 / middle if middle > 0 else 1.0
+    return (width,) if gamma else [width * factor for factor in GAMMA_GRID]
 
 
 def row_blocks(n: int, row_bytes: int, memory_bytes: float) -> Iterator[slice]:
@@ -278,32 +221,12 @@ def in_blocks(function: Callable[[slice], object], array: Array) -> None:
     a slice of rows and must not touch others.
     """
     n = len(array)
-    if not isinstance(array, np.ndarray):
-        function(slice(0, n))
-        return
-    size = max(_BLOCK_SIZE // max(array.size // max(n, 1), 1), 1)
-    blocks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
-    if array.size < _SHARED_SIZE:
-        for block in blocks:
-            function(block)
-    else:
-        _in_threads(function, blocks)
-
-
-def _in_threads(function: Callable[[T], object], items: Iterable[T]) -> None:
-    """Call a function for each item, in as many threads as there are cores."""
-    for _ in _pool().map(function, items):
-        pass
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    """Start the threads once."""
-    return ThreadPoolExecutor(n_cores(), thread_name_prefix="polyseme-blocks")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads stay behind with the parent
+    size, n_threads = max(n, 1), 1
+    if isinstance(array, np.ndarray):
+        size = max(_BLOCK_SIZE // max(array.size // size, 1), 1)
+        n_threads = 1 if array.size < _SHARED_SIZE else n_cores()
+    blocks = (slice(start, min(start + size, n)) for start in range(0, n, size))
+    run_all([partial(function, block) for block in blocks], n_threads)
 
 
 def blas_threads(work: float) -> AbstractContextManager[Any]:

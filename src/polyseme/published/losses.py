@@ -1,9 +1,8 @@
 """The losses of the concept embedding, equations (1) to (3), with their gradients by hand.
 
-Their sum, equation (4), is `ConceptTrainer.compute_gradient` in `training`.
-
 In: codes, and the targets of examples and pairs. Out: values, and the gradients that training
-follows. V is the number of labels; targets may be those of many batches, stacked in front (...).
+follows; `ConceptTrainer.compute_gradient` adds them up, equation (4). V is the number of labels;
+targets may be those of many batches, stacked in front (...).
 """
 
 from __future__ import annotations
@@ -31,9 +30,6 @@ class LossSettings(NamedTuple):
     distance_weight: float  # α
 
 
-# ---------------------------------------------------------------------- equation (1)
-
-
 def positive_weight(share: Tensor, weighting: str = "balanced") -> Tensor:
     """Give the weight on the labels that a target names, from their share (in the paper: κ).
 
@@ -54,10 +50,10 @@ class PredictionTargets(NamedTuple):
     and v are the example's weights; q is 0 for a positive example, 1 for a negative one.
     """
 
-    places: Tensor  # (..., m): of the labels inside in a table (n, V); beyond it they only fill up
     negative: Tensor  # (..., n): q
     outside: Tensor  # (..., n): u
     factor: Tensor  # (..., n): u as the step's loss weighs it
+    places: Tensor  # (..., m): of the labels inside in a table (n, V); beyond it they only fill up
     scale: Tensor  # (..., m): v / u
     offset: Tensor  # (..., m): added to v / u · p, so that u is the factor of labels inside too
     inside: Tensor  # (..., m): v, or 0 for what only fills up
@@ -77,14 +73,13 @@ def prediction_targets(
 ) -> PredictionTargets:
     """Weigh the labels outside and inside documents as equation (1) does.
 
-    A label that the target names weighs 4κ / V, any other 4(1 - κ) / V: 2 from 1 ± y, and 2 from
-    the derivative of log(1 ± tanh a). Labels inside have places and owners, (..., m); examples have
-    the lengths of their documents and 1 for a negative one, (..., n). `share` is the weight of an
-    example's loss in the step's.
+    Labels inside have places and owners, (..., m); examples have the lengths of their documents and
+    1 for a negative one, (..., n). `share` is the weight of an example's loss in the step's.
     """
     positive = negative == 0
     held = lengths.to(negative.dtype) / n_labels
     kappa = positive_weight(torch.where(positive, held, 1.0 - held), weighting)
+    # Of each 4, 2 are from 1 ± y, and 2 from the derivative of log(1 ± tanh a).
     named, other = 4.0 * kappa / n_labels, 4.0 * (1.0 - kappa) / n_labels
     outside, inside = torch.where(positive, other, named), torch.where(positive, named, other)
     # A weight of zero outside happens when a document holds every label, under "literal".
@@ -94,7 +89,7 @@ def prediction_targets(
     offset = scale * (q - 1.0) + q
     inside, instead = (part * (places < negative.shape[-1] * n_labels) for part in (v, u))
     return PredictionTargets(
-        places, negative, outside, outside * share, scale, offset, inside, instead, 1.0 - 2.0 * q
+        negative, outside, outside * share, places, scale, offset, inside, instead, 1.0 - 2.0 * q
     )
 
 
@@ -114,15 +109,14 @@ def prediction_loss(
         L_P = -1/V Σ_j [ κ (1 + y_j) log(1 + ŷ_j) + (1 - κ) (1 - y_j) log(1 - ŷ_j) ]
 
     where log(1 ± ŷ) = log 2 - softplus(∓2a), which is finite for every activation. It may be
-    negative: the logarithms are of 1 ± ŷ, which reach 2. Labels outside a document are nearly all.
-    So the sigmoid is taken once; the few labels inside are patched such that one factor u serves
-    the whole row; and u and q enter after the matrix products, where they cost a row instead of a
-    table.
-
-    Codes and their gradient are (n, n_components); `gradient`, that of the output layer, is filled.
-    The loss, summed over examples, costs a pass of its own: None without `look`. `room`, (n + 1,
-    V), is memory for the table of predictions, where a new one would take longer to get.
+    negative: the logarithms are of 1 ± ŷ, which reach 2. Codes and their gradient are (n,
+    n_components); `gradient`, that of the output layer, is filled. The loss, summed over examples,
+    costs a pass of its own: None without `look`. `room`, (n + 1, V), is memory for the table of
+    predictions, where a new one would take longer to get.
     """
+    # Labels outside a document are nearly all. So the sigmoid is taken once; the few labels inside
+    # are patched such that one factor u serves the whole row; and u and q enter after the matrix
+    # products, where they cost a row instead of a table.
     doubled, bias, value = 2.0 * codes, 2.0 * output.bias, None
     if room is None:
         table = activated_product(doubled, output.weight, bias, "none" if look else "sigmoid")
@@ -155,9 +149,6 @@ def _prediction_value(table: Tensor, flat: Tensor, targets: PredictionTargets) -
     corrected = targets.inside * (softplus(-inside) - _LOG_TWO)
     corrected -= targets.instead * (softplus(inside) - _LOG_TWO)
     return 0.5 * ((targets.outside * everywhere).sum() + corrected.sum())
-
-
-# ---------------------------------------------------------------------- equations (2) and (3)
 
 
 def context_similarity(first: Tensor, second: Tensor, sensitivity: float) -> Tensor:

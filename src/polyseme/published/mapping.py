@@ -7,32 +7,31 @@ that predicts points for other instances: nu-support-vector or ridge regressions
 from __future__ import annotations
 
 import itertools
-import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import array_namespace
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils.validation import validate_data
 
 from polyseme._estimator import Estimator
 from polyseme._folds import fold_numbers, group_numbers
+from polyseme._threads import n_cores
 from polyseme._validation import (
     FloatArray,
     InputError,
     IntArray,
-    NotFittedError,
     PolysemeWarning,
     RandomState,
     as_generator,
     check_device,
     check_features,
+    check_fitted,
     check_number,
     check_option,
     unknown_name,
@@ -45,22 +44,25 @@ from polyseme.published.kernels import (
     blas_threads,
     column_statistics,
     kernel_widths,
-    like,
     pairwise_squared_distances,
     rbf_from_squared,
     rbf_kernel,
     rbf_predict,
     row_blocks,
     scale_rows,
-    solve_positive,
     squared_distances,
     to_device,
     to_numpy,
 )
-from polyseme.published.landmarks import LandmarkKernel, landmarks_within
-from polyseme.published.nu_svr import SharedKernelSolver
+from polyseme.published.regression import (
+    LandmarkKernel,
+    SharedKernelSolver,
+    landmarks_within,
+    solve_kernel_ridge,
+)
 
 Setting: TypeAlias = Mapping[str, float]
+Precision: TypeAlias = type[np.float32] | type[np.float64]
 
 KINDS = ("nu-svr", "kernel-ridge")
 # The first value of each grid wins ties and stands where nothing can be cross-validated. C is in
@@ -79,10 +81,7 @@ _HEURISTIC_ROWS = 1000
 _SEARCH_TOLERANCE, _SEARCH_ITER, _SEARCH_OUTPUTS = 3e-3, 500, 32
 
 
-class _NotFittedError(NotFittedError, SklearnNotFittedError):  # type: ignore[misc]  # untyped base
-    """Not fitted, in our words and for callers that catch scikit-learn's class."""
-
-
+@dataclass(repr=False, eq=False)  # both are scikit-learn's
 class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: ignore[misc]  # untyped
     """Predict points in concept space from instance features.
 
@@ -151,14 +150,10 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
     Notes
     -----
     Settings are compared by the mean squared error over coordinates (32 drawn at random where there
-    are more) in their own units: smaller is better, and the first of equals wins. Two departures
-    from the paper: its range of nu is [0.1, 0.4], but on two picture corpora 0.1 was never best and
-    0.6 sometimes was; and gamma follows the features' scale. Up to 512 instances are fitted and
-    predicted in float64, more in float32.
-
-    The loss of accuracy by landmarks is small where the kernel is smooth, so that few explain it:
-    on two picture corpora 1,000 landmarks lost 0.01 to 0.02 of an R2 of 0.25 and 0.57. Kernel ridge
-    needs no memory that grows with the instances and so has room for more of them.
+    are more); the first of equals wins. Two departures from the paper: its range of nu is [0.1,
+    0.4], but on two picture corpora 0.1 was never best and 0.6 sometimes was; and gamma follows the
+    features' scale. Up to 512 instances are fitted and predicted in float64, more in float32. On
+    two picture corpora 1,000 landmarks lost 0.01 to 0.02 of an R2 of 0.25 and 0.57.
 
     References
     ----------
@@ -174,35 +169,19 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
     array([[0., 1.]])
     """
 
-    def __init__(
-        self,
-        kind: str = "nu-svr",
-        nu: float | None = None,
-        C: float | None = None,
-        gamma: float | str | None = None,
-        penalty: float | None = None,
-        scaling: str = "standard",
-        tolerance: float = 1e-3,
-        n_folds: int = 3,
-        search_size: int = 2000,
-        memory_mb: float = 2048,
-        n_landmarks: int | None = None,
-        device: str | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.kind = kind
-        self.nu = nu
-        self.C = C
-        self.gamma = gamma
-        self.penalty = penalty
-        self.scaling = scaling
-        self.tolerance = tolerance
-        self.n_folds = n_folds
-        self.search_size = search_size
-        self.memory_mb = memory_mb
-        self.n_landmarks = n_landmarks
-        self.device = device
-        self.random_state = random_state
+    kind: str = "nu-svr"
+    nu: float | None = None
+    C: float | None = None
+    gamma: float | str | None = None
+    penalty: float | None = None
+    scaling: str = "standard"
+    tolerance: float = 1e-3
+    n_folds: int = 3
+    search_size: int = 2000
+    memory_mb: float = 2048
+    n_landmarks: int | None = None
+    device: str | None = None
+    random_state: RandomState = None
 
     @classmethod
     def from_preset(cls, name: str = "default") -> Self:
@@ -231,59 +210,28 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         features = check_features(X, owner="InstanceMapper", keep_single=True)
         validate_data(self, X, skip_check_array=True)
         targets = _check_points(points, features.shape[0])
-        self.n_features_in_ = features.shape[1]
-        self._flat = targets.ndim == 1
-        targets = targets.reshape(len(targets), -1)
-        members = group_numbers(groups, len(targets))
-        generator = as_generator(self.random_state)
-        n_landmarks = self._count_landmarks(len(targets))
+        n = len(targets)
+        self.n_features_in_, self._flat = features.shape[1], targets.ndim == 1
+        targets, members = targets.reshape(n, -1), group_numbers(groups, n)
+        generator, dtype, device = as_generator(self.random_state), _precision(n), self._device(n)
+        n_landmarks, size = self._count_landmarks(n), max(self.search_size, _HEURISTIC_ROWS)
+        sample: IntArray | slice = slice(None)
         if n_landmarks is None:
-            self._fit_all(features, targets, members, generator)
-        else:
-            self._fit_landmarks(features, targets, members, generator, n_landmarks)
-        return self
-
-    def _fit_all(
-        self,
-        features: Rows,
-        targets: FloatArray,
-        groups: IntArray | None,
-        generator: np.random.Generator,
-    ) -> None:
-        """Fit with the kernel of all instances."""
-        features = features.astype(np.float64, copy=False)
-        targets = targets.astype(np.float64, copy=False)
+            features = features.astype(np.float64, copy=False)
+        elif n > size:
+            sample = np.sort(generator.choice(n, size, replace=False))
         self.mean_, self.scale_ = column_statistics(features, self.scaling)
-        rows = self._scaled(features, _precision(len(targets)))
-        self._search(rows, targets, groups, generator)
-        kernel = rbf_kernel(to_device(rows, self._device_for(len(targets))), self.gamma_)
-        if self.penalty_ is not None:
-            coefficients, self.intercept_ = solve_kernel_ridge(kernel, targets, self.penalty_)
-        else:
-            coefficients, self.intercept_, _ = SharedKernelSolver(kernel).solve(
-                targets, self.nu_, self.C_, tolerance=self.tolerance
-            )
-        self.n_landmarks_: int | None = None
-        self.support_ = np.flatnonzero(coefficients.any(axis=1)).astype(np.int64)
-        self.X_fit_ = rows[self.support_]
-        self.dual_coef_: FloatArray = np.ascontiguousarray(coefficients[self.support_])
-
-    def _fit_landmarks(
-        self,
-        features: Rows,
-        targets: FloatArray,
-        groups: IntArray | None,
-        generator: np.random.Generator,
-        n_landmarks: int,
-    ) -> None:
-        """Fit with the kernel to landmarks; features are scaled block by block."""
-        n, dtype = len(targets), _precision(len(targets))
-        self.mean_, self.scale_ = column_statistics(features, self.scaling)
-        size = max(self.search_size, _HEURISTIC_ROWS)
-        sample = np.sort(generator.choice(n, size, replace=False)) if n > size else np.arange(n)
-        members = None if groups is None else groups[sample]
         rows = self._scaled(features[sample], dtype)
+        members = None if members is None else members[sample]
         self._search(rows, targets[sample].astype(np.float64), members, generator)
+        self.n_landmarks_: int | None = None
+        self.dual_coef_: FloatArray
+        if n_landmarks is None:
+            coefficients, self.intercept_ = self._solve(to_device(rows, device), targets)
+            self.support_ = np.flatnonzero(coefficients.any(axis=1)).astype(np.int64)
+            self.X_fit_ = rows[self.support_]
+            self.dual_coef_ = np.ascontiguousarray(coefficients[self.support_])
+            return self
         # On features of pictures, rows drawn far from each other predict no better.
         drawn = np.sort(generator.choice(n, n_landmarks, replace=False)).astype(np.int64)
         kernel = LandmarkKernel(
@@ -292,7 +240,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
             self._scaled(features[drawn], dtype),
             self.gamma_,
             self.memory_mb * 2**20,
-            self._device_for(n),
+            device,
         )
         if self.penalty_ is not None:
             self.dual_coef_, self.intercept_ = kernel.fit_ridge(targets, self.penalty_)
@@ -301,18 +249,26 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
                 targets, self.nu_, self.C_, self.tolerance
             )
         self.n_landmarks_ = len(kernel.kept)
-        self.support_ = drawn[kernel.kept]
-        self.X_fit_ = kernel.landmarks
+        self.support_, self.X_fit_ = drawn[kernel.kept], kernel.landmarks
+        return self
+
+    def _solve(self, rows: Array, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Fit with the kernel of all instances: coefficients (n, d) and bias (d,)."""
+        kernel, targets = rbf_kernel(rows, self.gamma_), targets.astype(np.float64, copy=False)
+        if self.penalty_ is not None:
+            return solve_kernel_ridge(kernel, targets, self.penalty_)
+        solver = SharedKernelSolver(kernel)
+        return solver.solve(targets, self.nu_, self.C_, tolerance=self.tolerance)[:2]
 
     def predict(self, X: object) -> NDArray[np.float64]:
         """Predict points of instances, (m, n_features) to (m, d); (m,) where `fit` got (n,)."""
-        self._check_fitted()
+        check_fitted(self, "dual_coef_")
         features = check_features(
             X, owner="InstanceMapper", n_features=self.n_features_in_, keep_single=True
         )
         validate_data(self, X, reset=False, skip_check_array=True)
         n_support, d = self.dual_coef_.shape
-        device = self._device_for(n_support)
+        device = self._device(n_support)
         rows, coefficients, bias = (
             to_device(part, device) for part in (self.X_fit_, self.dual_coef_, self.intercept_)
         )
@@ -327,7 +283,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
 
     def get_state(self) -> State:
         """Give the fitted model as JSON values and arrays, without device and generator."""
-        self._check_fitted()
+        check_fitted(self, "dual_coef_")
         parameters = {name: plain(value) for name, value in self.get_params().items()}
         del parameters["device"]  # where a model was fitted says nothing of where it is used
         if not isinstance(self.random_state, (int, np.integer)):
@@ -341,10 +297,10 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
             "n_features_in": self.n_features_in_,
         }
         arrays = {name: getattr(self, f"{name}_") for name in _ARRAYS}
-        if sp.issparse(self.X_fit_):
-            parts = ("data", "indices", "indptr")
-            return config, arrays | {f"rows.{part}": getattr(self.X_fit_, part) for part in parts}
-        return config, arrays | {"rows": self.X_fit_}
+        if not sp.issparse(self.X_fit_):
+            return config, arrays | {"rows": self.X_fit_}
+        parts = ("data", "indices", "indptr")
+        return config, arrays | {f"rows.{part}": getattr(self.X_fit_, part) for part in parts}
 
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
@@ -360,10 +316,10 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         if "rows" in arrays:
             mapper.X_fit_ = np.array(arrays["rows"], order="C")
         else:
-            sparse = within(arrays, "rows")
+            parts = within(arrays, "rows")
             shape = (len(mapper.dual_coef_), mapper.n_features_in_)
             mapper.X_fit_ = sp.csr_matrix(
-                (sparse["data"], sparse["indices"], sparse["indptr"]), shape=shape, copy=True
+                (parts["data"], parts["indices"], parts["indptr"]), shape=shape, copy=True
             )
         return mapper
 
@@ -386,24 +342,18 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 check_number(name, value, owner=owner, low=0, above=True)
-        check_number("n_folds", self.n_folds, owner=owner, low=2, whole=True)
-        check_number("search_size", self.search_size, owner=owner, low=2, whole=True)
-        if self.n_landmarks is not None:
-            check_number("n_landmarks", self.n_landmarks, owner=owner, low=1, whole=True)
-        self._device_for(0)
+        least = {"n_folds": 2, "search_size": 2}
+        for name, low in (least | ({} if self.n_landmarks is None else {"n_landmarks": 1})).items():
+            check_number(name, getattr(self, name), owner=owner, low=low, whole=True)
+        self._device(0)
 
-    def _check_fitted(self) -> None:
-        """Raise unless there is something learned."""
-        if not hasattr(self, "dual_coef_"):
-            raise _NotFittedError("This InstanceMapper is not fitted yet; call `fit` first.")
-
-    def _device_for(self, n: int) -> str:
+    def _device(self, n: int) -> str:
         """Say where a kernel of n rows is computed."""
         if self.device is None and n <= _GPU_ROWS:
             return "cpu"
         return check_device(self.device, owner="InstanceMapper")
 
-    def _scaled(self, features: Rows, dtype: type[np.float32] | type[np.float64]) -> Rows:
+    def _scaled(self, features: Rows, dtype: Precision) -> Rows:
         """Scale features as those of the training instances."""
         return scale_rows(features, self.scaling, self.mean_, self.scale_, dtype)
 
@@ -433,7 +383,15 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         generator: np.random.Generator,
     ) -> None:
         """Choose the settings that were not given by cross-validation."""
-        settings = self._settings(rows, targets, generator)
+        grids: dict[str, Sequence[float]] = {"gamma": kernel_widths(rows, self.gamma, generator)}
+        if self.kind == "kernel-ridge":
+            grids["penalty"] = PENALTY_GRID if self.penalty is None else (float(self.penalty),)
+        else:
+            spread = float(np.sqrt(targets.var(axis=0).mean())) or 1.0
+            bounds = [spread * factor for factor in C_GRID]
+            grids["C"] = bounds if self.C is None else (float(self.C),)
+            grids["nu"] = NU_GRID if self.nu is None else (float(self.nu),)
+        settings = [dict(zip(grids, s, strict=True)) for s in itertools.product(*grids.values())]
         self.cv_results_: list[dict[str, Any]] = []
         if len(settings) > 1 and len(targets) > 1:
             n_folds = min(self.n_folds, len(targets))
@@ -442,7 +400,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
                     f"`n_folds` of `InstanceMapper` is {self.n_folds} but there are only {n_folds} "
                     f"instances; cross-validating with {n_folds} folds.",
                     PolysemeWarning,
-                    stacklevel=4,
+                    stacklevel=3,
                 )
             errors = cross_validate(
                 rows, targets, settings, n_folds, self.search_size, generator, groups
@@ -455,21 +413,6 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
                 settings = [settings[int(np.argmin(errors.mean(axis=0)))]]
         for name in _SETTINGS:
             setattr(self, f"{name}_", settings[0].get(name))
-
-    def _settings(
-        self, rows: Rows, targets: FloatArray, generator: np.random.Generator
-    ) -> list[Setting]:
-        """List what is to be compared: given values as they are, the others as grids."""
-        grids: dict[str, Sequence[float]]
-        grids = {"gamma": kernel_widths(rows, self.gamma, generator)}
-        if self.kind == "kernel-ridge":
-            grids["penalty"] = PENALTY_GRID if self.penalty is None else (float(self.penalty),)
-        else:
-            spread = float(np.sqrt(targets.var(axis=0).mean())) or 1.0
-            bounds = [spread * factor for factor in C_GRID]
-            grids["C"] = bounds if self.C is None else (float(self.C),)
-            grids["nu"] = NU_GRID if self.nu is None else (float(self.nu),)
-        return [dict(zip(grids, one, strict=True)) for one in itertools.product(*grids.values())]
 
 
 def cross_validate(
@@ -501,13 +444,10 @@ def cross_validate(
         folds = [np.flatnonzero(numbers == fold) for fold in range(numbers.max() + 1)]
     if len(folds) < 2:
         return np.empty((0, len(settings)))
-
-    def errors(fold: IntArray) -> list[float]:
-        return list(_errors(rows, targets, fold, settings))
-
     # The products are too small to be shared among cores; the folds are not.
-    with blas_threads(0), ThreadPoolExecutor(min(n_folds, os.cpu_count() or 1)) as pool:
-        return np.array(list(pool.map(errors, folds)))
+    with blas_threads(0), ThreadPoolExecutor(min(n_folds, n_cores())) as pool:
+        errors = pool.map(lambda fold: list(_errors(rows, targets, fold, settings)), folds)
+        return np.array(list(errors))
 
 
 def _errors(
@@ -528,35 +468,10 @@ def _errors(
             else:
                 solver = solver or SharedKernelSolver(kernel)  # one factor for the whole group
                 coefficients, bias, _ = solver.solve(
-                    train,
-                    setting["nu"],
-                    setting["C"],
-                    tolerance=_SEARCH_TOLERANCE,
-                    max_iter=_SEARCH_ITER,
-                    quiet=True,
-                )
+                    train, setting["nu"], setting["C"],
+                    tolerance=_SEARCH_TOLERANCE, max_iter=_SEARCH_ITER, quiet=True,
+                )  # fmt: skip
             yield float(np.mean((test_kernel @ coefficients + bias - truth) ** 2))
-
-
-def solve_kernel_ridge(
-    kernel: Array, targets: FloatArray, penalty: float
-) -> tuple[FloatArray, FloatArray]:
-    """Minimise squared error plus `penalty` times the squared norm, for targets (n, d).
-
-    Gives coefficients (n, d) and a bias (d,), the mean target, which is not penalised. Where a
-    kernel (n, n) in float32 is not precise enough, float64 takes over. Each penalty costs one
-    Cholesky factor: an eigendecomposition would serve several but costs as much as about twenty.
-    """
-    xp, mean = array_namespace(kernel), targets.mean(axis=0, dtype=np.float64)
-    dtype = np.float64 if kernel.dtype == xp.float64 else np.float32
-    for precision in dict.fromkeys((dtype, np.float64)):
-        right = like((targets - mean).astype(precision), kernel)
-        coefficients = solve_positive(xp.astype(kernel, right.dtype, copy=False), penalty, right)
-        if coefficients is not None:
-            return to_numpy(coefficients).astype(dtype, copy=False), mean.astype(dtype)
-    raise InputError(
-        f"`penalty` is too small for this kernel to be solved; got {penalty:g}: raise it."
-    )
 
 
 def _check_points(points: object, n: int) -> FloatArray:
@@ -592,6 +507,6 @@ def _dense(rows: Rows) -> FloatArray:
     return np.asarray(rows.toarray() if sp.issparse(rows) else rows)
 
 
-def _precision(n: int) -> type[np.float32] | type[np.float64]:
+def _precision(n: int) -> Precision:
     """Say in which precision n instances are fitted."""
     return np.float64 if n <= _DOUBLE_ROWS else np.float32

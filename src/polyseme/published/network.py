@@ -171,8 +171,6 @@ class ConceptNetwork:
             hidden = torch.tanh(linear(hidden, layer.weight, layer.bias))
         return hidden
 
-    # ------------------------------------------------------------------ training
-
     def forward(self, label_ids: Tensor, contexts: Tensor) -> Activations:
         """Do what `encode` does, by the fastest products, and keep every layer."""
         first, n = self.layers[0], self.n_label_features

@@ -47,13 +47,10 @@ class PairSampler:
     label has no negative example.
     """
 
-    def __init__(
-        self, matrix: sp.csr_matrix, batch_size: int, negatives_per_positive: int = 1
-    ) -> None:
+    def __init__(self, matrix: sp.csr_matrix, batch_size: int, n_negatives: int = 1) -> None:
         matrix.sort_indices()
         self.n_labels, self.starts = matrix.shape[1], matrix.indptr.astype(np.int64)
-        self.batch_size = batch_size
-        self.negatives_per_positive = negatives_per_positive
+        self.batch_size, self.n_negatives = batch_size, n_negatives
         self.lengths = np.diff(self.starts)
         self.label_ids = matrix.indices.astype(np.int64)
         self.document_ids = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), self.lengths)
@@ -70,13 +67,9 @@ class PairSampler:
         return np.where(n_absent > 0, drawn + n_before, -1)
 
     def epoch(self, generator: np.random.Generator) -> Iterator[Batch]:
-        """Iterate over the batches of one pass through all positive examples.
-
-        Each comes exactly once, but for one that finds no partner in a batch without negative
-        examples; it sits out this pass.
-        """
-        per_batch = max(1, self.batch_size // (1 + self.negatives_per_positive))
-        if not self.negatives_per_positive:
+        """Iterate over the batches of a pass; without negatives, one positive may sit it out."""
+        per_batch = max(1, self.batch_size // (1 + self.n_negatives))
+        if not self.n_negatives:
             per_batch = max(2, per_batch - per_batch % 2)
         order = generator.permutation(len(self.label_ids))
         n_whole = len(order) - len(order) % per_batch
@@ -89,19 +82,16 @@ class PairSampler:
     def _batches(self, chosen: IntArray, generator: np.random.Generator) -> Iterator[Batch]:
         """Add the negatives of the chosen positives, a row for each batch, and pair both."""
         documents = self.document_ids[chosen]
-        others = np.repeat(documents, self.negatives_per_positive, axis=1)
+        others = np.repeat(documents, self.n_negatives, axis=1)
         negatives = self.absent_labels(others.ravel(), generator).reshape(others.shape)
         labels = np.concatenate([self.label_ids[chosen], negatives], axis=1)
         documents = np.concatenate([documents, others], axis=1)
         order = np.broadcast_to(np.arange(labels.shape[1]), labels.shape)
         order = generator.permuted(order, axis=1)
-        labels = np.take_along_axis(labels, order, axis=1)
-        documents = np.take_along_axis(documents, order, axis=1)
-        positive = order < chosen.shape[1]
-        odd = (labels.shape[1] % 2 == 1) | (labels < 0).any(axis=1)
-        for row, uneven in enumerate(odd):
-            batch = Batch(labels[row], documents[row], positive[row])
-            batch = _even(batch) if uneven else batch
+        labels, documents = (np.take_along_axis(part, order, 1) for part in (labels, documents))
+        for batch in map(Batch, labels, documents, order < chosen.shape[1]):
+            if len(order[0]) % 2 or (batch.label_ids < 0).any():
+                batch = _even(batch)
             if len(batch.label_ids):
                 yield batch
 
@@ -117,19 +107,29 @@ def _even(batch: Batch) -> Batch:
 
 
 class StepInput(NamedTuple):
-    """The n examples of a step: first sides of all pairs, then second sides."""
+    """The n examples of a step, first sides of all pairs, then second sides: fourteen tensors."""
 
     label_ids: Tensor  # (n,)
     contexts: Tensor  # (n, n_topics)
     prediction: PredictionTargets  # of equation (1)
     distance: DistanceTargets  # of equation (3)
 
+    @classmethod
+    def of(cls, tensors: Sequence[Tensor]) -> StepInput:
+        """Make a step of what `tensors` lists."""
+        prediction, distance = PredictionTargets(*tensors[2:11]), DistanceTargets(*tensors[11:])
+        return cls(tensors[0], tensors[1], prediction, distance)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All parts in order."""
+        return [self.label_ids, self.contexts, *self.prediction, *self.distance]
+
 
 class Collator:
     """Make of batches all that a step needs and that does not depend on weights.
 
-    It is made where the contexts are, (n_documents, n_topics). A step is two rows, one of whole
-    numbers and one of others, of which `StepInput` is views: a GPU copies both at once.
+    It is made where the contexts are, (n_documents, n_topics).
     """
 
     def __init__(self, matrix: sp.csr_matrix, contexts: Tensor, loss: LossSettings) -> None:
@@ -142,8 +142,8 @@ class Collator:
 
     def __call__(
         self, batches: Sequence[Batch], *, share: float, siamese: bool, one_size: bool = False
-    ) -> Iterator[tuple[Tensor, Tensor, int]]:
-        """Make the steps of batches with the same number of examples: rows for `views`, n_places.
+    ) -> Iterator[StepInput]:
+        """Make the steps of batches with the same number of examples.
 
         `share` is the weight of a pair's loss in the step's; the distance loss counts only with
         `siamese`. With `one_size` all steps are filled up to one number of places, a multiple of
@@ -173,20 +173,15 @@ class Collator:
             negative_weight=self.loss.negative_weight,
             share=share * self.loss.distance_weight if siamese else 0.0,
         )
-        whole = torch.cat([labels, places], 1)
-        numbers = torch.cat([contexts.flatten(1), *prediction[1:], *distance], 1)
-        yield from zip(whole, numbers, sizes, strict=True)
-
-    def views(self, whole: Tensor, numbers: Tensor, n: int, n_places: int) -> StepInput:
-        """Give a step of n examples from its two rows, without what only fills up."""
-        capacity, n_topics = len(whole) - n, self.contexts.shape[1]
-        sizes = [n * n_topics, n, n, n, *[capacity] * 5, *[n // 2] * 3]
-        contexts, *rest = torch.split(numbers, sizes)
-        places, *by_place = (part[:n_places] for part in (whole[n:], *rest[3:8]))
-        prediction = PredictionTargets(places, *rest[:3], *by_place)
-        return StepInput(
-            whole[:n], contexts.view(n, n_topics), prediction, DistanceTargets(*rest[8:])
-        )
+        # In one row of numbers a step: sums of products depend in their last digits on where the
+        # operands lie in memory.
+        ids = torch.cat([labels, places], 1)
+        numbers = torch.cat([contexts.flatten(1), *prediction[:3], *prediction[4:], *distance], 1)
+        widths = [contexts[0].numel(), n, n, n, *[max(sizes)] * 5, *[n // 2] * 3]
+        for size, label_ids, row in zip(sizes, ids, numbers, strict=True):
+            context, *parts = torch.split(row, widths)
+            parts[3:8] = (part[:size] for part in (label_ids[n:], *parts[3:8]))
+            yield StepInput.of([label_ids[:n], context.view(n, -1), *parts])
 
     def _sides(self, parts: Sequence[NDArray[Any]]) -> Tensor:
         """Stack a part of batches, first sides of all pairs before second ones, (n_batches, n)."""

@@ -6,7 +6,7 @@ concepts of all known documents, which grows and shrinks without training, and s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,10 +72,7 @@ class PrimingStore:
     def of(
         cls, embedding: ConceptEmbedding, semantics: LabelCorpus, corpus: LabelCorpus
     ) -> tuple[PrimingStore, tuple[str, ...]]:
-        """Collect label sets, then instances' that are new; both corpora may be the same.
-
-        Gives the store and the names of documents left out, which a warning names too.
-        """
+        """Collect label sets, then instances' that are new: the store, and what a warning names."""
         store, _, dropped = cls.empty(embedding).add(embedding, semantics)
         n_documents = len(semantics)
         if corpus is not semantics:
@@ -95,36 +92,29 @@ class PrimingStore:
         and of those left out because they hold no label of the vocabulary.
         """
         grown = with_documents(self._documents, corpus)
-        n_sets = int(self.sets.max(initial=-1)) + 1
-        concepts = self._with_concepts(embedding, grown.fresh, grown.known.labels, n_sets)
-        return PrimingStore(*grown.known, *concepts), grown.ids, grown.dropped
+        new, labels = grown.fresh, grown.known.labels
+        n_sets, n_before = int(self.sets.max(initial=-1)) + 1, len(self.points)
+        new_sets = np.repeat(np.arange(new.shape[0], dtype=np.int64), np.diff(new.indptr))
+        label_ids = np.concatenate([self.label_ids, new.indices.astype(np.int64)])
+        set_ids = np.concatenate([self.set_ids, n_sets + new_sets])
+        order = np.argsort(label_ids, kind="stable")
+        place = np.argsort(order)
+        # Points are written once, where they belong: they are most of the memory.
+        points = np.empty((len(order), self.points.shape[1]), dtype=np.float32)
+        points[place[:n_before]] = self.points
+        for start in range(0, new.shape[0], _BLOCK):
+            part = sp.csr_matrix(new[start : start + _BLOCK])
+            ids = tuple(map(str, range(part.shape[0])))
+            embedded = LabelCorpus(labels, part, ids, numbered=True, normalize=False)
+            rows = slice(*(n_before + new.indptr[[start, start + part.shape[0]]]))
+            points[place[rows]] = embedding.transform(embedded).points
+        store = PrimingStore(*grown.known, points, label_ids[order], set_ids[order])
+        return store, grown.ids, grown.dropped
 
     @property
     def _documents(self) -> Known:
         """What is known, apart from its concepts."""
         return Known(self.labels, self.n_vocabulary, self.ids, self.matrix, self.sets)
-
-    def _with_concepts(
-        self, embedding: ConceptEmbedding, new: sp.csr_matrix, labels: Sequence[str], n_sets: int
-    ) -> tuple[NDArray[np.float32], IntArray, IntArray]:
-        """Give points, labels and sets of the concepts here and of new label sets."""
-        new_sets = np.repeat(np.arange(new.shape[0], dtype=np.int64), np.diff(new.indptr))
-        label_ids = np.concatenate([self.label_ids, new.indices.astype(np.int64)])
-        set_ids = np.concatenate([self.set_ids, n_sets + new_sets])
-        order = np.argsort(label_ids, kind="stable")
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        # Points are written once, where they belong: they are most of the memory.
-        points = np.empty((len(order), self.points.shape[1]), dtype=np.float32)
-        n_before = len(self.points)
-        points[place[:n_before]] = self.points
-        for start in range(0, new.shape[0], _BLOCK):
-            part = sp.csr_matrix(new[start : start + _BLOCK])
-            ids = tuple(str(number) for number in range(part.shape[0]))
-            corpus = LabelCorpus(tuple(labels), part, ids, numbered=True, normalize=False)
-            rows = slice(*(n_before + new.indptr[[start, start + part.shape[0]]]))
-            points[place[rows]] = embedding.transform(corpus).points
-        return points, label_ids[order], set_ids[order]
 
     def remove(self, ids: Collection[str]) -> PrimingStore:
         """Give the store without documents of some names; oov labels left without any go too."""
@@ -145,10 +135,10 @@ class PrimingStore:
     def index(self, memory_mb: float) -> ConceptIndex:
         """Build the search index over all concepts, each counted once per document."""
         counts = np.bincount(self.sets, minlength=int(self.set_ids.max(initial=-1)) + 1)
-        points, labels, n_labels = self.points, self.label_ids, len(self.labels)
         return ConceptIndex(
-            points, labels, n_labels, counts=counts[self.set_ids], memory_mb=memory_mb
-        )
+            self.points, self.label_ids, len(self.labels),
+            counts=counts[self.set_ids], memory_mb=memory_mb,
+        )  # fmt: skip
 
     def nearest(self, point: NDArray[np.float32], column: int, k: int) -> list[Explanation]:
         """Give the k concepts of a label's column that are nearest to a point (n_components,)."""
@@ -159,8 +149,8 @@ class PrimingStore:
         for place in np.argsort(distances, kind="stable")[:k]:
             members = np.flatnonzero(self.sets == self.set_ids[rows[place]])
             document, names = self.document(int(members[0])), tuple(self.ids[m] for m in members)
-            distance = float(distances[place])
-            nearest.append(Explanation(self.labels[column], document, names, distance))
+            concept = Explanation(self.labels[column], document, names, float(distances[place]))
+            nearest.append(concept)
         return nearest
 
     def document(self, row: int) -> tuple[str, ...]:

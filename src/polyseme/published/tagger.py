@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -45,11 +46,11 @@ Features = NDArray[np.float64] | sp.csr_matrix
 StrArray = NDArray[np.str_]
 
 
+@dataclass(repr=False, eq=False)  # both are scikit-learn's
 class PublishedTagger(Estimator):
     """Rank every label for an instance by the known concepts around its point, as published.
 
-    Semantics documents teach what labels mean in context; instances with features teach the way
-    into that space; labels are ranked by their nearest known concepts.
+    Label sets teach what labels mean in context, instances with features the way into that space.
 
     Parameters
     ----------
@@ -58,21 +59,20 @@ class PublishedTagger(Estimator):
     mapper : InstanceMapper, optional
         The way from features into the space; by default `InstanceMapper()`.
     features : MediaFeatures, optional
-        A feature extractor such as `ImageFeatures()`: X is then whatever it takes (files, pictures,
-        sounds), here and in all other methods, and what it learns is learned by `fit`.
+        A feature extractor such as `ImageFeatures()`, learned by `fit`: X is then whatever it takes
+        (files, pictures, sounds), here and in all other methods.
     fit_embedding : bool
         Whether `fit` learns a copy of `embedding`. False takes it as it is, already fitted, and
         its documents must be given as `label_sets`.
     relatedness : {"nearest", "density"}
-        How distances from an instance's point to known concepts become scores; see
-        `PrimingRanker`. "nearest" is the published way.
+        How distances to known concepts become scores; see `PrimingRanker`. "nearest" is published.
     bandwidth : float, optional
         For "density".
     memory_mb : float
         The most working memory of a search, in megabytes.
     device : str, optional
-        Where the parts are trained, as torch names it ("cpu", "cuda"); None leaves it to them.
-        Trained models are used on the processor.
+        Where the parts are trained ("cpu", "cuda"); None leaves it to them. They are used on the
+        processor.
     verbose : bool
         Whether progress is shown on standard error.
     random_state : int, numpy Generator or None
@@ -106,29 +106,16 @@ class PublishedTagger(Estimator):
         "mapper": InstanceMapper,
     }
 
-    def __init__(
-        self,
-        embedding: ConceptEmbedding | None = None,
-        mapper: InstanceMapper | None = None,
-        features: MediaFeatures | None = None,
-        fit_embedding: bool = True,
-        relatedness: str = "nearest",
-        bandwidth: float | None = None,
-        memory_mb: float = 64.0,
-        device: str | None = None,
-        verbose: bool = False,
-        random_state: RandomState = None,
-    ) -> None:
-        self.embedding = embedding
-        self.mapper = mapper
-        self.features = features
-        self.fit_embedding = fit_embedding
-        self.relatedness = relatedness
-        self.bandwidth = bandwidth
-        self.memory_mb = memory_mb
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+    embedding: ConceptEmbedding | None = None
+    mapper: InstanceMapper | None = None
+    features: MediaFeatures | None = None
+    fit_embedding: bool = True
+    relatedness: str = "nearest"
+    bandwidth: float | None = None
+    memory_mb: float = 64.0
+    device: str | None = None
+    verbose: bool = False
+    random_state: RandomState = None
 
     @classmethod
     def from_preset(cls, name: str = "paper", **parameters: Any) -> Self:
@@ -136,8 +123,6 @@ class PublishedTagger(Estimator):
         parameters.setdefault("embedding", ConceptEmbedding.from_preset(name))
         parameters.setdefault("mapper", InstanceMapper.from_preset(name))
         return cls(**parameters)
-
-    # ------------------------------------------------------------------ fitting
 
     def fit(self, X: object, y: Documents, label_sets: Documents | None = None) -> Self:
         """Learn the concept space, the way into it, and the known concepts.
@@ -154,7 +139,7 @@ class PublishedTagger(Estimator):
         """
         self._check_parameters()
         owner, generator = type(self).__name__, as_generator(self.random_state)
-        template = ConceptEmbedding() if self.embedding is None else self.embedding
+        template = self.embedding or ConceptEmbedding()
         normalize = getattr(template, "normalize_labels_", template.normalize_labels)
         corpus = as_corpus(y, normalize=normalize)
         semantics = corpus if label_sets is None else as_corpus(label_sets, normalize=normalize)
@@ -167,8 +152,14 @@ class PublishedTagger(Estimator):
             with working(f"learning {self.features.kind} features", shown=self.verbose):
                 extractor, table = learned_copy(self.features, X, feature_seed)
         features = None if table is None else check_instances(table, len(corpus), owner=owner)
-        embedding = self._fit_embedding(template, semantics, embedding_seed)
-        mapper = None
+        embedding, mapper = template, None
+        if self.fit_embedding:
+            embedding = copy_of(template)
+            # Without a seed the embedding draws its own, which its checkpoint remembers.
+            if embedding.random_state is None and self.random_state is not None:
+                embedding.set_params(random_state=embedding_seed)
+            device, verbose = self.device or embedding.device, self.verbose or embedding.verbose
+            embedding.set_params(device=device, verbose=verbose).fit(semantics)
         if features is not None:
             mapper = self._fit_mapper(embedding, features, corpus, mapper_seed)
         store, dropped = PrimingStore.of(embedding, semantics, corpus)
@@ -195,22 +186,6 @@ class PublishedTagger(Estimator):
                 raise InputError("`fit_embedding=False` needs a fitted `embedding`; give one.")
             check_fitted(self.embedding, "network_")
 
-    def _fit_embedding(
-        self, template: ConceptEmbedding, corpus: LabelCorpus, seed: int
-    ) -> ConceptEmbedding:
-        """Learn a copy of the embedding, or take it as it is."""
-        if not self.fit_embedding:
-            return template
-        embedding = copy_of(template)
-        # Without a seed the embedding draws its own, which its checkpoint remembers.
-        if embedding.random_state is None and self.random_state is not None:
-            embedding.set_params(random_state=seed)
-        if self.device is not None:
-            embedding.set_params(device=self.device)
-        if self.verbose:
-            embedding.set_params(verbose=True)
-        return embedding.fit(corpus)
-
     def _fit_mapper(
         self, embedding: ConceptEmbedding, features: Features, corpus: LabelCorpus, seed: int
     ) -> InstanceMapper:
@@ -225,11 +200,10 @@ class PublishedTagger(Estimator):
                 "No instance carries a label of the label sets, so none can be placed in "
                 "the concept space; check that both use the same labels."
             )
-        mapper = InstanceMapper() if self.mapper is None else copy_of(self.mapper)
+        mapper = copy_of(self.mapper or InstanceMapper())
         if mapper.random_state is None:
             mapper.set_params(random_state=seed)
-        if self.device is not None:
-            mapper.set_params(device=self.device)
+        mapper.set_params(device=self.device or mapper.device)
         groups = None if corpus.groups is None else tuple(corpus.groups[row] for row in placed)
         if len(placed) < len(targets):
             features, targets = features[placed], targets[placed]
@@ -250,8 +224,6 @@ class PublishedTagger(Estimator):
         self.kinds_: StrArray = label_kinds(store.labels, self.seen_, store.n_vocabulary)
         return self
 
-    # ------------------------------------------------------------------ instances
-
     def points(self, X: object) -> NDArray[np.float32]:
         """Map instances into the concept space, (n, n_features) to (n, n_components)."""
         check_fitted(self, "store_")
@@ -264,15 +236,14 @@ class PublishedTagger(Estimator):
         features = check_features(table, owner=type(self).__name__, n_features=self.n_features_in_)
         return np.asarray(self.mapper_.predict(features), dtype=np.float32)
 
-    def _asked(self, X: object, tags: object) -> NDArray[np.float32]:
+    def _points(self, X: object, tags: object) -> NDArray[np.float32]:
         """Map instances into the concept space, or raise where tags are given beside them."""
         points = self.points(X)
-        if tags is not None:
-            raise InputError(
-                "`tags` need the default tagger; the published method takes no tags beside "
-                "features."
-            )
-        return points
+        if tags is None:
+            return points
+        raise InputError(
+            "`tags` need the default tagger; the published method takes no tags beside features."
+        )
 
     def decision_function(
         self, X: object, tags: Iterable[Collection[str]] | None = None
@@ -282,7 +253,7 @@ class PublishedTagger(Estimator):
         Rows, (n_labels,) each, sum to one (or are all 0 when no label has a concept), as in the
         paper's equation 9. The published method takes no tags beside features.
         """
-        points = self._asked(X, tags)
+        points = self._points(X, tags)
         scores = np.empty((len(points), len(self.classes_)))
         for rows in rank_blocks(*scores.shape):
             scores[rows] = self.ranker_.scores(points[rows])
@@ -293,7 +264,7 @@ class PublishedTagger(Estimator):
     ) -> tuple[StrArray, NDArray[np.float64]]:
         """Give the k best labels for each instance; see `ZeroShotTagger.rank`."""
         check_number("k", k, owner="rank", low=1, whole=True)
-        points = self._asked(X, tags)
+        points = self._points(X, tags)
         label_ids, scores = self.ranker_.rank(points, k)
         return np.asarray(self.classes_)[label_ids], scores
 
@@ -316,8 +287,6 @@ class PublishedTagger(Estimator):
         if len(point) != 1:
             raise InputError(f"`explain` takes one instance; got {len(point)}.")
         return self.store_.nearest(point[0], column, k)
-
-    # ------------------------------------------------------------------ tags
 
     def complete(
         self, tags: Collection[str] | Iterable[Collection[str]], k: int = 10
@@ -345,8 +314,6 @@ class PublishedTagger(Estimator):
         label_ids, scores = self.ranker_.rank_others(point, given, k)
         return np.asarray(self.classes_)[label_ids], scores
 
-    # ------------------------------------------------------------------ updates
-
     def add_documents(self, documents: Documents) -> tuple[str, ...]:
         """Let known concepts grow; see `ZeroShotTagger.add_documents`."""
         check_fitted(self, "store_")
@@ -365,8 +332,6 @@ class PublishedTagger(Estimator):
         check_fitted(self, "store_")
         return self._set_store(self.store_.remove(ids))
 
-    # ------------------------------------------------------------------ what only the default has
-
     def predict_proba(self, *arguments: object, **options: object) -> NoReturn:
         """Refuse: the default tagger has probabilities, the published method has none."""
         raise InputError(
@@ -382,8 +347,6 @@ class PublishedTagger(Estimator):
             "A label by name needs the default tagger; the published method knows labels by "
             "documents that hold them, so add documents."
         )
-
-    # ------------------------------------------------------------------ persistence
 
     def save(self, path: str | Path) -> None:
         """Write the tagger to a folder; see `ZeroShotTagger.save`."""

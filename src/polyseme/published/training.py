@@ -131,16 +131,13 @@ class TrainingPlan(Estimator):
         return float(0.5 * self.learning_rate * (1.0 + math.cos(math.pi * epoch / n_epochs)))
 
 
-# ---------------------------------------------------------------------- the loop
-
-
 class ConceptTrainer:
     """Train a concept network by stages: pre-training, prediction loss, combined loss.
 
     The network is trained in place, or a copy of it on another device, over documents (n_documents,
     n_labels) and their histograms, (n_documents, n_topics), strictly positive. The generator draws
-    all that is random after the initial weights, wherever steps are computed. `evaluate` gives the
-    network's score on held-out documents, larger is better.
+    all that is random after the initial weights. `evaluate` gives the network's score on held-out
+    documents, larger is better.
     """
 
     def __init__(
@@ -164,7 +161,7 @@ class ConceptTrainer:
         self._layer_gradients = self.network.views(self.gradient)
         self._losses = torch.zeros(2, dtype=torch.float64, device=self.contexts.device)
         self._rooms: dict[int, Tensor] = {}
-        self._graphs: dict[tuple[int, int, bool], tuple[Any, tuple[Tensor, Tensor]]] = {}
+        self._graphs: dict[tuple[int, int, bool], tuple[Any, list[Tensor]]] = {}
         stages = [("pretrain", plan.pretrain_epochs)] * len(self.network.layers)
         stages += [("prediction", plan.prediction_epochs), ("siamese", plan.max_epochs)]
         self.stages = [(name, n_epochs) for name, n_epochs in stages if n_epochs]
@@ -239,14 +236,10 @@ class ConceptTrainer:
             most = max(8, min(256, 2**29 // (400 * n))) if self.contexts.is_cuda else 16
             while block := list(islice(alike, most)):
                 captured = self.contexts.is_cuda and len(block) >= LOOK_EVERY
-                steps = self.collate(block, share=share, siamese=siamese, one_size=captured)
-                for whole, numbers, n_places in steps:
+                compute = self._replay if captured else self.compute_gradient
+                for step in self.collate(block, share=share, siamese=siamese, one_size=captured):
                     look = number % LOOK_EVERY == 0
-                    if captured:
-                        self._replay(whole, numbers, n, look)
-                    else:
-                        step = self.collate.views(whole, numbers, n, n_places)
-                        self.compute_gradient(step, look)
+                    compute(step, look)
                     self.optimizer.step()
                     n_pairs += n // 2 if look else 0
                     number += 1
@@ -276,29 +269,25 @@ class ConceptTrainer:
             self._rooms[n] = weights.new_zeros((n + 1, n_labels))
         return self._rooms[n]
 
-    def _replay(self, whole: Tensor, numbers: Tensor, n: int, look: bool) -> None:
-        """Compute the gradient of a step on a GPU as a graph, captured once for each size.
-
-        A step is some fifty small kernels; to launch them one by one takes longer than they do.
-        """
-        key = (n, len(whole), look)
+    def _replay(self, step: StepInput, look: bool) -> None:
+        """Compute the gradient of a step on a GPU as a graph, captured once for each size."""
+        # A step is some fifty small kernels; to launch them one by one takes longer than they do.
+        key = (len(step.label_ids), len(step.prediction.places), look)
         if key not in self._graphs:
-            rows, losses = (whole.clone(), numbers.clone()), self._losses.clone()
-            step = self.collate.views(*rows, n, len(whole) - n)
+            losses, held = self._losses.clone(), StepInput.of([t.clone() for t in step.tensors])
             beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's own
             beside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(beside):  # the libraries get ready outside of the graph
                 for _ in range(3):
-                    self.compute_gradient(step, look)
+                    self.compute_gradient(held, look)
             torch.cuda.current_stream().wait_stream(beside)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
-                self.compute_gradient(step, look)
+                self.compute_gradient(held, look)
             self._losses.copy_(losses)
-            self._graphs[key] = graph, rows
-        graph, rows = self._graphs[key]
-        rows[0].copy_(whole)
-        rows[1].copy_(numbers)
+            self._graphs[key] = graph, held.tensors
+        graph, tensors = self._graphs[key]
+        torch._foreach_copy_(tensors, step.tensors)
         graph.replay()
 
     # ------------------------------------------------------------------ stages
@@ -355,10 +344,8 @@ class ConceptTrainer:
     @property
     def _moments(self) -> dict[str, Tensor]:
         """What the optimiser remembers; empty before its first step."""
-        moments: dict[str, Tensor] = self.optimizer.state[
-            self.optimizer.param_groups[0]["params"][0]
-        ]
-        return moments
+        (vector,) = self.optimizer.param_groups[0]["params"]
+        return self.optimizer.state[vector]  # type: ignore[no-any-return]  # torch's own
 
 
 def pretrain_layer(
@@ -373,8 +360,7 @@ def pretrain_layer(
 ) -> float:
     """Train a layer as a denoising auto-encoder with tied weights, by plain gradient descent.
 
-    A share `noise` of its inputs, drawn by `generator`, is set to zero. Gives the mean squared
-    reconstruction error over the batches.
+    A share `noise` of its inputs is set to zero. Gives the mean squared reconstruction error.
     """
     weight, bias = (part.detach().requires_grad_() for part in network.layers[number])
     # The visible bias belongs to this pass only; it is found again within a few steps.
@@ -397,14 +383,8 @@ def pretrain_layer(
     return total / max(count, 1)
 
 
-# ---------------------------------------------------------------------- early stopping
-
-
 def hold_out(matrix: sp.csr_matrix, fraction: float, generator: np.random.Generator) -> IntArray:
-    """Choose a share of the documents with labels for early stopping, 1,000 at the most.
-
-    Gives their rows, sorted; none when fewer than two would be left to learn from.
-    """
+    """Choose sorted rows of documents with labels, 1,000 at most; none if fewer than two stay."""
     filled = np.flatnonzero(np.diff(matrix.indptr))
     n_held_out = min(int(fraction * len(filled)), _MOST_HELD_OUT)
     if len(filled) - n_held_out < 2:
@@ -433,8 +413,7 @@ def error_free_score(
 
     def score(network: ConceptNetwork) -> float:
         points = encode_documents(network, distinct, distinct_contexts)
-        device = str(network.weights.device)
-        n_labels = held_out.shape[1]
+        device, n_labels = str(network.weights.device), held_out.shape[1]
         index = ConceptIndex(points, distinct.indices, n_labels, memory_mb=1024.0, device=device)
         targets = row_means(held_out, encode_documents(network, held_out, contexts))
         total = 0.0
@@ -447,15 +426,8 @@ def error_free_score(
     return score
 
 
-# ---------------------------------------------------------------------- checkpoints and progress
-
-
 class Checkpoint:
-    """The folder of an interrupted run, if any; that of other data or parameters is refused.
-
-    Where an estimator trains, leaves its state and whether it says so does not count. Without a
-    path nothing is kept.
-    """
+    """The folder of an interrupted run, if any; that of other data or parameters is refused."""
 
     KIND = "checkpoint"
 
@@ -467,8 +439,9 @@ class Checkpoint:
         matrices: Sequence[sp.csr_matrix | None],
     ) -> None:
         self.path = None if path is None else Path(path)
+        # Where an estimator trains, leaves its state and whether it says so does not count. A
+        # generator's own words hold an address; the checkpoint holds the seed drawn from it.
         counted = {
-            # A generator's own words hold an address; the checkpoint holds the seed drawn from it.
             name: "generator" if isinstance(value, np.random.Generator) else repr(value)
             for name, value in sorted(parameters.items())
             if name not in ("checkpoint", "device", "verbose")
@@ -517,21 +490,17 @@ def training_progress(
         yield lambda record: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress
 
-    texts = [TextColumn("epoch {task.completed}/{task.total}"), TextColumn("{task.fields[note]}")]
-    columns = (BarColumn(), *texts, TimeRemainingColumn())
-    with Progress("{task.description}", *columns, console=Console(stderr=True)) as bar:
-        total = sum(n_epochs for _, n_epochs in trainer.stages)
-        task = bar.add_task("concepts", total=total, completed=len(trainer.history), note="")
+    with Progress(console=Console(stderr=True)) as bar:
+        total, done = sum(n_epochs for _, n_epochs in trainer.stages), len(trainer.history)
+        task = bar.add_task("concepts", total=total, completed=done)
 
         def update(record: Record) -> None:
-            note = f"loss {record['loss']:.3f}"
-            if "score" in record:
-                note += f", held-out E-MAP {100 * record['score']:.1f}"
-            bar.update(task, advance=1, note=note)
+            score = f", held-out E-MAP {100 * record['score']:.1f}" if "score" in record else ""
+            note = f"epoch {len(trainer.history)}/{total}, loss {record['loss']:.3f}{score}"
+            bar.update(task, advance=1, description=f"concepts: {note}")
 
         yield update
         # Early stopping leaves epochs unused; a finished bar should look finished.
-        done = len(trainer.history)
-        bar.update(task, completed=done, total=done)
+        bar.update(task, completed=total)

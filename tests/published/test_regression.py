@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sklearn.svm import NuSVR
 
 from polyseme._validation import InputError, PolysemeWarning
-from polyseme.published import nu_svr
+from polyseme.published import regression
 from polyseme.published.kernels import (
     column_statistics,
     kernel_widths,
@@ -25,13 +25,14 @@ from polyseme.published.kernels import (
     scale_rows,
     to_numpy,
 )
-from polyseme.published.landmarks import (
+from polyseme.published.regression import (
     MOST_LANDMARKS,
     LandmarkKernel,
+    SharedKernelSolver,
     landmarks_within,
+    project,
+    solve_kernel_ridge,
 )
-from polyseme.published.mapping import solve_kernel_ridge
-from polyseme.published.nu_svr import SharedKernelSolver, project
 
 arrays_and_tensors = pytest.mark.parametrize(
     "make", [np.array, torch.tensor], ids=["numpy", "torch"]
@@ -75,6 +76,13 @@ def apart(one, other, Y):
     return (np.abs(one - other) / np.where(spread > 0, spread, 1)).max()
 
 
+def assert_feasible(beta, nu, C):
+    """Check the constraints of the dual."""
+    assert np.abs(beta.sum(axis=0)).max() <= 1e-5 * C * len(beta)
+    assert np.abs(beta).max() <= C * (1 + 1e-6)
+    assert np.abs(beta).sum(axis=0).max() <= C * nu * len(beta) * (1 + 1e-5)
+
+
 # ------------------------------------------------------------------ kernels
 
 
@@ -101,9 +109,8 @@ def test_kernels_equal_a_plain_loop(dtype, make):
 
 @dtypes
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
-def test_tiles_give_the_kernel_of_one_product(scale, dtype):
-    n = 1537  # beyond two tiles, with an odd rest
-    rows = (np.random.default_rng(n).normal(size=(n, 4)) * scale).astype(dtype)
+def test_kernels_in_blocks_are_exact_and_symmetric(scale, dtype):
+    rows = (np.random.default_rng(0).normal(size=(600, 4)) * scale).astype(dtype)
     rows[100:200], rows[300:310] = rows[0], 0
     kernel = rbf_kernel(rows, 0.3 / scale**2)
     wide = rows.astype(np.float64) / scale
@@ -173,16 +180,11 @@ def bisected(v, bound, budget):
 )
 @settings(deadline=None, max_examples=150)
 def test_projection_equals_bisection_from_any_guess(v, bound, budget, guess):
+    rows, bounds, budgets = [v, v], [[bound], [2 * bound]], [budget, budget / 2]
     for make in (np.array, lambda values: torch.tensor(values, dtype=torch.float64)):
-        z, _ = project(*map(make, ([v], [[bound]], [budget], [guess])))
-        assert z[0].tolist() == pytest.approx(bisected(v, bound, budget), abs=1e-9)
-
-
-def test_projection_treats_each_row_by_its_own_bounds():
-    v = np.array([[3.0, -1.0, 0.5], [3.0, -1.0, 0.5]])
-    z, threshold = project(v, np.array([[1.0], [5.0]]), np.array([9.0, 2.0]), np.zeros(2))
-    assert z == pytest.approx(np.array([[1.0, -1.0, 0.5], [2.0, 0.0, 0.0]]))
-    assert threshold == pytest.approx([0.0, 1.0])
+        z, _ = project(*map(make, (rows, bounds, budgets, [guess, guess])))
+        for row, ((most,), total) in enumerate(zip(bounds, budgets, strict=True)):
+            assert z[row].tolist() == pytest.approx(bisected(v, most, total), abs=1e-9)
 
 
 # ------------------------------------------------------------------ nu-SVR
@@ -196,6 +198,7 @@ def test_solution_equals_libsvm(gamma, nu, C):
     ours = solved(kernel, Y, nu, C, tolerance=1e-6, max_iter=20_000)
     reference = libsvm(kernel, Y, nu, C)
     assert apart(predictions(kernel, ours), predictions(kernel, reference), Y) <= 1e-3
+    assert_feasible(ours.coefficients, nu, C)
 
 
 @arrays_and_tensors
@@ -219,6 +222,7 @@ def test_special_problems_equal_libsvm(make, case):
     assert ours.coefficients.dtype == ours.bias.dtype == kernel.dtype
     reference = predictions(kernel, libsvm(kernel, Y, 0.43, 2.0))
     assert apart(predictions(kernel, ours), reference, Y) <= (5e-3 if case == "scales" else 1e-3)
+    assert_feasible(ours.coefficients.astype(float), 0.43, 2.0)
 
 
 @given(
@@ -240,20 +244,10 @@ def test_dual_objective_is_never_worse_than_libsvm(seed, n, nu, C, gamma, rounde
         beta = solution[0][:, 0]
         return 0.5 * beta @ kernel @ beta - y @ beta
 
-    ours = objective(solved(kernel, Y, nu, C, tolerance=1e-5, max_iter=20_000))
+    solution = solved(kernel, Y, nu, C, tolerance=1e-5, max_iter=20_000)
+    assert_feasible(solution.coefficients, nu, C)
     reference = objective(libsvm(kernel, Y, nu, C, 1e-5))
-    assert ours <= reference + 1e-4 * abs(reference) + 1e-9
-
-
-@arrays_and_tensors
-@dtypes
-@pytest.mark.parametrize(("nu", "C"), [(0.1, 0.5), (0.4, 3.0), (0.9, 50.0)])
-def test_solution_is_feasible(nu, C, dtype, make):
-    X, Y = noisy_problem()
-    beta = solved(rbf_kernel(X.astype(dtype), 0.5), Y, nu, C, make).coefficients.astype(float)
-    assert np.abs(beta.sum(axis=0)).max() <= 1e-5 * C * len(Y)
-    assert np.abs(beta).max() <= C * (1 + 1e-6)
-    assert np.abs(beta).sum(axis=0).max() <= C * nu * len(Y) * (1 + 1e-5)
+    assert objective(solution) <= reference + 1e-4 * abs(reference) + 1e-9
 
 
 def test_grid_over_nu_and_c_factorises_once():
@@ -301,7 +295,7 @@ def test_triangular_solutions_and_tensors_equal_the_inverse(monkeypatch, dtype, 
     kernel = rbf_kernel(X.astype(dtype), 0.5)
     inverse = predictions(kernel, solved(kernel, Y, nu, C))
     assert apart(predictions(kernel, solved(kernel, Y, nu, C, torch.tensor)), inverse, Y) <= 1e-3
-    monkeypatch.setattr(nu_svr, "_INVERSE_ROWS", 0)
+    monkeypatch.setattr(regression, "_INVERSE_ROWS", 0)
     assert apart(predictions(kernel, solved(kernel, Y, nu, C)), inverse, Y) <= 5e-4
 
 
