@@ -1,4 +1,4 @@
-"""The joint training: who sees what, who answers for whom, and the same bits however it is run."""
+"""The joint training, member by member and all at once: who sees what, and the same bits always."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from hypothesis import strategies as st
 
 from polyseme import ConceptSpace, SpacePlan, training
 from polyseme._validation import InputError
+from polyseme.gpu_training import GpuLearner
 from polyseme.persistence import read_model
-from polyseme.training import Answers, SpaceTraining, read_columns, standardise
+from polyseme.training import Answers, Batches, SpaceTraining, read_columns, standardise
 
 N_LABEL_SETS, N_ITEMS = 40, 36
 PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)
 # Learns this world in a few dozen steps.
 QUICK = replace(PLAN, hidden=32, code=32, learning_rates=(0.02, 0.02, 0.02))
+DOCUMENTS_ALONE = {"X": None, "item_documents": None, "n_label_sets": N_LABEL_SETS + N_ITEMS}
+# Members take their steps together on a GPU, or as there without a graph on the processor.
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")
+TOGETHER = ["together", pytest.param("cuda", marks=needs_gpu)]
 
 
 def little_world(seed=0):
@@ -37,13 +42,8 @@ def little_world(seed=0):
     table[:N_LABEL_SETS, 4:7] = np.eye(4)[topics[:N_LABEL_SETS], :3]
     table[:, 7:] = rng.choice(512, m, replace=False)[:, None] >> np.arange(9) & 1
     X = np.eye(4)[topics[N_LABEL_SETS:]] + 0.2 * rng.normal(size=(N_ITEMS, 4))
-    own = np.arange(N_LABEL_SETS, m)
-    return {
-        "documents": sp.csr_matrix(table),
-        "X": X,
-        "item_documents": own,
-        "n_label_sets": N_LABEL_SETS,
-    }
+    of_items = {"X": X, "item_documents": np.arange(N_LABEL_SETS, m)}
+    return {"documents": sp.csr_matrix(table), "n_label_sets": N_LABEL_SETS, **of_items}
 
 
 def prepared(n_steps=12, n_folds=3, plan=None, **world):
@@ -57,9 +57,19 @@ def prepared(n_steps=12, n_folds=3, plan=None, **world):
     return data, changed, seed
 
 
-def trained(n_steps=12, share=(0, 1), exchange=None, plan=None, **world):
-    run = SpaceTraining(*prepared(n_steps, plan=plan, **world), share=share)
+def made(way="alone", n_steps=12, plan=None, share=(0, 1), **world):
+    """Give a training whose members take their steps alone, together, or on a GPU."""
+    device = "cuda" if way == "cuda" else "cpu"
+    run = SpaceTraining(*prepared(n_steps, plan=plan, **world), device, share=share)
+    if way == "together":
+        run.learners = [GpuLearner(run, slice(None))]
+    return run
+
+
+def trained(exchange=None, **options):
+    run = made(**options)
     run.run(exchange)
+    run.members = run.members.to("cpu")
     return run
 
 
@@ -96,9 +106,6 @@ def assert_same_bits(groups, others):
 def whole():
     return trained()
 
-
-# What has no unseen labels and is never read.
-NO_ANSWERS = Answers(np.zeros((1, 0), np.float32), np.zeros((1, 6), np.float32))
 
 # ------------------------------------------------------------------ the same bits
 
@@ -174,7 +181,7 @@ def finished():
     return space_of().fit(**little_world()).get_state()
 
 
-@pytest.mark.parametrize("n_rounds", [1, 3])
+@pytest.mark.parametrize("n_rounds", [1, 3, 4])
 def test_an_interrupted_fit_goes_on_to_the_same_bits(finished, tmp_path, n_rounds):
     world = little_world()
     with pytest.raises(KeyboardInterrupt):
@@ -200,44 +207,52 @@ def test_an_interrupted_fit_without_a_seed_keeps_the_one_it_drew(tmp_path):
     assert len(resumed.history_) == 4 and resumed.history_[:2] == config["history"]
 
 
-def other_documents(world):
-    table = world["documents"].toarray()
-    table[0, 10] = 1 - table[0, 10]
-    return {"documents": sp.csr_matrix(table)}
+CHANGES = {
+    "documents": lambda world: world["documents"][::-1],
+    "X": lambda world: world["X"] + 1e-9,
+    "item_documents": lambda world: world["item_documents"][::-1],
+    "n_label_sets": lambda world: 76,
+    "groups": lambda world: np.arange(76) // 2,
+    "n_steps": lambda world: 16,
+    "n_folds": lambda world: 3,
+    "plan": lambda world: replace(PLAN, hidden=8),
+    "random_state": lambda world: 1,
+}
 
 
-@pytest.mark.parametrize(
-    ("change", "parameters"),
-    [
-        (other_documents, {}),
-        (lambda world: {"X": world["X"] + 1e-9}, {}),
-        (lambda world: {"item_documents": world["item_documents"][::-1]}, {}),
-        (lambda world: {"n_label_sets": 76}, {}),
-        (lambda world: {"groups": np.arange(76) // 2}, {}),
-        (lambda world: {}, {"n_steps": 16}),
-        (lambda world: {}, {"n_folds": 3}),
-        (lambda world: {}, {"plan": replace(PLAN, hidden=8)}),
-        (lambda world: {}, {"random_state": 1}),
-    ],
-    ids=[
-        "documents",
-        "X",
-        "item_documents",
-        "n_label_sets",
-        "groups",
-        "n_steps",
-        "n_folds",
-        "plan",
-        "seed",
-    ],
-)
-def test_a_checkpoint_of_anything_else_is_refused(tmp_path, change, parameters):
-    world = little_world()
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_checkpoint_of_anything_else_is_refused(tmp_path, name):
+    world = little_world() | {"groups": None}
     with pytest.raises(KeyboardInterrupt):
         space_of(tmp_path / "run").fit(**world, progress=interrupted_after(1))
-    other = world | change(world)
+    change = {name: CHANGES[name](world)}
+    parameters = {} if name in world else change
     with pytest.raises(InputError, match="belongs to other data or parameters; remove it"):
-        space_of(tmp_path / "run", **parameters).fit(**other)
+        space_of(tmp_path / "run", **parameters).fit(**(world | (change if name in world else {})))
+
+
+def test_a_round_together_ends_in_a_state_that_members_alone_go_on_with():
+    alone, kept = made(n_steps=80, plan=QUICK), []
+    alone.run(after=lambda: kept.append((alone.get_state(), alone.round, list(alone.history))))
+    other, back = made("together", 80, QUICK), made(n_steps=80, plan=QUICK)
+    other.set_state(*kept[1])
+    (learner,) = other.learners
+    for name, moments in learner.optimizer.get_state().items():
+        np.testing.assert_array_equal(moments.numpy(), kept[1][0][f"optimizer.{name}"])
+        assert len({row.tobytes() for row in moments.numpy()}) == len(other.members), "each its own"
+    back.set_state(other.get_state(), *kept[1][1:])
+    back.run()
+    assert_same_bits(back.members.groups, alone.members.groups)
+
+
+@pytest.mark.parametrize("way", TOGETHER)
+def test_a_training_together_goes_on_from_the_end_of_a_round_to_the_same_bits(way):
+    (whole, other), kept = (made(way, 80, QUICK) for _ in range(2)), []
+    whole.run(after=lambda: kept.append((whole.get_state(), whole.round, list(whole.history))))
+    other.set_state(*kept[1])
+    other.run()
+    assert_same_bits(*([group.cpu() for group in run.members.groups] for run in (whole, other)))
+    assert whole.history == other.history
 
 
 # ------------------------------------------------------------------ who sees what
@@ -299,6 +314,51 @@ def test_a_member_never_sees_its_fold_and_all_the_rest(watched):
         assert items == set(np.flatnonzero(data.folds[data.item_documents] != fold))
     first = {member: seen["documents"] for member, _, seen in reversed(watched.steps)}
     assert len({tuple(drawn) for drawn in first.values()}) == 6, "all draw differently"
+
+
+@pytest.mark.parametrize("way", TOGETHER)
+def test_together_a_member_sees_all_but_its_fold_too(way):
+    run = made(way, 80, QUICK)
+    data, (learner,) = run.data, run.learners
+    names = Watched.names_of(data)
+    drawn = [[set(), set()] for _ in run.numbers]
+    learner.batches.begin(run._begin_round(None))
+    for _ in range(60):
+        batch = learner.batches.draw()
+        for member, (documents, items) in enumerate(drawn):
+            targets, features = batch.targets[member].cpu(), batch.features[member].cpu()
+            rows = targets[:24, : data.n_labels].numpy()
+            documents |= {names[0][row.tobytes()] for row in rows}
+            items |= {names[1][row.tobytes()] for row in features.numpy()}
+    for fold, (documents, items) in zip(run.fold_of, drawn, strict=True):
+        assert documents == set(np.flatnonzero(data.folds != fold))
+        assert items == set(np.flatnonzero(data.folds[data.item_documents] != fold))
+
+
+@pytest.mark.parametrize("way", TOGETHER)
+@pytest.mark.parametrize("number", [0, 1], ids=["first round", "later"])
+def test_batches_drawn_together_count_what_those_of_one_member_count(way, number):
+    """The two ways draw differently; what documents and items count and hide must agree."""
+    run, one = made(way, 80, QUICK), made(n_steps=80, plan=QUICK)
+    run.round = one.round = number
+    items, n, n_items = one._begin_round(None), QUICK.document_batch, QUICK.item_batch
+    counted, hidden, kept = [], [], []
+    for batches in (Batches(one, slice(0, 1)), run.learners[0].batches):
+        batches.begin(items)
+        drawn = [batches.draw() for _ in range(200)]
+        weights, tags, targets = (
+            torch.stack([getattr(batch, name)[0] for batch in drawn]).cpu().numpy()
+            for name in ("weights", "tags", "targets")
+        )
+        parts = np.split(weights, [n, weights.shape[1] - n_items], axis=1)
+        counted.append([part.sum(axis=1).mean(axis=0) for part in parts])
+        hidden.append(1 - tags[:, :n].sum() / targets[:, :n, :-1].sum())
+        kept.append([np.mean([float(b.dropout[i].mean()) for b in drawn]) for i in range(4)])
+    # Documents, items by probable tags, of which the first round has none, and items by features.
+    np.testing.assert_allclose(*counted, rtol=0.1, atol=1e-9)
+    assert counted[1][1].any() == bool(number)
+    np.testing.assert_allclose(*hidden, atol=0.02)
+    np.testing.assert_allclose(kept, 1, atol=0.02)
 
 
 def test_only_label_sets_tell_of_unseen_labels(watched):
@@ -408,17 +468,16 @@ def test_members_answer_with_their_own_probabilities(whole):
 
 
 def test_where_items_do_not_fit_every_round_draws_some():
-    rng = np.random.default_rng(0)
+    rng, drawn = np.random.default_rng(0), []
     table = (rng.random((700, 6)) < 0.4).astype(float)
     world = {"documents": sp.csr_matrix(table), "X": rng.normal(size=(700, 3))}
-    world |= {"item_documents": None, "n_label_sets": 700}
-    prepare = prepared(plan=replace(PLAN, memory_mb=0.001), **world)
-    drawn = []
+    world |= {"item_documents": None, "n_label_sets": 700, "plan": replace(PLAN, memory_mb=0.001)}
+    silent = Answers(np.zeros((1, 0), np.float32), np.zeros((1, 6), np.float32))
     for share in ((0, 1), (0, 2), (1, 2)):
-        run = SpaceTraining(*prepare, share=share)
+        run = made(share=share, **world)
         drawn.append([])
         for run.round in range(2):
-            items = run._begin_round(lambda answers: dict.fromkeys(range(6), NO_ANSWERS))
+            items = run._begin_round(lambda answers: dict.fromkeys(range(6), silent))
             assert len(set(items.rows.tolist())) == 512
             np.testing.assert_array_equal(items.features, standardised(run.data, items.rows))
             np.testing.assert_array_equal(items.targets, table[items.rows])
@@ -457,22 +516,43 @@ def test_rare_labels_count_more(watched):
         np.testing.assert_allclose(by_item, by_item[:, :1].repeat(data.n_seen, axis=1), rtol=1e-5)
 
 
-def test_documents_alone_are_learned_from():
-    run = trained(n_steps=60, plan=QUICK, X=None, item_documents=None, n_label_sets=76)
-    assert run.members.items.shape[1] == 0
-    assert finds_context(run, slice(4, 7))
-    assert [losses["items"] for losses in run.history] == [0] * 4
+@pytest.mark.parametrize("way", ["alone", *TOGETHER])
+@pytest.mark.parametrize(
+    ("n_steps", "label_block", "world", "context"),
+    [
+        (80, 2048, {}, slice(13, 16)),
+        (160, 8, {}, slice(13, 16)),
+        (80, 2048, DOCUMENTS_ALONE, slice(4, 7)),
+    ],
+    ids=["items", "some labels", "documents alone"],
+)
+def test_topics_and_the_context_of_unseen_labels_are_learned(
+    way, n_steps, label_block, world, context
+):
+    run = trained(way=way, n_steps=n_steps, plan=replace(QUICK, label_block=label_block), **world)
+    assert finds_context(run, context)
+    if world:
+        assert run.members.items.shape[1] == 0
+        assert [losses["items"] for losses in run.history] == [0] * 4
+        return
+    assert finds_topics(run) == 1
+    if label_block == 2048:  # the loss of some labels depends on which they are
+        assert run.history[-1]["documents"] < 0.9 * run.history[0]["documents"]
+    if way == "alone":  # unseen labels are found by features too, though no item ever carried one
+        topics = np.arange(N_ITEMS) % 4
+        found = by_features(run)[topics < 3, 13:16]
+        assert (found.argmax(axis=1) == topics[topics < 3]).all()
 
 
-@pytest.mark.parametrize(("label_block", "n_steps"), [(2048, 60), (14, 80)])
-def test_topics_and_the_context_of_unseen_labels_are_learned(label_block, n_steps):
-    run = trained(n_steps=n_steps, plan=replace(QUICK, label_block=label_block))
-    assert finds_topics(run) == 1 and finds_context(run, slice(13, 16))
-    # Unseen labels are found by features too, though no item ever carried one.
-    topics = np.arange(N_ITEMS) % 4
-    found = by_features(run)[topics < 3, 13:16]
-    assert (found.argmax(axis=1) == topics[topics < 3]).all()
-    assert run.history[-1]["documents"] < 0.9 * run.history[0]["documents"]
+def test_one_long_document_makes_no_table_of_all():
+    table = np.eye(60, 50)
+    table[0] = 1
+    world = DOCUMENTS_ALONE | {"documents": sp.csr_matrix(table), "n_label_sets": 60}
+    run = made("together", 8, **world)
+    batches = run.learners[0].batches
+    assert batches.labels.numel() < 200
+    rows = batches._tags_of(torch.arange(60)[None].expand(len(run.members), -1))
+    np.testing.assert_array_equal(rows[0].numpy(), table)
 
 
 def test_features_are_cut_off_where_they_are_wild():
