@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,20 @@ def published_tagger(world: ToyWorld, trained_embedding: ConceptEmbedding) -> Pu
         random_state=0,
     )
     return tagger.fit(world.X, world.documents, world.label_sets)
+
+
+@pytest.fixture(scope="session")
+def most_bytes() -> Callable[..., tuple[Any, int]]:
+    """Call a function and give what it returns and the most memory it held, in bytes."""
+
+    def measure(function: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
+        tracemalloc.start()
+        try:
+            return function(*arguments), tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    return measure
 
 
 @pytest.fixture(scope="session")

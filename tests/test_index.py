@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -271,13 +269,10 @@ def test_keys_tell_signs_and_places_apart():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_no_more_than_one_copy_is_held(dtype):
+def test_no_more_than_one_copy_is_held(dtype, most_bytes):
     generator = np.random.default_rng(0)
     points, labels = normal(generator, 60_000, 100).astype(dtype), generator.integers(0, 9, 60_000)
-    tracemalloc.start()
-    index = ConceptIndex(points, labels, 9)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    index, peak = most_bytes(ConceptIndex, points, labels, 9)
     assert index._concepts.points.nbytes == 24e6
     assert peak < 1.7 * 24e6
     ready = points.astype(np.float32)
@@ -334,15 +329,13 @@ def test_no_queries_give_no_rows_and_no_components_no_distance():
 @pytest.mark.parametrize("native", ["", "0"])
 @pytest.mark.parametrize("memory_mb", [2.0, 64.0])
 @pytest.mark.parametrize("name", ["distances", "log_densities"])
-def test_working_memory_is_bounded(n_queries, native, memory_mb, name, monkeypatch):
+def test_working_memory_is_bounded(n_queries, native, memory_mb, name, monkeypatch, most_bytes):
     monkeypatch.setenv("POLYSEME_NATIVE", native)
     generator = np.random.default_rng(0)
     points, queries = normal(generator, 30_000, 20), normal(generator, n_queries, 20)
     index = ConceptIndex(points, generator.integers(0, 50, 30_000), 50, memory_mb=memory_mb)
-    tracemalloc.start()
-    result = index.distances(queries) if name == "distances" else index.log_densities(queries, 1.0)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    bandwidth = [1.0] if name == "log_densities" else []
+    result, peak = most_bytes(getattr(index, name), queries, *bandwidth)
     fixed = 4 * result.nbytes + queries.nbytes * 4 + 30_000 * 8
     assert peak - fixed < min(memory_mb, 20.0) * 1e6
 

@@ -15,19 +15,12 @@ N_MEMBERS, N_ROWS, N_ITEMS = 3, 6, 4
 SHAPE = Shape(n_labels=5, n_outputs=7, n_features=4, hidden=6, code=3)
 
 
-def n_weights(*sizes):
-    return sum(below * above + above for below, above in pairwise(sizes))
-
-
 def random_members(shape, n_members=N_MEMBERS, dtype=torch.float64, seed=0):
     """Give members whose weights and biases are all drawn."""
     draws = torch.Generator().manual_seed(seed)
-    sizes = [
-        n_weights(shape.n_features, shape.hidden, shape.code) if shape.n_features else 0,
-        n_weights(shape.n_labels, shape.hidden, shape.code),
-        n_weights(shape.code, shape.n_outputs),
-    ]
-    return Members(shape, *(torch.randn(n_members, n, generator=draws, dtype=dtype) for n in sizes))
+    sizes = Members.start(shape, np.full(shape.n_outputs, 0.5), range(n_members)).groups
+    groups = (torch.randn(group.shape, generator=draws, dtype=dtype) for group in sizes)
+    return Members(shape, *groups)
 
 
 def random_batch(shape, columns=None, n_members=N_MEMBERS, seed=1):

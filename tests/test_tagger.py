@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sklearn.kernel_ridge import KernelRidge
 
 import polyseme
-from polyseme import ConceptSpace, LabelCorpus, SpacePlan, ZeroShotTagger, space
+from polyseme import ConceptSpace, LabelCorpus, SpacePlan, ZeroShotTagger
 from polyseme import tags as tags_module
 from polyseme._progress import FileProgress
 from polyseme._validation import InputError, NotFittedError, PolysemeWarning
@@ -242,10 +242,9 @@ def test_new_items_have_labels_as_often_as_they_are_said_to(toy_tagger):
     np.testing.assert_allclose(scores.mean(axis=0)[seen], truth.mean(axis=0)[seen], atol=0.07)
 
 
-@pytest.mark.parametrize("given_tags", [False, True])
-def test_answers_are_the_same_in_blocks(toy_tagger, world, monkeypatch, given_tags):
-    X, methods = world.X[:9], ("predict_proba", "predict", "rank")
-    tags = [document[:1] for document in world.documents[:9]] if given_tags else None
+def test_answers_with_given_tags_are_the_same_in_blocks(toy_tagger, world, monkeypatch):
+    X, tags = world.X[:9], [document[:1] for document in world.documents[:9]]
+    methods = ("predict_proba", "predict", "rank")
     wanted = [getattr(toy_tagger, name)(X, tags=tags) for name in methods]
     monkeypatch.setattr(tags_module, "_BLOCK_NUMBERS", 2 * len(toy_tagger.classes_))
     scores, sets, (labels, best) = (getattr(toy_tagger, name)(X, tags=tags) for name in methods)
@@ -364,17 +363,6 @@ def test_thresholds_are_those_of_the_kind(toy_tagger):
 def test_a_precision_that_cannot_be_is_refused(toy_tagger, world, precision):
     with pytest.raises(InputError, match=r"`precision` of `predict` must be a number at least 0\."):
         toy_tagger.predict(world.X_test, precision=precision)
-
-
-def test_precision_of_one_item_or_one_group_is_refused_in_a_sentence(world):
-    one = tiny().fit(world.X[:1], world.documents[:1], world.label_sets[:20])
-    with pytest.raises(InputError, match="or there is but one"):
-        one.predict(world.X_test, precision=0.5)
-    assert np.isfinite(one.predict_proba(world.X_test)).all()
-    documents = LabelCorpus.from_documents(world.documents[:20])
-    group = tiny().fit(world.X[:20], replace(documents, groups=("g",) * 20))
-    with pytest.raises(InputError, match="all of them are of one group"):
-        group.thresholds(0.5)
 
 
 # ------------------------------------------------------------------ completion and explanation
@@ -617,6 +605,8 @@ def test_names_need_no_item_that_was_held_out(world, theme_words):
     tagger = tiny().fit(world.X[:1], world.documents[:1], world.label_sets[:20])
     tagger.add_labels(["beach"], theme_words)
     assert np.isfinite(tagger.predict_proba(world.X_test)).all()
+    with pytest.raises(InputError, match="or there is but one"):
+        tagger.predict(world.X_test, precision=0.5)
 
 
 # ------------------------------------------------------------------ saving
@@ -736,15 +726,6 @@ def test_documents_in_every_form_teach_the_same(world, tmp_path):
         np.testing.assert_array_equal(scores, wanted.predict_proba(world.X_test))
 
 
-def test_sparse_features_teach_what_dense_ones_do(world):
-    X = np.where(world.X > 0.1, world.X, 0.0)
-    dense, sparse = (
-        tiny().fit(form, world.documents, world.label_sets).predict_proba(world.X_test)
-        for form in (X, sp.csr_matrix(X))
-    )
-    np.testing.assert_allclose(sparse, dense, atol=1e-3)
-
-
 def test_a_tagger_without_features_completes_and_grows_but_does_not_rank(tiny_space, world):
     tagger = ZeroShotTagger(space=tiny_space(n_steps=200), random_state=0)
     tagger.fit(None, [("sea", "kraken"), ("oak",)], world.label_sets)
@@ -844,20 +825,6 @@ def test_a_number_of_labels_is_a_whole_number(toy_tagger, world, k):
         message = f"`k` of `{method}` must be a whole number at least 1"
         with pytest.raises(InputError, match=message):
             getattr(toy_tagger, method)(asked, k=k)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"space": ConceptSpace(n_folds=1)}, "`n_folds` of `ConceptSpace`"),
-        ({"device": "abacus"}, "`device` of `ConceptSpace` is 'abacus'"),
-        ({"random_state": -1}, "`random_state` must not be negative"),
-    ],
-)
-def test_a_bad_parameter_is_named_before_any_training(parameters, message, world, monkeypatch):
-    monkeypatch.setattr(space.SpaceTraining, "run", lambda *_: pytest.fail("trained"))
-    with pytest.raises(InputError, match=message):
-        ZeroShotTagger(**parameters).fit(world.X, world.documents)
 
 
 # ------------------------------------------------------------------ feature extractors
