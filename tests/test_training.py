@@ -16,7 +16,7 @@ from polyseme import ConceptSpace, SpacePlan, training
 from polyseme._validation import InputError
 from polyseme.gpu_training import GpuLearner
 from polyseme.persistence import read_model
-from polyseme.training import Answers, Batches, SpaceTraining, read_columns, standardise
+from polyseme.training import Answers, SpaceTraining, read_columns, standardise
 
 N_LABEL_SETS, N_ITEMS = 40, 36
 PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)
@@ -259,128 +259,65 @@ def test_a_training_together_goes_on_from_the_end_of_a_round_to_the_same_bits(wa
 
 
 class Watched:
-    """Runs a training and notes what every step of every member looks at."""
+    """Draws the batches of four rounds and notes what every member looks at."""
 
-    def __init__(self, monkeypatch, n_steps=24, exchange=None, **prepare):
-        self.data, self.plan, seed = prepared(n_steps, **prepare)
-        self.run = SpaceTraining(self.data, self.plan, seed)
-        pointers = [one.data_ptr() for one in self.run.members.readout]
-        self.document_of, self.item_of = self.names_of(self.data)
-        self.steps = []
-        step = training.step
+    def __init__(self, way, exchange=None):
+        run = made(way)
+        self.data, self.batches = run.data, []
+        tables = run.data.documents.toarray(), standardised(run.data)
+        self.names = [{row.tobytes(): place for place, row in enumerate(rows)} for rows in tables]
+        for run.round in range(4):
+            items = run._begin_round(exchange)
+            for learner in run.learners:
+                learner.batches.begin(items)
+                for _ in range(10):
+                    batch = learner.batches.draw()
+                    for place in range(len(learner.members)):
+                        number = learner.batches.number + place
+                        self.batches.append((number, run.round, self.seen(batch, place)))
 
-        def noting(members, batch, gradients):
-            member = pointers.index(members.readout.data_ptr())
-            self.steps.append((member, self.run.round, self.seen(batch)))
-            return step(members, batch, gradients)
-
-        monkeypatch.setattr(training, "step", noting)
-        monkeypatch.setattr(training, "n_cores", lambda: 1)
-        self.run.run(exchange)
-
-    @staticmethod
-    def names_of(data):
-        """Give the number of every document by its tags, and of every item by its features."""
-        tables = data.documents.toarray(), standardised(data)
-        return [{row.tobytes(): place for place, row in enumerate(rows)} for rows in tables]
-
-    def seen(self, batch):
-        """Name a batch's documents and items, and copy what is aimed at."""
-        n, n_labels = self.plan.document_batch, self.data.n_labels
-        targets, weights = batch.targets[0].numpy().copy(), batch.weights[0].numpy().copy()
-        return {
-            "documents": [self.document_of[row[:n_labels].tobytes()] for row in targets[:n]],
-            "items": [self.item_of[row.tobytes()] for row in batch.features[0].numpy()],
-            "targets": targets,
-            "weights": weights,
-            "tags": batch.tags[0].numpy().copy(),
-        }
+    def seen(self, batch, place):
+        """Copy a member's part of a batch, with the numbers of its documents and items."""
+        names = ("targets", "weights", "tags", "features")
+        parts = {name: getattr(batch, name)[place].cpu().numpy().copy() for name in names}
+        rows = parts["targets"][: PLAN.document_batch, : self.data.n_labels]
+        parts["documents"] = [self.names[0][row.tobytes()] for row in rows]
+        parts["items"] = [self.names[1][row.tobytes()] for row in parts["features"]]
+        parts["dropout"] = [float(factors[place].mean()) for factors in batch.dropout]
+        return parts
 
 
-@pytest.fixture(scope="module")
-def watched():
-    with pytest.MonkeyPatch.context() as patch:
-        return Watched(patch, n_steps=40)
+@pytest.fixture(scope="module", params=["alone", *TOGETHER])
+def watched(request):
+    return Watched(request.param)
 
 
 def test_a_member_never_sees_its_fold_and_all_the_rest(watched):
     data = watched.data
     for member in range(6):
         fold = member // 2
-        mine = [seen for one, _, seen in watched.steps if one == member]
+        mine = [seen for number, _, seen in watched.batches if number == member]
         documents = {row for seen in mine for row in seen["documents"]}
         items = {row for seen in mine for row in seen["items"]}
         assert documents == set(np.flatnonzero(data.folds != fold))
         assert items == set(np.flatnonzero(data.folds[data.item_documents] != fold))
-    first = {member: seen["documents"] for member, _, seen in reversed(watched.steps)}
+    first = {number: seen["documents"] for number, _, seen in reversed(watched.batches)}
     assert len({tuple(drawn) for drawn in first.values()}) == 6, "all draw differently"
-
-
-@pytest.mark.parametrize("way", TOGETHER)
-def test_together_a_member_sees_all_but_its_fold_too(way):
-    run = made(way, 80, QUICK)
-    data, (learner,) = run.data, run.learners
-    names = Watched.names_of(data)
-    drawn = [[set(), set()] for _ in run.numbers]
-    learner.batches.begin(run._begin_round(None))
-    for _ in range(60):
-        batch = learner.batches.draw()
-        for member, (documents, items) in enumerate(drawn):
-            targets, features = batch.targets[member].cpu(), batch.features[member].cpu()
-            rows = targets[:24, : data.n_labels].numpy()
-            documents |= {names[0][row.tobytes()] for row in rows}
-            items |= {names[1][row.tobytes()] for row in features.numpy()}
-    for fold, (documents, items) in zip(run.fold_of, drawn, strict=True):
-        assert documents == set(np.flatnonzero(data.folds != fold))
-        assert items == set(np.flatnonzero(data.folds[data.item_documents] != fold))
-
-
-@pytest.mark.parametrize("way", TOGETHER)
-@pytest.mark.parametrize("number", [0, 1], ids=["first round", "later"])
-def test_batches_drawn_together_count_what_those_of_one_member_count(way, number):
-    """The two ways draw differently; what documents and items count and hide must agree."""
-    run, one = made(way, 80, QUICK), made(n_steps=80, plan=QUICK)
-    run.round = one.round = number
-    items, n, n_items = one._begin_round(None), QUICK.document_batch, QUICK.item_batch
-    counted, hidden, kept = [], [], []
-    for batches in (Batches(one, slice(0, 1)), run.learners[0].batches):
-        batches.begin(items)
-        drawn = [batches.draw() for _ in range(200)]
-        weights, tags, targets = (
-            torch.stack([getattr(batch, name)[0] for batch in drawn]).cpu().numpy()
-            for name in ("weights", "tags", "targets")
-        )
-        parts = np.split(weights, [n, weights.shape[1] - n_items], axis=1)
-        counted.append([part.sum(axis=1).mean(axis=0) for part in parts])
-        hidden.append(1 - tags[:, :n].sum() / targets[:, :n, :-1].sum())
-        kept.append([np.mean([float(b.dropout[i].mean()) for b in drawn]) for i in range(4)])
-    # Documents, items by probable tags, of which the first round has none, and items by features.
-    np.testing.assert_allclose(*counted, rtol=0.1, atol=1e-9)
-    assert counted[1][1].any() == bool(number)
-    np.testing.assert_allclose(*hidden, atol=0.02)
-    np.testing.assert_allclose(kept, 1, atol=0.02)
 
 
 def test_only_label_sets_tell_of_unseen_labels(watched):
     n, n_seen, n_labels = 24, watched.data.n_seen, watched.data.n_labels
     assert n_labels - n_seen == 3 and watched.data.n_outputs == n_labels + 1
-    silent = told = 0
-    for _, _, seen in watched.steps:
-        for row, weights in zip(seen["documents"], seen["weights"][:n], strict=True):
-            assert (weights[:n_seen] > 0).all()
-            if row >= N_LABEL_SETS:
-                assert not weights[n_seen:].any()
-                silent += 1
-            else:
-                assert (weights[n_seen:n_labels] > 0).all()
-                told += 1
-    assert silent > 100 and told > 100
+    for _, _, seen in watched.batches:
+        told, weights = np.array(seen["documents"]) < N_LABEL_SETS, seen["weights"][:n]
+        assert 0 < told.sum() < n and (weights[:, :n_seen] > 0).all()
+        assert (weights[told, n_seen:n_labels] > 0).all() and not weights[~told, n_seen:].any()
 
 
 def test_hidden_tags_are_aimed_at_and_no_tag_is_made_up(watched):
     n, n_seen, n_labels = 24, watched.data.n_seen, watched.data.n_labels
     hidden, unseen_at_all = [], []
-    for _, _, seen in watched.steps:
+    for _, _, seen in watched.batches:
         tags, truth = seen["tags"][:n], seen["targets"][:n, :n_labels]
         assert ((tags == 0) | (tags == 1)).all() and (tags <= truth).all()
         hidden.append(1 - tags[:, :n_seen].sum() / truth[:, :n_seen].sum())
@@ -392,23 +329,25 @@ def test_hidden_tags_are_aimed_at_and_no_tag_is_made_up(watched):
     # All of them are hidden at that rate, and one alone at the rate of any tag beside it.
     rate = PLAN.unseen_hidden + (1 - PLAN.unseen_hidden) * PLAN.hidden_tags / 2
     assert np.mean(unseen_at_all) == pytest.approx(rate, abs=0.03)
+    kept = np.mean([seen["dropout"] for _, _, seen in watched.batches], axis=0)
+    np.testing.assert_allclose(kept, 1, atol=0.01)
 
 
 def test_the_first_round_aims_at_true_seen_labels_only(watched):
-    data, n = watched.data, 24
+    data, n, n_items = watched.data, 24, PLAN.item_batch
     truth = data.documents[data.item_documents].toarray()
-    for _, number, seen in watched.steps:
-        items = slice(n, None) if number == 0 else slice(n + PLAN.probable_batch, None)
-        targets, weights = seen["targets"][items], seen["weights"][items]
+    for _, number, seen in watched.batches:
+        targets, weights = seen["targets"][-n_items:], seen["weights"][-n_items:]
         wanted = truth[seen["items"]][:, : data.n_seen]
         np.testing.assert_array_equal(targets[:, : data.n_seen], wanted)
-        assert (weights[:, : data.n_seen] > 0).all()
         soft = weights[:, data.n_seen : data.n_labels]
-        assert not soft.any() if number == 0 else (soft > 0).all()
+        assert (soft > 0).all() if number else not soft.any()
         assert not weights[:, data.n_labels :].any()
+        assert seen["weights"][n:-n_items].any() == bool(number), "by tags when all have answered"
 
 
-def test_items_are_aimed_at_what_their_own_folds_members_say(monkeypatch):
+@pytest.mark.parametrize("way", ["alone", *TOGETHER])
+def test_items_are_aimed_at_what_their_own_folds_members_say(way):
     asked = []
 
     def exchange(answers):
@@ -422,13 +361,13 @@ def test_items_are_aimed_at_what_their_own_folds_members_say(monkeypatch):
             for number, answer in answers.items()
         }
 
-    watched = Watched(monkeypatch, exchange=exchange)
+    watched = Watched(way, exchange)
     data, n, n_tags = watched.data, 24, PLAN.probable_batch
     folds = data.folds[data.item_documents]
     sizes = np.bincount(folds)
     assert asked == [{number: sizes[number // 2] for number in range(6)}] * 3
     mean = folds * 2 + 0.5  # of a fold's two members
-    for _, number, seen in watched.steps:
+    for _, number, seen in watched.batches:
         if number == 0:
             continue
         said = mean[seen["items"]][:, None]
@@ -507,13 +446,20 @@ def test_labels_that_are_there_are_read_first_and_the_others_are_stood_for(most)
 
 
 def test_rare_labels_count_more(watched):
-    data = watched.data
+    data, n, n_items, n_seen = watched.data, 24, PLAN.item_batch, watched.data.n_seen
     rare = (data.priors() * (1 - data.priors())) ** -PLAN.rarity
     assert PLAN.rarity > 0 and rare.max() > 1.05 * rare.min()
-    np.testing.assert_allclose(data.label_weights(PLAN.rarity), rare / rare.mean(), rtol=1e-6)
-    for _, _, seen in watched.steps:
-        by_item = seen["weights"][-len(seen["items"]) :, : data.n_seen] / rare[: data.n_seen]
-        np.testing.assert_allclose(by_item, by_item[:, :1].repeat(data.n_seen, axis=1), rtol=1e-5)
+    rare = rare / rare.mean()
+    np.testing.assert_allclose(data.label_weights(PLAN.rarity), rare, rtol=1e-6)
+    for _, number, seen in watched.batches:
+        documents, items = seen["weights"][:n, :n_seen], seen["weights"][-n_items:, :n_seen]
+        wanted = np.tile(PLAN.seen_weight * rare[:n_seen] / (n * data.n_outputs), (n, 1))
+        np.testing.assert_allclose(documents, wanted, rtol=1e-5)
+        wanted = rare[:n_seen] / (n_items * data.n_outputs)
+        by_item = items / wanted
+        np.testing.assert_allclose(by_item, by_item[:, :1].repeat(n_seen, axis=1), rtol=1e-5)
+        if number == 0:
+            np.testing.assert_allclose(by_item, 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize("way", ["alone", *TOGETHER])
