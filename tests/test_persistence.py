@@ -12,8 +12,8 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -503,21 +503,21 @@ def attempt(path, place=0, action=die, dead=False, job=write_new):
     return steps.log, None
 
 
-def at_every_step(tmp_path, action=die, dead=False, job=write_new):
-    """Attempt the job on a model OLD once for each of its steps.
+def at_every_step(tmp_path, action=die, dead=False, job=write_new, first=OLD):
+    """Attempt the job, mostly on a model that is there, once for each of its steps.
 
-    Yields what is done at the step, its place after the one that counts, the path and the error.
+    Yields what is done at the step, whether it comes after the one that counts, the path and the
+    error.
     """
-    write(tmp_path / "0", OLD)
-    steps, error = attempt(tmp_path / "0", job=job)
+    paths = [tmp_path / str(place) / "model" for place in range(100)]
+    for path in paths if first else ():
+        write(path, first)
+    steps, error = attempt(paths[0], job=job)
     assert error is None
-    what = "unlink" if job is remove_model else "replace"
-    decisive = steps.index(f"{what} manifest.json")
-    for place, step in enumerate(steps):
-        path = tmp_path / str(place + 1)
-        write(path, OLD)
-        error = attempt(path, place + 1, action, dead, job)[1]
-        yield step, place > decisive, path, error
+    decisive = steps.index(f"{'unlink' if job is remove_model else 'replace'} manifest.json")
+    for place, step in enumerate(steps, 1):
+        error = attempt(paths[place], place, action, dead, job)[1]
+        yield step, place > decisive + 1, paths[place], error
 
 
 def test_every_file_is_on_disk_before_it_is_named_and_old_ones_go_last(model):
@@ -547,12 +547,8 @@ def test_a_kill_at_any_step_leaves_the_old_or_the_new_model(tmp_path, dead):
 
 
 def test_a_kill_during_the_first_write_leaves_no_model_or_a_whole_one(tmp_path):
-    steps, _ = attempt(tmp_path / "0" / "model")
-    published = steps.index("replace manifest.json") + 1
-    for place in range(1, len(steps) + 1):
-        path = tmp_path / str(place) / "model"
-        attempt(path, place, die, dead=True)
-        if place > published:
+    for _, published, path, _ in at_every_step(tmp_path, die, dead=True, first=None):
+        if published:
             assert same(read_model(path), NEW)
         else:
             with pytest.raises(ModelFileError, match=r"no such folder|no manifest\.json"):
@@ -595,8 +591,8 @@ def test_a_kill_during_removal_leaves_the_whole_model_or_none(tmp_path):
             assert same(read_model(path), OLD)
         remove_model(path)
         assert not path.exists()
-    assert order[-6:-3] == ["unlink manifest.json", "open 0", "fsync folder"]
-    assert order[-1] == "rmdir 0"
+    assert order[-6:-3] == ["unlink manifest.json", "open model", "fsync folder"]
+    assert order[-1] == "rmdir model"
 
 
 def test_a_file_that_cannot_be_removed_is_reported_and_a_folder_that_cannot_stays(tmp_path):
@@ -650,22 +646,17 @@ def test_a_writer_that_is_really_killed_leaves_a_whole_model(tmp_path):
 
 def test_two_writers_and_a_reader_at_once_see_whole_models_only(tmp_path):
     write(tmp_path, OLD)
-    faults = []
 
     def keep_writing(model):
-        try:
-            for _ in range(25):
-                write(tmp_path, model)
-        except Exception as error:
-            faults.append(error)
+        for _ in range(25):
+            write(tmp_path, model)
 
-    threads = [threading.Thread(target=keep_writing, args=(model,)) for model in (OLD, NEW)]
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads):
-        found = read_model(tmp_path)
-        assert same(found, OLD) or same(found, NEW)
-    assert faults == []
+    with ThreadPoolExecutor(2) as pool:
+        writers = [pool.submit(keep_writing, model) for model in (OLD, NEW)]
+        while not all(writer.done() for writer in writers):
+            found = read_model(tmp_path)
+            assert same(found, OLD) or same(found, NEW)
+        assert [writer.result() for writer in writers] == [None, None]
     assert len(contents(tmp_path)) == 3
 
 
@@ -675,7 +666,7 @@ def test_a_second_writer_at_any_step_does_no_harm_without_locks(tmp_path, monkey
         yield False
 
     monkeypatch.setattr(persistence, "_write_lock", no_lock)
-    paths = (tmp_path / str(place) for place in range(1, 100))
+    paths = (tmp_path / str(place) / "model" for place in range(1, 100))
     for _, published, path, error in at_every_step(tmp_path, lambda: write(next(paths), FIRST)):
         assert error is None
         assert same(read_model(path), FIRST if published else NEW)
