@@ -805,6 +805,14 @@ def test_a_number_of_labels_is_a_whole_number(toy_tagger, world, k):
             getattr(toy_tagger, method)(asked, k=k)
 
 
+def test_a_bad_parameter_is_named_before_any_training(world, monkeypatch):
+    monkeypatch.setattr(SpaceTraining, "run", lambda *_: pytest.fail("trained"))
+    with pytest.raises(InputError, match="`device` of `ConceptSpace` is 'abacus'"):
+        ZeroShotTagger(device="abacus").fit(world.X, world.documents)
+    with pytest.raises(InputError, match="`random_state` must not be negative"):
+        ZeroShotTagger(random_state=-1).fit(world.X, world.documents)
+
+
 # ------------------------------------------------------------------ feature extractors
 
 

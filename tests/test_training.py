@@ -470,7 +470,8 @@ def test_topics_and_the_context_of_unseen_labels_are_learned(
         return
     assert finds_topics(run) == 1
     if label_block == 2048:  # the loss of some labels depends on which they are
-        assert run.history[-1]["documents"] < 0.9 * run.history[0]["documents"]
+        first, last = (run.history[place]["documents"] for place in (0, -1))
+        assert last < (0.9 if way == "alone" else 1) * first
     if way == "alone":  # unseen labels are found by features too, though no item ever carried one
         topics = np.arange(N_ITEMS) % 4
         found = by_features(run)[topics < 3, 13:16]
