@@ -65,13 +65,18 @@ def test_thresholds_are_those_found_by_trial(seed, soft):
     truth = (rng.random((25, 3)) < probabilities).astype(float)
     if soft:
         truth = 0.9 * truth + 0.045
-    weights = rng.random(25) if seed else np.ones(25)  # precisions that are met exactly
+    weights = rng.random(25)
     found = precision_thresholds(probabilities, truth, weights)
     assert found.tolist() == [
         threshold_by_trial(probabilities, truth, weights, goal) for goal in PRECISIONS
     ]
     assert len(set(found)) > 3 and (np.diff(found) >= 0).all()
     assert (precision_thresholds(probabilities, np.zeros((25, 3)), weights) == 1).all()
+
+
+def test_a_precision_that_is_met_exactly_is_met():
+    found = precision_thresholds(np.array([[0.9], [0.4]]), np.array([[1.0], [0.0]]), np.ones(2))
+    np.testing.assert_array_equal(found, np.where(PRECISIONS <= 0.5, 0.4, 0.9))
 
 
 def test_calibration_promises_what_it_says():
