@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+import polyseme
 from polyseme import ConceptSpace, PublishedTagger, SpacePlan, ZeroShotTagger
 from polyseme.datasets.toy import ToyWorld, toy_world
 from polyseme.published.descriptors import ContextDescriptor
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.training import TrainingPlan
+from polyseme.tagger import Tagger
 
 # Test processes share two cores; one thread each keeps them out of each other's way.
 torch.set_num_threads(1)
@@ -72,6 +76,26 @@ def toy_tagger(world: ToyWorld, tiny_space: Callable[..., ConceptSpace]) -> Zero
     return tagger.fit(world.X, world.documents, world.label_sets)
 
 
+@pytest.fixture
+def own_tagger(toy_tagger: ZeroShotTagger, tmp_path: Path) -> Tagger:
+    """A copy of the fitted tagger that a test may change."""
+    toy_tagger.save(tmp_path / "model")
+    return polyseme.load(tmp_path / "model")
+
+
+@pytest.fixture(scope="session")
+def theme_words(world: ToyWorld) -> dict[str, np.ndarray]:
+    """Vectors of the toy world's words and themes: a direction for each theme, and noise."""
+    rng = np.random.default_rng(0)
+    vectors: dict[str, np.ndarray] = {}
+    for theme, labels in world.themes.items():
+        vectors[theme] = rng.normal(size=12)
+        for label in labels:
+            noisy = vectors[theme] + 0.2 * rng.normal(size=12)
+            vectors[label] = vectors.get(label, 0) + noisy
+    return vectors
+
+
 @pytest.fixture(scope="session")
 def published_tagger(world: ToyWorld, trained_embedding: ConceptEmbedding) -> PublishedTagger:
     """A fitted tagger of the published method; tests must not change it either."""
@@ -81,6 +105,20 @@ def published_tagger(world: ToyWorld, trained_embedding: ConceptEmbedding) -> Pu
         random_state=0,
     )
     return tagger.fit(world.X, world.documents, world.label_sets)
+
+
+@pytest.fixture(scope="session")
+def most_bytes() -> Callable[..., tuple[Any, int]]:
+    """Call a function and give what it returns and the most memory it held, in bytes."""
+
+    def measure(function: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
+        tracemalloc.start()
+        try:
+            return function(*arguments), tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    return measure
 
 
 @pytest.fixture(scope="session")

@@ -57,14 +57,11 @@ def threshold_by_trial(probabilities, truth, weights, goal):
     return 1.0
 
 
-@pytest.mark.parametrize("soft", [False, True], ids=["truth", "probable truth"])
 @pytest.mark.parametrize("seed", range(4))
-def test_thresholds_are_those_found_by_trial(seed, soft):
+def test_thresholds_are_those_found_by_trial(seed):
     rng = np.random.default_rng(seed)
     probabilities = rng.random((25, 3)).round(1)  # ten labels or so for every probability
     truth = (rng.random((25, 3)) < probabilities).astype(float)
-    if soft:
-        truth = 0.9 * truth + 0.045
     weights = rng.random(25)
     found = precision_thresholds(probabilities, truth, weights)
     assert found.tolist() == [
@@ -72,6 +69,11 @@ def test_thresholds_are_those_found_by_trial(seed, soft):
     ]
     assert len(set(found)) > 3 and (np.diff(found) >= 0).all()
     assert (precision_thresholds(probabilities, np.zeros((25, 3)), weights) == 1).all()
+
+
+def test_a_precision_that_is_met_exactly_is_met():
+    found = precision_thresholds(np.array([[0.9], [0.4]]), np.array([[1.0], [0.0]]), np.ones(2))
+    np.testing.assert_array_equal(found, np.where(PRECISIONS <= 0.5, 0.4, 0.9))
 
 
 def test_calibration_promises_what_it_says():
@@ -83,21 +85,11 @@ def test_calibration_promises_what_it_says():
     found = sigmoid(logits + calibration.intercepts)
     np.testing.assert_allclose(weights @ found / weights.sum(), frequencies, atol=1e-9)
     assert calibration.slopes.tolist() == [1] * 5
-    seen, unseen = found[:, :3], found[:, 3:]
-    wanted = precision_thresholds(seen, truth, weights)
+    wanted = precision_thresholds(found[:, :3], truth, weights)
     np.testing.assert_array_equal(calibration.thresholds, wanted)
-    # Which unseen labels are true nobody knows: what is promised is what probabilities promise.
-    for place in (29, 59):
-        counted = weights[:, None] * (unseen >= calibration.unseen_thresholds[place])
-        promised = (counted * unseen).sum() / counted.sum()
-        assert promised == pytest.approx(PRECISIONS[place], abs=0.01)
-
-
-def test_without_unseen_labels_a_new_one_must_be_as_likely_as_the_precision_is_high():
-    calibration = calibrate(np.zeros((4, 1)), np.eye(4)[:, :1], np.ones(4), np.array([0.25]))
-    np.testing.assert_array_equal(calibration.unseen_thresholds, PRECISIONS)
-    np.testing.assert_allclose(calibration.thresholds[:24], 0.25)
-    assert (calibration.thresholds[25:] == 1).all()
+    alone = calibrate(np.zeros((4, 1)), np.eye(4)[:, :1], np.ones(4), np.array([0.25]))
+    np.testing.assert_allclose(alone.thresholds[:24], 0.25)
+    assert (alone.thresholds[25:] == 1).all()
 
 
 def test_frequencies_are_documents_where_those_are_the_items_own():

@@ -11,47 +11,23 @@ from scipy.special import expit
 import polyseme
 from polyseme._validation import InputError
 from polyseme.calibration import logit
-from polyseme.datasets.toy import THEMES
 from polyseme.evidence import tag_parts
 from polyseme.members import Members, Shape
 
 # A label of every kind; the last two are new.
-LABELS = ("apple", "oak", "tram", "owl", "jellyfish", "lighthouse")
-
-
-def words():
-    """Vectors of the toy world's words by their themes, and of one word more."""
-    found = {}
-    for place, theme in enumerate(THEMES.values()):
-        for label in theme:
-            found[label] = found.get(label, np.zeros(5)) + np.eye(5)[place]
-    return found | {"lighthouse": found["sea"]}
+LABELS = ("apple", "oak", "tram", "owl", "jellyfish", "beach")
 
 
 @pytest.fixture(scope="module")
-def tagger(toy_tagger, tmp_path_factory):
+def tagger(toy_tagger, theme_words, tmp_path_factory):
     """The toy tagger, which has met one new label in documents and one by name."""
     folder = tmp_path_factory.mktemp("evidence") / "model"
     toy_tagger.save(folder)
     grown = polyseme.load(folder)
     grown.add_documents([("sea", "sand", "jellyfish"), ("wave", "jellyfish")])
-    grown.add_labels(["lighthouse"], words())
+    grown.add_labels(["beach"], theme_words)
     assert grown.kinds_[-2:].tolist() == ["oov", "oov"]
     return grown
-
-
-def asked(world, form, place):
-    """Give what is known of a test item: features, tags, or both."""
-    theme = THEMES[world.themes_test[place]]
-    return {
-        "features": (world.X_test[place], None),
-        "both": (world.X_test[place], theme[1:3]),
-        "tags": (None, theme[1:3]),
-    }[form]
-
-
-FORMS = ("features", "both", "tags")
-forms = pytest.mark.parametrize("form", FORMS)
 
 
 def halves(tagger, x, tags):
@@ -66,45 +42,62 @@ def halves(tagger, x, tags):
     return direct, probable, space.context
 
 
-def logit_of(tagger, direct, probable, share, column, *, of_items):
-    """Read one label from two halves, votes included."""
-    space, store = tagger.space_, tagger.store_
-    context = space.encode_tags(np.asarray(probable, dtype=np.float32))
-    code = np.asarray((1 - share) * direct + share * context, dtype=np.float32)
-    readout = tagger._of_items if of_items else tagger._of_tags
-    found = float((code @ readout.weights[:, column] + readout.intercepts[column])[0])
-    if of_items and column < store.n_learned:
-        found += space.priming * float(logit(store.votes(space.points(code))[0, column]))
-    return found
-
-
-# ------------------------------------------------------------------ parts
-
-
-@forms
+@pytest.mark.parametrize("form", ["features", "both", "tags"])
 @pytest.mark.parametrize("label", LABELS)
-def test_parts_add_up_to_the_logit_that_the_tagger_gave(tagger, world, form, label):
-    for place in (0, 2, 4):
-        x, tags = asked(world, form, place)
+def test_parts_are_what_each_says_beyond_the_average_and_add_up(tagger, world, form, label):
+    space, store, column = tagger.space_, tagger.store_, list(tagger.classes_).index(label)
+    of_items = form != "tags"
+    readout = tagger._of_items if of_items else tagger._of_tags
+    weights, voted = readout.weights[:, column], of_items and column < store.n_learned
+    held = store.counts[column] / len(store.ids) if voted else 0.5
+    usual = np.log(held / (1 - held))
+    average = np.zeros((1, len(space.order_)), dtype=np.float32)
+    if of_items:
+        average[0, : space.n_seen_] = space.mean_tags_
+
+    def read(direct, probable, votes=None):
+        """Read the label from two halves, with votes or those of their own code."""
+        context = space.encode_tags(np.asarray(probable, dtype=np.float32))
+        code = np.asarray((1 - share) * direct + share * context, dtype=np.float32)
+        if votes is None and voted:
+            votes = float(logit(store.votes(space.points(code))[0, column]))
+        priming = space.priming * votes if voted else 0.0
+        return float((code @ weights)[0] + readout.intercepts[column]) + priming, votes
+
+    for place in range(5):
+        theme = world.themes[world.themes_test[place]]
+        x = world.X_test[place] if of_items else None
+        tags = None if form == "features" else theme[1:3]
         if label in (tags or ()):
+            with pytest.raises(InputError, match=f"'{label}' is among the tags that are given"):
+                tagger.explain(x, label, tags=tags)
             continue
         found = tagger.explain(x, label, tags=tags)
+        scores = tagger.predict_proba(x if x is None else x[None], tags if tags is None else [tags])
         assert found.label == label and len(found.tags) <= 5
-        scores = tagger.predict_proba(
-            None if x is None else x[None], None if tags is None else [tags]
-        )
-        given = scores[0, list(tagger.classes_).index(label)]
-        assert found.probability == pytest.approx(given, abs=1e-9)
-        assert expit(found.logit) == pytest.approx(given, abs=1e-9)
-        total = (
-            found.frequency
-            + found.features
-            + sum(one.part for one in found.tags)
-            + found.other_tags
-            + found.known
-        )
+        assert found.probability == pytest.approx(scores[0, column], abs=1e-9)
+        assert expit(found.logit) == pytest.approx(scores[0, column], abs=1e-9)
+        of_tags = sum(one.part for one in found.tags) + found.other_tags
+        total = found.frequency + found.features + of_tags + found.known
         assert total == pytest.approx(found.logit, abs=1e-9)
         assert sum(part for _, part in found.parts()) == pytest.approx(found.logit, abs=1e-9)
+
+        direct, probable, share = halves(tagger, x, tags)
+        before, votes = read(direct, probable)
+        assert found.logit == pytest.approx(before, abs=1e-5)
+        # What is left is the logit where nothing is known, the same for all items.
+        start = space.mean_code_[None] if of_items else direct
+        assert found.frequency == pytest.approx(read(start, average, usual)[0], abs=2e-4)
+        beyond = (1 - share) * (direct - start)[0] @ weights
+        assert found.features == pytest.approx(beyond, abs=1e-5)
+        wanted = space.priming * (votes - usual) if voted else 0
+        assert found.known == pytest.approx(wanted, abs=1e-4)
+        for one in found.tags:
+            at = space.order_.tolist().index(list(tagger.classes_).index(one.tag))
+            assert one.probability == pytest.approx(float(probable[0, at]), abs=1e-6)
+            changed = probable.copy()
+            changed[0, at] = average[0, at]
+            assert one.without == pytest.approx(read(direct, changed)[0] - before, abs=1e-5)
 
 
 def test_evidence_is_printed_as_lines_that_add_up(tagger, world):
@@ -115,73 +108,13 @@ def test_evidence_is_printed_as_lines_that_add_up(tagger, world):
     assert last.endswith(f"{LABELS[0]} ({found.kind}) has the probability {found.probability:.2f}")
 
 
-@forms
-@pytest.mark.parametrize("label", LABELS)
-def test_what_is_left_is_the_logit_where_nothing_is_known(tagger, world, form, label):
-    """The rest is not whatever is missing: it is the same for all items, and it is that logit."""
-    space, store, column = tagger.space_, tagger.store_, list(tagger.classes_).index(label)
-    of_items = form != "tags"
-    average = np.zeros((1, len(space.order_)), dtype=np.float32)
-    readout, share = tagger._of_tags, 1.0
-    if of_items:
-        readout, share = tagger._of_items, space.context
-        average[0, : space.n_seen_] = space.mean_tags_
-    code = share * space.encode_tags(average)[0].astype(np.float64)
-    if of_items:
-        code += (1 - share) * space.mean_code_
-    wanted = float(code @ readout.weights[:, column] + readout.intercepts[column])
-    if of_items and column < store.n_learned:
-        held = store.counts[column] / len(store.ids)
-        wanted += space.priming * np.log(held / (1 - held))
-    for place in range(5):
-        x, tags = asked(world, form, place)
-        if label in (tags or ()):
-            with pytest.raises(InputError, match=f"'{label}' is among the tags that are given"):
-                tagger.explain(x, label, tags=tags)
-            continue
-        found = tagger.explain(x, label, tags=tags)
-        assert found.frequency == pytest.approx(wanted, abs=2e-4)
-
-
-def test_the_features_part_is_what_they_say_beyond_the_average(tagger, world):
-    space = tagger.space_
-    for label in LABELS:
-        column = list(tagger.classes_).index(label)
-        direct, _, _ = halves(tagger, world.X_test[1], None)
-        weights = tagger._of_items.weights[:, column]
-        wanted = (1 - space.context) * (direct[0] - space.mean_code_) @ weights
-        found = tagger.explain(world.X_test[1], label)
-        assert found.features == pytest.approx(wanted, abs=1e-5)
-    assert tagger.explain(None, "apple", tags=["oven"]).features == 0
-
-
-def test_the_part_of_known_tag_sets_is_their_votes_beyond_the_usual(tagger, world):
-    space, store = tagger.space_, tagger.store_
-    point = space.points(space.item_codes(world.X_test[:1]))
-    for label in LABELS:
-        found = tagger.explain(world.X_test[0], label)
-        column = list(tagger.classes_).index(label)
-        if column >= store.n_learned:
-            assert found.known == 0, "documents of new labels have spoken already"
-            continue
-        share = store.votes(point)[0, column]
-        held = store.counts[column] / len(store.ids)
-        wanted = logit(np.array(share)) - np.log(held / (1 - held))
-        assert found.known == pytest.approx(space.priming * wanted, abs=1e-4)
-    assert tagger.explain(None, "apple", tags=["oven"]).known == 0
-
-
-def random_members(seed=0):
-    shape = Shape(n_labels=6, n_outputs=6, n_features=0, hidden=8, code=5)
-    draws = torch.Generator().manual_seed(seed)
-    sizes = (0, 6 * 8 + 8 + 8 * 5 + 5, 5 * 6 + 6)
-    return Members(shape, *(torch.randn(2, n, generator=draws) for n in sizes))
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_parts_of_tags_are_integrated_gradients(seed):
     """Go the straight way in many small steps, and see what each tag changes by itself."""
-    members, rng = random_members(seed), np.random.default_rng(seed)
+    rng, draws = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
+    sizes = (0, 6 * 8 + 8 + 8 * 5 + 5, 5 * 6 + 6)
+    shape = Shape(n_labels=6, n_outputs=6, n_features=0, hidden=8, code=5)
+    members = Members(shape, *(torch.randn(2, n, generator=draws) for n in sizes))
     weights = rng.normal(size=10)
     start, end = rng.random(6).astype(np.float32), rng.random(6).astype(np.float32)
     end[2] = start[2]
@@ -203,34 +136,7 @@ def test_parts_of_tags_are_integrated_gradients(seed):
     assert np.abs(wanted).max() > 0.1 and found[2] == 0
     # Kinks of rectified units are the difference between 64 places and 2000.
     np.testing.assert_allclose(found, wanted, atol=0.02 * np.abs(wanted).max())
-
-
-def test_tags_that_do_not_move_have_no_part():
-    members, place = random_members(), np.full(6, 0.3, dtype=np.float32)
-    assert not tag_parts(members, np.ones(10), place, place).any()
-
-
-# ------------------------------------------------------------------ without a tag
-
-
-@forms
-@pytest.mark.parametrize("label", LABELS)
-def test_without_is_the_change_when_a_tag_is_put_back_to_its_average(tagger, world, form, label):
-    column, space = list(tagger.classes_).index(label), tagger.space_
-    for place in (1, 3):
-        x, tags = asked(world, form, place)
-        found = tagger.explain(x, label, k=3, tags=tags)
-        direct, probable, share = halves(tagger, x, tags)
-        of_items = x is not None
-        before = logit_of(tagger, direct, probable, share, column, of_items=of_items)
-        assert before == pytest.approx(found.logit, abs=1e-5)
-        for one in found.tags:
-            at = space.order_.tolist().index(list(tagger.classes_).index(one.tag))
-            assert one.probability == pytest.approx(float(probable[0, at]), abs=1e-6)
-            changed = probable.copy()
-            changed[0, at] = space.mean_tags_[at] if of_items and at < space.n_seen_ else 0
-            after = logit_of(tagger, direct, changed, share, column, of_items=of_items)
-            assert one.without == pytest.approx(after - before, abs=1e-5)
+    assert not tag_parts(members, weights, start, start).any(), "nothing moves"
 
 
 def test_tags_are_named_by_the_size_of_their_parts(tagger, world):

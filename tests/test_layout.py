@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +33,7 @@ TAGGERS = DATA | SPACE | {"tagger", "holdout", "published", "index", "metrics"}
 ANYTHING = None
 
 # For each file or folder of the package: what else of the package it may import.
-ALLOWED: dict[str, set[str] | None] = {
+ALLOWED = {
     "_validation": set(),
     "_estimator": {"_validation"},
     "_plugins": {"_validation"},
@@ -78,12 +77,10 @@ ALLOWED: dict[str, set[str] | None] = {
     "__main__": ANYTHING,
 }
 # A training reaches the module that trains on a GPU when there is one.
-INSIDE_FUNCTIONS_ONLY = {
-    "training": {"gpu_training"},
-}
-TOP = {"cli", "__main__"}
+INSIDE_FUNCTIONS_ONLY = {"training": {"gpu_training"}}
 
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+UNSAFE_CALLS = {"torch.load", "torch.save", "print", "eval", "exec"}
 NO_HOME = {"utils", "util", "helpers", "helper", "common", "misc"}
 HEAVY = ("torch", "sklearn", "pandas", "polars", "tomotopy", "PIL", "librosa", "numba", "h5py")
 HEAVY += ("ray", "pyarrow")
@@ -94,129 +91,69 @@ class Import(NamedTuple):
 
     name: str
     ours: bool
-    inside_function: bool
-    line: int
+    inside_function: bool = False
 
 
-def unit_of(path: Path) -> str:
-    """Name the file or folder in the package's root that a module belongs to."""
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-
-
-def imports_of(path: Path) -> Iterator[Import]:
-    """Yield everything a module imports, also inside functions and for types only."""
-    tree = ast.parse(path.read_text("utf-8"), filename=str(path))
-    yield from _walk(tree, inside_function=False)
-
-
-def _walk(node: ast.AST, *, inside_function: bool) -> Iterator[Import]:
+def imports_of(node, inside_function=False):
+    """Yield everything that a module's tree imports, also inside functions and for types only."""
     for child in ast.iter_child_nodes(node):
         inside = inside_function or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))
+        names = []
         if isinstance(child, ast.Import):
-            for alias in child.names:
-                yield _import(alias.name, inside, child.lineno)
+            names = [alias.name for alias in child.names]
         elif isinstance(child, ast.ImportFrom):
             assert child.level == 0, "relative imports hide which way they point"
+            names = [child.module]
             if child.module == "polyseme":
-                for alias in child.names:
-                    yield _import(f"polyseme.{alias.name}", inside, child.lineno)
+                names = [f"polyseme.{alias.name}" for alias in child.names]
+        for name in names:
+            first, *rest = name.split(".")
+            if first == "polyseme":
+                # A name that is no file or folder comes from the root, above everything.
+                unit = rest[0] if rest and rest[0] in ALLOWED else "__init__"
+                yield Import(unit, True, inside)
             else:
-                yield _import(child.module or "", inside, child.lineno)
-        yield from _walk(child, inside_function=inside)
+                yield Import(first, False, inside)
+        yield from imports_of(child, inside)
 
 
-def _import(dotted: str, inside_function: bool, line: int) -> Import:
-    first, _, rest = dotted.partition(".")
-    if first != "polyseme":
-        return Import(first, False, inside_function, line)
-    unit = rest.partition(".")[0]
-    # A name that is no file or folder comes from the root, which stands above everything.
-    return Import(unit if unit in ALLOWED else "__init__", True, inside_function, line)
-
-
-def calls_of(path: Path) -> Iterator[ast.Call]:
-    """Yield every call in a module."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Call):
-            yield node
-
-
-def name_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).as_posix()
-
-
-modules = pytest.mark.parametrize("path", MODULES, ids=name_of)
-
-
-def test_every_file_and_folder_has_its_place_in_the_table() -> None:
-    assert {unit_of(path) for path in MODULES} == set(ALLOWED)
-
-
-def test_the_table_itself_points_one_way() -> None:
-    left: set[str] = set()
+def test_every_file_and_folder_has_its_place_and_the_table_points_one_way():
+    units = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in MODULES}
+    assert units == set(ALLOWED)
+    below = set()
     waiting = {unit: allowed for unit, allowed in ALLOWED.items() if allowed is not ANYTHING}
     while waiting:
-        free = {unit for unit, allowed in waiting.items() if allowed <= left}
+        free = {unit for unit, allowed in waiting.items() if allowed <= below}
         assert free, f"a circle among {sorted(waiting)}"
-        left |= free
+        below |= free
         waiting = {unit: allowed for unit, allowed in waiting.items() if unit not in free}
-    assert not left & (TOP | {"__init__"})
-
-
-def test_the_product_never_imports_the_experiments() -> None:
-    for path in MODULES:
-        foreign = {one.name for one in imports_of(path) if not one.ours}
-        assert "polyseme_experiments" not in foreign, path
-
-
-def test_only_what_stands_above_may_import_a_tagger() -> None:
+    assert not below & {"cli", "__main__", "__init__"}
     above = {unit for unit, allowed in ALLOWED.items() if allowed and "tagger" in allowed}
-    assert above == {"cluster"}
+    assert above == {"cluster"}, "only what stands above may import a tagger"
 
 
-@modules
-def test_imports_point_one_way(path: Path) -> None:
-    unit = unit_of(path)
-    allowed = ALLOWED[unit]
-    if allowed is ANYTHING:
-        return
-    lazily = INSIDE_FUNCTIONS_ONLY.get(unit, set())
-    wrong = [
-        f"line {one.line}: {one.name}"
-        for one in imports_of(path)
-        if one.ours
-        and one.name not in allowed | {unit}
-        and not (one.inside_function and one.name in lazily)
-    ]
-    assert not wrong, f"{name_of(path)} must not import {wrong}"
-
-
-@modules
-def test_nothing_that_runs_code_on_loading_is_imported(path: Path) -> None:
-    assert not {one.name for one in imports_of(path)} & UNSAFE_MODULES
-
-
-@modules
-def test_no_call_unpickles_prints_or_runs_text(path: Path) -> None:
-    wrong = []
-    for call in calls_of(path):
-        called = ast.unparse(call.func)
-        if called in ("torch.load", "torch.save", "print", "eval", "exec"):
-            wrong.append(f"line {call.lineno}: {called}")
-        for keyword in call.keywords:
-            if keyword.arg == "allow_pickle" and ast.unparse(keyword.value) != "False":
-                wrong.append(f"line {call.lineno}: allow_pickle")
-    assert not wrong, f"{name_of(path)} has {wrong}"
-
-
-@modules
-def test_no_file_is_a_drawer_for_odds_and_ends(path: Path) -> None:
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_imports_point_one_way_and_nothing_unsafe_is_called(path):
     parts = path.relative_to(PACKAGE).with_suffix("").parts
-    assert not {part.strip("_") for part in parts} & NO_HOME
+    assert not {part.strip("_") for part in parts} & NO_HOME, "a drawer for odds and ends"
+    tree, unit = ast.parse(path.read_text("utf-8"), filename=str(path)), parts[0]
+    imports = set(imports_of(tree))
+    foreign = {one.name for one in imports if not one.ours}
+    assert not foreign & UNSAFE_MODULES, "runs code on loading"
+    assert "polyseme_experiments" not in foreign, "the product never imports the experiments"
+    if ALLOWED[unit] is not ANYTHING:
+        lazily = INSIDE_FUNCTIONS_ONLY.get(unit, set())
+        ours = {one for one in imports if one.ours and one.name not in ALLOWED[unit] | {unit}}
+        assert not {one for one in ours if not (one.inside_function and one.name in lazily)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            assert ast.unparse(node.func) not in UNSAFE_CALLS, f"line {node.lineno}"
+            pickles = [one.value for one in node.keywords if one.arg == "allow_pickle"]
+            assert all(ast.unparse(value) == "False" for value in pickles), f"line {node.lineno}"
 
 
 @pytest.mark.parametrize("module", ["polyseme", "polyseme.cli"])
-def test_importing_the_package_loads_nothing_heavy(module: str) -> None:
+def test_importing_the_package_loads_nothing_heavy(module):
     code = f"import sys, {module}; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
@@ -225,18 +162,17 @@ def test_importing_the_package_loads_nothing_heavy(module: str) -> None:
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("import polyseme.tagger", ("tagger", True, False)),
-        ("from polyseme.io import jsonl", ("io", True, False)),
-        ("from polyseme import load", ("__init__", True, False)),
-        ("from polyseme import corpus", ("corpus", True, False)),
-        ("def f():\n    from polyseme.persistence import within", ("persistence", True, True)),
-        ("if True:\n    import numpy.linalg", ("numpy", False, False)),
-        ("class A:\n    def f(self):\n        import pickle", ("pickle", False, True)),
+        ("import polyseme.tagger", Import("tagger", True)),
+        ("from polyseme.io import jsonl", Import("io", True)),
+        ("from polyseme import load", Import("__init__", True)),
+        ("from polyseme import corpus", Import("corpus", True)),
+        (
+            "def f():\n    from polyseme.persistence import within",
+            Import("persistence", True, True),
+        ),
+        ("if True:\n    import numpy.linalg", Import("numpy", False)),
+        ("class A:\n    def f(self):\n        import pickle", Import("pickle", False, True)),
     ],
 )
-def test_the_import_reader_sees_every_form(
-    tmp_path: Path, source: str, expected: tuple[str, bool, bool]
-) -> None:
-    (tmp_path / "module.py").write_text(source)
-    (found,) = imports_of(tmp_path / "module.py")
-    assert (found.name, found.ours, found.inside_function) == expected
+def test_the_import_reader_sees_every_form(source, expected):
+    assert list(imports_of(ast.parse(source))) == [expected]

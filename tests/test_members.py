@@ -15,19 +15,12 @@ N_MEMBERS, N_ROWS, N_ITEMS = 3, 6, 4
 SHAPE = Shape(n_labels=5, n_outputs=7, n_features=4, hidden=6, code=3)
 
 
-def n_weights(*sizes):
-    return sum(below * above + above for below, above in pairwise(sizes))
-
-
 def random_members(shape, n_members=N_MEMBERS, dtype=torch.float64, seed=0):
     """Give members whose weights and biases are all drawn."""
     draws = torch.Generator().manual_seed(seed)
-    sizes = [
-        n_weights(shape.n_features, shape.hidden, shape.code) if shape.n_features else 0,
-        n_weights(shape.n_labels, shape.hidden, shape.code),
-        n_weights(shape.code, shape.n_outputs),
-    ]
-    return Members(shape, *(torch.randn(n_members, n, generator=draws, dtype=dtype) for n in sizes))
+    sizes = Members.start(shape, np.full(shape.n_outputs, 0.5), range(n_members)).groups
+    groups = (torch.randn(group.shape, generator=draws, dtype=dtype) for group in sizes)
+    return Members(shape, *groups)
 
 
 def random_batch(shape, columns=None, n_members=N_MEMBERS, seed=1):
@@ -121,10 +114,8 @@ def test_codes_and_logits_are_those_of_each_member(dtype):
             torch.testing.assert_close(codes[member], wanted, rtol=0, atol=1e-6)
             ((labels, bias),) = cut(members.readout[member], SHAPE.code, SHAPE.n_outputs)
             for columns in (slice(None), slice(2, 5)):
-                read = members.read(codes, columns)[member]
-                torch.testing.assert_close(
-                    read, (wanted @ labels + bias)[:, columns], rtol=0, atol=1e-5
-                )
+                read, logits = members.read(codes, columns)[member], wanted @ labels + bias
+                torch.testing.assert_close(read, logits[:, columns], rtol=0, atol=1e-5)
 
 
 def test_members_start_with_every_output_at_its_prior():
@@ -171,46 +162,29 @@ def test_sparse_rows_have_the_codes_of_dense_ones(n_rows):
     torch.testing.assert_close(found, members.encode_documents(torch.from_numpy(tags)))
 
 
-# ------------------------------------------------------------------ the optimiser
-
-
-def optimized(members, gradients, n_steps, optimizer=None, first=0):
-    """Take some steps along gradients that are drawn anew for each."""
-    found = optimizer or MemberOptimizer(members, gradients, (0.1, 0.2, 0.3), (0.0, 0.5, 0.1))
-    for number in range(first, first + n_steps):
-        draws = torch.Generator().manual_seed(number)
-        for group in gradients.groups:
-            group.copy_(torch.randn(group.shape, generator=draws, dtype=group.dtype))
-        found.step(1 / (number + 1))
-    return found
-
-
 @pytest.mark.parametrize("n_features", [0, 4])
-def test_every_group_has_its_own_rate_and_decay(n_features):
-    shape = SHAPE._replace(n_features=n_features)
-    members = random_members(shape)
-    plain = [group.clone().requires_grad_() for group in members.groups]
-    optimized(members, members.to("cpu"), 4)
-    for place, (rate, decay) in enumerate(zip((0.1, 0.2, 0.3), (0.0, 0.5, 0.1), strict=True)):
-        leaf, group = plain[place], members.groups[place]
-        adam = torch.optim.AdamW([leaf], lr=rate, weight_decay=decay)
-        for number in range(4):
-            draws = torch.Generator().manual_seed(number)
-            drawn = [torch.randn(one.shape, generator=draws, dtype=one.dtype) for one in plain]
-            leaf.grad = drawn[place]
-            adam.param_groups[0]["lr"] = rate / (number + 1)
+def test_steps_are_those_of_adamw_with_rates_and_decays_of_each_group_and_can_be_resumed(
+    n_features,
+):
+    members = random_members(SHAPE._replace(n_features=n_features))
+    gradients, rates, decays = members.to("cpu"), (0.1, 0.2, 0.3), (0.0, 0.5, 0.1)
+    leaves = [group.clone().requires_grad_() for group in members.groups]
+    adams = [
+        torch.optim.AdamW([leaf], lr=rate, weight_decay=decay)
+        for leaf, rate, decay in zip(leaves, rates, decays, strict=True)
+    ]
+    optimizer, draws = None, torch.Generator().manual_seed(0)
+    for number in range(5):
+        if number in (0, 3):  # from the third step on by another one
+            state = optimizer and optimizer.get_state()
+            optimizer = MemberOptimizer(members, gradients, rates, decays)
+            if state:
+                optimizer.set_state(state, number)
+        for leaf, gradient, adam in zip(leaves, gradients.groups, adams, strict=True):
+            leaf.grad = torch.randn(leaf.shape, generator=draws, dtype=leaf.dtype)
+            gradient.copy_(leaf.grad)
             adam.step()
+            adam.param_groups[0]["lr"] *= (number + 1) / (number + 2)
+        optimizer.step(1 / (number + 1))
+    for group, leaf in zip(members.groups, leaves, strict=True):
         torch.testing.assert_close(group, leaf.detach(), rtol=1e-10, atol=1e-12)
-
-
-def test_an_optimiser_goes_on_where_another_stood():
-    whole, first = random_members(SHAPE), random_members(SHAPE)
-    optimized(whole, whole.to("cpu"), 5)
-    held = optimized(first, first.to("cpu"), 3).get_state()
-    assert sorted(held) == [f"{name}.{n}" for name in ("mean", "square") for n in range(3)]
-    second, gradients = first.to("cpu"), first.to("cpu")
-    other = MemberOptimizer(second, gradients, (0.1, 0.2, 0.3), (0.0, 0.5, 0.1))
-    other.set_state(held, 3)
-    optimized(second, gradients, 2, other, first=3)
-    for one, wanted in zip(second.groups, whole.groups, strict=True):
-        assert torch.equal(one, wanted)

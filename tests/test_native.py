@@ -113,7 +113,7 @@ def test_threads_of_blas_are_given_back_by_the_last_that_took_them():
             inside.wait()
             leave.wait()
 
-    workers = [threading.Thread(target=work) for work in (first, last)]
+    workers = [threading.Thread(target=work, daemon=True) for work in (first, last)]
     for worker in workers:
         worker.start()
     inside.wait()

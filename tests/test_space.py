@@ -26,17 +26,16 @@ N_HOMELY = 505
 
 @pytest.fixture(scope="module")
 def tables(world):
-    """Give the toy world as a space takes it, and its labels."""
+    """Give the toy world as a space takes it, its new labels last."""
     corpus = LabelCorpus.from_documents(world.documents)
     label_sets = LabelCorpus.from_documents(world.label_sets)
-    labels = label_sets.labels + corpus.align(label_sets.labels)[1]
-    return training_tables(corpus, label_sets, labels), labels
+    return training_tables(corpus, label_sets, (*label_sets.labels, *world.oov))
 
 
 @pytest.fixture(scope="module")
 def fitted(world, tables, tiny_space):
-    documents, item_documents, groups, n_label_sets = tables[0]
-    return tiny_space(random_state=0).fit(documents, world.X, item_documents, groups, n_label_sets)
+    documents, *others = tables
+    return tiny_space(random_state=0).fit(documents, world.X, *others)
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +64,8 @@ def small_space(**parameters):
 
 
 def side_by_side(codes):
-    """Give codes (n_members, n, code) as rows, by a plain loop."""
-    return np.array(
-        [np.concatenate([codes[k, row] for k in range(len(codes))]) for row in range(len(codes[0]))]
-    )
+    """Give codes (n_members, n, code) of all members as rows."""
+    return np.concatenate(list(codes.numpy()), axis=1)
 
 
 def changed(fitted, **values):
@@ -80,20 +77,18 @@ def changed(fitted, **values):
 
 def mean_logits(fitted, codes):
     """Give the mean of members' logits, member by member, in the order of columns."""
-    each, size = [], fitted.plan_.code
-    for number in range(len(fitted.members_)):
-        mine = torch.from_numpy(codes[:, number * size : (number + 1) * size])
+    each = np.split(codes, len(fitted.members_), axis=1)
+    for number, mine in enumerate(each):
         member = fitted.members_.select(slice(number, number + 1))
-        each.append(member.read(mine[None])[0].numpy().astype(np.float64))
-    found = np.mean(each, axis=0)
-    return found[:, np.argsort(fitted.order_)]
+        each[number] = member.read(torch.from_numpy(mine)[None])[0].numpy().astype(np.float64)
+    return np.mean(each, axis=0)[:, np.argsort(fitted.order_)]
 
 
 # ------------------------------------------------------------------ codes
 
 
-def test_labels_of_items_come_first_in_the_order_of_members(fitted, tables, world):
-    _, labels = tables
+def test_labels_of_items_come_first_in_the_order_of_members(fitted, world):
+    labels = (*LabelCorpus.from_documents(world.label_sets).labels, *world.oov)
     seen = [labels[column] for column in fitted.order_[: fitted.n_seen_]]
     assert set(seen) == {label for document in world.documents for label in document}
     assert sorted(fitted.order_) == list(range(len(labels)))
@@ -102,10 +97,9 @@ def test_labels_of_items_come_first_in_the_order_of_members(fitted, tables, worl
 
 @pytest.mark.parametrize("given", [False, True], ids=["features", "features and tags"])
 def test_the_code_of_an_item_is_its_features_and_its_probable_tags(fitted, tables, world, given):
-    told, _ = tables
-    tags = told.documents[100:125] if given else None
+    tags = tables.documents[100:125] if given else None
     features = torch.from_numpy(standardise(world.X_test, fitted.mean_, fitted.scale_))
-    direct = side_by_side(fitted.members_.encode_items(features).numpy())
+    direct = side_by_side(fitted.members_.encode_items(features))
     probable = np.zeros((25, len(fitted.order_)), dtype=np.float32)
     seen = mean_logits(fitted, direct)[:, fitted.order_[: fitted.n_seen_]]
     probable[:, : fitted.n_seen_] = expit(seen)
@@ -114,7 +108,7 @@ def test_the_code_of_an_item_is_its_features_and_its_probable_tags(fitted, table
         assert probable[:, fitted.n_seen_ :].any(), "unseen tags may be given"
     else:
         assert not probable[:, fitted.n_seen_ :].any(), "unseen tags are never guessed"
-    context = side_by_side(fitted.members_.encode_documents(torch.from_numpy(probable)).numpy())
+    context = side_by_side(fitted.members_.encode_documents(torch.from_numpy(probable)))
     for share in (0.0, 0.3, 0.5, 1.0):
         found = changed(fitted, context=share).item_codes(world.X_test, tags)
         assert found.dtype == np.float32 and found.shape == (25, fitted.n_dimensions)
@@ -128,15 +122,15 @@ def test_the_code_of_an_item_is_its_features_and_its_probable_tags(fitted, table
 
 
 def test_the_code_of_a_document_is_that_of_its_tags(fitted, tables):
-    rows = tables[0].documents[:9]
+    rows = tables.documents[:9]
     ordered = torch.from_numpy(rows[:, fitted.order_].toarray().astype(np.float32))
-    wanted = side_by_side(fitted.members_.encode_documents(ordered).numpy())
+    wanted = side_by_side(fitted.members_.encode_documents(ordered))
     np.testing.assert_allclose(fitted.document_codes(rows), wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("n", [25, 0])
 def test_codes_in_blocks_are_codes_at_once(fitted, tables, world, monkeypatch, n):
-    tags = tables[0].documents[:n]
+    tags = tables.documents[:n]
 
     def coded():
         items = fitted.item_codes(world.X_test[:n], tags)
@@ -150,8 +144,7 @@ def test_codes_in_blocks_are_codes_at_once(fitted, tables, world, monkeypatch, n
 
 
 def test_points_are_directions_on_the_principal_axes(fitted, tables):
-    told, _ = tables
-    codes = fitted.document_codes(told.documents)
+    codes = fitted.document_codes(tables.documents)
     centred = codes - codes.mean(axis=0)
     np.testing.assert_allclose(fitted.document_mean_.ravel(), codes.mean(axis=0), atol=1e-5)
     for number, scatter in enumerate(fitted.document_scatter_):
@@ -161,7 +154,7 @@ def test_points_are_directions_on_the_principal_axes(fitted, tables):
     placed = centred @ fitted.axes_
     wanted = placed / np.linalg.norm(placed, axis=1, keepdims=True)
     np.testing.assert_allclose(fitted.points(codes), wanted, atol=1e-4)
-    np.testing.assert_allclose(fitted.document_points(told.documents), wanted, atol=1e-4)
+    np.testing.assert_allclose(fitted.document_points(tables.documents), wanted, atol=1e-4)
     # Axes are orthonormal, sorted, and hold nearly everything there is.
     np.testing.assert_allclose(fitted.axes_.T @ fitted.axes_, np.eye(placed.shape[1]), atol=1e-4)
     spread = placed.var(axis=0)
@@ -173,8 +166,7 @@ def test_points_are_directions_on_the_principal_axes(fitted, tables):
 
 
 def test_one_readout_gives_the_mean_of_members_logits(fitted, tables, world):
-    told, _ = tables
-    for codes in (fitted.item_codes(world.X_test), fitted.document_codes(told.documents[:20])):
+    for codes in (fitted.item_codes(world.X_test), fitted.document_codes(tables.documents[:20])):
         readout = fitted.readout(of_items=False)
         raw = mean_logits(fitted, codes)
         np.testing.assert_allclose(codes @ readout.weights + readout.intercepts, raw, atol=1e-5)
@@ -195,15 +187,15 @@ def test_one_readout_gives_the_mean_of_members_logits(fitted, tables, world):
 def test_groups_stay_in_one_fold():
     documents, X = small(n=40)
     groups = np.arange(40) % 13
-    made = small_space(n_folds=4)
-    data, _ = made.prepare(documents, X, np.arange(40), groups, None)
-    assert len(set(data.folds.tolist())) == 4
-    for group in range(13):
-        assert len(set(data.folds[groups == group].tolist())) == 1
-    free, _ = small_space(n_folds=4).prepare(documents, X, np.arange(40), None, None)
-    assert any(len(set(free.folds[groups == group].tolist())) > 1 for group in range(13))
-    few, _ = small_space(n_folds=4).prepare(documents, X, None, groups % 3, None)
-    assert sorted(set(few.folds.tolist())) == [0, 1, 2], "no more folds than groups"
+
+    def folds(groups):
+        return small_space(n_folds=4).prepare(documents, X, None, groups, None)[0].folds
+
+    together, free = folds(groups), folds(None)
+    assert len(np.unique(together)) == 4
+    assert all(len(np.unique(together[groups == group])) == 1 for group in range(13))
+    assert any(len(np.unique(free[groups == group])) > 1 for group in range(13))
+    assert np.unique(folds(groups % 3)).tolist() == [0, 1, 2], "no more folds than groups"
 
 
 @pytest.mark.parametrize(
@@ -213,7 +205,7 @@ def test_one_item_or_one_group_promises_no_precision(n_items, groups):
     documents, X = small()
     made = small_space().fit(documents, X[:n_items], np.arange(n_items), groups=groups)
     with pytest.raises(InputError, match=r"^A precision is learned on .* or there is but one\.$"):
-        made.thresholds(0.5)
+        made.threshold(0.5)
     assert not len(made.reference_.weights)
     readout = made.readout()
     assert np.isfinite(made.item_codes(X) @ readout.weights + readout.intercepts).all()
@@ -231,22 +223,21 @@ def test_one_document_is_enough_to_be_fitted():
 # ------------------------------------------------------------------ calibration
 
 
+def members_of(fitted, fold):
+    """Give the members that have not seen a fold."""
+    per_fold = fitted.plan_.members_per_fold
+    return fitted.members_.select(slice(fold * per_fold, (fold + 1) * per_fold))
+
+
 def held_out_probabilities(fitted):
     """Give what members say of reference items that they have not seen, in their own order."""
-    calibration = fitted.calibration_
     codes, folds, _ = fitted.reference_
-    per_fold, size = fitted.plan_.members_per_fold, fitted.plan_.code
     found = np.empty((len(codes), len(fitted.order_)))
     for row, fold in enumerate(folds):
-        each = []
-        for place in range(per_fold):
-            member = fitted.members_.select(
-                slice(fold * per_fold + place, fold * per_fold + place + 1)
-            )
-            mine = torch.from_numpy(codes[row : row + 1, place * size : (place + 1) * size])
-            each.append(member.read(mine[None])[0, 0].numpy())
-        found[row] = np.mean(each, axis=0)[: found.shape[1]]
-    return expit(found * calibration.slopes + calibration.intercepts)
+        mine = torch.from_numpy(codes[row].reshape(-1, 1, fitted.plan_.code))
+        logits = members_of(fitted, fold).read(mine).mean(dim=0)[0].numpy()
+        found[row] = logits[: found.shape[1]]
+    return expit(found * fitted.calibration_.slopes + fitted.calibration_.intercepts)
 
 
 def test_labels_are_expected_as_often_as_documents_hold_them(at_home, homely):
@@ -267,7 +258,7 @@ def test_reference_codes_are_those_of_members_that_had_not_seen_the_item(at_home
     assert at_home.plan_.members_per_fold == 2
     features = torch.from_numpy(standardise(X, at_home.mean_, at_home.scale_))
     for row in range(0, N_HOMELY, 37):
-        mine = at_home.members_.select(slice(2 * folds[row], 2 * folds[row] + 2))
+        mine = members_of(at_home, folds[row])
         direct = mine.encode_items(features[row : row + 1])
         seen = mine.read(direct)[..., : at_home.n_seen_].mean(dim=0)
         tags = torch.zeros(1, len(at_home.order_))
@@ -277,13 +268,13 @@ def test_reference_codes_are_those_of_members_that_had_not_seen_the_item(at_home
 
 
 def test_thresholds_rise_with_precision_and_keep_it(at_home, homely):
-    least = [at_home.thresholds(float(one))[0] for one in PRECISIONS]
+    least = [at_home.threshold(float(one)) for one in PRECISIONS]
     assert (np.diff(least) >= 0).all() and 0 <= least[0] < least[-1] <= 1
     weights = at_home.reference_.weights
     found = held_out_probabilities(at_home)[:, : at_home.n_seen_]
     truth = homely[0].toarray()[:, at_home.order_[: at_home.n_seen_]]
     for goal in (0.5, 0.6):
-        given = found >= at_home.thresholds(goal)[0] - 1e-6
+        given = found >= at_home.threshold(goal) - 1e-6
         counted = weights[:, None] * given
         assert (counted * truth).sum() / counted.sum() >= goal - 1e-3
         assert given.any()
@@ -341,9 +332,8 @@ def test_large_constants_are_constant_and_small_spreads_are_spreads(kind):
 
 
 def test_directions_of_new_labels_are_those_of_discriminant_analysis(fitted, tables):
-    told, _ = tables
     rng = np.random.default_rng(0)
-    codes = fitted.document_codes(told.documents[:12])
+    codes = fitted.document_codes(tables.documents[:12])
     holding = (rng.random((12, 3)) < 0.5).astype(float)
     frequencies = np.array([0.01, 0.2, 0.7])
     new, raw = fitted.readout_of_documents(codes, sp.csr_matrix(holding), frequencies)
@@ -354,9 +344,11 @@ def test_directions_of_new_labels_are_those_of_discriminant_analysis(fitted, tab
     for label in range(3):
         mine, bias = holding[:, label] > 0, []
         n = mine.sum()
-        for member in range(n_members):
-            at = slice(member * size, (member + 1) * size)
-            mean, scatter = fitted.document_mean_[member], fitted.document_scatter_[member]
+        for member, mean in enumerate(fitted.document_mean_):
+            at, scatter = (
+                slice(member * size, (member + 1) * size),
+                fitted.document_scatter_[member],
+            )
             gap = codes[mine, at].astype(np.float64).mean(axis=0) - mean
             gap *= n / (n + space._DOUBT)
             ridge = (space._RIDGE + space._FEW / n) * np.trace(scatter) / size * np.eye(size)
@@ -380,8 +372,7 @@ def mean_on_reference(fitted, readout):
 
 
 def test_new_labels_are_as_common_on_reference_items_as_is_expected(fitted, tables):
-    told, _ = tables
-    codes = fitted.document_codes(told.documents[:12])
+    codes = fitted.document_codes(tables.documents[:12])
     holding = sp.csr_matrix(np.eye(12)[:, :3])
     frequencies = np.array([0.01, 0.2, 0.7])
     new, _ = fitted.readout_of_documents(codes, holding, frequencies)
@@ -416,20 +407,17 @@ def test_votes_equal_a_plain_loop(monkeypatch, block, counted):
     monkeypatch.setattr(space, "_VOTERS", block)
     rng = np.random.default_rng(0)
     points, known = (rng.normal(size=(n, 4)).astype(np.float32) for n in (5, 7))
-    points /= np.linalg.norm(points, axis=1, keepdims=True)
-    known /= np.linalg.norm(known, axis=1, keepdims=True)
     documents = (rng.random((7, 3)) < 0.5).astype(float)
-    counts = rng.integers(1, 5, 7) if counted else None
-    left_out = np.array([0, -1, 3, 6, -1]) if counted else None
-    found = vote(points, known, sp.csr_matrix(documents), counts=counts, left_out=left_out)
+    counts, left_out = rng.integers(1, 5, 7), np.array([0, -1, 3, 6, -1])
+    options = {"counts": counts, "left_out": left_out} if counted else {}
+    for points_ in (points, known):
+        points_ /= np.linalg.norm(points_, axis=1, keepdims=True)
+    found = vote(points, known, sp.csr_matrix(documents), **options)
     for row in range(5):
-        strength = []
-        for other in range(7):
-            cosine = float(points[row] @ known[other])
-            weight = np.exp(cosine / TEMPERATURE) * (counts[other] if counted else 1)
-            strength.append(0.0 if counted and left_out[row] == other else weight)
-        wanted = np.array(strength) @ documents / np.sum(strength)
-        np.testing.assert_allclose(found[row], wanted, rtol=1e-4)
+        strength = np.array([np.exp(float(points[row] @ other) / TEMPERATURE) for other in known])
+        if counted:
+            strength *= counts * (np.arange(7) != left_out[row])
+        np.testing.assert_allclose(found[row], strength @ documents / strength.sum(), rtol=1e-4)
 
 
 def test_without_known_documents_nobody_votes():
@@ -449,7 +437,7 @@ def test_votes_have_their_share_in_logits():
 
 @pytest.mark.parametrize("kind", ["items", "documents alone"])
 def test_a_space_comes_back_without_pickle(fitted, world, tables, tmp_path, kind):
-    documents = tables[0].documents
+    documents = tables.documents
     before = fitted if kind == "items" else small_space().fit(documents)
     config, arrays = before.get_state()
     assert json.loads(json.dumps(config)) == config
@@ -465,7 +453,7 @@ def test_a_space_comes_back_without_pickle(fitted, world, tables, tmp_path, kind
     if kind == "items":
         codes = before.item_codes(world.X_test)
         np.testing.assert_array_equal(again.item_codes(world.X_test), codes)
-        assert again.thresholds(0.3) == before.thresholds(0.3)
+        assert again.threshold(0.3) == before.threshold(0.3)
 
 
 def test_same_seed_same_bits_and_every_round_is_reported():
@@ -485,22 +473,16 @@ def test_same_seed_same_bits_and_every_round_is_reported():
 
 
 @pytest.mark.parametrize(
-    "parameters",
+    ("name", "value"),
     [
-        {"n_folds": 1},
-        {"members_per_fold": 0},
-        {"n_steps": 0},
-        {"context": 1.5},
-        {"priming": -0.1},
-        {"device": "abacus"},
+        *[("n_folds", 1), ("members_per_fold", 0), ("n_steps", 0)],
+        *[("context", 1.5), ("priming", -0.1), ("device", "abacus")],
     ],
-    ids=lambda value: next(iter(value)),
 )
-def test_a_bad_parameter_is_named_before_any_training(parameters, monkeypatch):
+def test_a_bad_parameter_is_named_before_any_training(name, value, monkeypatch):
     monkeypatch.setattr(space.SpaceTraining, "run", lambda *_: pytest.fail("trained"))
-    documents, X = small()
-    with pytest.raises(InputError, match=f"`{next(iter(parameters))}` of `ConceptSpace`"):
-        small_space(**parameters).fit(documents, X, np.arange(30))
+    with pytest.raises(InputError, match=f"`{name}` of `ConceptSpace`"):
+        small_space(**{name: value}).fit(*small())
 
 
 def test_asking_before_fit_says_so():

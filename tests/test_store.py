@@ -1,17 +1,92 @@
-"""The store of known documents: what it takes in, who votes, and who is nearest."""
+"""Documents: which were met before, what the store knows of them, who votes, and who is nearest."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from polyseme import ConceptSpace, SpacePlan
+from polyseme import tags as tags_module
 from polyseme._validation import InputError
-from polyseme.corpus import LabelCorpus
+from polyseme.corpus import LabelCorpus, unique_rows
 from polyseme.datasets.toy import THEMES
-from polyseme.documents import label_column
-from polyseme.space import TEMPERATURE
+from polyseme.documents import label_column, met_documents, training_tables, unmet_documents
+from polyseme.published.descriptors import ContextDescriptor
+from polyseme.published.embedding import ConceptEmbedding
+from polyseme.published.priming import PrimingRanker, PrimingStore
+from polyseme.published.training import TrainingPlan
+from polyseme.space import vote
 from polyseme.store import ConceptStore
+
+
+def corpus_of(documents, ids=None):
+    return LabelCorpus.from_documents(documents, ids=ids)
+
+
+# ------------------------------------------------------------------ documents met before
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.frozensets(st.integers(0, 6)), max_size=20))
+def test_distinct_rows_are_those_met_first(documents):
+    matrix = np.array([[c in d for c in range(7)] for d in documents], dtype=bool).reshape(-1, 7)
+    distinct, places = unique_rows(sp.csr_matrix(matrix))
+    met = list(dict.fromkeys(documents))
+    assert [frozenset(np.flatnonzero(row)) for row in distinct.toarray()] == met
+    assert places.tolist() == [met.index(document) for document in documents]
+
+
+def plain_met(corpus, teaching):
+    """Compare namesakes one by one, by what their corpora compare labels by."""
+    rows = {name: row for row, name in enumerate(teaching.ids)}
+    met = []
+    for row, name in enumerate(corpus.ids):
+        own = {corpus.key(label) for label in corpus.document(row)}
+        place = rows.get(name, -1)
+        other = {teaching.key(label) for label in teaching.document(place)} if place >= 0 else None
+        met.append(place if own == other else -1)
+    return met
+
+
+_NAMED = st.dictionaries(
+    st.sampled_from("abcdef"),
+    st.frozensets(st.sampled_from(["Sun", "sun", "sea", "oak  tree", "oak tree", "ash"])),
+    min_size=1,
+)
+
+
+@settings(deadline=None, max_examples=80)
+@given(_NAMED, _NAMED, st.booleans(), st.booleans())
+def test_met_documents_equal_a_comparison_one_by_one(ours, theirs, normalize, other):
+    corpus = LabelCorpus.from_documents(ours.values(), ids=list(ours), normalize=normalize)
+    teaching = LabelCorpus.from_documents(theirs.values(), ids=list(theirs), normalize=other)
+    assert met_documents(corpus, teaching).tolist() == plain_met(corpus, teaching)
+
+
+def test_a_document_met_twice_counts_once_and_a_namesake_is_renamed():
+    label_sets = corpus_of([("a", "b"), ("c", "b")], ["x", "y"])
+    new = unmet_documents(corpus_of([("B", "A"), ("c", "d"), ("a",)], ["x", "y", "z"]), label_sets)
+    assert new.ids == ("instance:y", "z")
+    assert [set(document) for document in new] == [{"c", "d"}, {"A"}]
+
+
+def test_groups_of_documents_and_of_items_are_told_to_the_space():
+    label_sets = corpus_of([("a", "b"), ("a",), ("b",)], ["x", "y", "z"])
+    items = replace(corpus_of([("a",), ("b", "c")], ["y", "w"]), groups=("g", "g"))
+    tables = training_tables(items, label_sets, ("a", "b", "c"))
+    assert tables.item_documents.tolist() == [1, 3] and tables.n_label_sets == 3
+    assert tables.documents.toarray().tolist() == [[1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 1, 1]]
+    assert tables.groups[1] == tables.groups[3] and len(set(tables.groups.tolist())) == 3
+    alone = training_tables(corpus_of([("a",)], ["q"]), label_sets, ("a", "b", "c"))
+    assert alone.groups is None
+
+
+# ------------------------------------------------------------------ the store
 
 
 @pytest.fixture(scope="module")
@@ -24,10 +99,6 @@ def labels(toy_tagger):
     return toy_tagger.store_.labels
 
 
-def corpus_of(documents, ids=None):
-    return LabelCorpus.from_documents(documents, ids=ids)
-
-
 @pytest.fixture
 def few(space, labels):
     """A store of twelve documents, two of which hold the same labels as another."""
@@ -35,19 +106,6 @@ def few(space, labels):
     documents += [documents[3], documents[0]]
     corpus = corpus_of(documents, [f"d{row}" for row in range(12)])
     return ConceptStore.of(space, labels, corpus, corpus)[0]
-
-
-def parts(store):
-    """Give all that a store is made of, to be compared."""
-    return (
-        store.labels,
-        store.n_learned,
-        store.ids,
-        store.matrix.shape,
-        [store.document(row) for row in range(len(store.ids))],
-        store.sets.tolist(),
-        store.points.tolist(),
-    )
 
 
 def test_label_sets_come_first_and_items_documents_if_they_are_new(space, labels):
@@ -115,12 +173,14 @@ def test_what_is_removed_was_never_there(few, space, gone):
     names = {gone} if isinstance(gone, str) else set(gone)
     found = grown.remove(gone)
     kept = [row for row, name in enumerate(grown.ids) if name not in names]
-    documents = [grown.document(row) for row in kept]
-    ids = [grown.ids[row] for row in kept]
-    left = corpus_of(documents, ids)
+    left = corpus_of([grown.document(row) for row in kept], [grown.ids[row] for row in kept])
     wanted = ConceptStore.of(space, few.labels, left, left)[0]
-    assert parts(found)[:-1] == parts(wanted)[:-1]
-    np.testing.assert_allclose(found.points, wanted.points, atol=1e-6)
+    for name in ("labels", "n_learned", "ids"):
+        assert getattr(found, name) == getattr(wanted, name)
+    for name in ("matrix", "sets", "points"):
+        arrays = (getattr(store, name) for store in (found, wanted))
+        arrays = (array.toarray() if name == "matrix" else array for array in arrays)
+        np.testing.assert_allclose(*arrays, atol=1e-6, err_msg=name)
 
 
 def test_all_documents_may_go(few, space):
@@ -135,17 +195,10 @@ def test_all_documents_may_go(few, space):
 # ------------------------------------------------------------------ inference
 
 
-def test_every_document_votes_and_the_nearer_the_more(few, space, world):
+def test_every_document_votes_not_only_distinct_ones(few, space, world):
     points = space.points(space.item_codes(world.X_test[:6]))
-    found = few.votes(points)
-    for row, point in enumerate(points):
-        votes, total = np.zeros(len(few.labels)), 0.0
-        for document in range(12):  # not only distinct ones
-            strength = np.exp(float(point @ few.points[few.sets[document]]) / TEMPERATURE)
-            total += strength
-            for label in few.document(document):
-                votes[few.labels.index(label)] += strength
-        np.testing.assert_allclose(found[row], votes / total, rtol=1e-4)
+    wanted = vote(points, few.points[few.sets], few.matrix)
+    np.testing.assert_allclose(few.votes(points), wanted, rtol=1e-4)
 
 
 def test_neighbours_come_from_near_to_far_with_all_their_names(few, space, world):
@@ -173,9 +226,8 @@ def test_neighbours_come_from_near_to_far_with_all_their_names(few, space, world
 
 def test_a_column_is_found_by_any_spelling_and_close_ones_are_named(few):
     assert label_column(few.labels, "  APPLE ", normalize=True) == few.labels.index("apple")
-    with pytest.raises(
-        InputError, match=r"Unknown label 'appel'; close to it: apple.*all 29 known"
-    ):
+    message = r"Unknown label 'appel'; close to it: apple.*all 29 known"
+    with pytest.raises(InputError, match=message):
         label_column(few.labels, "appel", normalize=True)
     with pytest.raises(InputError, match="Unknown label 'APPLE'"):
         label_column(few.labels, "APPLE", normalize=False)
@@ -189,3 +241,51 @@ def test_concepts_are_labels_where_their_documents_lie(few):
     ):
         assert few.labels[label] in few.document(int(row))
         np.testing.assert_array_equal(point, few.points[few.sets[row]])
+
+
+# ------------------------------------------------------------------ memory
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """Give 3,000 documents over 5,340 labels: a table of 16 MB with a byte for each."""
+    generator = np.random.default_rng(0)
+    columns = (10_000 * generator.random((3_000, 4)) ** 3).astype(int)
+    return corpus_of([{f"t{column}" for column in row} for row in columns])
+
+
+def test_no_dense_matrix_is_made_of_many_labels(wide, most_bytes, monkeypatch):
+    dense = wide.matrix.shape[0] * wide.matrix.shape[1]
+    context = ContextDescriptor(n_topics=4, n_iter=2, random_state=0)
+    _, most = most_bytes(context.fit, wide.matrix)
+    assert most < dense / 4
+    _, most = most_bytes(context.transform, wide.matrix)
+    assert most < dense / 2
+    plan = TrainingPlan(max_epochs=1, min_steps=1, max_steps=1, batch_size=8, validation_fraction=0)
+    parts = {"context_descriptor": context, "training": plan}
+    embedding = ConceptEmbedding(2, (2,), **parts, random_state=0).fit(wide)
+    store = PrimingStore.empty(embedding)
+    (store, _, _), most = most_bytes(store.add, embedding, wide)
+    assert most < dense / 2
+    ranker = PrimingRanker(store.index(1.0), embedding.distance_scale_)
+    points = np.zeros((500, 2), dtype=np.float32)
+    monkeypatch.setattr(tags_module, "_BLOCK_NUMBERS", 10 * len(store.labels))
+    _, most = most_bytes(ranker.rank, points, 5)
+    assert most < 8 * len(points) * len(store.labels) / 4
+
+
+def test_a_space_and_its_store_make_no_dense_matrix_of_many_labels(wide, most_bytes):
+    dense = wide.matrix.shape[0] * wide.matrix.shape[1]
+    plan = SpacePlan(hidden=4, code=4, document_batch=8)
+    space = ConceptSpace(n_folds=2, members_per_fold=1, n_steps=1, plan=plan, random_state=0)
+    space.fit(sp.csr_matrix(wide.matrix, dtype=np.float64))
+    (store, dropped), most = most_bytes(ConceptStore.of, space, wide.labels, wide, wide)
+    assert most < dense / 4
+    assert len(store.ids) + len(dropped) == 3_000
+    codes, most = most_bytes(space.document_points, store.matrix)
+    assert most < dense / 4
+    np.testing.assert_allclose(codes, store.points[store.sets], atol=1e-5)
+    _, most = most_bytes(store.votes, store.points[:5])
+    assert most < dense / 4
+    _, most = most_bytes(store.remove, store.ids[::2])
+    assert most < dense / 4

@@ -1,4 +1,4 @@
-"""The published method as a tagger; what both taggers keep to is in `test_tagger_contract`."""
+"""The published method as a tagger; what both taggers keep to is in `test_tagger`."""
 
 from __future__ import annotations
 
