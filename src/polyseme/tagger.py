@@ -1103,6 +1103,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     def _names(self, labels: Collection[str]) -> tuple[str, ...]:
         """Check labels that are given by name, and tidy them as those of documents are."""
+        check_fitted(self, "store_")
         given = [labels] if isinstance(labels, str) else labels
         return LabelCorpus.from_documents([given], normalize=self.normalize_labels_).labels
 
