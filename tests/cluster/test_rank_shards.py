@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import socket
 import sys
 import threading
@@ -18,8 +19,9 @@ from typer.testing import CliRunner
 from polyseme import load
 from polyseme._validation import InputError
 from polyseme.cli import app
-from polyseme.cluster import engine, media, open_engine, rank_shards
-from polyseme.io.shards import write_shards
+from polyseme.cluster import engine, media, open_engine, rank_shards, ranking
+from polyseme.features import ImageFeatures, extraction
+from polyseme.io.shards import Shard, write_shards
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +73,7 @@ def test_a_manifest_says_what_is_there_in_parquet_files_of_many_groups(
     words = ["--out", tmp_path / "out", "--out-form", "parquet", "--precision", 0.9]
     run("rank", place / "model", place / "cut", *words)
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_bytes())
-    assert manifest["model"] == engine.digest_of(place / "model")
+    assert manifest["model"] == ranking.digest_of(place / "model")
     assert (manifest["rows"], manifest["top"], manifest["form"]) == (900, 10, "parquet")
     for entry in manifest["files"]:
         path = tmp_path / "out" / entry["file"]
@@ -85,7 +87,7 @@ def test_a_manifest_says_what_is_there_in_parquet_files_of_many_groups(
 
 def test_an_interrupted_run_goes_on_with_what_is_missing(place, tmp_path):
     def stop(done: int, total: int, skipped: int) -> None:
-        if done > 500:
+        if done >= 500:
             raise KeyboardInterrupt
 
     options = {"k": 2, "workers": 1}
@@ -209,17 +211,33 @@ def test_without_ray_the_extra_is_named(monkeypatch):
 
 def test_a_worker_refuses_in_a_sentence(place, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get=lambda pieces: pieces))
-    model, here = str(place / "model"), engine.own_version()
-    tagging = partial(media._tagging, model, "0" * 64, 1, None)
-    hashing = media._hashing
-    for job, piece, version, message in (
-        (hashing, [], "0.0.1", "in place of 0.0.1; install the same version on all machines."),
-        (tagging, [], here, "is another one; use a folder that all machines share"),
-        (partial(engine.load_same, str(tmp_path / "no"), ""), "", here, "cannot see '"),
-        (partial(partial, engine.check_seen), "/no/file", here, "cannot see '/no/file'"),
-        (partial(partial, os.listdir), "/no/folder", here, "cannot go on: [Errno 2]"),
+    replaced, moved = (ranking.Suggestions(place / "model", 1) for _ in range(2))
+    replaced.digest, moved.model = "0" * 64, tmp_path / "no"
+    shard = Shard(tmp_path / "no.npy", 0, 1)
+    extract = partial(extraction._extract_there, ImageFeatures())
+    here = engine.own_version()
+    for function, piece, version, message in (
+        (str, 1, "0.0.1", "in place of 0.0.1; install the same version on all machines."),
+        (partial(media._tag, replaced, 1), [], here, "is another one; use a folder that all"),
+        (partial(ranking._rank_piece, moved), (shard, None), here, "cannot see"),
+        (partial(ranking._rank_shard, moved, tmp_path / "out", "jsonl"), shard, here, "cannot see"),
+        (partial(extract, "0"), [], here, "would make other numbers of image files"),
+        (os.listdir, "/no/folder", here, "cannot go on: [Errno 2]"),
     ):
-        worker = engine._Worker(job, [piece], version)
+        worker = engine._Worker(function, [piece], version)
         ((_, sentence),) = worker({"piece": [0]})["outcome"]
         assert message in sentence
-    assert len(engine.load_same(model, engine.digest_of(place / "model")).classes_)
+    travelled = pickle.loads(pickle.dumps(replaced))
+    assert "tagger" not in vars(travelled)
+
+
+def test_a_file_that_vanishes_is_skipped_and_one_that_only_a_worker_lacks_ends_the_work(tmp_path):
+    gone, seen = tmp_path / "gone.png", tmp_path / "seen.png"
+    seen.touch()
+    blind = SimpleNamespace(map=lambda *_: [[extraction.UnseenError("elsewhere")]])
+    (outcome,) = extraction.map_files(blind, len, [gone], 8)
+    assert str(outcome) == "cannot be opened (no such file or directory)"
+    (outcome,) = extraction.map_files(None, partial(extraction.look_at, ImageFeatures()), [gone], 8)
+    assert str(outcome) == "cannot be opened (no such file or directory)"
+    with pytest.raises(InputError, match=r"The machine 'elsewhere' cannot see '.*seen.png'"):
+        list(extraction.map_files(blind, len, [seen], 8))

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from typer.testing import CliRunner
 
 from polyseme._validation import InputError
 from polyseme.cli import app
-from polyseme.cluster import RayEngine, RayExecutor, open_engine, rank_shards
+from polyseme.cluster import RayEngine, open_engine, rank_shards
 from polyseme.features import ImageFeatures, extract_folder
 from polyseme.io.shards import write_shards
 from polyseme.io.xmp import read_tags
@@ -100,14 +99,14 @@ def stop_at(n: int):
 
 def test_workers_that_cannot_go_on_are_told_of_in_a_sentence(engine, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"Workers died again and again, at 1 or soon") as caught:
-        list(engine.map(partial(partial, os._exit), [1]))
+        list(engine.map(os._exit, [1]))
     assert "\n" not in str(caught.value)
-    (tmp_path / "only_here.py").write_text("def job():\n    return str\n")
+    (tmp_path / "only_here.py").write_text("def double(n):\n    return 2 * n\n")
     monkeypatch.syspath_prepend(tmp_path)
-    job = importlib.import_module("only_here").job
+    double = importlib.import_module("only_here").double
     with pytest.raises(InputError, match="A worker lacks the module 'only_here'; install polyseme"):
-        list(engine.map(job, [1]))
-    assert list(engine.map(partial(partial, max, 3), [])) == []
+        list(engine.map(double, [1]))
+    assert list(engine.map(str, [])) == []
 
 
 # ---------------------------------------------------------------------- rank
@@ -153,7 +152,7 @@ def test_printed_tables_are_the_same(engine, place, world, tmp_path):
 def test_extraction_is_the_same_bytes_though_a_worker_dies(engine, pictures, tmp_path):
     extractor, kill = ImageFeatures(size=64), KillOnce()
     places = pictures / "files", tmp_path / "numbers", extractor
-    summary = extract_folder(*places, progress=kill, executor=RayExecutor(engine, extractor))
+    summary = extract_folder(*places, progress=kill, engine=engine)
     assert kill.killed
     skipped = {name.rpartition("/")[2] for name, _ in summary.skipped}
     assert skipped == {"AA-torn.png", "lost.png"}
@@ -168,7 +167,7 @@ def test_an_interrupted_extraction_goes_on_here(engine, pictures, tmp_path):
     extractor = ImageFeatures(size=64)
     places = pictures / "files", tmp_path / "numbers", extractor
     with pytest.raises(KeyboardInterrupt):
-        extract_folder(*places, progress=stop_at(40), executor=RayExecutor(engine, extractor))
+        extract_folder(*places, progress=stop_at(40), engine=engine)
     assert extract_folder(*places).n_cached >= 30
     assert contents(tmp_path / "numbers") == contents(pictures / "numbers")
 

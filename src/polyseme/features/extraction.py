@@ -7,17 +7,21 @@ pictures, `segments.npy` for sound), a line for every file met (`files.jsonl`), 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import json
 import os
+import socket
 import sqlite3
 import stat
 import tempfile
 import time
 import unicodedata
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -25,6 +29,7 @@ import numpy as np
 
 from polyseme._validation import InputError, IntArray, first_few
 from polyseme.features.base import Extracted, MediaError, MediaFeatures, Raw, cause
+from polyseme.features.sound import quiet_decoders
 from polyseme.io import replacing
 from polyseme.io.xmp import read_tags, sidecar_of
 
@@ -32,6 +37,8 @@ MANIFEST, LEDGER, CACHE = "extraction.json", "files.jsonl", "cache.sqlite"
 FORMAT, FORMAT_VERSION = "polyseme extraction", 2
 _ARRAYS = {"image": "features.npy", "audio": "segments.npy"}
 _COMMIT_SECONDS = 2.0
+# Files that a worker of a cluster hashes, and looks at, at a time.
+_HASHED_AT_ONCE, _LEAST_AT_ONCE = 64, 8
 
 Progress = Callable[[int, int, int], None]
 
@@ -66,14 +73,11 @@ class Summary:
         )
 
 
-class Executor(Protocol):
-    """Who does the heavy part of `extract_folder`, when it is not the process that writes."""
+class Engine(Protocol):
+    """Where work is done piece by piece, such as `polyseme.cluster.RayEngine`."""
 
-    def prepare(self, media: Sequence[MediaFile], store: FeatureStore) -> None:
-        """Note the content hashes of files in the store; those left out are read by the caller."""
-
-    def extract(self, items: Iterable[Path]) -> Iterator[Raw | MediaError]:
-        """Give the raw numbers of files, in their order; see `MediaFeatures.extract`."""
+    def map(self, function: Callable[[Any], Any], pieces: Sequence[Any]) -> Iterator[Any]:
+        """Apply a function to pieces; yield its values in their order."""
 
 
 def extract_folder(
@@ -82,7 +86,7 @@ def extract_folder(
     extractor: MediaFeatures,
     *,
     progress: Progress | None = None,
-    executor: Executor | None = None,
+    engine: Engine | None = None,
 ) -> Summary:
     """Extract the raw numbers of all media files of a folder.
 
@@ -99,8 +103,8 @@ def extract_folder(
         Says which files are media and how they become numbers; it need not be fitted.
     progress : callable, optional
         Called after each file with the number done, of how many, and how many were skipped.
-    executor : Executor, optional
-        Who reads files and looks at them; by default this process.
+    engine : Engine, optional
+        Whose workers read files and look at them; by default this process does.
 
     Returns
     -------
@@ -117,17 +121,70 @@ def extract_folder(
             f"{', '.join(sorted(extractor.suffixes))}."
         )
     with FeatureStore(target / CACHE, extractor.digest()) as store:
-        if executor is not None:
-            executor.prepare(media, store)
-        extract = extractor.extract if executor is None else executor.extract
-        contents, skipped, n_cached = _extract(media, extract, store, progress)
-        if not contents:
+        outcomes, n_cached = _extract(media, extractor, store, engine, progress)
+        used = [(file, content) for file, content in outcomes if isinstance(content, bytes)]
+        skipped = [(file.id, reason) for file, reason in outcomes if isinstance(reason, str)]
+        if not used:
             raise InputError(
                 f"None of the {len(media)} {kind} files in '{source}' can be used: "
                 f"{first_few([f'{name} {why}' for name, why in skipped], most=3)}."
             )
-        sidecars = _write(target, extractor, contents, skipped, others, store)
-    return Summary(kind, len(contents), n_cached, tuple(skipped), tuple(others), tuple(sidecars))
+        sidecars = _write(target, extractor, used, skipped, others, store)
+    return Summary(kind, len(used), n_cached, tuple(skipped), tuple(others), tuple(sidecars))
+
+
+def _extract(
+    media: Sequence[MediaFile],
+    extractor: MediaFeatures,
+    store: FeatureStore,
+    engine: Engine | None,
+    progress: Progress | None,
+) -> tuple[list[tuple[MediaFile, bytes | str]], int]:
+    """Fill the store; give each file's SHA-256 or why it is skipped, and how many were known."""
+    outcomes: dict[MediaFile, bytes | str] = {}
+    n_skipped = n_cached = 0
+
+    def note(file: MediaFile, outcome: bytes | str) -> None:
+        nonlocal n_skipped
+        outcomes[file] = outcome
+        n_skipped += isinstance(outcome, str)
+        if progress is not None:
+            progress(len(outcomes), len(media), n_skipped)
+
+    def unknown() -> Iterator[tuple[MediaFile, str, bytes]]:
+        """Yield what has to be looked at, with its state and hash."""
+        nonlocal n_cached
+        for file in media:
+            try:
+                state, content = store.hashed(file.path)
+            except OSError as error:
+                note(file, f"cannot be opened ({cause(error)})")
+                continue
+            if store.shape_of(content):
+                n_cached += 1
+                note(file, content)
+            else:
+                yield file, state, content
+
+    extract: Callable[[Iterable[Path]], Iterator[Raw | MediaError]] = extractor.extract
+    if engine is not None:
+        unread = [file.path for file in media if store.noted(file.path) is None]
+        hashes = map_files(engine, _hash_files, unread, _HASHED_AT_ONCE)
+        for path, hashed in zip(unread, hashes, strict=True):
+            if hashed is not None:
+                store.note(path, *hashed)
+        extract = partial(_extract_on, engine, extractor)
+    files, waiting = itertools.tee(unknown())
+    extracted = extract(file.path for file, _, _ in waiting)
+    for raw, (file, state, content) in zip(extracted, files, strict=True):
+        if isinstance(raw, MediaError):
+            note(file, str(raw))
+        elif store.noted(file.path) != (state, content):
+            note(file, "was changed while it was looked at; run again")
+        else:
+            store.put(content, raw)
+            note(file, content)
+    return [(file, outcomes[file]) for file in media], n_cached
 
 
 def read_extraction(folder: str | Path) -> Extracted:
@@ -268,6 +325,80 @@ def _plain(name: str) -> PurePosixPath:
     return PurePosixPath(unicodedata.normalize("NFC", name.replace("\\", "/")))
 
 
+# ---------------------------------------------------------------------- files on a cluster
+
+
+class UnseenError(MediaError):
+    """A file that the machine which this error names does not see."""
+
+
+def map_files(
+    engine: Engine | None, function: Callable[[Any], Any], paths: Iterable[Path], n_at_once: int
+) -> Iterator[Any]:
+    """Apply a function that takes some paths; yield what it gives for each file, in order.
+
+    A file that has vanished meanwhile is a `MediaError`; one that only a worker's machine does not
+    see ends the work.
+    """
+    names = [str(path.absolute()) for path in paths]
+    blocks = [names[n : n + n_at_once] for n in range(0, len(names), n_at_once)]
+    outcomes = map(function, blocks) if engine is None else engine.map(function, blocks)
+    for name, outcome in zip(names, itertools.chain.from_iterable(outcomes), strict=True):
+        if isinstance(outcome, UnseenError) and os.path.lexists(name):
+            raise unseen(str(outcome), name)
+        missing = MediaError("cannot be opened (no such file or directory)")
+        yield missing if isinstance(outcome, UnseenError) else outcome
+
+
+def look_at(extractor: MediaFeatures, paths: Sequence[str]) -> list[Raw | MediaError]:
+    """Give the raw numbers of files, or why there are none; for `map_files`."""
+    with quiet_decoders():
+        outcomes = list(extractor.extract(map(Path, paths)))
+    for n, path in enumerate(paths):
+        if isinstance(outcomes[n], MediaError) and not os.path.lexists(path):
+            outcomes[n] = UnseenError(socket.gethostname())
+    return outcomes
+
+
+def unseen(host: str, place: str | Path) -> InputError:
+    """Build the error for a machine that lacks a file or folder."""
+    return InputError(
+        f"The machine '{host}' cannot see '{place}'; on a cluster, models and files must lie where "
+        "all machines see them under the same path."
+    )
+
+
+def _extract_on(
+    engine: Engine, extractor: MediaFeatures, paths: Iterable[Path]
+) -> Iterator[Raw | MediaError]:
+    """Extract on the workers of an engine, who use one thread each and see whole batches."""
+    parameters = extractor.get_params() | {"n_jobs": 1}
+    parameters |= {"random_state": None} if "random_state" in parameters else {}
+    extract = partial(_extract_there, type(extractor)(**parameters), extractor.digest())
+    return map_files(engine, extract, paths, max(_LEAST_AT_ONCE, 2 * extractor.batch_size))
+
+
+def _extract_there(
+    extractor: MediaFeatures, digest: str, paths: Sequence[str]
+) -> list[Raw | MediaError]:
+    """Extract on a worker, unless its libraries would make other numbers."""
+    if extractor.digest() != digest:
+        raise InputError(
+            f"The machine '{socket.gethostname()}' would make other numbers of {extractor.kind} "
+            "files; install the same versions on all machines."
+        )
+    return look_at(extractor, paths)
+
+
+def _hash_files(paths: Sequence[str]) -> list[tuple[str, bytes] | None]:
+    """Give states and hashes of files; None where who asked finds out by itself what is wrong."""
+    hashes: list[tuple[str, bytes] | None] = [None] * len(paths)
+    for n, path in enumerate(paths):
+        with contextlib.suppress(OSError):
+            hashes[n] = _hash(Path(path))
+    return hashes
+
+
 # ---------------------------------------------------------------------- the cache
 
 
@@ -309,50 +440,48 @@ class FeatureStore:
         self._connection.commit()
         self._connection.close()
 
-    def content_of(self, path: Path) -> bytes:
-        """Give the SHA-256 of a file; one that has not been touched since is not read again."""
-        state = state_of(path)
-        content = self._noted(path, state)
-        if content is None:
-            content = content_of(path)
-            self.note(path, state, content)
-        return content
+    def hashed(self, path: Path) -> tuple[str, bytes]:
+        """Give the state and SHA-256 of a file; one not touched since is not read again."""
+        hashed = self.noted(path)
+        if hashed is None:
+            hashed = _hash(path)
+            self.note(path, *hashed)
+        return hashed
 
-    def knows(self, path: Path) -> bool:
-        """Say whether the SHA-256 of a file, as it is now, is known without reading it."""
+    def noted(self, path: Path) -> tuple[str, bytes] | None:
+        """Give the state and SHA-256 that were noted of a file, if it is still in that state."""
+        query = "SELECT state, content FROM files WHERE path = ?"
+        row = self._run(query, os.fsencode(path.absolute())).fetchone()
         try:
-            return self._noted(path, state_of(path)) is not None
+            return row if row is not None and row[0] == _state(path) else None
         except OSError:
-            return False
+            return None
 
     def note(self, path: Path, state: str, content: bytes) -> None:
-        """Keep the SHA-256 that a file had in a state; see `state_of`."""
+        """Keep the SHA-256 that a file had in a state: its size, times, and which file it is."""
         name = os.fsencode(path.absolute())
         self._run("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", name, state, content)
 
-    def _noted(self, path: Path, state: str) -> bytes | None:
-        """Give the SHA-256 that was noted for a file in a state."""
-        question = "SELECT content FROM files WHERE path = ? AND state = ?"
-        row = self._run(question, os.fsencode(path.absolute()), state).fetchone()
-        return None if row is None else bytes(row[0])
-
     def shape_of(self, content: bytes) -> tuple[int, ...]:
         """Give the shape of the raw numbers under a hash; empty when there are none."""
-        question = "SELECT shape FROM numbers WHERE content = ? AND preprocessing = ?"
-        row = self._run(question, content, self.preprocessing).fetchone()
+        row = self._numbers("shape", content)
         return () if row is None else tuple(json.loads(row[0]))
 
     def get(self, content: bytes) -> Raw:
         """Give the raw numbers under a hash that is in the store."""
-        question = "SELECT raw FROM numbers WHERE content = ? AND preprocessing = ?"
-        (raw,) = self._run(question, content, self.preprocessing).fetchone()
-        return np.frombuffer(raw, "<f4").reshape(self.shape_of(content))
+        shape, raw = self._numbers("shape, raw", content)
+        return np.frombuffer(raw, "<f4").reshape(json.loads(shape))
 
     def put(self, content: bytes, raw: Raw) -> None:
         """Keep raw numbers under a hash; they reach the disk within seconds."""
-        shape, numbers = json.dumps(raw.shape), raw.astype("<f4").tobytes()
+        values = json.dumps(raw.shape), raw.astype("<f4").tobytes()
         command = "INSERT OR REPLACE INTO numbers VALUES (?, ?, ?, ?)"
-        self._run(command, content, self.preprocessing, shape, numbers)
+        self._run(command, content, self.preprocessing, *values)
+
+    def _numbers(self, columns: str, content: bytes) -> Any:
+        """Give columns of the row under a hash, or None."""
+        query = f"SELECT {columns} FROM numbers WHERE content = ? AND preprocessing = ?"
+        return self._run(query, content, self.preprocessing).fetchone()
 
     def _run(self, command: str, *values: object) -> sqlite3.Cursor:
         """Run one statement; changes reach the disk within seconds."""
@@ -369,73 +498,17 @@ class FeatureStore:
         return cursor
 
 
-def content_of(path: Path) -> bytes:
-    """Read a file and give its SHA-256."""
+def _hash(path: Path) -> tuple[str, bytes]:
+    """Read a file; give the state it was in, and its SHA-256."""
+    state = _state(path)
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").digest()
+        return state, hashlib.file_digest(stream, "sha256").digest()
 
 
-def state_of(path: Path) -> str:
+def _state(path: Path) -> str:
     """Give what changes whenever a file does: size, times, and which file it is."""
     info = path.stat()
     return f"{info.st_size} {info.st_mtime_ns} {info.st_ctime_ns} {info.st_ino}"
-
-
-def _unchanged(path: Path, state: str) -> bool:
-    """Say whether a file is still there and in a state."""
-    try:
-        return state_of(path) == state
-    except OSError:
-        return False
-
-
-def _extract(
-    media: Sequence[MediaFile],
-    extract: Callable[[Iterable[Path]], Iterator[Raw | MediaError]],
-    store: FeatureStore,
-    progress: Progress | None,
-) -> tuple[list[tuple[MediaFile, bytes]], list[tuple[str, str]], int]:
-    """Fill the store; give usable files with their hashes, the skipped, and how many were known."""
-    outcomes: dict[MediaFile, bytes | str] = {}  # the content's hash, or why there is none
-    n_skipped = 0
-    waiting: deque[tuple[MediaFile, bytes, str]] = deque()
-    n_cached = 0
-
-    def note(file: MediaFile, outcome: bytes | str) -> None:
-        nonlocal n_skipped
-        outcomes[file] = outcome
-        n_skipped += isinstance(outcome, str)
-        if progress is not None:
-            progress(len(outcomes), len(media), n_skipped)
-
-    def unknown() -> Iterator[Path]:
-        """Yield what has to be looked at; it waits in the same order for its numbers."""
-        nonlocal n_cached
-        for file in media:
-            try:
-                state, content = state_of(file.path), store.content_of(file.path)
-            except OSError as error:
-                note(file, f"cannot be opened ({cause(error)})")
-                continue
-            if store.shape_of(content):
-                n_cached += 1
-                note(file, content)
-            else:
-                waiting.append((file, content, state))
-                yield file.path
-
-    for raw in extract(unknown()):
-        file, content, state = waiting.popleft()
-        if isinstance(raw, MediaError):
-            note(file, str(raw))
-        elif not _unchanged(file.path, state):
-            note(file, "was changed while it was looked at; run again")
-        else:
-            store.put(content, raw)
-            note(file, content)
-    ordered = [(file, outcomes[file]) for file in media]
-    used = [(file, content) for file, content in ordered if isinstance(content, bytes)]
-    return used, [(file.id, why) for file, why in ordered if isinstance(why, str)], n_cached
 
 
 # ---------------------------------------------------------------------- the folder of numbers
