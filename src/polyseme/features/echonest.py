@@ -17,9 +17,7 @@ from polyseme.features.base import MediaError, check_file, needs
 SUFFIXES = frozenset({".h5", ".hdf5"})
 N_COEFFICIENTS = 12
 MOST_SEGMENTS = 200_000
-
-# What one chunk may unpack to; files of the dataset stay far below.
-_CHUNK_BYTES = 1 << 26
+_CHUNK_BYTES = 1 << 26  # what one chunk may unpack to; files of the dataset stay far below
 # Deflate, shuffle, checksum: any other filter would have HDF5 look for a library to load.
 _FILTERS = {1, 2, 3}
 _TIMBRE = "segments_timbre"
@@ -48,8 +46,12 @@ def _dataset(file: Any, name: str) -> Any:
     """Give a dataset of the group `analysis`, or None; never what lies in another file."""
     import h5py
 
-    group = _member(file, "analysis")
-    dataset = _member(group, name) if isinstance(group, h5py.Group) else None
+    dataset = file
+    for part in ("analysis", name):
+        link = dataset.get(part, getlink=True) if isinstance(dataset, h5py.Group) else None
+        if link is not None and not isinstance(link, h5py.HardLink):
+            raise MediaError(f"has a link in the place of `{part}`")
+        dataset = None if link is None else dataset[part]
     if not isinstance(dataset, h5py.Dataset):
         return None
     if dataset.is_virtual or dataset.external:
@@ -62,16 +64,6 @@ def _dataset(file: Any, name: str) -> Any:
     if chunk * dataset.dtype.itemsize > _CHUNK_BYTES:
         raise MediaError(f"has `{name}` in chunks that are too large")
     return dataset
-
-
-def _member(group: Any, name: str) -> Any:
-    """Give what a group holds under a name, or None; a link is refused."""
-    import h5py
-
-    link = group.get(name, getlink=True)
-    if link is not None and not isinstance(link, h5py.HardLink):
-        raise MediaError(f"has a link in the place of `{name}`")
-    return None if link is None else group[name]
 
 
 def _read(timbre: Any) -> NDArray[np.float32]:

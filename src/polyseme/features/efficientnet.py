@@ -22,8 +22,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from polyseme._validation import InputError
 from polyseme.features.base import needs
 
-# How EfficientNet-Lite was trained, unlike its larger relatives.
-_MEAN, _SPREAD = 127.0, 128.0
+_MEAN, _SPREAD = 127.0, 128.0  # of its training, unlike its larger relatives
 
 
 class EfficientNetLite:

@@ -230,7 +230,7 @@ def find_media(
     others: list[tuple[str, str]] = []
     for place in places:
         if not place.is_dir():
-            if not (place.exists() or place.is_symlink()):
+            if not os.path.lexists(place):
                 raise InputError(f"There is no file or folder '{place}'; check the path.")
             media.setdefault(place.absolute(), MediaFile(place.as_posix(), place))
             continue
@@ -253,14 +253,11 @@ def _walk(folder: Path, leave_out: Path | None) -> Iterator[Path]:
         ) from error
 
     for root, folders, files in os.walk(folder, onerror=refuse):
-        here, entered = Path(root), []
-        for name in sorted(folders):
-            if (here / name).is_symlink() or name.startswith("."):
-                yield here / name
-            elif (here / name).resolve() != leave_out:
-                entered.append(name)
-        folders[:] = entered
-        yield from (here / name for name in sorted(files))
+        paths = [Path(root, name) for name in sorted(folders)]
+        closed = [path for path in paths if path.is_symlink() or path.name.startswith(".")]
+        opened = [path for path in paths if path not in closed and path.resolve() != leave_out]
+        folders[:] = [path.name for path in opened]
+        yield from [*closed, *(Path(root, name) for name in sorted(files))]
 
 
 def _no_media(path: Path, suffixes: frozenset[str]) -> str:
@@ -271,10 +268,9 @@ def _no_media(path: Path, suffixes: frozenset[str]) -> str:
         return "is a link to a folder"
     if path.suffix.lower() not in suffixes:
         return "has another kind of name"
-    try:
+    with contextlib.suppress(OSError):  # who looks at it says why it cannot be opened
         return "" if stat.S_ISREG(path.stat().st_mode) else "is not a regular file"
-    except OSError:
-        return ""
+    return ""
 
 
 def match_documents(files: Sequence[str], documents: Sequence[str]) -> tuple[IntArray, IntArray]:
@@ -284,20 +280,20 @@ def match_documents(files: Sequence[str], documents: Sequence[str]) -> tuple[Int
     without the ending; folders above the one that was extracted, and case where nothing else fits,
     do not matter.
     """
-    # Rows by path, by name and by stem; then again without regard to case.
-    indexes: list[dict[str, list[int]]] = [defaultdict(list) for _ in range(6)]
+    # Rows by path (0), name (1) and stem (2); then again without regard to case (3 to 5).
+    rows: dict[tuple[int, str], list[int]] = defaultdict(list)
     for row, file in enumerate(files):
         path = _plain(file)
         names = [str(path), path.name, path.stem]
-        for index, name in zip(indexes, [*names, *map(str.casefold, names)], strict=True):
-            index[name].append(row)
+        for key in enumerate([*names, *map(str.casefold, names)]):
+            rows[key].append(row)
     owner: dict[int, int] = {}
     for row, document in enumerate(documents):
         wanted = _plain(document)
-        tries = [(str(wanted), index) for index in indexes[:3]]
-        tries += [("/".join(wanted.parts[n:]), indexes[0]) for n in range(1, len(wanted.parts))]
-        tries += [(str(wanted).casefold(), index) for index in indexes[3:]]
-        matches = next((index[name] for name, index in tries if name in index), [])
+        tries = [(level, str(wanted)) for level in range(3)]
+        tries += [(0, "/".join(wanted.parts[n:])) for n in range(1, len(wanted.parts))]
+        tries += [(level, str(wanted).casefold()) for level in range(3, 6)]
+        matches = next((rows[key] for key in tries if key in rows), [])
         if len(matches) > 1:
             raise InputError(
                 f"Several files are called '{wanted}', such as "
@@ -344,10 +340,12 @@ def map_files(
     blocks = [names[n : n + n_at_once] for n in range(0, len(names), n_at_once)]
     outcomes = map(function, blocks) if engine is None else engine.map(function, blocks)
     for name, outcome in zip(names, itertools.chain.from_iterable(outcomes), strict=True):
-        if isinstance(outcome, UnseenError) and os.path.lexists(name):
+        if not isinstance(outcome, UnseenError):
+            yield outcome
+        elif os.path.lexists(name):
             raise unseen(str(outcome), name)
-        missing = MediaError("cannot be opened (no such file or directory)")
-        yield missing if isinstance(outcome, UnseenError) else outcome
+        else:
+            yield MediaError("cannot be opened (no such file or directory)")
 
 
 def look_at(extractor: MediaFeatures, paths: Sequence[str]) -> list[Raw | MediaError]:
@@ -552,16 +550,15 @@ def _write(
         "skipped": len(skipped),
         "passed over": len(others),
     }
-    lines: list[dict[str, Any]] = []
     shapes = [store.shape_of(content) for _, content in used]
+    lines: list[dict[str, Any]] = []
     for row, ((file, content), shape) in enumerate(zip(used, shapes, strict=True)):
         line = {"file": file.id, "outcome": "extracted", "row": row, "sha256": content.hex()}
-        lines.append(line | _sidecar(file.path))
-        if extractor.kind == "audio":
-            lines[-1]["segments"] = shape[0]
+        segments = {"segments": shape[0]} if extractor.kind == "audio" else {}
+        lines.append(line | _sidecar(file.path) | segments)
     for outcome, files in (("skipped", skipped), ("passed over", others)):
         lines += [{"file": name, "outcome": outcome, "reason": reason} for name, reason in files]
-    n_rows = sum(shape[0] for shape in shapes) if extractor.kind == "audio" else len(used)
+    n_rows = sum(line.get("segments", 1) for line in lines[: len(used)])
     header = {"descr": "<f4", "fortran_order": False, "shape": (n_rows, shapes[0][-1])}
     with (
         replacing(target / MANIFEST) as last,
@@ -571,7 +568,12 @@ def _write(
         np.lib.format.write_array_header_1_0(table, header)
         for _, content in used:
             table.write(store.get(content).tobytes())
-        ledger.writelines(map(_line, lines))
+        for line in lines:
+            text = json.dumps(line, ensure_ascii=False) + "\n"
+            try:
+                ledger.write(text.encode())
+            except UnicodeEncodeError:  # a file name that is no text keeps its bytes as escapes
+                ledger.write((json.dumps(line) + "\n").encode())
         last.write((json.dumps(manifest, indent=2) + "\n").encode())
         # Everything is written; without a manifest there is no extraction while names change.
         (target / MANIFEST).unlink(missing_ok=True)
@@ -580,23 +582,14 @@ def _write(
 
 def _sidecar(path: Path) -> dict[str, Any]:
     """Give the tags of a file's sidecar, or why they cannot be read, for the ledger."""
-    sidecar = sidecar_of(path)
-    if not sidecar.exists():
+    if not sidecar_of(path).exists():
         return {}
     try:
         # A model must not learn from what a model suggested.
-        tags = read_tags(sidecar, suggested=False)
+        tags = read_tags(sidecar_of(path), suggested=False)
     except InputError as error:
         return {"sidecar": str(error)}
     return {"tags": tags} if tags else {}
-
-
-def _line(record: dict[str, Any]) -> bytes:
-    """Write one record of the ledger."""
-    try:
-        return (json.dumps(record, ensure_ascii=False) + "\n").encode()
-    except UnicodeEncodeError:  # a file name that is no text keeps its bytes as escapes
-        return (json.dumps(record) + "\n").encode()
 
 
 def _manifest(path: Path) -> dict[str, Any]:

@@ -27,11 +27,8 @@ SUFFIXES = frozenset({".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3",
 RATE = 22050
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000
 MOST_CHANNELS = 32
-
-# Frames read at a time; of a file that breaks off, what precedes the broken block is used.
-_BLOCK = 1 << 14
-# Far above any scale in use (16-bit numbers stored as floats reach 3e4); squares stay finite.
-_LARGEST = 1e10
+_BLOCK = 1 << 14  # frames read at a time; a file is used up to the block that is broken
+_LARGEST = 1e10  # far above any scale in use (16-bit numbers as floats: 3e4); squares stay finite
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 
 Samples = NDArray[np.float32]
@@ -159,8 +156,7 @@ def _libraries() -> tuple[ModuleType, ModuleType]:
 def _blocks(file: Any, decoding_error: type[Exception], wanted: int) -> Iterator[Samples]:
     """Yield blocks (n, n_channels) up to the first damage; each is overwritten by the next one."""
     buffer = np.empty((_BLOCK, file.channels), dtype=np.float32)
-    n_read = 0
-    while n_read < wanted:
+    for n_read in range(0, wanted, _BLOCK):
         asked = min(_BLOCK, wanted - n_read)
         try:
             block: Samples = file.read(frames=asked, out=buffer)
@@ -170,7 +166,6 @@ def _blocks(file: Any, decoding_error: type[Exception], wanted: int) -> Iterator
             raise
         if len(block):
             yield block
-        n_read += len(block)
         if len(block) < asked:
             return
 

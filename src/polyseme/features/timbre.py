@@ -15,15 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 from polyseme.features.sound import RATE
 
 N_COEFFICIENTS = 12
-
-# Windows of 46 ms, every 12 ms.
-FRAME, HOP = 1024, 256
+FRAME, HOP = 1024, 256  # windows of 46 ms, every 12 ms
 N_BANDS = 64
 # Below lies rumble, above the slope of the resampler: neither says anything about the sound.
 LOWEST, HIGHEST = 40.0, 10_000.0
-# Segments last from 81 ms to 1 s, in hops.
-SHORTEST, LONGEST = 7, 86
-
+SHORTEST, LONGEST = 7, 86  # segments last from 81 ms to 1 s, in hops
 # Power below which nothing is heard (16-bit rounding lies near it), and how far below the
 # loudest band of a clip its bands are told apart.
 _SILENCE, _RANGE = 1e-10, 1e-8
