@@ -240,11 +240,12 @@ def test_arrays_of_every_kind_are_taken(array: object, wanted) -> None:
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.zeros((4, 4, 2), np.uint8), r"must have the shape .*; got \(4, 4, 2\)"),
-        (np.zeros((0, 4), np.uint8), r"must hold pixels; got the shape \(0, 4\)"),
-        (np.zeros((4, 4), np.int64), r"uint8, uint16, bool or floats in 0..1; got int64"),
-        (np.full((4, 4), np.nan), r"floats in 0..1; got nan to nan"),
-        ("a.png", r"got \(\)"),
+        (np.zeros((4, 4, 2), np.uint8), r"got uint8 of the shape \(4, 4, 2\)"),
+        (np.zeros((0, 4), np.float32), r"got float32 of the shape \(0, 4\)"),
+        (np.zeros((4, 4), np.int64), r"uint8, uint16, bool or floats in 0..1 .* got int64"),
+        (np.full((4, 4), np.nan), r"floats in 0..1 .* got nan to nan"),
+        (np.full((4, 4), 255.0), r"got 255 to 255"),
+        ("a.png", r"of the shape \(\)"),
     ],
 )
 def test_other_arrays_are_refused(array: object, message: str) -> None:

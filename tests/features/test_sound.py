@@ -29,9 +29,6 @@ def sine(rate: int, seconds: float = 1.0, pitch: float = 440.0) -> NDArray[np.fl
     return 0.5 * np.sin(2 * np.pi * pitch * np.arange(round(seconds * rate)) / rate)
 
 
-# ------------------------------------------------------------------------------------ odd files
-
-
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     folder = tmp_path_factory.mktemp("odd")
@@ -57,9 +54,6 @@ def test_a_refusal_says_why(odd, name: str, reason: str) -> None:
     with pytest.raises(MediaError) as caught:
         read_sound(odd[0] / name)
     assert str(caught.value) == reason
-
-
-# ------------------------------------------------------------------------------- what is read
 
 
 def test_channels_are_averaged_like_in_a_plain_loop(tmp_path: Path) -> None:
@@ -130,9 +124,6 @@ def test_a_missing_extra_is_said_in_one_sentence(tmp_path: Path, monkeypatch) ->
     assert not isinstance(caught.value, MediaError)
 
 
-# ------------------------------------------------------------------------------- quiet decoders
-
-
 def test_decoders_are_quiet_and_python_is_not(tmp_path: Path) -> None:
     (tmp_path / "random.mp3").write_bytes(np.random.default_rng(1).bytes(30_000))
     code = """
@@ -157,9 +148,6 @@ os.write(2, b"heard again\\n")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     expected = ["python: is damaged or not a sound file", "heard again"]
     assert (done.returncode, done.stderr.splitlines()) == (0, expected)
-
-
-# ------------------------------------------------------------------------------- arrays
 
 
 @pytest.mark.parametrize(
@@ -191,18 +179,16 @@ def test_an_array_gives_what_its_file_gives_and_is_not_changed(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.zeros((0, 2)), "holds no samples"),
-        (np.zeros((2, 2, 2)), r"must have the shape \(n_samples,\).*got 3 dimensions"),
-        (np.zeros((2, 44100)), "44100 channels; at most 32 are read, so transpose it"),
-        (np.zeros(5, dtype=np.int64), "8, 16 or 32 bits; got int64"),
-        (np.array(["a"]), "must hold floats or whole numbers"),
+        (np.zeros((0, 2)), r"got float64 of the shape \(0, 2\)"),
+        (np.zeros((2, 2, 2)), r"the shape \(n_samples,\) .* got float64 of the shape \(2, 2, 2\)"),
+        (np.zeros((2, 44100)), r"at most 32 channels; got float64 of the shape \(2, 44100\)"),
+        (np.zeros(5, dtype=np.int64), "8, 16 or 32 bits.* got int64"),
         (np.array([0.0, np.nan]), "holds samples that are not finite"),
         (np.array([0.0, 1e20]), "holds samples that are far out of range"),
     ],
 )
 def test_an_array_that_is_no_sound_is_refused(array: NDArray[Any], message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=message):
         sound_from_array(array, 44100)
-    assert str(caught.value).endswith(".")
     with pytest.raises(InputError, match="`rate` of `sound_from_array` must be a whole number"):
         sound_from_array(array, 10)

@@ -192,7 +192,7 @@ def _check_reachable(address: str) -> None:
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "/" in address:
         raise InputError(
-            f"`address` must be 'auto', 'local' or HOST:PORT, such as 10.0.0.1:6379; got "
+            "`address` must be 'auto', 'local' or HOST:PORT, such as 10.0.0.1:6379; got "
             f"'{address}'."
         )
     try:

@@ -70,10 +70,10 @@ def _read(timbre: Any) -> NDArray[np.float32]:
     """Check the shape of all segments and read them, (n_segments, 12)."""
     if timbre is None:
         raise MediaError(f"has no dataset `/analysis/{_TIMBRE}`")
-    if len(timbre.shape or ()) != 2 or timbre.shape[1] != N_COEFFICIENTS:
-        raise MediaError(f"has `{_TIMBRE}` of shape {timbre.shape}, where (n, 12) is expected")
-    if timbre.dtype.kind != "f" or timbre.dtype.itemsize > 8:
-        raise MediaError(f"has `{_TIMBRE}` of type {timbre.dtype}, where floats are expected")
+    floats = timbre.dtype.kind == "f" and timbre.dtype.itemsize <= 8
+    if not floats or len(timbre.shape or ()) != 2 or timbre.shape[1] != N_COEFFICIENTS:
+        kind = f"{timbre.dtype} of shape {timbre.shape}"
+        raise MediaError(f"has `{_TIMBRE}` as {kind}, where floats of shape (n, 12) are expected")
     if not 1 <= len(timbre) <= MOST_SEGMENTS:
         raise MediaError(f"holds {len(timbre):,} segments; 1 to {MOST_SEGMENTS:,} are read")
     with np.errstate(over="ignore", invalid="ignore"):

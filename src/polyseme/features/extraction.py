@@ -37,6 +37,15 @@ MANIFEST, LEDGER, CACHE = "extraction.json", "files.jsonl", "cache.sqlite"
 FORMAT, FORMAT_VERSION = "polyseme extraction", 2
 _ARRAYS = {"image": "features.npy", "audio": "segments.npy"}
 _COMMIT_SECONDS = 2.0
+# Locked until it is closed: two that write at a time would wait for each other anyway.
+_SCHEMA = """
+PRAGMA locking_mode = EXCLUSIVE;
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
+CREATE TABLE IF NOT EXISTS numbers (content BLOB, preprocessing TEXT, shape TEXT, raw BLOB,
+    PRIMARY KEY (content, preprocessing)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, state TEXT, content BLOB) WITHOUT ROWID;
+"""
 # Files that a worker of a cluster hashes, and looks at, at a time.
 _HASHED_AT_ONCE, _LEAST_AT_ONCE = 64, 8
 
@@ -414,24 +423,9 @@ class FeatureStore:
     def __enter__(self) -> Self:
         try:
             self._connection = sqlite3.connect(self.path, timeout=1.0)
-            # Held until it is closed: two that write at a time would wait for each other anyway.
-            self._connection.executescript(
-                "PRAGMA locking_mode = EXCLUSIVE;"
-                "PRAGMA journal_mode = WAL;"
-                "PRAGMA synchronous = NORMAL;"
-                "CREATE TABLE IF NOT EXISTS numbers (content BLOB, preprocessing TEXT, shape TEXT,"
-                " raw BLOB, PRIMARY KEY (content, preprocessing)) WITHOUT ROWID;"
-                "CREATE TABLE IF NOT EXISTS files"
-                " (path BLOB PRIMARY KEY, state TEXT, content BLOB) WITHOUT ROWID;"
-            )
+            self._connection.executescript(_SCHEMA)
         except sqlite3.Error as error:
-            if "locked" in str(error):
-                raise InputError(
-                    f"Another extraction is writing to '{self.path.parent}'; wait until it is done."
-                ) from error
-            raise InputError(
-                f"The cache '{self.path}' cannot be used ({error}); remove it and run again."
-            ) from error
+            raise self._unusable(error) from error
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -489,11 +483,20 @@ class FeatureStore:
                 self._connection.commit()
                 self._committed = time.monotonic()
         except sqlite3.Error as error:
-            raise InputError(
-                f"The cache '{self.path}' cannot be used: {error}; make room for it, or wait until "
-                "nobody else writes there, and run again."
-            ) from error
+            raise self._unusable(error) from error
         return cursor
+
+    def _unusable(self, error: sqlite3.Error) -> InputError:
+        """Build the error for what SQLite complains of."""
+        if "locked" in str(error):
+            folder = self.path.parent
+            return InputError(
+                f"Another extraction is writing to '{folder}'; wait until it is done."
+            )
+        return InputError(
+            f"The cache '{self.path}' cannot be used ({error}); make room for it, or remove it and "
+            "run again."
+        )
 
 
 def _hash(path: Path) -> tuple[str, bytes]:

@@ -29,8 +29,7 @@ VERSION = 1
 # In the paper: F19, F21 and F23 of another network; the last one is beyond it.
 DEPTHS = ("convolution", "pooled", "pre-logit", "logits")
 WEIGHTS = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-# A map has one place for so many pixels each way.
-STRIDE = 32
+STRIDE = 32  # a map has one place for so many pixels each way
 
 
 class ImageFeatures(MediaFeatures):
@@ -119,10 +118,10 @@ class ImageFeatures(MediaFeatures):
 
     def _picture(self, item: object) -> NDArray[np.uint8]:
         """Bring one item to the network's size, (size, size, 3)."""
-        if not is_path(item):
-            return picture_from_array(item, size=self.size, framing=self.framing)
-        limit = self.max_megapixels
-        return read_picture(Path(item), size=self.size, framing=self.framing, max_megapixels=limit)
+        size, framing, limit = self.size, self.framing, self.max_megapixels
+        if is_path(item):
+            return read_picture(Path(item), size=size, framing=framing, max_megapixels=limit)
+        return picture_from_array(item, size=size, framing=framing)
 
 
 def _network() -> EfficientNetLite:

@@ -48,8 +48,8 @@ SUFFIXES = frozenset({".svg", ".svgz"}.union(*FORMATS.values()))
 SVG_SECONDS = 10.0
 SVG_BYTES = 10_000_000
 
-_LARGE = 20_000_000
-_BAND = 4_000_000
+# In pixels: what is a large picture, and what is composed on white at a time.
+_LARGE, _BAND = 20_000_000, 4_000_000
 _TRANSPOSED = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF orientation: Pillow's transposition
 _MARKUP = re.compile(rb"\xef\xbb\xbf\s*<|\xff\xfe<\0|\xfe\xff\0<|\s*<|\x1f\x8b")
 _UNREADABLE = "is no picture that can be read"
@@ -97,36 +97,29 @@ def picture_from_array(array: object, *, size: int, framing: str = "stretch") ->
     from PIL import Image
 
     pixels = _as_bytes(np.asarray(array))
-    if pixels.ndim == 3 and pixels.shape[2] == 1:
-        pixels = pixels[:, :, 0]
+    pixels = pixels[:, :, 0] if pixels.shape[2:] == (1,) else pixels
     picture = _flat(Image.fromarray(np.ascontiguousarray(pixels)))
     return _squared(_framed(picture, size, framing), size)
 
 
 def _as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
     """Check a user's array and scale it to 0..255."""
-    owner = "`array` of `picture_from_array`"
-    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)):
+    kind, shape = array.dtype, array.shape
+    # So that NaN fails as well; 16 bits may be in either byte order.
+    unit = kind.kind == "f" and array.size and array.min() >= 0 and array.max() <= 1
+    known = unit or kind in (np.uint8, np.bool_) or (kind.kind == "u" and kind.itemsize == 2)
+    if not (known and array.size and len(shape) > 1 and shape[2:] in ((), (1,), (3,), (4,))):
+        values = f"{array.min():g} to {array.max():g}" if kind.kind == "f" and array.size else kind
         raise InputError(
-            f"{owner} must have the shape (h, w), (h, w, 1), (h, w, 3) or (h, w, 4); "
-            f"got {array.shape}."
+            "`array` of `picture_from_array` must be uint8, uint16, bool or floats in 0..1 of the "
+            f"shape (h, w), (h, w, 1), (h, w, 3) or (h, w, 4); got {values} of the shape {shape}."
         )
-    if not array.size:
-        raise InputError(f"{owner} must hold pixels; got the shape {array.shape}.")
-    if array.dtype == np.uint8:
+    if kind == np.uint8:
         return cast("NDArray[np.uint8]", array)
-    if array.dtype.kind == "u" and array.dtype.itemsize == 2:  # in either byte order
-        return (array >> 8).astype(np.uint8)
-    if array.dtype == np.bool_:
+    if kind == np.bool_:
         return array.astype(np.uint8) * np.uint8(255)
-    if array.dtype.kind != "f":
-        raise InputError(
-            f"{owner} must be uint8, uint16, bool or floats in 0..1; got {array.dtype}."
-        )
-    if not (array.min() >= 0 and array.max() <= 1):  # so that NaN fails as well
-        raise InputError(
-            f"{owner} must have floats in 0..1; got {array.min():g} to {array.max():g}."
-        )
+    if kind.kind == "u":
+        return (array >> 8).astype(np.uint8)
     return np.rint(array.astype(np.float64) * 255).astype(np.uint8)
 
 
@@ -198,11 +191,9 @@ def _framed(picture: Image, size: int, framing: str) -> Image:
     from PIL.Image import Resampling
 
     width, height = picture.size
-    box = (0.0, 0.0, float(width), float(height))
-    if framing == "crop":
-        side = min(width, height)
-        left, top = (width - side) / 2, (height - side) / 2
-        box = (left, top, left + side, top + side)
+    cut = max(width, height) - min(width, height) if framing == "crop" else 0
+    left, top = (cut / 2, 0.0) if width > height else (0.0, cut / 2)
+    box = (left, top, width - left, height - top)
     target = _target(picture.size, size, framing)
     factor = max((box[2] - box[0]) / target[0], (box[3] - box[1]) / target[1])
     # Averaging first is much faster, but not exact: never for what is small anyway.
@@ -225,11 +216,9 @@ def _squared(small: Image, size: int) -> NDArray[np.uint8]:
     """Centre on white and give three channels, (size, size, 3)."""
     from PIL import Image
 
-    if small.size != (size, size):
-        square = Image.new(small.mode, (size, size), "white")
-        square.paste(small, ((size - small.width) // 2, (size - small.height) // 2))
-        small = square
-    pixels = np.array(small)
+    square = Image.new(small.mode, (size, size), "white")
+    square.paste(small, ((size - small.width) // 2, (size - small.height) // 2))
+    pixels = np.array(square)
     return pixels if pixels.ndim == 3 else np.repeat(pixels[:, :, np.newaxis], 3, axis=2)
 
 

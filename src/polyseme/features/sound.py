@@ -82,24 +82,14 @@ def sound_from_array(array: object, rate: int) -> Samples:
         "rate", rate, owner="sound_from_array", low=LOWEST_RATE, high=HIGHEST_RATE, whole=True
     )
     _, soxr = _libraries()
-    values = np.asarray(array)
-    name = "`array` of `sound_from_array`"
-    if values.ndim not in (1, 2):
-        raise InputError(
-            f"{name} must have the shape (n_samples,) or (n_samples, n_channels); got "
-            f"{values.ndim} dimensions."
-        )
-    if values.dtype.kind != "f" and values.dtype.name not in _INTEGERS:
-        raise InputError(
-            f"{name} must hold floats or whole numbers of 8, 16 or 32 bits; got {values.dtype}."
-        )
+    name, values = "`array` of `sound_from_array`", np.asarray(array)
     channels = values[:, None] if values.ndim == 1 else values
-    if not channels.size:
-        raise InputError(f"{name} holds no samples.")
-    if channels.shape[1] > MOST_CHANNELS:
+    usable = values.dtype.kind == "f" or values.dtype.name in _INTEGERS
+    if not (usable and values.size and channels.ndim == 2 and channels.shape[1] <= MOST_CHANNELS):
         raise InputError(
-            f"{name} has {channels.shape[1]} channels; at most {MOST_CHANNELS} are read, so "
-            "transpose it if time runs along its rows."
+            f"{name} must hold floats or whole numbers of 8, 16 or 32 bits, of the shape "
+            f"(n_samples,) or (n_samples, n_channels) with at most {MOST_CHANNELS} channels; got "
+            f"{values.dtype} of the shape {values.shape}."
         )
     starts = range(0, len(channels), _BLOCK)
     blocks = (_one_channel(_scaled(channels[start : start + _BLOCK])) for start in starts)
@@ -124,13 +114,13 @@ def quiet_decoders() -> Iterator[None]:
         return
     before = sys.stderr
     try:
-        ours = before.fileno() == 2
+        if before.fileno() == 2:
+            before.flush()
+            raw = os.fdopen(kept, "wb", buffering=0, closefd=False)
+            options: dict[str, Any] = {"errors": "backslashreplace", "write_through": True}
+            sys.stderr = io.TextIOWrapper(raw, before.encoding, **options)
     except (AttributeError, OSError, ValueError):
-        ours = False
-    if ours:
-        before.flush()
-        raw = os.fdopen(kept, "wb", buffering=0, closefd=False)
-        sys.stderr = io.TextIOWrapper(raw, before.encoding, "backslashreplace", write_through=True)
+        pass  # Python's own goes elsewhere already
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 2)
     os.close(nothing)
@@ -138,8 +128,7 @@ def quiet_decoders() -> Iterator[None]:
         yield
     finally:
         os.dup2(kept, 2)
-        if ours:
-            sys.stderr = before
+        sys.stderr = before
         os.close(kept)
 
 
