@@ -162,9 +162,6 @@ def test_options_that_do_not_go_together_are_refused(place, tmp_path):
     assert "needs the engine 'ray'" in str(done.exception)
 
 
-# ---------------------------------------------------------------------- the connection
-
-
 def answering(reply: bytes) -> str:
     """Listen on a free port and answer one caller; gives the address."""
     server = socket.create_server(("127.0.0.1", 0))
@@ -206,9 +203,6 @@ def test_without_ray_the_extra_is_named(monkeypatch):
         open_engine("ray").__enter__()
 
 
-# ---------------------------------------------------------------------- what workers refuse
-
-
 def test_a_worker_refuses_in_a_sentence(place, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get=lambda pieces: pieces))
     replaced, moved = (ranking.Suggestions(place / "model", 1) for _ in range(2))
@@ -227,8 +221,9 @@ def test_a_worker_refuses_in_a_sentence(place, tmp_path, monkeypatch):
         worker = engine._Worker(function, [piece], version)
         ((_, sentence),) = worker({"piece": [0]})["outcome"]
         assert message in sentence
-    travelled = pickle.loads(pickle.dumps(replaced))
-    assert "tagger" not in vars(travelled)
+    moved.tagger = SimpleNamespace(classes_=range(100_000))
+    assert moved.n_rows == 41, "tables of scores stay small"
+    assert not {"tagger", "n_rows"} & vars(pickle.loads(pickle.dumps(moved))).keys()
 
 
 def test_a_file_that_vanishes_is_skipped_and_one_that_only_a_worker_lacks_ends_the_work(tmp_path):

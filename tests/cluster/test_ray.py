@@ -94,9 +94,6 @@ def stop_at(n: int):
     return stop
 
 
-# ---------------------------------------------------------------------- pieces
-
-
 def test_workers_that_cannot_go_on_are_told_of_in_a_sentence(engine, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"Workers died again and again, at 1 or soon") as caught:
         list(engine.map(os._exit, [1]))
@@ -107,9 +104,6 @@ def test_workers_that_cannot_go_on_are_told_of_in_a_sentence(engine, tmp_path, m
     with pytest.raises(InputError, match="A worker lacks the module 'only_here'; install polyseme"):
         list(engine.map(double, [1]))
     assert list(engine.map(str, [])) == []
-
-
-# ---------------------------------------------------------------------- rank
 
 
 def test_rankings_are_the_same_bytes_though_a_worker_dies(engine, place, tmp_path):
@@ -144,9 +138,6 @@ def test_printed_tables_are_the_same(engine, place, world, tmp_path):
         here = run("rank", place / "model", *words).stdout
         assert here == run("rank", place / "model", *words, "--engine", "ray").stdout
         assert here.count("\n") >= 300
-
-
-# ---------------------------------------------------------------------- extract and tag
 
 
 def test_extraction_is_the_same_bytes_though_a_worker_dies(engine, pictures, tmp_path):

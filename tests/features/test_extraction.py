@@ -114,7 +114,7 @@ def test_changed_content_and_another_version_are_looked_at_again(texts, out):
     assert read_extraction(out).preprocessing == {"version": 2}
 
 
-def test_an_interrupted_extraction_goes_on_where_it_stopped(tmp_path, out):
+def test_an_interrupted_extraction_goes_on_where_it_stopped(tmp_path, out, monkeypatch):
     folder = tmp_path / "texts"
     folder.mkdir()
     for number in range(20):
@@ -130,6 +130,8 @@ def test_an_interrupted_extraction_goes_on_where_it_stopped(tmp_path, out):
     assert summary.n_extracted == 20
     assert summary.n_cached >= 10
     assert len(extractor.looked) == 20 - summary.n_cached
+    monkeypatch.setattr(Letters, "single_threaded", None)  # when all is known, nothing is loaded
+    assert extract_folder(folder, out, Letters()).n_cached == 20
 
 
 def test_a_file_that_changes_meanwhile_is_skipped(texts, out):
@@ -264,9 +266,6 @@ def test_odd_files_are_survived_and_each_is_accounted_for(tmp_path, out, make, e
     assert extractor.fit(extraction).transform(extraction).shape[0] == len(extraction)
     after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.exists()}
     assert before == after, "the media themselves are never touched"
-
-
-# ------------------------------------------------------------------ finding and matching
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,6 @@ def media(request):
     return files, ImageFeatures(size=64, n_jobs=1).fit(files)
 
 
-# ------------------------------------------------------------------------------- of either kind
-
-
 def test_files_extracted_numbers_saved_states_and_threads_make_no_difference(media):
     files, extractor = media
     features = extractor.transform([str(path) for path in files])
@@ -165,9 +162,6 @@ def test_bad_parameters_are_named(extractor, complaint):
         extractor.fit(items)
 
 
-# ------------------------------------------------------------------------------- pictures
-
-
 @pytest.fixture(scope="module")
 def plain():
     """The network as its package makes it, run as anybody would."""
@@ -221,9 +215,6 @@ def test_other_weights_and_a_missing_extra_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
     with pytest.raises(InputError, match=r"pip install '.\[image\]' in a checkout"):
         load_network.__wrapped__(WEIGHTS)
-
-
-# ------------------------------------------------------------------------------- sound
 
 
 @pytest.fixture(scope="module")

@@ -226,8 +226,8 @@ def is_path(item: object) -> TypeGuard[str | os.PathLike[str]]:
     return isinstance(item, (str, os.PathLike))
 
 
-def check_file(path: Path) -> None:
-    """Raise a `MediaError` unless a path leads to a regular file that can be read; open no pipe."""
+def check_file(path: Path) -> int:
+    """Give the size of a regular file that can be read, or raise a `MediaError`; open no pipe."""
     try:
         status = path.stat()
         if regular := stat.S_ISREG(status.st_mode):
@@ -238,6 +238,7 @@ def check_file(path: Path) -> None:
         raise MediaError("is not a regular file")
     if not status.st_size:
         raise MediaError("is empty")
+    return status.st_size
 
 
 def cause(error: OSError | ValueError) -> str:

@@ -45,8 +45,8 @@ FORMATS = {
     "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
 }
 SUFFIXES = frozenset({".svg", ".svgz"}.union(*FORMATS.values()))
-SVG_SECONDS = 10.0
-SVG_BYTES = 10_000_000
+MOST_BYTES = 2_000_000_000
+SVG_BYTES, SVG_SECONDS = 10_000_000, 10.0
 
 # In pixels: what is a large picture, and what is composed on white at a time.
 _LARGE, _BAND = 20_000_000, 4_000_000
@@ -70,7 +70,9 @@ def read_picture(
     without text and without pictures that it does not hold.
     """
     _load_pillow()
-    check_file(path)
+    n_bytes = check_file(path)
+    if n_bytes > MOST_BYTES:
+        raise MediaError(f"has {n_bytes / 1e9:.1f} GB, more than the {MOST_BYTES / 1e9:g} allowed")
     try:
         # Pillow gets no file name, so it maps nothing into memory that could shrink under it.
         with path.open("rb") as file:
@@ -81,6 +83,8 @@ def read_picture(
         return _read(io.BytesIO(drawn), size, framing, math.inf)
     except InputError:
         raise
+    except MemoryError as error:
+        raise MediaError("needs more memory than there is") from error
     except Exception as error:  # decoders raise nearly everything on broken files
         cut = isinstance(error, EOFError) or "truncated" in str(error).lower()
         reason = "is truncated" if cut else f"is damaged ({str(error).rstrip('.')[:50]})"
