@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -79,19 +80,16 @@ def contents(folder: Path) -> dict[str, bytes]:
 class KillOnce:
     """A callback that kills a worker as soon as something is done."""
 
-    def __init__(self) -> None:
-        self.killed = False
+    killed = False
 
     def __call__(self, done: int, total: int, skipped: int) -> None:
         self.killed = self.killed or kill_one("MapWorker")
 
 
-def stop_at(n: int):
-    def stop(done: int, total: int, skipped: int) -> None:
-        if done >= n:
-            raise KeyboardInterrupt
-
-    return stop
+def stop_at(n: int, done: int, total: int, skipped: int) -> None:
+    """Interrupt the work when so much is done."""
+    if done >= n:
+        raise KeyboardInterrupt
 
 
 def test_workers_that_cannot_go_on_are_told_of_in_a_sentence(engine, tmp_path, monkeypatch):
@@ -120,7 +118,7 @@ def test_rankings_are_the_same_bytes_though_a_worker_dies(engine, place, tmp_pat
 def test_an_interrupted_ranking_goes_on_here(engine, place, tmp_path):
     places = place / "model", place / "cut", tmp_path / "there"
     with pytest.raises(KeyboardInterrupt):
-        rank_shards(*places, engine=engine, progress=stop_at(1500))
+        rank_shards(*places, engine=engine, progress=partial(stop_at, 1500))
     assert not (tmp_path / "there" / "manifest.json").exists()
     assert rank_shards(*places).n_before >= 3
     assert contents(place / "rankings") == contents(tmp_path / "there")
@@ -158,7 +156,7 @@ def test_an_interrupted_extraction_goes_on_here(engine, pictures, tmp_path):
     extractor = ImageFeatures(size=64)
     places = pictures / "files", tmp_path / "numbers", extractor
     with pytest.raises(KeyboardInterrupt):
-        extract_folder(*places, progress=stop_at(40), engine=engine)
+        extract_folder(*places, progress=partial(stop_at, 40), engine=engine)
     assert extract_folder(*places).n_cached >= 30
     assert contents(tmp_path / "numbers") == contents(pictures / "numbers")
 

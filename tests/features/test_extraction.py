@@ -243,10 +243,7 @@ def test_names_that_are_no_text_and_names_with_odd_line_ends_are_kept(tmp_path, 
 
 @pytest.mark.parametrize(
     ("make", "extractor"),
-    [
-        (make_odd_pictures, ImageFeatures(size=32)),
-        (make_odd_sounds, AudioFeatures()),
-    ],
+    [(make_odd_pictures, ImageFeatures(size=32)), (make_odd_sounds, AudioFeatures())],
     ids=["pictures", "sounds"],
 )
 def test_odd_files_are_survived_and_each_is_accounted_for(tmp_path, out, make, extractor):
