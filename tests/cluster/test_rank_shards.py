@@ -198,14 +198,18 @@ def test_a_worker_refuses_in_a_sentence(place, tmp_path, monkeypatch):
     replaced, moved = (ranking.Suggestions(place / "model", 1) for _ in range(2))
     replaced.digest, moved.model = "0" * 64, tmp_path / "no"
     shard = Shard(tmp_path / "no.npy", 0, 1)
-    extract = partial(extraction._extract_there, ImageFeatures())
     here = engine.own_version()
     for function, piece, version, message in (
         (str, 1, "0.0.1", "in place of 0.0.1; install the same version on all machines."),
         (partial(media._tag, replaced, 1), [], here, "is another one; use a folder that all"),
         (partial(ranking._rank_piece, moved), (shard, None), here, "cannot see"),
         (partial(ranking._rank_shard, moved, tmp_path / "out", "jsonl"), shard, here, "cannot see"),
-        (partial(extract, "0"), [], here, "would make other numbers of image files"),
+        (
+            partial(extraction.look_at, ImageFeatures(), "0"),
+            [],
+            here,
+            "would make other numbers of image files",
+        ),
         (os.listdir, "/no/folder", here, "cannot go on: [Errno 2]"),
     ):
         worker = engine._Worker(function, [piece], version)
@@ -222,7 +226,8 @@ def test_a_file_that_vanishes_is_skipped_and_one_that_only_a_worker_lacks_ends_t
     blind = SimpleNamespace(map=lambda *_: [[extraction.UnseenError("elsewhere")]])
     (outcome,) = extraction.map_files(blind, len, [gone], 8)
     assert str(outcome) == "cannot be opened (no such file or directory)"
-    (outcome,) = extraction.map_files(None, partial(extraction.look_at, ImageFeatures()), [gone], 8)
+    look = partial(extraction.look_at, ImageFeatures(), ImageFeatures().digest())
+    (outcome,) = extraction.map_files(None, look, [gone], 8)
     assert str(outcome) == "cannot be opened (no such file or directory)"
     with pytest.raises(InputError, match=r"The machine 'elsewhere' cannot see '.*seen.png'"):
         list(extraction.map_files(blind, len, [seen], 8))

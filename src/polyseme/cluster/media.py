@@ -99,7 +99,7 @@ def _tag(suggestions: Suggestions, n_jobs: int | None, paths: Sequence[str]) -> 
     extractor: Any = suggestions.tagger.features_
     extractor.set_params(n_jobs=n_jobs)
     with one_thread():
-        outcomes: list[Any] = look_at(extractor, paths)
+        outcomes: list[Any] = look_at(extractor, extractor.digest(), paths)
         usable = [n for n, raw in enumerate(outcomes) if not isinstance(raw, MediaError)]
         if usable:
             ids, raw = tuple(paths[n] for n in usable), [outcomes[n] for n in usable]

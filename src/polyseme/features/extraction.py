@@ -175,16 +175,22 @@ def _extract(
             else:
                 yield file, state, content
 
-    extract: Callable[[Iterable[Path]], Iterator[Raw | MediaError]] = extractor.extract
     if engine is not None:
         unread = [file.path for file in media if store.noted(file.path) is None]
         hashes = map_files(engine, _hash_files, unread, _HASHED_AT_ONCE)
         for path, hashed in zip(unread, hashes, strict=True):
             if hashed is not None:
                 store.note(path, *hashed)
-        extract = partial(_extract_on, engine, extractor)
     files, waiting = itertools.tee(unknown())
-    extracted = extract(file.path for file, _, _ in waiting)
+    paths = (file.path for file, _, _ in waiting)
+    extracted: Iterator[Raw | MediaError] = extractor.extract(paths)
+    if engine is not None:
+        # Workers use one thread each, and see whole batches, as one process does.
+        parameters = extractor.get_params() | {"n_jobs": 1}
+        parameters |= {"random_state": None} if "random_state" in parameters else {}
+        there = partial(look_at, type(extractor)(**parameters), extractor.digest())
+        n_at_once = max(_LEAST_AT_ONCE, 2 * extractor.batch_size)
+        extracted = map_files(engine, there, paths, n_at_once)
     for raw, (file, state, content) in zip(extracted, files, strict=True):
         if isinstance(raw, MediaError):
             note(file, str(raw))
@@ -357,8 +363,16 @@ def map_files(
             yield MediaError("cannot be opened (no such file or directory)")
 
 
-def look_at(extractor: MediaFeatures, paths: Sequence[str]) -> list[Raw | MediaError]:
-    """Give the raw numbers of files, or why there are none; for `map_files`."""
+def look_at(extractor: MediaFeatures, digest: str, paths: Sequence[str]) -> list[Raw | MediaError]:
+    """Give the raw numbers of files, or why there are none; for `map_files`.
+
+    `digest` is the extractor's where the work was handed out.
+    """
+    if extractor.digest() != digest:
+        raise InputError(
+            f"The machine '{socket.gethostname()}' would make other numbers of {extractor.kind} "
+            "files; install the same versions on all machines."
+        )
     with quiet_decoders():
         outcomes = list(extractor.extract(map(Path, paths)))
     for n, path in enumerate(paths):
@@ -373,28 +387,6 @@ def unseen(host: str, place: str | Path) -> InputError:
         f"The machine '{host}' cannot see '{place}'; on a cluster, models and files must lie where "
         "all machines see them under the same path."
     )
-
-
-def _extract_on(
-    engine: Engine, extractor: MediaFeatures, paths: Iterable[Path]
-) -> Iterator[Raw | MediaError]:
-    """Extract on the workers of an engine, who use one thread each and see whole batches."""
-    parameters = extractor.get_params() | {"n_jobs": 1}
-    parameters |= {"random_state": None} if "random_state" in parameters else {}
-    extract = partial(_extract_there, type(extractor)(**parameters), extractor.digest())
-    return map_files(engine, extract, paths, max(_LEAST_AT_ONCE, 2 * extractor.batch_size))
-
-
-def _extract_there(
-    extractor: MediaFeatures, digest: str, paths: Sequence[str]
-) -> list[Raw | MediaError]:
-    """Extract on a worker, unless its libraries would make other numbers."""
-    if extractor.digest() != digest:
-        raise InputError(
-            f"The machine '{socket.gethostname()}' would make other numbers of {extractor.kind} "
-            "files; install the same versions on all machines."
-        )
-    return look_at(extractor, paths)
 
 
 def _hash_files(paths: Sequence[str]) -> list[tuple[str, bytes] | None]:
