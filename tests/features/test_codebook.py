@@ -29,12 +29,10 @@ def clips(n: int = 30, d: int = 36, seed: int = 0) -> list[Clip]:
     generator = np.random.default_rng(seed)
     centres = generator.normal(scale=3, size=(12, d))
     spreads = generator.gamma(2, 0.5, size=(12, d))
-    made = []
-    for _ in range(n):
-        kinds = generator.integers(0, 12, size=generator.integers(5, 90))
-        frames = centres[kinds] + spreads[kinds] * generator.normal(size=(len(kinds), d))
-        made.append(frames.astype(np.float32))
-    return made
+    kinds = [generator.integers(0, 12, size=generator.integers(5, 90)) for _ in range(n)]
+    noise = [generator.normal(size=(len(kind), d)) for kind in kinds]
+    pairs = zip(kinds, noise, strict=True)
+    return [(centres[kind] + spreads[kind] * some).astype(np.float32) for kind, some in pairs]
 
 
 def clumps(counts: Sequence[int], seed: int = 0) -> Clip:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 pytest.importorskip("PIL", reason="needs the extra `image`")
 pytest.importorskip("resvg_py", reason="needs the extra `image`")
 
-from PIL import Image
+from PIL import Image, ImageOps
 
 import media_files as made
 from media_files import BLUE, DRAWING, GREEN, RED, SVG, YELLOW
@@ -69,12 +69,9 @@ def test_colours_are_where_they_belong(name: str, odd) -> None:
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("kind", ["JPEG", "TIFF", "PNG", "WEBP"])
 def test_every_orientation_is_as_pillow_turns_it(orientation, kind, tmp_path: Path) -> None:
-    from PIL import ImageOps
-
-    file = tmp_path / "turned.jpg"
-    Image.fromarray(made.quadrants(41, 30)).save(
-        file, format=kind, exif=made.exif(orientation), quality=95
-    )
+    file, exif = tmp_path / "turned.jpg", Image.Exif()
+    exif[274] = orientation
+    Image.fromarray(made.quadrants(41, 30)).save(file, format=kind, exif=exif, quality=95)
     with Image.open(file) as opened:
         upright = np.asarray(ImageOps.exif_transpose(opened).convert("RGB"))
     for framing in FRAMINGS:
@@ -96,9 +93,7 @@ def test_rgba_is_composed_on_white_and_then_resampled(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize(("depth", "row", "scale"), [(2, b"\x1b", 85), (4, b"\x01\x23", 17)])
 def test_a_transparent_gray_of_few_bits_is_white(depth, row, scale, tmp_path: Path) -> None:
-    content = made.png(
-        (b"\0" + row) * 4, (4, 4), depth=depth, colour=0, before=((b"tRNS", b"\0\1"),)
-    )
+    content = made.png((b"\0" + row) * 4, (4, 4), (b"tRNS", b"\0\1"), depth=depth, colour=0)
     gray = read(content, tmp_path, size=4)[0, :, 0]
     np.testing.assert_array_equal(gray, [0, 255, 2 * scale, 3 * scale])
 
