@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import io
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,8 @@ from media_files import BLUE, DRAWING, GREEN, RED, SVG, YELLOW
 from polyseme._validation import InputError
 from polyseme.features import _svg_worker, pictures
 from polyseme.features.base import MediaError
-from polyseme.features.pictures import FRAMINGS, picture_from_array, read_picture
+from polyseme.features.image import FRAMINGS
+from polyseme.features.pictures import picture_from_array, read_picture
 
 WHITE, BLACK = (255, 255, 255), (0, 0, 0)
 CORNERS = (RED, GREEN, BLUE, YELLOW)
@@ -295,8 +297,9 @@ def test_a_missing_extra_is_one_sentence(odd, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(InputError, match="Reading SVG pictures needs the extra `image`"):
         read_picture(odd[0] / "drawing.svg", size=8)
     monkeypatch.setitem(sys.modules, "PIL", None)
+    monkeypatch.delitem(sys.modules, "polyseme.features.pictures")
     with pytest.raises(InputError, match="Reading pictures needs the extra `image`"):
-        pictures._load_pillow.__wrapped__()
+        importlib.import_module("polyseme.features.pictures")
 
 
 def test_many_threads_read_what_one_reads(odd) -> None:

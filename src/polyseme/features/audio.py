@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import RandomState, as_generator, check_number, draw_seed
-from polyseme.features import echonest
 from polyseme.features.base import MediaError, MediaFeatures, Raw, attempt, is_path
 from polyseme.features.codebook import Codebook
 from polyseme.features.sound import RATE, SUFFIXES, read_sound, sound_from_array
 from polyseme.features.timbre import segment_timbre, with_derivatives
 from polyseme.persistence import JSON, Arrays, Config, State, within
 
+SONG_SUFFIXES = frozenset({".h5", ".hdf5"})
 # To be raised whenever the same sound would get other numbers.
 VERSION = 1
 
@@ -59,7 +59,7 @@ class AudioFeatures(MediaFeatures):
     """
 
     kind: ClassVar[str] = "audio"
-    suffixes: ClassVar[frozenset[str]] = SUFFIXES | echonest.SUFFIXES
+    suffixes: ClassVar[frozenset[str]] = SUFFIXES | SONG_SUFFIXES
 
     def __init__(
         self,
@@ -112,8 +112,10 @@ class AudioFeatures(MediaFeatures):
 
     def _segments(self, item: object) -> Raw:
         """Cut one clip into segments and describe them, (n_segments, 36)."""
-        if is_path(item) and Path(item).suffix.lower() in echonest.SUFFIXES:
-            return with_derivatives(echonest.read_timbre(Path(item)))
+        if is_path(item) and Path(item).suffix.lower() in SONG_SUFFIXES:
+            from polyseme.features.echonest import read_timbre
+
+            return with_derivatives(read_timbre(Path(item)))
         if is_path(item):
             samples = read_sound(Path(item), max_seconds=self.max_seconds)
         else:

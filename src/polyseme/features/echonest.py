@@ -14,7 +14,11 @@ from numpy.typing import NDArray
 
 from polyseme.features.base import MediaError, check_file, needs
 
-SUFFIXES = frozenset({".h5", ".hdf5"})
+try:
+    import h5py
+except ImportError as error:
+    raise needs("audio", "Reading Million Song Dataset files") from error
+
 N_COEFFICIENTS = 12
 MOST_SEGMENTS = 200_000
 _CHUNK_BYTES = 1 << 26  # what one chunk may unpack to; files of the dataset stay far below
@@ -25,10 +29,6 @@ _TIMBRE = "segments_timbre"
 
 def read_timbre(path: Path) -> NDArray[np.float32]:
     """Read `/analysis/segments_timbre` (n_segments, 12) of the one song in a file."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise needs("audio", "Reading Million Song Dataset files") from error
     check_file(path)
     try:
         with h5py.File(path, "r", locking=False) as file:
@@ -44,8 +44,6 @@ def read_timbre(path: Path) -> NDArray[np.float32]:
 
 def _dataset(file: Any, name: str) -> Any:
     """Give a dataset of the group `analysis`, or None; never what lies in another file."""
-    import h5py
-
     dataset = file
     for part in ("analysis", name):
         link = dataset.get(part, getlink=True) if isinstance(dataset, h5py.Group) else None
