@@ -83,7 +83,7 @@ def extract(
     from polyseme._progress import FileProgress
     from polyseme.cluster import open_engine
     from polyseme.features import extract_folder, extractor_class
-    from polyseme.features.sound import quiet_decoders
+    from polyseme.features.base import quiet_decoders
 
     parameters: dict[str, Any] = {"n_jobs": workers}
     if kind == Kind.image:

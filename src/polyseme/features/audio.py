@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from polyseme._validation import RandomState, as_generator, check_number, draw_seed
 from polyseme.features.base import MediaError, MediaFeatures, Raw, attempt, is_path
 from polyseme.features.codebook import Codebook
-from polyseme.features.sound import RATE, SUFFIXES, read_sound, sound_from_array
-from polyseme.features.timbre import segment_timbre, with_derivatives
+from polyseme.features.timbre import RATE, segment_timbre, with_derivatives
 from polyseme.persistence import JSON, Arrays, Config, State, within
 
+# The content decides what a file is; libsndfile reads more formats than these names.
+SUFFIXES = frozenset({".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff"})
 SONG_SUFFIXES = frozenset({".h5", ".hdf5"})
 # To be raised whenever the same sound would get other numbers.
 VERSION = 1
@@ -116,6 +117,8 @@ class AudioFeatures(MediaFeatures):
             from polyseme.features.echonest import read_timbre
 
             return with_derivatives(read_timbre(Path(item)))
+        from polyseme.features.sound import read_sound, sound_from_array
+
         if is_path(item):
             samples = read_sound(Path(item), max_seconds=self.max_seconds)
         else:

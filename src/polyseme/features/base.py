@@ -6,13 +6,15 @@ In: media files, arrays, or what `polyseme extract` wrote. Out: a feature matrix
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import json
 import os
 import stat
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeGuard, TypeVar
@@ -244,6 +246,39 @@ def check_file(path: Path) -> int:
 def cause(error: OSError | ValueError) -> str:
     """Give the system's own words for what is wrong with a file."""
     return str(getattr(error, "strerror", None) or error).lower()
+
+
+@contextmanager
+def quiet_decoders() -> Iterator[None]:
+    """Keep what C libraries write to the error stream from the screen.
+
+    The MP3 decoder comments on damaged files there and offers no switch. Python's own `sys.stderr`
+    gets another way, so that warnings and progress still show. It concerns the whole process: enter
+    it once around a run over many files, from one thread.
+    """
+    try:
+        kept = os.dup(2)
+    except OSError:  # a process without an error stream has nothing to keep quiet
+        yield
+        return
+    before = sys.stderr
+    try:
+        if before.fileno() == 2:
+            before.flush()
+            raw = os.fdopen(kept, "wb", buffering=0, closefd=False)
+            options: dict[str, Any] = {"errors": "backslashreplace", "write_through": True}
+            sys.stderr = io.TextIOWrapper(raw, before.encoding, **options)
+    except (AttributeError, OSError, ValueError):
+        pass  # Python's own goes elsewhere already
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    os.close(nothing)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        sys.stderr = before
+        os.close(kept)
 
 
 def attempt(function: Callable[[object], T], item: object) -> T | MediaError:

@@ -28,8 +28,14 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 
 from polyseme._validation import InputError, IntArray, first_few
-from polyseme.features.base import Extracted, MediaError, MediaFeatures, Raw, cause
-from polyseme.features.sound import quiet_decoders
+from polyseme.features.base import (
+    Extracted,
+    MediaError,
+    MediaFeatures,
+    Raw,
+    cause,
+    quiet_decoders,
+)
 from polyseme.io import replacing
 from polyseme.io.xmp import read_tags, sidecar_of
 

@@ -12,9 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from polyseme.features.sound import RATE
-
 N_COEFFICIENTS = 12
+RATE = 22050  # samples a second
 FRAME, HOP = 1024, 256  # windows of 46 ms, every 12 ms
 N_BANDS = 64
 # Below lies rumble, above the slope of the resampler: neither says anything about the sound.
