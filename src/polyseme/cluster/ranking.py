@@ -338,7 +338,18 @@ def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> li
     for shard in shards:
         info = shard.path.stat()
         states[shard.path.name] = [shard.first, shard.n_rows, info.st_size, info.st_mtime_ns]
-    before = _plan_of(folder) or {**head, "shards": {}}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        names = sorted(p.name for p in folder.iterdir() if not p.name.endswith(UNFINISHED))
+    except OSError as error:
+        raise InputError(f"Nothing can be written to '{folder}': {error.strerror}.") from None
+    before: dict[str, Any] = {} if names else {**head, "shards": {}}
+    with contextlib.suppress(OSError, ValueError, TypeError):  # no plan, or a torn one
+        before = dict(json.loads((folder / PLAN).read_bytes()))
+    if before.get("format") != FORMAT:
+        raise InputError(
+            f"'{folder}' holds '{names[0]}', which no ranking wrote; name another folder."
+        )
     for name, now in head.items():
         if before.get(name) != now:
             raise InputError(
@@ -360,24 +371,6 @@ def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> li
             waiting.append(shard)
     _write_json(folder / PLAN, {**head, "shards": states})
     return waiting
-
-
-def _plan_of(folder: Path) -> dict[str, Any]:
-    """Read what an earlier run was about; nothing for a new folder, which is made."""
-    plan: dict[str, Any] = {}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        names = sorted(path.name for path in folder.iterdir())
-        with contextlib.suppress(ValueError, TypeError):
-            plan = dict(json.loads((folder / PLAN).read_bytes())) if PLAN in names else {}
-    except OSError as error:
-        raise InputError(f"Nothing can be written to '{folder}': {error.strerror}.") from None
-    others = [name for name in names if not name.endswith(UNFINISHED)]
-    if others and plan.get("format") != FORMAT:
-        raise InputError(
-            f"'{folder}' holds '{others[0]}', which no ranking wrote; name another folder."
-        )
-    return plan
 
 
 def _count(shards: Sequence[Shard]) -> int:
