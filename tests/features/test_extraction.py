@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from media_files import make_odd_pictures
 from polyseme import AudioFeatures, ImageFeatures, extract_folder
 from polyseme._validation import InputError
-from polyseme.features import read_extraction
+from polyseme.features import extraction, read_extraction
 from polyseme.features.base import MediaError, MediaFeatures
 from polyseme.features.extraction import FeatureStore, match_documents
 from polyseme.io.xmp import merge_tags
@@ -40,6 +41,9 @@ class Letters(MediaFeatures):
     def extract_batch(self, items: Sequence[object]):
         rows = []
         for item in items:
+            if not Path(str(item)).exists():
+                rows.append(MediaError("is gone"))
+                continue
             text = Path(str(item)).read_text()
             self.looked.append(Path(str(item)).name)
             if text == "stop":
@@ -143,6 +147,21 @@ def test_a_file_that_changes_meanwhile_is_skipped(texts, out):
 
     reasons = dict(extract_folder(texts, out, Changing()).skipped)
     assert reasons["a.txt"] == "was changed while it was looked at; run again"
+
+
+def test_an_engine_gives_the_same_bytes_and_a_file_that_vanishes_is_skipped(texts, tmp_path):
+    def vanishing(function, pieces):
+        if function is not extraction._hash_files:
+            (texts / "a.txt").unlink()
+        return map(function, pieces)
+
+    extract_folder(texts, tmp_path / "here", Letters())
+    extract_folder(texts, tmp_path / "there", Letters(), engine=SimpleNamespace(map=map))
+    for name in ("features.npy", "files.jsonl", "extraction.json"):
+        assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "there" / name).read_bytes()
+    engine = SimpleNamespace(map=vanishing)
+    reasons = dict(extract_folder(texts, tmp_path / "again", Letters(), engine=engine).skipped)
+    assert reasons["a.txt"] == "cannot be opened (no such file or directory)"
 
 
 def test_tags_of_sidecars_are_noted_but_for_suggested_ones(texts, out):
