@@ -56,6 +56,8 @@ class Suggestions:
     to. It must be the same one everywhere.
     """
 
+    _labels: dict[str, tuple[str, float]]  # each kind, and the least score to be suggested
+
     def __init__(
         self, model: str | Path, k: int, precision: float | None = None, method: str = "space"
     ) -> None:
@@ -86,6 +88,10 @@ class Suggestions:
                 "`method` needs the default tagger; the published method has one way to rank "
                 "labels."
             )
+        n_labels, precision = len(tagger.classes_), self.precision
+        least = np.zeros(n_labels) if precision is None else tagger.thresholds(precision)
+        pairs = zip(tagger.kinds_.tolist(), least.tolist(), strict=True)
+        self._labels = dict(zip(tagger.classes_, pairs, strict=True))
         return tagger
 
     @cached_property
@@ -93,16 +99,6 @@ class Suggestions:
         """Items ranked at a time: so many that a table of all their scores stays small."""
         most = _SCORES_AT_ONCE // max(1, len(self.tagger.classes_))
         return max(_LEAST_ROWS, min(MOST_ROWS, most))
-
-    @cached_property
-    def _labels(self) -> dict[str, tuple[str, float]]:
-        """The kind of each label, and the least score it is suggested with."""
-        tagger, precision = self.tagger, self.precision
-        least = np.zeros(len(tagger.classes_))
-        if precision is not None:
-            least = tagger.thresholds(precision)
-        pairs = zip(tagger.kinds_.tolist(), least.tolist(), strict=True)
-        return dict(zip(tagger.classes_, pairs, strict=True))
 
     def records(self, X: Any, tags: Any = None) -> list[Record]:
         """Give labels, kinds and scores of each item; see `ZeroShotTagger.rank`."""
