@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -45,7 +45,7 @@ def load_pictures(folder: str, cache: str | None) -> Dataset:
     """
     extraction = _extracted(Path(folder), ImageFeatures(), cache, NAMED)
     corpus = _tags_of(Path(folder), extraction)
-    table = np.asarray(extraction[_rows(extraction, corpus)].raw, dtype=np.float32)
+    table = np.asarray(_in_order(extraction, corpus).raw, dtype=np.float32)
     checksum = hashlib.sha256(repr((corpus.ids, list(corpus))).encode())
     checksum.update(table.tobytes())
     spec = replace(folder_spec(NAMED), title="pictures of one's own", domain="images")
@@ -61,8 +61,7 @@ def raw_numbers(
     be fitted.
     """
     if folder is not None:
-        extraction = _extracted(Path(folder), extractor, cache, dataset.name)
-        return extraction[_rows(extraction, dataset.corpus)]
+        return _in_order(_extracted(Path(folder), extractor, cache, dataset.name), dataset.corpus)
     write = dataset.spec.write_media
     if write is None:
         raise InputError(f"The dataset '{dataset.name}' has no media files.")
@@ -72,8 +71,7 @@ def raw_numbers(
             if not media.with_suffix(".written").exists():
                 write(media, dataset.corpus.ids)
                 media.with_suffix(".written").touch()
-        extraction = _extracted(media, extractor, str(place), dataset.name)
-        return extraction[_rows(extraction, dataset.corpus)]
+        return _in_order(_extracted(media, extractor, str(place), dataset.name), dataset.corpus)
 
 
 def _extracted(folder: Path, extractor: MediaFeatures, cache: str | None, name: str) -> Extracted:
@@ -89,15 +87,14 @@ def _extracted(folder: Path, extractor: MediaFeatures, cache: str | None, name: 
         return replace(extraction, raw=[np.array(one) for one in extraction.raw])
 
 
-def _rows(extraction: Extracted, corpus: LabelCorpus) -> Sequence[int]:
-    """Give the item of each document."""
+def _in_order(extraction: Extracted, corpus: LabelCorpus) -> Extracted:
+    """Give the items of the documents."""
     files, documents = match_documents(extraction.ids, corpus.ids)
     if len(documents) < len(corpus):
         raise InputError(
             f"{len(corpus) - len(documents)} of {len(corpus)} documents have no usable file."
         )
-    rows: Sequence[int] = files.tolist()
-    return rows
+    return extraction[files.tolist()]
 
 
 def _tags_of(folder: Path, extraction: Extracted) -> LabelCorpus:

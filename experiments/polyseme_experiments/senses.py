@@ -20,41 +20,21 @@ from polyseme.senses import SenseMap, sense_map, split_senses
 
 @dataclass(frozen=True, eq=False)
 class JudgedSenses(SenseMap):
-    """Senses of a label beside an independent judge's categories.
+    """Senses of a label beside an independent judge's categories."""
 
-    Attributes
-    ----------
-    owners : int64 array, shape (n,)
-        The owner of each concept's document, as the caller numbers them.
-    agreement : float
-        Adjusted mutual information of senses and categories, at most 1; 1 without a judge.
-    """
-
-    owners: NDArray[np.int64]
-    agreement: float
+    owners: NDArray[np.int64]  # (n,): the owner of each concept's document, as the caller numbers
+    agreement: float  # adjusted mutual information of senses and categories; 1 without a judge
 
 
 @dataclass(frozen=True)
 class SenseRule:
-    """Which labels are shown.
-
-    Attributes
-    ----------
-    n_labels : int
-        How many labels.
-    fewest, most : int
-        Range for the documents that hold the label: enough for senses, not too many to draw.
-    min_members : int
-        The fewest documents of a sense.
-    max_overlap : float
-        The most that a label's documents may be another shown label's: shared over all.
-    """
+    """Which labels are shown."""
 
     n_labels: int = 5
-    fewest: int = 9
-    most: int = 40
-    min_members: int = 3
-    max_overlap: float = 0.25
+    fewest: int = 9  # documents that hold the label: enough for senses
+    most: int = 40  # and not too many to draw
+    min_members: int = 3  # the fewest documents of a sense
+    max_overlap: float = 0.25  # share of documents in common with another shown label's
 
 
 class _Candidate(NamedTuple):
@@ -83,14 +63,13 @@ def find_senses(
     Parameters
     ----------
     concepts : Concepts
-        Concepts of known documents.
+        Of known documents.
     owners : int64 array, shape (n_documents,)
         Whose each document is: any numbering, for example an emoji's.
     categories : sequence of str, optional
         The category of every owner, by an independent judge.
     rule : SenseRule, optional
     random_state : int, numpy Generator or None
-        Seeds k-means and the choice of background concepts.
     """
     from sklearn.metrics import adjusted_mutual_info_score
 
@@ -114,9 +93,9 @@ def find_senses(
     candidates.sort(key=lambda candidate: -candidate.silhouette * candidate.agreement)
     taken: list[_Candidate] = []
     for candidate in candidates:
-        if len(taken) < rule.n_labels and all(
-            _overlap(candidate.documents, other.documents) <= rule.max_overlap for other in taken
-        ):
+        own = candidate.documents
+        overlaps = [len(own & other.documents) / len(own | other.documents) for other in taken]
+        if len(taken) < rule.n_labels and max(overlaps, default=0.0) <= rule.max_overlap:
             taken.append(candidate)
     maps = []
     for rows, senses, silhouette, agreement, _ in taken:
@@ -124,8 +103,3 @@ def find_senses(
         fields = vars(plain) | {"owners": owners[plain.documents], "agreement": agreement}
         maps.append(JudgedSenses(**fields))
     return tuple(maps)
-
-
-def _overlap(first: set[int], second: set[int]) -> float:
-    """Give the share of documents that two labels have in common, of those that hold either."""
-    return len(first & second) / len(first | second)

@@ -22,18 +22,8 @@ def stand_in_vectors(
 ) -> WordVectors:
     """Learn vectors of words from the words that share documents.
 
-    Parameters
-    ----------
-    documents : LabelCorpus or any form of documents
-    n_components : int
-        Size of the vectors; at most the number of words.
-    random_state : int, numpy Generator or None
-
-    Returns
-    -------
-    WordVectors
-        Leading singular vectors of the words' positive pointwise mutual information, scaled by the
-        roots of the singular values.
+    They are leading singular vectors of the words' positive pointwise mutual information, scaled
+    by the roots of the singular values: `n_components`, at most the number of words.
     """
     corpus = as_corpus(documents)
     counter = CountVectorizer(analyzer=words_of, binary=True, dtype=np.float64)

@@ -41,17 +41,7 @@ T = TypeVar("T")
 class Trial:
     """One trial of a setting, numbered from 0.
 
-    Attributes
-    ----------
-    source, target : Dataset
-        Whose documents teach the semantics, and whose instances are mapped.
-    split : ZeroShotSplit
-    seconds : dict of str to float
-        What each shared part took to learn, now or when it was cached.
-    spent : float
-        Seconds that went into shared parts in this process.
-    used : set of str
-        Shared parts that were used, also by other parts, since it was cleared.
+    Its `source` teaches the semantics, instances of its `target` are mapped, `split` says which.
     """
 
     def __init__(self, setting: Setting, number: int, config: RunConfig) -> None:
@@ -61,6 +51,8 @@ class Trial:
         self.seed = config.seed + number
         self.source, self.target = load_pair(setting, config)
         self.split = draw_split(setting, number, config)
+        # What each shared part took to learn, now or when it was cached; in this process alone;
+        # and the parts that were used, also by other parts, since this was cleared.
         self.seconds: dict[str, float] = {}
         self.spent = 0.0
         self.used: set[str] = set()
@@ -146,10 +138,10 @@ class Trial:
             self.spent += elapsed
             self.seconds.setdefault(name, elapsed)
             self._parts[name], self.used = (made, self.used), outer
+        value: T
         value, parts = self._parts[name]
         self.used |= {name} | parts
-        found: T = value
-        return found
+        return value
 
     def space(self, n_components: int) -> PublishedTagger:
         """Give a tagger without features: the concept space and the known documents."""
@@ -167,11 +159,11 @@ class Trial:
         """Give the whole published system, ranking by nearest concepts."""
 
         def make() -> PublishedTagger:
-            embedding = self.space(n_components).embedding_
-            mapper = make_mapper(self.config).set_params(random_state=self.seed)
-            return self.fitted(
-                PublishedTagger(embedding=embedding, mapper=mapper, fit_embedding=False)
-            )
+            parts = {
+                "embedding": self.space(n_components).embedding_,
+                "mapper": make_mapper(self.config).set_params(random_state=self.seed),
+            }
+            return self.fitted(PublishedTagger(**parts, fit_embedding=False))
 
         return self.part(f"mapping {n_components}", make)
 
@@ -196,12 +188,8 @@ class Trial:
 
     def classifiers(self) -> SeenClassifiers:
         """Give the support vector machines that all forms of COSTA share."""
-
-        def make() -> SeenClassifiers:
-            classifiers = SeenClassifiers(random_state=self.seed)
-            return classifiers.fit(self.train_features, self.train_documents)
-
-        return self.part("classifiers", make)
+        made = SeenClassifiers(random_state=self.seed)
+        return self.part("classifiers", lambda: made.fit(self.train_features, self.train_documents))
 
     @cached_property
     def word_vectors(self) -> WordVectors:
@@ -215,10 +203,9 @@ class Trial:
     def measure(
         self, scores: NDArray[np.float64], labels: Labels, *, oov: bool = True, mix: bool = False
     ) -> dict[str, dict[str, float]]:
-        """Measure scores (n_test, n_labels) of the test instances over the evaluation columns.
+        """Measure scores (n, n_labels) of the test instances, or of `mixed`, in percent.
 
-        Columns with oov labels are left out where a method does not score these (`oov`); `mix`
-        says that scores are those of `mixed` instead. Shares are in percent.
+        Columns with oov labels are left out where a method does not score these (`oov`).
         """
         columns = evaluation_columns(self.split.labels)
         if not oov:

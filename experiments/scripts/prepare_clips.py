@@ -62,14 +62,6 @@ SETTINGS = {
 # ---------------------------------------------------------------------- MIDI
 
 
-def quantity(number: int) -> bytes:
-    """Write a number as MIDI does: seven bits a byte, the high bit on all but the last."""
-    data = [number & 0x7F]
-    while number := number >> 7:
-        data.append(0x80 | number & 0x7F)
-    return bytes(reversed(data))
-
-
 def midi_file(clip: Clip, reverb: int) -> bytes:
     """Write the notes of a clip as a standard MIDI file with one track."""
     tempo = round(60_000_000 / clip.manner.bpm)
@@ -91,7 +83,10 @@ def midi_file(clip: Clip, reverb: int) -> bytes:
     events.append((max(event[0] for event in events) + 4 * TICKS, 3, b"\xff\x2f\x00"))
     track, now = b"", 0
     for tick, _, data in events:
-        track += quantity(tick - now) + data
+        # Times take seven bits a byte, the high bit on all but the last.
+        bits = [(tick - now) >> shift & 0x7F for shift in (21, 14, 7, 0)]
+        first = next((place for place, seven in enumerate(bits[:3]) if seven), 3)
+        track += bytes([0x80 | seven for seven in bits[first:3]] + bits[3:]) + data
         now = tick
     head = b"MThd" + struct.pack(">IHHH", 6, 0, 1, TICKS)
     return head + b"MTrk" + struct.pack(">I", len(track)) + track

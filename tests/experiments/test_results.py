@@ -14,6 +14,7 @@ from polyseme_experiments import EXPERIMENTS
 from polyseme_experiments.figures import get_experiment
 from polyseme_experiments.figures.base import FORMER, FORMER_TITLE, Results
 from polyseme_experiments.reproduce import reproduce
+from polyseme_experiments.sampling import RunConfig
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -26,7 +27,7 @@ COLUMNS = ("E-MAP ZSL", "E-MAP ZSL only", "C-MAP ZSL", "C-MAP ZSL only")
 def made_again(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     shutil.copytree(RESULTS / "records", folder / "records")
-    sections = reproduce(["all"], out=folder, from_records=True)
+    sections = reproduce(["all"], RunConfig(), out=folder, from_records=True)
     return folder, sections
 
 
@@ -42,7 +43,7 @@ def test_tables_are_those_of_the_records(made_again):
 
 def test_tables_of_the_published_training_are_those_of_its_records(tmp_path):
     shutil.copytree(RESULTS / "paper" / "records", tmp_path / "records")
-    reproduce(["fig7", "fig9"], out=tmp_path, preset="paper", from_records=True)
+    reproduce(["fig7", "fig9"], RunConfig(preset="paper"), out=tmp_path, from_records=True)
     for name in ("README.md", "tables/fig7.csv", "tables/fig9.csv"):
         assert (tmp_path / name).read_text() == (RESULTS / "paper" / name).read_text()
 

@@ -59,33 +59,23 @@ class CalibrationFigure(Experiment):
         """Make its section of the report; see `Experiment.section`."""
         tables, figures = [], []
         for setting in self.settings:
-            title = get_setting(setting).title
             shown = [(method, column, name) for method, column, name, _ in OWN]
             former = [
-                (found[1], column, f"{name}, {FORMER_TITLE}")
+                (both[1], column, f"{name}, {FORMER_TITLE}")
                 for method, column, name in shown
-                if len(found := results.with_former(setting, method, column, ERROR)) > 1
+                if len(both := results.with_former(setting, method, column, ERROR)) > 1
             ]
             rows: list[Row] = [
                 (name, *(Cell.of(results.values(setting, method, column, m)) for m in MEASURES))
                 for method, column, name in (*shown, *former, *COSTA)
             ]
-            header = ("true (%)", f"{ERROR} (%)", *MEASURES[2:])
-            tables.append(
-                self.table(
-                    results,
-                    ("probabilities of", *header),
-                    rows,
-                    notes=(*results.notes((setting,), features=True), *self.departures),
-                    suffix=f"-{setting}",
-                    title=title,
-                    settings=(setting,),
-                )
-            )
+            header = ("probabilities of", "true (%)", f"{ERROR} (%)", *MEASURES[2:])
+            tables.append(self.table(results, header, rows, setting=setting))
             curves = {
                 name: _curve(results, setting, method, column) for method, column, _, name in OWN
             }
             svg = reliability(f"reliability-{setting}", curves)
+            title = get_setting(setting).title
             figures.append(Figure(svg, f"{title}: how often labels of each probability are true"))
         return self.make_section(*tables, self._new_labels(results), figures=figures)
 
@@ -93,20 +83,14 @@ class CalibrationFigure(Experiment):
         """Compare what can be known of labels that were not learned."""
         rows: list[Row] = []
         for setting in self.settings:
-            title = get_setting(setting).title
             for column, name in WAYS.items():
                 for method in results.with_former(setting, NEW, column, ERROR):
-                    told = f"{name}, {FORMER_TITLE}" if method.startswith(FORMER) else name
+                    words = f"{name}, {FORMER_TITLE}" if method.startswith(FORMER) else name
                     values = (results.values(setting, method, column, m) for m in NEW_MEASURES)
-                    rows.append((title, told, *map(Cell.of, values)))
-        return self.table(
-            results,
-            ("setting", "what is known of them", *NEW_MEASURES.values()),
-            rows,
-            notes=(*results.data_notes(self.settings), *self.departures),
-            suffix="-late",
-            title="A third of the unseen labels, all held-out instances",
-        )
+                    rows.append((get_setting(setting).title, words, *map(Cell.of, values)))
+        header = ("setting", "what is known of them", *NEW_MEASURES.values())
+        title = "A third of the unseen labels, all held-out instances"
+        return self.table(results, header, rows, suffix="-late", title=title)
 
 
 def _curve(results: Results, setting: str, method: str, column: str) -> Bins:

@@ -23,7 +23,7 @@ from polyseme.splits import evaluation_columns
 from polyseme.tagger import ZeroShotTagger
 from polyseme.word_vectors import NOISE, SPREAD
 from polyseme_experiments.embedding_cache import make_space
-from polyseme_experiments.methods.base import Method, Metrics, Outcome
+from polyseme_experiments.methods.base import Matrix, Method, Metrics, Outcome
 from polyseme_experiments.methods.costa import (
     FLOOR,
     as_probabilities,
@@ -34,7 +34,6 @@ from polyseme_experiments.methods.default import default_config
 from polyseme_experiments.sampling import RunConfig, word_vectors
 from polyseme_experiments.trials import Trial
 
-Matrix = NDArray[np.float64]
 PRECISIONS = (0.3, 0.5, 0.7)
 # From how many documents a label may be known.
 FEW = (1, 2, 5, 20)
@@ -42,16 +41,10 @@ FEW = (1, 2, 5, 20)
 
 @dataclass(frozen=True)
 class Calibration(Method):
-    """Probabilities of seen and unseen labels, by the default or as tuned COSTA's scores.
-
-    Attributes
-    ----------
-    raw : bool
-        Whether tuned COSTA's scores are read as probabilities instead.
-    """
+    """Probabilities of seen and unseen labels, by the default or as tuned COSTA's scores."""
 
     features: ClassVar[bool] = True
-    raw: bool = False
+    raw: bool = False  # whether tuned COSTA's scores are read as probabilities instead
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Give what decides its results; see `Method.config`."""
@@ -198,11 +191,8 @@ def columns_of(
 ) -> Matrix:
     """Give some labels' columns of a table, (n, n_chosen), compared by `key`."""
     place = {key(label): column for column, label in enumerate(labels)}
-    found = np.full((len(table), len(chosen)), missing)
-    for at, label in enumerate(chosen):
-        if (column := place.get(key(label))) is not None:
-            found[:, at] = table[:, column]
-    return found
+    others = np.full((len(table), 1), missing)
+    return np.hstack([table, others])[:, [place.get(key(label), -1) for label in chosen]]
 
 
 def reliability_of(truth: NDArray[np.bool_], probabilities: Matrix) -> dict[str, Any]:
