@@ -43,9 +43,6 @@ class Task(NamedTuple):
     n_components: int | None = None
 
 
-# ---------------------------------------------------------------------- configurations
-
-
 def run_config(run: Run, config: RunConfig) -> dict[str, Any]:
     """Give everything that decides a run's result."""
     corpora, checksums = _data(run.setting, config)
@@ -78,9 +75,6 @@ def _data(setting: str, config: RunConfig) -> tuple[tuple[str, str], dict[str, s
 def digest_of(run: Run, config: RunConfig) -> str:
     """Give the digest of a run's configuration."""
     return config_hash(run_config(run, config))
-
-
-# ---------------------------------------------------------------------- tasks
 
 
 def make_tasks(runs: Iterable[Run]) -> list[Task]:

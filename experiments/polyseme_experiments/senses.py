@@ -60,16 +60,8 @@ def find_senses(
     information) of senses and categories that the embedding never saw where there are any; one
     whose documents are much the same as those of a label taken before is passed over.
 
-    Parameters
-    ----------
-    concepts : Concepts
-        Of known documents.
-    owners : int64 array, shape (n_documents,)
-        Whose each document is: any numbering, for example an emoji's.
-    categories : sequence of str, optional
-        The category of every owner, by an independent judge.
-    rule : SenseRule, optional
-    random_state : int, numpy Generator or None
+    `owners` (n_documents,) numbers whose each document is, for example an emoji's; `categories` has
+    the category of every owner, by an independent judge.
     """
     from sklearn.metrics import adjusted_mutual_info_score
 

@@ -84,6 +84,18 @@ def tagger(split, learn):
     return learn(split)
 
 
+@pytest.fixture(scope="module")
+def costa(usable):
+    """Learn tuned COSTA from a split, or from other rows and documents."""
+
+    def run(split, rows=None, documents=None, semantics=None):
+        X = usable["X"][split.train if rows is None else rows]
+        learned = documents or split.instances("train"), semantics or split.known()
+        return TunedCosta(penalties=(0.1,), random_state=0).fit(X, *learned)
+
+    return run
+
+
 def inputs_of(split, usable):
     return FitInputs(
         usable["X"][split.train],
@@ -98,38 +110,39 @@ def failed(report):
     return [check.name for check in report.checks if not check.passed]
 
 
+def check_of(report, name):
+    (check,) = (check for check in report.checks if check.name == name)
+    return check
+
+
 # ------------------------------------------------------------------ clean runs
 
 
 @pytest.mark.parametrize("by_group", [True, False])
 @pytest.mark.parametrize("test_from", ["second", "both"])
 def test_clean_splits_pass(corpus, usable, by_group, test_from):
-    split = within_corpus(
-        corpus, LABELS, first=2 / 3, test_from=test_from, by_group=by_group, random_state=0
-    )
+    options = {"first": 2 / 3, "test_from": test_from, "by_group": by_group}
+    split = within_corpus(corpus, LABELS, **options, random_state=0)
     for one in (split, oov_test(split)):
         report = audit(one, **usable, inputs=inputs_of(one, usable))
         assert failed(report) == []
         report.require()
-    own = next(check for check in audit(split).checks if check.name == "own documents")
-    assert own.note
-    assert own.count == split.own_documents().sum()
+    own = check_of(audit(split), "own documents")
+    assert (own.note, own.count) == (True, split.own_documents().sum())
     assert (own.count > 0) == (test_from == "both")
 
 
 def test_stopping_documents_of_tested_instances_are_noted(corpus):
-    split = within_corpus(
-        corpus, LABELS, first=2 / 3, validation_from="second", validation=0.5, random_state=0
-    )
-    (note,) = [check for check in audit(split).checks if check.name == "stopping documents"]
-    assert note.note
-    assert note.count == len(set(split.semantics_validation) & set(split.test)) > 0
+    options = {"first": 2 / 3, "validation_from": "second", "validation": 0.5}
+    split = within_corpus(corpus, LABELS, **options, random_state=0)
+    note = check_of(audit(split), "stopping documents")
+    shared = set(split.semantics_validation) & set(split.test)
+    assert (note.note, note.count) == (True, len(shared)) and shared
 
 
-def test_clean_runs_pass(split, usable, tagger, learn):
+def test_clean_runs_pass(split, usable, tagger, learn, costa):
     report = audit(split, **usable, inputs=inputs_of(split, usable), fitted=tagger)
     assert failed(report) == []
-    names = {check.name for check in report.checks}
     assert {
         "idf learned from semantics alone",
         "descriptors learned from semantics alone",
@@ -137,15 +150,13 @@ def test_clean_runs_pass(split, usable, tagger, learn):
         "mapper keeps training rows alone",
         "scales learned from training rows alone",
         "no unseen label learned from instances",
-    } <= names
+    } <= {check.name for check in report.checks}
     other = oov_test(split)
     assert failed(audit(other, **usable, fitted=learn(other))) == []
     assert failed(audit(split, fitted=tagger.embedding_)) == []
-    baseline = TunedCosta(penalties=(0.1,), random_state=0)
-    baseline.fit(usable["X"][split.train], split.instances("train"), split.known())
-    report = audit(split, **usable, fitted=baseline)
+    report = audit(split, **usable, fitted=costa(split))
     assert failed(report) == []
-    assert "classifier keeps training rows alone" in {check.name for check in report.checks}
+    assert check_of(report, "classifier keeps training rows alone")
     with pytest.raises(InputError, match="expected one for each of the 150 documents"):
         audit(split, X=usable["X"][:10])
 
@@ -157,19 +168,16 @@ def test_a_run_from_one_corpus_to_another_passes(corpus, usable, learn):
     assert set(split.labels.oov) == set(OOV)
     report = audit(split, **usable, inputs=inputs_of(split, usable), fitted=learn(split))
     assert failed(report) == []
-    groups = next(check for check in report.checks if check.name == "test groups")
-    assert groups.detail == "they name no groups"
+    assert check_of(report, "test groups").detail == "they name no groups"
 
 
 # ------------------------------------------------------------------ leaks in the split
 
 
 def test_an_unseen_label_in_training_fails(split, usable):
-    hidden = carries(split.target, UNSEEN)
-    tested = {split.target.groups[row] for row in split.test}
-    row = next(
-        row for row in split.known_rows if hidden[row] and split.target.groups[row] not in tested
-    )
+    groups, hidden = split.target.groups, carries(split.target, UNSEEN)
+    tested = {groups[row] for row in split.test}
+    row = next(row for row in split.known_rows if hidden[row] and groups[row] not in tested)
     leaky = replace(split, train=np.union1d(split.train, [row]))
     report = audit(leaky, **usable, inputs=inputs_of(leaky, usable))
     assert failed(report) == ["no unseen label in train"]
@@ -182,27 +190,21 @@ def test_an_unseen_label_in_training_fails(split, usable):
 def test_a_test_group_in_training_fails(split, usable):
     tested = {split.target.groups[row] for row in split.test}
     row = next(r for r in split.validation if split.target.groups[r] in tested)
-    leaky = replace(
-        split,
-        train=np.union1d(split.train, [row]),
-        validation=np.setdiff1d(split.validation, [row]),
-    )
+    left = np.setdiff1d(split.validation, [row])
+    leaky = replace(split, train=np.union1d(split.train, [row]), validation=left)
     report = audit(leaky, **usable, inputs=inputs_of(leaky, usable))
     assert failed(report) == ["no test group in train"]
     allowed = audit(replace(leaky, by_group=False))
     assert failed(allowed) == []
-    note = next(check for check in allowed.checks if check.name == "test groups")
+    note = check_of(allowed, "test groups")
     assert (note.note, note.count) == (True, 1)
 
 
-def test_a_test_instance_in_training_fails(split, usable):
+def test_documents_in_two_sets_or_with_oov_labels_fail(split, usable, learn):
     leaky = replace(split, validation=np.union1d(split.validation, split.test[:1]))
     assert failed(audit(leaky)) == ["no unseen label in validation", "instance sets apart"]
     double = replace(split, semantics=np.union1d(split.semantics, split.semantics_validation[:1]))
     assert failed(audit(double)) == ["semantics sets apart"]
-
-
-def test_an_oov_document_in_semantics_fails(split, usable, learn):
     row = np.flatnonzero(carries(split.source, OOV) & carries(split.source, SEEN))[0]
     leaky = replace(split, semantics=np.union1d(split.semantics, [row]))
     report = audit(leaky, **usable, inputs=inputs_of(leaky, usable), fitted=learn(leaky))
@@ -221,13 +223,13 @@ def test_a_detector_of_an_unseen_label_fails(split, corpus, detected):
 # ------------------------------------------------------------------ leaks on the way to fit
 
 
-def test_swapped_feature_rows_fail(split, usable):
+def test_swapped_and_missing_feature_rows_fail(split, usable):
     inputs = inputs_of(split, usable)
     swapped = inputs.X.copy()
     swapped[[0, 1]] = swapped[[1, 0]]
     report = audit(split, **usable, inputs=replace(inputs, X=swapped))
     assert failed(report) == ["given X is the split's"]
-    (check,) = [check for check in report.checks if not check.passed]
+    check = check_of(report, "given X is the split's")
     assert (check.count, check.detail) == (2, "rows that differ: 0, 1")
     short = audit(split, **usable, inputs=replace(inputs, X=inputs.X[:-1]))
     assert failed(short) == ["given X is the split's"]
@@ -235,11 +237,10 @@ def test_swapped_feature_rows_fail(split, usable):
 
 def test_features_of_a_tested_instance_in_training_fail(split, usable):
     inputs = inputs_of(split, usable)
-    names = list(inputs.documents.ids)
-    names[0] = split.target.ids[split.test[0]]
+    names = (split.target.ids[split.test[0]], *inputs.documents.ids[1:])
     stolen = inputs.X.copy()
     stolen[0] = usable["X"][split.test[0]]
-    leaky = replace(inputs, X=stolen, documents=replace(inputs.documents, ids=tuple(names)))
+    leaky = replace(inputs, X=stolen, documents=replace(inputs.documents, ids=names))
     assert failed(audit(split, **usable, inputs=leaky)) == [
         "given documents are the split's",
         "given X is the split's",
@@ -252,7 +253,7 @@ def test_equal_features_of_different_instances_are_a_note(split, usable):
     X[split.train[:2]] = X[split.test[0]]
     report = audit(split, X=X)
     assert failed(report) == []
-    (note,) = [check for check in report.checks if check.name == "no test row in train"]
+    note = check_of(report, "no test row in train")
     assert (note.note, note.count) == (True, 2)
 
 
@@ -260,28 +261,34 @@ def test_equal_features_of_different_instances_are_a_note(split, usable):
 def test_other_documents_than_the_splits_fail(split, usable, name):
     inputs = inputs_of(split, usable)
     corpus = getattr(inputs, name)
-    title = f"given {name} are the split's"
-    fewer = corpus.select(np.arange(1, len(corpus)))
-    assert failed(audit(split, inputs=replace(inputs, **{name: fewer}))) == [title]
-    changed = [set(document) | {"s0", "s8"} for document in corpus]
-    other = LabelCorpus.from_documents(changed, ids=corpus.ids)
-    assert failed(audit(split, inputs=replace(inputs, **{name: other}))) == [title]
-    spelled = LabelCorpus.from_documents([[t.upper() for t in d] for d in corpus], ids=corpus.ids)
-    assert failed(audit(split, inputs=replace(inputs, **{name: spelled}))) == []
+    more = [set(document) | {"s0", "s8"} for document in corpus]
+    for other, leaks in (
+        (corpus.select(np.arange(1, len(corpus))), True),
+        (LabelCorpus.from_documents(more, ids=corpus.ids), True),
+        (
+            LabelCorpus.from_documents([[t.upper() for t in d] for d in corpus], ids=corpus.ids),
+            False,
+        ),
+    ):
+        report = audit(split, inputs=replace(inputs, **{name: other}))
+        assert failed(report) == [f"given {name} are the split's"] * leaks
 
 
 # ------------------------------------------------------------------ leaks in what was learned
 
 
-def test_descriptors_from_too_many_documents_fail(split, usable, learn):
+def test_descriptors_and_vocabulary_from_too_many_documents_fail(split, usable, learn):
     report = audit(split, **usable, fitted=learn(split, teaching=split.known()))
-    assert failed(report) == [
-        "idf learned from semantics alone",
-        "descriptors learned from semantics alone",
-    ]
+    learned = ["idf learned from semantics alone", "descriptors learned from semantics alone"]
+    assert failed(report) == learned
+    rows = np.flatnonzero(carries(split.source, OOV) & ~carries(split.source, UNSEEN))
+    more = split.source.select(np.union1d(split.semantics, rows))
+    report = audit(split, fitted=learn(split, teaching=replace(more, numbered=False)))
+    assert failed(report)[:1] == ["vocabulary without oov labels"]
+    assert "vocabulary taught" not in failed(report)
 
 
-def test_a_changed_idf_fails_alone(split, tagger, monkeypatch):
+def test_a_changed_idf_and_topics_over_other_labels_fail_alone(split, tagger, monkeypatch):
     descriptor = tagger.embedding_.label_descriptor_
     changed = descriptor.idf_.copy()
     changed[0] = np.nextafter(changed[0], 2)
@@ -289,81 +296,54 @@ def test_a_changed_idf_fails_alone(split, tagger, monkeypatch):
     report = audit(split, fitted=tagger)
     assert failed(report) == ["idf learned from semantics alone"]
     assert "1 values differ" in "\n".join(report.lines())
-
-
-def test_a_vocabulary_with_an_oov_label_fails(split, learn):
-    rows = np.flatnonzero(carries(split.source, OOV) & ~carries(split.source, UNSEEN))
-    more = split.source.select(np.union1d(split.semantics, rows))
-    tagger = learn(split, teaching=replace(more, numbered=False))
-    assert failed(audit(split, fitted=tagger))[:1] == ["vocabulary without oov labels"]
-    assert "vocabulary taught" not in failed(audit(split, fitted=tagger))
-
-
-def test_topics_over_other_labels_fail(split, tagger, monkeypatch):
-    topics = tagger.embedding_.context_descriptor_.topics_
-    monkeypatch.setattr(tagger.embedding_.context_descriptor_, "topics_", topics[:, 1:])
+    monkeypatch.undo()
+    context = tagger.embedding_.context_descriptor_
+    monkeypatch.setattr(context, "topics_", context.topics_[:, 1:])
     assert failed(audit(split, fitted=tagger)) == ["topics over the vocabulary"]
 
 
 def test_topics_learned_again_must_be_the_same(split, tagger, monkeypatch):
+    name = "topics learned from semantics alone"
     clean = audit(split, fitted=tagger, relearn_topics=True)
-    (one,) = (c for c in clean.checks if c.name == "topics learned from semantics alone")
-    assert one.verdict == "ok"
+    assert check_of(clean, name).verdict == "ok"
     descriptor = tagger.embedding_.context_descriptor_
     monkeypatch.setattr(descriptor, "topics_", descriptor.topics_ * 1.001)
-    changed = audit(split, fitted=tagger, relearn_topics=True)
-    assert failed(changed) == ["topics learned from semantics alone"]
+    assert failed(audit(split, fitted=tagger, relearn_topics=True)) == [name]
     monkeypatch.undo()
     monkeypatch.setattr(descriptor, "random_state", None)
     unknown = audit(split, fitted=tagger, relearn_topics=True)
-    assert unknown.passed
-    assert "their seed is not known" in "\n".join(unknown.lines())
+    assert unknown.passed and check_of(unknown, name).detail == "their seed is not known"
 
 
 def test_a_known_test_document_fails(split, learn):
     more = np.union1d(split.known_rows, split.test[:1])
     semantics = replace(split.source.select(more), numbered=False)
-    tagger = learn(split, semantics=semantics)
-    report = audit(split, fitted=tagger)
+    report = audit(split, fitted=learn(split, semantics=semantics))
     assert failed(report) == ["known documents are the split's"]
     assert f"others: d{split.test[0]} " in "\n".join(report.lines())
 
 
-def test_a_mapper_that_saw_other_rows_fails(split, usable, learn):
+def test_a_mapper_that_saw_other_rows_or_columns_fails(split, usable, detected, learn, tagger):
+    kept = "mapper keeps training rows alone"
     rows = np.sort(np.append(split.train[1:], split.validation[0]))
-    tagger = learn(split, rows=rows)
-    assert failed(audit(split, **usable, fitted=tagger)) == [
-        "mapper keeps training rows alone",
-        "scales learned from training rows alone",
-    ]
-
-
-def test_a_mapper_that_saw_other_columns_fails(split, usable, detected, tagger):
+    report = audit(split, **usable, fitted=learn(split, rows=rows))
+    assert failed(report) == [kept, "scales learned from training rows alone"]
     report = audit(split, X=detected, fitted=tagger)
-    assert failed(report) == ["mapper keeps training rows alone"]
-    assert (
-        f"{usable['X'].shape[1]} features instead of {detected.shape[1]}"
-        in report.checks[-1].detail
-    )
+    assert failed(report) == [kept]
+    sizes = f"{usable['X'].shape[1]} features instead of {detected.shape[1]}"
+    assert sizes in report.checks[-1].detail
 
 
-def test_labels_learned_from_instances_fail(split, usable, learn):
+def test_labels_learned_from_the_wrong_side_fail(split, learn, costa):
     hidden = np.flatnonzero(carries(split.target, UNSEEN))
     rows = np.union1d(split.train, np.intersect1d(hidden, split.known_rows)[:1])
     documents = replace(split.target.select(rows), numbered=False)
-    tagger = learn(split, rows=rows, documents=documents)
-    assert failed(audit(split, fitted=tagger)) == ["no unseen label learned from instances"]
-    baseline = TunedCosta(penalties=(0.1,), random_state=0)
-    baseline.fit(usable["X"][rows], documents, split.known())
-    assert failed(audit(split, fitted=baseline)) == ["no unseen label learned from instances"]
-
-
-def test_oov_labels_from_semantics_fail(split, usable):
+    for fitted in (learn(split, rows=rows, documents=documents), costa(split, rows, documents)):
+        assert failed(audit(split, fitted=fitted)) == ["no unseen label learned from instances"]
     oov = np.flatnonzero(carries(split.source, OOV))
     semantics = split.source.select(np.union1d(split.known_rows, oov))
-    baseline = TunedCosta(penalties=(0.1,), random_state=0)
-    baseline.fit(usable["X"][split.train], split.instances("train"), semantics)
-    assert failed(audit(split, fitted=baseline)) == ["oov labels only from instances"]
+    report = audit(split, fitted=costa(split, semantics=semantics))
+    assert failed(report) == ["oov labels only from instances"]
 
 
 # ------------------------------------------------------------------ reports

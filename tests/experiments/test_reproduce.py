@@ -31,11 +31,8 @@ QUICK = RunConfig(quick=True)
 
 
 def records_of(folder):
-    records = [
-        json.loads(line)
-        for path in sorted((folder / "records").glob("*.jsonl"))
-        for line in path.read_text().splitlines()
-    ]
+    lines = (path.read_text().splitlines() for path in (folder / "records").glob("*.jsonl"))
+    records = [json.loads(line) for some in lines for line in some]
     return {(one["setting"], one["method"], one["trial"]): one for one in records}
 
 
@@ -163,9 +160,10 @@ def test_work_in_this_process_keeps_to_one_thread_too(tmp_path, monkeypatch):
     assert set(threads) == {1}
 
 
-def test_a_process_that_dies_is_a_sentence(tmp_path):
-    tasks = make_tasks([Run("hsun", "polyseme", trial) for trial in range(6)])
-
+def test_a_process_that_dies_or_refuses_is_a_sentence(tmp_path):
+    refused = make_tasks([Run("hsun", "composition", trial) for trial in range(2)])
+    with pytest.raises(InputError, match="combinations"):
+        run_tasks(refused, QUICK, tmp_path, n_jobs=2)
     killed = []
 
     def kill_once(line):
@@ -173,32 +171,26 @@ def test_a_process_that_dies_is_a_sentence(tmp_path):
             killed.append(process.pid)
             os.kill(process.pid, signal.SIGKILL)
 
+    tasks = make_tasks([Run("hsun", "polyseme", trial) for trial in range(6)])
     with pytest.raises(InputError, match=r"died .* run the same command again to go on"):
         run_tasks(tasks, QUICK, tmp_path, n_jobs=2, log=kill_once)
-
-
-def test_what_goes_wrong_inside_a_process_is_told(tmp_path):
-    refused = make_tasks([Run("hsun", "composition", trial) for trial in range(2)])
-    with pytest.raises(InputError, match="combinations"):
-        run_tasks(refused, QUICK, tmp_path, n_jobs=2)
 
 
 # ------------------------------------------------------------------ bad input
 
 
 def test_bad_input_gets_one_sentence(tmp_path, monkeypatch):
-    unknown = r"Unknown experiment 'fig99'; known: all, calibration, .*; did you mean 'fig9'"
-    with pytest.raises(InputError, match=unknown):
-        reproduce(["fig9", "fig99"], QUICK, out=tmp_path)
-    with pytest.raises(InputError, match="Name what to reproduce: all, fig1"):
-        reproduce([], QUICK, out=tmp_path)
-    with pytest.raises(InputError, match="`trials` of `reproduce` must be"):
-        reproduce(["fig9"], QUICK, trials=0, out=tmp_path)
     monkeypatch.delenv("POLYSEME_DATA", raising=False)
-    with pytest.raises(InputError, match="POLYSEME_DATA"):
-        reproduce(["fig9"], RunConfig(), out=tmp_path)
-    with pytest.raises(InputError, match="None of hsun has its folder in"):
-        reproduce(["fig9"], RunConfig(str(tmp_path)), out=tmp_path)
+    unknown = r"Unknown experiment 'fig99'; known: all, calibration, .*; did you mean 'fig9'"
+    for names, config, options, sentence in (
+        (["fig9", "fig99"], QUICK, {}, unknown),
+        ([], QUICK, {}, "Name what to reproduce: all, fig1"),
+        (["fig9"], QUICK, {"trials": 0}, "`trials` of `reproduce` must be"),
+        (["fig9"], RunConfig(), {}, "POLYSEME_DATA"),
+        (["fig9"], RunConfig(str(tmp_path)), {}, "None of hsun has its folder in"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            reproduce(names, config, out=tmp_path, **options)
     assert not list(tmp_path.iterdir())
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"Nothing can be written to .*Not a directory; name"):
@@ -207,8 +199,7 @@ def test_bad_input_gets_one_sentence(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("missing", ["features.npy", "documents.jsonl"])
 def test_bad_folders_get_one_sentence(tmp_path, missing):
-    sample = load_dataset("hsun", sample=True)
-    folder = tmp_path / "data" / "hsun"
+    sample, folder = load_dataset("hsun", sample=True), tmp_path / "data" / "hsun"
     folder.mkdir(parents=True)
     rows = zip(sample.corpus.ids, sample.corpus.splits, sample.corpus, strict=True)
     lines = [json.dumps({"id": i, "split": s, "labels": list(labels)}) for i, s, labels in rows]

@@ -58,41 +58,33 @@ def a_table(method: str = "tuned COSTA") -> Table:
 # ---------------------------------------------------------------------- statistics
 
 
-def test_mean_and_error_by_hand() -> None:
-    mean, error = mean_and_error([1.0, None, 2.0, math.nan, 6.0])
-    assert mean == pytest.approx(3.0)
-    assert error == pytest.approx(math.sqrt((4 + 1 + 9) / 2) / math.sqrt(3))
-    assert mean_and_error([4.0, None]) == (4.0, None)
-    assert Cell.of([None, math.nan]) == Cell(None, None, 0)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_paired_test_agrees_with_scipy(seed: int) -> None:
-    generator = np.random.default_rng(seed)
-    ours = generator.normal(50, 3, size=4 + seed)
-    theirs = ours - generator.normal(1, 2, size=4 + seed)
-    found = paired_test(ours.tolist(), theirs.tolist())
-    expected = stats.ttest_rel(ours, theirs)
-    interval = expected.confidence_interval(0.95)
-    assert found.p == pytest.approx(expected.pvalue)
-    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
-
-
-def test_paired_tests_of_too_few_pairs_are_defined() -> None:
-    assert paired_test([], []) == PairedTest(0)
-    assert paired_test([2.0], [1.5]) == PairedTest(1, 0.5)
-    assert paired_test([2.0, None, 3.0], [1.5, 1.0, math.nan]).n == 1
-    with pytest.raises(InputError, match="`ours` has 2 trials but `theirs` has 1"):
-        paired_test([1.0, 2.0], [1.0])
+def test_a_paired_test_agrees_with_scipy() -> None:
+    for seed in range(3):
+        generator = np.random.default_rng(seed)
+        ours = generator.normal(50, 3, size=4 + seed)
+        theirs = ours - generator.normal(1, 2, size=4 + seed)
+        test = paired_test([*ours, None], [*theirs, 1.0])
+        expected = stats.ttest_rel(ours, theirs)
+        interval = expected.confidence_interval(0.95)
+        assert test.p == pytest.approx(expected.pvalue)
+        assert (test.low, test.high) == pytest.approx((interval.low, interval.high))
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(("gap", "p"), [(0.0, 1.0), (0.1, 0.0), (-2.0, 0.0)])
-def test_paired_tests_without_spread_are_defined(gap: float, p: float) -> None:
+def test_means_and_tests_of_few_values_or_without_spread_are_defined() -> None:
+    mean, error = mean_and_error([1.0, None, 2.0, math.nan, 6.0])
+    assert (mean, error) == pytest.approx((3.0, math.sqrt((4 + 1 + 9) / 2) / math.sqrt(3)))
+    assert mean_and_error([4.0, None]) == (4.0, None)
+    assert Cell.of([None, math.nan]) == Cell(None, None, 0)
+    assert paired_test([], []) == PairedTest(0)
+    assert paired_test([2.0], [1.5]) == PairedTest(1, 0.5)
+    assert paired_test([2.0, None, 3.0], [1.5, 1.0, math.nan]).n == 1
     theirs = [0.1, 0.7, 31.3]
-    found = paired_test([value + gap for value in theirs], theirs)
-    assert found.p == p
-    assert found.low == found.high == pytest.approx(gap)
+    for gap, p in ((0.0, 1.0), (0.1, 0.0), (-2.0, 0.0)):
+        test = paired_test([value + gap for value in theirs], theirs)
+        assert test.p == p and test.low == test.high == pytest.approx(gap)
+    with pytest.raises(InputError, match="`ours` has 2 trials but `theirs` has 1"):
+        paired_test([1.0, 2.0], [1.0])
 
 
 @settings(deadline=None, max_examples=50)
@@ -204,17 +196,7 @@ def test_tables_without_measured_cells_and_plain_numbers_are_written() -> None:
     assert to_csv(Table("empty", "", ("set",), ())) == "table,set,caution\n"
     rows = (("one", Cell(1.0, None, 1)), ("two", 2.5))
     records = long_records(Table("a", "", ("m", "x"), rows, caution="sample"))
-    assert [(one["m"], one["mean"], one["n"]) for one in records] == [
-        ("one", 1.0, 1),
-        ("two", 2.5, None),
-    ]
-    assert {one["caution"] for one in records} == {"sample"}
-
-
-def test_wide_records_have_cells_as_printed() -> None:
-    assert wide_records(a_table())[1] == {
-        "method": "tuned COSTA",
-        "d": 10,
-        "Training": "20.12 ± 0.50 ▼ [n = 2] (23.18)",
-        "ZSL": None,
-    }
+    shown = [(one["m"], one["mean"], one["n"], one["caution"]) for one in records]
+    assert shown == [("one", 1.0, 1, "sample"), ("two", 2.5, None, "sample")]
+    printed = {"Training": "20.12 ± 0.50 ▼ [n = 2] (23.18)", "ZSL": None}
+    assert wide_records(a_table())[1] == {"method": "tuned COSTA", "d": 10, **printed}

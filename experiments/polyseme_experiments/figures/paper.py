@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from polyseme_experiments.figures.base import (
@@ -154,23 +155,11 @@ class UsageFigure(Experiment):
         return self.make_section(table, figures=figures)
 
 
-SIZES = {
-    "seen": "seen labels",
-    "unseen": "unseen labels",
-    "oov": "oov labels",
-    "documents": "instances",
-    "semantics": "S_tr",
-    "semantics_validation": "S_val",
-    "semantics_test": "S_tst",
-    "train": "IM_tr",
-    "validation": "IM_val",
-    "test": "IM_tst",
-}
-
-
 @dataclass(frozen=True)
 class SizeTable(Experiment):
     """Sizes of labels and sets, setting by setting; published: a mean, or with its error."""
+
+    sizes: Mapping[str, str] = field(default_factory=dict)
 
     def section(self, results: Results) -> Section:
         """Make its section of the report; see `Experiment.section`."""
@@ -179,7 +168,7 @@ class SizeTable(Experiment):
             for setting in self.settings
         ]
         rows: list[Row] = [("corpora", *corpora)]
-        for size, words in SIZES.items():
+        for size, words in self.sizes.items():
             cells = (
                 Cell.of(
                     self._counts(results, setting, size),
@@ -200,18 +189,11 @@ class SizeTable(Experiment):
         return [sum(value or 0 for value in trial) for trial in zip(*parts, strict=True)]
 
 
-UNITS = {
-    "s_squared": "s (squared)",
-    "s_mean": "s (plain)",
-    "error": "error",
-    "relative_paper": "error / s (squared)",
-    "relative": "error / √s (squared)",
-}
-
-
 @dataclass(frozen=True)
 class RegressionTable(Experiment):
-    """Spread and regression error by dimension; published: `UNITS` but s (plain)."""
+    """Spread and regression error by dimension; published: all units but s (plain)."""
+
+    units: Mapping[str, str] = field(default_factory=dict)
 
     def section(self, results: Results) -> Section:
         """Make its section of the report; see `Experiment.section`."""
@@ -221,11 +203,11 @@ class RegressionTable(Experiment):
             for d, (first, *others) in self.published[setting].items():
                 cells = [
                     Cell.of(results.values(setting, f"mapping-{d}", "space", unit), value)
-                    for unit, value in zip(UNITS, (first, None, *others), strict=True)
+                    for unit, value in zip(self.units, (first, None, *others), strict=True)
                 ]
                 rows.append((get_setting(setting).title, int(d), *cells))
                 series.setdefault(setting, {})[int(d)] = cells[-1]
-        header = ("setting", "d", *UNITS.values())
+        header = ("setting", "d", *self.units.values())
         table = self.table(results, header, rows, notes=self.all_notes(results))
         figure = Figure(curves("table2-error", series, measure="error / √s"))
         return self.make_section(table, figures=[figure])

@@ -66,10 +66,9 @@ def paired_test(ours: Values, theirs: Values) -> PairedTest:
         return PairedTest(len(gaps), mean, error, float(abs(mean) <= 1e-12), mean, mean)
     from scipy import stats
 
-    n_free = len(gaps) - 1
-    reach = float(stats.t.ppf(1 - ALPHA / 2, n_free)) * error
-    p = 2 * float(stats.t.sf(abs(mean / error), n_free))
-    return PairedTest(len(gaps), mean, error, p, mean - reach, mean + reach)
+    test = stats.ttest_1samp(gaps, 0.0)
+    low, high = map(float, test.confidence_interval(1 - ALPHA))
+    return PairedTest(len(gaps), mean, error, float(test.pvalue), low, high)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

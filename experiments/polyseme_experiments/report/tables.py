@@ -88,9 +88,6 @@ class Table:
         return max(counts, key=lambda n: (counts[n], n)) if counts else None
 
 
-# ---------------------------------------------------------------------- for people
-
-
 def with_error(mean: float | None, error: float | None, digits: int = 2) -> str:
     """Write a mean, and its error where there is one."""
     if mean is None:
@@ -149,9 +146,6 @@ def legend(table: Table) -> str:
     return " ".join(words)
 
 
-# ---------------------------------------------------------------------- Markdown
-
-
 def escape_markdown(text: str) -> str:
     """Write any text so that Markdown shows it as it is, on one line."""
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()).replace("&", "&amp;"))
@@ -190,9 +184,6 @@ def _markdown_value(value: Value, common: int | None) -> str:
         return text
     ours = with_error(value.mean, value.error, value.digits)
     return f"**{ours}**{text.removeprefix(ours)}"
-
-
-# ---------------------------------------------------------------------- records and CSV
 
 
 def wide_records(table: Table) -> list[dict[str, Plain]]:
