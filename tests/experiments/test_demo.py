@@ -66,9 +66,6 @@ def page(results, small):
     return build_page(results, thumbnails(small))
 
 
-# ---------------------------------------------------------------------- the split
-
-
 def test_what_is_hidden_reaches_no_training_document(split):
     _, documents = split.pictures(split.taught)
     semantics = split.semantics()
@@ -117,9 +114,6 @@ def test_removing_repeated_documents_leaves_each_training_emoji_once(split):
     assert {name.split("/")[0] for name in left if "/" in name} == carriers
 
 
-# ---------------------------------------------------------------------- results
-
-
 def test_group_means_average_the_drawings_and_keep_nan():
     values = np.array([0.0, 1.0, np.nan, 0.5, 0.0, np.nan])
     groups = np.array([4, 2, 9, 4, 2, 9])
@@ -165,9 +159,6 @@ def test_pictures_pushed_apart_do_not_hide_each_other():
     gaps = np.abs(moved[:, None] - moved[None]).max(axis=2)
     np.fill_diagonal(gaps, np.inf)
     assert gaps.min() >= SIZE
-
-
-# ---------------------------------------------------------------------- the page
 
 
 def test_the_page_repeats_itself_but_for_the_seconds(page, results, run_small, small):

@@ -22,8 +22,6 @@ from polyseme_experiments.datasets.emoji import load_emoji
 FOLDER = Path(emoji.__file__).parent
 SUMS = "checksums.json"
 N, N_CLIPS = 1610, 640
-MUSIC = json.loads((FOLDER / "clips_data" / "music.json").read_text("utf-8"))
-VOICES, RULES = MUSIC["voices"], MUSIC["rules"]
 BOTH = {
     "emoji_data": (emoji, load_emoji, "label_rules.json"),
     "clips_data": (clips, load_clips, "music.json"),
@@ -43,9 +41,6 @@ def music() -> ClipCorpus:
 
 def frequencies(documents: list[list[str]]) -> Counter[str]:
     return Counter(label for labels in documents for label in labels)
-
-
-# ---------------------------------------------------------------------- both
 
 
 @each_corpus
@@ -97,29 +92,15 @@ def test_every_licence_is_named_in_the_readme(folder: str) -> None:
     assert licences and all(f"licences/{path.name}" in readme for path in licences)
 
 
-# ---------------------------------------------------------------------- emoji
-
-
 def test_emoji_have_one_entry_each_and_two_drawings(drawn: EmojiCorpus) -> None:
     fields = ("ids", "characters", "names", "categories", "subcategories", "documents")
     assert {field: len(getattr(drawn, field)) for field in fields} == dict.fromkeys(fields, N)
-    assert len(set(drawn.ids)) == N
     for code, character in zip(drawn.ids, drawn.characters, strict=True):
         assert "-".join(f"{ord(point):04X}" for point in character) == code
-    assert drawn.features.shape == (2 * N, 1280)
-    assert np.isfinite(drawn.features).all()
+    assert drawn.features.shape == (2 * N, 1280) and np.isfinite(drawn.features).all()
     assert drawn.drawing == ["noto"] * N + ["twemoji"] * N
     np.testing.assert_array_equal(drawn.group, np.tile(np.arange(N), 2))
-    counts = frequencies(drawn.documents)
-    assert (len(counts), min(counts.values())) == (262, 10)
-    assert all(labels == sorted(set(labels)) for labels in drawn.documents)
-
-
-def test_labels_and_drawings_fit_the_emoji(drawn: EmojiCorpus) -> None:
-    centred = drawn.features - drawn.features.mean(axis=0)
-    centred /= np.linalg.norm(centred, axis=1, keepdims=True)
-    nearest = (centred[:N] @ centred[N:].T).argmax(axis=1)
-    assert (nearest == np.arange(N)).mean() > 0.4  # chance: 0.0006
+    assert len(frequencies(drawn.documents)) == 262
     known = {"fruit": "🍊", "music": "🎸", "letter": "📨🔠", "note": "🎶💶", "palm": "✋🌴"}
     for label, characters in known.items():
         for character in characters:
@@ -129,49 +110,13 @@ def test_labels_and_drawings_fit_the_emoji(drawn: EmojiCorpus) -> None:
         drawn.cell(N)
 
 
-# ---------------------------------------------------------------------- clips
-
-
-def test_clips_come_in_pairs_of_one_piece_with_different_tags(music: ClipCorpus) -> None:
+def test_clips_have_true_tags_and_decode_to_the_stated_length_rate_and_level(
+    music: ClipCorpus,
+) -> None:
     assert music.ids == [f"{number:04d}.ogg" for number in range(1, N_CLIPS + 1)]
-    assert len(set(music.sounds)) == N_CLIPS
-    members: dict[str, list[int]] = {}
-    for clip, group in enumerate(music.groups):
-        members.setdefault(group, []).append(clip)
-    for one, other in members.values():
-        assert music.facts[one]["voices"] == music.facts[other]["voices"]
-        assert music.complete[one] != music.complete[other]
-    counts = frequencies(music.documents)
-    assert len(counts) == 53
-    assert min(counts.values()) >= 20
+    assert set(Counter(music.groups).values()) == {2} and len(frequencies(music.documents)) == 53
     for labels, true in zip(music.documents, music.complete, strict=True):
         assert labels == sorted(set(labels)) and set(labels) <= set(true)
-
-
-def test_every_tag_follows_from_the_facts(music: ClipCorpus) -> None:
-    instruments = {voice["label"] for voice in VOICES.values()}
-    families = {family for voice in VOICES.values() for family in voice["families"]}
-    for labels, facts in zip(map(set, music.complete), music.facts, strict=True):
-        played = [VOICES[name] for name in facts["voices"]]
-        assert labels & instruments == {voice["label"] for voice in played}
-        assert labels & families == {family for voice in played for family in voice["families"]}
-        assert ("solo" in labels) == (len(played) == 1)
-        assert labels & set(MUSIC["styles"]) == {facts["style"]}
-        tempo = next(iter(labels & {"slow", "fast"}), "moderate")
-        low, high = RULES["tempo"][tempo]
-        assert low <= facts["bpm"] <= high
-        lower, _, upper = facts["pitches"]
-        assert ("low" in labels, "high" in labels) == (upper <= 54, lower >= 70)
-        dynamics = next(iter(labels & {"soft", "loud"}), "plain")
-        low, high = RULES["level"][dynamics]
-        assert low <= facts["level"] <= high
-        assert next(iter(labels & {"legato", "staccato"}), "plain") == facts["touch"]
-        driven = bool(labels & {"loud", "drums"})
-        assert ("calm" in labels) == ("slow" in labels and not driven)
-        assert ("energetic" in labels) == ("fast" in labels and driven)
-
-
-def test_clips_decode_to_the_stated_length_rate_and_level(music: ClipCorpus) -> None:
     soundfile: Any = pytest.importorskip("soundfile", reason="the extra `audio` is not installed")
     for clip in range(0, N_CLIPS, N_CLIPS // 20):
         samples, rate = soundfile.read(io.BytesIO(music.sounds[clip]))

@@ -115,9 +115,6 @@ def check_of(report, name):
     return check
 
 
-# ------------------------------------------------------------------ clean runs
-
-
 @pytest.mark.parametrize("by_group", [True, False])
 @pytest.mark.parametrize("test_from", ["second", "both"])
 def test_clean_splits_pass(corpus, usable, by_group, test_from):
@@ -171,9 +168,6 @@ def test_a_run_from_one_corpus_to_another_passes(corpus, usable, learn):
     assert check_of(report, "test groups").detail == "they name no groups"
 
 
-# ------------------------------------------------------------------ leaks in the split
-
-
 def test_an_unseen_label_in_training_fails(split, usable):
     groups, hidden = split.target.groups, carries(split.target, UNSEEN)
     tested = {groups[row] for row in split.test}
@@ -218,9 +212,6 @@ def test_a_detector_of_an_unseen_label_fails(split, corpus, detected):
     assert failed(audit(split, X=detected, feature_names=corpus.labels)) == []
     with pytest.raises(InputError, match="needs `feature_names` to check the columns"):
         audit(split, X=detected, detectors=True)
-
-
-# ------------------------------------------------------------------ leaks on the way to fit
 
 
 def test_swapped_and_missing_feature_rows_fail(split, usable):
@@ -272,9 +263,6 @@ def test_other_documents_than_the_splits_fail(split, usable, name):
     ):
         report = audit(split, inputs=replace(inputs, **{name: other}))
         assert failed(report) == [f"given {name} are the split's"] * leaks
-
-
-# ------------------------------------------------------------------ leaks in what was learned
 
 
 def test_descriptors_and_vocabulary_from_too_many_documents_fail(split, usable, learn):
@@ -344,9 +332,6 @@ def test_labels_learned_from_the_wrong_side_fail(split, learn, costa):
     semantics = split.source.select(np.union1d(split.known_rows, oov))
     report = audit(split, fitted=costa(split, semantics=semantics))
     assert failed(report) == ["oov labels only from instances"]
-
-
-# ------------------------------------------------------------------ reports
 
 
 def test_reports_are_stable(corpus, usable, split, tagger):

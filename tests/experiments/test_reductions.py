@@ -65,9 +65,6 @@ def test_tiny_and_degenerate_rows_have_finite_results(name, X) -> None:
     assert np.isfinite(found).all()
 
 
-# ---------------------------------------------------------------------- one machine
-
-
 def test_the_contrastive_gradient_is_that_of_plain_loops() -> None:
     rng = np.random.default_rng(3)
     machine = Machine(rng.normal(size=(3, 2)), rng.normal(size=3), rng.normal(size=2))
@@ -121,9 +118,6 @@ def test_training_raises_the_exact_likelihood_of_a_toy_distribution() -> None:
     assert math.log(1 / 4) - 0.35 < found[2] < math.log(1 / 4)  # the best there is
 
 
-# ---------------------------------------------------------------------- the stack
-
-
 def test_layers_shrink_in_equal_ratios_and_the_top_gives_probabilities_of_scaled_columns() -> None:
     assert layer_sizes(4096, 512) == [2048, 1024, 512]
     assert layer_sizes(1, 8) == [2, 4, 8]
@@ -137,17 +131,6 @@ def test_layers_shrink_in_equal_ratios_and_the_top_gives_probabilities_of_scaled
     for weights, bias in stack.layers_:
         units = 1 / (1 + np.exp(-(units @ weights.astype(float) + bias)))
     assert_allclose(stack.transform(others), units, atol=1e-5)
-
-
-def test_the_units_of_a_stack_neither_saturate_nor_fall_silent() -> None:
-    X = world(300) ** 2
-    X[:, ::2] *= np.random.default_rng(0).random((300, 10)) < 0.1  # mostly zero
-    found = BoltzmannStack(8, random_state=0).fit(X).transform(X)
-    assert 0.3 < found.mean() < 0.7 and found.std(axis=0).min() > 0.02
-    assert np.mean((found < 0.02) | (found > 0.98)) < 0.4
-
-
-# ---------------------------------------------------------------------- triplets
 
 
 def test_batches_hold_anchors_a_neighbour_of_each_and_farther_rows() -> None:

@@ -44,9 +44,6 @@ def fig9(tmp_path_factory):
     return folder, section
 
 
-# ------------------------------------------------------------------ everything
-
-
 @pytest.mark.reproduction
 def test_quick_runs_every_table_and_figure(tmp_path):
     """`polyseme reproduce --quick` as a user runs it."""
@@ -75,9 +72,6 @@ def test_quick_runs_every_table_and_figure(tmp_path):
         assert all(figure.svg in page for figure in section.figures)
         if section.name in ("fig6", "fig8", "fig10", "fig11", "fig12", "fig13", "fig14"):
             assert any("STAND-IN" in note for note in section.tables[0].notes)
-
-
-# ------------------------------------------------------------------ one figure
 
 
 def test_published_values_stand_beside_ours_and_samples_are_declared(fig9):
@@ -174,9 +168,6 @@ def test_a_process_that_dies_or_refuses_is_a_sentence(tmp_path):
     tasks = make_tasks([Run("hsun", "polyseme", trial) for trial in range(6)])
     with pytest.raises(InputError, match=r"died .* run the same command again to go on"):
         run_tasks(tasks, QUICK, tmp_path, n_jobs=2, log=kill_once)
-
-
-# ------------------------------------------------------------------ bad input
 
 
 def test_bad_input_gets_one_sentence(tmp_path, monkeypatch):

@@ -36,7 +36,6 @@ from polyseme_experiments.report.tables import (
 )
 
 HOSTILE = '=<b>|*x*|`y`</b> "&amp;" \\_[z](u)'
-FULL = Cell(57.874, 0.162, 3, 56.06, 0.16)
 
 
 def a_table(method: str = "tuned COSTA") -> Table:
@@ -45,7 +44,7 @@ def a_table(method: str = "tuned COSTA") -> Table:
         title="Fig. 9: HSUN",
         header=("method", "d", "Training", "ZSL"),
         rows=(
-            ("polyseme", 200, FULL, Cell(56.0, 0.1, 3, best=True)),
+            ("polyseme", 200, Cell(57.874, 0.162, 3, 56.06, 0.16), Cell(56.0, 0.1, 3, best=True)),
             (method, 10, Cell(20.123456, 0.5, 2, 23.18, mark=BELOW), None),
             ("popularity", 10, Cell(None, None, 0), Cell(7.0, None, 1, mark=ABOVE)),
         ),
@@ -53,9 +52,6 @@ def a_table(method: str = "tuned COSTA") -> Table:
         command="polyseme reproduce fig9 --trials 3",
         reference="polyseme",
     )
-
-
-# ---------------------------------------------------------------------- statistics
 
 
 def test_a_paired_test_agrees_with_scipy() -> None:
@@ -115,21 +111,13 @@ def test_comparisons_are_corrected_together_and_marked() -> None:
     assert [found[key].p_holm for key in ("worse", "better", "alike")] == holm(raw)
 
 
-# ---------------------------------------------------------------------- text
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (FULL, "57.87 ± 0.16 (56.06 ± 0.16)"),
-        (Cell(57.874, 0.16, 3, mark=BELOW), "57.87 ± 0.16 ▼"),
-        (Cell(57.874, 0.16, 2), "57.87 ± 0.16 [n = 2]"),
+        (Cell(57.874, 0.16, 2, 56.06, mark=BELOW), "57.87 ± 0.16 ▼ [n = 2] (56.06)"),
         (Cell(None, None, 0, 56.06), "\u2013 (56.06)"),
         (Cell(3074.2, 0.3, 3, digits=0), "3,074"),
         (math.nan, "\u2013"),
-        (4367, "4,367"),
-        (0.456, "0.46"),
-        ("text", "text"),
     ],
 )
 def test_values_are_written_in_one_way(value: str | int | float | Cell | None, text: str) -> None:
@@ -146,54 +134,29 @@ def test_the_legend_says_only_what_applies() -> None:
         Table("a", "", ("x", "y"), ((1, 2), (1,)))
 
 
-def parse_markdown(text: str) -> list[list[str]]:
-    """Read a GitHub table back: cells at unescaped bars, then unescaped."""
-    rows = []
-    for line in text.splitlines():
-        if line.startswith("| ") and not re.fullmatch(r"[| :-]+", line):
-            cells = re.split(r"(?<!\\)\|", line)[1:-1]
-            rows.append([re.sub(r"\\(.)", r"\1", cell.strip()) for cell in cells])
-    return rows
-
-
-def test_markdown_holds_every_value_note_and_the_command() -> None:
+def test_hostile_text_stays_in_its_cell() -> None:
     text = to_markdown(a_table(HOSTILE))
-    header, *rows = parse_markdown(text)
-    assert header == ["method", "d", "Training", "ZSL"]
-    assert rows[0] == ["polyseme", "200", "57.87 ± 0.16 (56.06 ± 0.16)", "**56.00 ± 0.10**"]
-    assert rows[1][0] == HOSTILE.replace("&", "&amp;")
-    assert rows[1][2] == "20.12 ± 0.50 ▼ [n = 2] (23.18)"
-    assert rows[2][3] == "7.00 ▲ [n = 1]"
-    assert not re.search(r"(?<!\\)<b", text)
-    assert "\n1. tuned by us\n2. columns of" in text
-    assert text.endswith("Made by `polyseme reproduce fig9 --trials 3`\n")
-    assert "| --- | ---: | ---: | ---: |" in text
-
-
-# ---------------------------------------------------------------------- records and CSV
-
-
-def test_csv_has_one_line_per_measured_cell_and_reads_back_exactly() -> None:
-    frame = pd.read_csv(io.StringIO(to_csv(a_table())))
-    assert list(frame.columns) == [
-        *("table", "method", "d", "column", "mean"),
-        *("standard_error", "n", "published", "published_error", "mark", "caution"),
+    (line,) = (line for line in text.splitlines() if "20.12" in line)
+    cells = [re.sub(r"\\(.)", r"\1", one.strip()) for one in re.split(r"(?<!\\)\|", line)[1:-1]]
+    assert cells == [
+        HOSTILE.replace("&", "&amp;"),
+        "10",
+        "20.12 ± 0.50 ▼ [n = 2] (23.18)",
+        "\u2013",
     ]
-    assert len(frame) == 5
-    wide = frame.pivot(index="method", columns="column", values="mean")
-    assert wide.loc["tuned COSTA", "Training"] == 20.123456
-    assert math.isnan(wide.loc["popularity", "Training"])
-    one = frame[(frame["method"] == "polyseme") & (frame["column"] == "Training")].iloc[0]
-    fields = ["standard_error", "n", "published", "published_error"]
-    assert one[fields].tolist() == [0.162, 3, 56.06, 0.16]
+    assert not re.search(r"(?<!\\)<b", text)
     lines = list(csv.DictReader(io.StringIO(to_csv(a_table(HOSTILE + "\n2")))))
     assert lines[2]["method"] == HOSTILE + "\n2"
 
 
-def test_tables_without_measured_cells_and_plain_numbers_are_written() -> None:
+def test_csv_has_one_line_per_measured_cell_and_reads_back_exactly() -> None:
+    frame = pd.read_csv(io.StringIO(to_csv(a_table())))
+    assert len(frame) == 5
+    wide = frame.pivot(index="method", columns="column", values="mean")
+    assert wide.loc["tuned COSTA", "Training"] == 20.123456
+    assert math.isnan(wide.loc["popularity", "Training"])
     table = Table("table1", "", ("set", "n"), (("train", 3057), ("test", None)))
     assert to_csv(table) == "table,set,n_,caution\ntable1,train,3057,\ntable1,test,,\n"
-    assert to_csv(Table("empty", "", ("set",), ())) == "table,set,caution\n"
     rows = (("one", Cell(1.0, None, 1)), ("two", 2.5))
     records = long_records(Table("a", "", ("m", "x"), rows, caution="sample"))
     shown = [(one["m"], one["mean"], one["n"], one["caution"]) for one in records]
