@@ -72,11 +72,6 @@ def _data(setting: str, config: RunConfig) -> tuple[tuple[str, str], dict[str, s
     return chosen_pair(found, config), {one.name: one.checksum for one in datasets}
 
 
-def digest_of(run: Run, config: RunConfig) -> str:
-    """Give the digest of a run's configuration."""
-    return config_hash(run_config(run, config))
-
-
 def make_tasks(runs: Iterable[Run]) -> list[Task]:
     """Group runs into tasks: each concept space that they need, then each trial."""
     trials: dict[tuple[str, int], list[str]] = {}

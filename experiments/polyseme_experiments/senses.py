@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,16 +34,6 @@ class SenseRule:
     most: int = 40  # and not too many to draw
     min_members: int = 3  # the fewest documents of a sense
     max_overlap: float = 0.25  # share of documents in common with another shown label's
-
-
-class _Candidate(NamedTuple):
-    """A label's concepts, split into senses."""
-
-    rows: NDArray[np.int64]  # (n,)
-    senses: NDArray[np.int64]  # (n,)
-    silhouette: float
-    agreement: float
-    documents: set[int]
 
 
 def find_senses(
@@ -74,24 +63,21 @@ def find_senses(
         if not rule.fewest <= len(rows) <= rule.most:
             continue
         split = split_senses(concepts.points[rows], rule.min_members, seed)
-        if split is None:
-            continue
-        documents, agreement = concepts.document_ids[rows].tolist(), 1.0
-        if categories is not None:
-            judged = [categories[owners[document]] for document in documents]
-            agreement = float(adjusted_mutual_info_score(judged, split[0]))
-        candidates.append(_Candidate(rows, *split, agreement, set(documents)))
-    # Equally clear ones stay in the order of labels.
-    candidates.sort(key=lambda candidate: -candidate.silhouette * candidate.agreement)
-    taken: list[_Candidate] = []
-    for candidate in candidates:
-        own = candidate.documents
-        overlaps = [len(own & other.documents) / len(own | other.documents) for other in taken]
-        if len(taken) < rule.n_labels and max(overlaps, default=0.0) <= rule.max_overlap:
-            taken.append(candidate)
-    maps = []
-    for rows, senses, silhouette, agreement, _ in taken:
-        plain = sense_map(concepts, rows, senses, silhouette, generator)
-        fields = vars(plain) | {"owners": owners[plain.documents], "agreement": agreement}
-        maps.append(JudgedSenses(**fields))
+        if split is not None:
+            documents, agreement = concepts.document_ids[rows].tolist(), 1.0
+            if categories is not None:
+                judged = [categories[owners[document]] for document in documents]
+                agreement = float(adjusted_mutual_info_score(judged, split[0]))
+            candidates.append((rows, *split, agreement, set(documents)))
+    # Equally clear ones, by silhouette times agreement, stay in the order of labels.
+    candidates.sort(key=lambda candidate: -candidate[2] * candidate[3])
+    maps: list[JudgedSenses] = []
+    shown: list[set[int]] = []
+    for rows, senses, silhouette, agreement, own in candidates:
+        overlaps = [len(own & other) / len(own | other) for other in shown]
+        if len(maps) < rule.n_labels and max(overlaps, default=0.0) <= rule.max_overlap:
+            shown.append(own)
+            plain = sense_map(concepts, rows, senses, silhouette, generator)
+            fields = vars(plain) | {"owners": owners[plain.documents], "agreement": agreement}
+            maps.append(JudgedSenses(**fields))
     return tuple(maps)

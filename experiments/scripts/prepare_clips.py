@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 import soundfile
-from clips_music import SECONDS, Clip, plan_clips
+from clips_music import SECONDS, TABLES, Clip, plan_clips
 from numpy.typing import NDArray
 
 OUT = Path(__file__).parents[1] / "polyseme_experiments" / "datasets" / "clips_data"
@@ -46,18 +46,7 @@ DATA_FILES = ("clips.zip", "documents.jsonl.gz", "music.json")
 
 RATE, FADE = 22_050, 0.25
 TICKS = 480  # of a beat
-LEVELS = {"soft": -34.0, "plain": -26.0, "loud": -18.0}  # root mean square, dB of full scale
 DRUM_CHANNEL = 9
-SETTINGS = {
-    "synth.cpu-cores": "1",
-    "synth.dynamic-sample-loading": "1",  # the font has 141 MB, a clip needs a few
-    "synth.chorus.active": "0",
-    "synth.reverb.active": "1",
-    "synth.reverb.room-size": "0.6",
-    "synth.reverb.damp": "0.3",
-    "synth.reverb.width": "0.5",
-    "synth.reverb.level": "0.7",
-}
 
 # ---------------------------------------------------------------------- MIDI
 
@@ -105,7 +94,7 @@ def render(command: str | None, font: Path, midi: bytes, work: Path) -> NDArray[
     """Play a MIDI file into samples, one channel, as long as a clip."""
     score, wave = work / "clip.mid", work / "clip.wav"
     score.write_bytes(midi)
-    settings = [part for item in SETTINGS.items() for part in ("-o", "=".join(item))]
+    settings = [part for item in TABLES["synthesiser"].items() for part in ("-o", "=".join(item))]
     files = ["-F", str(wave), "-T", "wav", "-O", "float", "-r", str(RATE), "-g", "0.6"]
     call = [command or "", "-niq", *settings, *files, str(font), str(score)]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
@@ -121,7 +110,7 @@ def finish(samples: NDArray[np.float64], dynamics: str) -> NDArray[np.float64]:
     fade = round(FADE * RATE)
     faded = samples.copy()
     faded[-fade:] *= np.cos(np.linspace(0, np.pi / 2, fade))
-    loud = faded * 10 ** ((LEVELS[dynamics] - level(faded)) / 20)
+    loud = faded * 10 ** ((TABLES["levels"][dynamics] - level(faded)) / 20)
     # Single strokes may stand out of full scale: bent, they keep their place under it.
     over = np.abs(loud) > 0.5
     loud[over] = np.sign(loud[over]) * (0.5 + 0.25 * np.tanh((np.abs(loud[over]) - 0.5) / 0.25))

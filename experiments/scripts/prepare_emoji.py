@@ -25,6 +25,7 @@ import re
 import subprocess
 import tarfile
 import tempfile
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -35,40 +36,10 @@ from PIL import Image
 
 from polyseme.features import ImageFeatures
 
+TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 OUT = Path(__file__).parents[1] / "polyseme_experiments" / "datasets" / "emoji_data"
 
-# name -> version and SHA-512, as npm states it
-PACKAGES = {
-    "emoji-datasource-google": (
-        "16.0.0",
-        "ZRexfzs7MVoLnmzZmNsO4TKhnAJp5D++Vm6PpUpH/jEQQlemp3l88CjZ+DoZ2faM9R4QxZkOPJCoT8DlPhfQ3A==",
-    ),
-    "emoji-datasource-twitter": (
-        "16.0.0",
-        "7F+uCuHH+7Qnrc15P5tnbvKkg9E6tlzi4MnT2uW1RlN4pLYTza6cP/dstIfSDMtpjFLWuZewWg8jBbuL2eyELQ==",
-    ),
-    "emojilib": (
-        "4.0.3",
-        "KbWiYre9aRSaPbHrHZIz9zmoM+21LAsK1VFJtnTh1VCtWE/rNMDviGhQTmselFl95dhqtGlY22iH0leG5BuW0g==",
-    ),
-    "emojibase-data": (
-        "17.0.0",
-        "Yvgb5AWoHViHV/gq1qr5ZAarcBip+B27/ZLRsUJkbgAEaLlZ/fof9g882LTpmEpyhBNEC0m2SEmItljHsTygjA==",
-    ),
-    "spdx-license-list": (
-        "6.12.0",
-        "+nUYqm3aZMSHbjsthK+i/HHI2okTElCvqwUd4k8QcSk+FTGgjq+fsdFj2wZOaX6XmR2JdWhf/NeflNnvKOjcnQ==",
-    ),
-}
 DRAWINGS = {"noto": "google", "twemoji": "twitter"}
-LICENCES = {  # copied from a package; then those of which a package only has the name
-    "emoji-datasource-MIT": ("emoji-datasource-google", "LICENSE"),
-    "emojilib-MIT": ("emojilib", "LICENSE"),
-    "emojibase-data-MIT": ("emojibase-data", "LICENSE"),
-    "noto-Apache-2.0": ("spdx-license-list", "licenses/Apache-2.0.json"),
-    "twemoji-CC-BY-4.0": ("spdx-license-list", "licenses/CC-BY-4.0.json"),
-    "cldr-Unicode-3.0": ("spdx-license-list", "licenses/Unicode-3.0.json"),
-}
 LEFT_OUT = {"Flags", "Component"}  # country names and bare skin tones are no tags of a picture
 MIN_COUNT = 2  # a label of one emoji can be neither learnt nor tested
 CELL, COLUMNS = 64, 40
@@ -80,7 +51,7 @@ Row = dict[str, Any]  # an emoji on its way to a document
 
 def read(name: str, work: Path, start: str) -> dict[str, bytes]:
     """Give the files of a pinned package under a path, fetched unless it is there, and checked."""
-    version, wanted = PACKAGES[name]
+    version, wanted = TABLES["packages"][name].values()
     archive = work / f"{name}-{version}.tgz"
     if not archive.exists():
         command = ["npm", "pack", "--silent", f"{name}@{version}"]
@@ -243,7 +214,7 @@ def prepare(out: Path, work: Path) -> None:
     packed = gzip.compress("".join(lines).encode(), 9, mtime=0)
     (out / "documents.jsonl.gz").write_bytes(packed)
     (out / "licences").mkdir(exist_ok=True)
-    for name, (package, path) in LICENCES.items():
+    for name, (package, path) in TABLES["licences"].items():
         text = read(package, work, path)[""]
         if path.endswith(".json"):
             text = (json.loads(text)["licenseText"].strip() + "\n").encode()

@@ -121,7 +121,7 @@ def test_group_means_average_the_drawings_and_keep_nan():
 
 
 def test_cards_hold_the_truth_and_reasons_add_up(results, small):
-    assert len(results.cards) == results.n_test
+    assert len(results.cards) == len(results.split.test)
     assert list(results.example) == ["polyseme", "tuned COSTA", "popularity"]
     for card in results.cards:
         truth = {tag.label for tag in (*card.tags, *card.missed) if tag.right}
@@ -205,8 +205,8 @@ def test_chips_are_marked_by_kind_and_truth_and_not_by_colour_alone(page, result
 def test_24_cards_are_in_view_and_the_best_of_each_column_is_marked(page, results, small):
     before, behind = page.split('<details id="all">')
     assert before.count('<article class="card"') == 24
-    assert behind.split("</details>")[0].count('<article class="card"') == results.n_test - 24
-    assert f"Show all {results.n_test} test emoji" in behind
+    assert behind.split("</details>")[0].count('<article class="card"') == len(results.cards) - 24
+    assert f"Show all {len(results.cards)} test emoji" in behind
     rows = {column: Cell(50.0, 1.0, 5, digits=1) for column in COLUMNS}
     worse = {column: Cell(40.0, 1.0, 5, digits=1) for column in COLUMNS}
     tables = {"example": {"ours": rows, "costa": worse}, "concept": {"ours": worse, "costa": rows}}

@@ -198,7 +198,9 @@ def test_documents_in_two_sets_or_with_oov_labels_fail(split, usable, learn):
     leaky = replace(split, validation=np.union1d(split.validation, split.test[:1]))
     assert failed(audit(leaky)) == ["no unseen label in validation", "instance sets apart"]
     double = replace(split, semantics=np.union1d(split.semantics, split.semantics_validation[:1]))
-    assert failed(audit(double)) == ["semantics sets apart"]
+    report = audit(double)
+    assert failed(report) == ["semantics sets apart"]
+    assert report.lines()[-1].startswith("1 failed; digest ")
     row = np.flatnonzero(carries(split.source, OOV) & carries(split.source, SEEN))[0]
     leaky = replace(split, semantics=np.union1d(split.semantics, [row]))
     report = audit(leaky, **usable, inputs=inputs_of(leaky, usable), fitted=learn(leaky))

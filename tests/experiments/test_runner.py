@@ -12,11 +12,18 @@ from polyseme._validation import InputError
 from polyseme_experiments import EXPERIMENTS
 from polyseme_experiments.figures import experiments, get_experiment
 from polyseme_experiments.methods import METHODS, RANKERS, get_method
-from polyseme_experiments.runner import Run, Task, digest_of, make_tasks
+from polyseme_experiments.records import config_hash
+from polyseme_experiments.runner import Run, Task, make_tasks, run_config
 from polyseme_experiments.sampling import RunConfig
 from polyseme_experiments.settings import SETTINGS, get_setting
 
 QUICK = RunConfig(quick=True)
+
+
+def digest_of(run, config):
+    return config_hash(run_config(run, config))
+
+
 NO_DATA = "polyseme_experiments.runner._data", lambda *_: (("a", "a"), {})
 
 

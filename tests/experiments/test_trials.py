@@ -195,6 +195,15 @@ def test_fewer_members_are_the_first_of_each_fold():
     assert len(changed(drawn, fitted, n_members=5).space_.members_) == 3
 
 
+def test_without_calibration_and_priming_raw_logits_are_read():
+    drawn = trial("hsun")
+    default, X = drawn.default_tagger(), drawn.features(drawn.split.test)
+    bare = changed(drawn, default, calibrated=False, priming=0.0)
+    weights, bias = bare.space_.readout(of_items=False)
+    logits = default.transform(X) @ weights + bias
+    np.testing.assert_allclose(bare.decision_function(X), logits, rtol=1e-9)
+
+
 def test_parts_of_the_default_are_asked_without_training_again():
     drawn = trial("hsun")
     for name in METHODS:

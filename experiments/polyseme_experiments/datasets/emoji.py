@@ -26,18 +26,6 @@ from polyseme_experiments.datasets.embedded import (
 
 DRAWINGS = ("noto", "twemoji")
 CELL, COLUMNS = 64, 40
-_ATTRIBUTION = """Pictures of emoji, selected from two sets without altering a visible pixel.
-
-noto: Noto Emoji, copyright Google LLC, https://github.com/googlefonts/noto-emoji,
-licensed under the Apache License 2.0, https://www.apache.org/licenses/LICENSE-2.0
-
-twemoji: Twemoji, copyright Twitter, Inc and other contributors,
-https://github.com/jdecked/twemoji, graphics licensed under CC-BY 4.0,
-https://creativecommons.org/licenses/by/4.0/
-
-Tags: after emojilib (copyright 2014 Mu-An Chiou, MIT), emojibase (copyright 2017-2019 Miles
-Johnson, MIT) and Unicode CLDR (copyright Unicode, Inc., Unicode License v3).
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +76,8 @@ class EmojiCorpus:
                 sheets[self.drawing[row]].crop(self.cell(emoji)).save(content, "PNG")
                 media[name] = content.getvalue()
                 tags.append((self.documents[emoji], self.ids[emoji]))
-        return write_media(folder, media, tags, _ATTRIBUTION.encode())
+        licence = (_data_folder() / "ATTRIBUTION.txt").read_bytes()
+        return write_media(folder, media, tags, licence)
 
 
 def load_emoji(*, min_count: int = 10) -> EmojiCorpus:

@@ -84,10 +84,7 @@ class DemoResults:
     """Everything the page shows."""
 
     seed: int
-    names: tuple[str, ...]  # of every emoji of the corpus, by position
-    n_train: int  # emoji whose tags teach meaning
-    n_taught: int  # those of them whose pictures were shown
-    n_test: int
+    split: EmojiSplit
     n_labels: int
     unseen: tuple[str, ...]  # labels of no picture shown
     oov: tuple[str, ...]  # labels of no semantics document
@@ -151,7 +148,8 @@ def run_experiment(
                 order = [list(baseline.classes_).index(label) for label in tagger.classes_]
                 scores[name] = baseline.decision_function(X_test)[:, order]
         # A label that only ever stands beside an unseen one is on no picture either.
-        unseen, oov = (_of_kind(tagger, kind) for kind in ("unseen", "oov"))
+        labels = np.array(tagger.classes_)
+        unseen, oov = (tuple(labels[tagger.kinds_ == kind].tolist()) for kind in ("unseen", "oov"))
         log(f"{len(unseen)} unseen and {len(oov)} oov tags")
         example, concept, differences = _measure(split, tagger, scores)
         with step("examples", "choosing examples and labels with several senses"):
@@ -164,10 +162,7 @@ def run_experiment(
             completions = _completions(tagger, maps)
     return DemoResults(
         seed=seed,
-        names=tuple(emoji.names),
-        n_train=len(split.train),
-        n_taught=len(split.taught),
-        n_test=len(split.test),
+        split=split,
         n_labels=len(tagger.classes_),
         unseen=unseen,
         oov=oov,
@@ -182,11 +177,6 @@ def run_experiment(
         settings=_settings(tagger, hiding, parameters),
         seconds=seconds,
     )
-
-
-def _of_kind(tagger: ZeroShotTagger, kind: str) -> tuple[str, ...]:
-    """Give the tagger's labels of one kind."""
-    return tuple(np.array(tagger.classes_)[tagger.kinds_ == kind].tolist())
 
 
 def _measure(

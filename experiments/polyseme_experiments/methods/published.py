@@ -92,14 +92,14 @@ def error_free_scores(
 def known_rows(known: PrimingStore, documents: LabelCorpus) -> NDArray[np.int64]:
     """Find documents among the known ones by name and labels, (n_documents,); -1: not known."""
     row_of = {name: row for row, name in enumerate(known.ids)}
-    found = np.full(len(documents), -1, dtype=np.int64)
+    rows = np.full(len(documents), -1, dtype=np.int64)
     for place, name in enumerate(documents.ids):
         row = row_of.get(name)
         if row is not None and {*map(documents.key, known.document(row))} == {
             *map(documents.key, documents.document(place))
         }:
-            found[place] = row
-    return found
+            rows[place] = row
+    return rows
 
 
 def _leave_out(

@@ -22,10 +22,8 @@ from polyseme_experiments.report.tables import (
     Table,
     escape_markdown,
     legend,
-    markdown_table,
     remarks_of,
     to_csv,
-    to_markdown,
     value_text,
     with_error,
 )
@@ -151,38 +149,16 @@ def code_words(text: str) -> Markup:
     return Markup("").join(marked)
 
 
+def text_parts(text: str) -> list[str]:
+    """Give the paragraphs of a text, which empty lines separate."""
+    return [part for part in re.split(r"\n\s*\n", text.strip()) if part]
+
+
 def paragraphs(text: str, kind: str = "") -> Markup:
     """Give text as HTML paragraphs."""
     opening = Markup('<p class="{}">').format(kind) if kind else Markup("<p>")
-    parts = (part for part in re.split(r"\n\s*\n", text.strip()) if part)
-    return Markup("\n").join(opening + code_words(part) + Markup("</p>") for part in parts)
-
-
-def _column_kinds(table: Table) -> list[str]:
-    """Say for each column whether it holds measured cells, text, or plain numbers."""
-    columns = zip(table.measured(), zip(*table.rows, strict=True), strict=True)
-    return [
-        "num" if is_measured else "text" if any(isinstance(one, str) for one in values) else ""
-        for is_measured, values in columns
-    ]
-
-
-def render(template: str, **values: Any) -> str:
-    """Fill a template of this package's folder `templates`; values are escaped unless safe."""
-    loader = jinja2.PackageLoader("polyseme_experiments.report")
-    environment = jinja2.Environment(
-        loader=loader,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters |= {"code": code_words, "paragraphs": paragraphs}
-    functions = (value_text, with_error, remarks_of, legend, zip_longest)
-    environment.globals |= {function.__name__: function for function in functions}
-    environment.globals |= {"column_kinds": _column_kinds, "ABOVE": ABOVE}
-    return environment.get_template(template).render({"css": ""} | values)
+    marked = (opening + code_words(part) + Markup("</p>") for part in text_parts(text))
+    return Markup("\n").join(marked)
 
 
 def _markdown_words(text: str) -> str:
@@ -196,36 +172,47 @@ def _markdown_words(text: str) -> str:
     )
 
 
-def _markdown_facts(facts: Facts) -> list[str]:
-    """Give what stands on top."""
-    parts = [_markdown_words(part) for part in re.split(r"\n\s*\n", facts.summary.strip()) if part]
-    if facts.warnings:
-        listed = "\n".join(f"> - {_markdown_words(warning)}" for warning in facts.warnings)
-        parts.append(f"> **Read this first**\n>\n{listed}")
-    parts.append(", ".join(escape_markdown(" ".join(pair)) for pair in facts.numbers))
-    parts.append(f"    {facts.command}")
-    rows = [map(escape_markdown, row) for row in facts.data]
-    parts.append(markdown_table(("dataset", "used as", "SHA-256"), rows, [False] * 3))
-    parts.append(", ".join(escape_markdown(" ".join(pair)) for pair in facts.versions))
-    return parts
+def _column_kinds(table: Table) -> list[str]:
+    """Say for each column whether it holds measured cells, text, or plain numbers."""
+    columns = zip(table.measured(), zip(*table.rows, strict=True), strict=True)
+    return [
+        "num" if is_measured else "text" if any(isinstance(one, str) for one in values) else ""
+        for is_measured, values in columns
+    ]
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill a template of this package's folder `templates`; HTML is escaped unless it is safe."""
+    loader = jinja2.PackageLoader("polyseme_experiments.report")
+    environment = jinja2.Environment(
+        loader=loader,
+        autoescape=lambda name: not str(name).endswith(".md"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {"code": code_words, "paragraphs": paragraphs, "parts": text_parts}
+    environment.filters |= {"md": escape_markdown, "md_code": _markdown_words}
+    functions = (value_text, with_error, remarks_of, legend, zip_longest)
+    environment.globals |= {function.__name__: function for function in functions}
+    environment.globals |= {"column_kinds": _column_kinds, "ABOVE": ABOVE}
+    return environment.get_template(template).render({"css": ""} | values)
 
 
 def write_report(folder: Path, sections: Sequence[Section], *, title: str, facts: Facts) -> None:
     """Write report.html, README.md with figures/*.svg, and tables/*.csv to a folder."""
     contents = [("summary", "Summary"), *((one.name, one.title) for one in sections)]
-    page = render("report.html", title=title, contents=contents, facts=facts, sections=sections)
-    files = {"report.html": page}
-    parts = [f"# {escape_markdown(title)}", *_markdown_facts(facts)]
+    values: dict[str, Any] = {"title": title, "facts": facts, "sections": sections}
+    files = {
+        "report.html": render("report.html", contents=contents, **values),
+        "README.md": render("report.md", **values),
+    }
     for section in sections:
-        parts += [f"## {escape_markdown(section.title)}", _markdown_words(section.text)]
-        for table in section.tables:
-            parts.append(to_markdown(table).rstrip())
-            files[f"tables/{table.name}.csv"] = to_csv(table)
+        files |= {f"tables/{table.name}.csv": to_csv(table) for table in section.tables}
         for number, figure in enumerate(section.figures, start=1):
-            name = f"figures/{section.name}-{number}.svg"
-            files[name] = f'<?xml version="1.0" encoding="utf-8"?>\n{figure.svg}\n'
-            parts.append(f"![{escape_markdown(figure.caption or section.title)}]({name})")
-    files["README.md"] = "\n\n".join(parts) + "\n"
+            svg = f'<?xml version="1.0" encoding="utf-8"?>\n{figure.svg}\n'
+            files[f"figures/{section.name}-{number}.svg"] = svg
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         with replacing(folder / name) as file:
