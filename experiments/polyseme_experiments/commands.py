@@ -175,7 +175,7 @@ def sample(
     spec = known_specs()[{"image": "emoji", "audio": "clips"}[kind.value]]
     assert spec.embedded is not None and spec.write_media is not None
     ids = spec.embedded().corpus.ids
-    step = 1.0 if limit is None else max(1.0, len(ids) / limit)
+    step = max(1.0, len(ids) / (limit or len(ids)))
     chosen = [ids[int(place * step)] for place in range(int(len(ids) / step))]
     spec.write_media(folder, chosen)
     say(f"{len(chosen):,} {kind.value} files, their tags in '{folder / 'tags.jsonl'}'")

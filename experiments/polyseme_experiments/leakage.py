@@ -39,9 +39,6 @@ _DOCUMENTS: dict[str, Callable[[ZeroShotSplit], LabelCorpus]] = {
 }
 
 
-# ---------------------------------------------------------------------- the report
-
-
 @dataclass(frozen=True)
 class Check:
     """One thing that was looked at; a note only says something that should be known."""
@@ -107,9 +104,6 @@ def _check(name: str, looked_at: str, wrong: list[str], ok: str, failed: str) ->
 def _note(name: str, looked_at: str, count: int, detail: str) -> Check:
     """Make a note: something that should be known but is not wrong."""
     return Check(name, looked_at, count, True, detail, note=True)
-
-
-# ---------------------------------------------------------------------- the audit
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,9 +172,6 @@ def audit(
         if X is not None:
             checks += _of_mappers(split, X, fitted)
     return LeakageReport(tuple(checks))
-
-
-# ---------------------------------------------------------------------- the split
 
 
 def _of_split(split: ZeroShotSplit) -> Iterator[Check]:
@@ -259,9 +250,6 @@ def _of_columns(split: ZeroShotSplit, feature_names: Sequence[str] | None) -> Ch
     return _check("no detector of an unseen label", f"{len(feature_names)} columns", wrong, *words)
 
 
-# ---------------------------------------------------------------------- what fit got
-
-
 def _of_inputs(split: ZeroShotSplit, inputs: FitInputs, X: Features | None) -> Iterator[Check]:
     """Check that `fit` got the split's rows, in the same order."""
     for name, of_split in _DOCUMENTS.items():
@@ -318,9 +306,6 @@ def _row_bytes(X: Features) -> list[bytes]:
     """Give each row of features as bytes, whatever precision they come in."""
     rows = np.ascontiguousarray(X, dtype=np.float64) + 0.0  # makes -0.0 and 0.0 one value
     return [row.tobytes() for row in rows]
-
-
-# ---------------------------------------------------------------------- what was learned
 
 
 def _of_embedding(

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -66,19 +65,19 @@ def raw_numbers(
     if write is None:
         raise InputError(f"The dataset '{dataset.name}' has no media files.")
     with _work_folder(cache) as place:
-        media = place / f"media-{dataset.name}-{dataset.checksum[:12]}"
+        media = Path(place) / f"media-{dataset.name}-{dataset.checksum[:12]}"
         with locked(media.with_suffix(".lock")):
             if not media.with_suffix(".written").exists():
                 write(media, dataset.corpus.ids)
                 media.with_suffix(".written").touch()
-        return _in_order(_extracted(media, extractor, str(place), dataset.name), dataset.corpus)
+        return _in_order(_extracted(media, extractor, place, dataset.name), dataset.corpus)
 
 
 def _extracted(folder: Path, extractor: MediaFeatures, cache: str | None, name: str) -> Extracted:
     """Extract a folder, or read the numbers that an earlier trial has left."""
     with _work_folder(cache) as place:
         digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
-        out = place / f"extracted-{name}-{digest}-{extractor.digest()}"
+        out = Path(place) / f"extracted-{name}-{digest}-{extractor.digest()}"
         with locked(out.with_suffix(".lock")):
             extract_folder(folder, out, extractor)
         extraction = read_extraction(out)
@@ -116,12 +115,9 @@ def _tags_of(folder: Path, extraction: Extracted) -> LabelCorpus:
     )
 
 
-@contextmanager
-def _work_folder(cache: str | None) -> Iterator[Path]:
+def _work_folder(cache: str | None) -> AbstractContextManager[str]:
     """Give the cache's folder, or a temporary one."""
-    if cache is not None:
-        Path(cache).mkdir(parents=True, exist_ok=True)
-        yield Path(cache)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
+    if cache is None:
+        return tempfile.TemporaryDirectory()
+    Path(cache).mkdir(parents=True, exist_ok=True)
+    return nullcontext(cache)

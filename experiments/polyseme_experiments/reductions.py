@@ -143,9 +143,6 @@ def layer_sizes(n_features: int, n_components: int, n_layers: int = N_LAYERS) ->
     return [*inner, n_components]
 
 
-# ---------------------------------------------------------------------- one Boltzmann machine
-
-
 class Machine(NamedTuple):
     """What a machine has learned, or a direction in which it changes."""
 
@@ -232,9 +229,6 @@ def _sigmoid_of_sum(activation: FloatArray, bias: FloatArray) -> FloatArray:
 
     activation += bias
     return np.asarray(expit(activation, out=activation))
-
-
-# ---------------------------------------------------------------------- fine-tuning on triplets
 
 
 class Triplets(NamedTuple):

@@ -125,8 +125,8 @@ def _publish(
     for name in EXPERIMENTS:
         experiment = get_experiment(name)
         runs = experiment.runs(trials, quick=config.quick)
-        found = {run: store.find(*run, model_config(run, config)) for run in runs}
-        records = {run: record for run, record in found.items() if record is not None}
+        stored = ((run, store.find(*run, model_config(run, config))) for run in runs)
+        records = {run: record for run, record in stored if record is not None}
         if len(records) < len(runs):
             if name in names:
                 raise InputError(

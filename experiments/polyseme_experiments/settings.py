@@ -48,8 +48,7 @@ class Setting:
 
     def sample_pair(self) -> tuple[str, str]:
         """Give the pair whose samples quick runs use: the first of stand-ins, if any."""
-        chosen = next((pair for pair in self.corpora if pair[0] in self.stand_ins), None)
-        return chosen or self.corpora[0]
+        return next((pair for pair in self.corpora if pair[0] in self.stand_ins), self.corpora[0])
 
     def partition(self, trial: int) -> int:
         """Give the number of a trial's partition of the documents."""

@@ -31,9 +31,6 @@ Note = namedtuple("Note", "part start length pitch velocity")  # of one part, in
 Clip = namedtuple("Clip", "piece manner notes row")  # a variation, and its document
 
 
-# ---------------------------------------------------------------------- choosing
-
-
 def choose(options: dict[str, int], draw: random.Random) -> str:
     """Draw a word by its weight."""
     return draw.choices(list(options), list(options.values()))[0]
@@ -79,9 +76,6 @@ def draw_manner(piece: Piece, music: dict[str, Any], draw: random.Random) -> Man
         dynamics=choose(style["dynamics"], draw),
         tonic=draw.randrange(12),
     )
-
-
-# ---------------------------------------------------------------------- composing
 
 
 class Composer:
@@ -203,9 +197,6 @@ class Composer:
             for start in starts
             if self.manner.tempo != "slow" or start % 1 == 0
         ]
-
-
-# ---------------------------------------------------------------------- describing
 
 
 def pitch_quantiles(notes: list[Note], piece: Piece, beats: float) -> list[int]:

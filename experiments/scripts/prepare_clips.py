@@ -48,8 +48,6 @@ RATE, FADE = 22_050, 0.25
 TICKS = 480  # of a beat
 DRUM_CHANNEL = 9
 
-# ---------------------------------------------------------------------- MIDI
-
 
 def midi_file(clip: Clip, reverb: int) -> bytes:
     """Write the notes of a clip as a standard MIDI file with one track."""
@@ -79,9 +77,6 @@ def midi_file(clip: Clip, reverb: int) -> bytes:
         now = tick
     head = b"MThd" + struct.pack(">IHHH", 6, 0, 1, TICKS)
     return head + b"MTrk" + struct.pack(">I", len(track)) + track
-
-
-# ---------------------------------------------------------------------- sound
 
 
 def require(exists: object, what: str) -> None:
@@ -167,9 +162,6 @@ def encode(samples: NDArray[np.float64]) -> tuple[bytes, bytes, float]:
         stream.seek(0)
         samples, _rate = soundfile.read(stream)
     return *numbered(stream.getvalue()), level(samples)
-
-
-# ---------------------------------------------------------------------- files
 
 
 def sha256(path: Path) -> str:

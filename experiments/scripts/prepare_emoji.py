@@ -65,9 +65,6 @@ def read(name: str, work: Path, start: str) -> dict[str, bytes]:
         return {path.removeprefix(start): s.read() for path, s in streams.items() if s is not None}
 
 
-# ---------------------------------------------------------------------- emoji and pictures
-
-
 def plain(text: str) -> str:
     """Take the variation selector out of a character or a code point string."""
     return text.replace("\ufe0f", "").replace("-FE0F", "")
@@ -134,9 +131,6 @@ def features(pictures: list[bytes]) -> np.ndarray:
         return np.asarray(ImageFeatures(size=192).fit_transform(paths)).astype(np.float16)
 
 
-# ---------------------------------------------------------------------- labels
-
-
 def tidy(keyword: str, short: list[str]) -> str:
     """Bring a keyword to its written form; empty when it is no word (digits, emoticons)."""
     text = keyword.lower().replace("\u2019", "'").strip("\u201c\u201d\"();:,.!?' ")
@@ -194,9 +188,6 @@ def label_sets(emoji: list[Row], rules: dict[str, Any]) -> list[list[str]]:
     sets = [{spelt[label] for label in labels} - unwanted for labels in raw]
     kept = {label for label, n_emoji in count(sets).items() if n_emoji >= MIN_COUNT}
     return [sorted(labels & kept) for labels in sets]
-
-
-# ---------------------------------------------------------------------- files
 
 
 def prepare(out: Path, work: Path) -> None:

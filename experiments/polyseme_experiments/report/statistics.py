@@ -73,12 +73,12 @@ def paired_test(ours: Values, theirs: Values) -> PairedTest:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjust the p-values of a family of tests by Holm's step-down method, in the same order."""
-    given = np.asarray(p_values, dtype=np.float64)
-    order = np.argsort(given, kind="stable")
-    steps = given[order] * np.arange(len(given), 0, -1)
-    adjusted = np.empty_like(given)
+    raw = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(raw, kind="stable")
+    steps = raw[order] * np.arange(len(raw), 0, -1)
+    adjusted = np.empty_like(raw)
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
-    return [float(p) for p in adjusted]
+    return list(map(float, adjusted))
 
 
 def compare_all(pairs: Mapping[Key, tuple[Values, Values]]) -> dict[Key, PairedTest]:
