@@ -164,7 +164,7 @@ def demo(
 @app.command(rich_help_panel=FILES)
 def sample(
     kind: KindOfMedia,
-    folder: Annotated[Path, typer.Argument(help="A new or empty folder to write to.")],
+    folder: Annotated[Path, typer.Argument(help="A folder to write to; nothing is overwritten.")],
     limit: Annotated[
         int | None, typer.Option(min=1, help="Write so many files only.", show_default=False)
     ] = None,
