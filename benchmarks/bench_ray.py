@@ -15,7 +15,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +22,7 @@ import numpy as np
 from _reporting import Report, Table, command_line
 from _synthetic import make_themes, synthetic_features, synthetic_matrix
 
-from polyseme.cluster import RayEngine, RayExecutor, RayTraining, open_engine, rank_shards
+from polyseme.cluster import RayEngine, RayTraining, open_engine, rank_shards
 from polyseme.corpus import LabelCorpus
 from polyseme.features.extraction import FeatureStore
 from polyseme.io.shards import write_shards
@@ -65,7 +64,7 @@ Ways = dict[str, RayEngine | None]
 
 
 # A job whose pieces do nothing: what is left is what Ray takes for a piece.
-NOTHING = partial(partial, bool)
+NOTHING = bool
 
 
 def measure(size: str) -> Report:
@@ -210,9 +209,8 @@ def _extraction(amount: Amount, folder: Path, ways: Ways) -> Table:
     for _ in range(amount.repeats):
         for name, engine in ways.items():
             out = folder / "numbers"
-            executor = None if engine is None else RayExecutor(engine, extractor)
             start = time.perf_counter()
-            extract_folder(folder / "pictures", out, extractor, executor=executor)
+            extract_folder(folder / "pictures", out, extractor, engine=engine)
             seconds.setdefault(name, []).append(time.perf_counter() - start)
             kept = ("features.npy", "files.jsonl", "extraction.json")
             written[name] = {one: (out / one).read_bytes() for one in kept}

@@ -29,29 +29,22 @@ def quadrants(width: int = 48, height: int = 32) -> NDArray[np.uint8]:
 
 
 def png(
-    rows: bytes,
-    size: tuple[int, int],
-    *,
-    depth: int,
-    colour: int,
-    before: tuple[tuple[bytes, bytes], ...] = (),
+    rows: bytes, size: tuple[int, int], *before: tuple[bytes, bytes], depth: int, colour: int
 ) -> bytes:
     """A PNG of raw rows (each after its filter byte), with chunks before the pixels."""
     header = struct.pack(">IIBBBBB", *size, depth, colour, 0, 0, 0)
-    chunks = [(b"IHDR", header), *before, (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*chunk) for chunk in chunks)
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    check = struct.pack(">I", zlib.crc32(kind + content))
-    return struct.pack(">I", len(content)) + kind + content + check
+    content = b"\x89PNG\r\n\x1a\n"
+    for kind, data in [(b"IHDR", header), *before, (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]:
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        content += struct.pack(">I", len(data)) + kind + data + check
+    return content
 
 
 def png16(pixels: NDArray[np.uint16], *before: tuple[bytes, bytes]) -> bytes:
     """A PNG of 16 bits a value, gray (h, w) or colour (h, w, 3)."""
     rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in pixels)
     size = (pixels.shape[1], pixels.shape[0])
-    return png(rows, size, depth=16, colour=2 if pixels.ndim == 3 else 0, before=before)
+    return png(rows, size, *before, depth=16, colour=2 if pixels.ndim == 3 else 0)
 
 
 def tiff(
@@ -62,42 +55,27 @@ def tiff(
     packed: bool = False,
     planar: bool = False,
 ) -> bytes:
-    """A TIFF of any bit depth, gray (h, w) or with channels (h, w, c), in one strip."""
+    """A TIFF of any bit depth, gray (h, w) or with channels (h, w, c), in one strip a plane."""
     order = ">" if big_endian else "<"
-    height, width = pixels.shape[:2]
-    channels = pixels.shape[2] if pixels.ndim == 3 else 1
+    height, width, channels = (*pixels.shape, 1)[:3]
     ordered = pixels.astype(pixels.dtype.newbyteorder(order))
-    planes = list(np.moveaxis(ordered, 2, 0)) if planar else [ordered]
-    strips = [zlib.compress(p.tobytes()) if packed else p.tobytes() for p in planes]
-    starts = [8 + sum(len(strip) for strip in strips[:i]) for i in range(len(strips))]
-    sample = {"u": 1, "i": 2, "f": 3}[pixels.dtype.kind]
-    entries: list[tuple[int, str, list[int]]] = [
-        (256, "I", [width]),
-        (257, "I", [height]),
-        (258, "H", [pixels.dtype.itemsize * 8] * channels),
-        (259, "H", [8 if packed else 1]),
-        (262, "H", [photometric]),
-        (273, "I", starts),
-        (277, "H", [channels]),
-        (278, "I", [height]),
-        (279, "I", [len(strip) for strip in strips]),
-        (284, "H", [2 if planar else 1]),
-        (339, "H", [sample] * channels),
-    ]
-    data = b"".join(strips)
-    data += b"\0" * (len(data) % 2)
-    after = 8 + len(data) + 2 + 12 * len(entries) + 4
-    directory, extra = struct.pack(order + "H", len(entries)), b""
-    for tag, kind, values in entries:
-        packed_values = struct.pack(f"{order}{len(values)}{kind}", *values)
-        if len(packed_values) > 4:
-            place = struct.pack(order + "I", after + len(extra))
-            extra += packed_values
-        else:
-            place = packed_values.ljust(4, b"\0")
-        directory += struct.pack(order + "HHI", tag, 3 if kind == "H" else 4, len(values)) + place
-    start = (b"MM" if big_endian else b"II") + struct.pack(order + "HI", 42, 8 + len(data))
-    return start + data + directory + bytes(4) + extra
+    planes = np.moveaxis(ordered, 2, 0) if planar else [ordered]
+    strips = [zlib.compress(plane.tobytes()) if packed else plane.tobytes() for plane in planes]
+    *starts, end = np.cumsum([8, *map(len, strips)]).tolist()
+    kinds = {"u": 1, "i": 2, "f": 3}
+    tags = {256: [width], 257: [height], 258: [pixels.dtype.itemsize * 8] * channels}
+    tags |= {259: [8 if packed else 1], 262: [photometric], 273: starts, 277: [channels]}
+    tags |= {278: [height], 279: [len(strip) for strip in strips], 284: [2 if planar else 1]}
+    tags |= {339: [kinds[pixels.dtype.kind]] * channels}
+    directory, extra = struct.pack(order + "H", len(tags)), b""
+    for tag, values in tags.items():
+        content = struct.pack(f"{order}{len(values)}I", *values)
+        if len(values) > 1:
+            place = struct.pack(order + "I", end + 2 + 12 * len(tags) + 4 + len(extra))
+            content, extra = place, extra + content
+        directory += struct.pack(order + "HHI", tag, 4, len(values)) + content
+    start = (b"MM" if big_endian else b"II") + struct.pack(order + "HI", 42, end)
+    return start + b"".join(strips) + directory + bytes(4) + extra
 
 
 def svg_bomb(levels: int = 12) -> str:
@@ -115,13 +93,6 @@ def slow_svg() -> str:
     noise = '<filter id="f"><feTurbulence numOctaves="100000000" baseFrequency="0.1"/></filter>'
     rect = '<rect width="9" height="9" filter="url(#f)"/>'
     return f'<svg {SVG} width="9" height="9">{noise}{rect}</svg>'
-
-
-def exif(orientation: int) -> bytes:
-    """An EXIF block that says how a picture is to be turned."""
-    block = Image.Exif()
-    block[274] = orientation
-    return block.tobytes()
 
 
 def make_odd_pictures(folder: Path) -> dict[str, str]:
@@ -212,8 +183,7 @@ def _broken_bytes(folder: Path) -> dict[str, bytes]:
         f"cut{Path(name).suffix}": (folder / name).read_bytes()[:-n]
         for name, n in (("photo.jpg", 400), ("rgb16.png", 60), ("lzw.tiff", 400))
     }
-    text = zlib.compress(bytes(100_000_000), 9)
-    bomb = ((b"zTXt", b"a\0\0" + text),)
+    bomb = (b"zTXt", b"a\0\0" + zlib.compress(bytes(100_000_000), 9))
     return cut | {
         "cut.gif": (folder / "moving.gif").read_bytes()[:40],
         "cut.svgz": gzip.compress(DRAWING.encode(), mtime=0)[:30],
@@ -223,7 +193,7 @@ def _broken_bytes(folder: Path) -> dict[str, bytes]:
         "script.jpg": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\nshowpage\n",
         "huge.png": png(b"", (20000, 20000), depth=8, colour=2),
         "absurd.png": png(b"", (2**31 - 1, 2**31 - 1), depth=16, colour=6),
-        "text-bomb.png": png(b"\0" * 20, (4, 4), depth=8, colour=0, before=bomb),
+        "text-bomb.png": png(b"\0" * 20, (4, 4), bomb, depth=8, colour=0),
         "planes.tif": tiff(quadrants().astype(np.uint16), photometric=2, planar=True),
         "bomb.svg": svg_bomb().encode(),
         "sizeless.svg": f'<svg {SVG} width="0" height="0"/>'.encode(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 DIMENSIONS = 50
 
 
+Data = Annotated[
+    Path | None, typer.Option(envvar="POLYSEME_DATA", help="Folder that holds the corpora.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Trial t draws with seed + t.")]
+
+
 @app.command(rich_help_panel=SHOWING)
 def reproduce(
     names: Annotated[
@@ -30,13 +36,11 @@ def reproduce(
             show_default=False,
         ),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(envvar="POLYSEME_DATA", help="Folder that holds the corpora.")
-    ] = None,
+    data: Data = None,
     trials: Annotated[
         int, typer.Option(min=1, help="Trials; `default` and `compare` have ten at the least.")
     ] = 3,
-    seed: Annotated[int, typer.Option(min=0, help="Trial t draws with seed + t.")] = SEED,
+    seed: Seed = SEED,
     quick: Annotated[
         bool, typer.Option("--quick", help="Samples and short trainings: see that everything runs.")
     ] = False,
@@ -68,30 +72,25 @@ def reproduce(
     form: Output = Form.auto,
 ) -> None:
     """Run the paper's tables and figures and print ours beside the published values."""
-    from polyseme_experiments.reproduce import default_folder
-    from polyseme_experiments.reproduce import reproduce as run
+    from polyseme_experiments import reproduce as experiments
+    from polyseme_experiments.sampling import RunConfig
 
-    folder = default_folder(out, quick=quick, pictures=pictures is not None)
+    config = RunConfig(_text(data), seed, quick, preset.value, pictures=_text(pictures))
+    folder = experiments.folder_of(out, config)
+    options: dict[str, Any] = {"fresh": fresh, "from_records": from_records, "log": say}
+    options |= {"trials": trials, "out": folder, "workers": workers}
     try:
-        sections = run(
-            names or ["all"],
-            data,
-            trials=trials,
-            seed=seed,
-            quick=quick,
-            preset=preset.value,
-            pictures=pictures,
-            out=folder,
-            workers=workers,
-            fresh=fresh,
-            from_records=from_records,
-            log=say,
-        )
+        sections = experiments.reproduce(names or ["all"], config, **options)
     except KeyboardInterrupt:
         say("polyseme: interrupted; run the same command again to go on where it stopped.")
         raise typer.Exit(1) from None
     _print_tables([table for section in sections for table in section.tables], form, folder)
     say(f"report: {folder / 'report.html'}")
+
+
+def _text(path: Path | None) -> str | None:
+    """Give a path as text."""
+    return None if path is None else str(path)
 
 
 def _print_tables(tables: Sequence[Table], form: Form, folder: Path) -> None:
@@ -114,11 +113,9 @@ def _print_tables(tables: Sequence[Table], form: Form, folder: Path) -> None:
 @app.command(rich_help_panel=SHOWING)
 def audit(
     setting: Annotated[str, typer.Argument(help="Where a split is drawn: hsun, corel5k, ….")],
-    data: Annotated[
-        Path | None, typer.Option(envvar="POLYSEME_DATA", help="Folder that holds the corpora.")
-    ] = None,
+    data: Data = None,
     trial: Annotated[int, typer.Option(min=0, help="Which trial, from 0.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Trial t draws with seed + t.")] = SEED,
+    seed: Seed = SEED,
     quick: Annotated[bool, typer.Option("--quick", help="Audit a sample.")] = False,
     split_only: Annotated[
         bool, typer.Option("--split-only", help="Look at the split without learning from it.")
@@ -129,7 +126,7 @@ def audit(
     from polyseme_experiments.settings import get_setting
     from polyseme_experiments.trials import Trial
 
-    config = RunConfig(None if data is None else str(data), seed, quick)
+    config = RunConfig(_text(data), seed, quick)
     drawn = Trial(get_setting(setting), trial, config)
     fitted, inputs = None, None
     if not split_only:
@@ -167,7 +164,7 @@ def demo(
 @app.command(rich_help_panel=FILES)
 def sample(
     kind: KindOfMedia,
-    folder: Annotated[Path, typer.Argument(help="A new or empty folder to write to.")],
+    folder: Annotated[Path, typer.Argument(help="A folder to write to; nothing is overwritten.")],
     limit: Annotated[
         int | None, typer.Option(min=1, help="Write so many files only.", show_default=False)
     ] = None,
@@ -178,7 +175,7 @@ def sample(
     spec = known_specs()[{"image": "emoji", "audio": "clips"}[kind.value]]
     assert spec.embedded is not None and spec.write_media is not None
     ids = spec.embedded().corpus.ids
-    step = 1.0 if limit is None else max(1.0, len(ids) / limit)
+    step = max(1.0, len(ids) / (limit or len(ids)))
     chosen = [ids[int(place * step)] for place in range(int(len(ids) / step))]
     spec.write_media(folder, chosen)
     say(f"{len(chosen):,} {kind.value} files, their tags in '{folder / 'tags.jsonl'}'")

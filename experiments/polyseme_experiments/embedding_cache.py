@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from polyseme._estimator import Estimator
 from polyseme._validation import PolysemeWarning
 from polyseme.persistence import remove_model
 from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
@@ -61,38 +60,33 @@ def space_config(n_components: int, config: RunConfig) -> dict[str, Any]:
     # Where a space is trained does not decide what it is.
     left_out = {*parts, "device"}
     own = embedding.get_params(deep=False).items()
-    described = {name: repr(value) for name, value in own if name not in left_out}
-    return described | {name: _described(part) for name, part in parts.items()}
-
-
-def _described(part: Estimator) -> dict[str, str]:
-    """Give a part's parameters; those that came after the records count only where they are set."""
-    later: dict[str, object] = {"max_steps": None}
-    later |= {"max_documents": 200_000, "max_visits": 20_000_000}
-    return {
-        name: repr(value)
-        for name, value in part.get_params().items()
-        if name not in later or value != later[name]
-    }
+    described: dict[str, Any] = {name: repr(value) for name, value in own if name not in left_out}
+    # Parameters that came after the records count only where they are set.
+    later = {"max_steps": None, "max_documents": 200_000, "max_visits": 20_000_000}.items()
+    for name, part in parts.items():
+        described[name] = {n: repr(v) for n, v in part.get_params().items() if (n, v) not in later}
+    return described
 
 
 def cached_space(
     split: ZeroShotSplit, n_components: int, seed: int, config: RunConfig
 ) -> tuple[PublishedTagger, float]:
-    """Give a concept space, loaded if an earlier run has left it and learned otherwise.
+    """Give a concept space and the seconds that its learning took, now or in an earlier run.
 
     It is a tagger without features: the concept space and the known documents. Another process that
     learns the same space is waited for.
-
-    Returns
-    -------
-    space : PublishedTagger
-    seconds : float
-        What its learning took, now or then.
     """
     if config.cache is None:
         return _learn(split, make_embedding(n_components, config).set_params(random_state=seed))
-    folder = Path(config.cache) / _folder_name(split, n_components, seed, config)
+    decides = {
+        "parameters": space_config(n_components, config),
+        "seed": seed,
+        "documents": [list(document) for document in split.teaching()],
+        "ids": split.teaching().ids,
+        "held out": [list(document) for document in split.held_out()],
+        "known": split.known().ids,
+    }
+    folder = Path(config.cache) / f"space-{n_components}-{config_hash(decides)}"
     clock, checkpoint = folder.with_suffix(".seconds"), folder.with_suffix(".training")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder.with_suffix(".lock")):
@@ -109,21 +103,6 @@ def cached_space(
         remove_model(checkpoint)
         clock.write_text(f"{seconds:.2f}")
     return space, seconds
-
-
-def _folder_name(split: ZeroShotSplit, n_components: int, seed: int, config: RunConfig) -> str:
-    """Name the folder of a concept space by a digest of all that decides it."""
-    digest = config_hash(
-        {
-            "parameters": space_config(n_components, config),
-            "seed": seed,
-            "documents": [list(document) for document in split.teaching()],
-            "ids": split.teaching().ids,
-            "held out": [list(document) for document in split.held_out()],
-            "known": split.known().ids,
-        }
-    )
-    return f"space-{n_components}-{digest}"
 
 
 def _learn(split: ZeroShotSplit, embedding: ConceptEmbedding) -> tuple[PublishedTagger, float]:

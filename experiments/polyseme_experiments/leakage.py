@@ -39,9 +39,6 @@ _DOCUMENTS: dict[str, Callable[[ZeroShotSplit], LabelCorpus]] = {
 }
 
 
-# ---------------------------------------------------------------------- the report
-
-
 @dataclass(frozen=True)
 class Check:
     """One thing that was looked at; a note only says something that should be known."""
@@ -107,9 +104,6 @@ def _check(name: str, looked_at: str, wrong: list[str], ok: str, failed: str) ->
 def _note(name: str, looked_at: str, count: int, detail: str) -> Check:
     """Make a note: something that should be known but is not wrong."""
     return Check(name, looked_at, count, True, detail, note=True)
-
-
-# ---------------------------------------------------------------------- the audit
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,9 +174,6 @@ def audit(
     return LeakageReport(tuple(checks))
 
 
-# ---------------------------------------------------------------------- the split
-
-
 def _of_split(split: ZeroShotSplit) -> Iterator[Check]:
     """Check the sets themselves."""
     names = {
@@ -196,21 +187,27 @@ def _of_split(split: ZeroShotSplit) -> Iterator[Check]:
     hidden = carries(split.target, split.labels.unseen)
     for part in ("train", "validation"):
         rows = getattr(split, part)
-        looked_at = f"{len(rows)} instances, {len(split.labels.unseen)} unseen labels"
-        wrong = [split.target.ids[row] for row in rows[hidden[rows]]]
-        words = ("none carries one", "instances that carry one")
-        yield _check(f"no unseen label in {part}", looked_at, wrong, *words)
+        yield _check(
+            f"no unseen label in {part}",
+            f"{len(rows)} instances, {len(split.labels.unseen)} unseen labels",
+            [split.target.ids[row] for row in rows[hidden[rows]]],
+            "none carries one",
+            "instances that carry one",
+        )
     for kind, sets in (("instance", INSTANCES), ("semantics", SEMANTICS)):
-        every = Counter(name for part in sets for name in names[part])
-        looked_at = f"{', '.join(sets)}: {every.total()} documents"
-        wrong = [name for name, times in every.items() if times > 1]
-        yield _check(f"{kind} sets apart", looked_at, wrong, "none is in two", "in two sets")
+        counts = Counter(name for part in sets for name in names[part])
+        looked_at = f"{', '.join(sets)}: {counts.total()} documents"
+        twice = [name for name, times in counts.items() if times > 1]
+        yield _check(f"{kind} sets apart", looked_at, twice, "none is in two", "in two sets")
+    learned = np.union1d(split.semantics, split.semantics_validation)
     outside = carries(split.source, split.labels.oov)
-    taught = np.union1d(split.semantics, split.semantics_validation)
-    looked_at = f"{len(taught)} documents, {len(split.labels.oov)} oov labels"
-    wrong = [split.source.ids[row] for row in taught[outside[taught]]]
-    words = ("none holds one", "documents that hold one")
-    yield _check("no oov label in semantics", looked_at, wrong, *words)
+    yield _check(
+        "no oov label in semantics",
+        f"{len(learned)} documents, {len(split.labels.oov)} oov labels",
+        [split.source.ids[row] for row in learned[outside[learned]]],
+        "none holds one",
+        "documents that hold one",
+    )
     own = split.own_documents()
     n_own = int(own.sum())
     detail = f"{n_own} have their own document among the known ones"
@@ -232,11 +229,11 @@ def _of_groups(split: ZeroShotSplit) -> Iterator[Check]:
     trained = sorted(tested & {groups[row] for row in split.train})
     looked_at = f"{len(tested)} groups of {len(split.test)} test instances"
     if split.by_group:
-        ok, failed = "none has a training instance", "groups that have one"
-        yield _check("no test group in train", looked_at, trained, ok, failed)
+        words = ("none has a training instance", "groups that have one")
+        yield _check("no test group in train", looked_at, trained, *words)
     else:
-        count = len(trained)
-        yield _note("test groups", looked_at, count, f"{count} have a training instance")
+        detail = f"{len(trained)} have a training instance"
+        yield _note("test groups", looked_at, len(trained), detail)
     if split.source.groups is not None:
         shared = len(tested & {split.source.groups[row] for row in split.known_rows})
         yield _note("semantics groups", looked_at, shared, f"{shared} have a known label document")
@@ -253,20 +250,16 @@ def _of_columns(split: ZeroShotSplit, feature_names: Sequence[str] | None) -> Ch
     return _check("no detector of an unseen label", f"{len(feature_names)} columns", wrong, *words)
 
 
-# ---------------------------------------------------------------------- what fit got
-
-
 def _of_inputs(split: ZeroShotSplit, inputs: FitInputs, X: Features | None) -> Iterator[Check]:
     """Check that `fit` got the split's rows, in the same order."""
     for name, of_split in _DOCUMENTS.items():
         corpus: LabelCorpus | None = getattr(inputs, name)
         if corpus is not None:
             wanted = of_split(split)
-            pairs = enumerate(zip(corpus.ids, wanted.ids, strict=False))
             differ = [
-                one
-                for row, (one, other) in pairs
-                if one != other or _labels_of(corpus, row) != _labels_of(wanted, row)
+                own
+                for row, (own, other) in enumerate(zip(corpus.ids, wanted.ids, strict=False))
+                if own != other or _labels_of(corpus, row) != _labels_of(wanted, row)
             ]
             if len(corpus) != len(wanted):
                 differ.append(f"{len(corpus)} documents instead of {len(wanted)}")
@@ -275,8 +268,8 @@ def _of_inputs(split: ZeroShotSplit, inputs: FitInputs, X: Features | None) -> I
             yield _check(title, f"{len(corpus)} documents", differ, *words)
     if inputs.X is not None and X is not None:
         rows, expected = _row_bytes(inputs.X), _row_bytes(X[split.train])
-        pairs_of_rows = enumerate(zip(rows, expected, strict=False))
-        differ = [str(place) for place, (one, other) in pairs_of_rows if one != other]
+        pairs = enumerate(zip(rows, expected, strict=False))
+        differ = [str(place) for place, (own, other) in pairs if own != other]
         if len(rows) != len(expected):
             differ.append(f"{len(rows)} rows instead of {len(expected)}")
         digest = hashlib.sha256(b"".join(rows)).hexdigest()
@@ -299,11 +292,8 @@ def _of_repeats(split: ZeroShotSplit, X: Features, inputs: FitInputs | None) -> 
     tested: dict[bytes, set[str]] = {}
     for row, content in zip(split.test, _row_bytes(X[split.test]), strict=True):
         tested.setdefault(content, set()).add(split.target.ids[row])
-    repeated = [
-        (name, tested[content])
-        for name, content in zip(names, _row_bytes(features), strict=False)
-        if content in tested
-    ]
+    pairs = zip(names, _row_bytes(features), strict=False)
+    repeated = [(name, tested[content]) for name, content in pairs if content in tested]
     looked_at = f"{len(names)} training and {len(split.test)} test rows"
     same = [name for name, others in repeated if name in others]
     if same:
@@ -318,45 +308,42 @@ def _row_bytes(X: Features) -> list[bytes]:
     return [row.tobytes() for row in rows]
 
 
-# ---------------------------------------------------------------------- what was learned
-
-
 def _of_embedding(
     split: ZeroShotSplit, embedding: ConceptEmbedding, *, relearn_topics: bool
 ) -> Iterator[Check]:
     """Check vocabulary, idf, label descriptors and topics of a concept embedding."""
-    key = split.source.key
-    teaching = split.teaching().without_unused()
-    held = {key(label) for label in teaching.labels}
+    key, teaching = split.source.key, split.teaching().without_unused()
+    documents = [key(label) for label in teaching.labels]
     oov = {key(label) for label in split.labels.oov}
     vocabulary = [key(label) for label in embedding.classes_]
     looked_at = f"{len(vocabulary)} labels of the concept space"
     wrong = [label for label in vocabulary if label in oov]
     words = ("none is oov", "oov labels among them")
     yield _check("vocabulary without oov labels", looked_at, wrong, *words)
-    wrong = sorted((set(vocabulary) ^ held) - oov)
+    wrong = sorted((set(vocabulary) ^ set(documents)) - oov)
     words = ("exactly those of the documents that teach", "labels on one side only")
     yield _check("vocabulary taught", looked_at, wrong, *words)
-    wanted = copy_of(embedding.label_descriptor_)
-    if vocabulary == [key(label) for label in teaching.labels]:
-        wanted.fit(teaching.matrix)
+    again = copy_of(embedding.label_descriptor_)
+    if vocabulary == documents:
+        again.fit(teaching.matrix)
     for name in ("idf_", "descriptors_"):
-        learned = _numbers(getattr(embedding.label_descriptor_, name))
+        both = (embedding.label_descriptor_, again)
+        learned, relearned = (_numbers(getattr(one, name, None)) for one in both)
         title = f"{name.rstrip('_')} learned from semantics alone"
-        yield _relearned(title, learned, _numbers(getattr(wanted, name, None)), len(teaching))
+        yield _relearned(title, learned, relearned, len(teaching))
     context = embedding.context_descriptor_
     n_columns = context.topics_.shape[1]
     wrong = [] if n_columns == len(vocabulary) else [f"{n_columns} columns"]
     words = ("one column per label", f"not the {len(vocabulary)} labels")
     yield _check("topics over the vocabulary", f"{context.n_topics_} topics", wrong, *words)
-    if relearn_topics:
-        title, topics = "topics learned from semantics alone", context.topics_
-        if isinstance(context.random_state, int):
-            again = copy_of(context).fit(teaching.matrix).topics_
-            yield _relearned(title, topics, again, len(teaching))
-        else:
-            looked_at = f"{topics.size} values, {len(teaching)} documents"
-            yield _note(title, looked_at, 0, "their seed is not known")
+    title, topics = "topics learned from semantics alone", context.topics_
+    if relearn_topics and isinstance(context.random_state, int):
+        yield _relearned(
+            title, topics, copy_of(context).fit(teaching.matrix).topics_, len(teaching)
+        )
+    elif relearn_topics:
+        looked_at = f"{topics.size} values, {len(teaching)} documents"
+        yield _note(title, looked_at, 0, "their seed is not known")
 
 
 def _numbers(learned: Any) -> Any:
@@ -385,17 +372,15 @@ def _of_ranker(split: ZeroShotSplit, fitted: object) -> Iterator[Check]:
     labels = [key(label) for label in getattr(fitted, "classes_", ())]
     kinds = getattr(fitted, "kinds_", None)
     if kinds is not None:
-        unseen = {key(label) for label in split.labels.unseen}
-        oov = {key(label) for label in split.labels.oov}
-        direct = np.asarray(getattr(fitted, "direct_", np.zeros(len(labels), dtype=bool)))
+        unseen, oov = ({*map(key, some)} for some in (split.labels.unseen, split.labels.oov))
         shown = np.asarray(kinds) == "seen"
+        direct = np.asarray(getattr(fitted, "direct_", ()))
         if direct.dtype == bool and direct.shape == shown.shape:
             shown = shown | direct
-        looked_at = f"{len(labels)} labels"
         pairs = zip(labels, shown, strict=True)
         wrong = [label for label, is_shown in pairs if is_shown and label in unseen]
-        words = ("none was", "labels that were")
-        yield _check("no unseen label learned from instances", looked_at, wrong, *words)
+        title, looked_at = "no unseen label learned from instances", f"{len(labels)} labels"
+        yield _check(title, looked_at, wrong, "none was", "labels that were")
         kinds_of = zip(labels, kinds, strict=True)
         wrong = [label for label, kind in kinds_of if label in oov and kind != "oov"]
         words = ("none came from semantics documents", "labels that did not")
@@ -440,8 +425,7 @@ def _of_mappers(split: ZeroShotSplit, X: Features, fitted: object) -> Iterator[C
             documents = split.instances("train").align(vocabulary)[0]
             placed = np.diff(documents[:, : len(vocabulary)].indptr) > 0
             again = column_statistics(train[placed], mapper.scaling)
-            learned = (mapper.mean_, mapper.scale_)
-            same = all(np.array_equal(*pair) for pair in zip(learned, again, strict=True))
+            same = all(map(np.array_equal, (mapper.mean_, mapper.scale_), again))
             looked_at = f"{train.shape[1]} columns, {int(placed.sum())} rows"
             wrong = [] if same else ["means or spreads differ"]
             title = "scales learned from training rows alone"

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -45,7 +44,7 @@ def load_pictures(folder: str, cache: str | None) -> Dataset:
     """
     extraction = _extracted(Path(folder), ImageFeatures(), cache, NAMED)
     corpus = _tags_of(Path(folder), extraction)
-    table = np.asarray(extraction[_rows(extraction, corpus)].raw, dtype=np.float32)
+    table = np.asarray(_in_order(extraction, corpus).raw, dtype=np.float32)
     checksum = hashlib.sha256(repr((corpus.ids, list(corpus))).encode())
     checksum.update(table.tobytes())
     spec = replace(folder_spec(NAMED), title="pictures of one's own", domain="images")
@@ -61,26 +60,24 @@ def raw_numbers(
     be fitted.
     """
     if folder is not None:
-        extraction = _extracted(Path(folder), extractor, cache, dataset.name)
-        return extraction[_rows(extraction, dataset.corpus)]
+        return _in_order(_extracted(Path(folder), extractor, cache, dataset.name), dataset.corpus)
     write = dataset.spec.write_media
     if write is None:
         raise InputError(f"The dataset '{dataset.name}' has no media files.")
     with _work_folder(cache) as place:
-        media = place / f"media-{dataset.name}-{dataset.checksum[:12]}"
+        media = Path(place) / f"media-{dataset.name}-{dataset.checksum[:12]}"
         with locked(media.with_suffix(".lock")):
             if not media.with_suffix(".written").exists():
                 write(media, dataset.corpus.ids)
                 media.with_suffix(".written").touch()
-        extraction = _extracted(media, extractor, str(place), dataset.name)
-        return extraction[_rows(extraction, dataset.corpus)]
+        return _in_order(_extracted(media, extractor, place, dataset.name), dataset.corpus)
 
 
 def _extracted(folder: Path, extractor: MediaFeatures, cache: str | None, name: str) -> Extracted:
     """Extract a folder, or read the numbers that an earlier trial has left."""
     with _work_folder(cache) as place:
         digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
-        out = place / f"extracted-{name}-{digest}-{extractor.digest()}"
+        out = Path(place) / f"extracted-{name}-{digest}-{extractor.digest()}"
         with locked(out.with_suffix(".lock")):
             extract_folder(folder, out, extractor)
         extraction = read_extraction(out)
@@ -89,15 +86,14 @@ def _extracted(folder: Path, extractor: MediaFeatures, cache: str | None, name: 
         return replace(extraction, raw=[np.array(one) for one in extraction.raw])
 
 
-def _rows(extraction: Extracted, corpus: LabelCorpus) -> Sequence[int]:
-    """Give the item of each document."""
+def _in_order(extraction: Extracted, corpus: LabelCorpus) -> Extracted:
+    """Give the items of the documents."""
     files, documents = match_documents(extraction.ids, corpus.ids)
     if len(documents) < len(corpus):
         raise InputError(
             f"{len(corpus) - len(documents)} of {len(corpus)} documents have no usable file."
         )
-    rows: Sequence[int] = files.tolist()
-    return rows
+    return extraction[files.tolist()]
 
 
 def _tags_of(folder: Path, extraction: Extracted) -> LabelCorpus:
@@ -119,12 +115,9 @@ def _tags_of(folder: Path, extraction: Extracted) -> LabelCorpus:
     )
 
 
-@contextmanager
-def _work_folder(cache: str | None) -> Iterator[Path]:
+def _work_folder(cache: str | None) -> AbstractContextManager[str]:
     """Give the cache's folder, or a temporary one."""
-    if cache is not None:
-        Path(cache).mkdir(parents=True, exist_ok=True)
-        yield Path(cache)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
+    if cache is None:
+        return tempfile.TemporaryDirectory()
+    Path(cache).mkdir(parents=True, exist_ok=True)
+    return nullcontext(cache)

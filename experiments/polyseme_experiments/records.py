@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme._validation import InputError
+from polyseme.io import replacing
 
 Record = dict[str, Any]
 FIELDS: dict[str, type | tuple[type, ...]] = {
@@ -94,19 +95,13 @@ class RecordStore:
         """
         setting = record["setting"]
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self._path(setting)
         with locked(self.folder):
             others = [one for one in self._read(setting) if _identity(one) != _identity(record)]
             written = json.loads(json.dumps(record))
             self._records[setting] = sorted([*others, written], key=_key)
-            waiting = path.with_suffix(".jsonl.part")
-            with waiting.open("w", encoding="utf-8") as file:
-                file.writelines(
-                    json.dumps(one, sort_keys=True) + "\n" for one in self._records[setting]
-                )
-                file.flush()
-                os.fsync(file.fileno())
-            waiting.replace(path)
+            lines = (json.dumps(one, sort_keys=True) + "\n" for one in self._records[setting])
+            with replacing(self._path(setting)) as file:
+                file.write("".join(lines).encode())
 
     def _path(self, setting: str) -> Path:
         """Name the file of a setting's records."""

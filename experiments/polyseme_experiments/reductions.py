@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from polyseme._estimator import Estimator, TransformerMixin
 from polyseme._threads import one_thread
-from polyseme._validation import FloatArray, IntArray, RandomState, as_generator, unknown_name
+from polyseme._validation import FloatArray, IntArray, RandomState, as_generator
+from polyseme_experiments.definitions import find
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,19 +51,7 @@ _BLOCK_ROWS = 1024
 
 
 def make_reduction(name: str, n_components: int, random_state: RandomState = None) -> Any:
-    """Make an unfitted reduction.
-
-    Parameters
-    ----------
-    name : {"pca", "rbm", "uth"}
-    n_components : int
-        Columns of the result.
-    random_state : int, numpy.random.Generator or None
-
-    Returns
-    -------
-    scikit-learn transformer
-    """
+    """Make an unfitted transformer to `n_components` columns: "pca", "rbm" or "uth"."""
     from sklearn.decomposition import PCA
 
     makers: dict[str, Callable[[], Any]] = {
@@ -70,9 +59,7 @@ def make_reduction(name: str, n_components: int, random_state: RandomState = Non
         "rbm": lambda: BoltzmannStack(n_components, random_state=random_state),
         "uth": lambda: BoltzmannStack(n_components, tuning_steps=300, random_state=random_state),
     }
-    if name not in makers:
-        raise unknown_name("reduction", name, makers)
-    return makers[name]()
+    return find("reduction", name, makers)()
 
 
 class BoltzmannStack(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mixin
@@ -99,14 +86,8 @@ class BoltzmannStack(TransformerMixin, Estimator):  # type: ignore[misc]  # unty
         The least training value of each column, and half the distance to the greatest.
     layers_ : list of (float32 array, float32 array)
         Of each layer the weights (n_below, n_units) and the biases (n_units,).
-    losses_ : list of float
-        Loss on held-out triplets before the first step and at each check.
-    n_steps_ : int
-        The step whose layers were kept.
-
-    References
-    ----------
-    Sandouk and Chen, "Multi-Label Zero-Shot Learning via Concept Embedding", 2016, appendix.
+    losses_, n_steps_ : list of float, int
+        Loss on held-out triplets at each check, and the step whose layers were kept.
     """
 
     # Why not scikit-learn's BernoulliRBM: on emoji drawings (1280-943-695-512, batches of 32, 16
@@ -130,9 +111,8 @@ class BoltzmannStack(TransformerMixin, Estimator):  # type: ignore[misc]  # unty
         self.n_steps_ = 0
         with one_thread():
             units = self._scaled(rows)
-            self.layers_ = _pretrained(
-                units, layer_sizes(rows.shape[1], self.n_components), generator
-            )
+            sizes = layer_sizes(rows.shape[1], self.n_components)
+            self.layers_ = _pretrained(units, sizes, generator)
             if self.tuning_steps:
                 if len(units) > MOST_ROWS:
                     units = units[np.sort(generator.choice(len(units), MOST_ROWS, replace=False))]
@@ -159,24 +139,16 @@ class BoltzmannStack(TransformerMixin, Estimator):  # type: ignore[misc]  # unty
 def layer_sizes(n_features: int, n_components: int, n_layers: int = N_LAYERS) -> list[int]:
     """Give the sizes of layers in equal ratios, from above the features to the top."""
     ratio = n_components / n_features
-    return [round(n_features * ratio ** (i / n_layers)) for i in range(1, n_layers)] + [
-        n_components
-    ]
-
-
-# ---------------------------------------------------------------------- one Boltzmann machine
+    inner = [round(n_features * ratio ** (i / n_layers)) for i in range(1, n_layers)]
+    return [*inner, n_components]
 
 
 class Machine(NamedTuple):
-    """What a machine has learned, or a direction in which it changes.
+    """What a machine has learned, or a direction in which it changes."""
 
-    The arrays are weights (n_visible, n_hidden), visible biases (n_visible,) and hidden biases
-    (n_hidden,).
-    """
-
-    weights: FloatArray
-    visible_bias: FloatArray
-    hidden_bias: FloatArray
+    weights: FloatArray  # (n_visible, n_hidden)
+    visible_bias: FloatArray  # (n_visible,)
+    hidden_bias: FloatArray  # (n_hidden,)
 
 
 def contrastive_gradient(
@@ -184,31 +156,16 @@ def contrastive_gradient(
 ) -> Machine:
     """Estimate by one step of Gibbs sampling (CD-1) in which direction a batch gets likelier.
 
-    Parameters
-    ----------
-    visible : array, shape (n, n_visible)
-        The batch, in [0, 1].
-    machine : Machine
-    centre : array, shape (n_visible,)
-        What the weights see as zero in the visible units: the columns' means.
-    draws : array, shape (n, n_hidden)
-        Uniform numbers; a hidden unit is on where its number is below its probability.
+    The batch (n, n_visible) lies in [0, 1]; `centre` (n_visible,) is what the weights see as zero,
+    the columns' means; a hidden unit is on where its uniform number (n, n_hidden) is below its
+    probability.
 
-    Returns
-    -------
-    Machine
-        The direction of each parameter, averaged over the batch.
-
-    Notes
-    -----
     Only the hidden states that drive the reconstruction are sampled. Everywhere else
     probabilities stand in for states, which has the same expectation and less noise.
 
     The weights multiply visible units less `centre` and hidden units less one half, which says
-    nothing else than different biases do, but takes the means out of the weights' gradient.
-    Without it, activations over features that are mostly near zero drift towards zero as well: in
-    the second layer over emoji drawings (rate 0.1, 10 epochs) 14 in a hundred came within 0.02 of
-    0 or 1, with it fewer than one in a thousand.
+    nothing else than different biases do, but takes the means out of the weights' gradient; else
+    activations over features that are mostly near zero drift towards zero as well.
     """
     up = _sigmoid_of_sum(visible @ machine.weights, machine.hidden_bias)
     states = (draws < up).astype(up.dtype)
@@ -274,25 +231,12 @@ def _sigmoid_of_sum(activation: FloatArray, bias: FloatArray) -> FloatArray:
     return np.asarray(expit(activation, out=activation))
 
 
-# ---------------------------------------------------------------------- fine-tuning on triplets
-
-
 class Triplets(NamedTuple):
-    """Anchors with a near row each; far is every row that is farther from the anchor.
+    """Anchors with a near row each; far is every row that is farther from the anchor."""
 
-    Attributes
-    ----------
-    rows : float32 array, shape (m, n_features)
-        The first of them are the anchors.
-    near : int64 array, shape (n_anchors,)
-        The row near each anchor.
-    farther : bool array, shape (n_anchors, m)
-        Which rows are farther from the anchor than its near row.
-    """
-
-    rows: Float32
-    near: IntArray
-    farther: NDArray[np.bool_]
+    rows: Float32  # (m, n_features), the anchors first
+    near: IntArray  # (n_anchors,): the row near each anchor
+    farther: NDArray[np.bool_]  # (n_anchors, m): which rows are farther than the near one
 
 
 def squared_distances(queries: Float32, rows: Float32) -> Float32:
@@ -351,23 +295,11 @@ def triplet_loss(outputs: Tensor, triplets: Triplets, margin: float) -> Tensor:
 def fine_tune(
     rows: Float32, layers: list[Layer], n_steps: int, generator: np.random.Generator
 ) -> tuple[list[Layer], list[float], int]:
-    """Fine-tune by Adam, and keep the layers with the least loss on held-out triplets.
+    """Fine-tune a stack on rows (n, n_features) by Adam, for at most `n_steps`.
 
-    Parameters
-    ----------
-    rows : float32 array, shape (n, n_features)
-    layers : list of (weights, bias)
-        The pre-trained stack; it is left as it is.
-    n_steps : int
-        The most steps.
-    generator : numpy.random.Generator
-        Draws the held-out rows and the triplets.
-
-    Returns
-    -------
-    layers, losses, step
-        The layers kept, the held-out loss at each check, and the step they are from. Where there
-        is no triplet (no row is farther from another than a third one), what came in.
+    Gives the layers with the least loss on held-out triplets, that loss at each check, and the
+    step they are from; where there is no triplet (no row is farther from another than a third
+    one), what came in.
     """
     import torch
 
@@ -410,11 +342,8 @@ def fine_tune(
         checks_since += 1
         if held_out < min(losses, default=np.inf):
             arrays = [part.detach().numpy().copy() for part in parameters]
-            best_step, best, checks_since = (
-                step,
-                list(zip(arrays[::2], arrays[1::2], strict=True)),
-                0,
-            )
+            best = list(zip(arrays[::2], arrays[1::2], strict=True))
+            best_step, checks_since = step, 0
         losses.append(held_out)
         if checks_since >= PATIENCE:
             break

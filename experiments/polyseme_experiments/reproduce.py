@@ -5,8 +5,8 @@ In: names of tables and figures. Out: records, tables, and one page with all of 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from polyseme._validation import InputError, check_number, unknown_name
@@ -24,19 +24,15 @@ TITLE = "polyseme: the paper's evaluation, reproduced"
 
 
 def reproduce(
-    names: Sequence[str] = ("all",),
-    data: str | Path | None = None,
+    names: Sequence[str],
+    config: RunConfig,
     *,
     trials: int = 3,
-    seed: int = SEED,
-    quick: bool = False,
-    preset: str = "default",
-    pictures: str | Path | None = None,
     out: str | Path | None = None,
     workers: int = 2,
     fresh: bool = False,
     from_records: bool = False,
-    log: Callable[[str], None] | None = None,
+    log: Callable[[str], None] = lambda line: None,
 ) -> list[Section]:
     """Run tables and figures of the paper and write the report.
 
@@ -44,31 +40,20 @@ def reproduce(
     ----------
     names : sequence of str
         From `EXPERIMENTS`; "all" stands for all of them.
-    data : str or Path, optional
-        The folder that holds the corpora; by default the environment variable POLYSEME_DATA.
+    config : RunConfig
+        What all runs have in common; its cache is the folder's own.
     trials : int
         Trials of each experiment; the comparison over label splits has ten at the least.
-    seed : int
-        Trial t draws its labels with seed + t. Splits of seeds 0 to 9 were looked at while
-        methods were built, so the default begins after them.
-    quick : bool
-        Samples of our own making and short trainings: shows that everything runs, in minutes.
-    preset : {"default", "paper"}
-        How the concept space is trained.
-    pictures : str or Path, optional
-        A folder of one's own pictures for the experiments on pictures, in place of the emoji: with
-        `tags.jsonl` (or .csv), or XMP files beside the pictures.
     out : str or Path, optional
-        The folder to write to; by default `results`, `results-quick`, or `results-pictures` with
-        one's own pictures. Runs that are recorded there with the same configuration are not run
-        again.
+        The folder to write to; see `folder_of`. Runs that are recorded there with the same
+        configuration are not run again.
     workers : int
         Processes, one thread each.
     fresh : bool
         Run again what is recorded already.
     from_records : bool
         Run nothing: make tables and the report of the records in `out`, without any data.
-    log : callable, optional
+    log : callable
         Takes a line about each step.
 
     Returns
@@ -81,47 +66,37 @@ def reproduce(
     wanted = _experiments(names)
     check_number("trials", trials, owner="reproduce", low=1, whole=True)
     check_number("workers", workers, owner="reproduce", low=1, whole=True)
-    folder = default_folder(out, quick=quick, pictures=pictures is not None)
-    config = RunConfig(
-        None if data is None else os.fspath(data),
-        seed,
-        quick,
-        preset,
-        str(folder / "cache"),
-        None if pictures is None else os.fspath(pictures),
-    )
-    log = log or (lambda line: None)
+    folder = folder_of(out, config)
+    cache = folder / "cache"
+    config = replace(config, cache=str(cache))
     if not from_records:
         store = RecordStore(folder / "records")
-        runs = list(dict.fromkeys(run for one in wanted for run in one.runs(trials, quick=quick)))
+        every = (run for one in wanted for run in one.runs(trials, quick=config.quick))
+        runs = list(dict.fromkeys(every))
         missing = [
             run for run in runs if fresh or store.find(*run, run_config(run, config)) is None
         ]
         if len(missing) < len(runs):
             log(f"{len(runs) - len(missing)} runs are recorded already; {len(missing)} to go")
-        _make_folder(folder / "cache")
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"Nothing can be written to '{cache}': {error.strerror}; name another folder with "
+                "--out."
+            ) from None
         if fresh:
-            clear_cache(folder / "cache")
+            clear_cache(cache)
         run_tasks(make_tasks(missing), config, folder / "records", n_jobs=workers, log=log)
     return _publish(wanted, config, trials, folder, log)
 
 
-def default_folder(out: str | Path | None, *, quick: bool, pictures: bool = False) -> Path:
+def folder_of(out: str | Path | None, config: RunConfig) -> Path:
     """Give the folder to write to: the one that is named, or one for each kind of data."""
     if out is not None:
         return Path(out)
-    return Path("results-quick" if quick else "results-pictures" if pictures else "results")
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder, or say in one sentence why it cannot be made."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"Nothing can be written to '{folder}': {error.strerror}; name another folder with "
-            "--out."
-        ) from None
+    pictures = "results" if config.pictures is None else "results-pictures"
+    return Path("results-quick" if config.quick else pictures)
 
 
 def _experiments(names: Sequence[str]) -> list[Experiment]:
@@ -150,8 +125,8 @@ def _publish(
     for name in EXPERIMENTS:
         experiment = get_experiment(name)
         runs = experiment.runs(trials, quick=config.quick)
-        found = {run: store.find(*run, model_config(run, config)) for run in runs}
-        records = {run: record for run, record in found.items() if record is not None}
+        stored = ((run, store.find(*run, model_config(run, config))) for run in runs)
+        records = {run: record for run, record in stored if record is not None}
         if len(records) < len(runs):
             if name in names:
                 raise InputError(

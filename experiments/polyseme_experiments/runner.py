@@ -10,6 +10,7 @@ import contextlib
 import time
 import warnings
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,9 +44,6 @@ class Task(NamedTuple):
     n_components: int | None = None
 
 
-# ---------------------------------------------------------------------- configurations
-
-
 def run_config(run: Run, config: RunConfig) -> dict[str, Any]:
     """Give everything that decides a run's result."""
     corpora, checksums = _data(run.setting, config)
@@ -70,17 +68,9 @@ def model_config(run: Run, config: RunConfig) -> dict[str, Any]:
 @lru_cache(maxsize=64)
 def _data(setting: str, config: RunConfig) -> tuple[tuple[str, str], dict[str, str]]:
     """Give a setting's corpora and their digests."""
-    found = get_setting(setting)
-    datasets = load_pair(found, config)
-    return chosen_pair(found, config), {one.name: one.checksum for one in datasets}
-
-
-def digest_of(run: Run, config: RunConfig) -> str:
-    """Give the digest of a run's configuration."""
-    return config_hash(run_config(run, config))
-
-
-# ---------------------------------------------------------------------- tasks
+    pair = chosen_pair(get_setting(setting), config)
+    datasets = load_pair(get_setting(setting), config)
+    return pair, {one.name: one.checksum for one in datasets}
 
 
 def make_tasks(runs: Iterable[Run]) -> list[Task]:
@@ -124,7 +114,7 @@ def run_tasks(
             if log is not None:
                 log(
                     f"[{n_done}/{n_runs}] {task.setting}, trial {task.trial}: {what}, "
-                    f"{seconds:.0f} s; about {_duration(left)} left"
+                    f"{seconds:.0f} s; about {timedelta(seconds=round(left))} left"
                 )
     except TerminatedWorkerError:
         raise InputError(
@@ -170,11 +160,3 @@ def run_method(trial: Trial, name: str) -> Record:
         "audit": audited,
         "metrics": metrics,
     }
-
-
-def _duration(seconds: float) -> str:
-    """Write a time in words: "45 s", "12 min", "1 h 05 min"."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -44,9 +44,6 @@ class RunConfig:
     pictures: str | None = None  # a folder of the user's pictures, for settings that take one
 
 
-# ---------------------------------------------------------------------- data
-
-
 @lru_cache(maxsize=4)
 def load_once(name: str, data: str | None, sample: bool) -> Dataset:
     """Load a dataset once for all trials of a process."""
@@ -82,9 +79,6 @@ def load_pair(setting: Setting, config: RunConfig) -> tuple[Dataset, Dataset]:
         load_once(name, config.data, config.quick) for name in chosen_pair(setting, config)
     )
     return source, target
-
-
-# ---------------------------------------------------------------------- splits
 
 
 def draw_split(setting: Setting, trial: int, config: RunConfig) -> ZeroShotSplit:

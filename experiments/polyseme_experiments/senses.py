@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,51 +19,21 @@ from polyseme.senses import SenseMap, sense_map, split_senses
 
 @dataclass(frozen=True, eq=False)
 class JudgedSenses(SenseMap):
-    """Senses of a label beside an independent judge's categories.
+    """Senses of a label beside an independent judge's categories."""
 
-    Attributes
-    ----------
-    owners : int64 array, shape (n,)
-        The owner of each concept's document, as the caller numbers them.
-    agreement : float
-        Adjusted mutual information of senses and categories, at most 1; 1 without a judge.
-    """
-
-    owners: NDArray[np.int64]
-    agreement: float
+    owners: NDArray[np.int64]  # (n,): the owner of each concept's document, as the caller numbers
+    agreement: float  # adjusted mutual information of senses and categories; 1 without a judge
 
 
 @dataclass(frozen=True)
 class SenseRule:
-    """Which labels are shown.
-
-    Attributes
-    ----------
-    n_labels : int
-        How many labels.
-    fewest, most : int
-        Range for the documents that hold the label: enough for senses, not too many to draw.
-    min_members : int
-        The fewest documents of a sense.
-    max_overlap : float
-        The most that a label's documents may be another shown label's: shared over all.
-    """
+    """Which labels are shown."""
 
     n_labels: int = 5
-    fewest: int = 9
-    most: int = 40
-    min_members: int = 3
-    max_overlap: float = 0.25
-
-
-class _Candidate(NamedTuple):
-    """A label's concepts, split into senses."""
-
-    rows: NDArray[np.int64]  # (n,)
-    senses: NDArray[np.int64]  # (n,)
-    silhouette: float
-    agreement: float
-    documents: set[int]
+    fewest: int = 9  # documents that hold the label: enough for senses
+    most: int = 40  # and not too many to draw
+    min_members: int = 3  # the fewest documents of a sense
+    max_overlap: float = 0.25  # share of documents in common with another shown label's
 
 
 def find_senses(
@@ -80,17 +49,8 @@ def find_senses(
     information) of senses and categories that the embedding never saw where there are any; one
     whose documents are much the same as those of a label taken before is passed over.
 
-    Parameters
-    ----------
-    concepts : Concepts
-        Concepts of known documents.
-    owners : int64 array, shape (n_documents,)
-        Whose each document is: any numbering, for example an emoji's.
-    categories : sequence of str, optional
-        The category of every owner, by an independent judge.
-    rule : SenseRule, optional
-    random_state : int, numpy Generator or None
-        Seeds k-means and the choice of background concepts.
+    `owners` (n_documents,) numbers whose each document is, for example an emoji's; `categories` has
+    the category of every owner, by an independent judge.
     """
     from sklearn.metrics import adjusted_mutual_info_score
 
@@ -103,29 +63,21 @@ def find_senses(
         if not rule.fewest <= len(rows) <= rule.most:
             continue
         split = split_senses(concepts.points[rows], rule.min_members, seed)
-        if split is None:
-            continue
-        documents, agreement = concepts.document_ids[rows].tolist(), 1.0
-        if categories is not None:
-            judged = [categories[owners[document]] for document in documents]
-            agreement = float(adjusted_mutual_info_score(judged, split[0]))
-        candidates.append(_Candidate(rows, *split, agreement, set(documents)))
-    # Equally clear ones stay in the order of labels.
-    candidates.sort(key=lambda candidate: -candidate.silhouette * candidate.agreement)
-    taken: list[_Candidate] = []
-    for candidate in candidates:
-        if len(taken) < rule.n_labels and all(
-            _overlap(candidate.documents, other.documents) <= rule.max_overlap for other in taken
-        ):
-            taken.append(candidate)
-    maps = []
-    for rows, senses, silhouette, agreement, _ in taken:
-        plain = sense_map(concepts, rows, senses, silhouette, generator)
-        fields = vars(plain) | {"owners": owners[plain.documents], "agreement": agreement}
-        maps.append(JudgedSenses(**fields))
+        if split is not None:
+            documents, agreement = concepts.document_ids[rows].tolist(), 1.0
+            if categories is not None:
+                judged = [categories[owners[document]] for document in documents]
+                agreement = float(adjusted_mutual_info_score(judged, split[0]))
+            candidates.append((rows, *split, agreement, set(documents)))
+    # Equally clear ones, by silhouette times agreement, stay in the order of labels.
+    candidates.sort(key=lambda candidate: -candidate[2] * candidate[3])
+    maps: list[JudgedSenses] = []
+    shown: list[set[int]] = []
+    for rows, senses, silhouette, agreement, own in candidates:
+        overlaps = [len(own & other) / len(own | other) for other in shown]
+        if len(maps) < rule.n_labels and max(overlaps, default=0.0) <= rule.max_overlap:
+            shown.append(own)
+            plain = sense_map(concepts, rows, senses, silhouette, generator)
+            fields = vars(plain) | {"owners": owners[plain.documents], "agreement": agreement}
+            maps.append(JudgedSenses(**fields))
     return tuple(maps)
-
-
-def _overlap(first: set[int], second: set[int]) -> float:
-    """Give the share of documents that two labels have in common, of those that hold either."""
-    return len(first & second) / len(first | second)

@@ -5,70 +5,40 @@ In: `settings.toml` and a name. Out: a `Setting`, from which every trial draws i
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from polyseme._validation import unknown_name
+from polyseme_experiments.definitions import find, read_toml
+
+Table = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How the trials of an experiment are drawn.
-
-    Attributes
-    ----------
-    name, title : str
-    protocol : {"within", "oov", "cross"}
-        Within one corpus, the same with its oov test set, or from one corpus to another.
-    corpora : tuple of (str, str)
-        Pairs of source and target, the paper's own first; the first pair whose folders exist is
-        used. Within one corpus both are the same.
-    label_pick : {"document share", "random"}
-        How unseen labels are drawn.
-    labels, split : mapping
-        Further arguments of that generator, and of the protocol's function.
-    min_documents : mapping of str to int
-        For a corpus: labels that fewer documents hold are left out.
-    n_labels : int, optional
-        Keep only so many labels, the most frequent ones.
-    n_partitions : int, optional
-        Trials take turns in so many partitions of the documents, each with its own concept space;
-        by default every trial has its own. Labels are drawn anew in every trial either way.
-    taught_by : str, optional
-        Where the source is the paper's own: the setting whose labels and semantics remain.
-    spaces_of : str, optional
-        The setting whose concept spaces this one shares; by default its own.
-    extractor : {"image", "audio"}, optional
-        Features are extracted from media files, what it learns anew in every trial; by default
-        they come with the corpus.
-    named_pictures : bool
-        Whether a folder of pictures that the user names replaces the corpora.
-    stand_ins : mapping of str to str
-        For a corpus: the paper's own which it replaces.
-    departures, feature_departures : tuple of str
-        Where the setting departs from the paper, for footnotes: always, and with features.
-    """
+    """How the trials of an experiment are drawn."""
 
     name: str
     title: str
-    protocol: str
+    protocol: str  # "within" one corpus, "oov": the same with its oov test set, or "cross" corpora
+    # Pairs of source and target, the paper's own first; the first whose folders exist is used.
     corpora: tuple[tuple[str, str], ...]
-    label_pick: str = "document share"
-    labels: Mapping[str, Any] = field(default_factory=dict)
-    split: Mapping[str, Any] = field(default_factory=dict)
-    min_documents: Mapping[str, int] = field(default_factory=dict)
-    n_labels: int | None = None
+    label_pick: str = "document share"  # how unseen labels are drawn; or "random"
+    labels: Table = field(default_factory=dict)  # further arguments of that generator
+    split: Table = field(default_factory=dict)  # and of the protocol's function
+    min_documents: Table = field(default_factory=dict)  # by corpus: fewer leave a label out
+    n_labels: int | None = None  # keep only so many labels, the most frequent ones
+    # Trials take turns in so many partitions of the documents, each with its own concept space
+    # (None: every trial has its own). Labels are drawn anew in every trial either way.
     n_partitions: int | None = None
-    taught_by: str | None = None
-    spaces_of: str | None = None
-    extractor: str | None = None
-    named_pictures: bool = False
-    stand_ins: Mapping[str, str] = field(default_factory=dict)
-    departures: tuple[str, ...] = ()
-    feature_departures: tuple[str, ...] = ()
+    taught_by: str | None = None  # from the paper's own source: whose labels and semantics remain
+    spaces_of: str | None = None  # the setting whose concept spaces this one shares
+    extractor: str | None = None  # "image" or "audio": features are extracted from media files
+    named_pictures: bool = False  # a folder of pictures that the user names replaces the corpora
+    stand_ins: Table = field(default_factory=dict)  # by corpus: the paper's own which it replaces
+    departures: tuple[str, ...] = ()  # from the paper, for footnotes: always
+    feature_departures: tuple[str, ...] = ()  # and with features
 
     def config(self) -> dict[str, Any]:
         """Give what decides the trials as JSON values; which corpora is said elsewhere."""
@@ -78,25 +48,11 @@ class Setting:
 
     def sample_pair(self) -> tuple[str, str]:
         """Give the pair whose samples quick runs use: the first of stand-ins, if any."""
-        chosen = next((pair for pair in self.corpora if pair[0] in self.stand_ins), None)
-        return chosen or self.corpora[0]
+        return next((pair for pair in self.corpora if pair[0] in self.stand_ins), self.corpora[0])
 
     def partition(self, trial: int) -> int:
         """Give the number of a trial's partition of the documents."""
         return trial if self.n_partitions is None else trial % self.n_partitions
-
-
-def _tuples(value: Any) -> Any:
-    """Give lists as tuples, also inside."""
-    if isinstance(value, dict):
-        return {name: _tuples(one) for name, one in value.items()}
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file with tuples in place of lists."""
-    tables: dict[str, Any] = _tuples(tomllib.loads(path.read_text("utf-8")))
-    return tables
 
 
 def _read() -> tuple[dict[str, Setting], dict[str, str]]:
@@ -106,11 +62,11 @@ def _read() -> tuple[dict[str, Setting], dict[str, str]]:
     settings = {}
     for name, table in tables["settings"].items():
         pairs = tuple((one, one) if isinstance(one, str) else one for one in table["corpora"])
-        told = {
+        footnotes = {
             key: tuple(notes.get(text, text) for text in table.get(key, ()))
             for key in ("departures", "feature_departures")
         }
-        settings[name] = Setting(name, **table | told | {"corpora": pairs})
+        settings[name] = Setting(name, **table | footnotes | {"corpora": pairs})
     return settings, tables["training"]
 
 
@@ -130,7 +86,5 @@ SETTINGS |= {
 
 
 def get_setting(name: str) -> Setting:
-    """Give a setting by its name; an unknown one is an `InputError` that lists them."""
-    if name not in SETTINGS:
-        raise unknown_name("setting", name, tuple(SETTINGS))
-    return SETTINGS[name]
+    """Give a setting by its name."""
+    return find("setting", name, SETTINGS)

@@ -21,7 +21,7 @@ from polyseme.features import MediaFeatures, extractor_class
 from polyseme.published.tagger import PublishedTagger
 from polyseme.splits import evaluation_columns, measure
 from polyseme.tagger import ZeroShotTagger
-from polyseme.word_vectors import WordVectors
+from polyseme.word_vectors import WordVectors, words_of
 from polyseme_experiments.embedding_cache import cached_space, make_mapper, make_space
 from polyseme_experiments.leakage import FitInputs, LeakageReport, audit
 from polyseme_experiments.media import raw_numbers
@@ -33,7 +33,6 @@ from polyseme_experiments.sampling import (
     word_vectors,
 )
 from polyseme_experiments.settings import Setting
-from polyseme_experiments.stand_in_words import stand_in_vectors
 
 T = TypeVar("T")
 
@@ -41,17 +40,7 @@ T = TypeVar("T")
 class Trial:
     """One trial of a setting, numbered from 0.
 
-    Attributes
-    ----------
-    source, target : Dataset
-        Whose documents teach the semantics, and whose instances are mapped.
-    split : ZeroShotSplit
-    seconds : dict of str to float
-        What each shared part took to learn, now or when it was cached.
-    spent : float
-        Seconds that went into shared parts in this process.
-    used : set of str
-        Shared parts that were used, also by other parts, since it was cleared.
+    Its `source` teaches the semantics, instances of its `target` are mapped, `split` says which.
     """
 
     def __init__(self, setting: Setting, number: int, config: RunConfig) -> None:
@@ -61,32 +50,36 @@ class Trial:
         self.seed = config.seed + number
         self.source, self.target = load_pair(setting, config)
         self.split = draw_split(setting, number, config)
+        # What each shared part took to learn, now or when it was cached; in this process alone;
+        # and the parts that were used, also by other parts, since this was cleared.
         self.seconds: dict[str, float] = {}
         self.spent = 0.0
         self.used: set[str] = set()
         self._parts: dict[str, tuple[Any, set[str]]] = {}
 
-    # ------------------------------------------------------------------ training data
-
     @cached_property
-    def _columns(self) -> NDArray[np.bool_] | None:
-        """Which columns of the features may be used, (n_features,); None: all."""
-        names = self.target.feature_names
-        if names is None or not self.target.spec.detectors:
-            return None
-        key = self.split.target.key
-        hidden = {key(label) for label in self.split.labels.unseen}
-        return np.array([key(name) not in hidden for name in names])
-
-    @cached_property
-    def instance_features(self) -> NDArray[np.float32] | None:
-        """Features that may be used, rows as the target's documents; None without any."""
+    def _usable(self) -> tuple[NDArray[np.float32] | None, tuple[str, ...] | None]:
+        """Features that may be used, without detectors of unseen labels, and their names."""
+        X, names = self.target.X, self.target.feature_names
         if self.setting.extractor is not None:
             extractor = extractor_class(self.setting.extractor)()
-            return self.part("feature extractor", lambda: self.media_features(extractor))
-        if self.target.X is None or self._columns is None:
-            return self.target.X
-        return np.ascontiguousarray(self.target.X[:, self._columns])
+            X = self.part("feature extractor", lambda: self.media_features(extractor))
+        elif X is not None and names is not None and self.target.spec.detectors:
+            key = self.split.target.key
+            hidden = {key(label) for label in self.split.labels.unseen}
+            columns = [column for column, name in enumerate(names) if key(name) not in hidden]
+            X, names = np.ascontiguousarray(X[:, columns]), tuple(names[one] for one in columns)
+        return X, names
+
+    @property
+    def instance_features(self) -> NDArray[np.float32] | None:
+        """Features that may be used, rows as the target's documents; None without any."""
+        return self._usable[0]
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns of `instance_features`."""
+        return self._usable[1]
 
     def media_features(self, extractor: MediaFeatures) -> NDArray[np.float32]:
         """Fit an extractor to training instances; give all features, (n_documents, n_features)."""
@@ -97,14 +90,6 @@ class Trial:
             extractor.set_params(random_state=self.seed)
         extractor.fit(raw[self.split.train.tolist()])
         return np.asarray(extractor.transform(raw), dtype=np.float32)
-
-    @cached_property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns of `instance_features`."""
-        names = self.target.feature_names
-        if names is None or self._columns is None:
-            return names
-        return tuple(name for name, kept in zip(names, self._columns, strict=True) if kept)
 
     def features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Give features of some instances, (n_rows, n_features)."""
@@ -133,8 +118,6 @@ class Trial:
         """Give the very objects that whole systems are fitted with, for the audit."""
         return FitInputs(self.train_features, self.train_documents, self.known_documents)
 
-    # ------------------------------------------------------------------ parts methods share
-
     def part(self, name: str, make: Callable[[], T]) -> T:
         """Give a shared part; the first use makes it, and its seconds are noted."""
         if name not in self._parts:
@@ -146,10 +129,10 @@ class Trial:
             self.spent += elapsed
             self.seconds.setdefault(name, elapsed)
             self._parts[name], self.used = (made, self.used), outer
+        value: T
         value, parts = self._parts[name]
         self.used |= {name} | parts
-        found: T = value
-        return found
+        return value
 
     def space(self, n_components: int) -> PublishedTagger:
         """Give a tagger without features: the concept space and the known documents."""
@@ -167,11 +150,11 @@ class Trial:
         """Give the whole published system, ranking by nearest concepts."""
 
         def make() -> PublishedTagger:
-            embedding = self.space(n_components).embedding_
-            mapper = make_mapper(self.config).set_params(random_state=self.seed)
-            return self.fitted(
-                PublishedTagger(embedding=embedding, mapper=mapper, fit_embedding=False)
-            )
+            parts = {
+                "embedding": self.space(n_components).embedding_,
+                "mapper": make_mapper(self.config).set_params(random_state=self.seed),
+            }
+            return self.fitted(PublishedTagger(**parts, fit_embedding=False))
 
         return self.part(f"mapping {n_components}", make)
 
@@ -196,29 +179,24 @@ class Trial:
 
     def classifiers(self) -> SeenClassifiers:
         """Give the support vector machines that all forms of COSTA share."""
-
-        def make() -> SeenClassifiers:
-            classifiers = SeenClassifiers(random_state=self.seed)
-            return classifiers.fit(self.train_features, self.train_documents)
-
-        return self.part("classifiers", make)
+        made = SeenClassifiers(random_state=self.seed)
+        return self.part("classifiers", lambda: made.fit(self.train_features, self.train_documents))
 
     @cached_property
     def word_vectors(self) -> WordVectors:
-        """Word vectors for the labels; samples get vectors made from their documents."""
-        if self.config.quick:
-            return stand_in_vectors(self.known_documents, random_state=self.seed)
-        return word_vectors(self.config.data)
-
-    # ------------------------------------------------------------------ measuring
+        """Word vectors for the labels; those of samples, which nobody published, are random."""
+        if not self.config.quick:
+            return word_vectors(self.config.data)
+        words = sorted({word for label in self.known_documents.labels for word in words_of(label)})
+        vectors = np.random.default_rng(self.seed).normal(size=(len(words), 50))
+        return WordVectors.from_arrays(words, vectors, source="random stand-ins")
 
     def measure(
         self, scores: NDArray[np.float64], labels: Labels, *, oov: bool = True, mix: bool = False
     ) -> dict[str, dict[str, float]]:
-        """Measure scores (n_test, n_labels) of the test instances over the evaluation columns.
+        """Measure scores (n, n_labels) of the test instances, or of `mixed`, in percent.
 
-        Columns with oov labels are left out where a method does not score these (`oov`); `mix`
-        says that scores are those of `mixed` instead. Shares are in percent.
+        Columns with oov labels are left out where a method does not score these (`oov`).
         """
         columns = evaluation_columns(self.split.labels)
         if not oov:

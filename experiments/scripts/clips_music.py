@@ -1,7 +1,8 @@
 """Compose the embedded clips: seeded pieces of music whose tags can be heard.
 
-In: the tables of `music.json` (voices, styles, what the tags mean). Out: `Clip`s, notes with the
-document that describes them; `prepare_clips.py` makes sound of them.
+In: the tables of `music.json` (voices, styles, what the tags mean) and of `clips_music.toml` (what
+pieces are made of). Out: `Clip`s, notes with the document that describes them; `prepare_clips.py`
+makes sound of them.
 
 A piece is a style, one to three voices, a mode and a seed. `VARIATIONS` clips are made of it, in
 other keys and with another tempo, register, touch or loudness, and share its group. Tags are read
@@ -12,62 +13,22 @@ of them the tagger of that time did not beat popularity in E-MAP (see the data's
 from __future__ import annotations
 
 import random
+import tomllib
 from collections import Counter, namedtuple
+from pathlib import Path
 from typing import Any
 
 N_PIECES, VARIATIONS, SEED = 320, 2, 20
 SECONDS = 3.0
 GIVEN, FEWEST_TAGS = 0.65, 5
+TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
-SCALES = {
-    "major": (0, 2, 4, 5, 7, 9, 11),
-    "minor": (0, 2, 3, 5, 7, 8, 10),
-    "harmonic minor": (0, 2, 3, 5, 7, 8, 11),
-    "dorian": (0, 2, 3, 5, 7, 9, 10),
-    "mixolydian": (0, 2, 4, 5, 7, 9, 10),
-    "major pentatonic": (0, 2, 4, 7, 9),
-    "minor pentatonic": (0, 3, 5, 7, 10),
-    "blues": (0, 3, 5, 6, 7, 10),
-}
-TONICS = ("C", "D flat", "D", "E flat", "E", "F", "G flat", "G", "A flat", "A", "B flat", "B")
-# Lengths of a melody's notes in beats, so that the words for tempi also hold for what moves.
-RHYTHMS = {
-    "slow": ((1, 1, 1, 1), (1.5, 0.5, 1, 1), (2, 1, 1), (1, 2, 1)),
-    "moderate": ((1, 0.5, 0.5, 1, 1), (0.5, 0.5, 1, 1, 1), (1.5, 0.5, 1, 1), (1, 1, 0.5, 0.5, 1)),
-    "fast": ((0.5,) * 8, (1, 0.5, 0.5, 0.5, 0.5, 1), (0.5, 0.5, 0.5, 0.5, 1, 0.5, 0.5)),
-}
-# Beats of a bar on which chords are struck, and the share of the time to the next one they last.
-COMPING = {
-    "held": (0, 2),
-    "arpeggio": (0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5),
-    "strum": (0, 1, 1.5, 2, 3, 3.5),
-    "offbeat": (0.5, 1.5, 2.5, 3.5),
-    "clave": (0, 1.5, 3),
-    "drive": (0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5),
-}
-# What is struck (General MIDI keys) on which beats of a bar.
-DRUMS = {
-    "rock": {36: (0, 1.5, 2), 38: (1, 3), 42: (0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5), 49: (0,)},
-    "swing": {51: (0, 1, 1.5, 2, 3, 3.5), 44: (1, 3), 36: (0,), 38: (2.5,)},
-    "latin": {70: (0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5), 75: (0, 1.5, 3), 63: (1, 2), 64: (1.5, 3.5)},
-    "march": {36: (0, 2), 38: (0, 0.5, 1, 1.25, 1.5, 2, 2.5, 2.75, 3, 3.25, 3.5, 3.75), 49: (0,)},
-}
-LENGTHS = {"legato": 1.06, "plain": 0.75, "staccato": 0.25}
-VELOCITIES = {"soft": 52, "plain": 88, "loud": 118}
-CENTRES = {"low": 46, "middle": 63, "high": 77}
-
-
-Part = tuple[str, str]  # a voice and its role: alone, lead, harmony, bass or drums
-
-
-# What the variations of a piece have in common, and what may differ between them.
+# What the variations of a piece have in common, and what may differ between them. Parts are pairs
+# of a voice and its role: alone, lead, harmony, bass or drums.
 Piece = namedtuple("Piece", "style parts mode seed")
 Manner = namedtuple("Manner", "tempo bpm register touch dynamics tonic")
 Note = namedtuple("Note", "part start length pitch velocity")  # of one part, in beats
 Clip = namedtuple("Clip", "piece manner notes row")  # a variation, and its document
-
-
-# ---------------------------------------------------------------------- choosing
 
 
 def choose(options: dict[str, int], draw: random.Random) -> str:
@@ -75,21 +36,22 @@ def choose(options: dict[str, int], draw: random.Random) -> str:
     return draw.choices(list(options), list(options.values()))[0]
 
 
-def draw_parts(style: dict[str, Any], used: Counter[str], draw: random.Random) -> list[Part]:
+def draw_parts(
+    style: dict[str, Any], used: Counter[str], draw: random.Random
+) -> tuple[tuple[str, str], ...]:
     """Draw who plays, rarely used voices first, so that no instrument is rare."""
 
-    def pick(role: str, names: list[str]) -> Part:
-        weights = [1.0 / (1 + used[name]) ** 2 for name in names]
-        name = draw.choices(names, weights)[0]
+    def pick(role: str, names: list[str]) -> tuple[str, str]:
+        name = draw.choices(names, [1.0 / (1 + used[name]) ** 2 for name in names])[0]
         used[name] += 1
         return name, role
 
     size = draw.choices((1, 2, 3), (6, 9, 4))[0]
     if size == 1:
-        return [pick("alone", style["lead"] + style["bass"])]
+        return (pick("alone", style["lead"] + style["bass"]),)
     lead, bed = pick("lead", style["lead"]), draw.choice(style["bed"])
-    parts = [lead, (bed, "drums" if bed == "drums" else "harmony")]
-    return parts if size == 2 else [*parts, pick("bass", style["bass"])]
+    parts = (lead, (bed, "drums" if bed == "drums" else "harmony"))
+    return parts if size == 2 else (*parts, pick("bass", style["bass"]))
 
 
 def draw_manner(piece: Piece, music: dict[str, Any], draw: random.Random) -> Manner:
@@ -103,7 +65,8 @@ def draw_manner(piece: Piece, music: dict[str, Any], draw: random.Random) -> Man
     if "ringing" in sounds:
         touch = {"plain": 1}
     low, high = voices[0]["range"]
-    registers = [r for r, centre in CENTRES.items() if low <= centre - 4 and centre + 4 <= high]
+    centres = TABLES["register"].items()
+    registers = [name for name, at in centres if low <= at - 4 and at + 4 <= high]
     tempo = choose(style["tempi"], draw)
     return Manner(
         tempo=tempo,
@@ -115,16 +78,13 @@ def draw_manner(piece: Piece, music: dict[str, Any], draw: random.Random) -> Man
     )
 
 
-# ---------------------------------------------------------------------- composing
-
-
 class Composer:
     """Turns a piece and a manner into notes; the same piece has the same tune at a tempo."""
 
     def __init__(self, piece: Piece, manner: Manner, music: dict[str, Any]) -> None:
-        self.piece, self.manner, self.music = piece, manner, music
+        self.piece, self.manner, self.voices = piece, manner, music["voices"]
         self.style = music["styles"][piece.style]
-        self.scale = SCALES[piece.mode]
+        self.scale = TABLES["scales"][piece.mode]
         self.beats = SECONDS * manner.bpm / 60
         self.draw = random.Random(piece.seed)
         roots = [(0, 3), (0, 4), (0, 5), (0, 1)] if len(self.scale) == 7 else [(0, 0)]
@@ -142,27 +102,32 @@ class Composer:
             return [self.pitch(root + third) % 12 for third in (0, 2, 4)]
         return [(self.pitch(root) + step) % 12 for step in (0, 7, 0)]
 
-    def swung(self, beat: float) -> float:
-        """Delay the off-beats of jazz."""
-        late = self.piece.style == "jazz" and beat % 1 == 0.5
-        return beat + 1 / 6 if late else beat
-
     def inside(self, pitch: int, name: str) -> int:
         """Move a pitch by octaves into a voice's range."""
-        low, high = self.music["voices"][name]["range"]
-        while pitch < low:
-            pitch += 12
-        while pitch > high:
-            pitch -= 12
-        return pitch
+        low, high = self.voices[name]["range"]
+        pitch += 12 * max(0, -(-(low - pitch) // 12))
+        return pitch - 12 * max(0, -(-(pitch - high) // 12))
+
+    def near(self, pitch_class: int, centre: int, name: str) -> int:
+        """Give the pitch of a class that is nearest to a centre, in the voice's range."""
+        return self.inside(centre - 6 + (pitch_class - centre + 6) % 12, name)
+
+    def note(self, part: int, start: float, length: float, pitch: int, weight: float) -> Note:
+        """Play one note in the manner of the variation, never quite evenly; jazz swings."""
+        loud = TABLES["dynamics"][self.manner.dynamics] * weight + self.draw.randint(-5, 5)
+        if self.piece.parts[part][1] != "drums":
+            length *= TABLES["touch"][self.manner.touch]
+        if self.piece.style == "jazz" and start % 1 == 0.5:
+            start += 1 / 6
+        return Note(part, start, length, pitch, max(20, min(127, round(loud))))
 
     def compose(self) -> list[Note]:
         """Write every part."""
-        centre = CENTRES[self.manner.register]
+        centre = TABLES["register"][self.manner.register]
+        below = 4 if self.manner.register == "high" else 8
         notes: list[Note] = []
         for part, (name, role) in enumerate(self.piece.parts):
-            chords = self.music["voices"][name]["chords"]
-            below = 4 if self.manner.register == "high" else 8
+            chords = self.voices[name]["chords"]
             if role in ("alone", "lead"):
                 notes += self.melody(part, name, centre)
                 if role == "alone" and chords and self.draw.random() < 0.7:
@@ -177,30 +142,27 @@ class Composer:
         return notes
 
     def melody(self, part: int, name: str, centre: int, weight: float = 1.0) -> list[Note]:
-        """Walk along the scale around a centre, with chord notes on the beats."""
+        """Walk along the scale around a centre, with chord notes (two semitones off) on beats."""
         degree = min(range(-21, 28), key=lambda one: abs(self.pitch(one) - centre))
         middle, beat, notes = degree, 0.0, []
         while beat < self.beats:
-            for length in self.draw.choice(RHYTHMS[self.manner.tempo]):
+            for length in self.draw.choice(TABLES["rhythms"][self.manner.tempo]):
                 pull = [-1, -2] if degree > middle + 2 else [1, 2] if degree < middle - 2 else []
                 degree += self.draw.choice(pull or [-2, -1, -1, 1, 1, 2])
-                pitch = self.pitch(degree)
+                pitches = [self.pitch(degree)]
                 if beat % 1 == 0:
-                    pitch = self.to_chord(pitch, beat)
+                    near = sorted(range(-2, 3), key=abs)
+                    pitches = [pitches[0] + step for step in near]
+                chord = self.chord(beat)
+                pitch = next((one for one in pitches if one % 12 in chord), pitches[0])
                 notes.append(self.note(part, beat, length, self.inside(pitch, name), weight))
                 beat += length
         return notes
 
-    def to_chord(self, pitch: int, beat: float) -> int:
-        """Move a pitch by at most two semitones to the nearest note of the beat's chord."""
-        chord = self.chord(beat)
-        near = range(pitch - 2, pitch + 3)
-        return min(near, key=lambda one: (one % 12 not in chord, abs(one - pitch)))
-
     def comping(self, part: int, name: str, centre: int, weight: float) -> list[Note]:
         """Strike, break or hold the chords of the bar."""
         kind = self.style["comping"]
-        starts = list(COMPING[kind])
+        starts = TABLES["comping"][kind]
         if self.manner.tempo == "slow" and len(starts) > 4:
             starts = [start for start in starts if start % 1 == 0]
         at = [start + bar for bar in range(0, int(self.beats) + 1, 4) for start in starts]
@@ -213,14 +175,10 @@ class Composer:
             notes += [self.note(part, start, length, pitch, 0.85 * weight) for pitch in pitches]
         return notes
 
-    def near(self, pitch_class: int, centre: int, name: str) -> int:
-        """Give the pitch of a class that is nearest to a centre, in the voice's range."""
-        return self.inside(centre - 6 + (pitch_class - centre + 6) % 12, name)
-
     def bass(self, part: int, name: str) -> list[Note]:
         """Write roots and fifths, walking in jazz, under everything else."""
         step = 2.0 if self.style["comping"] == "held" or self.manner.tempo == "slow" else 1.0
-        low = self.music["voices"][name]["range"][0]
+        low = self.voices[name]["range"][0]
         notes, beat = [], 0.0
         while beat < self.beats:
             chord = self.chord(beat)
@@ -232,41 +190,31 @@ class Composer:
 
     def drums(self, part: int) -> list[Note]:
         """Write the style's pattern, plainer at slow tempi."""
-        notes = []
-        for pitch, starts in DRUMS[self.style["drums"]].items():
-            for bar in range(0, int(self.beats) + 1, 4):
-                for start in starts:
-                    if self.manner.tempo != "slow" or start % 1 == 0:
-                        notes.append(self.note(part, bar + start, 0.25, pitch, 0.7))
-        return notes
-
-    def note(self, part: int, start: float, length: float, pitch: int, weight: float) -> Note:
-        """Play one note in the manner of the variation, never quite evenly."""
-        loud = VELOCITIES[self.manner.dynamics] * weight + self.draw.randint(-5, 5)
-        held = (
-            length if self.piece.parts[part][1] == "drums" else length * LENGTHS[self.manner.touch]
-        )
-        return Note(part, self.swung(start), held, pitch, max(20, min(127, round(loud))))
+        return [
+            self.note(part, bar + start, 0.25, int(pitch), 0.7)
+            for pitch, starts in TABLES["drums"][self.style["drums"]].items()
+            for bar in range(0, int(self.beats) + 1, 4)
+            for start in starts
+            if self.manner.tempo != "slow" or start % 1 == 0
+        ]
 
 
-def sounding(notes: list[Note], piece: Piece, beats: float) -> list[tuple[int, float]]:
-    """List pitch and length of every pitched note that the clip holds, by pitch."""
-    pitched = [note for note in notes if piece.parts[note.part][1] != "drums"]
-    inside = [note for note in pitched if note.start < beats]
-    return sorted((note.pitch, min(note.length, beats - note.start)) for note in inside)
-
-
-def pitch_at(weighted: list[tuple[int, float]], share: float) -> int:
-    """Give the pitch under which a share of the sounding time lies."""
-    left = share * sum(length for _, length in weighted)
-    for pitch, length in weighted:
-        left -= length
-        if left <= 0:
-            return pitch
-    return weighted[-1][0]
-
-
-# ---------------------------------------------------------------------- describing
+def pitch_quantiles(notes: list[Note], piece: Piece, beats: float) -> list[int]:
+    """Give the pitches under which 20, 50 and 80 % of the clip's sounding time lie."""
+    weighted = sorted(
+        (note.pitch, min(note.length, beats - note.start))
+        for note in notes
+        if piece.parts[note.part][1] != "drums" and note.start < beats
+    )
+    pitches = []
+    for share in (0.2, 0.5, 0.8):
+        left = share * sum(length for _, length in weighted)
+        places = iter(weighted)
+        while left > 0:
+            pitch, length = next(places)
+            left -= length
+        pitches.append(pitch)
+    return pitches
 
 
 def moods(labels: set[str]) -> set[str]:
@@ -289,49 +237,43 @@ def describe(
 ) -> dict[str, Any]:
     """Give the document of a clip: its labels and the facts they rest on."""
     voices = [music["voices"][name] for name, _ in piece.parts]
-    weighted = sounding(notes, piece, SECONDS * manner.bpm / 60)
-    pitches = [pitch_at(weighted, share) for share in (0.2, 0.5, 0.8)]
+    pitches = pitch_quantiles(notes, piece, SECONDS * manner.bpm / 60)
     labels = {piece.style, manner.tempo, manner.touch, manner.dynamics} - {"plain", "moderate"}
     for voice in voices:
         labels |= {voice["label"], *voice["families"]}
     spans = music["rules"]["register"].items()
     labels |= {word for word, (low, high) in spans if low <= pitches[0] and pitches[2] <= high}
-    if len(voices) == 1:
-        labels.add("solo")
-    labels |= moods(labels)
-    facts: dict[str, Any] = {"style": piece.style, "voices": [name for name, _ in piece.parts]}
-    facts |= {"programs": [voice["program"] for voice in voices], "bpm": manner.bpm}
-    facts |= {"key": f"{TONICS[manner.tonic]} {piece.mode}", "pitches": pitches}
+    labels |= {"solo"} if len(voices) == 1 else set()
     return {
         "labels": [],
-        "true": sorted(labels),
-        **facts,
+        "true": sorted(labels | moods(labels)),
+        "style": piece.style,
+        "voices": [name for name, _ in piece.parts],
+        "programs": [voice["program"] for voice in voices],
+        "bpm": manner.bpm,
+        "key": f"{TABLES['tonics'][manner.tonic]} {piece.mode}",
+        "pitches": pitches,
         "touch": manner.touch,
         "dynamics": manner.dynamics,
     }
 
 
-def give_tags(row: dict[str, Any], draw: random.Random) -> None:
-    """Give a clip some of its true tags, as people do who tag what strikes them."""
-    true = row["true"]
-    n_tags = max(FEWEST_TAGS, round(GIVEN * len(true) + draw.uniform(-0.5, 0.5)))
-    row["labels"] = sorted(draw.sample(true, n_tags))
-
-
 def vary(piece: Piece, music: dict[str, Any], draw: random.Random) -> list[Clip]:
     """Make variations that differ in a label; fewer than wanted if the piece does not allow it."""
-    found: list[Clip] = []
+    clips: list[Clip] = []
     for _ in range(40):
         manner = draw_manner(piece, music, draw)
         notes = Composer(piece, manner, music).compose()
         row = describe(piece, manner, notes, music)
-        told = [clip.row["true"] for clip in found]
-        if len(row["true"]) >= FEWEST_TAGS and row["true"] not in told:
-            give_tags(row, draw)
-            found.append(Clip(piece, manner, notes, row))
-        if len(found) == VARIATIONS:
+        true = row["true"]
+        if len(true) >= FEWEST_TAGS and true not in [clip.row["true"] for clip in clips]:
+            # Some of the true tags, as people do who tag what strikes them.
+            n_tags = max(FEWEST_TAGS, round(GIVEN * len(true) + draw.uniform(-0.5, 0.5)))
+            row["labels"] = sorted(draw.sample(true, n_tags))
+            clips.append(Clip(piece, manner, notes, row))
+        if len(clips) == VARIATIONS:
             break
-    return found
+    return clips
 
 
 def plan_clips(music: dict[str, Any]) -> list[Clip]:
@@ -342,12 +284,12 @@ def plan_clips(music: dict[str, Any]) -> list[Clip]:
         number = len(clips) // VARIATIONS
         style = styles[number % len(styles)]
         drawn = used.copy()
-        parts = tuple(draw_parts(music["styles"][style], drawn, draw))
+        parts = draw_parts(music["styles"][style], drawn, draw)
         mode = draw.choice(music["styles"][style]["modes"])
-        found = vary(Piece(style, parts, mode, draw.randrange(2**31)), music, draw)
-        if len(found) == VARIATIONS:
+        varied = vary(Piece(style, parts, mode, draw.randrange(2**31)), music, draw)
+        if len(varied) == VARIATIONS:
             used = drawn
-            for clip in found:
+            for clip in varied:
                 clip.row["group"] = f"piece {number + 1:03d}"
-                clips.append(clip)
+            clips += varied
     return clips

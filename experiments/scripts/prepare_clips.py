@@ -34,40 +34,19 @@ from typing import Any
 
 import numpy as np
 import soundfile
-from clips_music import SECONDS, Clip, plan_clips
+from clips_music import SECONDS, TABLES, Clip, plan_clips
 from numpy.typing import NDArray
 
 OUT = Path(__file__).parents[1] / "polyseme_experiments" / "datasets" / "clips_data"
 SOUND_FONT = Path("/usr/share/sounds/sf2/FluidR3_GM.sf2")
 SOUND_FONT_SHA256 = "74594e8f4250680adf590507a306655a299935343583256f3b722c48a1bc1cb0"
 COPYRIGHT = Path("/usr/share/doc/fluid-soundfont-gm/copyright")
-INSTALL = "on Debian or Ubuntu, run apt install fluidsynth fluid-soundfont-gm"
+PACKAGES = "fluidsynth fluid-soundfont-gm"
 DATA_FILES = ("clips.zip", "documents.jsonl.gz", "music.json")
 
 RATE, FADE = 22_050, 0.25
 TICKS = 480  # of a beat
-LEVELS = {"soft": -34.0, "plain": -26.0, "loud": -18.0}  # root mean square, dB of full scale
 DRUM_CHANNEL = 9
-SETTINGS = {
-    "synth.cpu-cores": "1",
-    "synth.dynamic-sample-loading": "1",  # the font has 141 MB, a clip needs a few
-    "synth.chorus.active": "0",
-    "synth.reverb.active": "1",
-    "synth.reverb.room-size": "0.6",
-    "synth.reverb.damp": "0.3",
-    "synth.reverb.width": "0.5",
-    "synth.reverb.level": "0.7",
-}
-
-# ---------------------------------------------------------------------- MIDI
-
-
-def quantity(number: int) -> bytes:
-    """Write a number as MIDI does: seven bits a byte, the high bit on all but the last."""
-    data = [number & 0x7F]
-    while number := number >> 7:
-        data.append(0x80 | number & 0x7F)
-    return bytes(reversed(data))
 
 
 def midi_file(clip: Clip, reverb: int) -> bytes:
@@ -91,34 +70,28 @@ def midi_file(clip: Clip, reverb: int) -> bytes:
     events.append((max(event[0] for event in events) + 4 * TICKS, 3, b"\xff\x2f\x00"))
     track, now = b"", 0
     for tick, _, data in events:
-        track += quantity(tick - now) + data
+        # Times take seven bits a byte, the high bit on all but the last.
+        bits = [(tick - now) >> shift & 0x7F for shift in (21, 14, 7, 0)]
+        first = next((place for place, seven in enumerate(bits[:3]) if seven), 3)
+        track += bytes([0x80 | seven for seven in bits[first:3]] + bits[3:]) + data
         now = tick
     head = b"MThd" + struct.pack(">IHHH", 6, 0, 1, TICKS)
     return head + b"MTrk" + struct.pack(">I", len(track)) + track
 
 
-# ---------------------------------------------------------------------- sound
+def require(exists: object, what: str) -> None:
+    """Stop and say what is missing, and how to get it."""
+    if not exists:
+        raise SystemExit(f"{what}; on Debian or Ubuntu, run apt install {PACKAGES}.")
 
 
-def find_synthesiser(font: Path) -> str:
-    """Find `fluidsynth` and check the sound font, or say what is missing."""
-    command = shutil.which("fluidsynth")
-    if command is None:
-        raise SystemExit(f"The synthesiser fluidsynth is not installed; {INSTALL}.")
-    if not font.is_file():
-        raise SystemExit(f"The sound font {font} is not there; {INSTALL}.")
-    if hashlib.sha256(font.read_bytes()).hexdigest() != SOUND_FONT_SHA256:
-        raise SystemExit(f"{font} is not the sound font Fluid R3 that the clips are made with.")
-    return command
-
-
-def render(command: str, font: Path, midi: bytes, work: Path) -> NDArray[np.float64]:
+def render(command: str | None, font: Path, midi: bytes, work: Path) -> NDArray[np.float64]:
     """Play a MIDI file into samples, one channel, as long as a clip."""
     score, wave = work / "clip.mid", work / "clip.wav"
     score.write_bytes(midi)
-    settings = [part for item in SETTINGS.items() for part in ("-o", "=".join(item))]
+    settings = [part for item in TABLES["synthesiser"].items() for part in ("-o", "=".join(item))]
     files = ["-F", str(wave), "-T", "wav", "-O", "float", "-r", str(RATE), "-g", "0.6"]
-    call = [command, "-niq", *settings, *files, str(font), str(score)]
+    call = [command or "", "-niq", *settings, *files, str(font), str(score)]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     if done.returncode or not wave.is_file():
         raise SystemExit(f"fluidsynth failed: {done.stderr.strip() or done.stdout.strip()}")
@@ -132,7 +105,7 @@ def finish(samples: NDArray[np.float64], dynamics: str) -> NDArray[np.float64]:
     fade = round(FADE * RATE)
     faded = samples.copy()
     faded[-fade:] *= np.cos(np.linspace(0, np.pi / 2, fade))
-    loud = faded * 10 ** ((LEVELS[dynamics] - level(faded)) / 20)
+    loud = faded * 10 ** ((TABLES["levels"][dynamics] - level(faded)) / 20)
     # Single strokes may stand out of full scale: bent, they keep their place under it.
     over = np.abs(loud) > 0.5
     loud[over] = np.sign(loud[over]) * (0.5 + 0.25 * np.tanh((np.abs(loud[over]) - 0.5) / 0.25))
@@ -144,18 +117,14 @@ def level(samples: NDArray[np.float64]) -> float:
     return float(10 * np.log10(np.mean(samples**2)))
 
 
-def crc_table() -> list[int]:
-    """Make the table of the checksum that Ogg pages carry."""
-    table = []
-    for byte in range(256):
-        value = byte << 24
-        for _ in range(8):
-            value = (value << 1 ^ (0x04C11DB7 if value >> 31 else 0)) & 0xFFFFFFFF
-        table.append(value)
-    return table
+def crc_step(value: int) -> int:
+    """Move a byte through the checksum that Ogg pages carry."""
+    for _ in range(8):
+        value = (value << 1 ^ (0x04C11DB7 if value >> 31 else 0)) & 0xFFFFFFFF
+    return value
 
 
-CRC_TABLE = crc_table()
+CRC_TABLE = [crc_step(byte << 24) for byte in range(256)]
 
 
 def numbered(ogg: bytes) -> tuple[bytes, bytes]:
@@ -195,12 +164,17 @@ def encode(samples: NDArray[np.float64]) -> tuple[bytes, bytes, float]:
     return *numbered(stream.getvalue()), level(samples)
 
 
-# ---------------------------------------------------------------------- files
+def sha256(path: Path) -> str:
+    """Digest a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def write_clips(clips: list[Clip], music: dict[str, Any], font: Path, out: Path) -> None:
     """Play and store every clip, and note how loud it came out."""
-    command = find_synthesiser(font)
+    command = shutil.which("fluidsynth")
+    require(command, "The synthesiser fluidsynth is not installed")
+    is_right = font.is_file() and sha256(font) == SOUND_FONT_SHA256
+    require(is_right, f"{font} is not the sound font Fluid R3 that the clips are made with")
     members: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory() as work:
         for number, clip in enumerate(clips, start=1):
@@ -219,8 +193,7 @@ def write_clips(clips: list[Clip], music: dict[str, Any], font: Path, out: Path)
 
 def write_licence(out: Path) -> None:
     """Copy what the sound font's package says of author, contributors and licence."""
-    if not COPYRIGHT.is_file():
-        raise SystemExit(f"The licence text {COPYRIGHT} is not there; {INSTALL}.")
+    require(COPYRIGHT.is_file(), f"The licence text {COPYRIGHT} is not there")
     text = COPYRIGHT.read_text("utf-8")
     kept = text[text.index("Upstream Author:") : text.index("The Debian packaging is")].strip()
     lines = "\n".join(line.rstrip() for line in kept.splitlines())
@@ -238,7 +211,7 @@ def prepare(out: Path, font: Path) -> None:
     text = "".join(json.dumps(row) + "\n" for row in rows)
     (out / "documents.jsonl.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
     write_licence(out)
-    sums = {name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in DATA_FILES}
+    sums = {name: sha256(out / name) for name in DATA_FILES}
     (out / "checksums.json").write_text(json.dumps(sums, indent=2) + "\n", "utf-8")
 
 

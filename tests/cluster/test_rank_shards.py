@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import socket
 import sys
 import threading
@@ -18,8 +19,9 @@ from typer.testing import CliRunner
 from polyseme import load
 from polyseme._validation import InputError
 from polyseme.cli import app
-from polyseme.cluster import engine, media, open_engine, rank_shards
-from polyseme.io.shards import write_shards
+from polyseme.cluster import engine, media, open_engine, rank_shards, ranking
+from polyseme.features import ImageFeatures, extraction
+from polyseme.io.shards import Shard, write_shards
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,9 @@ def run(*words: object, code: int = 0):
     return done
 
 
-def test_rankings_of_shards_are_what_the_tagger_says_and_what_is_printed(place, tmp_path):
+def test_rankings_of_shards_are_what_the_tagger_says_and_what_is_printed(
+    place, tmp_path, monkeypatch
+):
     done = run("rank", place / "model", place / "cut", "-k", 3, "--out", tmp_path / "out")
     assert "900 rows of 4 shards ranked" in done.stderr
     text = "".join(p.read_text("utf-8") for p in sorted((tmp_path / "out").glob("*.jsonl")))
@@ -54,38 +58,34 @@ def test_rankings_of_shards_are_what_the_tagger_says_and_what_is_printed(place, 
     np.testing.assert_allclose([line["scores"] for line in lines], scores, atol=2e-6)
     same = np.array([line["labels"] for line in lines]) == labels
     assert same.mean() > 0.99  # labels with nearly the same score may change places
-
-
-def test_the_order_of_threads_changes_nothing(place, tmp_path, monkeypatch):
-    monkeypatch.setattr("polyseme.cluster.ranking.MOST_ROWS", 16)
+    monkeypatch.setattr(ranking, "MOST_ROWS", 16)
     for workers in (1, 2):
         rank_shards(place / "model", place / "cut", tmp_path / str(workers), workers=workers)
-    assert contents(tmp_path / "1") == contents(tmp_path / "2")
+    assert contents(tmp_path / "1") == contents(tmp_path / "2"), "the order of threads"
 
 
-def test_a_manifest_says_what_is_there_in_parquet_files_of_many_groups(
-    place, tmp_path, monkeypatch
-):
+def test_a_manifest_lists_parquet_files_of_many_groups(place, tmp_path, monkeypatch):
     pq = pytest.importorskip("pyarrow.parquet", reason="the extra `parquet` is not installed")
-    monkeypatch.setattr("polyseme.cluster.ranking.GROUP_ROWS", 100)
+    monkeypatch.setattr(ranking, "GROUP_ROWS", 100)
     words = ["--out", tmp_path / "out", "--out-form", "parquet", "--precision", 0.9]
     run("rank", place / "model", place / "cut", *words)
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_bytes())
-    assert manifest["model"] == engine.digest_of(place / "model")
+    assert manifest["model"] == ranking.digest_of(place / "model")
     assert (manifest["rows"], manifest["top"], manifest["form"]) == (900, 10, "parquet")
     for entry in manifest["files"]:
         path = tmp_path / "out" / entry["file"]
+        table = pq.ParquetFile(path)
         assert path.stat().st_size == entry["bytes"]
-        records = pq.read_table(path).to_pylist()
-        assert pq.ParquetFile(path).num_row_groups == -(-entry["rows"] // 100)
-        assert all(len(one["labels"]) == len(one["scores"]) for one in records)
-        rows = [record["row"] for record in records]
-        assert rows == list(range(entry["first"], entry["first"] + entry["rows"]))
+        assert table.num_row_groups == -(-entry["rows"] // 100)
+        records = table.read().to_pylist()
+        assert all(len(record["labels"]) == len(record["scores"]) for record in records)
+        rows = range(entry["first"], entry["first"] + entry["rows"])
+        assert [record["row"] for record in records] == list(rows)
 
 
 def test_an_interrupted_run_goes_on_with_what_is_missing(place, tmp_path):
     def stop(done: int, total: int, skipped: int) -> None:
-        if done > 500:
+        if done >= 500:
             raise KeyboardInterrupt
 
     options = {"k": 2, "workers": 1}
@@ -116,19 +116,16 @@ def test_only_a_changed_shard_is_ranked_again(place, tmp_path):
         assert contents(tmp_path / "out")[name] == contents(tmp_path / "fresh")[name]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"k": 4}, r"another top \(3 in place of 4\)"),
-        ({"precision": 0.5}, r"another precision \(None in place of 0.5\)"),
-        ({"form": "parquet"}, r"another form \(jsonl in place of parquet\)"),
-    ],
-)
-def test_a_folder_of_other_rankings_is_left_alone(place, tmp_path, options, message):
+def test_a_folder_of_other_rankings_is_left_alone(place, tmp_path):
     rank_shards(place / "model", place / "all.npy", tmp_path / "out", k=3)
     before = contents(tmp_path / "out")
-    with pytest.raises(InputError, match=message):
-        rank_shards(place / "model", place / "all.npy", tmp_path / "out", **({"k": 3} | options))
+    for options, message in (
+        ({"k": 4}, r"another top \(3 in place of 4\)"),
+        ({"k": 3, "precision": 0.5}, r"another precision \(None in place of 0.5\)"),
+        ({"k": 3, "form": "parquet"}, r"another form \(jsonl in place of parquet\)"),
+    ):
+        with pytest.raises(InputError, match=message):
+            rank_shards(place / "model", place / "all.npy", tmp_path / "out", **options)
     assert contents(tmp_path / "out") == before
 
 
@@ -160,9 +157,6 @@ def test_options_that_do_not_go_together_are_refused(place, tmp_path):
     assert "needs the engine 'ray'" in str(done.exception)
 
 
-# ---------------------------------------------------------------------- the connection
-
-
 def answering(reply: bytes) -> str:
     """Listen on a free port and answer one caller; gives the address."""
     server = socket.create_server(("127.0.0.1", 0))
@@ -189,37 +183,45 @@ def answering(reply: bytes) -> str:
         (("ray", b""), "what answers is not Ray"),
     ],
 )
-def test_engines_and_addresses_are_checked(words, message):
+def test_engines_and_addresses_are_checked(words, message, monkeypatch):
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
     words = [answering(word) if isinstance(word, bytes) else word for word in words]
     with pytest.raises(InputError, match=message):
         open_engine(*words).__enter__()
-
-
-def test_without_ray_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(
-        InputError, match=r"needs the extra `ray`; pip install '.\[ray\]' in a checkout"
-    ):
+    with pytest.raises(InputError, match=r"needs the extra `ray`; pip install '.\[ray\]'"):
         open_engine("ray").__enter__()
-
-
-# ---------------------------------------------------------------------- what workers refuse
 
 
 def test_a_worker_refuses_in_a_sentence(place, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get=lambda pieces: pieces))
-    model, here = str(place / "model"), engine.own_version()
-    tagging = partial(media._tagging, model, "0" * 64, 1, None)
-    hashing = media._hashing
-    for job, piece, version, message in (
-        (hashing, [], "0.0.1", "in place of 0.0.1; install the same version on all machines."),
-        (tagging, [], here, "is another one; use a folder that all machines share"),
-        (partial(engine.load_same, str(tmp_path / "no"), ""), "", here, "cannot see '"),
-        (partial(partial, engine.check_seen), "/no/file", here, "cannot see '/no/file'"),
-        (partial(partial, os.listdir), "/no/folder", here, "cannot go on: [Errno 2]"),
+    replaced, moved = (ranking.Suggestions(place / "model", 1) for _ in range(2))
+    replaced.digest, moved.model = "0" * 64, tmp_path / "no"
+    shard = Shard(tmp_path / "no.npy", 0, 1)
+    here = engine.own_version()
+    for function, piece, version, message in (
+        (str, 1, "0.0.1", "in place of 0.0.1; install the same version on all machines."),
+        (partial(media._tag, replaced, 1), [], here, "is another one; use a folder that all"),
+        (partial(ranking._rank_piece, moved), (shard, None), here, "cannot see"),
+        (partial(ranking._rank_shard, moved, tmp_path / "out", "jsonl"), shard, here, "cannot see"),
+        (
+            partial(extraction.look_at, ImageFeatures(), "0"),
+            [],
+            here,
+            "would make other numbers of image files",
+        ),
+        (os.listdir, "/no/folder", here, "cannot go on: [Errno 2]"),
     ):
-        worker = engine._Worker(job, [piece], version)
+        worker = engine._Worker(function, [piece], version)
         ((_, sentence),) = worker({"piece": [0]})["outcome"]
         assert message in sentence
-    assert len(engine.load_same(model, engine.digest_of(place / "model")).classes_)
+    moved.tagger = SimpleNamespace(classes_=range(100_000))
+    assert moved.n_rows == 41, "tables of scores stay small"
+    assert not {"tagger", "n_rows"} & vars(pickle.loads(pickle.dumps(moved))).keys()
+
+
+def test_a_file_that_only_a_worker_lacks_ends_the_work(tmp_path):
+    (tmp_path / "seen.png").touch()
+    blind = SimpleNamespace(map=lambda *_: [[extraction.UnseenError("elsewhere")]])
+    with pytest.raises(InputError, match=r"The machine 'elsewhere' cannot see '.*seen.png'"):
+        list(extraction.map_files(blind, len, [tmp_path / "seen.png"], 8))

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from polyseme._validation import InputError
 from polyseme.cli import app
-from polyseme.cluster import RayEngine, RayExecutor, open_engine, rank_shards
+from polyseme.cluster import RayEngine, open_engine, rank_shards
 from polyseme.features import ImageFeatures, extract_folder
 from polyseme.io.shards import write_shards
 from polyseme.io.xmp import read_tags
@@ -80,37 +80,28 @@ def contents(folder: Path) -> dict[str, bytes]:
 class KillOnce:
     """A callback that kills a worker as soon as something is done."""
 
-    def __init__(self) -> None:
-        self.killed = False
+    killed = False
 
     def __call__(self, done: int, total: int, skipped: int) -> None:
         self.killed = self.killed or kill_one("MapWorker")
 
 
-def stop_at(n: int):
-    def stop(done: int, total: int, skipped: int) -> None:
-        if done >= n:
-            raise KeyboardInterrupt
-
-    return stop
-
-
-# ---------------------------------------------------------------------- pieces
+def stop_at(n: int, done: int, total: int, skipped: int) -> None:
+    """Interrupt the work when so much is done."""
+    if done >= n:
+        raise KeyboardInterrupt
 
 
 def test_workers_that_cannot_go_on_are_told_of_in_a_sentence(engine, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"Workers died again and again, at 1 or soon") as caught:
-        list(engine.map(partial(partial, os._exit), [1]))
+        list(engine.map(os._exit, [1]))
     assert "\n" not in str(caught.value)
-    (tmp_path / "only_here.py").write_text("def job():\n    return str\n")
+    (tmp_path / "only_here.py").write_text("def double(n):\n    return 2 * n\n")
     monkeypatch.syspath_prepend(tmp_path)
-    job = importlib.import_module("only_here").job
+    double = importlib.import_module("only_here").double
     with pytest.raises(InputError, match="A worker lacks the module 'only_here'; install polyseme"):
-        list(engine.map(job, [1]))
-    assert list(engine.map(partial(partial, max, 3), [])) == []
-
-
-# ---------------------------------------------------------------------- rank
+        list(engine.map(double, [1]))
+    assert list(engine.map(str, [])) == []
 
 
 def test_rankings_are_the_same_bytes_though_a_worker_dies(engine, place, tmp_path):
@@ -127,7 +118,7 @@ def test_rankings_are_the_same_bytes_though_a_worker_dies(engine, place, tmp_pat
 def test_an_interrupted_ranking_goes_on_here(engine, place, tmp_path):
     places = place / "model", place / "cut", tmp_path / "there"
     with pytest.raises(KeyboardInterrupt):
-        rank_shards(*places, engine=engine, progress=stop_at(1500))
+        rank_shards(*places, engine=engine, progress=partial(stop_at, 1500))
     assert not (tmp_path / "there" / "manifest.json").exists()
     assert rank_shards(*places).n_before >= 3
     assert contents(place / "rankings") == contents(tmp_path / "there")
@@ -147,13 +138,10 @@ def test_printed_tables_are_the_same(engine, place, world, tmp_path):
         assert here.count("\n") >= 300
 
 
-# ---------------------------------------------------------------------- extract and tag
-
-
 def test_extraction_is_the_same_bytes_though_a_worker_dies(engine, pictures, tmp_path):
     extractor, kill = ImageFeatures(size=64), KillOnce()
     places = pictures / "files", tmp_path / "numbers", extractor
-    summary = extract_folder(*places, progress=kill, executor=RayExecutor(engine, extractor))
+    summary = extract_folder(*places, progress=kill, engine=engine)
     assert kill.killed
     skipped = {name.rpartition("/")[2] for name, _ in summary.skipped}
     assert skipped == {"AA-torn.png", "lost.png"}
@@ -168,7 +156,7 @@ def test_an_interrupted_extraction_goes_on_here(engine, pictures, tmp_path):
     extractor = ImageFeatures(size=64)
     places = pictures / "files", tmp_path / "numbers", extractor
     with pytest.raises(KeyboardInterrupt):
-        extract_folder(*places, progress=stop_at(40), executor=RayExecutor(engine, extractor))
+        extract_folder(*places, progress=partial(stop_at, 40), engine=engine)
     assert extract_folder(*places).n_cached >= 30
     assert contents(tmp_path / "numbers") == contents(pictures / "numbers")
 

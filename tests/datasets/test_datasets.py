@@ -40,7 +40,8 @@ def write_folder(root, name, documents, *, X=None, names=None, zipped=True):
     if X is not None:
         np.save(folder / "features.npy", X)
     if names is not None:
-        (folder / "feature_names.txt").write_text("\n".join(names) + "\n")
+        lines = "\n".join(names) + "\n"
+        (folder / "feature_names.txt").write_text(lines, "utf-8", "surrogateescape")
     return root
 
 
@@ -237,6 +238,7 @@ def test_a_missing_folder_is_told_with_those_that_are_there(tmp_path):
     [
         ({"X": None}, r"no features.npy in .*found there: documents.jsonl.gz, feature_names.txt"),
         ({"names": None}, r"no feature_names.txt in "),
+        ({"names": ("sea", "\udcff")}, "feature_names.txt is not valid UTF-8; save the file as"),
         ({"X": np.zeros((3, 2))}, r"features.npy has 3 rows for 4 documents"),
         ({"names": ("sea",)}, r"must name the 2 columns .* 1 different names in 1 lines"),
         ({"names": ("sea", "sea")}, r"must name the 2 columns .* 1 different names in 2 lines"),

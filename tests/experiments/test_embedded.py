@@ -15,14 +15,13 @@ import pytest
 from polyseme._validation import InputError
 from polyseme.corpus import LabelCorpus
 from polyseme_experiments.datasets import ClipCorpus, EmojiCorpus, clips, emoji
-from polyseme_experiments.datasets.clips import LICENCE_FILE, RATE, SECONDS, TAGS_FILE, load_clips
+from polyseme_experiments.datasets.clips import RATE, SECONDS, load_clips
+from polyseme_experiments.datasets.embedded import LICENCE_FILE, TAGS_FILE
 from polyseme_experiments.datasets.emoji import load_emoji
 
 FOLDER = Path(emoji.__file__).parent
 SUMS = "checksums.json"
 N, N_CLIPS = 1610, 640
-MUSIC = json.loads((FOLDER / "clips_data" / "music.json").read_text("utf-8"))
-VOICES, RULES = MUSIC["voices"], MUSIC["rules"]
 BOTH = {
     "emoji_data": (emoji, load_emoji, "label_rules.json"),
     "clips_data": (clips, load_clips, "music.json"),
@@ -42,9 +41,6 @@ def music() -> ClipCorpus:
 
 def frequencies(documents: list[list[str]]) -> Counter[str]:
     return Counter(label for labels in documents for label in labels)
-
-
-# ---------------------------------------------------------------------- both
 
 
 @each_corpus
@@ -90,100 +86,37 @@ def test_min_count_keeps_exactly_the_frequent_labels(folder: str) -> None:
 
 
 @each_corpus
-def test_every_licence_is_named_in_the_readme_and_the_data_stay_small(folder: str) -> None:
+def test_every_licence_is_named_in_the_readme(folder: str) -> None:
     readme = (FOLDER / folder / "README.md").read_text("utf-8")
     licences = list((FOLDER / folder / "licences").iterdir())
     assert licences and all(f"licences/{path.name}" in readme for path in licences)
-    sizes = [path.stat().st_size for path in (FOLDER / folder).rglob("*") if path.is_file()]
-    assert max(sizes) < 5 * 2**20 and sum(sizes) < 16_000_000
-
-
-# ---------------------------------------------------------------------- emoji
 
 
 def test_emoji_have_one_entry_each_and_two_drawings(drawn: EmojiCorpus) -> None:
     fields = ("ids", "characters", "names", "categories", "subcategories", "documents")
     assert {field: len(getattr(drawn, field)) for field in fields} == dict.fromkeys(fields, N)
-    assert len(set(drawn.ids)) == N
     for code, character in zip(drawn.ids, drawn.characters, strict=True):
         assert "-".join(f"{ord(point):04X}" for point in character) == code
-    assert drawn.features.shape == (2 * N, 1280)
-    assert np.isfinite(drawn.features).all()
+    assert drawn.features.shape == (2 * N, 1280) and np.isfinite(drawn.features).all()
     assert drawn.drawing == ["noto"] * N + ["twemoji"] * N
     np.testing.assert_array_equal(drawn.group, np.tile(np.arange(N), 2))
-    counts = frequencies(drawn.documents)
-    assert (len(counts), min(counts.values())) == (262, 10)
-    assert all(labels == sorted(set(labels)) for labels in drawn.documents)
-
-
-def test_the_two_drawings_of_an_emoji_resemble_each_other(drawn: EmojiCorpus) -> None:
-    centred = drawn.features - drawn.features.mean(axis=0)
-    centred /= np.linalg.norm(centred, axis=1, keepdims=True)
-    nearest = (centred[:N] @ centred[N:].T).argmax(axis=1)
-    assert (nearest == np.arange(N)).mean() > 0.4  # chance: 0.0006
-
-
-@pytest.mark.parametrize(
-    ("label", "characters"),
-    [("fruit", "🍊"), ("music", "🎸"), ("letter", "📨🔠"), ("note", "🎶💶"), ("palm", "✋🌴")],
-)
-def test_well_known_emoji_have_the_expected_label(
-    drawn: EmojiCorpus, label: str, characters: str
-) -> None:
-    for character in characters:
-        assert label in drawn.documents[drawn.characters.index(character)]
-
-
-def test_cells_tile_the_sheet_row_by_row(drawn: EmojiCorpus) -> None:
-    assert drawn.cell(39) == (2496, 0, 2560, 64)
-    assert drawn.cell(40) == (0, 64, 64, 128)
+    assert len(frequencies(drawn.documents)) == 262
+    known = {"fruit": "🍊", "music": "🎸", "letter": "📨🔠", "note": "🎶💶", "palm": "✋🌴"}
+    for label, characters in known.items():
+        for character in characters:
+            assert label in drawn.documents[drawn.characters.index(character)]
+    assert (drawn.cell(39), drawn.cell(40)) == ((2496, 0, 2560, 64), (0, 64, 64, 128))
     with pytest.raises(InputError, match="`emoji` of `cell` must be a whole number at least 0"):
         drawn.cell(N)
 
 
-# ---------------------------------------------------------------------- clips
-
-
-def test_clips_come_in_pairs_of_one_piece_with_different_tags(music: ClipCorpus) -> None:
+def test_clips_have_true_tags_and_decode_to_the_stated_length_rate_and_level(
+    music: ClipCorpus,
+) -> None:
     assert music.ids == [f"{number:04d}.ogg" for number in range(1, N_CLIPS + 1)]
-    assert len(set(music.sounds)) == N_CLIPS
-    members: dict[str, list[int]] = {}
-    for clip, group in enumerate(music.groups):
-        members.setdefault(group, []).append(clip)
-    for one, other in members.values():
-        assert music.facts[one]["voices"] == music.facts[other]["voices"]
-        assert music.complete[one] != music.complete[other]
-    counts = frequencies(music.documents)
-    assert len(counts) == 53
-    assert min(counts.values()) >= 20
+    assert set(Counter(music.groups).values()) == {2} and len(frequencies(music.documents)) == 53
     for labels, true in zip(music.documents, music.complete, strict=True):
         assert labels == sorted(set(labels)) and set(labels) <= set(true)
-
-
-def test_every_tag_follows_from_the_facts(music: ClipCorpus) -> None:
-    instruments = {voice["label"] for voice in VOICES.values()}
-    families = {family for voice in VOICES.values() for family in voice["families"]}
-    for labels, facts in zip(map(set, music.complete), music.facts, strict=True):
-        played = [VOICES[name] for name in facts["voices"]]
-        assert labels & instruments == {voice["label"] for voice in played}
-        assert labels & families == {family for voice in played for family in voice["families"]}
-        assert ("solo" in labels) == (len(played) == 1)
-        assert labels & set(MUSIC["styles"]) == {facts["style"]}
-        tempo = next(iter(labels & {"slow", "fast"}), "moderate")
-        low, high = RULES["tempo"][tempo]
-        assert low <= facts["bpm"] <= high
-        lower, _, upper = facts["pitches"]
-        assert ("low" in labels, "high" in labels) == (upper <= 54, lower >= 70)
-        dynamics = next(iter(labels & {"soft", "loud"}), "plain")
-        low, high = RULES["level"][dynamics]
-        assert low <= facts["level"] <= high
-        assert next(iter(labels & {"legato", "staccato"}), "plain") == facts["touch"]
-        driven = bool(labels & {"loud", "drums"})
-        assert ("calm" in labels) == ("slow" in labels and not driven)
-        assert ("energetic" in labels) == ("fast" in labels and driven)
-
-
-def test_clips_decode_to_the_stated_length_rate_and_level(music: ClipCorpus) -> None:
     soundfile: Any = pytest.importorskip("soundfile", reason="the extra `audio` is not installed")
     for clip in range(0, N_CLIPS, N_CLIPS // 20):
         samples, rate = soundfile.read(io.BytesIO(music.sounds[clip]))
@@ -192,8 +125,8 @@ def test_clips_decode_to_the_stated_length_rate_and_level(music: ClipCorpus) -> 
         assert level == pytest.approx(music.facts[clip]["level"], abs=0.2)
 
 
-def test_clips_are_written_beside_their_tags_and_overwrite_nothing(
-    music: ClipCorpus, tmp_path: Path
+def test_media_are_written_beside_their_tags_and_overwrite_nothing(
+    music: ClipCorpus, drawn: EmojiCorpus, tmp_path: Path
 ) -> None:
     names = music.ids[:8]
     paths = music.write(tmp_path / "new", names)
@@ -207,5 +140,11 @@ def test_clips_are_written_beside_their_tags_and_overwrite_nothing(
     paths[3].write_text("mine", "utf-8")
     with pytest.raises(InputError, match=r"0004\.ogg' exists and is not the file"):
         music.write(tmp_path / "new", names)
-    with pytest.raises(InputError, match=r"The clips cannot be written to"):
+    with pytest.raises(InputError, match=r"Nothing can be written to"):
         music.write(paths[3], names)
+    pictures = drawn.picture_names()[N - 2 : N + 2]
+    written = drawn.write(tmp_path / "drawn", pictures)
+    assert [path.relative_to(tmp_path / "drawn").as_posix() for path in written] == pictures
+    written[0].unlink()
+    assert drawn.write(tmp_path / "drawn", pictures) == written and written[0].exists()
+    assert "CC-BY 4.0" in (tmp_path / "drawn" / LICENCE_FILE).read_text("utf-8")

@@ -68,7 +68,7 @@ def test_ones_own_pictures_take_the_place_of_the_emoji(pictures, tmp_path):
     assert len(named.corpus) == 100
     assert named.corpus.ids[0].startswith("noto/")
     (section,) = reproduce(
-        ["figA1"], quick=True, pictures=pictures, out=tmp_path / "out", workers=1
+        ["figA1"], RunConfig(quick=True, pictures=str(pictures)), out=tmp_path / "out", workers=1
     )
     (table,) = section.tables
     assert [row[0] for row in table.rows] == ["convolution", "pooled", "pre-logit", "logits"]

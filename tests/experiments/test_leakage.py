@@ -21,363 +21,305 @@ UNSEEN = ("u0", "u1", "u2")
 OOV = ("o0", "o1")
 LABELS = LabelSplit(SEEN, UNSEEN, OOV)
 N = 150
+IDF, DESCRIPTORS = (f"{name} learned from semantics alone" for name in ("idf", "descriptors"))
+KEPT, SCALES = "mapper keeps training rows alone", "scales learned from training rows alone"
+FROM_INSTANCES = "no unseen label learned from instances"
 
 
-@pytest.fixture(scope="module")
-def corpus():
-    """Three themes of three seen labels and an unseen one; fifty groups; some oov labels."""
-    generator = np.random.default_rng(0)
-    documents = []
-    for i in range(N):
-        theme = i % 3
-        own = [t for t in SEEN[3 * theme : 3 * theme + 3] if generator.random() < 0.7]
-        own += [f"u{theme}"] * (generator.random() < 0.25)
-        own += [f"o{i % 2}"] * (generator.random() < 0.15)
-        documents.append(own or [SEEN[3 * theme]])
-    made = LabelCorpus.from_documents(documents, ids=[f"d{i}" for i in range(N)])
-    return replace(made, groups=tuple(f"g{i // 3}" for i in range(N)))
+class World:
+    """Three themes of three seen labels and an unseen one; fifty groups; some oov labels.
 
+    Features are detectors, one column a label, with noise; those of unseen labels are not usable.
+    """
 
-@pytest.fixture(scope="module")
-def detected(corpus):
-    """Detectors: one column a label, with noise."""
-    noise = np.random.default_rng(1).normal(scale=0.2, size=(N, len(corpus.labels)))
-    return (corpus.matrix.toarray() + noise).astype(np.float32)
+    def __init__(self, tiny_embedding):
+        self.tiny_embedding = tiny_embedding
+        generator = np.random.default_rng(0)
+        documents = []
+        for i in range(N):
+            theme = i % 3
+            own = [t for t in SEEN[3 * theme : 3 * theme + 3] if generator.random() < 0.7]
+            own += [f"u{theme}"] * (generator.random() < 0.25)
+            own += [f"o{i % 2}"] * (generator.random() < 0.15)
+            documents.append(own or [SEEN[3 * theme]])
+        made = LabelCorpus.from_documents(documents, ids=[f"d{i}" for i in range(N)])
+        self.corpus = replace(made, groups=tuple(f"g{i // 3}" for i in range(N)))
+        noise = np.random.default_rng(1).normal(scale=0.2, size=(N, len(made.labels)))
+        self.detected = (made.matrix.toarray() + noise).astype(np.float32)
+        kept = [column for column, label in enumerate(made.labels) if label not in UNSEEN]
+        names = tuple(made.labels[column] for column in kept)
+        self.X = self.detected[:, kept]
+        self.usable = {"X": self.X, "feature_names": names, "detectors": True}
+        self.split = self.draw()
 
+    def draw(self, random_state=0, **options):
+        options = {"first": 2 / 3, "validation": 0.2} | options
+        return within_corpus(self.corpus, LABELS, random_state=random_state, **options)
 
-@pytest.fixture(scope="module")
-def split(corpus):
-    return within_corpus(corpus, LABELS, first=2 / 3, validation=0.2, random_state=0)
+    def inputs(self, split):
+        documents = split.instances("train"), split.known(), split.teaching(), split.held_out()
+        return FitInputs(self.X[split.train], *documents)
 
-
-@pytest.fixture(scope="module")
-def usable(corpus, detected):
-    kept = [label not in UNSEEN for label in corpus.labels]
-    names = tuple(label for label, keep in zip(corpus.labels, kept, strict=True) if keep)
-    return {"X": detected[:, kept], "feature_names": names, "detectors": True}
-
-
-@pytest.fixture(scope="module")
-def learn(tiny_embedding, usable):
-    """Learn a tagger from a split; what is given beside it replaces the split's own sets."""
-
-    def run(split, *, teaching=None, rows=None, documents=None, semantics=None):
-        embedding = tiny_embedding(context_descriptor=ContextDescriptor(n_topics=4, n_iter=20))
+    def learn(self, split=None, *, teaching=None, rows=None, documents=None, semantics=None):
+        """Learn a tagger; what is named replaces the split's own sets."""
+        split = split or self.split
+        context = ContextDescriptor(n_topics=4, n_iter=20)
+        embedding = self.tiny_embedding(context_descriptor=context)
         embedding.fit(teaching or split.teaching(), validation=split.held_out())
-        tagger = PublishedTagger(
-            embedding=embedding,
-            fit_embedding=False,
-            mapper=InstanceMapper(kind="kernel-ridge", gamma="median", penalty=0.1),
-            random_state=0,
-        )
-        return tagger.fit(
-            usable["X"][split.train if rows is None else rows],
-            documents or split.instances("train"),
-            semantics or split.known(),
-        )
+        mapper = InstanceMapper(kind="kernel-ridge", gamma="median", penalty=0.1)
+        parts = {"embedding": embedding, "mapper": mapper, "fit_embedding": False}
+        tagger = PublishedTagger(**parts, random_state=0)
+        return self.fit(tagger, split, rows, documents, semantics)
 
-    return run
+    def costa(self, rows=None, documents=None, semantics=None):
+        baseline = TunedCosta(penalties=(0.1,), random_state=0)
+        return self.fit(baseline, self.split, rows, documents, semantics)
+
+    def fit(self, ranker, split, rows, documents, semantics):
+        learned = documents or split.instances("train"), semantics or split.known()
+        return ranker.fit(self.X[split.train if rows is None else rows], *learned)
+
+    def documents(self, *rows):
+        return replace(self.corpus.select(np.unique(np.concatenate(rows))), numbered=False)
 
 
 @pytest.fixture(scope="module")
-def tagger(split, learn):
-    return learn(split)
+def world(tiny_embedding):
+    return World(tiny_embedding)
 
 
-def inputs_of(split, usable):
-    return FitInputs(
-        usable["X"][split.train],
-        split.instances("train"),
-        split.known(),
-        split.teaching(),
-        split.held_out(),
-    )
+@pytest.fixture(scope="module")
+def split(world):
+    return world.split
+
+
+@pytest.fixture(scope="module")
+def tagger(world):
+    return world.learn()
 
 
 def failed(report):
     return [check.name for check in report.checks if not check.passed]
 
 
-# ------------------------------------------------------------------ clean runs
+def check_of(report, name):
+    (check,) = (check for check in report.checks if check.name == name)
+    return check
 
 
 @pytest.mark.parametrize("by_group", [True, False])
 @pytest.mark.parametrize("test_from", ["second", "both"])
-def test_clean_splits_pass(corpus, usable, by_group, test_from):
-    split = within_corpus(
-        corpus, LABELS, first=2 / 3, test_from=test_from, by_group=by_group, random_state=0
-    )
+def test_clean_splits_pass(world, by_group, test_from):
+    split = world.draw(test_from=test_from, by_group=by_group)
     for one in (split, oov_test(split)):
-        report = audit(one, **usable, inputs=inputs_of(one, usable))
+        report = audit(one, **world.usable, inputs=world.inputs(one))
         assert failed(report) == []
         report.require()
-    own = next(check for check in audit(split).checks if check.name == "own documents")
-    assert own.note
-    assert own.count == split.own_documents().sum()
+    own = check_of(audit(split), "own documents")
+    assert (own.note, own.count) == (True, split.own_documents().sum())
     assert (own.count > 0) == (test_from == "both")
 
 
-def test_stopping_documents_of_tested_instances_are_noted(corpus):
-    split = within_corpus(
-        corpus, LABELS, first=2 / 3, validation_from="second", validation=0.5, random_state=0
-    )
-    (note,) = [check for check in audit(split).checks if check.name == "stopping documents"]
-    assert note.note
-    assert note.count == len(set(split.semantics_validation) & set(split.test)) > 0
-
-
-def test_clean_runs_pass(split, usable, tagger, learn):
-    report = audit(split, **usable, inputs=inputs_of(split, usable), fitted=tagger)
+def test_clean_runs_pass(world, split, tagger):
+    report = audit(split, **world.usable, inputs=world.inputs(split), fitted=tagger)
     assert failed(report) == []
-    names = {check.name for check in report.checks}
-    assert {
-        "idf learned from semantics alone",
-        "descriptors learned from semantics alone",
-        "known documents are the split's",
-        "mapper keeps training rows alone",
-        "scales learned from training rows alone",
-        "no unseen label learned from instances",
-    } <= names
+    names = {IDF, DESCRIPTORS, KEPT, SCALES, FROM_INSTANCES, "known documents are the split's"}
+    assert names <= {check.name for check in report.checks}
     other = oov_test(split)
-    assert failed(audit(other, **usable, fitted=learn(other))) == []
+    assert failed(audit(other, **world.usable, fitted=world.learn(other))) == []
     assert failed(audit(split, fitted=tagger.embedding_)) == []
-    baseline = TunedCosta(penalties=(0.1,), random_state=0)
-    baseline.fit(usable["X"][split.train], split.instances("train"), split.known())
-    report = audit(split, **usable, fitted=baseline)
+    report = audit(split, **world.usable, fitted=world.costa())
     assert failed(report) == []
-    assert "classifier keeps training rows alone" in {check.name for check in report.checks}
+    assert check_of(report, "classifier keeps training rows alone")
     with pytest.raises(InputError, match="expected one for each of the 150 documents"):
-        audit(split, X=usable["X"][:10])
+        audit(split, X=world.X[:10])
 
 
-def test_a_run_from_one_corpus_to_another_passes(corpus, usable, learn):
-    source = LabelCorpus.from_documents([set(document) - set(OOV) for document in corpus])
-    target = replace(corpus, groups=None)
+def test_a_run_from_one_corpus_to_another_passes(world):
+    source = LabelCorpus.from_documents([set(document) - set(OOV) for document in world.corpus])
+    target = replace(world.corpus, groups=None)
     split = cross_corpora(source, target, LabelSplit(SEEN, UNSEEN), random_state=0)
     assert set(split.labels.oov) == set(OOV)
-    report = audit(split, **usable, inputs=inputs_of(split, usable), fitted=learn(split))
+    fitted = world.learn(split)
+    report = audit(split, **world.usable, inputs=world.inputs(split), fitted=fitted)
     assert failed(report) == []
-    groups = next(check for check in report.checks if check.name == "test groups")
-    assert groups.detail == "they name no groups"
+    assert check_of(report, "test groups").detail == "they name no groups"
 
 
-# ------------------------------------------------------------------ leaks in the split
+def added(split, name, rows):
+    return replace(split, **{name: np.union1d(getattr(split, name), rows)})
 
 
-def test_an_unseen_label_in_training_fails(split, usable):
-    hidden = carries(split.target, UNSEEN)
-    tested = {split.target.groups[row] for row in split.test}
-    row = next(
-        row for row in split.known_rows if hidden[row] and split.target.groups[row] not in tested
-    )
-    leaky = replace(split, train=np.union1d(split.train, [row]))
-    report = audit(leaky, **usable, inputs=inputs_of(leaky, usable))
-    assert failed(report) == ["no unseen label in train"]
-    with pytest.raises(InputError, match=f"failed at 'no unseen label in train': .* d{row} "):
-        report.require()
-    tuned = replace(split, validation=np.union1d(split.validation, [row]))
-    assert failed(audit(tuned)) == ["no unseen label in validation"]
+def hidden_row(split):
+    """A known document with an unseen label, of no tested group."""
+    groups, hidden = split.target.groups, carries(split.target, UNSEEN)
+    tested = {groups[row] for row in split.test}
+    return next(row for row in split.known_rows if hidden[row] and groups[row] not in tested)
 
 
-def test_a_test_group_in_training_fails(split, usable):
+def with_a_test_group(split):
     tested = {split.target.groups[row] for row in split.test}
     row = next(r for r in split.validation if split.target.groups[r] in tested)
-    leaky = replace(
-        split,
-        train=np.union1d(split.train, [row]),
-        validation=np.setdiff1d(split.validation, [row]),
-    )
-    report = audit(leaky, **usable, inputs=inputs_of(leaky, usable))
-    assert failed(report) == ["no test group in train"]
-    allowed = audit(replace(leaky, by_group=False))
-    assert failed(allowed) == []
-    note = next(check for check in allowed.checks if check.name == "test groups")
-    assert (note.note, note.count) == (True, 1)
+    return replace(added(split, "train", row), validation=np.setdiff1d(split.validation, [row]))
 
 
-def test_a_test_instance_in_training_fails(split, usable):
-    leaky = replace(split, validation=np.union1d(split.validation, split.test[:1]))
-    assert failed(audit(leaky)) == ["no unseen label in validation", "instance sets apart"]
-    double = replace(split, semantics=np.union1d(split.semantics, split.semantics_validation[:1]))
-    assert failed(audit(double)) == ["semantics sets apart"]
+SPLIT_LEAKS = {
+    "no unseen label in train": lambda split: added(split, "train", hidden_row(split)),
+    "no unseen label in validation": lambda split: added(split, "validation", hidden_row(split)),
+    "no test group in train": with_a_test_group,
+    "semantics sets apart": lambda split: added(split, "semantics", split.semantics_validation[:1]),
+    "instance sets apart": lambda split: added(split, "validation", split.train[:1]),
+    "no oov label in semantics": lambda split: added(
+        split, "semantics", np.flatnonzero(carries(split.source, OOV))[:1]
+    ),
+}
 
 
-def test_an_oov_document_in_semantics_fails(split, usable, learn):
-    row = np.flatnonzero(carries(split.source, OOV) & carries(split.source, SEEN))[0]
-    leaky = replace(split, semantics=np.union1d(split.semantics, [row]))
-    report = audit(leaky, **usable, inputs=inputs_of(leaky, usable), fitted=learn(leaky))
-    assert failed(report) == ["no oov label in semantics"]
+@pytest.mark.parametrize("name", SPLIT_LEAKS)
+def test_every_leak_in_a_split_fails_its_own_check_alone(world, split, name):
+    leaky = SPLIT_LEAKS[name](split)
+    report = audit(leaky, **world.usable, inputs=world.inputs(leaky))
+    assert failed(report) == [name]
+    assert report.lines()[-1].startswith("1 failed; digest ")
+    with pytest.raises(InputError, match=f"failed at '{name}': .*[dg]\\d+ "):
+        report.require()
 
 
-def test_a_detector_of_an_unseen_label_fails(split, corpus, detected):
-    report = audit(split, X=detected, feature_names=corpus.labels, detectors=True)
-    assert failed(report) == ["no detector of an unseen label"]
-    assert "u0, u1, u2" in report.lines()[-3]
-    assert failed(audit(split, X=detected, feature_names=corpus.labels)) == []
-    with pytest.raises(InputError, match="needs `feature_names` to check the columns"):
-        audit(split, X=detected, detectors=True)
-
-
-# ------------------------------------------------------------------ leaks on the way to fit
-
-
-def test_swapped_feature_rows_fail(split, usable):
-    inputs = inputs_of(split, usable)
-    swapped = inputs.X.copy()
-    swapped[[0, 1]] = swapped[[1, 0]]
-    report = audit(split, **usable, inputs=replace(inputs, X=swapped))
-    assert failed(report) == ["given X is the split's"]
-    (check,) = [check for check in report.checks if not check.passed]
-    assert (check.count, check.detail) == (2, "rows that differ: 0, 1")
-    short = audit(split, **usable, inputs=replace(inputs, X=inputs.X[:-1]))
-    assert failed(short) == ["given X is the split's"]
-
-
-def test_features_of_a_tested_instance_in_training_fail(split, usable):
-    inputs = inputs_of(split, usable)
-    names = list(inputs.documents.ids)
-    names[0] = split.target.ids[split.test[0]]
-    stolen = inputs.X.copy()
-    stolen[0] = usable["X"][split.test[0]]
-    leaky = replace(inputs, X=stolen, documents=replace(inputs.documents, ids=tuple(names)))
-    assert failed(audit(split, **usable, inputs=leaky)) == [
-        "given documents are the split's",
-        "given X is the split's",
-        "no test row in train",
-    ]
-
-
-def test_equal_features_of_different_instances_are_a_note(split, usable):
-    X = usable["X"].copy()
+def test_what_is_no_leak_is_noted(world, split):
+    allowed = audit(replace(with_a_test_group(split), by_group=False))
+    note = check_of(allowed, "test groups")
+    assert failed(allowed) == [] and (note.note, note.count) == (True, 1)
+    other = world.draw(validation_from="second", validation=0.5)
+    note = check_of(audit(other), "stopping documents")
+    shared = set(other.semantics_validation) & set(other.test)
+    assert (note.note, note.count) == (True, len(shared)) and shared
+    X = world.X.copy()
     X[split.train[:2]] = X[split.test[0]]
     report = audit(split, X=X)
-    assert failed(report) == []
-    (note,) = [check for check in report.checks if check.name == "no test row in train"]
-    assert (note.note, note.count) == (True, 2)
+    note = check_of(report, "no test row in train")
+    assert failed(report) == [] and (note.note, note.count) == (True, 2)
+
+
+def test_a_detector_of_an_unseen_label_fails(world, split):
+    all_columns = {"X": world.detected, "feature_names": world.corpus.labels}
+    report = audit(split, **all_columns, detectors=True)
+    assert failed(report) == ["no detector of an unseen label"]
+    assert "u0, u1, u2" in report.lines()[-3]
+    assert failed(audit(split, **all_columns)) == []
+    with pytest.raises(InputError, match="needs `feature_names` to check the columns"):
+        audit(split, X=world.detected, detectors=True)
+
+
+def test_other_feature_rows_than_the_splits_fail(world, split):
+    inputs, name = world.inputs(split), "given X is the split's"
+    swapped = inputs.X.copy()
+    swapped[[0, 1]] = swapped[[1, 0]]
+    report = audit(split, **world.usable, inputs=replace(inputs, X=swapped))
+    assert failed(report) == [name]
+    assert check_of(report, name).detail == "rows that differ: 0, 1"
+    short = audit(split, **world.usable, inputs=replace(inputs, X=inputs.X[:-1]))
+    assert failed(short) == [name]
+    names = (split.target.ids[split.test[0]], *inputs.documents.ids[1:])
+    stolen = inputs.X.copy()
+    stolen[0] = world.X[split.test[0]]
+    leaky = replace(inputs, X=stolen, documents=replace(inputs.documents, ids=names))
+    report = audit(split, **world.usable, inputs=leaky)
+    assert failed(report) == ["given documents are the split's", name, "no test row in train"]
 
 
 @pytest.mark.parametrize("name", ["documents", "semantics", "teaching", "held_out"])
-def test_other_documents_than_the_splits_fail(split, usable, name):
-    inputs = inputs_of(split, usable)
+def test_other_documents_than_the_splits_fail(world, split, name):
+    inputs = world.inputs(split)
     corpus = getattr(inputs, name)
-    title = f"given {name} are the split's"
-    fewer = corpus.select(np.arange(1, len(corpus)))
-    assert failed(audit(split, inputs=replace(inputs, **{name: fewer}))) == [title]
-    changed = [set(document) | {"s0", "s8"} for document in corpus]
-    other = LabelCorpus.from_documents(changed, ids=corpus.ids)
-    assert failed(audit(split, inputs=replace(inputs, **{name: other}))) == [title]
-    spelled = LabelCorpus.from_documents([[t.upper() for t in d] for d in corpus], ids=corpus.ids)
-    assert failed(audit(split, inputs=replace(inputs, **{name: spelled}))) == []
+    more = [set(document) | {"s0", "s8"} for document in corpus]
+    spelled = [[label.upper() for label in document] for document in corpus]
+    for other, leaks in (
+        (corpus.select(np.arange(1, len(corpus))), True),
+        (LabelCorpus.from_documents(more, ids=corpus.ids), True),
+        (LabelCorpus.from_documents(spelled, ids=corpus.ids), False),
+    ):
+        report = audit(split, inputs=replace(inputs, **{name: other}))
+        assert failed(report) == [f"given {name} are the split's"] * leaks
 
 
-# ------------------------------------------------------------------ leaks in what was learned
+def with_an_unseen_label(world):
+    hidden = np.flatnonzero(carries(world.corpus, UNSEEN))
+    rows = np.union1d(world.split.train, np.intersect1d(hidden, world.split.known_rows)[:1])
+    return {"rows": rows, "documents": world.documents(rows)}
 
 
-def test_descriptors_from_too_many_documents_fail(split, usable, learn):
-    report = audit(split, **usable, fitted=learn(split, teaching=split.known()))
-    assert failed(report) == [
-        "idf learned from semantics alone",
-        "descriptors learned from semantics alone",
-    ]
+def with_other_rows(world):
+    return np.sort(np.append(world.split.train[1:], world.split.validation[0]))
 
 
-def test_a_changed_idf_fails_alone(split, tagger, monkeypatch):
-    descriptor = tagger.embedding_.label_descriptor_
+def with_oov_documents(world):
+    oov = np.flatnonzero(carries(world.corpus, OOV))
+    return world.documents(world.split.known_rows, oov)
+
+
+LEARNED_LEAKS = {
+    "too many documents": (lambda w: w.learn(teaching=w.split.known()), [IDF, DESCRIPTORS]),
+    "a test document": (
+        lambda w: w.learn(semantics=w.documents(w.split.known_rows, w.split.test[:1])),
+        ["known documents are the split's"],
+    ),
+    "other rows": (lambda w: w.learn(rows=with_other_rows(w)), [KEPT, SCALES]),
+    "unseen labels": (lambda w: w.learn(**with_an_unseen_label(w)), [FROM_INSTANCES]),
+    "unseen labels, COSTA": (lambda w: w.costa(**with_an_unseen_label(w)), [FROM_INSTANCES]),
+    "oov labels, COSTA": (
+        lambda w: w.costa(semantics=with_oov_documents(w)),
+        ["oov labels only from instances"],
+    ),
+}
+
+
+@pytest.mark.parametrize("leak", LEARNED_LEAKS)
+def test_every_leak_into_what_was_learned_fails(world, split, leak):
+    learn, expected = LEARNED_LEAKS[leak]
+    features = world.usable if leak in ("too many documents", "other rows") else {}
+    assert failed(audit(split, **features, fitted=learn(world))) == expected
+
+
+def test_a_vocabulary_with_an_oov_label_and_other_columns_fail(world, split, tagger):
+    rows = np.flatnonzero(carries(split.source, OOV) & ~carries(split.source, UNSEEN))
+    fitted = world.learn(teaching=world.documents(split.semantics, rows))
+    report = audit(split, fitted=fitted)
+    assert failed(report)[:1] == ["vocabulary without oov labels"]
+    assert "vocabulary taught" not in failed(report)
+    report = audit(split, X=world.detected, fitted=tagger)
+    assert failed(report) == [KEPT]
+    assert f"{world.X.shape[1]} features instead of" in report.checks[-1].detail
+
+
+def test_what_differs_when_learned_again_fails_alone(split, tagger, monkeypatch):
+    descriptor, context = tagger.embedding_.label_descriptor_, tagger.embedding_.context_descriptor_
     changed = descriptor.idf_.copy()
     changed[0] = np.nextafter(changed[0], 2)
     monkeypatch.setattr(descriptor, "idf_", changed)
     report = audit(split, fitted=tagger)
-    assert failed(report) == ["idf learned from semantics alone"]
+    assert failed(report) == [IDF]
     assert "1 values differ" in "\n".join(report.lines())
-
-
-def test_a_vocabulary_with_an_oov_label_fails(split, learn):
-    rows = np.flatnonzero(carries(split.source, OOV) & ~carries(split.source, UNSEEN))
-    more = split.source.select(np.union1d(split.semantics, rows))
-    tagger = learn(split, teaching=replace(more, numbered=False))
-    assert failed(audit(split, fitted=tagger))[:1] == ["vocabulary without oov labels"]
-    assert "vocabulary taught" not in failed(audit(split, fitted=tagger))
-
-
-def test_topics_over_other_labels_fail(split, tagger, monkeypatch):
-    topics = tagger.embedding_.context_descriptor_.topics_
-    monkeypatch.setattr(tagger.embedding_.context_descriptor_, "topics_", topics[:, 1:])
-    assert failed(audit(split, fitted=tagger)) == ["topics over the vocabulary"]
-
-
-def test_topics_learned_again_must_be_the_same(split, tagger, monkeypatch):
-    clean = audit(split, fitted=tagger, relearn_topics=True)
-    (one,) = (c for c in clean.checks if c.name == "topics learned from semantics alone")
-    assert one.verdict == "ok"
-    descriptor = tagger.embedding_.context_descriptor_
-    monkeypatch.setattr(descriptor, "topics_", descriptor.topics_ * 1.001)
-    changed = audit(split, fitted=tagger, relearn_topics=True)
-    assert failed(changed) == ["topics learned from semantics alone"]
     monkeypatch.undo()
-    monkeypatch.setattr(descriptor, "random_state", None)
+    monkeypatch.setattr(context, "topics_", context.topics_[:, 1:])
+    assert failed(audit(split, fitted=tagger)) == ["topics over the vocabulary"]
+    monkeypatch.undo()
+    name = "topics learned from semantics alone"
+    clean = audit(split, fitted=tagger, relearn_topics=True)
+    assert check_of(clean, name).verdict == "ok"
+    monkeypatch.setattr(context, "topics_", context.topics_ * 1.001)
+    assert failed(audit(split, fitted=tagger, relearn_topics=True)) == [name]
+    monkeypatch.undo()
+    monkeypatch.setattr(context, "random_state", None)
     unknown = audit(split, fitted=tagger, relearn_topics=True)
-    assert unknown.passed
-    assert "their seed is not known" in "\n".join(unknown.lines())
+    assert unknown.passed and check_of(unknown, name).detail == "their seed is not known"
 
 
-def test_a_known_test_document_fails(split, learn):
-    more = np.union1d(split.known_rows, split.test[:1])
-    semantics = replace(split.source.select(more), numbered=False)
-    tagger = learn(split, semantics=semantics)
-    report = audit(split, fitted=tagger)
-    assert failed(report) == ["known documents are the split's"]
-    assert f"others: d{split.test[0]} " in "\n".join(report.lines())
-
-
-def test_a_mapper_that_saw_other_rows_fails(split, usable, learn):
-    rows = np.sort(np.append(split.train[1:], split.validation[0]))
-    tagger = learn(split, rows=rows)
-    assert failed(audit(split, **usable, fitted=tagger)) == [
-        "mapper keeps training rows alone",
-        "scales learned from training rows alone",
-    ]
-
-
-def test_a_mapper_that_saw_other_columns_fails(split, usable, detected, tagger):
-    report = audit(split, X=detected, fitted=tagger)
-    assert failed(report) == ["mapper keeps training rows alone"]
-    assert (
-        f"{usable['X'].shape[1]} features instead of {detected.shape[1]}"
-        in report.checks[-1].detail
-    )
-
-
-def test_labels_learned_from_instances_fail(split, usable, learn):
-    hidden = np.flatnonzero(carries(split.target, UNSEEN))
-    rows = np.union1d(split.train, np.intersect1d(hidden, split.known_rows)[:1])
-    documents = replace(split.target.select(rows), numbered=False)
-    tagger = learn(split, rows=rows, documents=documents)
-    assert failed(audit(split, fitted=tagger)) == ["no unseen label learned from instances"]
-    baseline = TunedCosta(penalties=(0.1,), random_state=0)
-    baseline.fit(usable["X"][rows], documents, split.known())
-    assert failed(audit(split, fitted=baseline)) == ["no unseen label learned from instances"]
-
-
-def test_oov_labels_from_semantics_fail(split, usable):
-    oov = np.flatnonzero(carries(split.source, OOV))
-    semantics = split.source.select(np.union1d(split.known_rows, oov))
-    baseline = TunedCosta(penalties=(0.1,), random_state=0)
-    baseline.fit(usable["X"][split.train], split.instances("train"), semantics)
-    assert failed(audit(split, fitted=baseline)) == ["oov labels only from instances"]
-
-
-# ------------------------------------------------------------------ reports
-
-
-def test_reports_are_stable(corpus, usable, split, tagger):
-    first, second = (audit(split, **usable, fitted=tagger) for _ in range(2))
+def test_reports_are_stable(world, split, tagger):
+    first, second = (audit(split, **world.usable, fitted=tagger) for _ in range(2))
     assert first == second
-    assert first.lines() == second.lines()
-    assert first.digest == second.digest
-    again = within_corpus(corpus, LABELS, first=2 / 3, validation=0.2, random_state=0)
-    assert audit(again, **usable, fitted=tagger).digest == first.digest
-    other = within_corpus(corpus, LABELS, first=2 / 3, validation=0.2, random_state=1)
-    assert audit(other).digest != audit(split).digest
+    assert (first.lines(), first.digest) == (second.lines(), second.digest)
+    assert audit(world.draw(), **world.usable, fitted=tagger).digest == first.digest
+    assert audit(world.draw(1)).digest != audit(split).digest
 
 
 def test_a_report_reads_like_one():

@@ -13,14 +13,7 @@ import numpy as np
 import pytest
 
 from html_pages import Parsed
-from polyseme_experiments.report.page import (
-    DataFact,
-    Facts,
-    Figure,
-    Section,
-    facts_of,
-    write_report,
-)
+from polyseme_experiments.report.page import Facts, Figure, Section, facts_of, write_report
 from polyseme_experiments.report.plots import (
     FEWEST,
     bars,
@@ -102,14 +95,10 @@ def test_hostile_text_is_shown_and_settings_change_nothing(plot: Callable[[str, 
     assert not re.search(r"20\d\d-\d\d-\d\d|Matplotlib", first)
 
 
-def test_drawing_needs_no_global_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+def test_bars_and_differences_say_what_they_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # no global state
     text = all_text(PLOTS["bars"]("p", "polyseme"))
-    assert "polyseme, Training: 50.00 ± 1.00 (48.00 ± 0.40)" in text
-    assert "published" in text
-
-
-def test_differences_are_coloured_by_sign_and_written_with_their_interval() -> None:
+    assert "polyseme, Training: 50.00 ± 1.00 (48.00 ± 0.40)" in text and "published" in text
     for interval, colour in (((1.0, 3.0), "--m0"), ((-3.0, -1.0), "--m1"), ((-1, 2.0), "--soft")):
         test = PairedTest(3, sum(interval) / 2, 0.5, 0.01, *interval)
         tests = {"HSUN": {"ours": test, "left out": PairedTest(0)}}
@@ -124,10 +113,13 @@ def test_differences_are_coloured_by_sign_and_written_with_their_interval() -> N
     assert "+0.50 [\u22121.00, +2.00]" in all_text(svg)
 
 
-def test_bins_of_few_labels_are_left_out_and_others_say_what_they_are() -> None:
+def test_bins_of_few_labels_and_most_other_concepts_are_left_out() -> None:
     text = all_text(reliability("one", {"seen labels": BINS}))
     assert "seen labels: 50 labels given 40.0 %, 30.0 % true" in text
     assert "given 90.0 %" not in text
+    root = ET.fromstring(some_senses("p"))
+    counts = sorted(len(list(group.findall(f"{SVG}use"))) for group in root.iter(f"{SVG}g"))
+    assert counts[-3:-1] == [4, 5] and 600 <= counts[-1] <= 1200
 
 
 def test_usage_correlation_counts_absent_labels_as_never_used() -> None:
@@ -136,16 +128,6 @@ def test_usage_correlation_counts_absent_labels_as_never_used() -> None:
     assert usage_correlation(first, second) == pytest.approx(expected)
     assert usage_correlation(first, {}) is None
     assert "no correlation" in usage("p", first, {}, names=("A", "B"))
-
-
-def test_senses_draw_every_concept_but_thin_the_others_out() -> None:
-    root = ET.fromstring(some_senses("p"))
-    counts = sorted(len(list(group.findall(f"{SVG}use"))) for group in root.iter(f"{SVG}g"))
-    assert counts[-3:-1] == [4, 5]
-    assert 600 <= counts[-1] <= 1200
-
-
-# ---------------------------------------------------------------------- facts
 
 
 def a_record(**changes: Any) -> dict[str, Any]:
@@ -168,24 +150,21 @@ def test_facts_are_gathered_whatever_the_order() -> None:
     facts = facts_of(records, **options)
     assert facts == facts_of(records[::-1], **options)
     assert facts.data == (
-        DataFact("hsun", "aa", as_published=False),
-        DataFact("MSD", "bb", "MagTag5K", True),
+        ("hsun", "itself, other files", "aa"),
+        ("MSD", "tiny sample, stand-in for MagTag5K", "bb"),
     )
     # 30 + 60 of their own, 60 shared by the two, and 90 of the third
     assert facts.numbers[-1] == ("4.0 min", "of computing")
     assert facts.numbers[1:3] == (("2", "methods"), ("3", "runs"))
-    text = " ".join(facts.warnings())
+    text = " ".join(facts.warnings)
     for words in ("MSD stands in for MagTag5K", "tiny sample", "hsun: other files"):
         assert words in text
     assert ("runs finished", "2026-11-15T12:00:00Z to 2026-11-16T12:00:00Z") in facts.versions
     mixed = facts_of([a_record(), a_record(version="0.2.0", data={"hsun": "bb"})], **options)
-    assert mixed.alerts == (
+    assert mixed.warnings[1:] == (
         "Runs of several versions of polyseme are mixed: 0.1.0, 0.2.0.",
         "Runs on several states of the dataset hsun are mixed.",
     )
-
-
-# ---------------------------------------------------------------------- files
 
 
 def written(folder: Path, text: str = "moon") -> tuple[str, str]:
@@ -202,17 +181,16 @@ def written(folder: Path, text: str = "moon") -> tuple[str, str]:
         command="polyseme reproduce fig9",
     )
     figure = Figure(PLOTS["bars"]("fig9-bars", text), f"caption {text}")
+    words = f"First {text}. Second with `code`."
     sections = [
-        Section(
-            "fig9", f"Fig. 9 {text}", f"First {text}. Second with `code`.", (table,), (figure,)
-        ),
+        Section("fig9", f"Fig. 9 {text}", words, (table,), (figure,)),
         Section("fig1", "Fig. 1", figures=(Figure(some_senses("fig1-chair")),)),
     ]
     facts = Facts(
         f"Summary {text}.",
         "polyseme reproduce all",
         (("12", f"runs {text}"),),
-        (DataFact(f"MSD {text}", "ab" * 32, f"MagTag5K {text}"),),
+        ((f"MSD {text}", f"stand-in for MagTag5K {text}", "ab" * 32),),
         (("polyseme", f"0.1.0 {text}"),),
         (f"alert {text}",),
     )
@@ -236,7 +214,7 @@ def test_the_page_shows_everything_and_loads_nothing_from_outside(tmp_path: Path
     text = " ".join("".join(parsed.text).split())
     for words in (
         *("Summary moon.", "12runs moon", "alert moon", "polyseme reproduce all"),
-        *("MSD moon stands in for MagTag5K moon", "ab" * 32, "polyseme0.1.0 moon"),
+        *("MSD moonstand-in for MagTag5K moon", "ab" * 32, "polyseme0.1.0 moon"),
         *("First moon.", "title moon", "57.87 ± 0.16(56.06 ± 0.16)", "[n = 1]"),
         *("▼ (significantly below)", "table note moon", "caption moon"),
         *("polyseme reproduce fig9", "Mean ± standard error over 3 trials"),
@@ -244,19 +222,26 @@ def test_the_page_shows_everything_and_loads_nothing_from_outside(tmp_path: Path
         assert words in text, words
 
 
-def test_markdown_holds_the_same_and_tables_and_plots_lie_beside_it(tmp_path: Path) -> None:
+def test_tables_and_plots_lie_beside_the_markdown(tmp_path: Path) -> None:
     page, text = written(tmp_path)
-    for words in (
-        *("# Report moon\n", "> - alert moon", "    polyseme reproduce all\n", "ab" * 32),
-        *("> - MSD moon stands in for", "## Fig. 9 moon", "Second with `code`."),
-        *("**57.87 ± 0.16** (56.06 ± 0.16)", "1. table note moon"),
-        *("![caption moon](figures/fig9-1.svg)", "![Fig. 1](figures/fig1-1.svg)"),
-    ):
-        assert words in text, words
+    assert "> - alert moon" in text and "Second with `code`." in text
     for target in re.findall(r"\]\(([^)]+)\)", text):
         ET.fromstring((tmp_path / target).read_bytes())
     assert (tmp_path / "tables" / "fig9-table.csv").read_text("utf-8").startswith("table,method")
     assert written(tmp_path) == (page, text)
+
+
+def test_a_report_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = written(tmp_path)
+    files = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr("os.fsync", lambda number: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        written(tmp_path, "sun")
+    monkeypatch.undo()
+    assert sorted(tmp_path.rglob("*")) == files
+    assert (tmp_path / "report.html").read_text("utf-8") == before[0]
 
 
 def test_hostile_text_is_escaped_everywhere(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,11 +31,8 @@ QUICK = RunConfig(quick=True)
 
 
 def records_of(folder):
-    records = [
-        json.loads(line)
-        for path in sorted((folder / "records").glob("*.jsonl"))
-        for line in path.read_text().splitlines()
-    ]
+    lines = (path.read_text().splitlines() for path in (folder / "records").glob("*.jsonl"))
+    records = [json.loads(line) for some in lines for line in some]
     return {(one["setting"], one["method"], one["trial"]): one for one in records}
 
 
@@ -42,11 +40,8 @@ def records_of(folder):
 def fig9(tmp_path_factory):
     """One figure, by two processes."""
     folder = tmp_path_factory.mktemp("fig9")
-    (section,) = reproduce(["fig9"], quick=True, out=folder, workers=2)
+    (section,) = reproduce(["fig9"], QUICK, out=folder, workers=2)
     return folder, section
-
-
-# ------------------------------------------------------------------ everything
 
 
 @pytest.mark.reproduction
@@ -63,7 +58,7 @@ def test_quick_runs_every_table_and_figure(tmp_path):
     assert records_of(tmp_path).keys() == wanted
     assert all(record["audit"]["passed"] for record in records_of(tmp_path).values())
     # All of it is recorded now, so this only reads.
-    sections = reproduce(["all"], quick=True, out=tmp_path)
+    sections = reproduce(["all"], QUICK, out=tmp_path)
     assert [section.name for section in sections] == list(EXPERIMENTS)
     page, markdown = (tmp_path / "report.html").read_text(), (tmp_path / "README.md").read_text()
     ids = Parsed(page).values("id")
@@ -77,9 +72,6 @@ def test_quick_runs_every_table_and_figure(tmp_path):
         assert all(figure.svg in page for figure in section.figures)
         if section.name in ("fig6", "fig8", "fig10", "fig11", "fig12", "fig13", "fig14"):
             assert any("STAND-IN" in note for note in section.tables[0].notes)
-
-
-# ------------------------------------------------------------------ one figure
 
 
 def test_published_values_stand_beside_ours_and_samples_are_declared(fig9):
@@ -100,19 +92,19 @@ def test_what_is_recorded_is_not_run_again_and_the_report_needs_no_data(
     folder, _ = fig9
     log = []
     shutil.copytree(folder / "records", tmp_path / "records")
-    reproduce(["fig9"], quick=True, out=tmp_path, log=log.append)
+    reproduce(["fig9"], QUICK, out=tmp_path, log=log.append)
     assert log[0] == "10 runs are recorded already; 0 to go"
     assert log[1].startswith("the report leaves out default, parts, compare: recorded in part")
     monkeypatch.delenv("POLYSEME_DATA", raising=False)
-    reproduce(["fig9"], quick=True, out=tmp_path, from_records=True)
+    reproduce(["fig9"], QUICK, out=tmp_path, from_records=True)
     for name in ("report.html", "README.md", "tables/fig9.csv", "records/hsun.jsonl"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
     with pytest.raises(InputError, match=r"lacks 6 of the 6 runs of 'fig7' .* run it first"):
-        reproduce(["fig7"], quick=True, out=tmp_path, from_records=True)
+        reproduce(["fig7"], QUICK, out=tmp_path, from_records=True)
     lines = (tmp_path / "records" / "hsun.jsonl").read_text().splitlines()
     (tmp_path / "records" / "hsun.jsonl").write_text("\n".join(lines[1:]) + "\n")
     with pytest.raises(InputError, match=r"lacks 1 of the 10 runs of 'fig9'"):
-        reproduce(["fig9"], quick=True, out=tmp_path, from_records=True)
+        reproduce(["fig9"], QUICK, out=tmp_path, from_records=True)
 
 
 def test_processes_change_no_figure_and_an_interrupted_run_goes_on(fig9, tmp_path, monkeypatch):
@@ -126,11 +118,11 @@ def test_processes_change_no_figure_and_an_interrupted_run_goes_on(fig9, tmp_pat
 
     monkeypatch.setattr(RecordStore, "add", impatient)
     with pytest.raises(KeyboardInterrupt):
-        reproduce(["fig9"], quick=True, out=tmp_path, workers=1)
+        reproduce(["fig9"], QUICK, out=tmp_path, workers=1)
     assert len(records_of(tmp_path)) == 4
     monkeypatch.undo()
     log = []
-    reproduce(["fig9"], quick=True, out=tmp_path, workers=1, log=log.append)
+    reproduce(["fig9"], QUICK, out=tmp_path, workers=1, log=log.append)
     assert log[0] == "4 runs are recorded already; 6 to go"
     alone, together = records_of(tmp_path), records_of(fig9[0])
     assert alone.keys() == together.keys()
@@ -140,13 +132,13 @@ def test_processes_change_no_figure_and_an_interrupted_run_goes_on(fig9, tmp_pat
 
 
 def test_fresh_learns_again_and_another_model_is_not_shown_as_this_one(tmp_path, monkeypatch):
-    reproduce(["fig1"], quick=True, out=tmp_path, workers=1)
+    reproduce(["fig1"], QUICK, out=tmp_path, workers=1)
     (clock,) = (tmp_path / "cache").glob("*.seconds")
     clock.write_text("1e9")  # what it took, if it were kept
-    reproduce(["fig1"], quick=True, out=tmp_path, workers=1, fresh=True)
+    reproduce(["fig1"], QUICK, out=tmp_path, workers=1, fresh=True)
     assert float(clock.read_text()) < 1e9
     with pytest.raises(InputError, match=r"lacks 1 of the 1 runs of 'fig1'"):
-        reproduce(["fig1"], quick=True, preset="paper", out=tmp_path, from_records=True)
+        reproduce(["fig1"], replace(QUICK, preset="paper"), out=tmp_path, from_records=True)
 
 
 def test_work_in_this_process_keeps_to_one_thread_too(tmp_path, monkeypatch):
@@ -162,9 +154,10 @@ def test_work_in_this_process_keeps_to_one_thread_too(tmp_path, monkeypatch):
     assert set(threads) == {1}
 
 
-def test_a_process_that_dies_is_a_sentence(tmp_path):
-    tasks = make_tasks([Run("hsun", "polyseme", trial) for trial in range(6)])
-
+def test_a_process_that_dies_or_refuses_is_a_sentence(tmp_path):
+    refused = make_tasks([Run("hsun", "composition", trial) for trial in range(2)])
+    with pytest.raises(InputError, match="combinations"):
+        run_tasks(refused, QUICK, tmp_path, n_jobs=2)
     killed = []
 
     def kill_once(line):
@@ -172,42 +165,32 @@ def test_a_process_that_dies_is_a_sentence(tmp_path):
             killed.append(process.pid)
             os.kill(process.pid, signal.SIGKILL)
 
+    tasks = make_tasks([Run("hsun", "polyseme", trial) for trial in range(6)])
     with pytest.raises(InputError, match=r"died .* run the same command again to go on"):
         run_tasks(tasks, QUICK, tmp_path, n_jobs=2, log=kill_once)
 
 
-def test_what_goes_wrong_inside_a_process_is_told(tmp_path):
-    refused = make_tasks([Run("hsun", "composition", trial) for trial in range(2)])
-    with pytest.raises(InputError, match="combinations"):
-        run_tasks(refused, QUICK, tmp_path, n_jobs=2)
-
-
-# ------------------------------------------------------------------ bad input
-
-
 def test_bad_input_gets_one_sentence(tmp_path, monkeypatch):
-    unknown = r"Unknown experiment 'fig99'; known: all, calibration, .*; did you mean 'fig9'"
-    with pytest.raises(InputError, match=unknown):
-        reproduce(["fig9", "fig99"], quick=True, out=tmp_path)
-    with pytest.raises(InputError, match="Name what to reproduce: all, fig1"):
-        reproduce([], quick=True, out=tmp_path)
-    with pytest.raises(InputError, match="`trials` of `reproduce` must be"):
-        reproduce(["fig9"], trials=0, quick=True, out=tmp_path)
     monkeypatch.delenv("POLYSEME_DATA", raising=False)
-    with pytest.raises(InputError, match="POLYSEME_DATA"):
-        reproduce(["fig9"], out=tmp_path)
-    with pytest.raises(InputError, match="None of hsun has its folder in"):
-        reproduce(["fig9"], tmp_path, out=tmp_path)
+    unknown = r"Unknown experiment 'fig99'; known: all, calibration, .*; did you mean 'fig9'"
+    for names, config, options, sentence in (
+        (["fig9", "fig99"], QUICK, {}, unknown),
+        ([], QUICK, {}, "Name what to reproduce: all, fig1"),
+        (["fig9"], QUICK, {"trials": 0}, "`trials` of `reproduce` must be"),
+        (["fig9"], RunConfig(), {}, "POLYSEME_DATA"),
+        (["fig9"], RunConfig(str(tmp_path)), {}, "None of hsun has its folder in"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            reproduce(names, config, out=tmp_path, **options)
     assert not list(tmp_path.iterdir())
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"Nothing can be written to .*Not a directory; name"):
-        reproduce(["fig9"], quick=True, out=tmp_path / "file")
+        reproduce(["fig9"], QUICK, out=tmp_path / "file")
 
 
 @pytest.mark.parametrize("missing", ["features.npy", "documents.jsonl"])
 def test_bad_folders_get_one_sentence(tmp_path, missing):
-    sample = load_dataset("hsun", sample=True)
-    folder = tmp_path / "data" / "hsun"
+    sample, folder = load_dataset("hsun", sample=True), tmp_path / "data" / "hsun"
     folder.mkdir(parents=True)
     rows = zip(sample.corpus.ids, sample.corpus.splits, sample.corpus, strict=True)
     lines = [json.dumps({"id": i, "split": s, "labels": list(labels)}) for i, s, labels in rows]
@@ -216,5 +199,5 @@ def test_bad_folders_get_one_sentence(tmp_path, missing):
     (folder / "feature_names.txt").write_text("\n".join(sample.feature_names))
     (folder / missing).unlink()
     with pytest.raises(InputError, match=missing) as caught:
-        reproduce(["fig9"], tmp_path / "data", out=tmp_path / "out")
+        reproduce(["fig9"], RunConfig(str(tmp_path / "data")), out=tmp_path / "out")
     assert "\n" not in str(caught.value)

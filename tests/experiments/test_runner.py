@@ -10,13 +10,20 @@ import pytest
 from polyseme import WordVectors
 from polyseme._validation import InputError
 from polyseme_experiments import EXPERIMENTS
-from polyseme_experiments.figures import _tables, get_experiment
+from polyseme_experiments.figures import experiments, get_experiment
 from polyseme_experiments.methods import METHODS, RANKERS, get_method
-from polyseme_experiments.runner import Run, Task, digest_of, make_tasks
+from polyseme_experiments.records import config_hash
+from polyseme_experiments.runner import Run, Task, make_tasks, run_config
 from polyseme_experiments.sampling import RunConfig
 from polyseme_experiments.settings import SETTINGS, get_setting
 
 QUICK = RunConfig(quick=True)
+
+
+def digest_of(run, config):
+    return config_hash(run_config(run, config))
+
+
 NO_DATA = "polyseme_experiments.runner._data", lambda *_: (("a", "a"), {})
 
 
@@ -31,7 +38,7 @@ def test_concept_spaces_come_first_and_are_learned_once():
 
 
 def test_every_setting_and_method_is_known_and_used_and_runs_are_unique():
-    assert tuple(_tables()) == EXPERIMENTS
+    assert tuple(experiments()) == EXPERIMENTS
     used = set()
     for name in EXPERIMENTS:
         runs = get_experiment(name).runs(3)

@@ -11,6 +11,7 @@ from polyseme.splits import carries
 from polyseme.tagger import ZeroShotTagger
 from polyseme_experiments import sampling
 from polyseme_experiments.embedding_cache import make_space
+from polyseme_experiments.figures import get_experiment
 from polyseme_experiments.methods import METHODS, RANKERS, get_method
 from polyseme_experiments.methods.baselines import FeatureSet
 from polyseme_experiments.methods.calibration import new_labels, picked, shuffled_holders
@@ -41,19 +42,14 @@ def test_every_setting_draws_a_split_that_passes_the_audit(name, number):
     assert np.array_equal(again.split.train, drawn.split.train)
 
 
-def test_trials_differ_in_their_labels_and_take_turns_in_partitions():
+def test_trials_draw_their_labels_and_detectors_of_unseen_labels_are_dropped():
     drawn = [trial("hsun", number) for number in range(4)]
     assert len({one.split.labels.unseen for one in drawn}) == 4
     first, *others = (one.split.teaching().ids for one in drawn)
-    assert others[2] == first
-    assert first not in others[:2]
-
-
-def test_detectors_of_unseen_labels_are_dropped():
-    drawn = trial("hsun")
-    names = set(drawn.feature_names)
-    assert not names & set(drawn.split.labels.unseen)
-    assert drawn.instance_features.shape[1] == len(names) < drawn.target.X.shape[1]
+    assert others[2] == first and first not in others[:2]  # they take turns in partitions
+    names = set(drawn[0].feature_names)
+    assert not names & set(drawn[0].split.labels.unseen)
+    assert drawn[0].instance_features.shape[1] == len(names) < drawn[0].target.X.shape[1]
 
 
 def test_what_a_split_hides_cannot_change_a_bit(monkeypatch):
@@ -139,7 +135,7 @@ def test_leaving_out_ones_own_document_is_the_store_without_it():
 
 def test_methods_that_know_no_oov_labels_are_not_measured_on_them():
     drawn = trial("magtag-oov")
-    assert {"all", "oov"} <= get_method("polyseme").run(drawn)[0].keys()
+    assert {"all", "oov"} <= get_method("popularity").run(drawn)[0].keys()
     assert get_method("costa").run(drawn)[0].keys() == {"training", "zsl", "zsl-only"}
 
 
@@ -199,6 +195,15 @@ def test_fewer_members_are_the_first_of_each_fold():
     assert len(changed(drawn, fitted, n_members=5).space_.members_) == 3
 
 
+def test_without_calibration_and_priming_raw_logits_are_read():
+    drawn = trial("hsun")
+    default, X = drawn.default_tagger(), drawn.features(drawn.split.test)
+    bare = changed(drawn, default, calibrated=False, priming=0.0)
+    weights, bias = bare.space_.readout(of_items=False)
+    logits = default.transform(X) @ weights + bias
+    np.testing.assert_allclose(bare.decision_function(X), logits, rtol=1e-9)
+
+
 def test_parts_of_the_default_are_asked_without_training_again():
     drawn = trial("hsun")
     for name in METHODS:
@@ -220,33 +225,30 @@ def test_tuned_costa_is_the_same_by_either_way_and_levels_keep_each_labels_order
     assert moved["zsl"]["E-MAP"] != told["zsl"]["E-MAP"]
 
 
-def test_late_labels_are_known_from_just_so_many_documents():
+def test_new_labels_are_known_from_just_so_many_documents():
     known = LabelCorpus.from_documents(
         [["a", "x"], ["a", "x", "y"], ["b", "y"], ["a", "b", "x"], ["x"], ["a"]]
     )
     order = shuffled_holders(known, ["x", "y"], np.random.default_rng(0))
     assert [sorted(rows.tolist()) for rows in order] == [[0, 1, 3], [1, 2]]
     for n in (1, 2, 5):
-        given = picked(known, ["x", "y"], [rows[:n] for rows in order])
-        counts = dict(zip(given.labels, np.asarray(given.matrix.sum(axis=0)).ravel(), strict=True))
+        few = picked(known, ["x", "y"], [rows[:n] for rows in order])
+        counts = dict(zip(few.labels, np.asarray(few.matrix.sum(axis=0)).ravel(), strict=True))
         assert (counts["x"], counts["y"]) == (min(n, 3), min(n, 2))
-        for row, name in enumerate(given.ids):
+        for row, name in enumerate(few.ids):
             whole = known.document(known.ids.index(name))
-            assert set(given.document(row)) - {"x", "y"} == set(whole) - {"x", "y"}
+            assert set(few.document(row)) - {"x", "y"} == set(whole) - {"x", "y"}
 
 
-def test_late_labels_reach_no_training_and_are_a_third_of_those_on_no_instance():
+def test_new_labels_reach_no_training_and_are_a_third_of_those_on_no_instance():
     drawn = trial("hsun")
-    late = new_labels(drawn, np.random.default_rng(drawn.seed))
-    unseen = set(drawn.known_documents.labels) - drawn.train_documents.used(
-        drawn.known_documents.labels
-    )
-    assert set(late) <= unseen and len(late) == max(1, len(unseen) // 3)
-    tagger = get_method("calibration-late")._without(drawn, late)
-    assert not set(late) & set(tagger.classes_)
+    labels = drawn.known_documents.labels
+    new = new_labels(drawn, np.random.default_rng(drawn.seed))
+    unseen = set(labels) - drawn.train_documents.used(labels)
+    assert set(new) <= unseen and len(new) == max(1, len(unseen) // 3)
+    assert not set(new) & set(get_method("calibration-late")._without(drawn, new).classes_)
     metrics, _ = get_method("calibration-late").run(drawn)
-    ways = {"taught", "sample", "oov", "new-1", "new-2", "new-5", "new-20", "named", "chance"}
-    assert metrics.keys() == ways
+    assert metrics.keys() == get_experiment("calibration").ways.keys()
 
 
 def test_seconds_count_what_was_learned_elsewhere_and_nothing_twice(tmp_path):

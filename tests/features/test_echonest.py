@@ -37,25 +37,20 @@ def made_of(data: NDArray[Any], **options: Any) -> Callable[[Any], object]:
 
 
 def external(file: Any) -> None:
-    with h5py.File(Path(file.filename).with_name("elsewhere.h5"), "w") as other:
-        other["segments_timbre"] = TIMBRE
-    file["analysis/segments_timbre"] = h5py.ExternalLink("elsewhere.h5", "/segments_timbre")
+    file["analysis/segments_timbre"] = h5py.ExternalLink(
+        "elsewhere.h5", "/analysis/segments_timbre"
+    )
 
 
 def virtual(file: Any) -> None:
-    with h5py.File(Path(file.filename).with_name("elsewhere.h5"), "w") as other:
-        other["segments_timbre"] = TIMBRE
     layout = h5py.VirtualLayout(shape=TIMBRE.shape, dtype="f8")
-    layout[:] = h5py.VirtualSource("elsewhere.h5", "segments_timbre", shape=TIMBRE.shape)
+    layout[:] = h5py.VirtualSource("elsewhere.h5", "analysis/segments_timbre", shape=TIMBRE.shape)
     file["analysis"].create_virtual_dataset("segments_timbre", layout)
 
 
 def stored_outside(file: Any) -> None:
-    outside = Path(file.filename).with_name("secret.bin")
-    outside.write_bytes(TIMBRE.tobytes())
-    file["analysis"].create_dataset(
-        "segments_timbre", TIMBRE.shape, "f8", external=[(str(outside), 0, TIMBRE.nbytes)]
-    )
+    outside = [("secret.bin", 0, TIMBRE.nbytes)]
+    file["analysis"].create_dataset("segments_timbre", TIMBRE.shape, "f8", external=outside)
 
 
 def soft_link(file: Any) -> None:
@@ -63,12 +58,9 @@ def soft_link(file: Any) -> None:
     file["analysis/segments_timbre"] = h5py.SoftLink("/moved")
 
 
-def huge(file: Any) -> None:
-    file["analysis"].create_dataset("segments_timbre", (2**40, 12), "f8", chunks=(1024, 12))
-
-
-def thick(file: Any) -> None:
-    file["analysis"].create_dataset("segments_timbre", (2**24, 12), "f8", chunks=(2**24, 12))
+def sized(n_rows: int, n_together: int) -> Callable[[Any], object]:
+    size: Any = {"shape": (n_rows, 12), "dtype": "f8", "chunks": (n_together, 12)}
+    return lambda file: file["analysis"].create_dataset("segments_timbre", **size)
 
 
 def test_a_songs_timbre_is_read_with_or_without_a_table_of_songs(tmp_path: Path) -> None:
@@ -93,17 +85,22 @@ def test_a_songs_timbre_is_read_with_or_without_a_table_of_songs(tmp_path: Path)
         (virtual, "keeps `segments_timbre` in other files"),
         (stored_outside, "keeps `segments_timbre` in other files"),
         (made_of(TIMBRE, compression="lzf"), "packed in a way that is not read"),
-        (made_of(TIMBRE[:, :11]), r"shape \(700, 11\), where \(n, 12\) is expected"),
+        (
+            made_of(TIMBRE[:, :11]),
+            r"shape \(700, 11\), where floats of shape \(n, 12\) are expected",
+        ),
         (made_of(np.array(1.0)), r"shape \(\), where"),
-        (made_of(np.ones((5, 12), dtype=int)), "type int64, where floats are expected"),
+        (made_of(np.ones((5, 12), dtype=int)), "as int64 of shape"),
         (made_of(np.ones((0, 12))), "holds 0 segments; 1 to 200,000 are read"),
-        (huge, "holds 1,099,511,627,776 segments; 1 to 200,000 are read"),
-        (thick, "has `segments_timbre` in chunks that are too large"),
+        (sized(2**40, 1024), "holds 1,099,511,627,776 segments; 1 to 200,000 are read"),
+        (sized(2**24, 2**24), "has `segments_timbre` in chunks that are too large"),
         (made_of(np.full((5, 12), np.nan)), "holds timbre that is not finite"),
         (made_of(np.full((5, 12), 1e300)), "holds timbre that is not finite"),
     ],
 )
 def test_a_file_of_another_layout_is_refused(tmp_path: Path, make, reason: str) -> None:
+    write_song(tmp_path / "elsewhere.h5")
+    (tmp_path / "secret.bin").write_bytes(TIMBRE.tobytes())
     with pytest.raises(MediaError, match=reason):
         read_timbre(write_song(tmp_path / "song.h5", make))
 

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from media_files import make_odd_pictures
 from polyseme import AudioFeatures, ImageFeatures, extract_folder
 from polyseme._validation import InputError
-from polyseme.features import read_extraction
+from polyseme.features import extraction, read_extraction
 from polyseme.features.base import MediaError, MediaFeatures
 from polyseme.features.extraction import FeatureStore, match_documents
 from polyseme.io.xmp import merge_tags
@@ -40,6 +41,9 @@ class Letters(MediaFeatures):
     def extract_batch(self, items: Sequence[object]):
         rows = []
         for item in items:
+            if not Path(str(item)).exists():
+                rows.append(MediaError("is gone"))
+                continue
             text = Path(str(item)).read_text()
             self.looked.append(Path(str(item)).name)
             if text == "stop":
@@ -114,7 +118,7 @@ def test_changed_content_and_another_version_are_looked_at_again(texts, out):
     assert read_extraction(out).preprocessing == {"version": 2}
 
 
-def test_an_interrupted_extraction_goes_on_where_it_stopped(tmp_path, out):
+def test_an_interrupted_extraction_goes_on_where_it_stopped(tmp_path, out, monkeypatch):
     folder = tmp_path / "texts"
     folder.mkdir()
     for number in range(20):
@@ -130,6 +134,8 @@ def test_an_interrupted_extraction_goes_on_where_it_stopped(tmp_path, out):
     assert summary.n_extracted == 20
     assert summary.n_cached >= 10
     assert len(extractor.looked) == 20 - summary.n_cached
+    monkeypatch.setattr(Letters, "single_threaded", None)  # when all is known, nothing is loaded
+    assert extract_folder(folder, out, Letters()).n_cached == 20
 
 
 def test_a_file_that_changes_meanwhile_is_skipped(texts, out):
@@ -141,6 +147,21 @@ def test_a_file_that_changes_meanwhile_is_skipped(texts, out):
 
     reasons = dict(extract_folder(texts, out, Changing()).skipped)
     assert reasons["a.txt"] == "was changed while it was looked at; run again"
+
+
+def test_an_engine_gives_the_same_bytes_and_a_file_that_vanishes_is_skipped(texts, tmp_path):
+    def vanishing(function, pieces):
+        if function is not extraction._hash_files:
+            (texts / "a.txt").unlink()
+        return map(function, pieces)
+
+    extract_folder(texts, tmp_path / "here", Letters())
+    extract_folder(texts, tmp_path / "there", Letters(), engine=SimpleNamespace(map=map))
+    for name in ("features.npy", "files.jsonl", "extraction.json"):
+        assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "there" / name).read_bytes()
+    engine = SimpleNamespace(map=vanishing)
+    reasons = dict(extract_folder(texts, tmp_path / "again", Letters(), engine=engine).skipped)
+    assert reasons["a.txt"] == "cannot be opened (no such file or directory)"
 
 
 def test_tags_of_sidecars_are_noted_but_for_suggested_ones(texts, out):
@@ -241,10 +262,7 @@ def test_names_that_are_no_text_and_names_with_odd_line_ends_are_kept(tmp_path, 
 
 @pytest.mark.parametrize(
     ("make", "extractor"),
-    [
-        (make_odd_pictures, ImageFeatures(size=32)),
-        (make_odd_sounds, AudioFeatures()),
-    ],
+    [(make_odd_pictures, ImageFeatures(size=32)), (make_odd_sounds, AudioFeatures())],
     ids=["pictures", "sounds"],
 )
 def test_odd_files_are_survived_and_each_is_accounted_for(tmp_path, out, make, extractor):
@@ -264,9 +282,6 @@ def test_odd_files_are_survived_and_each_is_accounted_for(tmp_path, out, make, e
     assert extractor.fit(extraction).transform(extraction).shape[0] == len(extraction)
     after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.exists()}
     assert before == after, "the media themselves are never touched"
-
-
-# ------------------------------------------------------------------ finding and matching
 
 
 @pytest.mark.parametrize(

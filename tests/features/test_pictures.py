@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import io
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -15,28 +17,15 @@ from numpy.typing import NDArray
 pytest.importorskip("PIL", reason="needs the extra `image`")
 pytest.importorskip("resvg_py", reason="needs the extra `image`")
 
-from PIL import Image
+from PIL import Image, ImageOps
 
-from media_files import (
-    BLUE,
-    DRAWING,
-    GREEN,
-    RED,
-    SVG,
-    YELLOW,
-    exif,
-    make_odd_pictures,
-    png,
-    png16,
-    quadrants,
-    slow_svg,
-    svg_bomb,
-    tiff,
-)
+import media_files as made
+from media_files import BLUE, DRAWING, GREEN, RED, SVG, YELLOW
 from polyseme._validation import InputError
 from polyseme.features import _svg_worker, pictures
 from polyseme.features.base import MediaError
-from polyseme.features.pictures import FRAMINGS, picture_from_array, read_picture
+from polyseme.features.image import FRAMINGS
+from polyseme.features.pictures import picture_from_array, read_picture
 
 WHITE, BLACK = (255, 255, 255), (0, 0, 0)
 CORNERS = (RED, GREEN, BLUE, YELLOW)
@@ -62,10 +51,7 @@ def read(content: str | bytes, folder: Path, *, size: int = 16, framing: str = "
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     folder = tmp_path_factory.mktemp("odd")
-    return folder, make_odd_pictures(folder)
-
-
-# ---------------------------------------------------------------- kinds of files
+    return folder, made.make_odd_pictures(folder)
 
 
 IN_COLOUR = (
@@ -85,10 +71,9 @@ def test_colours_are_where_they_belong(name: str, odd) -> None:
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("kind", ["JPEG", "TIFF", "PNG", "WEBP"])
 def test_every_orientation_is_as_pillow_turns_it(orientation, kind, tmp_path: Path) -> None:
-    from PIL import ImageOps
-
-    file = tmp_path / "turned.jpg"
-    Image.fromarray(quadrants(41, 30)).save(file, format=kind, exif=exif(orientation), quality=95)
+    file, exif = tmp_path / "turned.jpg", Image.Exif()
+    exif[274] = orientation
+    Image.fromarray(made.quadrants(41, 30)).save(file, format=kind, exif=exif, quality=95)
     with Image.open(file) as opened:
         upright = np.asarray(ImageOps.exif_transpose(opened).convert("RGB"))
     for framing in FRAMINGS:
@@ -110,7 +95,7 @@ def test_rgba_is_composed_on_white_and_then_resampled(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize(("depth", "row", "scale"), [(2, b"\x1b", 85), (4, b"\x01\x23", 17)])
 def test_a_transparent_gray_of_few_bits_is_white(depth, row, scale, tmp_path: Path) -> None:
-    content = png((b"\0" + row) * 4, (4, 4), depth=depth, colour=0, before=((b"tRNS", b"\0\1"),))
+    content = made.png((b"\0" + row) * 4, (4, 4), (b"tRNS", b"\0\1"), depth=depth, colour=0)
     gray = read(content, tmp_path, size=4)[0, :, 0]
     np.testing.assert_array_equal(gray, [0, 255, 2 * scale, 3 * scale])
 
@@ -122,9 +107,9 @@ def test_transparent_palette_entries_and_colours_of_16_bits_are_white(tmp_path: 
     assert tuple(read_picture(tmp_path / "p.png", size=4)[0, 0]) == WHITE
     pixels = np.full((4, 4, 3), 0x1234, np.uint16)
     pixels[:, 2:] = 0x8001
-    content = png16(pixels, (b"tRNS", bytes.fromhex("123412341234")))
+    content = made.png16(pixels, (b"tRNS", bytes.fromhex("123412341234")))
     np.testing.assert_array_equal(read(content, tmp_path, size=4)[0, :, 1], [255, 255, 128, 128])
-    gray = png16(pixels[:, :, 0], (b"tRNS", bytes.fromhex("8001")))
+    gray = made.png16(pixels[:, :, 0], (b"tRNS", bytes.fromhex("8001")))
     np.testing.assert_array_equal(read(gray, tmp_path, size=4)[0, :, 1], [18, 18, 255, 255])
 
 
@@ -135,10 +120,12 @@ def test_of_16_bits_the_upper_8_are_kept(big_endian, packed, colour, tmp_path: P
     shape = (4, 4, 3) if colour else (4, 4)
     pixels = np.arange(np.prod(shape), dtype=np.uint16).reshape(shape) * 1300 + 5
     wanted = pixels >> 8 if colour else np.repeat((pixels >> 8)[:, :, None], 3, axis=2)
-    made = tiff(pixels, big_endian=big_endian, packed=packed, photometric=2 if colour else 1)
-    np.testing.assert_array_equal(read(made, tmp_path, size=4), wanted)
-    np.testing.assert_array_equal(read(png16(pixels), tmp_path, size=4), wanted)
-    inverted = tiff(np.full((4, 4), 0xFFFF, np.uint16), photometric=0)
+    content = made.tiff(
+        pixels, big_endian=big_endian, packed=packed, photometric=2 if colour else 1
+    )
+    np.testing.assert_array_equal(read(content, tmp_path, size=4), wanted)
+    np.testing.assert_array_equal(read(made.png16(pixels), tmp_path, size=4), wanted)
+    inverted = made.tiff(np.full((4, 4), 0xFFFF, np.uint16), photometric=0)
     assert tuple(read(inverted, tmp_path, size=4)[0, 0]) == BLACK
 
 
@@ -154,22 +141,19 @@ def test_of_16_bits_the_upper_8_are_kept(big_endian, packed, colour, tmp_path: P
     ],
 )
 def test_32_bits_are_scaled_from_the_least_to_the_largest(values, wanted, tmp_path: Path) -> None:
-    made = tiff(np.tile(values, (3, 1)))
-    np.testing.assert_array_equal(read(made, tmp_path, size=3)[0, :, 0], wanted)
+    content = made.tiff(np.tile(values, (3, 1)))
+    np.testing.assert_array_equal(read(content, tmp_path, size=3)[0, :, 0], wanted)
 
 
 def test_a_cmyk_jpeg_without_adobes_mark_is_not_taken_as_inverted(tmp_path: Path) -> None:
     inks = np.full((16, 16, 4), (0, 200, 200, 0), np.uint8)
-    made = io.BytesIO()
-    Image.fromarray(255 - inks, mode="CMYK").save(made, "JPEG", quality=95)
-    content = made.getvalue()
+    file = io.BytesIO()
+    Image.fromarray(255 - inks, mode="CMYK").save(file, "JPEG", quality=95)
+    content = file.getvalue()
     place = content.index(b"\xff\xee")
     plain = content[:place] + content[place + 2 + int.from_bytes(content[place + 2 : place + 4]) :]
     assert_near(read(plain, tmp_path)[8, 8], (255, 55, 55), within=4)
     assert_near(read(content, tmp_path)[8, 8], BLACK, within=4)
-
-
-# ---------------------------------------------------------------- framing and size
 
 
 @pytest.mark.parametrize(("width", "height"), [(40, 20), (20, 40), (300, 37)])
@@ -213,9 +197,19 @@ def test_the_limit_is_the_callers_and_a_jpeg_counts_as_decoded(tmp_path: Path) -
     assert_near(read_picture(tmp_path / "plain.jpg", size=8, max_megapixels=0.05)[4, 4], RED)
     with pytest.raises(MediaError, match=r"^has 2.6 megapixels, more than the 0.05 allowed$"):
         read_picture(tmp_path / "progressive.jpg", size=8, max_megapixels=0.05)
+    with (tmp_path / "long.jpg").open("wb") as file:
+        file.truncate(3 * 10**9)
+    with pytest.raises(MediaError, match=r"^has 3.0 GB, more than the 2 allowed$"):
+        read_picture(tmp_path / "long.jpg", size=8)
 
 
-# ---------------------------------------------------------------- arrays
+def test_large_pictures_are_read_one_at_a_time_and_lack_of_memory_is_told(odd, monkeypatch) -> None:
+    lock = MagicMock(__enter__=MagicMock(side_effect=MemoryError))
+    monkeypatch.setattr(pictures, "_one_large", lock)
+    read_picture(odd[0] / "photo.jpg", size=8)
+    monkeypatch.setattr(pictures, "_LARGE", 0)
+    with pytest.raises(MediaError, match=r"^needs more memory than there is$"):
+        read_picture(odd[0] / "photo.jpg", size=8)
 
 
 @pytest.mark.parametrize(
@@ -240,19 +234,17 @@ def test_arrays_of_every_kind_are_taken(array: object, wanted) -> None:
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.zeros((4, 4, 2), np.uint8), r"must have the shape .*; got \(4, 4, 2\)"),
-        (np.zeros((0, 4), np.uint8), r"must hold pixels; got the shape \(0, 4\)"),
-        (np.zeros((4, 4), np.int64), r"uint8, uint16, bool or floats in 0..1; got int64"),
-        (np.full((4, 4), np.nan), r"floats in 0..1; got nan to nan"),
-        ("a.png", r"got \(\)"),
+        (np.zeros((4, 4, 2), np.uint8), r"got uint8 of the shape \(4, 4, 2\)"),
+        (np.zeros((0, 4), np.float32), r"got float32 of the shape \(0, 4\)"),
+        (np.zeros((4, 4), np.int64), r"uint8, uint16, bool or floats in 0..1 .* got int64"),
+        (np.full((4, 4), np.nan), r"floats in 0..1 .* got nan to nan"),
+        (np.full((4, 4), 255.0), r"got 255 to 255"),
+        ("a.png", r"of the shape \(\)"),
     ],
 )
 def test_other_arrays_are_refused(array: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         picture_from_array(array, size=8)
-
-
-# ---------------------------------------------------------------- what is refused
 
 
 @pytest.mark.parametrize(
@@ -305,8 +297,9 @@ def test_a_missing_extra_is_one_sentence(odd, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(InputError, match="Reading SVG pictures needs the extra `image`"):
         read_picture(odd[0] / "drawing.svg", size=8)
     monkeypatch.setitem(sys.modules, "PIL", None)
+    monkeypatch.delitem(sys.modules, "polyseme.features.pictures")
     with pytest.raises(InputError, match="Reading pictures needs the extra `image`"):
-        pictures._load_pillow.__wrapped__()
+        importlib.import_module("polyseme.features.pictures")
 
 
 def test_many_threads_read_what_one_reads(odd) -> None:
@@ -317,9 +310,6 @@ def test_many_threads_read_what_one_reads(odd) -> None:
         found = pool.map(lambda name: read_picture(folder / name, size=32), names * 2)
         for name, pixels in zip(names * 2, found, strict=True):
             np.testing.assert_array_equal(pixels, alone[name], err_msg=name)
-
-
-# ---------------------------------------------------------------- drawings
 
 
 def test_a_drawing_is_sharp_at_any_size_and_on_white(tmp_path: Path) -> None:
@@ -378,7 +368,7 @@ def test_drawings_that_take_too_much_are_refused_and_the_next_is_read(
     deep = f'<svg {SVG} width="9" height="9">' + "<g>" * 200_000 + "</g>" * 200_000 + "</svg>"
     big = (gzip.compress(b"<svg>" + bytes(30_000_000), 1), DRAWING + " " * 10_000_000)
     for content, reason in (
-        (svg_bomb(), "is more than the SVG renderer can take"),
+        (made.svg_bomb(), "is more than the SVG renderer can take"),
         (deep, "is (more than the SVG renderer can take|no picture that can be read)"),
         *((content, "has more than the 10 MB allowed for an SVG") for content in big),
     ):
@@ -387,5 +377,5 @@ def test_drawings_that_take_too_much_are_refused_and_the_next_is_read(
     with monkeypatch.context() as patch:
         patch.setattr(pictures, "SVG_SECONDS", 1.5)
         with pytest.raises(MediaError, match=r"^takes more than 1.5 seconds to draw$"):
-            read(slow_svg(), tmp_path)
+            read(made.slow_svg(), tmp_path)
     assert tuple(read(DRAWING, tmp_path, size=32)[16, 8]) == RED

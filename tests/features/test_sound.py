@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 pytest.importorskip("soundfile", reason="needs the extra `audio`")
 
 from polyseme._validation import InputError
-from polyseme.features.base import MediaError
-from polyseme.features.sound import RATE, quiet_decoders, read_sound, sound_from_array
+from polyseme.features.base import MediaError, quiet_decoders
+from polyseme.features.sound import RATE, read_sound, sound_from_array
 from sound_files import encoded, make_odd_sounds, raw_wav, tone, wav
 
 
@@ -27,9 +28,6 @@ def written(folder: Path, content: bytes, name: str = "clip.wav") -> Path:
 
 def sine(rate: int, seconds: float = 1.0, pitch: float = 440.0) -> NDArray[np.float64]:
     return 0.5 * np.sin(2 * np.pi * pitch * np.arange(round(seconds * rate)) / rate)
-
-
-# ------------------------------------------------------------------------------------ odd files
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +55,6 @@ def test_a_refusal_says_why(odd, name: str, reason: str) -> None:
     with pytest.raises(MediaError) as caught:
         read_sound(odd[0] / name)
     assert str(caught.value) == reason
-
-
-# ------------------------------------------------------------------------------- what is read
 
 
 def test_channels_are_averaged_like_in_a_plain_loop(tmp_path: Path) -> None:
@@ -123,14 +118,12 @@ def test_a_name_that_is_not_text_is_no_hindrance(tmp_path: Path) -> None:
     assert len(read_sound(path)) == 11025
 
 
-def test_a_missing_extra_is_said_in_one_sentence(tmp_path: Path, monkeypatch) -> None:
+def test_a_missing_extra_is_said_in_one_sentence(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "soundfile", None)
+    monkeypatch.delitem(sys.modules, "polyseme.features.sound")
     with pytest.raises(InputError, match=r"^Reading sounds needs the extra `audio`; pip") as caught:
-        read_sound(written(tmp_path, wav(tone())))
+        importlib.import_module("polyseme.features.sound")
     assert not isinstance(caught.value, MediaError)
-
-
-# ------------------------------------------------------------------------------- quiet decoders
 
 
 def test_decoders_are_quiet_and_python_is_not(tmp_path: Path) -> None:
@@ -138,9 +131,9 @@ def test_decoders_are_quiet_and_python_is_not(tmp_path: Path) -> None:
     code = """
 import os, sys
 from pathlib import Path
-from polyseme.features.base import MediaError
-from polyseme.features.sound import quiet_decoders, read_sound
+from polyseme.features.base import MediaError, quiet_decoders
 assert not {'soundfile', 'soxr', 'h5py', 'librosa', 'torch'} & set(sys.modules)
+from polyseme.features.sound import read_sound
 def read():
     try:
         read_sound(Path(sys.argv[1]))
@@ -157,9 +150,6 @@ os.write(2, b"heard again\\n")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     expected = ["python: is damaged or not a sound file", "heard again"]
     assert (done.returncode, done.stderr.splitlines()) == (0, expected)
-
-
-# ------------------------------------------------------------------------------- arrays
 
 
 @pytest.mark.parametrize(
@@ -191,18 +181,16 @@ def test_an_array_gives_what_its_file_gives_and_is_not_changed(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.zeros((0, 2)), "holds no samples"),
-        (np.zeros((2, 2, 2)), r"must have the shape \(n_samples,\).*got 3 dimensions"),
-        (np.zeros((2, 44100)), "44100 channels; at most 32 are read, so transpose it"),
-        (np.zeros(5, dtype=np.int64), "8, 16 or 32 bits; got int64"),
-        (np.array(["a"]), "must hold floats or whole numbers"),
+        (np.zeros((0, 2)), r"got float64 of the shape \(0, 2\)"),
+        (np.zeros((2, 2, 2)), r"the shape \(n_samples,\) .* got float64 of the shape \(2, 2, 2\)"),
+        (np.zeros((2, 44100)), r"at most 32 channels; got float64 of the shape \(2, 44100\)"),
+        (np.zeros(5, dtype=np.int64), "8, 16 or 32 bits.* got int64"),
         (np.array([0.0, np.nan]), "holds samples that are not finite"),
         (np.array([0.0, 1e20]), "holds samples that are far out of range"),
     ],
 )
 def test_an_array_that_is_no_sound_is_refused(array: NDArray[Any], message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=message):
         sound_from_array(array, 44100)
-    assert str(caught.value).endswith(".")
     with pytest.raises(InputError, match="`rate` of `sound_from_array` must be a whole number"):
         sound_from_array(array, 10)

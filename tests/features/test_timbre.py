@@ -11,20 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from polyseme.features.timbre import (
-    FRAME,
-    HIGHEST,
-    HOP,
-    LONGEST,
-    LOWEST,
-    N_BANDS,
-    RATE,
-    SHORTEST,
-    _band_levels,
-    _segment_starts,
-    segment_timbre,
-    with_derivatives,
-)
+from polyseme.features import timbre as module
+from polyseme.features.timbre import FRAME, HOP, N_BANDS, RATE, segment_timbre, with_derivatives
 
 Signal = NDArray[np.float32]
 
@@ -48,12 +36,12 @@ def noise(n_samples: int) -> Signal:
 
 def test_levels_are_those_of_a_plain_loop() -> None:
     samples = noise(3000)
-    levels = _band_levels(samples)
+    levels = module._band_levels(samples)
     assert levels.shape == (1 + 3000 // HOP, N_BANDS)
     hertz_of = np.concatenate([np.arange(0, 1000, 0.5), np.arange(1000, 10500, 0.5)])
     above = 15 + 27 * np.log(np.maximum(hertz_of, 1) / 1000) / np.log(6.4)
     mel_of = np.where(hertz_of < 1000, hertz_of * 3 / 200, above)
-    low, high = np.interp([LOWEST, HIGHEST], hertz_of, mel_of)
+    low, high = np.interp([module.LOWEST, module.HIGHEST], hertz_of, mel_of)
     corners = np.interp(np.linspace(low, high, N_BANDS + 2), mel_of, hertz_of)
     centred = samples.astype(float) - samples.astype(float).mean()
     padded = np.concatenate([np.zeros(FRAME // 2), centred, np.zeros(FRAME // 2)])
@@ -76,8 +64,8 @@ def test_timbre_is_the_cosine_transform_of_a_segments_average_levels() -> None:
     from scipy.fft import dct
 
     samples = notes([0.4, 0.9, 1.3], 2.0)
-    levels = _band_levels(samples)
-    starts = [*_segment_starts(levels).tolist(), len(levels)]
+    levels = module._band_levels(samples)
+    starts = [*module._segment_starts(levels).tolist(), len(levels)]
     timbre = segment_timbre(samples)
     assert len(timbre) == len(starts) - 1 > 3
     for row, (start, end) in enumerate(pairwise(starts)):
@@ -87,13 +75,13 @@ def test_timbre_is_the_cosine_transform_of_a_segments_average_levels() -> None:
 
 def test_segments_start_where_notes_do_and_steady_sound_is_cut_too() -> None:
     true = [0.5, 0.9, 1.45, 2.2, 2.6]
-    starts = _segment_starts(_band_levels(notes(true, 3.2))) * HOP / RATE
+    starts = module._segment_starts(module._band_levels(notes(true, 3.2))) * HOP / RATE
     for start in true:
         assert np.abs(starts - start).min() < 0.06, f"no segment starts near {start} s: {starts}"
     away = [one for one in starts[1:] if min(abs(one - start) for start in true) > 0.06]
     assert len(away) <= 2
     steady = np.sin(2 * np.pi * 440 * np.arange(5 * RATE) / RATE).astype(np.float32)
-    lengths = np.diff(_segment_starts(_band_levels(steady)))
+    lengths = np.diff(module._segment_starts(module._band_levels(steady)))
     assert len(lengths) >= 4 and lengths.max() - lengths.min() <= 1
 
 
@@ -106,11 +94,11 @@ def test_segments_start_where_notes_do_and_steady_sound_is_cut_too() -> None:
 def test_segments_cover_the_clip_within_their_bounds(n_frames, seed, loudness) -> None:
     generator = np.random.default_rng(seed)
     levels = loudness * generator.normal(size=(n_frames, N_BANDS)).astype(np.float32)
-    starts = _segment_starts(levels)
+    starts = module._segment_starts(levels)
     lengths = np.diff(starts, append=n_frames)
     assert starts[0] == 0
-    assert lengths.max() <= LONGEST
-    assert lengths.min() >= SHORTEST or (len(starts) == 1 and n_frames < 2 * SHORTEST)
+    short = n_frames < 2 * module.SHORTEST and len(starts) == 1
+    assert lengths.max() <= module.LONGEST and (lengths.min() >= module.SHORTEST or short)
 
 
 @pytest.mark.parametrize("level", [0.0, 0.5, -1.0])

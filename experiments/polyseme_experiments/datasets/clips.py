@@ -7,7 +7,6 @@ which licence). Out: a `ClipCorpus`, and the dataset "clips".
 from __future__ import annotations
 
 import io
-import json
 import os
 import zipfile
 from collections.abc import Collection, Sequence
@@ -15,96 +14,54 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from polyseme._validation import InputError, check_number
+from polyseme._validation import check_number
 from polyseme.corpus import LabelCorpus
 from polyseme.datasets.base import DatasetContent, DatasetSpec
-from polyseme_experiments.datasets.embedded import EmbeddedFiles, frequent, package_folder
+from polyseme_experiments.datasets.embedded import (
+    EmbeddedFiles,
+    frequent,
+    package_folder,
+    write_media,
+)
 
 RATE = 22_050
 SECONDS = 3.0
-TAGS_FILE = "tags.jsonl"
-LICENCE_FILE = "LICENCE.txt"
 
 
 @dataclass(frozen=True, eq=False)
 class ClipCorpus:
-    """Clips of music with their labels, what is known of them, and their sound.
+    """Clips of music with their labels, what is known of them, and their sound; n of each.
 
-    Attributes
-    ----------
-    ids : list of str, length n
-        File names, "0001.ogg" and so on.
-    documents : list of list of str, length n
-        The labels that were given to every clip, in alphabetical order. All are true, but like
-        people's tags they do not say everything that is.
-    complete : list of list of str, length n
-        All labels that are true of every clip.
-    groups : list of str, length n
-        The piece that a clip is a variation of. Keep a group on one side of a split.
-    facts : list of dict, length n
-        What the labels rest on: "style", "voices", "programs" (General MIDI), "bpm", "key",
-        "pitches" (MIDI numbers under which 20, 50 and 80 % of the sounding time lie, drums aside),
-        "touch", "dynamics", "level" (root mean square in dB of full scale).
-    sounds : list of bytes, length n
-        Ogg Vorbis files: one channel, 22,050 Hz, three seconds.
+    What labels rest on are facts: "style", "voices", "programs" (General MIDI), "bpm", "key",
+    "pitches" (MIDI numbers under which 20, 50 and 80 % of the sounding time lie, drums aside),
+    "touch", "dynamics", "level" (root mean square in dB of full scale).
     """
 
-    ids: list[str]
+    ids: list[str]  # file names, "0001.ogg" and so on
+    # Labels that were given to a clip, sorted: all true, but like people's tags not all that is.
     documents: list[list[str]]
-    complete: list[list[str]]
-    groups: list[str]
+    complete: list[list[str]]  # all labels that are true of a clip
+    groups: list[str]  # the piece that a clip is a variation of: keep it on one side of a split
     facts: list[dict[str, Any]]
-    sounds: list[bytes] = field(repr=False)
+    sounds: list[bytes] = field(repr=False)  # Ogg Vorbis: one channel, 22,050 Hz, three seconds
 
     def write(
         self, folder: str | os.PathLike[str], names: Collection[str] | None = None
     ) -> list[Path]:
-        """Unpack sound files into a folder, with labels in `tags.jsonl` and the sounds' licence.
-
-        A file that is there already and has the same content stays as it is; if one has another
-        content, nothing is written.
-
-        Parameters
-        ----------
-        folder : path
-            Made if it is not there.
-        names : collection of str, optional
-            Which of `ids`; by default all.
-
-        Returns
-        -------
-        list of pathlib.Path
-            The sound files in the order of `ids`.
-        """
-        target = Path(folder)
+        """Write the sound files of some `ids` (by default all); see `write_media`."""
         wanted = set(self.ids if names is None else names)
         chosen = [place for place, name in enumerate(self.ids) if name in wanted]
-        contents = {self.ids[place]: self.sounds[place] for place in chosen}
-        tags = (
-            {"file": self.ids[one], "labels": self.documents[one], "group": self.groups[one]}
-            for one in chosen
-        )
-        contents[TAGS_FILE] = "".join(json.dumps(row) + "\n" for row in tags).encode()
-        contents[LICENCE_FILE] = (_data_folder() / "licences" / "fluid-r3-MIT.txt").read_bytes()
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-            missing = [name for name in contents if _is_missing(target / name, contents[name])]
-            for name in missing:
-                (target / name).write_bytes(contents[name])
-        except OSError as error:
-            reason = error.strerror or "it cannot be written"
-            raise InputError(f"The clips cannot be written to '{target}': {reason}.") from error
-        return [target / self.ids[place] for place in chosen]
+        media = {self.ids[place]: self.sounds[place] for place in chosen}
+        tags = ((self.documents[place], self.groups[place]) for place in chosen)
+        licence = (_data_folder() / "licences" / "fluid-r3-MIT.txt").read_bytes()
+        return write_media(folder, media, tags, licence)
 
 
 def load_clips(*, min_count: int = 10) -> ClipCorpus:
     """Load the embedded clips after checking their files against the stored checksums.
 
-    Parameters
-    ----------
-    min_count : int
-        Labels that were given to fewer clips are left out, of `complete` as well. No label has
-        fewer than 20.
+    Labels that were given to fewer than `min_count` clips are left out, of `complete` as well. No
+    label has fewer than 20.
 
     Examples
     --------
@@ -137,21 +94,6 @@ def load_clips(*, min_count: int = 10) -> ClipCorpus:
 def _data_folder() -> Path:
     """Find the folder of the data files."""
     return package_folder("clips_data")
-
-
-def _is_missing(path: Path, content: bytes) -> bool:
-    """Say whether a file is still to be written; refuse if another one has its place."""
-    if not path.exists():
-        return True
-    if not path.is_file() or path.read_bytes() != content:
-        raise InputError(
-            f"'{path}' exists and is not the file that would be written there; move it away or "
-            "choose another folder."
-        )
-    return False
-
-
-# ---------------------------------------------------------------------- the dataset
 
 
 def _dataset(n_clips: int | None = None) -> DatasetContent:

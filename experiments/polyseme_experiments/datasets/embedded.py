@@ -1,6 +1,7 @@
 """Data files that are part of the package, read only when they are what they should be.
 
-In: the name of a folder of this package. Out: the files' bytes, checked against the stored sums.
+In: the name of a folder of this package. Out: the files' bytes, checked against the stored sums;
+and media files with their tags, written for whoever wants to try them.
 """
 
 from __future__ import annotations
@@ -8,12 +9,16 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from polyseme._validation import InputError
+
+TAGS_FILE, LICENCE_FILE = "tags.jsonl", "LICENCE.txt"
 
 
 class EmbeddedFiles:
@@ -22,11 +27,10 @@ class EmbeddedFiles:
     def __init__(self, owner: str, folder: Path) -> None:
         self.owner = owner
         self.folder = folder
+        content = self._bytes("checksums.json")
         try:
-            self._sums = dict(json.loads(self._bytes("checksums.json")))
+            self._sums = dict(json.loads(content))
         except (ValueError, TypeError) as error:
-            if isinstance(error, InputError):
-                raise
             raise self._fault("checksums.json", "is damaged") from error
 
     def read(self, name: str) -> bytes:
@@ -63,3 +67,38 @@ def frequent(documents: list[list[str]], min_count: int) -> list[list[str]]:
     """Keep the labels of at least `min_count` documents."""
     counts = Counter(label for labels in documents for label in labels)
     return [[label for label in labels if counts[label] >= min_count] for labels in documents]
+
+
+def write_media(
+    folder: str | os.PathLike[str],
+    media: Mapping[str, bytes],
+    tags: Iterable[tuple[list[str], str]],
+    licence: bytes,
+) -> list[Path]:
+    """Write media files by name, labels and group of each in `tags.jsonl`, and whose work they are.
+
+    A file that is there already with the same content stays; with another one, nothing is written.
+    """
+    rows = (
+        {"file": name, "labels": labels, "group": group}
+        for name, (labels, group) in zip(media, tags, strict=True)
+    )
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    files = {**media, TAGS_FILE: lines.encode(), LICENCE_FILE: licence}
+    target = Path(folder)
+    try:
+        for name, content in files.items():
+            path = target / name
+            if path.exists() and not (path.is_file() and path.read_bytes() == content):
+                raise InputError(
+                    f"'{path}' exists and is not the file that would be written there; move it "
+                    "away or choose another folder."
+                )
+        for name, content in files.items():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            if not (target / name).exists():
+                (target / name).write_bytes(content)
+    except OSError as error:
+        reason = error.strerror or "it cannot be written"
+        raise InputError(f"Nothing can be written to '{target}': {reason}.") from error
+    return [target / name for name in media]

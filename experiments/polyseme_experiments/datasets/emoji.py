@@ -7,7 +7,6 @@ which licences). Out: an `EmojiCorpus`, and the dataset "emoji".
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,25 +14,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._validation import InputError, check_number
+from polyseme._validation import check_number
 from polyseme.corpus import LabelCorpus
 from polyseme.datasets.base import DatasetContent, DatasetSpec
-from polyseme_experiments.datasets.embedded import EmbeddedFiles, frequent, package_folder
+from polyseme_experiments.datasets.embedded import (
+    EmbeddedFiles,
+    frequent,
+    package_folder,
+    write_media,
+)
 
 DRAWINGS = ("noto", "twemoji")
 CELL, COLUMNS = 64, 40
-_ATTRIBUTION = """Pictures of emoji, selected from two sets without altering a visible pixel.
-
-noto: Noto Emoji, copyright Google LLC, https://github.com/googlefonts/noto-emoji,
-licensed under the Apache License 2.0, https://www.apache.org/licenses/LICENSE-2.0
-
-twemoji: Twemoji, copyright Twitter, Inc and other contributors,
-https://github.com/jdecked/twemoji, graphics licensed under CC-BY 4.0,
-https://creativecommons.org/licenses/by/4.0/
-
-Tags: after emojilib (copyright 2014 Mu-An Chiou, MIT), emojibase (copyright 2017-2019 Miles
-Johnson, MIT) and Unicode CLDR (copyright Unicode, Inc., Unicode License v3).
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,36 +34,18 @@ class EmojiCorpus:
 
     There are n emoji and 2n instances: row i of `features` is the drawing `drawing[i]` of emoji
     `group[i]`, whose labels are `documents[group[i]]`.
-
-    Attributes
-    ----------
-    ids, characters, names : list of str, length n
-        Code points in hexadecimal, joined by "-"; the emoji themselves; their Unicode short names.
-    categories, subcategories : list of str, length n
-        Unicode's groups.
-    documents : list of list of str, length n
-        The labels of every emoji in alphabetical order. With a `min_count` above 2 some are
-        empty.
-    features : float32 array, shape (2n, 1280)
-        Pooled EfficientNet-Lite0 features: all Noto drawings, then all Twemoji drawings.
-    drawing : list of str, length 2n
-        "noto" or "twemoji".
-    group : int64 array, shape (2n,)
-        The emoji of every row. Keep a group on one side of a split.
-    sheets : dict of str to pathlib.Path
-        The WebP sheet of each drawing: 64 px cells, 40 to a row, in the order of `ids`.
     """
 
-    ids: list[str]
-    characters: list[str]
-    names: list[str]
-    categories: list[str]
+    ids: list[str]  # code points in hexadecimal, joined by "-"
+    characters: list[str]  # the emoji themselves
+    names: list[str]  # Unicode's short names
+    categories: list[str]  # Unicode's groups
     subcategories: list[str]
-    documents: list[list[str]]
-    features: NDArray[np.float32]
-    drawing: list[str]
-    group: NDArray[np.int64]
-    sheets: dict[str, Path]
+    documents: list[list[str]]  # sorted labels; with a `min_count` above 2 some are empty
+    features: NDArray[np.float32]  # (2n, 1280), pooled EfficientNet-Lite0: Noto, then Twemoji
+    drawing: list[str]  # of every row, "noto" or "twemoji"
+    group: NDArray[np.int64]  # (2n,): the emoji of every row; keep it on one side of a split
+    sheets: dict[str, Path]  # a WebP sheet of each drawing: 64 px cells, 40 to a row, as `ids`
 
     def cell(self, emoji: int) -> tuple[int, int, int, int]:
         """Say where on a sheet an emoji is: left, top, right, bottom, the latter two excluded."""
@@ -85,51 +59,32 @@ class EmojiCorpus:
         return [f"{drawing}/{self.ids[group]}.png" for drawing, group in pairs]
 
     def write(self, folder: str | Path, names: Collection[str] | None = None) -> list[Path]:
-        """Write drawings as PNG files, with labels in `tags.jsonl` and whose work they are.
+        """Write some `picture_names` (by default all) as PNG files, in their order.
 
-        Parameters
-        ----------
-        folder : str or Path
-            A new or empty folder; gets a folder for each drawing.
-        names : collection of str, optional
-            Which of `picture_names`; by default all.
-
-        Returns
-        -------
-        list of Path
-            The pictures, in the order of the rows.
+        See `write_media`.
         """
         from PIL import Image
 
-        target = Path(folder)
-        if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise InputError(f"'{target}' is not empty; name a new folder to write to.")
-        for drawing in DRAWINGS:
-            (target / drawing).mkdir(parents=True, exist_ok=True)
-        wanted = None if names is None else set(names)
         sheets = {one: Image.open(self.sheets[one]).convert("RGBA") for one in DRAWINGS}
-        written: list[Path] = []
-        lines: list[str] = []
-        for row, name in enumerate(self.picture_names()):
-            if wanted is None or name in wanted:
-                emoji = int(self.group[row])
-                written.append(target / name)
-                sheets[self.drawing[row]].crop(self.cell(emoji)).save(written[-1])
-                tags = {"file": name, "labels": self.documents[emoji], "group": self.ids[emoji]}
-                lines.append(json.dumps(tags, ensure_ascii=False) + "\n")
-        (target / "tags.jsonl").write_text("".join(lines), "utf-8")
-        (target / "LICENCE.txt").write_text(_ATTRIBUTION, "utf-8")
-        return written
+        rows = {name: row for row, name in enumerate(self.picture_names())}
+        wanted = rows.keys() if names is None else set(names)
+        media: dict[str, bytes] = {}
+        tags = []
+        for name, row in rows.items():
+            if name in wanted:
+                emoji, content = int(self.group[row]), io.BytesIO()
+                sheets[self.drawing[row]].crop(self.cell(emoji)).save(content, "PNG")
+                media[name] = content.getvalue()
+                tags.append((self.documents[emoji], self.ids[emoji]))
+        licence = (_data_folder() / "ATTRIBUTION.txt").read_bytes()
+        return write_media(folder, media, tags, licence)
 
 
 def load_emoji(*, min_count: int = 10) -> EmojiCorpus:
     """Load the embedded emoji after checking their files against the stored checksums.
 
-    Parameters
-    ----------
-    min_count : int
-        Labels of fewer emoji are left out. Labels of a single emoji are not stored, so that 1
-        gives the same as 2.
+    Labels of fewer than `min_count` emoji are left out. Labels of a single emoji are not stored, so
+    that 1 gives the same as 2.
 
     Examples
     --------
@@ -165,8 +120,6 @@ def _data_folder() -> Path:
     """Find the folder of the data files."""
     return package_folder("emoji_data")
 
-
-# ---------------------------------------------------------------------- the dataset
 
 MIN_COUNT = 20
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from polyseme._validation import InputError
+from polyseme.io import replacing
 from polyseme_experiments.datasets import EmojiCorpus, load_emoji
 
 __all__ = ["run_demo"]
@@ -22,20 +23,11 @@ __all__ = ["run_demo"]
 def run_demo(
     out: str | Path, *, seed: int = 0, from_pictures: bool = False, log: Callable[[str], None]
 ) -> None:
-    """Run the demo and write its page.
+    """Run the demo and write its page to a file; `log` takes progress lines.
 
-    Parameters
-    ----------
-    out : str or Path
-        The HTML file to write.
-    seed : int
-        Seeds the split, the training and the choice of examples. Same seed, same page, but for
-        the footer's seconds.
-    from_pictures : bool
-        Whether to extract features from the drawings, as PNG files, in place of the stored ones;
-        needs the extra `image`.
-    log : callable
-        Takes progress lines.
+    The seed decides the split, the training and the choice of examples: same seed, same page, but
+    for the footer's seconds. From pictures, features are extracted from the drawings as PNG files
+    in place of the stored ones, which needs the extra `image`.
     """
     from polyseme_experiments.demo.experiment import run_experiment
     from polyseme_experiments.demo.page import build_page, thumbnails
@@ -47,10 +39,10 @@ def run_demo(
     emoji = load_emoji()
     if from_pictures:
         emoji = _with_new_features(emoji, log)
-    results = run_experiment(emoji, seed=seed, log=log)
-    page = build_page(results, thumbnails(emoji))
-    path.write_text(page, encoding="utf-8")
-    log(f"page written: {len(page.encode()) / 1e6:.1f} MB")
+    page = build_page(run_experiment(emoji, seed=seed, log=log), thumbnails(emoji)).encode()
+    with replacing(path) as file:
+        file.write(page)
+    log(f"page written: {len(page) / 1e6:.1f} MB")
 
 
 def _with_new_features(emoji: EmojiCorpus, log: Callable[[str], None]) -> EmojiCorpus:

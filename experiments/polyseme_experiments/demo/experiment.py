@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from polyseme._threads import one_thread
 from polyseme.baselines import Popularity, TunedCosta
 from polyseme.evidence import Evidence
 from polyseme.metrics import concept_precision, example_precision
+from polyseme.store import Neighbour
 from polyseme.tagger import ZeroShotTagger
 from polyseme_experiments.datasets import EmojiCorpus
 from polyseme_experiments.demo.split import EmojiSplit, SplitSettings, draw_split
@@ -33,12 +34,10 @@ LEAST_PART = 0.05  # of a logit: what a tag must change it by to be named
 # Which list an explained prediction is drawn from, its kind, whether it is right, and how many.
 EXPLAINED = (("unseen", "unseen", True, 2), ("all", "oov", True, 1), ("all", "unseen", False, 1))
 
-Log = Callable[[str], None]
-Scores = dict[str, NDArray[np.float64]]
+Scores = dict[str, dict[str, Cell]]
 
 
-@dataclass(frozen=True)
-class Tag:
+class Tag(NamedTuple):
     """A label with its kind, and whether the picture truly carries it."""
 
     label: str
@@ -46,8 +45,7 @@ class Tag:
     right: bool
 
 
-@dataclass(frozen=True)
-class Card:
+class Card(NamedTuple):
     """One test picture: tags ranked first among all and among unseen ones, true tags missed."""
 
     emoji: int
@@ -63,19 +61,7 @@ class Card:
         return any(tag.right and tag.kind != "seen" for tag in (*self.tags, *self.missed))
 
 
-@dataclass(frozen=True)
-class Known:
-    """A known tag list near a picture: whose it is, its distance, its share of all votes."""
-
-    emoji: tuple[int, ...]
-    document: tuple[str, ...]
-    distance: float
-    share: float
-    holds: bool
-
-
-@dataclass(frozen=True)
-class Reason:
+class Reason(NamedTuple):
     """Why a picture (of `card`) was given a tag, ranked at `place` among "all" or "unseen" tags."""
 
     card: Card
@@ -83,11 +69,10 @@ class Reason:
     place: int
     among: str
     evidence: Evidence
-    known: tuple[Known, ...]
+    known: tuple[tuple[Neighbour, tuple[int, ...]], ...]  # tag lists nearby, and whose they are
 
 
-@dataclass(frozen=True)
-class Completion:
+class Completion(NamedTuple):
     """Tags that go with some given ones."""
 
     given: tuple[str, ...]
@@ -99,15 +84,12 @@ class DemoResults:
     """Everything the page shows."""
 
     seed: int
-    names: tuple[str, ...]  # of every emoji of the corpus, by position
-    n_train: int  # emoji whose tags teach meaning
-    n_taught: int  # those of them whose pictures were shown
-    n_test: int
+    split: EmojiSplit
     n_labels: int
     unseen: tuple[str, ...]  # labels of no picture shown
     oov: tuple[str, ...]  # labels of no semantics document
-    example: dict[str, dict[str, Cell]]  # E-MAP in percent by method and kind of label
-    concept: dict[str, dict[str, Cell]]  # C-MAP likewise; "all" ranks all labels together
+    example: Scores  # E-MAP in percent by method and kind of label
+    concept: Scores  # C-MAP likewise; "all" ranks all labels together
     differences: dict[str, Cell]  # E-MAP of the first method less the second's
     cards: tuple[Card, ...]  # one per test emoji, in the order they are shown
     maps: tuple[JudgedSenses, ...]
@@ -118,20 +100,21 @@ class DemoResults:
     seconds: dict[str, float] = field(default_factory=dict)  # all that differs between runs
 
 
-@dataclass(frozen=True)
-class DemoSettings:
-    """What the demo does: how much is hidden, which labels' senses are drawn, tagger parameters."""
-
-    split: SplitSettings = field(default_factory=SplitSettings)
-    senses: SenseRule = field(default_factory=SenseRule)
-    tagger: dict[str, Any] = field(default_factory=dict)
-
-
 def run_experiment(
-    emoji: EmojiCorpus, *, seed: int, log: Log, settings: DemoSettings | None = None
+    emoji: EmojiCorpus,
+    *,
+    seed: int,
+    log: Callable[[str], None],
+    hiding: SplitSettings | None = None,
+    rule: SenseRule | None = None,
+    **parameters: Any,
 ) -> DemoResults:
-    """Split, train, measure and choose examples; the seed decides all of it."""
-    settings = settings or DemoSettings()
+    """Split, train, measure and choose examples; the seed decides all of it.
+
+    How much is hidden, which labels' senses are drawn and the tagger's parameters may be others
+    than the demo's.
+    """
+    hiding, rule = hiding or SplitSettings(), rule or SenseRule()
     seconds: dict[str, float] = {}
 
     @contextmanager
@@ -145,7 +128,7 @@ def run_experiment(
     # Streams of their own, so that a change to one choice leaves the others as they are.
     split_seed, example_seed, sense_seed = np.random.SeedSequence(seed).spawn(3)
     with one_thread():
-        split = draw_split(emoji, settings.split, np.random.default_rng(split_seed))
+        split = draw_split(emoji, hiding, np.random.default_rng(split_seed))
         log(
             f"{len(split.train)} training emoji, {len(split.taught)} of them shown as pictures; "
             f"{len(split.test)} test emoji"
@@ -153,7 +136,7 @@ def run_experiment(
         semantics = split.semantics()
         X, documents = split.pictures(split.taught)
         X_test, _ = split.pictures(split.test)
-        tagger = ZeroShotTagger(**({"random_state": seed} | settings.tagger))
+        tagger = ZeroShotTagger(**{"random_state": seed} | parameters)
         with step("polyseme", "polyseme: learning one space from tag lists and pictures"):
             tagger.fit(X, documents, semantics).remove_documents(split.repeated())
         scores = {"polyseme": tagger.predict_proba(X_test)}
@@ -165,7 +148,8 @@ def run_experiment(
                 order = [list(baseline.classes_).index(label) for label in tagger.classes_]
                 scores[name] = baseline.decision_function(X_test)[:, order]
         # A label that only ever stands beside an unseen one is on no picture either.
-        unseen, oov = (_of_kind(tagger, kind) for kind in ("unseen", "oov"))
+        labels = np.array(tagger.classes_)
+        unseen, oov = (tuple(labels[tagger.kinds_ == kind].tolist()) for kind in ("unseen", "oov"))
         log(f"{len(unseen)} unseen and {len(oov)} oov tags")
         example, concept, differences = _measure(split, tagger, scores)
         with step("examples", "choosing examples and labels with several senses"):
@@ -174,15 +158,11 @@ def run_experiment(
             reasons = _reasons(tagger, split, cards, generator)
             owners = np.array([split.emoji_of(name) for name in tagger.store_.ids])
             generator = np.random.default_rng(sense_seed)
-            concepts, rule = tagger.concepts(), settings.senses
-            maps = find_senses(concepts, owners, emoji.categories, rule, generator)
+            maps = find_senses(tagger.concepts(), owners, emoji.categories, rule, generator)
             completions = _completions(tagger, maps)
     return DemoResults(
         seed=seed,
-        names=tuple(emoji.names),
-        n_train=len(split.train),
-        n_taught=len(split.taught),
-        n_test=len(split.test),
+        split=split,
         n_labels=len(tagger.classes_),
         unseen=unseen,
         oov=oov,
@@ -193,29 +173,21 @@ def run_experiment(
         maps=maps,
         reasons=reasons,
         completions=completions,
-        sense_range=(settings.senses.fewest, settings.senses.most),
-        settings=_settings(tagger, settings),
+        sense_range=(rule.fewest, rule.most),
+        settings=_settings(tagger, hiding, parameters),
         seconds=seconds,
     )
 
 
-def _of_kind(tagger: ZeroShotTagger, kind: str) -> tuple[str, ...]:
-    """Give the tagger's labels of one kind."""
-    return tuple(np.array(tagger.classes_)[tagger.kinds_ == kind].tolist())
-
-
-# ---------------------------------------------------------------------- measuring
-
-
 def _measure(
-    split: EmojiSplit, tagger: ZeroShotTagger, scores: Scores
-) -> tuple[dict[str, dict[str, Cell]], dict[str, dict[str, Cell]], dict[str, Cell]]:
+    split: EmojiSplit, tagger: ZeroShotTagger, scores: Mapping[str, NDArray[np.float64]]
+) -> tuple[Scores, Scores, dict[str, Cell]]:
     """Measure every method, and the first one's lead over the second on the same emoji."""
     _, documents = split.pictures(split.test)
     truth = documents.align(tagger.classes_)[0][:, : len(tagger.classes_)].toarray()
     groups = split.emoji.group[split.rows(split.test)]
-    example: dict[str, dict[str, Cell]] = {name: {} for name in scores}
-    concept: dict[str, dict[str, Cell]] = {name: {} for name in scores}
+    example: Scores = {name: {} for name in scores}
+    concept: Scores = {name: {} for name in scores}
     differences = {}
     for column in COLUMNS:
         chosen = tagger.kinds_ == column if column != "all" else np.full(len(tagger.kinds_), True)
@@ -236,9 +208,6 @@ def group_means(values: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArr
     """Average values (n,) within groups (n,), in the order of the groups' numbers; NaN stays."""
     _, places, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     return np.bincount(places, weights=values) / sizes
-
-
-# ---------------------------------------------------------------------- examples
 
 
 def _cards(
@@ -287,13 +256,7 @@ def _reasons(
             if n_wanted and used.isdisjoint({card.emoji, tag.label}):
                 evidence = _evidence(tagger, split, card, tag.label)
                 known = tuple(
-                    Known(
-                        tuple(sorted({split.emoji_of(name) for name in one.document_ids})),
-                        one.document,
-                        one.distance,
-                        one.share,
-                        one.holds,
-                    )
+                    (one, tuple(sorted({split.emoji_of(name) for name in one.document_ids})))
                     for one in evidence.neighbours[:N_KNOWN]
                 )
                 reasons.append(Reason(card, tag, place, among, evidence, known))
@@ -320,20 +283,18 @@ def _completions(
     for one in maps:
         senses = [(one.label, words[0]) for words in one.words[:n_senses] if words]
         given: list[tuple[str, ...]] = [(one.label,), *senses]
-        rows.append(
-            tuple(
-                Completion(tags, tuple(tagger.complete(tags, k=N_COMPLETED)[0].tolist()))
-                for tags in given
-            )
-        )
+        completed = [tagger.complete(tags, k=N_COMPLETED)[0].tolist() for tags in given]
+        rows.append(tuple(map(Completion, given, map(tuple, completed))))
     return tuple(rows)
 
 
-def _settings(tagger: ZeroShotTagger, settings: DemoSettings) -> tuple[tuple[str, str], ...]:
+def _settings(
+    tagger: ZeroShotTagger, hiding: SplitSettings, parameters: Mapping[str, Any]
+) -> tuple[tuple[str, str], ...]:
     """List settings and versions for the footer."""
     members = tagger.space_.members_
-    given = ", ".join(f"{name}={value!r}" for name, value in sorted(settings.tagger.items()))
-    test_share = f"{settings.split.test_share:.0%}"
+    given = ", ".join(f"{name}={value!r}" for name, value in sorted(parameters.items()))
+    test_share = f"{hiding.test_share:.0%}"
     packages = ("polyseme", "numpy", "scikit-learn", "torch", "pillow")
     return (
         ("tagger", f"ZeroShotTagger({given}), all else the library's defaults"),

@@ -129,9 +129,6 @@ def evidence_bars(evidence: Evidence) -> list[tuple[str, str, float, float, floa
     ]
 
 
-# ---------------------------------------------------------------------- the plot of senses
-
-
 def sense_plot(one: JudgedSenses) -> dict[str, list[list[float] | tuple[str, float, float]]]:
     """Lay the concepts of one label out on a canvas, so that no picture hides another.
 

@@ -89,12 +89,12 @@ class EmojiSplit:
 def families(names: Sequence[str]) -> NDArray[np.int64]:
     """Give one number to all emoji whose Unicode names differ only in a person's gender, (n,)."""
     numbers: dict[str, int] = {}
-    found = []
+    family = []
     for name in names:
         words = re.split(r"[\s:,-]+", name.casefold())
         key = " ".join(word for word in words if word not in _PERSONS) or name
-        found.append(numbers.setdefault(key, len(numbers)))
-    return np.array(found, dtype=np.int64)
+        family.append(numbers.setdefault(key, len(numbers)))
+    return np.array(family, dtype=np.int64)
 
 
 def draw_split(

@@ -7,27 +7,19 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from polyseme._validation import unknown_name
-from polyseme_experiments import EXPERIMENTS
-from polyseme_experiments.figures import calibration, compare, default, paper
+from polyseme_experiments.definitions import find, make_all, read_toml
+from polyseme_experiments.figures import calibration, compare, paper
 from polyseme_experiments.figures.base import Experiment
-from polyseme_experiments.settings import read_toml
 
 
 @lru_cache(maxsize=1)
-def _tables() -> dict[str, dict[str, Any]]:
-    """Read the definitions of all tables and figures."""
-    return read_toml(Path(__file__).with_name("figures.toml"))
+def experiments() -> dict[str, Experiment]:
+    """Read all tables and figures, in the order of the report."""
+    tables = read_toml(Path(__file__).with_name("figures.toml"))
+    return make_all(tables, (paper, compare, calibration))
 
 
 def get_experiment(name: str) -> Experiment:
-    """Give an experiment by its name; an unknown one is an `InputError` that lists them."""
-    if name not in EXPERIMENTS:
-        raise unknown_name("experiment", name, EXPERIMENTS)
-    fields = dict(_tables()[name])
-    kind = fields.pop("kind")
-    module = next(one for one in (paper, default, calibration, compare) if hasattr(one, kind))
-    experiment: Experiment = getattr(module, kind)(name=name, **fields)
-    return experiment
+    """Give an experiment by its name."""
+    return find("experiment", name, experiments())

@@ -33,6 +33,10 @@ FORMER_NOTE = (
     "those of their last records, for the same trials."
 )
 
+SAMPLE_NOTE = (
+    "SAMPLES of our own making and short trainings: these figures say nothing about the method."
+)
+
 Tests = dict[tuple[str, str, str], PairedTest]
 
 
@@ -67,26 +71,18 @@ class Results:
         values = self.values(setting, FORMER + method, column, measure)
         return [method, *([FORMER + method] if any(v is not None for v in values) else [])]
 
-    def _first(self, settings: Sequence[str]) -> list[Record]:
-        """Give one record of each setting."""
+    def cautions(self, settings: Sequence[str]) -> dict[str, str]:
+        """Give footnotes on samples and stand-ins of some settings, and each in a few words."""
         first = {name: trials for (name, _), trials in reversed(self._records.items())}
-        return [next(iter(first[name].values())) for name in settings if name in first]
-
-    def data_notes(self, settings: Sequence[str]) -> tuple[str, ...]:
-        """Give footnotes on samples and stand-ins of some settings."""
-        notes = []
-        for record in self._first(settings):
+        cautions = {}
+        for record in (next(iter(first[name].values())) for name in settings if name in first):
             if record["sample"]:
-                notes.append(
-                    "SAMPLES of our own making and short trainings: these figures say nothing "
-                    "about the method."
-                )
-            notes += [
-                f"STAND-IN: {corpus} is used in place of {original}."
-                for corpus, original in record["stand_in"].items()
-                if original
-            ]
-        return tuple(dict.fromkeys(notes))
+                cautions[SAMPLE_NOTE] = "sample"
+            for corpus, original in record["stand_in"].items():
+                if original:
+                    note = f"STAND-IN: {corpus} is used in place of {original}."
+                    cautions[note] = f"{corpus} stands in for {original}"
+        return cautions
 
     def notes(self, settings: Sequence[str], *, features: bool = False) -> tuple[str, ...]:
         """Give footnotes on data, training and departures of some settings, and their features."""
@@ -96,23 +92,11 @@ class Results:
             if name in settings
             for record in trials.values()
         }
-        notes = [*self.data_notes(settings)]
+        notes = [*self.cautions(settings)]
         notes += [TRAINING[preset] for preset in sorted(presets & TRAINING.keys())]
         for setting in map(get_setting, settings):
             notes += setting.departures + (setting.feature_departures if features else ())
         return tuple(dict.fromkeys(notes))
-
-    def caution(self, settings: Sequence[str]) -> str:
-        """Say in a few words what no figure of some settings may be read without."""
-        words = []
-        for record in self._first(settings):
-            words += ["sample"] if record["sample"] else []
-            words += [
-                f"{corpus} stands in for {original}"
-                for corpus, original in record["stand_in"].items()
-                if original
-            ]
-        return "; ".join(dict.fromkeys(words))
 
     def tests(
         self, setting: str, ours: str, methods: Sequence[str], columns: Sequence[str] = SHOWN
@@ -131,16 +115,17 @@ class Results:
             }
         )
 
-    def cells(self, setting: str, method: str, tests: Tests) -> list[Cell]:
-        """Give a method's scores: measures, and for each the sets of labels that are shown."""
-        return [
-            Cell.of(
-                self.values(setting, method, column, measure),
-                mark=tests[key].mark if (key := (method, measure, column)) in tests else "",
-            )
-            for measure in MEASURES
-            for column in SHOWN
-        ]
+    def cells(
+        self, setting: str, method: str, tests: Tests, columns: Sequence[str] = SHOWN
+    ) -> dict[tuple[str, str], Cell]:
+        """Give a method's scores by measure and set of labels."""
+        cells = {}
+        for measure in MEASURES:
+            for column in columns:
+                test = tests.get((method, measure, column))
+                values = self.values(setting, method, column, measure)
+                cells[measure, column] = Cell.of(values, mark=test.mark if test else "")
+        return cells
 
 
 def score_header() -> list[str]:
@@ -176,33 +161,18 @@ def _former_figures() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Experiment(ABC):
-    """A table or a figure.
+    """A table or a figure."""
 
-    Attributes
-    ----------
-    name : str
-        On the command line: "fig9".
-    title : str
-    text : str
-        What it shows and how to read it, for the report.
-    settings, methods : tuple of str
-        Every method is run in every setting.
-    trials : (int, int), optional
-        The fewest and the most trials, whatever is asked for.
-    departures : tuple of str
-        Where it departs from the paper, beyond what its settings say.
-    only_in : mapping of str to collection of str
-        Methods that are run in some settings only.
-    """
-
-    name: str
+    name: str  # on the command line: "fig9"
     title: str
-    text: str
+    text: str  # what it shows and how to read it, for the report
     settings: tuple[str, ...]
-    methods: tuple[str, ...]
-    trials: tuple[int, int] | None = None
-    departures: tuple[str, ...] = ()
+    methods: tuple[str, ...]  # every one is run in every setting
+    trials: tuple[int, int] | None = None  # the fewest and the most, whatever is asked for
+    departures: tuple[str, ...] = ()  # from the paper, beyond what its settings say
+    # Methods that are run in some settings only.
     only_in: Mapping[str, Collection[str]] = field(default_factory=dict)
+    published: Mapping[str, Any] = field(default_factory=dict)  # the paper's values
 
     def methods_in(self, setting: str) -> list[str]:
         """Name the methods that are run in a setting."""
@@ -238,24 +208,32 @@ class Experiment(ABC):
         header: Iterable[str],
         rows: Iterable[Row],
         *,
-        notes: Iterable[str],
+        setting: str = "",
         suffix: str = "",
         title: str = "",
-        settings: Sequence[str] = (),
+        notes: Iterable[str] | None = None,
         reference: str = "",
     ) -> Table:
-        """Make a table of its section; see `Table`."""
-        listed = tuple(rows)
+        """Make a table of its section, of one setting or of all; see `Table`.
+
+        By default its footnotes are all there are on a setting, and otherwise those on data.
+        """
+        listed, settings = tuple(rows), (setting,) if setting else self.settings
+        if notes is None:
+            about = (
+                results.notes(settings, features=True) if setting else results.cautions(settings)
+            )
+            notes = (*about, *self.departures)
         former = any(FORMER_TITLE in str(row[:2]) for row in listed)
         return Table(
-            self.name + suffix,
-            title or self.title,
+            self.name + (f"-{setting}" if setting else "") + suffix,
+            title or (get_setting(setting).title if setting else self.title),
             tuple(header),
             listed,
             notes=(*notes, *([FORMER_NOTE] if former else [])),
             command=results.command,
             reference=reference and get_method(reference).title,
-            caution=results.caution(settings or self.settings),
+            caution="; ".join(dict.fromkeys(results.cautions(settings).values())),
         )
 
     def make_section(self, *tables: Table, figures: Iterable[Figure] = ()) -> Section:

@@ -2,90 +2,56 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.metrics import BINS
 from polyseme_experiments.figures.base import FORMER, FORMER_TITLE, Experiment, Results
-from polyseme_experiments.methods.calibration import FEW, PRECISIONS
 from polyseme_experiments.report.page import Figure, Section
 from polyseme_experiments.report.plots import Bins, reliability
 from polyseme_experiments.report.tables import Cell, Row, Table
 from polyseme_experiments.settings import get_setting
 
 NEW = "calibration-late"
-# Method, set of labels, what the row is called, and what its curve is.
-OWN = (
-    ("calibration", "training", "seen labels", "seen labels"),
-    ("calibration", "zsl-only", "unseen labels", "unseen labels"),
-    (NEW, "oov", "labels that turned up later", "new labels"),
-)
-COSTA = (
-    ("calibration-costa", "training", "seen labels, tuned COSTA's scores"),
-    ("calibration-costa", "zsl-only", "unseen labels, tuned COSTA's scores"),
-)
 ERROR = "calibration error"
-REACHED = tuple(
-    f"{what} {100 * one:.0f} %" for one in PRECISIONS for what in ("reached of", "found at")
-)
-MEASURES = ("true", ERROR, "log-loss", "expected / true", *REACHED)
-# What is measured of new labels, and what the column is called.
-NEW_MEASURES = {
-    "E-MAP": "E-MAP",
-    "C-MAP": "C-MAP",
-    ERROR: f"{ERROR} (%)",
-    "expected / true": "expected / true",
-}
-# What is known of the new labels, and what the row is called.
-WAYS = {
-    "taught": "learned from the start, as unseen labels",
-    "sample": "a sample of documents that turned up later",
-    "oov": "documents picked for them that turned up later",
-    **{
-        f"new-{n}": f"{n} document{'s' if n > 1 else ''} for each that turned up later" for n in FEW
-    },
-    "named": "their names alone, by word vectors",
-    "chance": "nothing (chance)",
-}
 
 
 @dataclass(frozen=True)
 class CalibrationFigure(Experiment):
     """A table and reliability curves for each setting."""
 
+    # Method, set of labels, and what the row is called; the default's have a curve, by its name.
+    rows: tuple[tuple[str, str, str], ...] = ()
+    curves: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    measures: Mapping[str, str] = field(default_factory=dict)  # what a column shows: its name
+    ways: Mapping[str, str] = field(default_factory=dict)  # what is known of new labels: its words
+    new_measures: tuple[str, ...] = ()  # of `measures` and scores, of new labels
+
     def section(self, results: Results) -> Section:
         """Make its section of the report; see `Experiment.section`."""
         tables, figures = [], []
         for setting in self.settings:
-            title = get_setting(setting).title
-            shown = [(method, column, name) for method, column, name, _ in OWN]
             former = [
-                (found[1], column, f"{name}, {FORMER_TITLE}")
-                for method, column, name in shown
-                if len(found := results.with_former(setting, method, column, ERROR)) > 1
+                (both[1], column, f"{name}, {FORMER_TITLE}")
+                for method, column, name in self.rows
+                if len(both := results.with_former(setting, method, column, ERROR)) > 1
             ]
+            own = len(self.curves)
             rows: list[Row] = [
-                (name, *(Cell.of(results.values(setting, method, column, m)) for m in MEASURES))
-                for method, column, name in (*shown, *former, *COSTA)
-            ]
-            header = ("true (%)", f"{ERROR} (%)", *MEASURES[2:])
-            tables.append(
-                self.table(
-                    results,
-                    ("probabilities of", *header),
-                    rows,
-                    notes=(*results.notes((setting,), features=True), *self.departures),
-                    suffix=f"-{setting}",
-                    title=title,
-                    settings=(setting,),
+                (
+                    name,
+                    *(Cell.of(results.values(setting, method, column, m)) for m in self.measures),
                 )
-            )
-            curves = {
-                name: _curve(results, setting, method, column) for method, column, _, name in OWN
-            }
+                for method, column, name in (*self.rows[:own], *former, *self.rows[own:])
+            ]
+            header = ("probabilities of", *self.measures.values())
+            tables.append(self.table(results, header, rows, setting=setting))
+            curves = {name: _curve(results, setting, *key) for name, key in self.curves.items()}
             svg = reliability(f"reliability-{setting}", curves)
+            title = get_setting(setting).title
             figures.append(Figure(svg, f"{title}: how often labels of each probability are true"))
         return self.make_section(*tables, self._new_labels(results), figures=figures)
 
@@ -93,20 +59,15 @@ class CalibrationFigure(Experiment):
         """Compare what can be known of labels that were not learned."""
         rows: list[Row] = []
         for setting in self.settings:
-            title = get_setting(setting).title
-            for column, name in WAYS.items():
+            for column, name in self.ways.items():
                 for method in results.with_former(setting, NEW, column, ERROR):
-                    told = f"{name}, {FORMER_TITLE}" if method.startswith(FORMER) else name
-                    values = (results.values(setting, method, column, m) for m in NEW_MEASURES)
-                    rows.append((title, told, *map(Cell.of, values)))
-        return self.table(
-            results,
-            ("setting", "what is known of them", *NEW_MEASURES.values()),
-            rows,
-            notes=(*results.data_notes(self.settings), *self.departures),
-            suffix="-late",
-            title="A third of the unseen labels, all held-out instances",
-        )
+                    words = f"{name}, {FORMER_TITLE}" if method.startswith(FORMER) else name
+                    values = (results.values(setting, method, column, m) for m in self.new_measures)
+                    rows.append((get_setting(setting).title, words, *map(Cell.of, values)))
+        names = (self.measures.get(measure, measure) for measure in self.new_measures)
+        title = "A third of the unseen labels, all held-out instances"
+        header = ("setting", "what is known of them", *names)
+        return self.table(results, header, rows, suffix="-late", title=title)
 
 
 def _curve(results: Results, setting: str, method: str, column: str) -> Bins:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from polyseme_experiments.figures.base import (
@@ -20,39 +20,27 @@ from polyseme_experiments.report.plots import bars, curves, senses, usage, usage
 from polyseme_experiments.report.tables import Cell, Row
 from polyseme_experiments.settings import get_setting
 
-# Means and standard errors of E-MAP and of C-MAP, over these columns in this order.
+# Of these sets of labels the paper has means and standard errors, in this order.
 PUBLISHED_COLUMNS = ("training", "zsl", "all", "oov")
-Pairs = tuple[tuple[float, float], ...]
-Published = Mapping[str, tuple[Pairs, Pairs]]
+Cells = dict[tuple[str, str], Cell]
 
 
 @dataclass(frozen=True)
 class ScoreFigure(Experiment):
     """Example and concept MAP: methods down, sets of labels across (in the paper: Figs 6 to 14).
 
-    Attributes
-    ----------
-    columns : tuple of str
-        Sets of labels, left to right.
-    published : mapping of method to (E-MAP, C-MAP)
-        For each measure pairs of mean and standard error over `PUBLISHED_COLUMNS`.
-    reference : str
-        The method that all others are compared with, pair by pair over the trials, if any.
-    by_dimension : bool
-        Whether methods differ in the dimension of the concept space, so that curves say more
-        than bars.
+    Published: for each method E-MAP and C-MAP over `PUBLISHED_COLUMNS`.
     """
 
-    columns: tuple[str, ...] = SHOWN
-    published: Published = field(default_factory=dict)
-    reference: str = ""
-    by_dimension: bool = False
+    columns: tuple[str, ...] = SHOWN  # sets of labels, left to right
+    reference: str = ""  # the method that all others are compared with, over the trials, if any
+    by_dimension: bool = False  # methods differ in dimension, so that curves say more than bars
 
     def section(self, results: Results) -> Section:
         """Make its section of the report; see `Experiment.section`."""
         cells = self._cells(results)
         rows: list[Row] = [
-            (title_of(method), measure, *cells[method, measure].values())
+            (title_of(method), measure, *(cells[method][measure, c] for c in self.columns))
             for measure in MEASURES
             for method in self.methods
         ]
@@ -65,51 +53,45 @@ class ScoreFigure(Experiment):
         )
         return self.make_section(table, figures=[self._plot(cells, m) for m in MEASURES])
 
-    def _cells(self, results: Results) -> dict[tuple[str, str], dict[str, Cell]]:
-        """Give the cells of each method and measure, by the name of the set of labels."""
+    def _cells(self, results: Results) -> dict[str, Cells]:
+        """Give the cells of each method, by measure and set of labels."""
         (setting,) = self.settings
         methods = self.methods if self.reference else ()
         tests = results.tests(setting, self.reference, methods, self.columns)
-        cells: dict[tuple[str, str], dict[str, Cell]] = {}
+        cells = {}
         for method in self.methods:
-            for place, measure in enumerate(MEASURES):
-                pairs = self.published[method][place] if method in self.published else ()
-                published = dict(zip(PUBLISHED_COLUMNS, pairs, strict=False))
-                cells[method, measure] = {
-                    COLUMNS[column]: Cell.of(
-                        results.values(setting, method, column, measure),
-                        published.get(column),
-                        mark=tests[key].mark if (key := (method, measure, column)) in tests else "",
-                    )
-                    for column in self.columns
-                }
+            cells[method] = results.cells(setting, method, tests, self.columns)
+            for measure, pairs in zip(MEASURES, self.published.get(method, ()), strict=False):
+                for column, (mean, error) in zip(PUBLISHED_COLUMNS, pairs, strict=False):
+                    if (key := (measure, column)) in cells[method]:
+                        beside = {"published": mean, "published_error": error}
+                        cells[method][key] = replace(cells[method][key], **beside)
         return cells
 
-    def _plot(self, cells: dict[tuple[str, str], dict[str, Cell]], measure: str) -> Figure:
+    def _plot(self, cells: dict[str, Cells], measure: str) -> Figure:
         """Draw one measure: bars, or curves of each set of labels over the dimension."""
         name = f"{self.name}-{measure[0].lower()}"
-        if not self.by_dimension:
-            series = {title_of(method): cells[method, measure] for method in self.methods}
-            return Figure(bars(name, series, measure=measure), measure)
+        bars_of: dict[str, dict[str, Cell]] = {}
         lines: dict[str, dict[float, Cell]] = {}
         for method in self.methods:
             own = ", own document known" if method.endswith("-own") else ""
-            for column, cell in cells[method, measure].items():
-                lines.setdefault(column + own, {})[get_method(method).dimensions[0]] = cell
-        return Figure(curves(name, lines, measure=measure), measure)
+            for column in self.columns:
+                cell = cells[method][measure, column]
+                bars_of.setdefault(title_of(method), {})[COLUMNS[column]] = cell
+                if self.by_dimension:
+                    dimension = get_method(method).dimensions[0]
+                    lines.setdefault(COLUMNS[column] + own, {})[dimension] = cell
+        if self.by_dimension:
+            return Figure(curves(name, lines, measure=measure), measure)
+        return Figure(bars(name, bars_of, measure=measure), measure)
 
 
 @dataclass(frozen=True)
 class FeatureFigure(Experiment):
     """Image feature sets by the C-MAP of classifiers (in the paper: Appendix A).
 
-    Attributes
-    ----------
-    published : mapping of method to (name, mean, standard error)
-        The paper's feature set that corresponds to ours.
+    Published: for each method the paper's feature set that corresponds, a mean and its error.
     """
-
-    published: Mapping[str, tuple[str, float, float]] = field(default_factory=dict)
 
     def section(self, results: Results) -> Section:
         """Make its section of the report; see `Experiment.section`."""
@@ -137,30 +119,20 @@ class SensePictures(Experiment):
         rows: list[Row] = []
         figures = []
         for number, one in enumerate(record["metrics"]["senses"]["maps"]):
-            label, company, kinds = one["label"], one["words"], one["senses"]
-            for sense, words in enumerate(company):
+            label, contexts, kinds = one["label"], one["words"], one["senses"]
+            for sense, words in enumerate(contexts):
                 rows.append((label, sense + 1, kinds.count(sense), ", ".join(words)))
-            others = one["background"]
-            svg = senses(
-                f"fig1-{number}", one["points"], kinds, company, label=label, others=others
-            )
+            about = {"label": label, "others": one["background"]}
+            svg = senses(f"fig1-{number}", one["points"], kinds, contexts, **about)
             figures.append(Figure(svg, f"“{label}”, silhouette {one['silhouette']:.2f}"))
         header = ("label", "sense", "documents", "typical company")
-        table = self.table(results, header, rows, notes=results.data_notes(self.settings))
+        table = self.table(results, header, rows)
         return self.make_section(table, figures=figures)
 
 
 @dataclass(frozen=True)
 class UsageFigure(Experiment):
-    """Label usage of the source beside the target's.
-
-    Attributes
-    ----------
-    published : mapping of setting to float
-        The correlation that the paper states.
-    """
-
-    published: Mapping[str, float] = field(default_factory=dict)
+    """Label usage of the source beside the target's; published: a correlation by setting."""
 
     def section(self, results: Results) -> Section:
         """Make its section of the report; see `Experiment.section`."""
@@ -179,29 +151,15 @@ class UsageFigure(Experiment):
             svg = usage(f"fig5-{setting}", first, second, names=(source, target))
             figures.append(Figure(svg, title))
         header = ("setting", "source", "target", "labels", "shared", "correlation", "published")
-        table = self.table(results, header, rows, notes=results.data_notes(self.settings))
+        table = self.table(results, header, rows)
         return self.make_section(table, figures=figures)
-
-
-SIZES = {
-    "seen": "seen labels",
-    "unseen": "unseen labels",
-    "oov": "oov labels",
-    "documents": "instances",
-    "semantics": "S_tr",
-    "semantics_validation": "S_val",
-    "semantics_test": "S_tst",
-    "train": "IM_tr",
-    "validation": "IM_val",
-    "test": "IM_tst",
-}
 
 
 @dataclass(frozen=True)
 class SizeTable(Experiment):
     """Sizes of labels and sets, setting by setting; published: a mean, or with its error."""
 
-    published: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    sizes: Mapping[str, str] = field(default_factory=dict)
 
     def section(self, results: Results) -> Section:
         """Make its section of the report; see `Experiment.section`."""
@@ -210,7 +168,7 @@ class SizeTable(Experiment):
             for setting in self.settings
         ]
         rows: list[Row] = [("corpora", *corpora)]
-        for size, words in SIZES.items():
+        for size, words in self.sizes.items():
             cells = (
                 Cell.of(
                     self._counts(results, setting, size),
@@ -220,9 +178,7 @@ class SizeTable(Experiment):
                 for setting in self.settings
             )
             rows.append((words, *cells))
-        notes = (*results.data_notes(self.settings), *self.departures)
-        table = self.table(results, ("set", *self.settings), rows, notes=notes)
-        return self.make_section(table)
+        return self.make_section(self.table(results, ("set", *self.settings), rows))
 
     def _counts(self, results: Results, setting: str, size: str) -> list[float | None]:
         """Give a size in every trial; of another corpus, only usable documents count."""
@@ -233,20 +189,11 @@ class SizeTable(Experiment):
         return [sum(value or 0 for value in trial) for trial in zip(*parts, strict=True)]
 
 
-UNITS = {
-    "s_squared": "s (squared)",
-    "s_mean": "s (plain)",
-    "error": "error",
-    "relative_paper": "error / s (squared)",
-    "relative": "error / √s (squared)",
-}
-
-
 @dataclass(frozen=True)
 class RegressionTable(Experiment):
-    """Spread and regression error by dimension; published: `UNITS` but s (plain)."""
+    """Spread and regression error by dimension; published: all units but s (plain)."""
 
-    published: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
 
     def section(self, results: Results) -> Section:
         """Make its section of the report; see `Experiment.section`."""
@@ -256,11 +203,11 @@ class RegressionTable(Experiment):
             for d, (first, *others) in self.published[setting].items():
                 cells = [
                     Cell.of(results.values(setting, f"mapping-{d}", "space", unit), value)
-                    for unit, value in zip(UNITS, (first, None, *others), strict=True)
+                    for unit, value in zip(self.units, (first, None, *others), strict=True)
                 ]
                 rows.append((get_setting(setting).title, int(d), *cells))
                 series.setdefault(setting, {})[int(d)] = cells[-1]
-        header = ("setting", "d", *UNITS.values())
+        header = ("setting", "d", *self.units.values())
         table = self.table(results, header, rows, notes=self.all_notes(results))
         figure = Figure(curves("table2-error", series, measure="error / √s"))
         return self.make_section(table, figures=[figure])

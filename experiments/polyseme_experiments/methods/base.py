@@ -9,10 +9,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from polyseme_experiments.embedding_cache import make_mapper, space_config
 from polyseme_experiments.sampling import RunConfig
 from polyseme_experiments.trials import Trial
 
+Matrix = NDArray[np.float64]
 Metrics = dict[str, Any]
 Outcome = tuple[Metrics, dict[str, Any]]
 
@@ -24,24 +28,12 @@ def reprs(parameters: dict[str, Any], left_out: set[str] | None = None) -> dict[
 
 @dataclass(frozen=True)
 class Method(ABC):
-    """Something that is measured in a trial.
+    """Something that is measured in a trial."""
 
-    Attributes
-    ----------
-    name : str
-        Names it in records and on the command line.
-    title : str
-        Names it in tables.
-    dimensions : tuple of int
-        Sizes of the concept spaces it needs.
-    features : bool
-        Whether it needs instances' features.
-    """
-
-    name: str
-    title: str
-    dimensions: tuple[int, ...] = ()
-    features: ClassVar[bool] = False
+    features: ClassVar[bool] = False  # whether it needs instances' features
+    name: str  # in records and on the command line
+    title: str  # in tables
+    dimensions: tuple[int, ...] = ()  # sizes of the concept spaces it needs
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Give what decides its results as JSON values, also what is left at its default."""
@@ -58,3 +50,23 @@ class Method(ABC):
     @abstractmethod
     def run(self, trial: Trial) -> Outcome:
         """Give metrics and the audit of what reached training."""
+
+
+@dataclass(frozen=True)
+class System(Method):
+    """A whole system, measured by the scores that it gives labels of test instances."""
+
+    features: ClassVar[bool] = True
+    oov: bool = True  # whether it scores oov labels
+    mix: bool = False  # whether all held-out instances are tested, also without an unseen label
+
+    @abstractmethod
+    def scores(self, trial: Trial, X: NDArray[np.float32]) -> tuple[Any, Matrix]:
+        """Give what was fitted, and its scores of instances, (n, n_labels)."""
+
+    def run(self, trial: Trial) -> Outcome:
+        """Score the test instances, or the natural mix."""
+        rows = trial.mixed if self.mix else trial.split.test
+        fitted, scores = self.scores(trial, trial.features(rows))
+        metrics = trial.measure(scores, fitted.classes_, oov=self.oov, mix=self.mix)
+        return metrics, trial.audit(fitted, trial.fit_inputs())

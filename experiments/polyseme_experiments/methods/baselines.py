@@ -10,79 +10,63 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+import polyseme.baselines
 from polyseme._validation import as_generator, draw_seed
-from polyseme.baselines import Popularity, SeenClassifiers
+from polyseme.baselines import SeenClassifiers
 from polyseme.features import ImageFeatures
 from polyseme.splits import measure
-from polyseme_experiments.methods.base import Method, Metrics, Outcome, reprs
+from polyseme_experiments.methods.base import Matrix, Method, Metrics, Outcome, System, reprs
 from polyseme_experiments.reductions import make_reduction
 from polyseme_experiments.sampling import RunConfig, word_vectors
 from polyseme_experiments.trials import Trial
 
 
 @dataclass(frozen=True)
-class Baseline(Method):
-    """A ranker that learns from features, documents and semantics documents.
+class BaselineSystem(System):
+    """A class of `polyseme.baselines`.
 
-    Attributes
-    ----------
-    kind : class
-        One of `polyseme.baselines`. A trial gives it what it has a parameter for: the seed, the
-        word vectors, the classifiers that all forms of COSTA share.
-    parameters : mapping
-        Its other parameters, where they are not the default ones.
-    oov : bool
-        Whether it scores oov labels.
+    A trial gives it what it has a parameter for: the seed, the word vectors, the classifiers that
+    all forms of COSTA share.
     """
 
-    features: ClassVar[bool] = True
-    kind: type[Any] = Popularity
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    oov: bool = True
+    estimator: str = "Popularity"
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # where they are not the defaults
+
+    def _make(self, **parameters: Any) -> Any:
+        return getattr(polyseme.baselines, self.estimator)(**self.parameters, **parameters)
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Give what decides its results; see `Method.config`."""
-        parameters = reprs(self.kind(**self.parameters).get_params())
+        parameters = reprs(self._make().get_params())
         described = super().config(config)
         if "classifiers" in parameters:
             described["classifiers"] = reprs(SeenClassifiers().get_params())
         if "vectors" in parameters and not config.quick:
             described["words"] = word_vectors(config.data).checksum
-        return described | {"kind": self.kind.__name__, "parameters": parameters}
+        return described | {"kind": self.estimator, "parameters": parameters}
 
-    def run(self, trial: Trial) -> Outcome:
-        """Fit, score the test instances, measure."""
-        names = self.kind().get_params()
+    def scores(self, trial: Trial, X: NDArray[np.float32]) -> tuple[Any, Matrix]:
+        """Fit it and score instances; see `System.scores`."""
+        names = self._make().get_params()
         shared: dict[str, Any] = {"random_state": trial.seed} if "random_state" in names else {}
         if "vectors" in names:
             shared["vectors"] = trial.word_vectors
         if "classifiers" in names:
             shared |= {"classifiers": trial.classifiers(), "fit_classifiers": False}
-        ranker = trial.fitted(self.kind(**self.parameters, **shared))
-        scores = ranker.decision_function(trial.features(trial.split.test))
-        metrics = trial.measure(scores, ranker.classes_, oov=self.oov)
-        return metrics, trial.audit(ranker, trial.fit_inputs())
+        ranker = trial.fitted(self._make(**shared))
+        return ranker, ranker.decision_function(X)
 
 
 @dataclass(frozen=True)
 class FeatureSet(Method):
-    """Classifiers of the seen labels on one kind of image features (in the paper: Appendix A).
-
-    Attributes
-    ----------
-    parameters : mapping
-        Of `ImageFeatures`.
-    reduction : str, optional
-        What the features are reduced by; see `make_reduction`.
-    n_components : int
-        For a reduction: how many features are left.
-    """
+    """Classifiers of the seen labels on one kind of image features (in the paper: Appendix A)."""
 
     features: ClassVar[bool] = True
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    reduction: str | None = None
-    n_components: int = 512
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # of `ImageFeatures`
+    reduction: str | None = None  # what the features are reduced by; see `make_reduction`
+    n_components: int = 512  # how many features a reduction leaves
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Give what decides its results; see `Method.config`."""
@@ -107,17 +91,15 @@ class FeatureSet(Method):
         classifiers = SeenClassifiers(random_state=trial.seed)
         classifiers.fit(table[trial.split.train], trial.train_documents)
         scores = classifiers.predict_proba(table[trial.split.validation])
-        tested = trial.split.instances("validation")
         columns = {"training": trial.split.labels.seen}
+        tested = trial.split.instances("validation")
         metrics: Metrics = measure(tested, scores, classifiers.classes_, columns)
         metrics["training"]["features"] = table.shape[1]
         return metrics, trial.audit()
 
     def _extractor(self, config: RunConfig) -> ImageFeatures:
         """Make the extractor, at the size at which the embedded emoji's features were made."""
-        extractor = ImageFeatures(size=192, n_jobs=1, **self.parameters)
-        if config.quick:
-            extractor.set_params(size=64)
+        extractor = ImageFeatures(size=64 if config.quick else 192, n_jobs=1, **self.parameters)
         if config.quick and self.reduction is not None:
             extractor.set_params(depth="pooled")  # a quarter of the numbers, a tenth of the time
         return extractor
@@ -143,12 +125,9 @@ class Usage(Method):
     def run(self, trial: Trial) -> Outcome:
         """Count the documents that hold each label, in percent."""
         source = trial.split.source
-        matrix = trial.target.corpus.align(source.labels)[0][:, : len(source.labels)]
-        usage = {
-            side: dict(zip(source.labels, percent.round(4).tolist(), strict=True))
-            for side, percent in (
-                ("source", 100 * np.asarray(source.matrix.mean(axis=0)).ravel()),
-                ("target", 100 * np.asarray(matrix.mean(axis=0)).ravel()),
-            )
-        }
+        target = trial.target.corpus.align(source.labels)[0][:, : len(source.labels)]
+        usage = {}
+        for side, matrix in (("source", source.matrix), ("target", target)):
+            percent = 100 * np.asarray(matrix.mean(axis=0)).ravel()
+            usage[side] = dict(zip(source.labels, percent.round(4).tolist(), strict=True))
         return {"usage": usage}, trial.audit()

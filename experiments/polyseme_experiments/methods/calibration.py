@@ -23,7 +23,7 @@ from polyseme.splits import evaluation_columns
 from polyseme.tagger import ZeroShotTagger
 from polyseme.word_vectors import NOISE, SPREAD
 from polyseme_experiments.embedding_cache import make_space
-from polyseme_experiments.methods.base import Method, Metrics, Outcome
+from polyseme_experiments.methods.base import Matrix, Method, Metrics, Outcome
 from polyseme_experiments.methods.costa import (
     FLOOR,
     as_probabilities,
@@ -34,7 +34,6 @@ from polyseme_experiments.methods.default import default_config
 from polyseme_experiments.sampling import RunConfig, word_vectors
 from polyseme_experiments.trials import Trial
 
-Matrix = NDArray[np.float64]
 PRECISIONS = (0.3, 0.5, 0.7)
 # From how many documents a label may be known.
 FEW = (1, 2, 5, 20)
@@ -42,16 +41,10 @@ FEW = (1, 2, 5, 20)
 
 @dataclass(frozen=True)
 class Calibration(Method):
-    """Probabilities of seen and unseen labels, by the default or as tuned COSTA's scores.
-
-    Attributes
-    ----------
-    raw : bool
-        Whether tuned COSTA's scores are read as probabilities instead.
-    """
+    """Probabilities of seen and unseen labels, by the default or as tuned COSTA's scores."""
 
     features: ClassVar[bool] = True
-    raw: bool = False
+    raw: bool = False  # whether tuned COSTA's scores are read as probabilities instead
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Give what decides its results; see `Method.config`."""
@@ -70,17 +63,17 @@ class Calibration(Method):
             probabilities = ranker.decision_function(X)
             probabilities = as_probabilities(probabilities, label_frequencies(trial, ranker))
         tested = trial.split.target.select(trial.mixed)
-        found: Metrics = {}
+        metrics: Metrics = {}
         for name, chosen in evaluation_columns(trial.split.labels).items():
             if name not in ("training", "zsl-only"):
                 continue
             truth = tested.align(chosen)[0][:, : len(chosen)].toarray().astype(bool)
-            given = columns_of(probabilities, ranker.classes_, chosen, tested.key)
-            found[name] = reliability_of(truth, given)
+            predicted = columns_of(probabilities, ranker.classes_, chosen, tested.key)
+            metrics[name] = reliability_of(truth, predicted)
             for asked, thresholds in least.items():
                 enough = columns_of(thresholds[None], ranker.classes_, chosen, tested.key, 1.0)
-                found[name] |= precision_reached(truth, given >= enough, asked)
-        return found, trial.audit(ranker, trial.fit_inputs())
+                metrics[name] |= precision_reached(truth, predicted >= enough, asked)
+        return metrics, trial.audit(ranker, trial.fit_inputs())
 
 
 @dataclass(frozen=True)
@@ -110,11 +103,14 @@ class NewLabelCalibration(Method):
             probabilities[name] = columns_of(scores, grown.classes_, added, tested.key, usual)
         probabilities["chance"] = generator.random((len(X), len(added)))
         truth = tested.align(added)[0][:, : len(added)].toarray().astype(bool)
-        found = {name: self._measured(truth, one) for name, one in probabilities.items()}
+        metrics = {name: reliability_of(truth, one) for name, one in probabilities.items()}
+        for name, one in probabilities.items() if truth.any() else ():
+            metrics[name]["E-MAP"] = 100 * example_map(truth, one)
+            metrics[name]["C-MAP"] = 100 * concept_map(truth, one)
         for precision in PRECISIONS:
             least = tagger.space_.thresholds(precision)[1]
-            found["oov"] |= precision_reached(truth, probabilities["oov"] >= least, precision)
-        return found, trial.audit(taught, trial.fit_inputs())
+            metrics["oov"] |= precision_reached(truth, probabilities["oov"] >= least, precision)
+        return metrics, trial.audit(taught, trial.fit_inputs())
 
     def _without(self, trial: Trial, added: Sequence[str]) -> ZeroShotTagger:
         """Give the default, fitted to documents without the new labels."""
@@ -129,24 +125,16 @@ class NewLabelCalibration(Method):
         """Let the new labels turn up, in every way that is measured."""
         known = trial.known_documents
         holding = np.flatnonzero(np.diff(known.restrict(added).matrix.indptr))
-        found = {"sample": _grow(tagger, known), "oov": _grow(tagger, known.select(holding))}
+        taggers = {"sample": _grow(tagger, known), "oov": _grow(tagger, known.select(holding))}
         order = shuffled_holders(known, added, np.random.default_rng((trial.seed, 1)))
         for n in FEW:
-            found[f"new-{n}"] = _grow(tagger, picked(known, added, [rows[:n] for rows in order]))
+            taggers[f"new-{n}"] = _grow(tagger, picked(known, added, [rows[:n] for rows in order]))
         has = trial.word_vectors.label_vectors(added)[1]
         if has.any():
-            found["named"] = copy(tagger)
+            taggers["named"] = copy(tagger)
             words = [label for label, one in zip(added, has, strict=True) if one]
-            found["named"].add_labels(words, trial.word_vectors)
-        return found
-
-    def _measured(self, truth: NDArray[np.bool_], probabilities: Matrix) -> dict[str, Any]:
-        """Measure ranks and probabilities."""
-        found: dict[str, Any] = reliability_of(truth, probabilities)
-        if truth.any():
-            found["E-MAP"] = 100 * example_map(truth, probabilities)
-            found["C-MAP"] = 100 * concept_map(truth, probabilities)
-        return found
+            taggers["named"].add_labels(words, trial.word_vectors)
+        return taggers
 
 
 def new_labels(trial: Trial, generator: np.random.Generator) -> tuple[str, ...]:
@@ -198,11 +186,8 @@ def columns_of(
 ) -> Matrix:
     """Give some labels' columns of a table, (n, n_chosen), compared by `key`."""
     place = {key(label): column for column, label in enumerate(labels)}
-    found = np.full((len(table), len(chosen)), missing)
-    for at, label in enumerate(chosen):
-        if (column := place.get(key(label))) is not None:
-            found[:, at] = table[:, column]
-    return found
+    others = np.full((len(table), 1), missing)
+    return np.hstack([table, others])[:, [place.get(key(label), -1) for label in chosen]]
 
 
 def reliability_of(truth: NDArray[np.bool_], probabilities: Matrix) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Tuned COSTA beyond its scores of the test instances: on the natural mix, and with levels.
+"""Tuned COSTA beyond its scores of the test instances: on the natural mix, and calibrated.
 
 In: a `Trial` with features. Out: metrics of tuned COSTA's label scores.
 """
@@ -6,7 +6,7 @@ In: a `Trial` with features. Out: metrics of tuned COSTA's label scores.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,9 @@ from polyseme.baselines.base import out_of_fold
 from polyseme.baselines.costa import ridge
 from polyseme.calibration import expected_frequencies, logit, match_frequencies
 from polyseme.documents import training_tables
-from polyseme_experiments.methods.base import Method, Outcome, reprs
+from polyseme_experiments.methods.base import Matrix, System, reprs
 from polyseme_experiments.sampling import RunConfig
 from polyseme_experiments.trials import Trial
-
-Matrix = NDArray[np.float64]
 
 # In units of a label's frequency: below it a regression's score is no longer taken at its word.
 FLOOR = 0.3
@@ -36,39 +34,28 @@ def costa_config() -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class CostaSystem(Method):
-    """Tuned COSTA on other instances, or with labels at the level where they should be.
+class CostaSystem(System):
+    """Tuned COSTA on other instances, or with labels as frequent as they should be."""
 
-    Attributes
-    ----------
-    levels : bool
-        Whether every label is moved to be expected as often as documents hold it, as the default
-        does; it changes no label's order of instances.
-    mix : bool
-        Whether all held-out instances are tested, also those without an unseen label.
-    """
-
-    features: ClassVar[bool] = True
-    levels: bool = False
-    mix: bool = False
+    # Whether every label is moved to be expected as often as documents hold it, as the default
+    # does; it changes no label's order of instances.
+    calibrated: bool = False
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Give what decides its results; see `Method.config`."""
-        asked: dict[str, Any] = {"levels": self.levels, "mix": self.mix}
-        if self.levels:
+        asked: dict[str, Any] = {"levels": self.calibrated, "mix": self.mix}
+        if self.calibrated:
             asked |= {"floor": FLOOR, "most certain": MOST_CERTAIN}
         return super().config(config) | costa_config() | asked
 
-    def run(self, trial: Trial) -> Outcome:
-        """Score the test instances, or the natural mix."""
+    def scores(self, trial: Trial, X: NDArray[np.float32]) -> tuple[Any, Matrix]:
+        """Score instances; see `System.scores`."""
         costa = trial.tuned_costa()
-        rows = trial.mixed if self.mix else trial.split.test
-        scores = costa.decision_function(trial.features(rows))
-        if self.levels:
+        scores = costa.decision_function(X)
+        if self.calibrated:
             priors = label_frequencies(trial, costa)
             scores = logit(as_probabilities(scores, priors)) + _intercepts(trial, costa, priors)
-        audited = trial.audit(costa, trial.fit_inputs())
-        return trial.measure(scores, costa.classes_, mix=self.mix), audited
+        return costa, scores
 
 
 def label_frequencies(trial: Trial, costa: TunedCosta) -> Matrix:
@@ -81,19 +68,13 @@ def label_frequencies(trial: Trial, costa: TunedCosta) -> Matrix:
 
 
 def as_probabilities(scores: Matrix, frequencies: Matrix) -> Matrix:
-    """Read a regression's scores (n, n_labels) as probabilities, each label's order kept.
-
-    Scores well above the floor stay as they are; `frequencies` has shape (n_labels,).
-    """
+    """Read scores (n, n_labels) as probabilities; well above the floor they stay as they are."""
     floor = FLOOR * frequencies
     return np.asarray(np.minimum(0.5 * (scores + np.sqrt(scores * scores + 4 * floor**2)), 1.0))
 
 
 def _intercepts(trial: Trial, costa: TunedCosta, frequencies: Matrix) -> Matrix:
-    """Find what to add to logits, (n_labels,), for labels to be as frequent as in documents.
-
-    They are found on training instances that are held out.
-    """
+    """Find what makes labels as frequent as in documents, on held-out instances, (n_labels,)."""
     corpus, seen = trial.train_documents, np.asarray(costa.direct_)
     X = check_instances(trial.train_features, len(corpus), owner="TunedCosta")
     truth = corpus.align(costa.classes_)[0].toarray()[:, seen].astype(np.float64)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import polyseme.calibration
 import polyseme.space
@@ -23,7 +24,7 @@ from polyseme.store import ConceptStore
 from polyseme.tagger import ZeroShotTagger
 from polyseme.training import SpacePlan, TrainingData
 from polyseme_experiments.embedding_cache import make_space
-from polyseme_experiments.methods.base import Method, Outcome
+from polyseme_experiments.methods.base import Matrix, System
 from polyseme_experiments.sampling import RunConfig
 from polyseme_experiments.trials import Trial
 
@@ -58,34 +59,20 @@ def _is_number(value: object) -> bool:
 
 
 @dataclass(frozen=True)
-class DefaultSystem(Method):
-    """The default tagger, whole or with a part left out.
+class DefaultSystem(System):
+    """The default tagger, whole or with a part left out."""
 
-    Attributes
-    ----------
-    context, priming : float, optional
-        Other shares of probable tags and of known documents; see `ConceptSpace`.
-    n_members : int, optional
-        How many members are used, at most one for each fold; by default all.
-    levels : bool
-        Whether labels have slopes and intercepts.
-    trained : mapping
-        Parameters of the `ConceptSpace`, where it is trained in another way. Otherwise the one
-        default that a trial's methods share is used.
-    method : {"space", "priming"}
-        As in `ZeroShotTagger.predict_proba`.
-    mix : bool
-        Whether all held-out instances are tested, also those without an unseen label.
-    """
+    context: float | None = None  # another share of probable tags; see `ConceptSpace`
+    priming: float | None = None  # another share of known documents
+    n_members: int | None = None  # how many members are used, at most one for each fold
+    calibrated: bool = True  # whether labels have slopes and intercepts
+    plan: Mapping[str, Any] | None = None  # of the `SpacePlan`, where it is trained in another way
+    method: str = "space"  # or "priming", as in `ZeroShotTagger.predict_proba`
 
-    features: ClassVar[bool] = True
-    context: float | None = None
-    priming: float | None = None
-    n_members: int | None = None
-    levels: bool = True
-    trained: Mapping[str, Any] = field(default_factory=dict)
-    method: str = "space"
-    mix: bool = False
+    @property
+    def trained(self) -> dict[str, Any]:
+        """Give the parameters of its `ConceptSpace` that are not the default's."""
+        return {} if self.plan is None else {"plan": SpacePlan(**self.plan)}
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Give what decides its results; see `Method.config`."""
@@ -93,28 +80,20 @@ class DefaultSystem(Method):
             "context": self.context,
             "priming": self.priming,
             "members": self.n_members,
-            "levels": self.levels,
+            "levels": self.calibrated,
             "method": self.method,
         }
         learned = default_config(config, **self.trained)
         return super().config(config) | learned | {"asked": asked, "mix": self.mix}
 
-    def run(self, trial: Trial) -> Outcome:
-        """Score the test instances, or the natural mix."""
-        tagger = self.tagger(trial)
-        rows = trial.mixed if self.mix else trial.split.test
-        scores = tagger.predict_proba(trial.features(rows), method=self.method)
-        audited = trial.audit(tagger, trial.fit_inputs())
-        return trial.measure(scores, tagger.classes_, mix=self.mix), audited
-
-    def tagger(self, trial: Trial) -> ZeroShotTagger:
-        """Give the tagger that is measured."""
+    def scores(self, trial: Trial, X: NDArray[np.float32]) -> tuple[Any, Matrix]:
+        """Score instances, without training again where that is possible; see `System.scores`."""
         name = f"space, {self.name}" if self.trained else "space"
-        fitted = trial.default_tagger(name, **self.trained)
+        tagger = trial.default_tagger(name, **self.trained)
         changes = {"context": self.context, "priming": self.priming, "n_members": self.n_members}
-        if self.levels and all(value is None for value in changes.values()):
-            return fitted
-        return changed(trial, fitted, levels=self.levels, **changes)  # type: ignore[arg-type]
+        if not self.calibrated or any(value is not None for value in changes.values()):
+            tagger = changed(trial, tagger, calibrated=self.calibrated, **changes)  # type: ignore[arg-type]
+        return tagger, tagger.predict_proba(X, method=self.method)
 
 
 def changed(
@@ -124,12 +103,12 @@ def changed(
     context: float | None = None,
     priming: float | None = None,
     n_members: int | None = None,
-    levels: bool = True,
+    calibrated: bool = True,
 ) -> ZeroShotTagger:
     """Give a tagger like a fitted one of this trial, but for what is named, without training again.
 
-    Its members are the same, or the first `n_members` of different folds; its levels are learned
-    anew on the same held-out items. Parameters are as in `DefaultSystem`.
+    Its members are the same, or the first `n_members` of different folds; it is calibrated anew on
+    the same held-out items. Parameters are as in `DefaultSystem`.
     """
     space, data = copy(tagger.space_), _training_data(trial, tagger)
     shares = {"context": context, "priming": priming}
@@ -139,7 +118,7 @@ def changed(
             space.finish(data, space.members_, space.history_)
         else:
             space = _with_members(space, data, n_members)
-    if not levels:
+    if not calibrated:
         n_labels = len(space.order_)
         space.calibration_ = space.calibration_._replace(
             slopes=np.ones(n_labels), intercepts=np.zeros(n_labels)
@@ -162,10 +141,7 @@ def _training_data(trial: Trial, tagger: ZeroShotTagger) -> TrainingData:
 
 
 def _with_members(space: ConceptSpace, data: TrainingData, n_members: int) -> ConceptSpace:
-    """Give a fitted space that uses some members only, the first of each fold.
-
-    Levels are those of single members that had not seen an item.
-    """
+    """Give a fitted space of some members only, the first of each fold, calibrated by itself."""
     one_each = space.members_.select(slice(None, None, space.plan_.members_per_fold))
     made = copy(space)
     made.plan_ = replace(space.plan_, members_per_fold=1)

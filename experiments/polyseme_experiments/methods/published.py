@@ -18,48 +18,34 @@ from polyseme.corpus import LabelCorpus
 from polyseme.metrics import regression_error, scattering
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.priming import PrimingRanker, PrimingStore
-from polyseme_experiments.methods.base import Method, Outcome
+from polyseme_experiments.methods.base import Matrix, Method, Outcome, System
 from polyseme_experiments.sampling import RunConfig
 from polyseme_experiments.senses import SenseRule, find_senses
 from polyseme_experiments.trials import Trial
 
 
 @dataclass(frozen=True)
-class PublishedSystem(Method):
-    """The concept embedding, mapped from features.
+class PublishedSystem(System):
+    """The concept embedding, mapped from features."""
 
-    Attributes
-    ----------
-    score : {"nearest", "density"}
-        How distances become scores.
-    """
-
-    features: ClassVar[bool] = True
-    score: str = "nearest"
+    score: str = "nearest"  # how distances become scores; or "density"
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Give what decides its results; see `Method.config`."""
         return super().config(config) | {"score": self.score}
 
-    def run(self, trial: Trial) -> Outcome:
-        """Rank the test instances by the concepts around their points."""
+    def scores(self, trial: Trial, X: NDArray[np.float32]) -> tuple[Any, Matrix]:
+        """Rank instances by the concepts around their points; see `System.scores`."""
         tagger = trial.tagger(self.dimensions[0])
         index, scale = tagger.store_.index(64.0), tagger.embedding_.distance_scale_
-        points = tagger.points(trial.features(trial.split.test))
-        scores = PrimingRanker(index, scale, self.score).scores(points)
-        return trial.measure(scores, tagger.classes_), trial.audit(tagger, trial.fit_inputs())
+        return tagger, PrimingRanker(index, scale, self.score).scores(tagger.points(X))
 
 
 @dataclass(frozen=True)
 class ErrorFree(Method):
-    """The concept space alone: labels are ranked around the test documents' true points.
+    """The concept space alone: labels are ranked around the test documents' true points."""
 
-    Attributes
-    ----------
-    own : {"strict", "paper"}
-        Whether a test document that is also a known one helps to find its own labels.
-    """
-
+    # Whether a test document that is also a known one helps to find its own labels ("paper").
     own: str = "strict"
 
     def config(self, config: RunConfig) -> dict[str, Any]:
@@ -82,25 +68,12 @@ class ErrorFree(Method):
 
 def error_free_scores(
     known: PrimingStore, embedding: ConceptEmbedding, documents: LabelCorpus, *, own: bool = False
-) -> NDArray[np.float64]:
+) -> Matrix:
     """Score every known label around the true points of test documents.
 
-    Parameters
-    ----------
-    known : PrimingStore
-    embedding : ConceptEmbedding
-        The embedding they come from.
-    documents : LabelCorpus
-        Of n test instances.
-    own : bool
-        Whether an instance's own document counts if it is known, as in the paper. A document is an
-        instance's own when it has its name and its labels; others with the same labels always
-        count.
-
-    Returns
-    -------
-    float64 array, shape (n, n_labels)
-        Larger is better, over `known.labels`; 0 throughout for an instance without a point.
+    Its own document, by name and labels, counts only if `own`, as in the paper; others with the
+    same labels always do. Gives (n, n_labels) over `known.labels`, larger is better; 0 throughout
+    for an instance without a point.
     """
     points = embedding.targets(documents)
     placed = np.flatnonzero(np.isfinite(points).all(axis=1))
@@ -119,14 +92,14 @@ def error_free_scores(
 def known_rows(known: PrimingStore, documents: LabelCorpus) -> NDArray[np.int64]:
     """Find documents among the known ones by name and labels, (n_documents,); -1: not known."""
     row_of = {name: row for row, name in enumerate(known.ids)}
-    found = np.full(len(documents), -1, dtype=np.int64)
+    rows = np.full(len(documents), -1, dtype=np.int64)
     for place, name in enumerate(documents.ids):
         row = row_of.get(name)
         if row is not None and {*map(documents.key, known.document(row))} == {
             *map(documents.key, documents.document(place))
         }:
-            found[place] = row
-    return found
+            rows[place] = row
+    return rows
 
 
 def _leave_out(
@@ -187,13 +160,13 @@ class SensesOfLabels(Method):
         rule = SenseRule(n_labels=3, fewest=least, most=20 * least, min_members=least // 3)
         maps = [
             {
-                "label": found.label,
-                "points": found.points.round(2).tolist(),
-                "senses": found.senses.tolist(),
-                "words": [list(words) for words in found.words],
-                "background": found.background.round(2).tolist(),
-                "silhouette": round(found.silhouette, 4),
+                "label": one.label,
+                "points": one.points.round(2).tolist(),
+                "senses": one.senses.tolist(),
+                "words": [list(words) for words in one.words],
+                "background": one.background.round(2).tolist(),
+                "silhouette": round(one.silhouette, 4),
             }
-            for found in find_senses(concepts, rows, rule=rule, random_state=trial.seed)
+            for one in find_senses(concepts, rows, rule=rule, random_state=trial.seed)
         ]
         return {"senses": {"maps": maps}}, trial.audit(space)

@@ -16,15 +16,14 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
+from polyseme.io import replacing
 from polyseme_experiments.report.statistics import ABOVE
 from polyseme_experiments.report.tables import (
     Table,
     escape_markdown,
     legend,
-    markdown_table,
     remarks_of,
     to_csv,
-    to_markdown,
     value_text,
     with_error,
 )
@@ -51,28 +50,6 @@ class Section:
     figures: tuple[Figure, ...] = ()
 
 
-# ---------------------------------------------------------------------- facts of the runs
-
-
-@dataclass(frozen=True)
-class DataFact:
-    """One dataset of a report; `checksum` is the SHA-256 over what was read."""
-
-    title: str
-    checksum: str
-    stands_for: str = ""  # the dataset in whose place it is used
-    is_sample: bool = False
-    as_published: bool | None = None  # whether the files are those of our published figures
-
-    @property
-    def role(self) -> str:
-        """Say in words what a dataset is in a report."""
-        role = f"stand-in for {self.stands_for}" if self.stands_for else "itself"
-        role = f"tiny sample, {role}" if self.is_sample else role
-        known = {True: ", the files of our figures", False: ", other files", None: ""}
-        return role + known[self.as_published]
-
-
 @dataclass(frozen=True)
 class Facts:
     """What stands on top of a report; an empty line separates paragraphs of the summary."""
@@ -80,27 +57,9 @@ class Facts:
     summary: str
     command: str  # makes the report again
     numbers: tuple[tuple[str, str], ...] = ()
-    data: tuple[DataFact, ...] = ()
+    data: tuple[tuple[str, str, str], ...] = ()  # title, what it is used as, SHA-256
     versions: tuple[tuple[str, str], ...] = ()
-    alerts: tuple[str, ...] = ()  # what a reader must know first, beside samples and stand-ins
-
-    def warnings(self) -> list[str]:
-        """Give what a reader must know first: samples, stand-ins, other files, then the alerts."""
-        found = []
-        for one in self.data:
-            if one.is_sample:
-                found.append(
-                    f"{one.title}: a tiny sample of our own making; its figures mean nothing "
-                    "beside the published ones."
-                )
-            if one.stands_for:
-                found.append(
-                    f"{one.title} stands in for {one.stands_for}, which was not at hand; published "
-                    "values are for the original."
-                )
-            if one.as_published is False:
-                found.append(f"{one.title}: other files than those of our published figures.")
-        return [*found, *self.alerts]
+    warnings: tuple[str, ...] = ()  # what a reader must know first
 
 
 def facts_of(
@@ -119,38 +78,42 @@ def facts_of(
             stands.setdefault(name, set()).update(filter(None, [record["stand_in"].get(name)]))
         published |= {} if record["sample"] else record.get("as_published", {})
     samples = {name for record in records if record["sample"] for name in record["data"]}
-    alerts = [
-        f"Runs of several versions of {name} are mixed: {', '.join(sorted(found))}."
-        for name, found in versions.items()
-        if len(found) > 1
+    data, warnings = [], []
+    for name in sorted(checksums):
+        title, original = titles.get(name) or name, " and ".join(sorted(stands[name]))
+        role = f"stand-in for {original}" if original else "itself"
+        if name in samples:
+            role = f"tiny sample, {role}"
+            warnings.append(
+                f"{title}: a tiny sample of our own making; its figures mean nothing beside the "
+                "published ones."
+            )
+        if original:
+            warnings.append(
+                f"{title} stands in for {original}, which was not at hand; published values are "
+                "for the original."
+            )
+        if published.get(name) is False:
+            warnings.append(f"{title}: other files than those of our published figures.")
+        files = {True: ", the files of our figures", False: ", other files"}
+        role += files[published[name]] if name in published else ""
+        data.append((title, role, ", ".join(sorted(checksums[name]))))
+    warnings += [
+        f"Runs of several versions of {name} are mixed: {', '.join(sorted(several))}."
+        for name, several in versions.items()
+        if len(several) > 1
     ]
-    alerts += [
+    warnings += [
         f"Runs on several states of the dataset {name} are mixed."
         for name in sorted(checksums)
         if len(checksums[name]) > 1
     ]
-    days = sorted(record["finished"] for record in records)
     order = sorted(versions, key=lambda name: (name != "polyseme", name))
-    return Facts(
-        summary,
-        command,
-        _numbers(records, len(checksums)),
-        tuple(
-            DataFact(
-                titles.get(name) or name,
-                ", ".join(sorted(checksums[name])),
-                " and ".join(sorted(stands[name])),
-                name in samples,
-                published.get(name),
-            )
-            for name in sorted(checksums)
-        ),
-        (
-            *((name, ", ".join(sorted(versions[name]))) for name in order if versions[name]),
-            *([("runs finished", " to ".join(dict.fromkeys((days[0], days[-1]))))] if days else []),
-        ),
-        tuple(alerts),
-    )
+    listed = [(name, ", ".join(sorted(versions[name]))) for name in order if versions[name]]
+    if days := sorted(record["finished"] for record in records):
+        listed.append(("runs finished", " to ".join(dict.fromkeys((days[0], days[-1])))))
+    numbers = _numbers(records, len(checksums))
+    return Facts(summary, command, numbers, tuple(data), tuple(listed), tuple(warnings))
 
 
 def _numbers(records: Sequence[Record], n_data: int) -> tuple[tuple[str, str], ...]:
@@ -174,9 +137,6 @@ def _numbers(records: Sequence[Record], n_data: int) -> tuple[tuple[str, str], .
     return (*listed, (time, "of computing"))
 
 
-# ---------------------------------------------------------------------- HTML
-
-
 def code_words(text: str) -> Markup:
     """Escape text for HTML; what stands between backticks becomes code."""
     parts = [escape(part) for part in text.split("`")]
@@ -189,43 +149,16 @@ def code_words(text: str) -> Markup:
     return Markup("").join(marked)
 
 
+def text_parts(text: str) -> list[str]:
+    """Give the paragraphs of a text, which empty lines separate."""
+    return [part for part in re.split(r"\n\s*\n", text.strip()) if part]
+
+
 def paragraphs(text: str, kind: str = "") -> Markup:
     """Give text as HTML paragraphs."""
     opening = Markup('<p class="{}">').format(kind) if kind else Markup("<p>")
-    parts = (part for part in re.split(r"\n\s*\n", text.strip()) if part)
-    return Markup("\n").join(opening + code_words(part) + Markup("</p>") for part in parts)
-
-
-def _column_kinds(table: Table) -> list[str]:
-    """Say for each column whether it holds measured cells, text, or plain numbers."""
-    texts = [
-        any(isinstance(value, str) for value in column) for column in zip(*table.rows, strict=True)
-    ]
-    return [
-        "num" if is_measured else "text" if is_text else ""
-        for is_measured, is_text in zip(table.measured(), texts, strict=True)
-    ]
-
-
-def render(template: str, **values: Any) -> str:
-    """Fill a template of this package's folder `templates`; values are escaped unless safe."""
-    loader = jinja2.PackageLoader("polyseme_experiments.report")
-    environment = jinja2.Environment(
-        loader=loader,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters |= {"code": code_words, "paragraphs": paragraphs}
-    functions = (value_text, with_error, remarks_of, legend, zip_longest)
-    environment.globals |= {function.__name__: function for function in functions}
-    environment.globals |= {"column_kinds": _column_kinds, "ABOVE": ABOVE}
-    return environment.get_template(template).render({"css": ""} | values)
-
-
-# ---------------------------------------------------------------------- Markdown
+    marked = (opening + code_words(part) + Markup("</p>") for part in text_parts(text))
+    return Markup("\n").join(marked)
 
 
 def _markdown_words(text: str) -> str:
@@ -239,39 +172,48 @@ def _markdown_words(text: str) -> str:
     )
 
 
-def _markdown_facts(facts: Facts) -> list[str]:
-    """Give what stands on top."""
-    parts = [_markdown_words(part) for part in re.split(r"\n\s*\n", facts.summary.strip()) if part]
-    if warnings := facts.warnings():
-        listed = "\n".join(f"> - {_markdown_words(warning)}" for warning in warnings)
-        parts.append(f"> **Read this first**\n>\n{listed}")
-    parts.append(", ".join(escape_markdown(" ".join(pair)) for pair in facts.numbers))
-    parts.append(f"    {facts.command}")
-    rows = [map(escape_markdown, (one.title, one.role, one.checksum)) for one in facts.data]
-    parts.append(markdown_table(("dataset", "used as", "SHA-256"), rows, [False] * 3))
-    parts.append(", ".join(escape_markdown(" ".join(pair)) for pair in facts.versions))
-    return parts
+def _column_kinds(table: Table) -> list[str]:
+    """Say for each column whether it holds measured cells, text, or plain numbers."""
+    columns = zip(table.measured(), zip(*table.rows, strict=True), strict=True)
+    return [
+        "num" if is_measured else "text" if any(isinstance(one, str) for one in values) else ""
+        for is_measured, values in columns
+    ]
 
 
-# ---------------------------------------------------------------------- files
+def render(template: str, **values: Any) -> str:
+    """Fill a template of this package's folder `templates`; HTML is escaped unless it is safe."""
+    loader = jinja2.PackageLoader("polyseme_experiments.report")
+    environment = jinja2.Environment(
+        loader=loader,
+        autoescape=lambda name: not str(name).endswith(".md"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {"code": code_words, "paragraphs": paragraphs, "parts": text_parts}
+    environment.filters |= {"md": escape_markdown, "md_code": _markdown_words}
+    functions = (value_text, with_error, remarks_of, legend, zip_longest)
+    environment.globals |= {function.__name__: function for function in functions}
+    environment.globals |= {"column_kinds": _column_kinds, "ABOVE": ABOVE}
+    return environment.get_template(template).render({"css": ""} | values)
 
 
 def write_report(folder: Path, sections: Sequence[Section], *, title: str, facts: Facts) -> None:
     """Write report.html, README.md with figures/*.svg, and tables/*.csv to a folder."""
-    for name in ("figures", "tables"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
     contents = [("summary", "Summary"), *((one.name, one.title) for one in sections)]
-    page = render("report.html", title=title, contents=contents, facts=facts, sections=sections)
-    (folder / "report.html").write_text(page, "utf-8")
-    parts = [f"# {escape_markdown(title)}", *_markdown_facts(facts)]
+    values: dict[str, Any] = {"title": title, "facts": facts, "sections": sections}
+    files = {
+        "report.html": render("report.html", contents=contents, **values),
+        "README.md": render("report.md", **values),
+    }
     for section in sections:
-        parts += [f"## {escape_markdown(section.title)}", _markdown_words(section.text)]
-        for table in section.tables:
-            parts.append(to_markdown(table).rstrip())
-            (folder / "tables" / f"{table.name}.csv").write_text(to_csv(table), "utf-8")
+        files |= {f"tables/{table.name}.csv": to_csv(table) for table in section.tables}
         for number, figure in enumerate(section.figures, start=1):
-            name = f"figures/{section.name}-{number}.svg"
             svg = f'<?xml version="1.0" encoding="utf-8"?>\n{figure.svg}\n'
-            (folder / name).write_text(svg, "utf-8")
-            parts.append(f"![{escape_markdown(figure.caption or section.title)}]({name})")
-    (folder / "README.md").write_text("\n\n".join(parts) + "\n", "utf-8")
+            files[f"figures/{section.name}-{number}.svg"] = svg
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        with replacing(folder / name) as file:
+            file.write(text.encode())

@@ -66,20 +66,19 @@ def paired_test(ours: Values, theirs: Values) -> PairedTest:
         return PairedTest(len(gaps), mean, error, float(abs(mean) <= 1e-12), mean, mean)
     from scipy import stats
 
-    n_free = len(gaps) - 1
-    reach = float(stats.t.ppf(1 - ALPHA / 2, n_free)) * error
-    p = 2 * float(stats.t.sf(abs(mean / error), n_free))
-    return PairedTest(len(gaps), mean, error, p, mean - reach, mean + reach)
+    test = stats.ttest_1samp(gaps, 0.0)
+    low, high = map(float, test.confidence_interval(1 - ALPHA))
+    return PairedTest(len(gaps), mean, error, float(test.pvalue), low, high)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjust the p-values of a family of tests by Holm's step-down method, in the same order."""
-    given = np.asarray(p_values, dtype=np.float64)
-    order = np.argsort(given, kind="stable")
-    steps = given[order] * np.arange(len(given), 0, -1)
-    adjusted = np.empty_like(given)
+    raw = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(raw, kind="stable")
+    steps = raw[order] * np.arange(len(raw), 0, -1)
+    adjusted = np.empty_like(raw)
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
-    return [float(p) for p in adjusted]
+    return list(map(float, adjusted))
 
 
 def compare_all(pairs: Mapping[Key, tuple[Values, Values]]) -> dict[Key, PairedTest]:

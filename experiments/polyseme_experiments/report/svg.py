@@ -11,7 +11,8 @@ import re
 import warnings
 from collections.abc import Callable
 from html import escape
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,37 +22,7 @@ INK, SOFT, LINE, CARD = "#1f2328", "#5f6670", "#e4e1db", "#ffffff"
 # Distinguishable with any of the common colour-vision deficiencies.
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#b8860b", "#56b4e9", "#882255", "#7f8790")
 MARKERS = "osD^vPX*"
-# Typed loosely: matplotlib types each setting by its name.
-STYLE: Any = {
-    "svg.fonttype": "none",
-    "text.parse_math": False,  # a label may hold a dollar sign
-    "font.family": "DejaVu Sans",
-    "font.size": 9.0,
-    "text.color": INK,
-    "axes.facecolor": "none",
-    "axes.edgecolor": SOFT,
-    "axes.labelcolor": INK,
-    "axes.titlesize": 10.0,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "xtick.color": SOFT,
-    "ytick.color": SOFT,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "grid.color": LINE,
-    "grid.linewidth": 0.8,
-    "legend.frameon": False,
-    "legend.fontsize": 8.5,
-    "figure.facecolor": CARD,
-    "figure.constrained_layout.w_pad": 0.12,
-    "figure.constrained_layout.h_pad": 0.1,
-    "savefig.facecolor": CARD,
-    "hatch.linewidth": 0.6,
-    "hatch.color": CARD,
-}
+STYLE = Path(__file__).with_name("report.mplstyle")
 # Ids of artists: text that stands out from what lies below it, and a tooltip's text.
 HALO, TIP = "halo", "tip:"
 
@@ -88,20 +59,11 @@ def draw(
 ) -> str:
     """Draw a figure as an SVG element, whatever matplotlib's settings are.
 
-    Parameters
-    ----------
-    paint : callable
-        Takes the empty figure. An artist whose gid is `HALO` stands out from what lies below it;
-        one whose gid begins with `TIP` shows the rest of the gid as a tooltip.
-    name : str
-        Begins all ids; letters, digits and hyphens.
-    label : str
-        What the picture shows, for who cannot see it.
-    size : (float, float)
-        In inches of 72 pixels.
+    `paint` takes the empty figure, whose `size` is in inches of 72 pixels. An artist whose gid is
+    `HALO` stands out from what lies below it; one whose gid begins with `TIP` shows the rest as a
+    tooltip. `name` begins all ids; `label` says what the picture shows, for who cannot see it.
     """
     import matplotlib
-    from cycler import cycler
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
@@ -110,8 +72,9 @@ def draw(
         # The reader's fonts draw the text, so it does not matter which letters matplotlib's lack.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(STYLE | {"svg.hashsalt": name})
-        matplotlib.rcParams["axes.prop_cycle"] = cycler(color=SERIES)
+        style = matplotlib.rc_params_from_file(STYLE, use_default_template=False)
+        matplotlib.rcParams.update(style)
+        matplotlib.rcParams["svg.hashsalt"] = name
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasSVG(figure)
         paint(figure)
@@ -134,35 +97,25 @@ def _inline(text: str, name: str, label: str) -> str:
     svg = head + svg[svg.index(">") + 1 :].strip()
     svg = re.sub(rf'<g id="{TIP}([^"]*)">', r"<g><title>\1</title>", svg)
     svg = svg.replace(f'<g id="{HALO}">', f'<g style="{_HALO_STYLE}">')
-    # Ids are kept where something refers to them.
+    # Ids are kept where something refers to them, and begin with the plot's name.
     used = {*re.findall(r"url\(#([^)]+)\)", svg), *re.findall(r'href="#([^"]+)"', svg)}
-    svg = re.sub(r' id="([^"]*)"', lambda at: _id(at, name) if at[1] in used else "", svg)
+    svg = re.sub(r' id="([^"]*)"', lambda at: f' id="{name}-{at[1]}"' * (at[1] in used), svg)
     svg = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg).replace("xlink:href", "href")
     svg = re.sub(r"font(?:-family)?: [^;\"]*'DejaVu Sans'[^;\"]*", _font_size, svg)
     svg = re.sub(r'\b(d|x|y|transform|width|height|points|style)="([^"]*)"', _shorter, svg)
-    svg = re.sub(r"#[0-9a-f]{6}(?=[;\"])", _variable, svg)
+    for colour, variable in _VARIABLES.items():
+        svg = re.sub(rf'{colour}(?=[;"])', f"var(--{variable}, {colour})", svg)
     return re.sub(r">\s+<", "><", svg)
 
 
-def _id(found: re.Match[str], name: str) -> str:
-    """Begin an id with the plot's name."""
-    return f' id="{name}-{found[1]}"'
-
-
-def _font_size(found: re.Match[str]) -> str:
+def _font_size(match: re.Match[str]) -> str:
     """Leave the font to the page, and keep its size and weight."""
-    sized = re.search(r"font: (.*px) ", found[0])
+    sized = re.search(r"font: (.*px) ", match[0])
     weight = "bold " if sized and "bold" in sized[1] else ""
     return f"font: {weight}{sized[1].split()[-1]} {_FONT}" if sized else ""
 
 
-def _shorter(found: re.Match[str]) -> str:
+def _shorter(match: re.Match[str]) -> str:
     """Write an attribute's numbers with two decimals."""
-    value = re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", found[2])
-    return f'{found[1]}="{" ".join(value.split())}"'
-
-
-def _variable(found: re.Match[str]) -> str:
-    """Write a colour as the page's variable, with itself where there is no page."""
-    name = _VARIABLES.get(found[0])
-    return found[0] if name is None else f"var(--{name}, {found[0]})"
+    value = re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", match[2])
+    return f'{match[1]}="{" ".join(value.split())}"'

@@ -10,7 +10,7 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -88,9 +88,6 @@ class Table:
         return max(counts, key=lambda n: (counts[n], n)) if counts else None
 
 
-# ---------------------------------------------------------------------- for people
-
-
 def with_error(mean: float | None, error: float | None, digits: int = 2) -> str:
     """Write a mean, and its error where there is one."""
     if mean is None:
@@ -149,50 +146,9 @@ def legend(table: Table) -> str:
     return " ".join(words)
 
 
-# ---------------------------------------------------------------------- Markdown
-
-
 def escape_markdown(text: str) -> str:
     """Write any text so that Markdown shows it as it is, on one line."""
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()).replace("&", "&amp;"))
-
-
-def markdown_table(
-    header: Iterable[str], rows: Iterable[Iterable[str]], right: Sequence[bool]
-) -> str:
-    """Write a table of escaped texts for GitHub; `right` says which columns are numbers."""
-    rule = ["---:" if is_number else "---" for is_number in right]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
-
-
-def to_markdown(table: Table) -> str:
-    """Write a table for GitHub: title, table, how to read it, numbered notes, command."""
-    common = table.common_n()
-    numeric = [
-        is_measured or all(isinstance(row[place], (int, float, type(None))) for row in table.rows)
-        for place, is_measured in enumerate(table.measured())
-    ]
-    rows = [[_markdown_value(value, common) for value in row] for row in table.rows]
-    parts = [
-        f"**{escape_markdown(table.title)}**",
-        markdown_table(map(escape_markdown, table.header), rows, numeric),
-        escape_markdown(legend(table)),
-        "\n".join(f"{i}. {escape_markdown(note)}" for i, note in enumerate(table.notes, start=1)),
-        f"Made by `{table.command}`" if table.command else "",
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _markdown_value(value: Value, common: int | None) -> str:
-    """Write one value of a Markdown table."""
-    text = escape_markdown(value_text(value, common))
-    if not isinstance(value, Cell) or not value.best:
-        return text
-    ours = with_error(value.mean, value.error, value.digits)
-    return f"**{ours}**{text.removeprefix(ours)}"
-
-
-# ---------------------------------------------------------------------- records and CSV
 
 
 def wide_records(table: Table) -> list[dict[str, Plain]]:

@@ -303,17 +303,16 @@ def rank(
     from polyseme.cluster.ranking import Suggestions, Table, rank_table
     from polyseme.features.extraction import is_extraction
     from polyseme.io.shards import find_shards
-    from polyseme.tagger import load
 
     if out is None:
-        tagger, table, known = load(model), Table(features), None
-        suggestions = Suggestions(tagger, top, precision, method.value)
+        suggestions = Suggestions(model, top, precision, method.value)
+        tagger, table, known = suggestions.tagger, Table(features), None
         if tags is not None:
             reading = {"tags_column": tags_column, "delimiter": delimiter}
             corpus = read_corpus(tags, reading | {"normalize": tagger.normalize_labels_})
             known = tags_of_items(corpus, list(table.names()), tags, features)
         with open_engine(engine.value, address, workers, say) as where:
-            ranked = rank_table(table, model, suggestions, known, where, workers)
+            ranked = rank_table(table, suggestions, known, where, workers)
             named = (item | record for item, record in zip(table.names(), ranked, strict=True))
             emit((_readable(record) for record in named) if for_people(form) else named, form)
         return

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -82,9 +80,10 @@ def extract(
     strict: Strict = False,
 ) -> None:
     """Turn a folder of media into numbers. Interrupted? The same command goes on."""
-    from polyseme.cluster import RayExecutor, open_engine
+    from polyseme._progress import FileProgress
+    from polyseme.cluster import open_engine
     from polyseme.features import extract_folder, extractor_class
-    from polyseme.features.sound import quiet_decoders
+    from polyseme.features.base import quiet_decoders
 
     parameters: dict[str, Any] = {"n_jobs": workers}
     if kind == Kind.image:
@@ -96,11 +95,9 @@ def extract(
         with (
             open_engine(engine.value, address, workers, say) as where,
             quiet_decoders(),
-            ExitStack() as bars,
+            FileProgress(f"extracting {kind.value}") as bar,
         ):
-            reading, extracting = _stages(bars, "reading", f"extracting {kind.value}")
-            executor = None if where is None else RayExecutor(where, extractor, reading)
-            summary = extract_folder(folder, out, extractor, progress=extracting, executor=executor)
+            summary = extract_folder(folder, out, extractor, progress=bar.tell, engine=where)
     except KeyboardInterrupt:
         say(AGAIN)
         raise typer.Exit(1) from None
@@ -111,21 +108,6 @@ def extract(
     typer.echo(str(out))
     if strict and (summary.skipped or summary.sidecars):
         raise typer.Exit(1)
-
-
-def _stages(bars: ExitStack, *titles: str) -> list[Callable[[int, int, int], None]]:
-    """Give what shows the progress of each stage: one bar after the other."""
-    from polyseme._progress import FileProgress
-
-    shown: dict[str, FileProgress] = {}
-
-    def show(title: str, done: int, total: int, skipped: int) -> None:
-        if title not in shown:
-            bars.close()
-            shown[title] = bars.enter_context(FileProgress(title))
-        shown[title].tell(done, total, skipped)
-
-    return [partial(show, title) for title in titles]
 
 
 def _say_skipped(skipped: Sequence[tuple[str, str]]) -> None:
@@ -156,12 +138,11 @@ def tag(
     strict: Strict = False,
 ) -> None:
     """Tag media files. They are only read; with --sidecars, tags go into files beside them."""
-    from polyseme import load
     from polyseme.cluster import Tagging, open_engine
 
-    options: dict[str, Any] = {"precision": precision, "n_jobs": workers, "model": model}
+    options: dict[str, Any] = {"precision": precision, "n_jobs": workers}
     with open_engine(engine.value, address, workers, say) as where:
-        tagging = Tagging(load(model), paths, top, engine=where, **options)
+        tagging = Tagging(model, paths, top, engine=where, **options)
         if sidecars:
             # All are written before any is told of: a reader that goes away must not stop it.
             emit(list(tagging.sidecars()), form)

@@ -7,14 +7,13 @@ rankings, extracted folders, tags; and models trained by several machines.
 from __future__ import annotations
 
 from polyseme.cluster.engine import RayEngine, open_engine
-from polyseme.cluster.media import RayExecutor, Tagging
+from polyseme.cluster.media import Tagging
 from polyseme.cluster.ranking import Ranked, rank_shards
 from polyseme.cluster.training import RayTraining
 
 __all__ = [
     "Ranked",
     "RayEngine",
-    "RayExecutor",
     "RayTraining",
     "Tagging",
     "open_engine",

@@ -1,13 +1,11 @@
 """A Ray cluster: the connection to one, and work that its workers do piece by piece (Ray Data).
 
-In: a job, which is a function that loads what the work needs and gives the function that does one
-piece; and the pieces. Out: what each piece gives, in the order of the pieces. A worker starts a job
-once; pieces of a worker that dies are done again by another.
+In: a function and the pieces it is to be applied to. Out: what it gives for each piece, in their
+order. Pieces of a worker that dies are done again by another.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
@@ -17,14 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from polyseme._threads import n_cores
 from polyseme._validation import InputError, check_number, check_option
-from polyseme.persistence import read_manifest
 
 RETRIES = 3  # how often a piece is tried again after the worker that had it died
 _REACH_SECONDS = 10.0
@@ -32,40 +28,31 @@ _REACH_SECONDS = 10.0
 _STORE_BYTES = 128 * 2**20
 _OPTIONS: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
 
-Job = Callable[[], Callable[[Any], Any]]
-
 
 class _Worker:
-    """Does pieces of a job in a process of the cluster; what Ray Data's `map_batches` takes."""
+    """Does pieces of work in a process of the cluster; what Ray Data's `map_batches` takes."""
 
-    def __init__(self, job: Job, pieces: Any, of_version: str) -> None:
+    def __init__(self, function: Callable[[Any], Any], pieces: Any, of_version: str) -> None:
         import ray
 
-        self.job, self.pieces, self.of_version = job, ray.get(pieces), of_version
-        self.work: Callable[[Any], Any] | None = None
+        self.function, self.pieces, self.of_version = function, ray.get(pieces), of_version
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Do one piece, whose number is the batch."""
+        """Do the piece whose number is the batch; give its value, and an error people can mend."""
         outcomes = np.empty(1, dtype=object)  # or numpy would make a table of the tuple
-        outcomes[0] = self.outcome(self.pieces[int(batch["piece"][0])])
-        return {"outcome": outcomes}
-
-    def outcome(self, piece: Any) -> tuple[Any, str]:
-        """Do one piece; give its value and, where people can do something about it, an error."""
-        host = socket.gethostname()
+        host, ours = socket.gethostname(), own_version()
         try:
-            if self.of_version != own_version():
+            if self.of_version != ours:
                 raise InputError(
-                    f"The machine '{host}' has polyseme {own_version()} in place of "
-                    f"{self.of_version}; install the same version on all machines."
+                    f"The machine '{host}' has polyseme {ours} in place of {self.of_version}; "
+                    "install the same version on all machines."
                 )
-            if self.work is None:
-                self.work = self.job()
-            return self.work(piece), ""
+            outcomes[0] = self.function(self.pieces[int(batch["piece"][0])]), ""
         except InputError as error:
-            return None, str(error)
+            outcomes[0] = None, str(error)
         except OSError as error:
-            return None, f"The machine '{host}' cannot go on: {error}."
+            outcomes[0] = None, f"The machine '{host}' cannot go on: {error}."
+        return {"outcome": outcomes}
 
 
 @dataclass(frozen=True)
@@ -75,8 +62,8 @@ class RayEngine:
     ray: Any  # the module, connected to a cluster
     workers: int | None = None  # pieces done at a time; by default one for each processor
 
-    def map(self, job: Job, pieces: Sequence[Any]) -> Iterator[Any]:
-        """Do the pieces of a job; yield what each gives, in the order of the pieces."""
+    def map(self, function: Callable[[Any], Any], pieces: Sequence[Any]) -> Iterator[Any]:
+        """Apply a function, which travels to the workers; yield its values in order of pieces."""
         if not pieces:
             return
         import ray.data
@@ -95,7 +82,7 @@ class RayEngine:
             warnings.simplefilter("ignore", DeprecationWarning)
             outcomes = data.map_batches(
                 _Worker,
-                fn_constructor_args=(job, shared, own_version()),
+                fn_constructor_args=(function, shared, own_version()),
                 batch_size=1,
                 num_cpus=1,
                 compute=ray.data.ActorPoolStrategy(min_size=1, max_size=most, initial_size=most),
@@ -111,8 +98,7 @@ class RayEngine:
                     done += 1
                     yield value
         except self.ray.exceptions.RayError as error:
-            lacking = re.search(r"No module named '([^']*)'", str(error))
-            if lacking is not None:
+            if lacking := re.search(r"No module named '([^']*)'", str(error)):
                 raise InputError(
                     f"A worker lacks the module '{lacking[1]}'; install polyseme with the same "
                     "extras on all machines."
@@ -190,7 +176,8 @@ def open_engine(
 
 def _connect(ray: Any, address: str) -> None:
     """Connect to a cluster that runs."""
-    _check_reachable(address)
+    if address != "auto":
+        _check_reachable(address)
     try:
         ray.init(address=address, **_OPTIONS)
     except Exception as error:  # Ray raises a dozen kinds
@@ -202,12 +189,10 @@ def _connect(ray: Any, address: str) -> None:
 
 def _check_reachable(address: str) -> None:
     """Raise within seconds when no Ray answers at an address; Ray would try for minutes."""
-    if address == "auto":
-        return
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "/" in address:
         raise InputError(
-            f"`address` must be 'auto', 'local' or HOST:PORT, such as 10.0.0.1:6379; got "
+            "`address` must be 'auto', 'local' or HOST:PORT, such as 10.0.0.1:6379; got "
             f"'{address}'."
         )
     try:
@@ -230,40 +215,9 @@ def _first_line(error: Exception) -> str:
     return lines[0].partition(". ")[0].rstrip(".") if lines else type(error).__name__
 
 
-# ---- what workers make sure of
-
-
 def own_version() -> str:
     """Give the version of polyseme that is installed here."""
     try:
         return version("polyseme")
     except PackageNotFoundError:  # a source tree that was never installed
         return "0+unknown"
-
-
-def digest_of(model: Path) -> str:
-    """Give a name of a saved model that changes whenever any of its files does."""
-    return hashlib.sha256(read_manifest(model)).hexdigest()
-
-
-def load_same(model: str, digest: str) -> Any:
-    """Load a saved tagger; raise unless it is the one that `digest_of` named where work began."""
-    from polyseme.tagger import load
-
-    check_seen(model)
-    if digest_of(Path(model)) != digest:
-        raise InputError(
-            f"The model at '{model}' on the machine '{socket.gethostname()}' is another one; use a "
-            "folder that all machines share, and do not replace it during the work."
-        )
-    return load(model)
-
-
-def check_seen(*places: str) -> None:
-    """Raise unless this machine sees files or folders, be they links to nowhere."""
-    for place in places:
-        if not os.path.lexists(place):
-            raise InputError(
-                f"The machine '{socket.gethostname()}' cannot see '{place}'; on a cluster, models "
-                "and files must lie where all machines see them under the same path."
-            )

@@ -8,11 +8,15 @@ tables at the same places and uses one thread for each block, so that all give t
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import itertools
 import json
+import os
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -21,14 +25,15 @@ import numpy as np
 
 from polyseme._threads import n_cores, one_thread, ordered_map
 from polyseme._validation import InputError, check_features, check_number, check_option
-from polyseme.cluster.engine import RayEngine, check_seen, digest_of, load_same
+from polyseme.cluster.engine import RayEngine
 from polyseme.features import Extracted, read_extraction
-from polyseme.features.extraction import is_extraction
+from polyseme.features.extraction import is_extraction, unseen
 from polyseme.io import UNFINISHED, read_features, replacing
 from polyseme.io.records import write_records
 from polyseme.io.shards import Shard, find_shards, is_sharded, read_blocks
 from polyseme.io.tables import import_pyarrow
-from polyseme.tagger import METHODS, Tagger, ZeroShotTagger
+from polyseme.persistence import read_manifest
+from polyseme.tagger import METHODS, Tagger, ZeroShotTagger, load
 
 FORMS = ("jsonl", "parquet")
 PLAN, MANIFEST = "plan.json", "manifest.json"
@@ -45,30 +50,55 @@ Piece = tuple[Any, Tags | None]  # a shard or features, and the tags that items 
 
 
 class Suggestions:
-    """What a tagger suggests: its best tags, or those likely enough; see `rank_shards`.
+    """What a saved tagger suggests: its best tags, or those likely enough; see `rank_shards`.
 
-    `n_rows` items are ranked at a time: so many that a table of all their scores stays small.
+    The tagger is loaded when it is needed: by each worker for itself, where a copy of this travels
+    to. It must be the same one everywhere.
     """
 
+    _labels: dict[str, tuple[str, float]]  # each kind, and the least score to be suggested
+
     def __init__(
-        self, tagger: Tagger, k: int, precision: float | None = None, method: str = "space"
+        self, model: str | Path, k: int, precision: float | None = None, method: str = "space"
     ) -> None:
-        if method != "space" and not isinstance(tagger, ZeroShotTagger):
-            raise InputError(
-                "`method` needs the default tagger; the published method has one way to rank "
-                "labels."
-            )
         if method != "space" and precision is not None:
             raise InputError(
                 "A precision is of probabilities, and votes of known tag sets are none; leave out "
                 "the precision or the method."
             )
-        self.tagger, self.k, self.precision, self.method = tagger, k, precision, method
-        n_labels = len(tagger.classes_)
-        self.n_rows = max(_LEAST_ROWS, min(MOST_ROWS, _SCORES_AT_ONCE // max(1, n_labels)))
-        self._kinds = dict(zip(tagger.classes_, tagger.kinds_.tolist(), strict=True))
+        self.model, self.digest = Path(model).absolute(), digest_of(Path(model))
+        self.k, self.precision, self.method = k, precision, method
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = ("model", "digest", "k", "precision", "method")
+        return {name: getattr(self, name) for name in names}
+
+    @cached_property
+    def tagger(self) -> Tagger:
+        """The tagger, unless the folder holds another one here, or by now."""
+        check_seen(self.model)
+        if digest_of(self.model) != self.digest:
+            raise InputError(
+                f"The model at '{self.model}' on the machine '{socket.gethostname()}' is another "
+                "one; use a folder that all machines share, and do not replace it during the work."
+            )
+        tagger = load(self.model)
+        if self.method != "space" and not isinstance(tagger, ZeroShotTagger):
+            raise InputError(
+                "`method` needs the default tagger; the published method has one way to rank "
+                "labels."
+            )
+        n_labels, precision = len(tagger.classes_), self.precision
         least = np.zeros(n_labels) if precision is None else tagger.thresholds(precision)
-        self._least = dict(zip(tagger.classes_, least.tolist(), strict=True))
+        pairs = zip(tagger.kinds_.tolist(), least.tolist(), strict=True)
+        self._labels = dict(zip(tagger.classes_, pairs, strict=True))
+        return tagger
+
+    @cached_property
+    def n_rows(self) -> int:
+        """Items ranked at a time: so many that a table of all their scores stays small."""
+        most = _SCORES_AT_ONCE // max(1, len(self.tagger.classes_))
+        return max(_LEAST_ROWS, min(MOST_ROWS, most))
 
     def records(self, X: Any, tags: Any = None) -> list[Record]:
         """Give labels, kinds and scores of each item; see `ZeroShotTagger.rank`."""
@@ -78,11 +108,22 @@ class Suggestions:
         records = []
         for names, values in zip(labels.tolist(), scores.tolist(), strict=True):
             pairs = zip(names, values, strict=True)
-            kept = [(name, round(score, 6)) for name, score in pairs if score >= self._least[name]]
+            kept = [(name, round(v, 6)) for name, v in pairs if v >= self._labels[name][1]]
             record: Record = {"labels": [name for name, _ in kept]}
-            record["kinds"] = [self._kinds[name] for name, _ in kept]
+            record["kinds"] = [self._labels[name][0] for name, _ in kept]
             records.append(record | {"scores": [score for _, score in kept]})
         return records
+
+
+def digest_of(model: Path) -> str:
+    """Give a name of a saved model that changes whenever any of its files does."""
+    return hashlib.sha256(read_manifest(model)).hexdigest()
+
+
+def check_seen(place: str | Path) -> None:
+    """Raise unless this machine sees a file or folder."""
+    if not os.path.lexists(place):
+        raise unseen(socket.gethostname(), place)
 
 
 class Table:
@@ -114,53 +155,14 @@ class Table:
             yield shard, None if tags is None else tags[rows]
         for start in range(0, 0 if self.shards else self.items.shape[0], n_rows):
             rows = slice(start, start + n_rows)
-            some = self.items if isinstance(self.items, Extracted) else self.items[rows]
-            if isinstance(self.items, Extracted):
+            if isinstance(block := self.items[rows], Extracted):
                 # Copies: what is mapped from a file does not travel.
-                raw = [np.array(numbers) for numbers in some.raw[rows]]
-                some = Extracted(some.kind, some.preprocessing, some.ids[rows], raw)
-            yield some, None if tags is None else tags[rows]
-
-
-def _ranking(
-    model: str,
-    digest: str,
-    k: int,
-    precision: float | None,
-    method: str,
-    *,
-    out: str | None = None,
-    form: str = "jsonl",
-    n_threads: int = 1,
-    progress: Callable[[int], None] | None = None,
-) -> Callable[[Piece], Any]:
-    """Start the job of ranking pieces: into a file of `out` for each, or given back as records."""
-    suggestions = Suggestions(load_same(model, digest), k, precision, method)
-
-    def rank(piece: Piece) -> Any:
-        source = piece[0]
-        if isinstance(source, Shard):
-            check_seen(str(source.path))
-        ranked = _rank_blocks(suggestions, _blocks(piece, suggestions.n_rows), n_threads)
-        if out is None:
-            return list(itertools.chain.from_iterable(ranked))
-        check_seen(out)
-        with replacing(_output_of(Path(out), source, form)) as stream:  # there when it is complete
-            records = _numbered(ranked, source.first, progress)
-            if form == "parquet":
-                _write_parquet(records, stream)
-            else:
-                text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
-                write_records(records, text, "jsonl")
-                text.detach()  # which flushes, and leaves the file open
-            return stream.tell()
-
-    return rank
+                block = replace(block, raw=[np.array(raw) for raw in block.raw], skipped=())
+            yield block, None if tags is None else tags[rows]
 
 
 def rank_table(
     table: Table,
-    model: str | Path,
     suggestions: Suggestions,
     tags: Tags | None = None,
     engine: RayEngine | None = None,
@@ -168,40 +170,43 @@ def rank_table(
 ) -> Iterator[Record]:
     """Rank tags for a table; yield a record for each item, in order.
 
-    `model` is the folder that the suggestions' tagger was loaded from, `tags` are those that each
-    item has already; for `engine` and `workers` see `rank_shards`.
+    `tags` are those that each item has already; for `engine` and `workers` see `rank_shards`.
     """
-    pieces, n_rows = table.pieces(suggestions.n_rows, tags), suggestions.n_rows
+    pieces = table.pieces(suggestions.n_rows, tags)
     if engine is None:
-        blocks = itertools.chain.from_iterable(_blocks(piece, n_rows) for piece in pieces)
-        ranked: Iterable[list[Record]] = _rank_blocks(suggestions, blocks, workers or n_cores())
-    else:
-        place, how = Path(model).absolute(), suggestions
-        options = (str(place), digest_of(place), how.k, how.precision, how.method)
-        ranked = engine.map(partial(_ranking, *options), list(pieces))
-    yield from itertools.chain.from_iterable(ranked)
+        blocks = itertools.chain.from_iterable(_blocks(piece, suggestions) for piece in pieces)
+        return _rank_blocks(suggestions, blocks, workers or n_cores())
+    ranked = engine.map(partial(_rank_piece, suggestions), list(pieces))
+    return itertools.chain.from_iterable(ranked)
 
 
-def _blocks(piece: Piece, n_rows: int) -> Iterator[Piece]:
+def _blocks(piece: Piece, suggestions: Suggestions) -> Iterator[Piece]:
     """Yield the blocks of a shard; what is none is a block already."""
     source, tags = piece
     if not isinstance(source, Shard):
         yield piece
         return
-    for start, block in read_blocks(source, n_rows):
+    check_seen(source.path)
+    for start, block in read_blocks(source, suggestions.n_rows):
         yield block, None if tags is None else tags[start : start + len(block)]
 
 
 def _rank_blocks(
     suggestions: Suggestions, blocks: Iterable[Piece], n_threads: int
-) -> Iterator[list[Record]]:
-    """Rank blocks in this process, taken as they are needed; give the records of each, in order."""
+) -> Iterator[Record]:
+    """Rank blocks in this process, taken as they are needed; yield records in order."""
     waiting = iter(blocks)
     with one_thread():
         # The first one alone: what a tagger makes when it is first asked is then there for all.
         for block in itertools.islice(waiting, 1):
-            yield suggestions.records(*block)
-        yield from ordered_map(lambda block: suggestions.records(*block), waiting, n_threads)
+            yield from suggestions.records(*block)
+        ranked = ordered_map(lambda block: suggestions.records(*block), waiting, n_threads)
+        yield from itertools.chain.from_iterable(ranked)
+
+
+def _rank_piece(suggestions: Suggestions, piece: Piece) -> list[Record]:
+    """Rank a piece on a worker."""
+    return list(_rank_blocks(suggestions, _blocks(piece, suggestions), 1))
 
 
 # ---- shards into a folder
@@ -263,34 +268,28 @@ def rank_shards(
     check_number("k", k, owner="rank_shards", low=1, whole=True)
     check_option("method", method, METHODS, owner="rank_shards")
     check_option("form", form, FORMS, owner="rank_shards")
-    (found, _), place, folder = find_shards(Path(shards)), Path(model), Path(out)
-    n_rows = _count(found)
-    digest = digest_of(place)
-    head = {"format": FORMAT, "version": FORMAT_VERSION, "model": digest, "top": k}
+    every, folder = find_shards(Path(shards))[0], Path(out)
+    suggestions = Suggestions(model, k, precision, method)
+    head = {"format": FORMAT, "version": FORMAT_VERSION, "model": suggestions.digest, "top": k}
     head |= {"precision": precision, "method": method, "form": form}
-    waiting = _begin(folder, found, head)
+    waiting, n_rows = _begin(folder, every, head), _count(every)
     done = n_rows - _count(waiting)
 
-    def count(n_more: int) -> None:
-        nonlocal done
-        done += n_more
+    def tell(n_more: int = 0) -> None:
         if progress is not None:
-            progress(done, n_rows, 0)
+            progress(done + n_more, n_rows, 0)
 
-    options: dict[str, Any] = {"out": str(folder.absolute()), "form": form}
-    job = partial(_ranking, str(place.absolute()), digest, k, precision, method, **options)
+    write = partial(_rank_shard, suggestions, folder.absolute(), form)
+    here = partial(write, n_threads=workers or n_cores(), tell=tell)
+    ranked = map(here, waiting) if engine is None else engine.map(write, waiting)
     # Bytes as they were told: what another machine wrote a moment ago need not be visible here yet.
     sizes: dict[str, int] = {}
-    if engine is None and waiting:
-        rank = job(n_threads=workers or n_cores(), progress=count)
-        sizes = {shard.path.name: rank((shard, None)) for shard in waiting}
-    elif engine is not None:
-        pieces = [(shard, None) for shard in waiting]
-        for shard, size in zip(waiting, engine.map(job, pieces), strict=True):
-            sizes[shard.path.name] = size
-            count(shard.n_rows)
+    for shard, size in zip(waiting, ranked, strict=True):
+        sizes[shard.path.name] = size
+        done += shard.n_rows
+        tell()
     files = []
-    for shard in found:
+    for shard in every:
         output = _output_of(folder, shard, form)
         size = sizes.get(shard.path.name) or output.stat().st_size
         file = {"file": output.name, "shard": shard.path.name, "first": shard.first}
@@ -298,7 +297,35 @@ def rank_shards(
     _write_json(folder / MANIFEST, head | {"rows": n_rows, "files": files})
     for left in folder.glob(f"*{UNFINISHED}"):  # of workers that died
         left.unlink(missing_ok=True)
-    return Ranked(len(found), n_rows, len(found) - len(waiting))
+    return Ranked(len(every), n_rows, len(every) - len(waiting))
+
+
+def _rank_shard(
+    suggestions: Suggestions,
+    folder: Path,
+    form: str,
+    shard: Shard,
+    n_threads: int = 1,
+    tell: Callable[[int], None] | None = None,
+) -> int:
+    """Rank a shard into its file of a folder; give the file's size in bytes."""
+    check_seen(folder)
+
+    def numbered() -> Iterator[Record]:
+        blocks = _blocks((shard, None), suggestions)
+        for number, record in enumerate(_rank_blocks(suggestions, blocks, n_threads)):
+            if tell is not None and number % MOST_ROWS == 0:
+                tell(number)
+            yield {"row": shard.first + number} | record
+
+    with replacing(_output_of(folder, shard, form)) as stream:  # there when it is complete
+        if form == "parquet":
+            _write_parquet(numbered(), stream)
+        else:
+            text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+            write_records(numbered(), text, "jsonl")
+            text.detach()  # which flushes, and leaves the file open
+        return stream.tell()
 
 
 def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> list[Shard]:
@@ -307,21 +334,31 @@ def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> li
     for shard in shards:
         info = shard.path.stat()
         states[shard.path.name] = [shard.first, shard.n_rows, info.st_size, info.st_mtime_ns]
-    before = _plan_of(folder) or {**head, "shards": {}}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        names = sorted(p.name for p in folder.iterdir() if not p.name.endswith(UNFINISHED))
+    except OSError as error:
+        raise InputError(f"Nothing can be written to '{folder}': {error.strerror}.") from None
+    before: dict[str, Any] = {} if names else {**head, "shards": {}}
+    with contextlib.suppress(OSError, ValueError, TypeError):  # no plan, or a torn one
+        before = dict(json.loads((folder / PLAN).read_bytes()))
+    if before.get("format") != FORMAT:
+        raise InputError(
+            f"'{folder}' holds '{names[0]}', which no ranking wrote; name another folder."
+        )
     for name, now in head.items():
         if before.get(name) != now:
             raise InputError(
                 f"'{folder}' holds rankings with another {name} ({before.get(name)!s:.12} in place "
                 f"of {now!s:.12}); name another folder."
             )
-    gone = sorted(before["shards"].keys() - states.keys())
-    if gone:
+    if gone := sorted(before["shards"].keys() - states.keys()):
         raise InputError(
             f"'{folder}' holds rankings of '{gone[0]}', which is no shard any more; name another "
             "folder."
         )
-    waiting = []
     (folder / MANIFEST).unlink(missing_ok=True)
+    waiting = []
     for shard in shards:
         output = _output_of(folder, shard, head["form"])
         if before["shards"].get(shard.path.name) != states[shard.path.name]:
@@ -332,24 +369,6 @@ def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> li
     return waiting
 
 
-def _plan_of(folder: Path) -> dict[str, Any]:
-    """Read what an earlier run was about; nothing for a new folder, which is made."""
-    plan: dict[str, Any] = {}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        names = sorted(path.name for path in folder.iterdir())
-        with contextlib.suppress(ValueError, TypeError):
-            plan = dict(json.loads((folder / PLAN).read_bytes())) if PLAN in names else {}
-    except OSError as error:
-        raise InputError(f"Nothing can be written to '{folder}': {error.strerror}.") from None
-    others = [name for name in names if not name.endswith(UNFINISHED)]
-    if others and plan.get("format") != FORMAT:
-        raise InputError(
-            f"'{folder}' holds '{others[0]}', which no ranking wrote; name another folder."
-        )
-    return plan
-
-
 def _count(shards: Sequence[Shard]) -> int:
     """Count the rows of shards."""
     return sum(shard.n_rows for shard in shards)
@@ -358,18 +377,6 @@ def _count(shards: Sequence[Shard]) -> int:
 def _output_of(folder: Path, shard: Shard, form: str) -> Path:
     """Give the file that a shard's rankings go to."""
     return folder / f"{shard.path.stem}.{form}"
-
-
-def _numbered(
-    ranked: Iterable[list[Record]], first: int, progress: Callable[[int], None] | None
-) -> Iterator[Record]:
-    """Put row numbers before records, block after block."""
-    for records in ranked:
-        for number, record in enumerate(records):
-            yield {"row": first + number} | record
-        first += len(records)
-        if progress is not None:
-            progress(len(records))
 
 
 def _write_parquet(records: Iterable[Record], stream: BinaryIO) -> None:

@@ -7,16 +7,12 @@ kind of media is one file and one line in EXTRACTORS.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from numpy.typing import NDArray
-
 from polyseme._validation import unknown_name
 from polyseme.features.audio import AudioFeatures
 from polyseme.features.base import Extracted, MediaError, MediaFeatures
 from polyseme.features.extraction import extract_folder, match_documents, read_extraction
 from polyseme.features.image import ImageFeatures
+from polyseme.persistence import Arrays, Config
 
 __all__ = [
     "AudioFeatures",
@@ -31,9 +27,7 @@ __all__ = [
     "read_extraction",
 ]
 
-EXTRACTORS: dict[str, type[MediaFeatures]] = {
-    extractor.kind: extractor for extractor in (ImageFeatures, AudioFeatures)
-}
+EXTRACTORS: dict[str, type[MediaFeatures]] = {"image": ImageFeatures, "audio": AudioFeatures}
 
 
 def extractor_class(kind: str) -> type[MediaFeatures]:
@@ -43,8 +37,6 @@ def extractor_class(kind: str) -> type[MediaFeatures]:
     return EXTRACTORS[kind]
 
 
-def extractor_from_state(
-    kind: str, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-) -> MediaFeatures:
+def extractor_from_state(kind: str, config: Config, arrays: Arrays) -> MediaFeatures:
     """Rebuild a fitted feature extractor that `MediaFeatures.get_state` gave."""
     return extractor_class(kind).from_state(config, arrays)

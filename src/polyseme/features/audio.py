@@ -5,7 +5,7 @@ In: sound files, Million Song Dataset files or samples. Out: a feature matrix (n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import RandomState, as_generator, check_number, draw_seed
-from polyseme.features import echonest
-from polyseme.features.base import MediaError, MediaFeatures, Raw, State, attempt, is_path
+from polyseme.features.base import MediaError, MediaFeatures, Raw, attempt, is_path
 from polyseme.features.codebook import Codebook
-from polyseme.features.sound import RATE, SUFFIXES, read_sound, sound_from_array
-from polyseme.features.timbre import segment_timbre, with_derivatives
-from polyseme.persistence import JSON, within
+from polyseme.features.timbre import RATE, segment_timbre, with_derivatives
+from polyseme.persistence import JSON, Arrays, Config, State, within
 
+# The content decides what a file is; libsndfile reads more formats than these names.
+SUFFIXES = frozenset({".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff"})
+SONG_SUFFIXES = frozenset({".h5", ".hdf5"})
 # To be raised whenever the same sound would get other numbers.
 VERSION = 1
 
@@ -59,7 +60,7 @@ class AudioFeatures(MediaFeatures):
     """
 
     kind: ClassVar[str] = "audio"
-    suffixes: ClassVar[frozenset[str]] = SUFFIXES | echonest.SUFFIXES
+    suffixes: ClassVar[frozenset[str]] = SUFFIXES | SONG_SUFFIXES
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class AudioFeatures(MediaFeatures):
         return config, {f"codebook.{name}": array for name, array in arrays.items()}
 
     @classmethod
-    def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+    def from_state(cls, config: Config, arrays: Arrays) -> Self:
         """Rebuild a fitted extractor; see `MediaFeatures.from_state`."""
         extractor = super().from_state(config, arrays)
         extractor.codebook_ = Codebook.from_state(config["codebook"], within(arrays, "codebook"))
@@ -112,9 +113,14 @@ class AudioFeatures(MediaFeatures):
 
     def _segments(self, item: object) -> Raw:
         """Cut one clip into segments and describe them, (n_segments, 36)."""
-        if not is_path(item):
-            return with_derivatives(segment_timbre(sound_from_array(item, self.rate)))
-        if Path(item).suffix.lower() in echonest.SUFFIXES:
-            return with_derivatives(echonest.read_timbre(Path(item)))
-        samples = read_sound(Path(item), max_seconds=self.max_seconds)
+        if is_path(item) and Path(item).suffix.lower() in SONG_SUFFIXES:
+            from polyseme.features.echonest import read_timbre
+
+            return with_derivatives(read_timbre(Path(item)))
+        from polyseme.features.sound import read_sound, sound_from_array
+
+        if is_path(item):
+            samples = read_sound(Path(item), max_seconds=self.max_seconds)
+        else:
+            samples = sound_from_array(item, self.rate)
         return with_derivatives(segment_timbre(samples))

@@ -6,13 +6,15 @@ In: media files, arrays, or what `polyseme extract` wrote. Out: a feature matrix
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import json
 import os
 import stat
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeGuard, TypeVar
@@ -23,10 +25,9 @@ from numpy.typing import NDArray
 from polyseme._estimator import Estimator, TransformerMixin, copy_of
 from polyseme._threads import n_cores, ordered_map
 from polyseme._validation import InputError, as_row, check_fitted, check_number
-from polyseme.persistence import JSON
+from polyseme.persistence import JSON, Arrays, Config, State
 
 Raw = NDArray[np.float32]
-State = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 T = TypeVar("T")
 
 
@@ -57,13 +58,9 @@ class Extracted:
         """Keep some items, by numbers, a slice or a mask; scikit-learn splits by this."""
         kept = np.atleast_1d(np.arange(len(self))[rows]).tolist()
         every: Any = self.raw
-        raw: Any = every[kept] if isinstance(every, np.ndarray) else [every[row] for row in kept]
-        return replace(
-            self,
-            ids=tuple(self.ids[row] for row in kept),
-            raw=raw,
-            tags=tuple(self.tags[row] for row in kept) if self.tags else (),
-        )
+        raw = every[kept] if isinstance(every, np.ndarray) else [every[row] for row in kept]
+        tags = tuple(self.tags[row] for row in kept) if self.tags else ()
+        return replace(self, ids=tuple(self.ids[row] for row in kept), raw=raw, tags=tags)
 
 
 class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # untyped mixin
@@ -107,6 +104,17 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         self._fit(self.raw(X))
         return self
 
+    def fit_transform(self, X: object, y: object = None) -> NDArray[np.floating[Any]]:
+        """Learn from items and give their features, looking at each once."""
+        raw = self.raw(X)
+        self._fit(raw)
+        return self.transform_raw(raw)
+
+    def _fit(self, raw: Sequence[Raw]) -> None:
+        """Learn from raw numbers, and note how they were made."""
+        self.fit_raw(raw)
+        self.preprocessing_ = self.preprocessing()
+
     def transform(self, X: object) -> NDArray[np.floating[Any]]:
         """Give the features (n, n_features_out_) of items: paths, arrays or Extracted."""
         check_fitted(self, "n_features_out_")
@@ -116,17 +124,10 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
             )
         return self.transform_raw(self.raw(X))
 
-    def fit_transform(self, X: object, y: object = None) -> NDArray[np.floating[Any]]:
-        """Learn from items and give their features, looking at each once."""
-        raw = self.raw(X)
-        self._fit(raw)
-        return self.transform_raw(raw)
-
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Name the columns: image0, image1 and so on."""
         check_fitted(self, "n_features_out_")
-        names = [f"{self.kind}{column}" for column in range(self.n_features_out_)]
-        return np.array(names, dtype=object)
+        return np.array([f"{self.kind}{n}" for n in range(self.n_features_out_)], dtype=object)
 
     def extract(self, items: Iterable[object]) -> Generator[Raw | MediaError, None, None]:
         """Yield the raw numbers of items, or why there are none, in their order as they come."""
@@ -135,13 +136,11 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         self.preprocessing()
         waiting = iter(items)
         batches = iter(lambda: list(itertools.islice(waiting, self.batch_size)), [])
-        first = next(batches, None)
-        if first is None:  # nothing to look at, so nothing heavy is loaded
-            return
-        batches = itertools.chain([first], batches)
-        with self.single_threaded():
-            for outcomes in ordered_map(self.extract_batch, batches, self.n_jobs or n_cores()):
-                yield from outcomes
+        for first in batches:  # nothing heavy is loaded when there is nothing to look at
+            every = itertools.chain([first], batches)
+            with self.single_threaded():
+                for outcomes in ordered_map(self.extract_batch, every, self.n_jobs or n_cores()):
+                    yield from outcomes
 
     def raw(self, X: object) -> Sequence[Raw]:
         """Give raw numbers of whatever is accepted; the first item without any is an error."""
@@ -173,7 +172,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         }, {}
 
     @classmethod
-    def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+    def from_state(cls, config: Config, arrays: Arrays) -> Self:
         """Rebuild a fitted extractor from `get_state`, unless media are read otherwise by now."""
         extractor = cls(**config["parameters"])
         extractor.preprocessing_ = extractor.preprocessing()
@@ -185,24 +184,20 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         extractor.n_features_out_ = int(config["n_features_out"])
         return extractor
 
-    def _fit(self, raw: Sequence[Raw]) -> None:
-        """Learn from raw numbers, and note how they were made."""
-        self.fit_raw(raw)
-        self.preprocessing_ = self.preprocessing()
-
     def _check_preprocessing(self, extracted: Extracted) -> None:
         """Refuse raw numbers that were made in another way."""
+        name = type(self).__name__
         if extracted.kind != self.kind:
             raise InputError(
-                f"These numbers were extracted from {extracted.kind} files; {type(self).__name__} "
-                f"takes {self.kind} files."
+                f"These numbers were extracted from {extracted.kind} files; {name} takes "
+                f"{self.kind} files."
             )
         ours, theirs = self.preprocessing(), extracted.preprocessing
         if differing := sorted(k for k in {*ours, *theirs} if ours.get(k) != theirs.get(k)):
             details = (f"{k} {theirs.get(k)} in place of {ours.get(k)}" for k in differing)
             raise InputError(
-                f"The extracted features differ in {', '.join(differing)} from what this "
-                f"{type(self).__name__} makes: {', '.join(details)}; extract them again."
+                f"The extracted features differ in {', '.join(differing)} from what this {name} "
+                f"makes: {', '.join(details)}; extract them again."
             )
 
 
@@ -233,8 +228,8 @@ def is_path(item: object) -> TypeGuard[str | os.PathLike[str]]:
     return isinstance(item, (str, os.PathLike))
 
 
-def check_file(path: Path) -> None:
-    """Raise a `MediaError` unless a path leads to a regular file that can be read; open no pipe."""
+def check_file(path: Path) -> int:
+    """Give the size of a regular file that can be read, or raise a `MediaError`; open no pipe."""
     try:
         status = path.stat()
         if regular := stat.S_ISREG(status.st_mode):
@@ -245,11 +240,45 @@ def check_file(path: Path) -> None:
         raise MediaError("is not a regular file")
     if not status.st_size:
         raise MediaError("is empty")
+    return status.st_size
 
 
 def cause(error: OSError | ValueError) -> str:
     """Give the system's own words for what is wrong with a file."""
     return str(getattr(error, "strerror", None) or error).lower()
+
+
+@contextmanager
+def quiet_decoders() -> Iterator[None]:
+    """Keep what C libraries write to the error stream from the screen.
+
+    The MP3 decoder comments on damaged files there and offers no switch. Python's own `sys.stderr`
+    gets another way, so that warnings and progress still show. It concerns the whole process: enter
+    it once around a run over many files, from one thread.
+    """
+    try:
+        kept = os.dup(2)
+    except OSError:  # a process without an error stream has nothing to keep quiet
+        yield
+        return
+    before = sys.stderr
+    try:
+        if before.fileno() == 2:
+            before.flush()
+            raw = os.fdopen(kept, "wb", buffering=0, closefd=False)
+            options: dict[str, Any] = {"errors": "backslashreplace", "write_through": True}
+            sys.stderr = io.TextIOWrapper(raw, before.encoding, **options)
+    except (AttributeError, OSError, ValueError):
+        pass  # Python's own goes elsewhere already
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    os.close(nothing)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        sys.stderr = before
+        os.close(kept)
 
 
 def attempt(function: Callable[[object], T], item: object) -> T | MediaError:

@@ -7,8 +7,8 @@ that fall to each of `n_words` Gaussians, (n, n_words), learned on training clip
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,15 +25,12 @@ from polyseme._validation import (
     draw_seed,
     first_few,
 )
+from polyseme.persistence import Arrays, Config, State
 
 MAX_ROUNDS = 300
-# Converged when the mean log-likelihood of a segment grows by less.
-TOLERANCE = 1e-3
-# Segments looked at together: small enough to stay in the processor's cache.
-BLOCK = 2048
-
-# A Gaussian's variance is at least this share of the segments' own.
-_SMALLEST_VARIANCE = 1e-6
+TOLERANCE = 1e-3  # converged when the mean log-likelihood of a segment grows by less
+BLOCK = 2048  # segments looked at together: they stay in the processor's cache
+_SMALLEST_VARIANCE = 1e-6  # of a Gaussian, as a share of the segments' own
 # Numbers are cut off here before squares are taken, so that these stay finite: as they come, and
 # in spreads of the training segments.
 _LARGEST, _FARTHEST = 1e100, 1e6
@@ -75,19 +72,18 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         self.scale_ = np.where(spread > 1e-7 * np.abs(self.mean_), spread, 1.0)
         frames = self._standardised(frames)
         # As many different frames as words are found at once, unless most are alike.
-        n_different = len(np.unique(frames[: 20 * self.n_words], axis=0))
-        if n_different < self.n_words:
-            n_different = len(np.unique(frames, axis=0))
-        if n_different < self.n_words:
+        for some in (frames[: 20 * self.n_words], frames):
+            n_words = min(self.n_words, len(np.unique(some, axis=0)))
+            if n_words == self.n_words:
+                break
+        else:
             warnings.warn(
-                f"There are only {n_different} different segments to learn {self.n_words} words "
-                f"from; the codebook has {n_different} words.",
+                f"There are only {n_words} different segments to learn {self.n_words} words from; "
+                f"the codebook has {n_words} words.",
                 PolysemeWarning,
                 stacklevel=2,
             )
-        n_words = min(self.n_words, n_different)
-        start = _starting_words(frames, n_words, draw_seed(generator))
-        self._fit_mixture(frames, start)
+        self._fit_mixture(frames, _starting_words(frames, n_words, draw_seed(generator)))
         return self
 
     def transform(self, segments: Sequence[FloatArray]) -> Frames:
@@ -119,7 +115,7 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         shares /= np.maximum(lengths, 1)[:, None]
         return shares
 
-    def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def get_state(self) -> State:
         """Give the fitted codebook as JSON values and arrays, for saving without pickle."""
         check_fitted(self, "means_")
         config = {
@@ -130,7 +126,7 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         return config, {name: getattr(self, f"{name}_") for name in _ARRAYS}
 
     @classmethod
-    def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+    def from_state(cls, config: Config, arrays: Arrays) -> Self:
         """Rebuild a fitted codebook from `get_state`; it gives bit for bit the same shares."""
         book = cls(**config["parameters"])
         for name in _ARRAYS:
@@ -153,11 +149,10 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         # The rounds of scikit-learn's GaussianMixture (to 1e-13), summed block by block: a quarter
         # of its time for 40,000 frames and 128 words, and memory that does not grow with frames.
         n_words, d = int(start.max()) + 1, frames.shape[1]
-        memberships = np.eye(n_words)
         sums = np.zeros((n_words, 2 * d + 1))
         for first in range(0, len(frames), BLOCK):
             block = slice(first, first + BLOCK)
-            sums += memberships[start[block]].T @ _moments(frames[block])
+            sums += np.eye(n_words)[start[block]].T @ _moments(frames[block])
         before, converged = -np.inf, False
         for n_iter in range(1, MAX_ROUNDS + 1):
             sums, log_likelihood = _expect(frames, *_maximise(sums))
@@ -207,10 +202,8 @@ def _draw(clips: list[FloatArray], most: int, generator: np.random.Generator) ->
         return _as_frames(np.concatenate(clips))
     chosen = np.sort(generator.choice(ends[-1], most, replace=False))
     parts = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
-    drawn = [
-        clip[part - end + len(clip)] for clip, part, end in zip(clips, parts, ends, strict=True)
-    ]
-    return _as_frames(np.concatenate(drawn))
+    triples = zip(clips, parts, ends, strict=True)
+    return _as_frames(np.concatenate([c[part - end + len(c)] for c, part, end in triples]))
 
 
 def _starting_words(frames: Frames, n_words: int, seed: int) -> NDArray[np.int64]:

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from polyseme.features.base import MediaError, check_file, needs
 
-SUFFIXES = frozenset({".h5", ".hdf5"})
+try:
+    import h5py
+except ImportError as error:
+    raise needs("audio", "Reading Million Song Dataset files") from error
+
 N_COEFFICIENTS = 12
 MOST_SEGMENTS = 200_000
-
-# What one chunk may unpack to; files of the dataset stay far below.
-_CHUNK_BYTES = 1 << 26
+_CHUNK_BYTES = 1 << 26  # what one chunk may unpack to; files of the dataset stay far below
 # Deflate, shuffle, checksum: any other filter would have HDF5 look for a library to load.
 _FILTERS = {1, 2, 3}
 _TIMBRE = "segments_timbre"
@@ -27,10 +29,6 @@ _TIMBRE = "segments_timbre"
 
 def read_timbre(path: Path) -> NDArray[np.float32]:
     """Read `/analysis/segments_timbre` (n_segments, 12) of the one song in a file."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise needs("audio", "Reading Million Song Dataset files") from error
     check_file(path)
     try:
         with h5py.File(path, "r", locking=False) as file:
@@ -46,10 +44,12 @@ def read_timbre(path: Path) -> NDArray[np.float32]:
 
 def _dataset(file: Any, name: str) -> Any:
     """Give a dataset of the group `analysis`, or None; never what lies in another file."""
-    import h5py
-
-    group = _member(file, "analysis")
-    dataset = _member(group, name) if isinstance(group, h5py.Group) else None
+    dataset = file
+    for part in ("analysis", name):
+        link = dataset.get(part, getlink=True) if isinstance(dataset, h5py.Group) else None
+        if link is not None and not isinstance(link, h5py.HardLink):
+            raise MediaError(f"has a link in the place of `{part}`")
+        dataset = None if link is None else dataset[part]
     if not isinstance(dataset, h5py.Dataset):
         return None
     if dataset.is_virtual or dataset.external:
@@ -64,24 +64,14 @@ def _dataset(file: Any, name: str) -> Any:
     return dataset
 
 
-def _member(group: Any, name: str) -> Any:
-    """Give what a group holds under a name, or None; a link is refused."""
-    import h5py
-
-    link = group.get(name, getlink=True)
-    if link is not None and not isinstance(link, h5py.HardLink):
-        raise MediaError(f"has a link in the place of `{name}`")
-    return None if link is None else group[name]
-
-
 def _read(timbre: Any) -> NDArray[np.float32]:
     """Check the shape of all segments and read them, (n_segments, 12)."""
     if timbre is None:
         raise MediaError(f"has no dataset `/analysis/{_TIMBRE}`")
-    if len(timbre.shape or ()) != 2 or timbre.shape[1] != N_COEFFICIENTS:
-        raise MediaError(f"has `{_TIMBRE}` of shape {timbre.shape}, where (n, 12) is expected")
-    if timbre.dtype.kind != "f" or timbre.dtype.itemsize > 8:
-        raise MediaError(f"has `{_TIMBRE}` of type {timbre.dtype}, where floats are expected")
+    floats = timbre.dtype.kind == "f" and timbre.dtype.itemsize <= 8
+    if not floats or len(timbre.shape or ()) != 2 or timbre.shape[1] != N_COEFFICIENTS:
+        kind = f"{timbre.dtype} of shape {timbre.shape}"
+        raise MediaError(f"has `{_TIMBRE}` as {kind}, where floats of shape (n, 12) are expected")
     if not 1 <= len(timbre) <= MOST_SEGMENTS:
         raise MediaError(f"holds {len(timbre):,} segments; 1 to {MOST_SEGMENTS:,} are read")
     with np.errstate(over="ignore", invalid="ignore"):

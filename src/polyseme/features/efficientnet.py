@@ -22,8 +22,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from polyseme._validation import InputError
 from polyseme.features.base import needs
 
-# How EfficientNet-Lite was trained, unlike its larger relatives.
-_MEAN, _SPREAD = 127.0, 128.0
+_MEAN, _SPREAD = 127.0, 128.0  # of its training, unlike its larger relatives
 
 
 class EfficientNetLite:
@@ -39,24 +38,18 @@ class EfficientNetLite:
         self.head = _ready(nn.Sequential(*head, nn.ReLU6(inplace=True)))
         self.classes: nn.Module = model._fc.eval()
 
+    @torch.inference_mode()
     def __call__(self, pictures: NDArray[np.uint8], depth: str) -> NDArray[np.float32]:
         """Give the features (n, n_features) of pictures (n, size, size, 3) at one of `DEPTHS`."""
-        with torch.inference_mode():
-            # Channels are innermost already: the new order of axes moves no byte.
-            batch = torch.from_numpy(pictures).permute(0, 3, 1, 2).float()
-            features = self._at_depth(batch.sub_(_MEAN).div_(_SPREAD), depth)
-            return np.ascontiguousarray(features.numpy(), dtype=np.float32)
-
-    def _at_depth(self, batch: Tensor, depth: str) -> Tensor:
-        """Run the network as far as needed."""
-        maps: Tensor = self.body(batch)
-        if depth == "convolution":
-            return maps.flatten(1)
-        if depth == "pooled":
-            return maps.mean(dim=(2, 3))
-        pooled: Tensor = self.head(maps).mean(dim=(2, 3))
-        logits: Tensor = pooled if depth == "pre-logit" else self.classes(pooled)
-        return logits
+        # Channels are innermost already: the new order of axes moves no byte.
+        batch = torch.from_numpy(pictures).permute(0, 3, 1, 2).float()
+        features: Tensor = self.body(batch.sub_(_MEAN).div_(_SPREAD))
+        if depth in ("pre-logit", "logits"):
+            features = self.head(features)
+        features = features.flatten(1) if depth == "convolution" else features.mean(dim=(2, 3))
+        if depth == "logits":
+            features = self.classes(features)
+        return np.ascontiguousarray(features.numpy(), dtype=np.float32)
 
 
 @lru_cache(maxsize=1)

@@ -7,24 +7,35 @@ pictures, `segments.npy` for sound), a line for every file met (`files.jsonl`), 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import json
 import os
+import socket
 import sqlite3
 import stat
 import tempfile
 import time
 import unicodedata
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from polyseme._validation import InputError, IntArray, first_few
-from polyseme.features.base import Extracted, MediaError, MediaFeatures, Raw, cause
+from polyseme.features.base import (
+    Extracted,
+    MediaError,
+    MediaFeatures,
+    Raw,
+    cause,
+    quiet_decoders,
+)
 from polyseme.io import replacing
 from polyseme.io.xmp import read_tags, sidecar_of
 
@@ -32,6 +43,17 @@ MANIFEST, LEDGER, CACHE = "extraction.json", "files.jsonl", "cache.sqlite"
 FORMAT, FORMAT_VERSION = "polyseme extraction", 2
 _ARRAYS = {"image": "features.npy", "audio": "segments.npy"}
 _COMMIT_SECONDS = 2.0
+# Locked until it is closed: two that write at a time would wait for each other anyway.
+_SCHEMA = """
+PRAGMA locking_mode = EXCLUSIVE;
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
+CREATE TABLE IF NOT EXISTS numbers (content BLOB, preprocessing TEXT, shape TEXT, raw BLOB,
+    PRIMARY KEY (content, preprocessing)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, state TEXT, content BLOB) WITHOUT ROWID;
+"""
+# Files that a worker of a cluster hashes, and looks at, at a time.
+_HASHED_AT_ONCE, _LEAST_AT_ONCE = 64, 8
 
 Progress = Callable[[int, int, int], None]
 
@@ -66,14 +88,11 @@ class Summary:
         )
 
 
-class Executor(Protocol):
-    """Who does the heavy part of `extract_folder`, when it is not the process that writes."""
+class Engine(Protocol):
+    """Where work is done piece by piece, such as `polyseme.cluster.RayEngine`."""
 
-    def prepare(self, media: Sequence[MediaFile], store: FeatureStore) -> None:
-        """Note the content hashes of files in the store; those left out are read by the caller."""
-
-    def extract(self, items: Iterable[Path]) -> Iterator[Raw | MediaError]:
-        """Give the raw numbers of files, in their order; see `MediaFeatures.extract`."""
+    def map(self, function: Callable[[Any], Any], pieces: Sequence[Any]) -> Iterator[Any]:
+        """Apply a function to pieces; yield its values in their order."""
 
 
 def extract_folder(
@@ -82,7 +101,7 @@ def extract_folder(
     extractor: MediaFeatures,
     *,
     progress: Progress | None = None,
-    executor: Executor | None = None,
+    engine: Engine | None = None,
 ) -> Summary:
     """Extract the raw numbers of all media files of a folder.
 
@@ -99,8 +118,8 @@ def extract_folder(
         Says which files are media and how they become numbers; it need not be fitted.
     progress : callable, optional
         Called after each file with the number done, of how many, and how many were skipped.
-    executor : Executor, optional
-        Who reads files and looks at them; by default this process.
+    engine : Engine, optional
+        Whose workers read files and look at them; by default this process does.
 
     Returns
     -------
@@ -117,17 +136,76 @@ def extract_folder(
             f"{', '.join(sorted(extractor.suffixes))}."
         )
     with FeatureStore(target / CACHE, extractor.digest()) as store:
-        if executor is not None:
-            executor.prepare(media, store)
-        extract = extractor.extract if executor is None else executor.extract
-        contents, skipped, n_cached = _extract(media, extract, store, progress)
-        if not contents:
+        outcomes, n_cached = _extract(media, extractor, store, engine, progress)
+        used = [(file, content) for file, content in outcomes if isinstance(content, bytes)]
+        skipped = [(file.id, reason) for file, reason in outcomes if isinstance(reason, str)]
+        if not used:
             raise InputError(
                 f"None of the {len(media)} {kind} files in '{source}' can be used: "
                 f"{first_few([f'{name} {why}' for name, why in skipped], most=3)}."
             )
-        sidecars = _write(target, extractor, contents, skipped, others, store)
-    return Summary(kind, len(contents), n_cached, tuple(skipped), tuple(others), tuple(sidecars))
+        sidecars = _write(target, extractor, used, skipped, others, store)
+    return Summary(kind, len(used), n_cached, tuple(skipped), tuple(others), tuple(sidecars))
+
+
+def _extract(
+    media: Sequence[MediaFile],
+    extractor: MediaFeatures,
+    store: FeatureStore,
+    engine: Engine | None,
+    progress: Progress | None,
+) -> tuple[list[tuple[MediaFile, bytes | str]], int]:
+    """Fill the store; give each file's SHA-256 or why it is skipped, and how many were known."""
+    outcomes: dict[MediaFile, bytes | str] = {}
+    n_skipped = n_cached = 0
+
+    def note(file: MediaFile, outcome: bytes | str) -> None:
+        nonlocal n_skipped
+        outcomes[file] = outcome
+        n_skipped += isinstance(outcome, str)
+        if progress is not None:
+            progress(len(outcomes), len(media), n_skipped)
+
+    def unknown() -> Iterator[tuple[MediaFile, str, bytes]]:
+        """Yield what has to be looked at, with its state and hash."""
+        nonlocal n_cached
+        for file in media:
+            try:
+                state, content = store.hashed(file.path)
+            except OSError as error:
+                note(file, f"cannot be opened ({cause(error)})")
+                continue
+            if store.shape_of(content):
+                n_cached += 1
+                note(file, content)
+            else:
+                yield file, state, content
+
+    if engine is not None:
+        unread = [file.path for file in media if store.noted(file.path) is None]
+        hashes = map_files(engine, _hash_files, unread, _HASHED_AT_ONCE)
+        for path, hashed in zip(unread, hashes, strict=True):
+            if hashed is not None:
+                store.note(path, *hashed)
+    files, waiting = itertools.tee(unknown())
+    paths = (file.path for file, _, _ in waiting)
+    extracted: Iterator[Raw | MediaError] = extractor.extract(paths)
+    if engine is not None:
+        # Workers use one thread each, and see whole batches, as one process does.
+        parameters = extractor.get_params() | {"n_jobs": 1}
+        parameters |= {"random_state": None} if "random_state" in parameters else {}
+        there = partial(look_at, type(extractor)(**parameters), extractor.digest())
+        n_at_once = max(_LEAST_AT_ONCE, 2 * extractor.batch_size)
+        extracted = map_files(engine, there, paths, n_at_once)
+    for raw, (file, state, content) in zip(extracted, files, strict=True):
+        if isinstance(raw, MediaError):
+            note(file, str(raw))
+        elif store.noted(file.path) != (state, content):
+            note(file, "was changed while it was looked at; run again")
+        else:
+            store.put(content, raw)
+            note(file, content)
+    return [(file, outcomes[file]) for file in media], n_cached
 
 
 def read_extraction(folder: str | Path) -> Extracted:
@@ -173,7 +251,7 @@ def find_media(
     others: list[tuple[str, str]] = []
     for place in places:
         if not place.is_dir():
-            if not (place.exists() or place.is_symlink()):
+            if not os.path.lexists(place):
                 raise InputError(f"There is no file or folder '{place}'; check the path.")
             media.setdefault(place.absolute(), MediaFile(place.as_posix(), place))
             continue
@@ -196,14 +274,11 @@ def _walk(folder: Path, leave_out: Path | None) -> Iterator[Path]:
         ) from error
 
     for root, folders, files in os.walk(folder, onerror=refuse):
-        here, entered = Path(root), []
-        for name in sorted(folders):
-            if (here / name).is_symlink() or name.startswith("."):
-                yield here / name
-            elif (here / name).resolve() != leave_out:
-                entered.append(name)
-        folders[:] = entered
-        yield from (here / name for name in sorted(files))
+        paths = [Path(root, name) for name in sorted(folders)]
+        closed = [path for path in paths if path.is_symlink() or path.name.startswith(".")]
+        opened = [path for path in paths if path not in closed and path.resolve() != leave_out]
+        folders[:] = [path.name for path in opened]
+        yield from [*closed, *(Path(root, name) for name in sorted(files))]
 
 
 def _no_media(path: Path, suffixes: frozenset[str]) -> str:
@@ -214,10 +289,9 @@ def _no_media(path: Path, suffixes: frozenset[str]) -> str:
         return "is a link to a folder"
     if path.suffix.lower() not in suffixes:
         return "has another kind of name"
-    try:
+    with contextlib.suppress(OSError):  # who looks at it says why it cannot be opened
         return "" if stat.S_ISREG(path.stat().st_mode) else "is not a regular file"
-    except OSError:
-        return ""
+    return ""
 
 
 def match_documents(files: Sequence[str], documents: Sequence[str]) -> tuple[IntArray, IntArray]:
@@ -227,20 +301,20 @@ def match_documents(files: Sequence[str], documents: Sequence[str]) -> tuple[Int
     without the ending; folders above the one that was extracted, and case where nothing else fits,
     do not matter.
     """
-    # Rows by path, by name and by stem; then again without regard to case.
-    indexes: list[dict[str, list[int]]] = [defaultdict(list) for _ in range(6)]
+    # Rows by path (0), name (1) and stem (2); then again without regard to case (3 to 5).
+    rows: dict[tuple[int, str], list[int]] = defaultdict(list)
     for row, file in enumerate(files):
         path = _plain(file)
         names = [str(path), path.name, path.stem]
-        for index, name in zip(indexes, [*names, *map(str.casefold, names)], strict=True):
-            index[name].append(row)
+        for key in enumerate([*names, *map(str.casefold, names)]):
+            rows[key].append(row)
     owner: dict[int, int] = {}
     for row, document in enumerate(documents):
         wanted = _plain(document)
-        tries = [(str(wanted), index) for index in indexes[:3]]
-        tries += [("/".join(wanted.parts[n:]), indexes[0]) for n in range(1, len(wanted.parts))]
-        tries += [(str(wanted).casefold(), index) for index in indexes[3:]]
-        matches = next((index[name] for name, index in tries if name in index), [])
+        tries = [(level, str(wanted)) for level in range(3)]
+        tries += [(0, "/".join(wanted.parts[n:])) for n in range(1, len(wanted.parts))]
+        tries += [(level, str(wanted).casefold()) for level in range(3, 6)]
+        matches = next((rows[key] for key in tries if key in rows), [])
         if len(matches) > 1:
             raise InputError(
                 f"Several files are called '{wanted}', such as "
@@ -268,6 +342,68 @@ def _plain(name: str) -> PurePosixPath:
     return PurePosixPath(unicodedata.normalize("NFC", name.replace("\\", "/")))
 
 
+# ---------------------------------------------------------------------- files on a cluster
+
+
+class UnseenError(MediaError):
+    """A file that the machine which this error names does not see."""
+
+
+def map_files(
+    engine: Engine | None, function: Callable[[Any], Any], paths: Iterable[Path], n_at_once: int
+) -> Iterator[Any]:
+    """Apply a function that takes some paths; yield what it gives for each file, in order.
+
+    A file that has vanished meanwhile is a `MediaError`; one that only a worker's machine does not
+    see ends the work.
+    """
+    names = [str(path.absolute()) for path in paths]
+    blocks = [names[n : n + n_at_once] for n in range(0, len(names), n_at_once)]
+    outcomes = map(function, blocks) if engine is None else engine.map(function, blocks)
+    for name, outcome in zip(names, itertools.chain.from_iterable(outcomes), strict=True):
+        if not isinstance(outcome, UnseenError):
+            yield outcome
+        elif os.path.lexists(name):
+            raise unseen(str(outcome), name)
+        else:
+            yield MediaError("cannot be opened (no such file or directory)")
+
+
+def look_at(extractor: MediaFeatures, digest: str, paths: Sequence[str]) -> list[Raw | MediaError]:
+    """Give the raw numbers of files, or why there are none; for `map_files`.
+
+    `digest` is the extractor's where the work was handed out.
+    """
+    if extractor.digest() != digest:
+        raise InputError(
+            f"The machine '{socket.gethostname()}' would make other numbers of {extractor.kind} "
+            "files; install the same versions on all machines."
+        )
+    with quiet_decoders():
+        outcomes = list(extractor.extract(map(Path, paths)))
+    for n, path in enumerate(paths):
+        if isinstance(outcomes[n], MediaError) and not os.path.lexists(path):
+            outcomes[n] = UnseenError(socket.gethostname())
+    return outcomes
+
+
+def unseen(host: str, place: str | Path) -> InputError:
+    """Build the error for a machine that lacks a file or folder."""
+    return InputError(
+        f"The machine '{host}' cannot see '{place}'; on a cluster, models and files must lie where "
+        "all machines see them under the same path."
+    )
+
+
+def _hash_files(paths: Sequence[str]) -> list[tuple[str, bytes] | None]:
+    """Give states and hashes of files; None where who asked finds out by itself what is wrong."""
+    hashes: list[tuple[str, bytes] | None] = [None] * len(paths)
+    for n, path in enumerate(paths):
+        with contextlib.suppress(OSError):
+            hashes[n] = _hash(Path(path))
+    return hashes
+
+
 # ---------------------------------------------------------------------- the cache
 
 
@@ -285,74 +421,57 @@ class FeatureStore:
     def __enter__(self) -> Self:
         try:
             self._connection = sqlite3.connect(self.path, timeout=1.0)
-            # Held until it is closed: two that write at a time would wait for each other anyway.
-            self._connection.executescript(
-                "PRAGMA locking_mode = EXCLUSIVE;"
-                "PRAGMA journal_mode = WAL;"
-                "PRAGMA synchronous = NORMAL;"
-                "CREATE TABLE IF NOT EXISTS numbers (content BLOB, preprocessing TEXT, shape TEXT,"
-                " raw BLOB, PRIMARY KEY (content, preprocessing)) WITHOUT ROWID;"
-                "CREATE TABLE IF NOT EXISTS files"
-                " (path BLOB PRIMARY KEY, state TEXT, content BLOB) WITHOUT ROWID;"
-            )
+            self._connection.executescript(_SCHEMA)
         except sqlite3.Error as error:
-            if "locked" in str(error):
-                raise InputError(
-                    f"Another extraction is writing to '{self.path.parent}'; wait until it is done."
-                ) from error
-            raise InputError(
-                f"The cache '{self.path}' cannot be used ({error}); remove it and run again."
-            ) from error
+            raise self._unusable(error) from error
         return self
 
     def __exit__(self, *error: object) -> None:
         self._connection.commit()
         self._connection.close()
 
-    def content_of(self, path: Path) -> bytes:
-        """Give the SHA-256 of a file; one that has not been touched since is not read again."""
-        state = state_of(path)
-        content = self._noted(path, state)
-        if content is None:
-            content = content_of(path)
-            self.note(path, state, content)
-        return content
+    def hashed(self, path: Path) -> tuple[str, bytes]:
+        """Give the state and SHA-256 of a file; one not touched since is not read again."""
+        hashed = self.noted(path)
+        if hashed is None:
+            hashed = _hash(path)
+            self.note(path, *hashed)
+        return hashed
 
-    def knows(self, path: Path) -> bool:
-        """Say whether the SHA-256 of a file, as it is now, is known without reading it."""
+    def noted(self, path: Path) -> tuple[str, bytes] | None:
+        """Give the state and SHA-256 that were noted of a file, if it is still in that state."""
+        query = "SELECT state, content FROM files WHERE path = ?"
+        row = self._run(query, os.fsencode(path.absolute())).fetchone()
         try:
-            return self._noted(path, state_of(path)) is not None
+            return row if row is not None and row[0] == _state(path) else None
         except OSError:
-            return False
+            return None
 
     def note(self, path: Path, state: str, content: bytes) -> None:
-        """Keep the SHA-256 that a file had in a state; see `state_of`."""
+        """Keep the SHA-256 that a file had in a state: its size, times, and which file it is."""
         name = os.fsencode(path.absolute())
         self._run("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", name, state, content)
 
-    def _noted(self, path: Path, state: str) -> bytes | None:
-        """Give the SHA-256 that was noted for a file in a state."""
-        question = "SELECT content FROM files WHERE path = ? AND state = ?"
-        row = self._run(question, os.fsencode(path.absolute()), state).fetchone()
-        return None if row is None else bytes(row[0])
-
     def shape_of(self, content: bytes) -> tuple[int, ...]:
         """Give the shape of the raw numbers under a hash; empty when there are none."""
-        question = "SELECT shape FROM numbers WHERE content = ? AND preprocessing = ?"
-        row = self._run(question, content, self.preprocessing).fetchone()
+        row = self._numbers("shape", content)
         return () if row is None else tuple(json.loads(row[0]))
 
     def get(self, content: bytes) -> Raw:
         """Give the raw numbers under a hash that is in the store."""
-        question = "SELECT raw FROM numbers WHERE content = ? AND preprocessing = ?"
-        (raw,) = self._run(question, content, self.preprocessing).fetchone()
-        return np.frombuffer(raw, "<f4").reshape(self.shape_of(content))
+        shape, raw = self._numbers("shape, raw", content)
+        return np.frombuffer(raw, "<f4").reshape(json.loads(shape))
 
     def put(self, content: bytes, raw: Raw) -> None:
         """Keep raw numbers under a hash; they reach the disk within seconds."""
-        shape, numbers = json.dumps(raw.shape), raw.astype("<f4").tobytes()
+        values = json.dumps(raw.shape), raw.astype("<f4").tobytes()
         command = "INSERT OR REPLACE INTO numbers VALUES (?, ?, ?, ?)"
-        self._run(command, content, self.preprocessing, shape, numbers)
+        self._run(command, content, self.preprocessing, *values)
+
+    def _numbers(self, columns: str, content: bytes) -> Any:
+        """Give columns of the row under a hash, or None."""
+        query = f"SELECT {columns} FROM numbers WHERE content = ? AND preprocessing = ?"
+        return self._run(query, content, self.preprocessing).fetchone()
 
     def _run(self, command: str, *values: object) -> sqlite3.Cursor:
         """Run one statement; changes reach the disk within seconds."""
@@ -362,80 +481,33 @@ class FeatureStore:
                 self._connection.commit()
                 self._committed = time.monotonic()
         except sqlite3.Error as error:
-            raise InputError(
-                f"The cache '{self.path}' cannot be used: {error}; make room for it, or wait until "
-                "nobody else writes there, and run again."
-            ) from error
+            raise self._unusable(error) from error
         return cursor
 
+    def _unusable(self, error: sqlite3.Error) -> InputError:
+        """Build the error for what SQLite complains of."""
+        if "locked" in str(error):
+            folder = self.path.parent
+            return InputError(
+                f"Another extraction is writing to '{folder}'; wait until it is done."
+            )
+        return InputError(
+            f"The cache '{self.path}' cannot be used ({error}); make room for it, or remove it and "
+            "run again."
+        )
 
-def content_of(path: Path) -> bytes:
-    """Read a file and give its SHA-256."""
+
+def _hash(path: Path) -> tuple[str, bytes]:
+    """Read a file; give the state it was in, and its SHA-256."""
+    state = _state(path)
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").digest()
+        return state, hashlib.file_digest(stream, "sha256").digest()
 
 
-def state_of(path: Path) -> str:
+def _state(path: Path) -> str:
     """Give what changes whenever a file does: size, times, and which file it is."""
     info = path.stat()
     return f"{info.st_size} {info.st_mtime_ns} {info.st_ctime_ns} {info.st_ino}"
-
-
-def _unchanged(path: Path, state: str) -> bool:
-    """Say whether a file is still there and in a state."""
-    try:
-        return state_of(path) == state
-    except OSError:
-        return False
-
-
-def _extract(
-    media: Sequence[MediaFile],
-    extract: Callable[[Iterable[Path]], Iterator[Raw | MediaError]],
-    store: FeatureStore,
-    progress: Progress | None,
-) -> tuple[list[tuple[MediaFile, bytes]], list[tuple[str, str]], int]:
-    """Fill the store; give usable files with their hashes, the skipped, and how many were known."""
-    outcomes: dict[MediaFile, bytes | str] = {}  # the content's hash, or why there is none
-    n_skipped = 0
-    waiting: deque[tuple[MediaFile, bytes, str]] = deque()
-    n_cached = 0
-
-    def note(file: MediaFile, outcome: bytes | str) -> None:
-        nonlocal n_skipped
-        outcomes[file] = outcome
-        n_skipped += isinstance(outcome, str)
-        if progress is not None:
-            progress(len(outcomes), len(media), n_skipped)
-
-    def unknown() -> Iterator[Path]:
-        """Yield what has to be looked at; it waits in the same order for its numbers."""
-        nonlocal n_cached
-        for file in media:
-            try:
-                state, content = state_of(file.path), store.content_of(file.path)
-            except OSError as error:
-                note(file, f"cannot be opened ({cause(error)})")
-                continue
-            if store.shape_of(content):
-                n_cached += 1
-                note(file, content)
-            else:
-                waiting.append((file, content, state))
-                yield file.path
-
-    for raw in extract(unknown()):
-        file, content, state = waiting.popleft()
-        if isinstance(raw, MediaError):
-            note(file, str(raw))
-        elif not _unchanged(file.path, state):
-            note(file, "was changed while it was looked at; run again")
-        else:
-            store.put(content, raw)
-            note(file, content)
-    ordered = [(file, outcomes[file]) for file in media]
-    used = [(file, content) for file, content in ordered if isinstance(content, bytes)]
-    return used, [(file.id, why) for file, why in ordered if isinstance(why, str)], n_cached
 
 
 # ---------------------------------------------------------------------- the folder of numbers
@@ -479,16 +551,15 @@ def _write(
         "skipped": len(skipped),
         "passed over": len(others),
     }
-    lines: list[dict[str, Any]] = []
     shapes = [store.shape_of(content) for _, content in used]
+    lines: list[dict[str, Any]] = []
     for row, ((file, content), shape) in enumerate(zip(used, shapes, strict=True)):
         line = {"file": file.id, "outcome": "extracted", "row": row, "sha256": content.hex()}
-        lines.append(line | _sidecar(file.path))
-        if extractor.kind == "audio":
-            lines[-1]["segments"] = shape[0]
+        segments = {"segments": shape[0]} if extractor.kind == "audio" else {}
+        lines.append(line | _sidecar(file.path) | segments)
     for outcome, files in (("skipped", skipped), ("passed over", others)):
         lines += [{"file": name, "outcome": outcome, "reason": reason} for name, reason in files]
-    n_rows = sum(shape[0] for shape in shapes) if extractor.kind == "audio" else len(used)
+    n_rows = sum(line.get("segments", 1) for line in lines[: len(used)])
     header = {"descr": "<f4", "fortran_order": False, "shape": (n_rows, shapes[0][-1])}
     with (
         replacing(target / MANIFEST) as last,
@@ -498,7 +569,12 @@ def _write(
         np.lib.format.write_array_header_1_0(table, header)
         for _, content in used:
             table.write(store.get(content).tobytes())
-        ledger.writelines(map(_line, lines))
+        for line in lines:
+            text = json.dumps(line, ensure_ascii=False) + "\n"
+            try:
+                ledger.write(text.encode())
+            except UnicodeEncodeError:  # a file name that is no text keeps its bytes as escapes
+                ledger.write((json.dumps(line) + "\n").encode())
         last.write((json.dumps(manifest, indent=2) + "\n").encode())
         # Everything is written; without a manifest there is no extraction while names change.
         (target / MANIFEST).unlink(missing_ok=True)
@@ -507,23 +583,14 @@ def _write(
 
 def _sidecar(path: Path) -> dict[str, Any]:
     """Give the tags of a file's sidecar, or why they cannot be read, for the ledger."""
-    sidecar = sidecar_of(path)
-    if not sidecar.exists():
+    if not sidecar_of(path).exists():
         return {}
     try:
         # A model must not learn from what a model suggested.
-        tags = read_tags(sidecar, suggested=False)
+        tags = read_tags(sidecar_of(path), suggested=False)
     except InputError as error:
         return {"sidecar": str(error)}
     return {"tags": tags} if tags else {}
-
-
-def _line(record: dict[str, Any]) -> bytes:
-    """Write one record of the ledger."""
-    try:
-        return (json.dumps(record, ensure_ascii=False) + "\n").encode()
-    except UnicodeEncodeError:  # a file name that is no text keeps its bytes as escapes
-        return (json.dumps(record) + "\n").encode()
 
 
 def _manifest(path: Path) -> dict[str, Any]:

@@ -18,19 +18,31 @@ from numpy.typing import NDArray
 from polyseme._threads import one_thread
 from polyseme._validation import InputError, check_number, check_option
 from polyseme.features.base import MediaError, MediaFeatures, Raw, attempt, is_path
-from polyseme.features.pictures import FRAMINGS, SUFFIXES, picture_from_array, read_picture
 from polyseme.persistence import JSON
 
 if TYPE_CHECKING:
     from polyseme.features.efficientnet import EfficientNetLite
 
+FRAMINGS = ("stretch", "crop", "pad")
+# Pillow's name of each format that is tried, and how its files are called: a new one is a line
+# here. Decoders that run other programs are not among them.
+FORMATS = {
+    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
+    "PNG": (".png", ".apng"),
+    "WEBP": (".webp",),
+    "GIF": (".gif",),
+    "BMP": (".bmp",),
+    "DIB": (".dib",),
+    "TIFF": (".tif", ".tiff"),
+    "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
+}
+SUFFIXES = frozenset({".svg", ".svgz"}.union(*FORMATS.values()))
 # To be raised whenever the same picture would get other numbers.
 VERSION = 1
 # In the paper: F19, F21 and F23 of another network; the last one is beyond it.
 DEPTHS = ("convolution", "pooled", "pre-logit", "logits")
 WEIGHTS = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-# A map has one place for so many pixels each way.
-STRIDE = 32
+STRIDE = 32  # a map has one place for so many pixels each way
 
 
 class ImageFeatures(MediaFeatures):
@@ -119,10 +131,12 @@ class ImageFeatures(MediaFeatures):
 
     def _picture(self, item: object) -> NDArray[np.uint8]:
         """Bring one item to the network's size, (size, size, 3)."""
-        if not is_path(item):
-            return picture_from_array(item, size=self.size, framing=self.framing)
-        limit = self.max_megapixels
-        return read_picture(Path(item), size=self.size, framing=self.framing, max_megapixels=limit)
+        from polyseme.features.pictures import picture_from_array, read_picture
+
+        size, framing, limit = self.size, self.framing, self.max_megapixels
+        if is_path(item):
+            return read_picture(Path(item), size=size, framing=framing, max_megapixels=limit)
+        return picture_from_array(item, size=size, framing=framing)
 
 
 def _network() -> EfficientNetLite:

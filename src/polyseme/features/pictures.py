@@ -16,40 +16,29 @@ import subprocess
 import sys
 import threading
 import zlib
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import InputError
 from polyseme.features.base import MediaError, check_file, needs
+from polyseme.features.image import FORMATS
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
+try:
+    from PIL import Image, ImageChops
     from PIL.ImageFile import ImageFile
+except ImportError as error:
+    raise needs("image", "Reading pictures") from error
 
-FRAMINGS = ("stretch", "crop", "pad")
-# Pillow's name of each format that is tried, and how its files are called: a new one is a line
-# here. Decoders that run other programs are not among them.
-FORMATS = {
-    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
-    "PNG": (".png", ".apng"),
-    "WEBP": (".webp",),
-    "GIF": (".gif",),
-    "BMP": (".bmp",),
-    "DIB": (".dib",),
-    "TIFF": (".tif", ".tiff"),
-    "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
-}
-SUFFIXES = frozenset({".svg", ".svgz"}.union(*FORMATS.values()))
-SVG_SECONDS = 10.0
-SVG_BYTES = 10_000_000
+Image.init()  # with all its formats
+MOST_BYTES = 2_000_000_000
+SVG_BYTES, SVG_SECONDS = 10_000_000, 10.0
 
-_LARGE = 20_000_000
-_BAND = 4_000_000
+# In pixels: what is a large picture, and what is composed on white at a time.
+_LARGE, _BAND = 20_000_000, 4_000_000
 _TRANSPOSED = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF orientation: Pillow's transposition
 _MARKUP = re.compile(rb"\xef\xbb\xbf\s*<|\xff\xfe<\0|\xfe\xff\0<|\s*<|\x1f\x8b")
 _UNREADABLE = "is no picture that can be read"
@@ -69,8 +58,9 @@ def read_picture(
     white, and are scaled so that the smallest value is black and the largest white. An SVG is drawn
     without text and without pictures that it does not hold.
     """
-    _load_pillow()
-    check_file(path)
+    n_bytes = check_file(path)
+    if n_bytes > MOST_BYTES:
+        raise MediaError(f"has {n_bytes / 1e9:.1f} GB, more than the {MOST_BYTES / 1e9:g} allowed")
     try:
         # Pillow gets no file name, so it maps nothing into memory that could shrink under it.
         with path.open("rb") as file:
@@ -81,6 +71,8 @@ def read_picture(
         return _read(io.BytesIO(drawn), size, framing, math.inf)
     except InputError:
         raise
+    except MemoryError as error:
+        raise MediaError("needs more memory than there is") from error
     except Exception as error:  # decoders raise nearly everything on broken files
         cut = isinstance(error, EOFError) or "truncated" in str(error).lower()
         reason = "is truncated" if cut else f"is damaged ({str(error).rstrip('.')[:50]})"
@@ -93,51 +85,31 @@ def picture_from_array(array: object, *, size: int, framing: str = "stretch") ->
     Arrays are gray (h, w) or (h, w, 1), red-green-blue (h, w, 3), or that with alpha (h, w, 4),
     laid on white; of uint8, uint16 (the upper 8 bits are kept), bool, or floats in 0..1.
     """
-    _load_pillow()
-    from PIL import Image
-
     pixels = _as_bytes(np.asarray(array))
-    if pixels.ndim == 3 and pixels.shape[2] == 1:
-        pixels = pixels[:, :, 0]
+    pixels = pixels[:, :, 0] if pixels.shape[2:] == (1,) else pixels
     picture = _flat(Image.fromarray(np.ascontiguousarray(pixels)))
     return _squared(_framed(picture, size, framing), size)
 
 
 def _as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
     """Check a user's array and scale it to 0..255."""
-    owner = "`array` of `picture_from_array`"
-    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)):
+    kind, shape = array.dtype, array.shape
+    # So that NaN fails as well; 16 bits may be in either byte order.
+    unit = kind.kind == "f" and array.size and array.min() >= 0 and array.max() <= 1
+    known = unit or kind in (np.uint8, np.bool_) or (kind.kind == "u" and kind.itemsize == 2)
+    if not (known and array.size and len(shape) > 1 and shape[2:] in ((), (1,), (3,), (4,))):
+        values = f"{array.min():g} to {array.max():g}" if kind.kind == "f" and array.size else kind
         raise InputError(
-            f"{owner} must have the shape (h, w), (h, w, 1), (h, w, 3) or (h, w, 4); "
-            f"got {array.shape}."
+            "`array` of `picture_from_array` must be uint8, uint16, bool or floats in 0..1 of the "
+            f"shape (h, w), (h, w, 1), (h, w, 3) or (h, w, 4); got {values} of the shape {shape}."
         )
-    if not array.size:
-        raise InputError(f"{owner} must hold pixels; got the shape {array.shape}.")
-    if array.dtype == np.uint8:
+    if kind == np.uint8:
         return cast("NDArray[np.uint8]", array)
-    if array.dtype.kind == "u" and array.dtype.itemsize == 2:  # in either byte order
-        return (array >> 8).astype(np.uint8)
-    if array.dtype == np.bool_:
+    if kind == np.bool_:
         return array.astype(np.uint8) * np.uint8(255)
-    if array.dtype.kind != "f":
-        raise InputError(
-            f"{owner} must be uint8, uint16, bool or floats in 0..1; got {array.dtype}."
-        )
-    if not (array.min() >= 0 and array.max() <= 1):  # so that NaN fails as well
-        raise InputError(
-            f"{owner} must have floats in 0..1; got {array.min():g} to {array.max():g}."
-        )
+    if kind.kind == "u":
+        return (array >> 8).astype(np.uint8)
     return np.rint(array.astype(np.float64) * 255).astype(np.uint8)
-
-
-@cache
-def _load_pillow() -> None:
-    """Import Pillow with all its formats."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise needs("image", "Reading pictures") from error
-    Image.init()
 
 
 # ---------------------------------------------------------------------- from pixels to a square
@@ -169,8 +141,6 @@ def _read(file: IO[bytes], size: int, framing: str, max_megapixels: float) -> ND
 def _opened(file: IO[bytes]) -> ImageFile:
     """Read a file's header by the format that its first bytes announce."""
     # Not `Image.open`: its limit on pixels is one for all threads, ours is a parameter.
-    from PIL import Image
-
     reason = _UNREADABLE
     for name in FORMATS:
         factory, accept = Image.OPEN[name]
@@ -193,43 +163,33 @@ def _target(shape: tuple[int, int], size: int, framing: str) -> tuple[int, int]:
     return width, height
 
 
-def _framed(picture: Image, size: int, framing: str) -> Image:
+def _framed(picture: Image.Image, size: int, framing: str) -> Image.Image:
     """Resample the part that is used."""
-    from PIL.Image import Resampling
-
     width, height = picture.size
-    box = (0.0, 0.0, float(width), float(height))
-    if framing == "crop":
-        side = min(width, height)
-        left, top = (width - side) / 2, (height - side) / 2
-        box = (left, top, left + side, top + side)
+    cut = max(width, height) - min(width, height) if framing == "crop" else 0
+    left, top = (cut / 2, 0.0) if width > height else (0.0, cut / 2)
+    box = (left, top, width - left, height - top)
     target = _target(picture.size, size, framing)
     factor = max((box[2] - box[0]) / target[0], (box[3] - box[1]) / target[1])
     # Averaging first is much faster, but not exact: never for what is small anyway.
     gap = 3.0 if factor > 4 else None
-    return picture.resize(target, Resampling.BICUBIC, box=box, reducing_gap=gap)
+    return picture.resize(target, Image.Resampling.BICUBIC, box=box, reducing_gap=gap)
 
 
-def _upright(small: Image, picture: Image) -> Image:
+def _upright(small: Image.Image, picture: Image.Image) -> Image.Image:
     """Turn a picture the way its EXIF block says, if there is one that can be read."""
-    from PIL.Image import Transpose
-
     try:
         turn = _TRANSPOSED.get(picture.getexif().get(274, 1))
     except Exception:  # a broken block says nothing; the pixels were good
         return small
-    return small if turn is None else small.transpose(Transpose(turn))
+    return small if turn is None else small.transpose(Image.Transpose(turn))
 
 
-def _squared(small: Image, size: int) -> NDArray[np.uint8]:
+def _squared(small: Image.Image, size: int) -> NDArray[np.uint8]:
     """Centre on white and give three channels, (size, size, 3)."""
-    from PIL import Image
-
-    if small.size != (size, size):
-        square = Image.new(small.mode, (size, size), "white")
-        square.paste(small, ((size - small.width) // 2, (size - small.height) // 2))
-        small = square
-    pixels = np.array(small)
+    square = Image.new(small.mode, (size, size), "white")
+    square.paste(small, ((size - small.width) // 2, (size - small.height) // 2))
+    pixels = np.array(square)
     return pixels if pixels.ndim == 3 else np.repeat(pixels[:, :, np.newaxis], 3, axis=2)
 
 
@@ -253,10 +213,8 @@ def _correct(picture: ImageFile) -> None:
             picture.info["transparency"] = colour * (85 if raw == "L;2" else 17)
 
 
-def _flat(picture: Image) -> Image:
+def _flat(picture: Image.Image) -> Image.Image:
     """Turn any mode into plain gray or red-green-blue, on white."""
-    from PIL import Image, ImageChops
-
     if picture.mode.startswith(("I", "F")):
         return Image.fromarray(_eight_bits(picture))
     if picture.has_transparency_data:
@@ -269,10 +227,8 @@ def _flat(picture: Image) -> Image:
     return picture.convert("L" if picture.mode == "1" else "RGB")
 
 
-def _on_white(picture: Image) -> Image:
+def _on_white(picture: Image.Image) -> Image.Image:
     """Compose on white, a band at a time to bound the memory."""
-    from PIL import Image
-
     width, height = picture.size
     rows = max(1, _BAND // width)
     flat = Image.new("RGB", picture.size)
@@ -283,7 +239,7 @@ def _on_white(picture: Image) -> Image:
     return flat
 
 
-def _eight_bits(picture: Image) -> NDArray[np.uint8]:
+def _eight_bits(picture: Image.Image) -> NDArray[np.uint8]:
     """Scale gray values of 16 or 32 bits as `read_picture` documents."""
     values = np.asarray(picture)
     tags = getattr(picture, "tag_v2", {})

@@ -6,14 +6,10 @@ channel of float32 samples (n_samples,) at 22,050 Hz, or a `MediaError` with the
 
 from __future__ import annotations
 
-import io
 import math
 import os
-import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,20 +17,28 @@ from numpy.typing import NDArray
 
 from polyseme._validation import InputError, check_number
 from polyseme.features.base import MediaError, check_file, needs
+from polyseme.features.timbre import RATE
 
-# The content decides what a file is; libsndfile reads more formats than these names.
-SUFFIXES = frozenset({".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff"})
-RATE = 22050
+try:
+    import soundfile
+    import soxr
+except (ImportError, OSError) as error:  # OSError: soundfile is there, libsndfile is not
+    raise needs("audio", "Reading sounds") from error
+
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000
 MOST_CHANNELS = 32
-
-# Frames read at a time; of a file that breaks off, what precedes the broken block is used.
-_BLOCK = 1 << 14
-# Far above any scale in use (16-bit numbers stored as floats reach 3e4); squares stay finite.
-_LARGEST = 1e10
+_BLOCK = 1 << 14  # frames read at a time; a file is used up to the block that is broken
+_LARGEST = 1e10  # far above any scale in use (16-bit numbers as floats: 3e4); squares stay finite
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 
 Samples = NDArray[np.float32]
+
+
+class _ForwardOnly(soundfile.SoundFile):  # type: ignore[misc]  # untyped
+    """Without the seek after every read, by which a truncated FLAC loses what was read."""
+
+    def seekable(self) -> bool:
+        return False
 
 
 def read_sound(path: Path, *, max_seconds: float = 600.0) -> Samples:
@@ -45,19 +49,11 @@ def read_sound(path: Path, *, max_seconds: float = 600.0) -> Samples:
     bounded by `max_seconds`, whatever a header claims. The MP3 decoder writes remarks on damaged
     files past Python; see `quiet_decoders`.
     """
-    soundfile, soxr = _libraries()
     check_file(path)
-
-    class ForwardOnly(soundfile.SoundFile):  # type: ignore[name-defined,misc]  # a value to mypy
-        """Without the seek after every read, by which a truncated FLAC loses what was read."""
-
-        def seekable(self) -> bool:
-            return False
-
     # On Windows names are text; elsewhere they are bytes, which need not be valid UTF-8.
     name = str(path) if os.name == "nt" else os.fsencode(path)
     try:
-        with ForwardOnly(name) as file:
+        with _ForwardOnly(name) as file:
             rate, n_channels = int(file.samplerate), int(file.channels)
             if not LOWEST_RATE <= rate <= HIGHEST_RATE:
                 raise MediaError(
@@ -66,8 +62,7 @@ def read_sound(path: Path, *, max_seconds: float = 600.0) -> Samples:
             if not 1 <= n_channels <= MOST_CHANNELS:
                 raise MediaError(f"has {n_channels} channels; up to {MOST_CHANNELS} are read")
             wanted = math.ceil(min(max_seconds * rate, 2.0**62))
-            blocks = _blocks(file, soundfile.LibsndfileError, wanted)
-            samples = _resampled(soxr, map(_one_channel, blocks), rate)
+            samples = _resampled(map(_one_channel, _blocks(file, wanted)), rate)
     except (OSError, RuntimeError, TypeError, UnicodeError) as error:
         raise MediaError("is damaged or not a sound file") from error
     if not samples.size:
@@ -84,93 +79,36 @@ def sound_from_array(array: object, rate: int) -> Samples:
     check_number(
         "rate", rate, owner="sound_from_array", low=LOWEST_RATE, high=HIGHEST_RATE, whole=True
     )
-    _, soxr = _libraries()
-    values = np.asarray(array)
-    name = "`array` of `sound_from_array`"
-    if values.ndim not in (1, 2):
-        raise InputError(
-            f"{name} must have the shape (n_samples,) or (n_samples, n_channels); got "
-            f"{values.ndim} dimensions."
-        )
-    if values.dtype.kind != "f" and values.dtype.name not in _INTEGERS:
-        raise InputError(
-            f"{name} must hold floats or whole numbers of 8, 16 or 32 bits; got {values.dtype}."
-        )
+    name, values = "`array` of `sound_from_array`", np.asarray(array)
     channels = values[:, None] if values.ndim == 1 else values
-    if not channels.size:
-        raise InputError(f"{name} holds no samples.")
-    if channels.shape[1] > MOST_CHANNELS:
+    usable = values.dtype.kind == "f" or values.dtype.name in _INTEGERS
+    if not (usable and values.size and channels.ndim == 2 and channels.shape[1] <= MOST_CHANNELS):
         raise InputError(
-            f"{name} has {channels.shape[1]} channels; at most {MOST_CHANNELS} are read, so "
-            "transpose it if time runs along its rows."
+            f"{name} must hold floats or whole numbers of 8, 16 or 32 bits, of the shape "
+            f"(n_samples,) or (n_samples, n_channels) with at most {MOST_CHANNELS} channels; got "
+            f"{values.dtype} of the shape {values.shape}."
         )
     starts = range(0, len(channels), _BLOCK)
     blocks = (_one_channel(_scaled(channels[start : start + _BLOCK])) for start in starts)
     try:
-        return _resampled(soxr, blocks, rate)
+        return _resampled(blocks, rate)
     except MediaError as error:
         raise InputError(f"{name} {error}.") from error
 
 
-@contextmanager
-def quiet_decoders() -> Iterator[None]:
-    """Keep what C libraries write to the error stream from the screen.
-
-    The MP3 decoder comments on damaged files there and offers no switch. Python's own `sys.stderr`
-    gets another way, so that warnings and progress still show. It concerns the whole process: enter
-    it once around a run over many files, from one thread.
-    """
-    try:
-        kept = os.dup(2)
-    except OSError:  # a process without an error stream has nothing to keep quiet
-        yield
-        return
-    before = sys.stderr
-    try:
-        ours = before.fileno() == 2
-    except (AttributeError, OSError, ValueError):
-        ours = False
-    if ours:
-        before.flush()
-        raw = os.fdopen(kept, "wb", buffering=0, closefd=False)
-        sys.stderr = io.TextIOWrapper(raw, before.encoding, "backslashreplace", write_through=True)
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 2)
-    os.close(nothing)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        if ours:
-            sys.stderr = before
-        os.close(kept)
-
-
-def _libraries() -> tuple[ModuleType, ModuleType]:
-    """Import the decoder and the resampler, or say which extra brings them."""
-    try:
-        import soundfile
-        import soxr
-    except (ImportError, OSError) as error:  # OSError: soundfile is there, libsndfile is not
-        raise needs("audio", "Reading sounds") from error
-    return soundfile, soxr
-
-
-def _blocks(file: Any, decoding_error: type[Exception], wanted: int) -> Iterator[Samples]:
+def _blocks(file: _ForwardOnly, wanted: int) -> Iterator[Samples]:
     """Yield blocks (n, n_channels) up to the first damage; each is overwritten by the next one."""
     buffer = np.empty((_BLOCK, file.channels), dtype=np.float32)
-    n_read = 0
-    while n_read < wanted:
+    for n_read in range(0, wanted, _BLOCK):
         asked = min(_BLOCK, wanted - n_read)
         try:
             block: Samples = file.read(frames=asked, out=buffer)
-        except decoding_error:
+        except soundfile.LibsndfileError:
             if n_read:
                 return
             raise
         if len(block):
             yield block
-        n_read += len(block)
         if len(block) < asked:
             return
 
@@ -189,7 +127,7 @@ def _one_channel(block: Samples) -> Samples:
     return mixed
 
 
-def _resampled(soxr: ModuleType, blocks: Iterable[Samples], rate: int) -> Samples:
+def _resampled(blocks: Iterable[Samples], rate: int) -> Samples:
     """Join blocks (n,) of one channel and bring them to 22,050 Hz; none give an empty array."""
     nothing = np.empty(0, dtype=np.float32)
     if rate == RATE:

@@ -11,19 +11,16 @@ from functools import lru_cache
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-
-from polyseme.features.sound import RATE
+from scipy.fft import dct, rfft
+from scipy.ndimage import maximum_filter1d, uniform_filter1d
 
 N_COEFFICIENTS = 12
-
-# Windows of 46 ms, every 12 ms.
-FRAME, HOP = 1024, 256
+RATE = 22050  # samples a second
+FRAME, HOP = 1024, 256  # windows of 46 ms, every 12 ms
 N_BANDS = 64
 # Below lies rumble, above the slope of the resampler: neither says anything about the sound.
 LOWEST, HIGHEST = 40.0, 10_000.0
-# Segments last from 81 ms to 1 s, in hops.
-SHORTEST, LONGEST = 7, 86
-
+SHORTEST, LONGEST = 7, 86  # segments last from 81 ms to 1 s, in hops
 # Power below which nothing is heard (16-bit rounding lies near it), and how far below the
 # loudest band of a clip its bands are told apart.
 _SILENCE, _RANGE = 1e-10, 1e-8
@@ -46,8 +43,6 @@ def segment_timbre(samples: NDArray[np.float32]) -> Matrix:
     moves by 8 for each decibel of gain; the other 11 and the cuts do not depend on gain, as long as
     the clip is well above silence, which gives -800 and eleven zeros.
     """
-    from scipy.fft import dct
-
     levels = _band_levels(samples)
     starts = _segment_starts(levels)
     lengths = np.diff(starts, append=len(levels))
@@ -70,8 +65,6 @@ def with_derivatives(timbre: ArrayLike) -> Matrix:
 
 def _band_levels(samples: NDArray[np.float32]) -> Matrix:
     """Give levels of mel bands in decibels, (1 + n_samples // 256, 64), of frames about 256 t."""
-    from scipy.fft import rfft
-
     window, bands = _window_and_bands()
     margin = np.zeros(FRAME // 2, dtype=np.float32)
     centred = samples - np.float32(samples.mean(dtype=np.float64))
@@ -109,8 +102,6 @@ def _segment_starts(levels: Matrix) -> NDArray[np.int64]:
 
 def _onsets(rises: NDArray[np.float64]) -> list[int]:
     """Pick the frames where sound sets in, ascending: where the rise to each peak begins."""
-    from scipy.ndimage import maximum_filter1d, uniform_filter1d
-
     reach = 2 * (SHORTEST - 1) + 1
     largest = maximum_filter1d(rises, reach, mode="nearest")
     average = uniform_filter1d(rises, 2 * _AROUND + 1, mode="nearest")
