@@ -10,9 +10,10 @@ import gzip
 import os
 import secrets
 import shutil
+import time
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -30,9 +31,10 @@ PathLike: TypeAlias = str | os.PathLike[str]
 # suffix -> the module of this folder that reads it, imported only when such a file is read
 _TABLES = dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), "tables")
 _ARFF = dict.fromkeys((".arff", ".arff.gz"), "arff")
-DOCUMENT_FORMATS = {".jsonl": "jsonl", ".jsonl.gz": "jsonl", ".npz": "arrays", **_TABLES, **_ARFF}
-FEATURE_FORMATS = {".npy": "arrays", ".npz": "arrays", ".parquet": "tables", **_TABLES, **_ARFF}
+DOCUMENT_FORMATS = {".jsonl": "tables", ".jsonl.gz": "tables", ".npz": "arrays", **_TABLES, **_ARFF}
+FEATURE_FORMATS = {".npy": "arrays", ".npz": "arrays", ".parquet": "shards", **_TABLES, **_ARFF}
 MAX_LINE_BYTES = 16 * 2**20
+LOCK_SECONDS = 60.0
 # How the name of a file ends that is still being written.
 UNFINISHED = ".tmp"
 
@@ -42,7 +44,7 @@ class RawDocuments:
     """The documents of one file, as written there: `label_sets`, or `indicator` with `labels`."""
 
     label_sets: list[list[str]] | None = None  # in the order of the file, duplicates kept
-    indicator: sp.csr_matrix | None = None  # (n, n_labels), int64, 1 where a document has a label
+    indicator: sp.csr_matrix | None = None  # (n, n_labels), 1 where a document has a label
     labels: list[str] | None = None  # the columns of `indicator`
     # One per document, where the file has them; a split is 'train' or 'test'.
     ids: list[str] | None = None
@@ -75,10 +77,9 @@ def read_documents(
     RawDocuments
         At least one document.
     """
-    file, reader = _find(path, DOCUMENT_FORMATS, kind="Documents")
-    options = {"tags_column": tags_column, "delimiter": delimiter}
-    options = {option: value for option, value in options.items() if value is not None}
-    if options and not reader.__name__.endswith("tables"):
+    file, suffix, reader = _find(path, DOCUMENT_FORMATS, kind="Documents")
+    options = {"tags_column": tags_column, "delimiter": delimiter} if suffix in _TABLES else {}
+    if not options and (tags_column, delimiter) != (None, None):
         raise InputError(
             f"`tags_column` and `delimiter` apply to .csv and .tsv files only; got {file.name}."
         )
@@ -101,7 +102,7 @@ def read_features(path: PathLike) -> FloatArray | sp.csr_matrix:
     float array or csr_matrix, shape (n, n_features)
         One row per instance in the order of the file; missing values are NaN.
     """
-    file, reader = _find(path, FEATURE_FORMATS, kind="Features")
+    file, _, reader = _find(path, FEATURE_FORMATS, kind="Features")
     features = cast("FloatArray | sp.csr_matrix", reader.read_features(file))
     if 0 in features.shape:
         raise InputError(
@@ -109,6 +110,21 @@ def read_features(path: PathLike) -> FloatArray | sp.csr_matrix:
             "give at least one row and one column."
         )
     return features
+
+
+def _find(path: PathLike, formats: Mapping[str, str], *, kind: str) -> tuple[Path, str, ModuleType]:
+    """Give an existing file, its suffix and the module that reads it, the longest suffix first."""
+    file = Path(path)
+    if file.is_dir():
+        raise InputError(f"{file} is a folder; name a file in it.")
+    if not file.exists():
+        raise InputError(f"{kind} file not found at {file}; check the path.")
+    suffixes = [suffix for suffix in formats if file.name.lower().endswith(suffix)]
+    if not suffixes:
+        suffix = "".join(file.suffixes[-2:]) or file.name
+        raise unknown_name(f"{kind.lower()} file suffix", suffix, formats)
+    suffix = max(suffixes, key=len)
+    return file, suffix, import_module(f"polyseme.io.{formats[suffix]}")
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -126,10 +142,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                 # Some editors put a mark before the first line.
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        at = error.start + 1
-        raise line_error(
-            path, number, f"is not valid UTF-8 at byte {at}; save the file as UTF-8."
-        ) from error
+        what = f"is not valid UTF-8 at byte {error.start + 1}; save the file as UTF-8."
+        raise line_error(path, number, what) from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(
             f"{path.name} is not a complete gzip file ({error}); fetch or compress it again."
@@ -151,7 +165,8 @@ def parse_xml(data: bytes, name: str, encoding: str | None = None) -> Any:
         from lxml import etree
     except ImportError as error:
         raise InputError(
-            f"{name} needs lxml, which comes with the extras `image`, `audio` and `arff`."
+            f"{name} needs lxml, which comes with the extras `image`, `audio` and `arff`; "
+            "run pip install '.[arff]' in a checkout."
         ) from error
     options = {"resolve_entities": False, "no_network": True, "strip_cdata": False}
     try:
@@ -167,7 +182,10 @@ def parse_xml(data: bytes, name: str, encoding: str | None = None) -> Any:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Write a file under a temporary name; it replaces `path` as a whole, or not at all."""
+    """Write a file under a temporary name; it replaces `path` as a whole, or not at all.
+
+    A file that was there before keeps its owner, where the system lets it, and its permissions.
+    """
     temporary = path.with_name(f".{secrets.token_hex(8)}{UNFINISHED}")
     try:
         with temporary.open("xb") as stream:
@@ -175,6 +193,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             stream.flush()
             os.fsync(stream.fileno())
         if path.exists():
+            with suppress(OSError, AttributeError):  # a system without owners
+                shutil.chown(temporary, path.stat().st_uid, path.stat().st_gid)
             shutil.copymode(path, temporary)
         temporary.replace(path)
     except BaseException:
@@ -182,15 +202,34 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def _find(path: PathLike, formats: Mapping[str, str], *, kind: str) -> tuple[Path, ModuleType]:
-    """Give the path of an existing file and the module that reads it, the longest suffix first."""
-    file = Path(path)
-    if file.is_dir():
-        raise InputError(f"{file} is a folder; name a file in it.")
-    if not file.exists():
-        raise InputError(f"{kind} file not found at {file}; check the path.")
-    suffixes = [suffix for suffix in formats if file.name.lower().endswith(suffix)]
-    if not suffixes:
-        suffix = "".join(file.suffixes[-2:]) or file.name
-        raise unknown_name(f"{kind.lower()} file suffix", suffix, formats)
-    return file, import_module(f"polyseme.io.{formats[max(suffixes, key=len)]}")
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which a kill frees, where the system and the folder have one."""
+    try:
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        yield
+        return
+    give_up = time.monotonic() + LOCK_SECONDS
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > give_up:
+                    raise InputError(
+                        f"{folder} has been locked by another program for {LOCK_SECONDS:g} s; try "
+                        "again when that one is done."
+                    ) from error
+                time.sleep(0.005)
+            except OSError:
+                break  # a file system without locks
+        yield
+    finally:
+        # A process forked meanwhile shares the lock, so closing alone would not free it.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
