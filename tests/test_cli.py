@@ -270,12 +270,12 @@ def test_evidence_for_people_fits_eighty_columns_and_has_bars(run, files, model)
 
 
 def test_bars_are_drawn_in_plain_letters_where_there_are_no_others():
-    from polyseme.cli.output import _bar
+    from polyseme.cli.output import bar
 
-    assert _bar(-1.0, ascii_only=True).plain == "#########|         "
-    assert _bar(0.0, ascii_only=True).plain == "         |         "
-    assert _bar(0.5, ascii_only=False).plain == "         │████▌    "
-    assert _bar(-0.5, ascii_only=False).plain == "    ▐████│         "
+    assert bar(-1.0, ascii_only=True).plain == "#########|         "
+    assert bar(0.0, ascii_only=True).plain == "         |         "
+    assert bar(0.5, ascii_only=False).plain == "         │████▌    "
+    assert bar(-0.5, ascii_only=False).plain == "    ▐████│         "
 
 
 def test_tags_that_an_item_has_are_part_of_its_evidence(run, files, model, toy_tagger, world):

@@ -75,7 +75,7 @@ def read_features(path: Path) -> NDArray[np.float64]:
 def _documents(path: Path, records: Iterable[tuple[int, Mapping[str, Any]]]) -> RawDocuments:
     """Collect documents from records with their line numbers."""
     label_sets: list[list[str]] = []
-    fields: dict[str, list[str]] = {}
+    fields: dict[str, Any] = {}
     for number, record in records:
         key = "labels" if record.get("labels") is not None else "tags"
         labels = record.get(key)
