@@ -20,10 +20,8 @@ _COMMANDS = [commands, *load_plugins("polyseme.commands").values()]
 
 def main() -> None:
     """Run the command; end with exit code 0 (done), 1 (could not) or 2 (wrong usage)."""
-    # A warning is one line on stderr, without the place in our source.
-    warnings.showwarning = lambda message, *_, **__: sys.stderr.write(
-        f"polyseme: note: {message}\n"
-    )
+    # A warning is one line, without the place in our source.
+    warnings.showwarning = lambda message, *_, **__: say(f"polyseme: note: {message}")
     try:
         app(prog_name="polyseme")
     except SystemExit as ended:

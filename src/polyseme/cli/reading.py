@@ -114,7 +114,7 @@ def extractor_of(items: Any, n_words: int | None) -> MediaFeatures | None:
     """Make the unfitted feature extractor that continues an extraction; None for numbers."""
     if not isinstance(items, Extracted):
         if n_words is not None:
-            raise InputError("`--words` is for folders that `polyseme extract` wrote, not numbers.")
+            raise InputError("`--words` is for folders that `extract` wrote, not for numbers.")
         return None
     kind = extractor_class(items.kind)
     known = kind().get_params()
