@@ -10,7 +10,7 @@ import difflib
 import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -56,7 +56,7 @@ def with_documents(known: Known, corpus: LabelCorpus) -> Grown:
     labels = known.labels + tuple(extra[column] for column in used)
     names = np.asarray(new_names(corpus, known.ids), dtype=object)
     ids, dropped = tuple(names[placed].tolist()), tuple(names[~placed].tolist())
-    before = known.matrix.copy()
+    before: Any = known.matrix.copy()
     before.resize(len(known.ids), len(labels))
     added = matrix[placed][:, np.concatenate([np.arange(n_before), n_before + used])]
     documents = sp.csr_matrix(sp.vstack([before, added], format="csr", dtype=bool))
@@ -131,9 +131,10 @@ def met_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
     """Find items' documents among the label sets: their rows there, or -1, (n_items,)."""
     if corpus is label_sets or (corpus.numbered and label_sets.numbered):
         first, second = corpus.without_unused(), label_sets.without_unused()
-        same = first.labels == second.labels and first.matrix.shape == second.matrix.shape
-        if same and (first.matrix != second.matrix).nnz == 0:
-            return np.arange(len(corpus), dtype=np.int64)
+        if first.labels == second.labels and first.matrix.shape == second.matrix.shape:
+            differing: Any = first.matrix != second.matrix
+            if differing.nnz == 0:
+                return np.arange(len(corpus), dtype=np.int64)
     met = np.full(len(corpus), -1, dtype=np.int64)
     if corpus.numbered or label_sets.numbered:
         return met
@@ -153,8 +154,8 @@ def met_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
         )
         for each, places in zip((corpus, label_sets), columns, strict=True)
     )
-    differing = (documents[rows] != others[namesakes[rows]]).sum(axis=1)
-    rows = rows[np.asarray(differing).ravel() == 0]
+    differing = documents[rows] != others[namesakes[rows]]
+    rows = rows[np.asarray(differing.sum(axis=1)).ravel() == 0]
     met[rows] = namesakes[rows]
     return met
 

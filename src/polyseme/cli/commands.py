@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -466,6 +465,7 @@ def extract(
     strict: bool = False,
 ) -> None:
     """Turn a folder of media into numbers. Interrupted? The same command goes on."""
+    from polyseme._progress import FileProgress
     from polyseme.cluster import RayExecutor, open_engine
     from polyseme.features import extract_folder, extractor_class
     from polyseme.features.sound import quiet_decoders
@@ -478,10 +478,10 @@ def extract(
         resumable(),
         open_engine(engine, address, workers, say) as where,
         quiet_decoders(),
-        ExitStack() as bars,
+        FileProgress("reading") as bar,
     ):
-        reading, extracting = _stages(bars, "reading", f"extracting {kind}")
-        executor = None if where is None else RayExecutor(where, extractor, reading)
+        executor = None if where is None else RayExecutor(where, extractor, bar.tell)
+        extracting = partial(bar.tell, doing=f"extracting {kind}")
         summary = extract_folder(folder, out, extractor, progress=extracting, executor=executor)
     _say_skipped(summary.skipped)
     for name, reason in summary.sidecars[:_NAMED]:
@@ -490,21 +490,6 @@ def extract(
     typer.echo(str(out))
     if strict and (summary.skipped or summary.sidecars):
         raise typer.Exit(1)
-
-
-def _stages(bars: ExitStack, *titles: str) -> list[Callable[[int, int, int], None]]:
-    """Give what shows the progress of each stage: one bar after the other."""
-    from polyseme._progress import FileProgress
-
-    shown: dict[str, FileProgress] = {}
-
-    def show(title: str, done: int, total: int, skipped: int) -> None:
-        if title not in shown:
-            bars.close()
-            shown[title] = bars.enter_context(FileProgress(title))
-        shown[title].tell(done, total, skipped)
-
-    return [partial(show, title) for title in titles]
 
 
 def _say_skipped(skipped: Sequence[tuple[str, str]]) -> None:

@@ -9,13 +9,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
     from polyseme.evidence import Evidence
 
 _HALF = 9  # letters of a bar on either side of zero
 _NAMED = 3  # documents that a known tag set names
+_RIGHT: dict[str, Any] = {"justify": "right"}
 
 
 class Form(StrEnum):
@@ -42,44 +42,44 @@ def emit(records: Iterable[Mapping[str, Any]], form: Form, title: str = "") -> N
     """Print records, all with the same keys, on standard output; a title stands above a table."""
     if sys.stdout is None:
         raise ValueError("Standard output is closed; there is nowhere to print the results.")
-    if for_people(form):
-        listed = list(records)
-        table = _table(title)
-        for name in listed[0] if listed else ():
-            numbers = all(isinstance(record[name], (int, float)) for record in listed)
-            # Folded, so that no digit is ever cut off.
-            side: Any = "right" if numbers else "left"
-            table.add_column(name.replace("_", " "), justify=side, overflow="fold")
-        for record in listed:
-            table.add_row(*map(_cell, record.values()))
-        _print(table)
+    if not for_people(form):
+        from polyseme.io.records import write_records
+
+        write_records(records, sys.stdout, "csv" if form == Form.csv else "jsonl")
         return
-    from polyseme.io.records import write_records
+    listed = list(records)
+    columns: dict[str, dict[str, Any]] = {}
+    for name in listed[0] if listed else ():
+        numbers = all(isinstance(record[name], (int, float)) for record in listed)
+        # Folded, so that no digit is ever cut off.
+        columns[name] = {"overflow": "fold", "justify": "right" if numbers else "left"}
+    _print_table(title, columns, [record.values() for record in listed])
 
-    write_records(records, sys.stdout, "csv" if form == Form.csv else "jsonl")
 
-
-def _table(title: str) -> Table:
-    """Begin a table; text in it is plain, since labels may look like rich's markup."""
+def _print_table(
+    title: str, columns: Mapping[str, dict[str, Any]], rows: Sequence[Iterable[Any]]
+) -> None:
+    """Print a table; text in it is plain, since labels may look like rich's markup."""
     from rich import box
+    from rich.console import Console
     from rich.table import Table
 
-    return Table(title=_cell(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD)
-
-
-def _print(table: Table) -> None:
-    """Print a table."""
-    from rich.console import Console
-
+    table = Table(title=_cell(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD)
+    for name, settings in columns.items():
+        table.add_column(name.replace("_", " "), **settings)
+    for row in rows:
+        table.add_row(*map(_cell, row))
     Console(highlight=False).print(table)
 
 
-def _cell(value: Any, number: str = ".4g") -> Text:
+def _cell(value: Any) -> Text:
     """Write one value for people."""
     from rich.text import Text
 
+    if isinstance(value, Text):
+        return value
     if isinstance(value, float):
-        return Text(format(value, number))
+        return Text(f"{value:.4g}")
     if isinstance(value, (list, tuple)):
         return Text(", ".join(str(item) for item in value))
     return Text("" if value is None else str(value))
@@ -138,26 +138,21 @@ def _parts(evidence: Evidence) -> list[dict[str, Any]]:
 
 def _show_parts(item: dict[str, Any], evidence: Evidence) -> None:
     """Print the parts of the logit with bars, then their sum."""
-    parts = _parts(evidence)
     title = f"why {evidence.label} ({evidence.kind}) has the probability {evidence.probability:.3f}"
     for name, value in list(item.items())[:1]:
         title += f" for {value}" if name == "file" else f" for {name} {value}"
-    table = _table(title)
-    table.add_column("part", overflow="fold", min_width=12)
-    for name in ("probability", "logit"):
-        table.add_column(name, justify="right")
-    table.add_column("", no_wrap=True)
-    table.add_column("without", justify="right")
+    parts = _parts(evidence)
     largest = max(abs(part["logit"]) for part in parts) or 1.0
-    for part in parts:
-        if part is parts[-1]:
-            table.add_section()
-        elif part["logit"] == 0 and part["probability"] is None:
-            continue  # such as features, where there are none
-        name, probability, logit, without = part.values()
-        cells = (_cell(probability, ".3f"), _cell(logit, "+.2f"), bar(logit / largest))
-        table.add_row(_cell(name), *cells, _cell(without, "+.2f"))
-    _print(table)
+    rows: list[list[Any]] = []
+    for name, probability, logit, without in (part.values() for part in parts):
+        # Parts that are nothing are left out, such as features where there are none.
+        if logit or probability is not None:
+            row = [name, "" if probability is None else f"{probability:.3f}", f"{logit:+.2f}"]
+            rows.append([*row, bar(logit / largest), "" if without is None else f"{without:+.2f}"])
+    rows.insert(-1, [""])
+    columns = {"part": {"overflow": "fold", "min_width": 12}, "probability": _RIGHT}
+    columns |= {"logit": _RIGHT, "": {"no_wrap": True}, "without": _RIGHT}
+    _print_table(title, columns, rows)
 
 
 def bar(share: float, *, ascii_only: bool | None = None) -> Text:
@@ -180,18 +175,10 @@ def bar(share: float, *, ascii_only: bool | None = None) -> Text:
 def _show_neighbours(evidence: Evidence) -> None:
     """Print the nearest known tag sets."""
     takes_part = "" if evidence.known else ", which take no part in this score"
-    table = _table(f"nearest known tag sets{takes_part}")
-    columns: Sequence[tuple[str, dict[str, Any]]] = (
-        ("distance", {"justify": "right"}),
-        ("votes", {"justify": "right"}),
-        ("holds it", {"no_wrap": True}),
-        ("tag set", {"overflow": "fold"}),
-        ("times", {"justify": "right"}),
-    )
-    for name, settings in columns:
-        table.add_column(name, **settings)
+    columns = {"distance": _RIGHT, "votes": _RIGHT, "holds it": {"no_wrap": True}}
+    columns |= {"tag set": {"overflow": "fold"}, "times": _RIGHT}
+    rows = []
     for near in evidence.neighbours:
-        holds, times = "yes" if near.holds else "no", len(near.document_ids)
-        shown = (_cell(near.distance, ".3f"), _cell(near.share, ".1%"), _cell(holds))
-        table.add_row(*shown, _cell(near.document), _cell(times))
-    _print(table)
+        votes, holds = f"{near.share:.1%}", "yes" if near.holds else "no"
+        rows.append([f"{near.distance:.3f}", votes, holds, near.document, len(near.document_ids)])
+    _print_table(f"nearest known tag sets{takes_part}", columns, rows)
