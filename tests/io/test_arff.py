@@ -87,6 +87,16 @@ def test_sparse_arff_stays_sparse(tmp_path):
     np.testing.assert_array_equal(features.toarray(), [[2.5, 0], [0, 0], [0, np.nan], [0, 1]])
 
 
+def test_wide_sparse_arff_is_not_made_dense(tmp_path):
+    n = 20_000
+    header = "".join(f"@attribute f{at} numeric\n" for at in range(n))
+    rows = "".join(f"{{{at} 1,{n} 1}}\n" for at in range(0, n, 4))
+    arff = f"@relation w\n{header}@attribute l {{0,1}}\n@data\n{rows}"
+    features = read_features(mulan(tmp_path, arff, '<labels><label name="l"/></labels>'))
+    # Dense, these 5000 rows would take 800 MB.
+    assert features.shape == (n // 4, n) and features.nnz == n // 4
+
+
 def test_a_missing_label_file_lists_what_was_tried(tmp_path):
     path = put(tmp_path / "x-train.arff", DENSE)
     message = r"Label file of x-train\.arff not found at .*: x-train\.xml, .*, x\.xml, x\.xml\.gz"

@@ -139,6 +139,10 @@ def test_an_indicator_is_read_dense_or_in_parts(tmp_path):
         ({"indicator": INDICATOR, "labels": list("aba")}, r"3 columns .*2 different names in 3"),
         ({"indicator": INDICATOR, "labels": [1, 2, 3]}, r"must be a list of strings; got int64"),
         ({"indicator": [0, 1], "labels": ["a"]}, r"two dimensions; got int64 in 1"),
+        (
+            {"labels": ["a"], "data": [1], "indices": [0.5], "indptr": [0, 1], "shape": [1, 1]},
+            r"`indices` in d\.npz must be whole numbers",
+        ),
         ({"indicator": [["a"]], "labels": ["a"]}, r"must hold numbers in two .*got <U1"),
     ],
 )

@@ -187,8 +187,11 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     A file that was there before keeps its owner, where the system lets it, and its permissions.
     """
     temporary = path.with_name(f".{secrets.token_hex(8)}{UNFINISHED}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
-        with temporary.open("xb") as stream:
+        # Nobody else reads it before it has the permissions of the file that was there.
+        descriptor = os.open(temporary, flags, 0o600 if path.exists() else 0o666)
+        with os.fdopen(descriptor, "wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())

@@ -56,15 +56,17 @@ def _read(path: Path, *, of_labels: bool) -> tuple[list[str], sp.csr_matrix, boo
         raise InputError(
             f"{path.name} has no attribute '{min(missing)}', which its label file names."
         )
-    columns = [at for at, name in enumerate(kinds) if (name in label_names) == of_labels]
-    names = [list(kinds)[at] for at in columns]
+    chosen = [(at, name) for at, name in enumerate(kinds) if (name in label_names) == of_labels]
+    place, names = (
+        {at: column for column, (at, _) in enumerate(chosen)},
+        [name for _, name in chosen],
+    )
     for name in names:
         if kinds[name] not in ("numeric", "real", "integer", "{0,1}", "{1,0}", "{0}", "{1}"):
             raise InputError(
                 f"{'Label' if of_labels else 'Attribute'} '{name}' of {path.name} must be numeric "
                 f"or {{0,1}}; got {reprlib.repr(kinds[name])}: drop or encode it."
             )
-    place = {at: column for column, at in enumerate(columns)}
     inverted = next((name for name in names if kinds[name].startswith("{1")), None)
     values, indices, starts, is_sparse = array("d"), array("q"), array("q", [0]), False
     for number, text in lines:
@@ -80,7 +82,7 @@ def _read(path: Path, *, of_labels: bool) -> tuple[list[str], sp.csr_matrix, boo
             raise line_error(path, number, f"is no ARFF row: {error}.") from error
         starts.append(len(values))
     parts = (np.array(values), np.array(indices), np.array(starts))
-    matrix = sp.csr_matrix(parts, shape=(len(starts) - 1, len(columns)), dtype=np.float64)
+    matrix = sp.csr_matrix(parts, shape=(len(starts) - 1, len(names)), dtype=np.float64)
     matrix.sort_indices()
     binary = np.array([of_labels or kinds[name].startswith("{") for name in names], dtype=bool)
     wrong = binary[matrix.indices] & (matrix.data != 1) & (of_labels | ~np.isnan(matrix.data))

@@ -20,6 +20,7 @@ from polyseme._validation import FloatArray, InputError
 from polyseme.io import RawDocuments
 
 _CSR_KEYS = ("data", "indices", "indptr", "shape")
+_INDICES = {"indices", "indptr", "shape", "row", "col", "offsets"}  # scipy would cut digits off
 # A few bytes can state a billion rows, for which CSR would need gigabytes of row pointers.
 _MAX_SIZE_PER_VALUE = 100_000
 
@@ -119,7 +120,11 @@ def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
         if isinstance(archive, np.ndarray):
             raise InputError(f"{path.name} is a single array; rename it to end in .npy.")
         with archive:
-            return {key: np.asarray(archive[key]) for key in archive.files}
+            arrays = {key: np.asarray(archive[key]) for key in archive.files}
+    for key in _INDICES & arrays.keys():
+        if arrays[key].dtype.kind not in "iu":
+            raise InputError(f"`{key}` in {path.name} must be whole numbers; save it again.")
+    return arrays
 
 
 def _checked(matrix: Any, path: Path) -> Any:

@@ -75,8 +75,8 @@ def find_shards(place: Path) -> tuple[list[Shard], list[str]]:
             f"'{place}' holds features of shape ({n_rows}, {width}); give at least one row and one "
             "column."
         )
-    others = [path.name for path in files if path not in paths and path.name[:1] not in "._"]
-    return shards, others
+    others = sorted({*files} - {*paths})
+    return shards, [path.name for path in others if path.name[:1] not in "._"]
 
 
 def read_blocks(shard: Shard, n_rows: int) -> Iterator[tuple[int, FloatArray]]:

@@ -10,6 +10,7 @@ import csv
 import json
 import reprlib
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -168,9 +169,9 @@ def _header(rows: Iterator[tuple[int, list[str]]], path: Path) -> list[str]:
     if first is None:
         raise InputError(f"{path.name} is empty; its first row must hold the column names.")
     header = [name.strip() for name in first[1]]
-    repeated = [name for name in header if header.count(name) > 1 and name]
-    if repeated:
-        raise InputError(f"{path.name} has two columns '{repeated[0]}'; rename one.")
+    for name, count in Counter(header).items():
+        if name and count > 1:
+            raise InputError(f"{path.name} has two columns '{name}'; rename one.")
     return header
 
 
