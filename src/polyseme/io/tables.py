@@ -83,7 +83,7 @@ def _documents(path: Path, records: Iterable[tuple[int, Mapping[str, Any]]]) -> 
         if labels is None:
             what = "has no 'labels'; give every document a list of strings."
             raise line_error(path, number, what)
-        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        if not isinstance(labels, list) or not {*map(type, labels)} <= {str}:
             what = f"must have '{key}' as a list of strings; got {reprlib.repr(labels)}."
             raise line_error(path, number, what)
         values = {name: record[name] for name in _FIELDS if record.get(name) is not None}
@@ -95,7 +95,8 @@ def _documents(path: Path, records: Iterable[tuple[int, Mapping[str, Any]]]) -> 
                 raise line_error(path, number, what)
         if not label_sets:
             fields = {name: [] for name in values}
-        for name in fields.keys() ^ values.keys():
+        if fields.keys() != values.keys():
+            name = min(fields.keys() ^ values.keys())
             has, others = ("has", "lack it") if name in values else ("lacks", "have it")
             what = f"{has} '{name}' while the documents before {others}; give it to all or none."
             raise line_error(path, number, what)
@@ -134,15 +135,16 @@ def _table_records(
     rows = _rows(path)
     header = _header(rows, path)
     tags_column = _tags_column(header, tags_column, path)
-    records = [(number, dict(zip(header, row, strict=True))) for number, row in rows]
-    cells = [record.pop(tags_column) for _, record in records]
+    place, table = header.index(tags_column), list(rows)
+    fields = [(name, header.index(name)) for name in (*_FIELDS, "file") if name in header]
     if delimiter is None:
-        delimiter = next((d for d in _GUESSED_DELIMITERS if any(d in cell for cell in cells)), None)
-    for (number, record), cell in zip(records, cells, strict=True):
-        pieces = [cell] if delimiter is None else cell.split(delimiter)
+        guesses = (d for d in _GUESSED_DELIMITERS if any(d in row[place] for _, row in table))
+        delimiter = next(guesses, None)
+    for number, row in table:
+        pieces = [row[place]] if delimiter is None else row[place].split(delimiter)
         tags = [tag for piece in pieces if (tag := piece.strip())]
-        fields = {name: value.strip() or None for name, value in record.items()}
-        yield number, fields | {"labels": tags}
+        record = {name: row[at].strip() or None for name, at in fields if at != place}
+        yield number, {"labels": tags, **record}
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
