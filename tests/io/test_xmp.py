@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyseme import io
 from polyseme._validation import InputError
+from polyseme.io import xmp
 from polyseme.io.xmp import merge_tags, read_tags, sidecar_of
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -316,10 +316,10 @@ def test_owner_and_permissions_of_a_file_are_kept(sidecar, monkeypatch, mode):
 
 def test_a_lock_that_is_never_freed_is_reported(sidecar, monkeypatch):
     fcntl = pytest.importorskip("fcntl", reason="this system has no file locks")
-    monkeypatch.setattr(io, "LOCK_SECONDS", 0.02)
+    monkeypatch.setattr(xmp, "_LOCK_SECONDS", 0.02)
     holder = os.open(sidecar.parent, os.O_RDONLY)
     fcntl.flock(holder, fcntl.LOCK_EX)
-    with pytest.raises(InputError, match=r"locked by another program for 0\.02 s"):
+    with pytest.raises(InputError, match=r"locked by another writer for 0\.02 s"):
         merge_tags(sidecar, ["a"])
     os.close(holder)
     assert merge_tags(sidecar, ["a"]) == ["a"]

@@ -33,7 +33,7 @@ class Reading(NamedTuple):
 
     def corpus(self, path: Path) -> LabelCorpus:
         """Read documents."""
-        if any(ending in path.name for ending in (".csv", ".tsv")):
+        if any(ending in path.name.lower() for ending in (".csv", ".tsv")):
             return LabelCorpus.read(path, **self._asdict())
         return LabelCorpus.read(path, normalize=self.normalize)
 

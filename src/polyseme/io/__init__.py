@@ -34,7 +34,6 @@ _ARFF = dict.fromkeys((".arff", ".arff.gz"), "arff")
 DOCUMENT_FORMATS = {".jsonl": "tables", ".jsonl.gz": "tables", ".npz": "arrays", **_TABLES, **_ARFF}
 FEATURE_FORMATS = {".npy": "arrays", ".npz": "arrays", ".parquet": "shards", **_TABLES, **_ARFF}
 MAX_LINE_BYTES = 16 * 2**20
-LOCK_SECONDS = 60.0
 # How the name of a file ends that is still being written.
 UNFINISHED = ".tmp"
 
@@ -206,33 +205,33 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, which a kill frees, where the system and the folder have one."""
+def locked(folder: Path, seconds: float, error: type[InputError] = InputError) -> Iterator[bool]:
+    """Hold the lock of a folder, which a kill frees; False where there is none to have."""
     try:
         import fcntl
-
-        descriptor = os.open(folder, os.O_RDONLY)
-    except (ImportError, OSError):
-        yield
+    except ImportError:
+        yield False
         return
-    give_up = time.monotonic() + LOCK_SECONDS
+    descriptor = os.open(folder, os.O_RDONLY)
+    give_up, is_locked = time.monotonic() + seconds, False
     try:
-        while True:
+        while not is_locked:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
+                is_locked = True
+            except BlockingIOError as busy:
+                # Waiting without end would hang a signal handler that saves during a save.
                 if time.monotonic() > give_up:
-                    raise InputError(
-                        f"{folder} has been locked by another program for {LOCK_SECONDS:g} s; try "
+                    raise error(
+                        f"'{folder}' has been locked by another writer for {seconds:g} s; try "
                         "again when that one is done."
-                    ) from error
+                    ) from busy
                 time.sleep(0.005)
             except OSError:
                 break  # a file system without locks
-        yield
+        yield is_locked
     finally:
-        # A process forked meanwhile shares the lock, so closing alone would not free it.
-        with suppress(OSError):
+        if is_locked:
+            # A process forked meanwhile shares the lock, so closing alone would not free it.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)

@@ -20,6 +20,7 @@ from polyseme.io import locked, parse_xml, replacing
 __all__ = ["merge_tags", "read_tags", "sidecar_of"]
 
 MAX_BYTES = 16 * 2**20
+_LOCK_SECONDS = 60.0
 
 # lxml writes a name as {namespace}name.
 _RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
@@ -89,21 +90,31 @@ def merge_tags(path: Path, tags: Sequence[str]) -> list[str]:
     wanted = _distinct(" ".join(tag.split()) for tag in tags)
     if not wanted:
         return []
-    with locked(path.parent):
-        if path.is_symlink():
-            raise InputError(f"{path} is a symbolic link; name the file it points to.")
-        rdf = _load(path)
-        if rdf is None:
-            rdf = next(parse_xml(_EMPTY_PACKET, str(path)).iter(f"{_RDF}RDF"))
-        elif not os.access(path, os.W_OK):
-            # Replacing needs the folder's permission only; the file's was taken away on purpose.
-            raise InputError(f"{path} is write-protected; make it writable first.")
-        # What was suggested before and is no tag any more was taken out by somebody.
-        added = _lacking([*_values(rdf, _SUBJECT), *_values(rdf, _SUGGESTED)], wanted)
-        if added:
-            _append(rdf, _SUBJECT, added)
-            _append(rdf, _SUGGESTED, added)
-            _write(path, rdf)
+    try:
+        with locked(path.parent, _LOCK_SECONDS):
+            return _merge(path, wanted)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror}); check the path and its permissions."
+        ) from error
+
+
+def _merge(path: Path, wanted: Sequence[str]) -> list[str]:
+    """Add tidied tags to a sidecar that no one else is changing."""
+    if path.is_symlink():
+        raise InputError(f"{path} is a symbolic link; name the file it points to.")
+    rdf = _load(path)
+    if rdf is None:
+        rdf = next(parse_xml(_EMPTY_PACKET, str(path)).iter(f"{_RDF}RDF"))
+    elif not os.access(path, os.W_OK):
+        # Replacing needs the folder's permission only; the file's was taken away on purpose.
+        raise InputError(f"{path} is write-protected; make it writable first.")
+    # What was suggested before and is no tag any more was taken out by somebody.
+    added = _lacking([*_values(rdf, _SUBJECT), *_values(rdf, _SUGGESTED)], wanted)
+    if added:
+        _append(rdf, _SUBJECT, added)
+        _append(rdf, _SUGGESTED, added)
+        _write(path, rdf)
     return added
 
 
@@ -136,13 +147,8 @@ def _write(path: Path, rdf: Any) -> None:
     written = [etree.tostring(node, encoding="UTF-8", with_tail=False) + b"\n" for node in outside]
     if sum(map(len, written)) > MAX_BYTES:
         raise InputError(f"{path} would grow beyond {MAX_BYTES >> 20} MiB; add fewer tags.")
-    try:
-        with replacing(path) as stream:
-            stream.writelines(written)
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be written ({error.strerror}); check the path and its permissions."
-        ) from error
+    with replacing(path) as stream:
+        stream.writelines(written)
 
 
 def _values(rdf: Any, name: str) -> list[str]:
