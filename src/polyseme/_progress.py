@@ -62,21 +62,15 @@ class FileProgress:
         if self.bar is not None:
             self.bar.stop()
 
-    def tell(self, done: int, total: int, skipped: int, doing: str | None = None) -> None:
-        """Show how many files are done, of how many, and how many of them could not be used.
-
-        `doing` is what is done from now on, if it is something else.
-        """
+    def tell(self, done: int, total: int, skipped: int) -> None:
+        """Show how many files are done, of how many, and how many of them could not be used."""
         now = time.monotonic()
-        if doing not in (None, self.doing):
-            self.doing, self._start = str(doing), now
         rate = done / max(now - self._start, 1e-9)
         note = f"{rate:.0f}/s" if rate >= 10 else f"{rate:.1f}/s"
         if skipped:
             note += f", {skipped:,} skipped"
         if self.bar is not None:
-            counts = {"completed": done, "total": total, "note": note}
-            self.bar.update(self.task, description=self.doing, **counts)
+            self.bar.update(self.task, completed=done, total=total, note=note)
         elif self.shown and now - self._written > self.SECONDS and done < total:
             self._written = now
             left = (total - done) / rate

@@ -231,7 +231,7 @@ def test_a_root_of_the_environment_and_an_unknown_sample_are_told(monkeypatch):
     [
         ({"X": None}, r"no features.npy in .*found there: documents.jsonl.gz, feature_names.txt"),
         ({"names": None}, r"no feature_names.txt in "),
-        ({"names": ("sea", "\udcff")}, "feature_names.txt is not valid UTF-8; save the file as"),
+        ({"names": ("sea", "\udcff")}, "Line 2 of feature_names.txt is not valid UTF-8"),
         ({"X": np.zeros((3, 2))}, r"features.npy has 3 rows for 4 documents"),
         ({"names": ("sea",)}, r"must name the 2 columns .* 1 different names in 1 lines"),
         ({"names": ("sea", "sea")}, r"must name the 2 columns .* 1 different names in 2 lines"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -171,13 +170,13 @@ def rank(
     from polyseme.io.shards import find_shards
 
     if out is None:
-        tagger, table, known = polyseme.load(model), Table(features), None
-        suggestions = Suggestions(tagger, top, precision, method)
+        suggestions = Suggestions(model, top, precision, method)
+        tagger, table, known = suggestions.tagger, Table(features), None
         if tags is not None:
             reading = Reading(tags_column, delimiter, tagger.normalize_labels_)
             known = tags_of_items(reading.corpus(tags), list(table.names()), tags, features)
         with open_engine(engine, address, workers, say) as where:
-            ranked = rank_table(table, model, suggestions, known, where, workers)
+            ranked = rank_table(table, suggestions, known, where, workers)
             named = (item | record for item, record in zip(table.names(), ranked, strict=True))
             emit((_readable(record) for record in named) if for_people(form) else named, form)
         return
@@ -466,9 +465,9 @@ def extract(
 ) -> None:
     """Turn a folder of media into numbers. Interrupted? The same command goes on."""
     from polyseme._progress import FileProgress
-    from polyseme.cluster import RayExecutor, open_engine
+    from polyseme.cluster import open_engine
     from polyseme.features import extract_folder, extractor_class
-    from polyseme.features.sound import quiet_decoders
+    from polyseme.features.base import quiet_decoders
 
     parameters: dict[str, Any] = {"depth": depth, "size": size, "framing": framing}
     if kind == "audio":
@@ -478,11 +477,9 @@ def extract(
         resumable(),
         open_engine(engine, address, workers, say) as where,
         quiet_decoders(),
-        FileProgress("reading") as bar,
+        FileProgress(f"extracting {kind}") as bar,
     ):
-        executor = None if where is None else RayExecutor(where, extractor, bar.tell)
-        extracting = partial(bar.tell, doing=f"extracting {kind}")
-        summary = extract_folder(folder, out, extractor, progress=extracting, executor=executor)
+        summary = extract_folder(folder, out, extractor, progress=bar.tell, engine=where)
     _say_skipped(summary.skipped)
     for name, reason in summary.sidecars[:_NAMED]:
         say(f"the tags beside {name} cannot be read: {reason}")
@@ -516,9 +513,9 @@ def tag(
     """Tag media files. They are only read; with --sidecars, tags go into files beside them."""
     from polyseme.cluster import Tagging, open_engine
 
-    options: dict[str, Any] = {"precision": precision, "n_jobs": workers, "model": model}
+    options: dict[str, Any] = {"precision": precision, "n_jobs": workers}
     with open_engine(engine, address, workers, say) as where:
-        tagging = Tagging(polyseme.load(model), paths, top, engine=where, **options)
+        tagging = Tagging(model, paths, top, engine=where, **options)
         if sidecars:
             # All are written before any is told of: a reader that goes away must not stop it.
             emit(list(tagging.sidecars()), form)
