@@ -13,16 +13,17 @@ import shlex
 import sys
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import typer
 
 import polyseme
 from polyseme._validation import PolysemeWarning
+from polyseme.cli import app, main
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -32,65 +33,47 @@ each_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.rel
 # ---------------------------------------------------------------------- blocks of a page
 
 
-@dataclass(frozen=True)
-class Block:
-    """A fenced block: its language, what follows the language, its text and where it begins."""
+class Block(NamedTuple):
+    """A fenced block of a page."""
 
     language: str
-    options: str
+    is_example: bool  # whether the reader is told that the output may differ
     text: str
     line: int
-    follows: bool  # only blank lines stand between it and the block before
-
-    @property
-    def only_an_example(self) -> bool:
-        """Whether the reader is told that the output may differ."""
-        return "for example" in self.options
+    follows: bool  # whether only blank lines stand between it and the block before
 
 
-def blocks_of(path: Path) -> list[Block]:
-    """Read the fenced blocks of a page."""
-    found: list[Block] = []
+def blocks_of(path: Path, *languages: str) -> list[Block]:
+    """Read the fenced blocks of a page that are in one of some languages."""
+    blocks: list[Block] = []
     text = path.read_text("utf-8")
     last_end = 0
     for match in re.finditer(r"^```(\w*)([^\n]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         line = text.count("\n", 0, match.start()) + 1
-        follows = bool(found) and not text[last_end : match.start()].strip()
-        found.append(Block(match[1], match[2], match[3], line, follows))
+        follows = bool(blocks) and not text[last_end : match.start()].strip()
+        blocks.append(Block(match[1], "for example" in match[2], match[3], line, follows))
         last_end = match.end()
-    return found
-
-
-def run_python(code: str, where: str, namespace: dict[str, Any]) -> str:
-    """Run a block and give what it prints."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(code, where, "exec"), namespace)
-    return printed.getvalue()
+    return [block for block in blocks if block.language in languages]
 
 
 def run_command(command: str) -> tuple[int, str, str]:
     """Run a `polyseme` command in this process; give exit code, stdout and stderr."""
-    from polyseme.cli import main
-
     words = shlex.split(command)
     assert words[0] == "polyseme", f"only polyseme can be run here, not {words[0]}"
-    out, err = io.StringIO(), io.StringIO()
-    before = sys.argv
-    try:
-        # The command prints warnings in its own way, which must not outlive it.
-        with (
-            warnings.catch_warnings(),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-        ):
+    out, err, before, code = io.StringIO(), io.StringIO(), sys.argv, 0
+    # The command prints warnings in its own way, which must not outlive it.
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
             sys.argv = words
             main()
-        code = 0
-    except SystemExit as end:
-        code = int(end.code or 0)
-    finally:
-        sys.argv = before
+        except SystemExit as end:
+            code = int(end.code or 0)
+        finally:
+            sys.argv = before
     return code, out.getvalue(), err.getvalue()
 
 
@@ -120,15 +103,16 @@ def run_page(
     """Run the python and console blocks of a page in order and compare what they print."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     printed: str | None = None
-    for block in blocks_of(path):
-        if block.language not in languages:
-            continue
+    for block in blocks_of(path, *languages):
         where = f"{path.name}:{block.line}"
         if block.language == "python":
-            printed = run_python(block.text, where, namespace)
+            stream = io.StringIO()
+            with contextlib.redirect_stdout(stream):
+                exec(compile(block.text, where, "exec"), namespace)
+            printed = stream.getvalue()
         elif block.language == "text" and block.follows and printed is not None:
             assert printed.strip() and block.text.strip(), f"{where}: no output"
-            if not block.only_an_example:
+            if not block.is_example:
                 assert words(printed) == words(block.text), f"{where}: prints\n{printed}"
             printed = None
         elif block.language == "console":
@@ -138,24 +122,19 @@ def run_page(
                 code, out, err = run_command(command)
                 assert code == int(shown.startswith("polyseme: ")), f"{where}: {command}\n{err}"
                 assert shown.strip(), f"{where}: no output is shown"
-                if not block.only_an_example:
+                if not block.is_example:
                     assert words(out or err) == words(shown), f"{where}: prints\n{out or err}"
     return namespace
 
 
-# ---------------------------------------------------------------------- README
+# ---------------------------------------------------------------------- pages that run
 
 
-def test_the_readme_opens_with_the_two_commands() -> None:
+def test_the_readme_opens_with_two_commands_and_has_one_short_python_block() -> None:
     opening = (ROOT / "README.md").read_text("utf-8")[:1200]
-    assert "make demo" in opening
-    assert "make test" in opening
-
-
-def test_the_readme_has_one_short_python_block() -> None:
-    (block,) = [one for one in blocks_of(ROOT / "README.md") if one.language == "python"]
-    lines = [line for line in block.text.splitlines() if line.strip()]
-    assert len(lines) <= 12
+    assert "make demo" in opening and "make test" in opening
+    (block,) = blocks_of(ROOT / "README.md", "python")
+    assert len([line for line in block.text.splitlines() if line.strip()]) <= 12
 
 
 @pytest.mark.slow
@@ -165,13 +144,8 @@ def test_the_readme_block_prints_what_it_says(
     monkeypatch.chdir(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        namespace = run_page(ROOT / "README.md", languages=("python", "text"))
-    assert (
-        namespace["tagger"].kinds_[list(namespace["tagger"].classes_).index("charger")] == "unseen"
-    )
-
-
-# ---------------------------------------------------------------------- tutorial and commands
+        tagger = run_page(ROOT / "README.md", languages=("python", "text"))["tagger"]
+    assert tagger.kinds_[list(tagger.classes_).index("charger")] == "unseen"
 
 
 @pytest.fixture(scope="module")
@@ -186,22 +160,17 @@ def test_the_tutorial_runs_and_prints_what_it_says(tutorial: dict[str, Any]) -> 
     world, tagger, new = (tutorial[name] for name in ("world", "tagger", "new"))
     why = tagger.explain(new[0], "charger", k=3)
     assert sum(part for _, part in why.parts()) == pytest.approx(why.logit)
-    for one in why.neighbours:
-        assert set(one.document) <= set(world.themes["office"])
+    assert all(set(near.document) <= set(world.themes["office"]) for near in why.neighbours)
 
 
 @pytest.mark.slow
-def test_the_commands_print_what_the_page_says(tutorial: dict[str, Any]) -> None:
-    # The tutorial has left the model that the page's `fit` makes.
+def test_the_commands_print_what_the_pages_say(tutorial: dict[str, Any]) -> None:
+    # The tutorial has left the models that `fit` makes on either page.
     run_page(DOCS / "commands.md", skip=("demo", "reproduce", "fit"))
-
-
-@pytest.mark.slow
-def test_the_commands_of_the_readme_run(tutorial: dict[str, Any]) -> None:
-    (block,) = [one for one in blocks_of(ROOT / "README.md") if one.language == "console"]
+    (block,) = blocks_of(ROOT / "README.md", "console")
     commands = [command for command, _ in commands_of(block)]
     assert commands[0].startswith("polyseme fit model ")
-    for command in commands[1:]:  # the tutorial has left a folder `model` like the one of `fit`
+    for command in commands[1:]:
         code, out, err = run_command(command)
         assert (code, bool(out)) == (0, True), f"{command}\n{err}"
 
@@ -215,8 +184,6 @@ def test_the_pages_run_and_print_what_they_say(page: str, tmp_path: Path) -> Non
 
 
 def test_every_command_and_every_option_of_fit_is_on_the_page() -> None:
-    from polyseme.cli import app
-
     text = (DOCS / "commands.md").read_text("utf-8")
     commands = typer.main.get_command(app).commands
     assert sorted(re.findall(r"^## (\w+)$", text, re.MULTILINE)) == sorted(commands)
@@ -228,7 +195,7 @@ def test_every_command_and_every_option_of_fit_is_on_the_page() -> None:
 
 @each_page
 def test_interpreter_sessions_on_pages_are_right(path: Path) -> None:
-    text = "\n".join(block.text for block in blocks_of(path) if block.language == "pycon")
+    text = "\n".join(block.text for block in blocks_of(path, "pycon"))
     example = doctest.DocTestParser().get_doctest(text, {}, path.name, str(path), 0)
     assert doctest.DocTestRunner(verbose=False).run(example).failed == 0
 
@@ -237,16 +204,13 @@ def test_interpreter_sessions_on_pages_are_right(path: Path) -> None:
 
 
 @each_page
-def test_links_to_files_lead_somewhere(path: Path) -> None:
-    text = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+def test_links_lead_somewhere_and_no_page_names_a_place_on_somebodys_machine(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert not re.search(r"/(home|work|root|Users)/|\.\./shared", text)
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if not target.startswith(("http://", "https://", "#", "mailto:")):
             assert (path.parent / target.partition("#")[0]).exists(), target
-
-
-@each_page
-def test_no_page_names_a_place_on_somebodys_machine(path: Path) -> None:
-    assert not re.search(r"/(home|work|root|Users)/|\.\./shared", path.read_text("utf-8"))
 
 
 def test_every_page_is_in_the_navigation() -> None:
@@ -260,7 +224,7 @@ def test_the_constants_on_the_method_page_are_the_defaults() -> None:
     rows = re.findall(row, text, re.MULTILINE)
     assert len(rows) >= 10
     for default, owner, parameter in rows:
-        (thing,) = {one for name, one in ALL_PUBLIC.items() if name.endswith(f".{owner}")}
+        (thing,) = {each for name, each in ALL_PUBLIC.items() if name.endswith(f".{owner}")}
         signature = inspect.signature(thing)
         assert repr(signature.parameters[parameter].default) == default, f"{owner}.{parameter}"
 
@@ -279,28 +243,21 @@ def public_names(module: str) -> Iterator[tuple[str, Any]]:
     for name, thing in vars(importlib.import_module(module)).items():
         if name.startswith("_") or getattr(thing, "__module__", None) != module:
             continue
-        if inspect.isclass(thing):
+        if inspect.isclass(thing) or inspect.isfunction(thing):
             yield f"{module}.{name}", thing
-            for inner, value in vars(thing).items():
-                function = value.fget if isinstance(value, property) else value
-                function = getattr(function, "__func__", function)
-                if not inner.startswith("_") and inspect.isfunction(function):
-                    yield f"{module}.{name}.{inner}", function
-        elif inspect.isfunction(thing):
-            yield f"{module}.{name}", thing
+        for inner, value in vars(thing).items() if inspect.isclass(thing) else ():
+            function = value.fget if isinstance(value, property) else value
+            function = getattr(function, "__func__", function)
+            if not inner.startswith("_") and inspect.isfunction(function):
+                yield f"{module}.{name}.{inner}", function
 
 
 ALL_PUBLIC = dict(pair for module in public_modules() for pair in public_names(module))
 
 
-def test_everything_exported_exists_and_is_documented() -> None:
-    assert len(polyseme.__all__) <= 12
-    for name in polyseme.__all__:
-        assert inspect.getdoc(getattr(polyseme, name)), name
-    assert set(polyseme.__all__) <= set(dir(polyseme))
-
-
 def test_every_module_and_every_public_name_says_what_it_is() -> None:
+    assert len(polyseme.__all__) <= 12 and set(polyseme.__all__) <= set(dir(polyseme))
+    assert not [name for name in polyseme.__all__ if not inspect.getdoc(getattr(polyseme, name))]
     assert not [name for name in public_modules() if not importlib.import_module(name).__doc__]
     assert not [name for name, thing in ALL_PUBLIC.items() if not thing.__doc__]
 
@@ -315,30 +272,23 @@ def test_the_reference_names_every_module_with_public_names_and_nothing_else() -
     assert not {name for name in wanted if not name.startswith("polyseme.cli")} - set(named)
 
 
-def has_own_signature(thing: Any) -> bool:
-    """Whether its signature is ours: enumerations and protocols get theirs from Python."""
-    if not inspect.isclass(thing):
-        return True
-    from_python = issubclass(thing, (Enum, Exception)) or getattr(thing, "_is_protocol", False)
-    return not from_python
-
-
 def parameters_of(thing: Any) -> list[inspect.Parameter]:
     """Its parameters without `self` and `cls`."""
     listed = inspect.signature(thing).parameters.values()
-    return [one for one in listed if one.name not in ("self", "cls")]
+    return [parameter for parameter in listed if parameter.name not in ("self", "cls")]
 
 
 def test_every_public_signature_is_fully_annotated() -> None:
-    bare = []
+    bare, empty = [], inspect.Parameter.empty
     for name, thing in ALL_PUBLIC.items():
-        if has_own_signature(thing):
-            empty = inspect.Parameter.empty
-            bare += [
-                f"{name}({one.name})" for one in parameters_of(thing) if one.annotation is empty
-            ]
-            if inspect.isfunction(thing) and inspect.signature(thing).return_annotation is empty:
-                bare.append(name)
+        # Enumerations, errors and protocols get their signatures from Python.
+        if inspect.isclass(thing) and (
+            issubclass(thing, (Enum, Exception)) or getattr(thing, "_is_protocol", False)
+        ):
+            continue
+        bare += [f"{name}({p.name})" for p in parameters_of(thing) if p.annotation is empty]
+        if inspect.isfunction(thing) and inspect.signature(thing).return_annotation is empty:
+            bare.append(name)
     assert not bare
 
 
@@ -350,6 +300,9 @@ def listed_parameters(doc: str) -> set[str]:
 
 
 def test_everything_exported_describes_its_parameters() -> None:
+    section = "Parameters\n----------\na, b : int\n    Two: of them.\n**rest\n"
+    doc = f"Do it.\n\n{section}\nReturns\n-------\nc : float\n    A number."
+    assert listed_parameters(doc) == {"a", "b", "rest"}
     exported = {getattr(polyseme, name) for name in polyseme.__all__}
     roots = {f"{thing.__module__}.{thing.__qualname__}" for thing in exported}
     missing = []
@@ -358,17 +311,9 @@ def test_everything_exported_describes_its_parameters() -> None:
         if not any(name == root or name.startswith(f"{root}.") for root in roots):
             continue
         # A record lists fields under Attributes; some sentences send elsewhere or say it all.
-        told = (
-            is_dataclass(thing) or re.search(r"[Ss]ee `[\w.]+`", doc) or doc.startswith("Refuse: ")
-        )
-        told = told or name.endswith(".from_state")
-        names = {one.name for one in parameters_of(thing)}
-        if not told and len(names) > 1 and not names <= listed_parameters(doc):
+        elsewhere = re.search(r"[Ss]ee `[\w.]+`", doc) or doc.startswith("Refuse: ")
+        elsewhere = elsewhere or is_dataclass(thing) or name.endswith(".from_state")
+        names = {parameter.name for parameter in parameters_of(thing)}
+        if not elsewhere and len(names) > 1 and not names <= listed_parameters(doc):
             missing.append(f"{name}: {sorted(names - listed_parameters(doc))}")
     assert not missing
-
-
-def test_parameters_are_read_from_a_docstring() -> None:
-    section = "Parameters\n----------\na, b : int\n    Two: of them.\n**rest\n"
-    doc = f"Do it.\n\n{section}\nReturns\n-------\nc : float\n    A number."
-    assert listed_parameters(doc) == {"a", "b", "rest"}

@@ -40,7 +40,7 @@ ALLOWED = {
     "_folds": {"_validation"},
     "_threads": set(),
     "_native": set(),
-    "persistence": {"_validation"},
+    "persistence": {"_validation", "io"},
     "_progress": {"_validation"},
     # the data
     "io": {"_validation"},

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polyseme.cli.app import FILES, SHOWING, Output, Preset, app
-from polyseme.cli.media_commands import KindOfMedia
+from polyseme.cli.app import FILES, SHOWING, KindOfMedia, Output, Preset, app
 from polyseme.cli.output import Form, emit, for_people, say
 from polyseme_experiments import EXPERIMENTS, SEED
 
@@ -172,11 +171,11 @@ def sample(
     """Write sample files to try the next commands on: drawn emoji, or rendered music."""
     from polyseme.datasets import known_specs
 
-    spec = known_specs()[{"image": "emoji", "audio": "clips"}[kind.value]]
+    spec = known_specs()[{"image": "emoji", "audio": "clips"}[kind]]
     assert spec.embedded is not None and spec.write_media is not None
     ids = spec.embedded().corpus.ids
     step = max(1.0, len(ids) / (limit or len(ids)))
     chosen = [ids[int(place * step)] for place in range(int(len(ids) / step))]
     spec.write_media(folder, chosen)
-    say(f"{len(chosen):,} {kind.value} files, their tags in '{folder / 'tags.jsonl'}'")
+    say(f"{len(chosen):,} {kind} files, their tags in '{folder / 'tags.jsonl'}'")
     typer.echo(str(folder))

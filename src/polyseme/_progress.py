@@ -6,21 +6,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 
 @contextmanager
 def working(message: str, *, shown: bool) -> Iterator[None]:
-    """Show what is being done while it lasts, and how long it took.
-
-    Parameters
-    ----------
-    message : str
-        What is being done.
-    shown : bool
-        Whether anything is shown at all.
-    """
+    """Show what is being done while it lasts, and how long it took; nothing unless `shown`."""
     if not shown:
         yield
         return
@@ -51,44 +42,28 @@ class FileProgress:
     def __init__(self, doing: str, shown: bool = True) -> None:
         self.doing, self.shown = doing, shown
         self.bar: Any = None
-        self._start = self._told = time.monotonic()
+        self._start = self._written = time.monotonic()
 
     def __enter__(self) -> Self:
         """Open the bar."""
         if self.shown and sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
-            self.bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.completed:,}/{task.total:,}"),
-                TextColumn("{task.fields[note]}"),
-                TimeRemainingColumn(),
-                console=Console(stderr=True),
-            )
+            counts = ("{task.completed:,}/{task.total:,}", "{task.fields[note]}")
+            columns = ("{task.description}", BarColumn(), *counts, TimeRemainingColumn())
+            self.bar = Progress(*columns, console=Console(stderr=True))
             self.task = self.bar.add_task(self.doing, total=0, note="")
             self.bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the bar."""
         if self.bar is not None:
             self.bar.stop()
 
     def tell(self, done: int, total: int, skipped: int) -> None:
-        """Show one more file.
-
-        Parameters
-        ----------
-        done, total, skipped : int
-            Files that are done, of how many, and how many of them could not be used.
-        """
+        """Show how many files are done, of how many, and how many of them could not be used."""
         now = time.monotonic()
         rate = done / max(now - self._start, 1e-9)
         note = f"{rate:.0f}/s" if rate >= 10 else f"{rate:.1f}/s"
@@ -96,8 +71,8 @@ class FileProgress:
             note += f", {skipped:,} skipped"
         if self.bar is not None:
             self.bar.update(self.task, completed=done, total=total, note=note)
-        elif self.shown and now - self._told > self.SECONDS and done < total:
-            self._told = now
+        elif self.shown and now - self._written > self.SECONDS and done < total:
+            self._written = now
             left = (total - done) / rate
             sys.stderr.write(
                 f"{self.doing}: {done:,} of {total:,}, {note}, about {left:.0f} s left\n"

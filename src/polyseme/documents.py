@@ -7,9 +7,10 @@ others to say: `polyseme.store`, and `polyseme.published.priming` for the publis
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -48,25 +49,23 @@ class Grown(NamedTuple):
 def with_documents(known: Known, corpus: LabelCorpus) -> Grown:
     """Add documents; labels that were not learned become new labels."""
     matrix, extra = corpus.align(known.labels)
+    n_before = len(known.labels)
     placed = np.diff(matrix[:, : known.n_learned].indptr) > 0
     # A label that only stands in documents without a place is not known by them.
-    met = np.asarray(matrix[placed][:, len(known.labels) :].sum(axis=0)).ravel() > 0
-    kept = np.concatenate([np.ones(len(known.labels), dtype=bool), met])
-    labels = known.labels + tuple(np.asarray(extra, dtype=object)[met].tolist())
+    used = np.flatnonzero(np.asarray(matrix[placed].sum(axis=0)).ravel()[n_before:])
+    labels = known.labels + tuple(extra[column] for column in used)
     names = np.asarray(new_names(corpus, known.ids), dtype=object)
     ids, dropped = tuple(names[placed].tolist()), tuple(names[~placed].tolist())
-    before = sp.csr_matrix(
-        (known.matrix.data, known.matrix.indices, known.matrix.indptr),
-        shape=(len(known.ids), len(labels)),
-    )
-    documents = sp.csr_matrix(
-        sp.vstack([before, sp.csr_matrix(matrix[placed])[:, kept]], format="csr", dtype=bool)
-    )
+    before: Any = known.matrix.copy()
+    before.resize(len(known.ids), len(labels))
+    added = matrix[placed][:, np.concatenate([np.arange(n_before), n_before + used])]
+    documents = sp.csr_matrix(sp.vstack([before, added], format="csr", dtype=bool))
     distinct, sets = unique_rows(documents)
     # Rows met first keep their numbers, so the sets known before stay 0..n-1.
-    n_before = int(known.sets.max(initial=-1)) + 1
-    grown = Known(labels, known.n_learned, known.ids + ids, documents, sets)
-    return Grown(grown, distinct[n_before:], ids, dropped)
+    fresh = distinct[int(known.sets.max(initial=-1)) + 1 :]
+    return Grown(
+        Known(labels, known.n_learned, known.ids + ids, documents, sets), fresh, ids, dropped
+    )
 
 
 class Shrunk(NamedTuple):
@@ -87,15 +86,12 @@ def without_documents(known: Known, ids: Collection[str]) -> Shrunk:
     documents = sp.csr_matrix(known.matrix[kept])
     used = np.asarray(documents.sum(axis=0)).ravel() > 0
     used[: known.n_learned] = True
+    columns = np.flatnonzero(used)
+    labels = tuple(known.labels[column] for column in columns)
+    names = tuple(name for name in known.ids if name not in gone)
     _, sets = unique_rows(documents)
-    shrunk = Known(
-        tuple(np.asarray(known.labels, dtype=object)[used].tolist()),
-        known.n_learned,
-        tuple(name for name, stays in zip(known.ids, kept, strict=True) if stays),
-        sp.csr_matrix(documents[:, used]),
-        sets,
-    )
-    return Shrunk(shrunk, kept, np.flatnonzero(used))
+    shrunk = Known(labels, known.n_learned, names, sp.csr_matrix(documents[:, columns]), sets)
+    return Shrunk(shrunk, kept, columns)
 
 
 def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
@@ -127,48 +123,41 @@ def new_names(corpus: LabelCorpus, taken_ids: Collection[str]) -> Sequence[str]:
                 f"A document named '{twice}' is known already; remove it first or rename."
             )
         return corpus.ids
-    names, number = [], len(taken)
-    for _ in corpus.ids:
-        while str(number) in taken:
-            number += 1
-        names.append(str(number))
-        number += 1
-    return names
+    free = (str(number) for number in itertools.count(len(taken)) if str(number) not in taken)
+    return list(itertools.islice(free, len(corpus)))
 
 
 def met_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
     """Find items' documents among the label sets: their rows there, or -1, (n_items,)."""
-    numbered = corpus.numbered and label_sets.numbered
-    if corpus is label_sets or (
-        numbered and _same(corpus.without_unused(), label_sets.without_unused())
-    ):
-        return np.arange(len(corpus), dtype=np.int64)
+    if corpus is label_sets or (corpus.numbered and label_sets.numbered):
+        first, second = corpus.without_unused(), label_sets.without_unused()
+        if first.labels == second.labels and first.matrix.shape == second.matrix.shape:
+            differing: Any = first.matrix != second.matrix
+            if differing.nnz == 0:
+                return np.arange(len(corpus), dtype=np.int64)
     met = np.full(len(corpus), -1, dtype=np.int64)
     if corpus.numbered or label_sets.numbered:
         return met
     places = {name: row for row, name in enumerate(label_sets.ids)}
     namesakes = np.array([places.get(name, -1) for name in corpus.ids], dtype=np.int64)
     rows = np.flatnonzero(namesakes >= 0)
+    # Both over what labels are compared by.
     keys: dict[str, int] = {}
-    documents = _over_keys(corpus, keys)[rows]
-    others = _over_keys(label_sets, keys)[namesakes[rows]]
-    same = np.diff(documents.indptr) == np.diff(others.indptr)
-    rows, documents, others = rows[same], documents[same], others[same]
-    owners = np.repeat(np.arange(len(rows)), np.diff(documents.indptr))
-    differing = np.zeros(len(rows), dtype=bool)
-    differing[owners[documents.indices != others.indices]] = True
-    met[rows[~differing]] = namesakes[rows[~differing]]
+    columns = [
+        np.array([keys.setdefault(each.key(label), len(keys)) for label in each.labels], np.int64)
+        for each in (corpus, label_sets)
+    ]
+    documents, others = (
+        sp.csr_matrix(
+            (each.matrix.data, places[each.matrix.indices], each.matrix.indptr),
+            shape=(len(each), len(keys)),
+        )
+        for each, places in zip((corpus, label_sets), columns, strict=True)
+    )
+    differing = documents[rows] != others[namesakes[rows]]
+    rows = rows[np.asarray(differing.sum(axis=1)).ravel() == 0]
+    met[rows] = namesakes[rows]
     return met
-
-
-def _over_keys(corpus: LabelCorpus, keys: dict[str, int]) -> sp.csr_matrix:
-    """Give documents over what labels are compared by; new keys are numbered."""
-    columns = [keys.setdefault(corpus.key(label), len(keys)) for label in corpus.labels]
-    matrix = corpus.matrix
-    places = np.array(columns, dtype=np.int64)[matrix.indices]
-    over = sp.csr_matrix((matrix.data, places, matrix.indptr), (len(corpus), len(keys)))
-    over.sort_indices()
-    return over
 
 
 def unmet_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> LabelCorpus:
@@ -178,31 +167,19 @@ def unmet_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> LabelCorpus
     `instance:ROW`, unless both corpora are the same list; a namesake with other labels is called
     `instance:NAME`.
     """
-    met = met_documents(corpus, label_sets)
-    taken = set(label_sets.ids) | (set() if corpus.numbered else set(corpus.ids))
+    rows = np.flatnonzero(met_documents(corpus, label_sets) < 0)
     met_names = set(label_sets.ids)
-    fresh, names = [], []
-    for row in np.flatnonzero(met < 0).tolist():
+    taken = met_names | (set() if corpus.numbered else set(corpus.ids))
+    names = []
+    for row in rows.tolist():
         name = corpus.ids[row]
         if corpus.numbered or name in met_names:
             name = f"instance:{name}"
             while name in taken:
                 name = f"instance:{name}"
             taken.add(name)
-        fresh.append(row)
         names.append(name)
-    chosen = corpus.select(np.array(fresh, dtype=np.int64))
-    return replace(chosen, ids=tuple(names), numbered=False)
-
-
-def _same(corpus: LabelCorpus, other: LabelCorpus) -> bool:
-    """Say whether two corpora hold the same documents in the same order."""
-    return (
-        corpus.labels == other.labels
-        and corpus.matrix.shape == other.matrix.shape
-        and np.array_equal(corpus.matrix.indptr, other.matrix.indptr)
-        and np.array_equal(corpus.matrix.indices, other.matrix.indices)
-    )
+    return replace(corpus.select(rows), ids=tuple(names), numbered=False)
 
 
 class TrainingTables(NamedTuple):

@@ -14,9 +14,8 @@ import os
 import re
 import secrets
 import stat
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -26,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import InputError
+from polyseme.io import locked
 
 JSON: TypeAlias = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
 Config: TypeAlias = Mapping[str, Any]
@@ -219,38 +219,9 @@ def _make_folder(folder: Path) -> None:
         _sync_folder(place.parent)
 
 
-@contextmanager
-def _write_lock(folder: Path) -> Iterator[bool]:
+def _write_lock(folder: Path) -> AbstractContextManager[bool]:
     """Hold the folder's write lock, which a kill releases; False where there is none."""
-    try:
-        import fcntl
-    except ImportError:
-        yield False
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    give_up = time.monotonic() + _LOCK_SECONDS
-    locked = False
-    try:
-        while not locked:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                locked = True
-            except BlockingIOError as error:
-                # Waiting without end would hang a signal handler that saves during a save.
-                if time.monotonic() > give_up:
-                    raise ModelFileError(
-                        f"The model at '{folder}' has been locked by another writer for "
-                        f"{_LOCK_SECONDS:g} s; try again when that one is done."
-                    ) from error
-                time.sleep(0.01)
-            except OSError:
-                break
-        yield locked
-    finally:
-        if locked:
-            # A process forked meanwhile shares the lock, so closing alone would not free it.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+    return locked(folder, _LOCK_SECONDS, ModelFileError)
 
 
 def _files_to_replace(folder: Path) -> frozenset[str]:

@@ -1,7 +1,4 @@
-"""Tags that are given and tags that are found, as people write them.
-
-In: partial tag sets, or probabilities. Out: columns of known labels, or tag sets.
-"""
+"""Tag sets as people write them: in, columns of known labels; out, rankings and tag sets."""
 
 from __future__ import annotations
 
@@ -35,14 +32,14 @@ def tag_columns(tags: Collection[str], labels: Labels, *, normalize: bool) -> In
     """Give the columns of one tag set, at least one; see `tag_table`."""
     corpus = LabelCorpus.from_documents([tags], normalize=normalize)
     matrix, unknown = corpus.align(labels)
-    given = matrix.indices[matrix.indices < len(labels)].astype(np.int64)
-    if not len(given):
+    columns = matrix.indices[matrix.indices < len(labels)].astype(np.int64)
+    if not len(columns):
         raise InputError(
             f"None of the tags is known: {', '.join(unknown) or 'no tag was given'}; "
             "see `classes_` for the known ones."
         )
     _warn_unknown(unknown)
-    return np.asarray(given)
+    return np.asarray(columns)
 
 
 def tag_sets(
@@ -62,10 +59,10 @@ def complete_each(
     complete: Callable[[Collection[str]], tuple[NDArray[np.str_], NDArray[np.float64]]],
 ) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
     """Complete one tag set, (k,), or several into one table, (n, k): labels and scores."""
-    given: list[Any] = [tags] if isinstance(tags, str) else list(tags)
-    if all(isinstance(tag, str) for tag in given):
-        return complete(given)
-    rows = [complete(one) for one in given]
+    listed: list[Any] = [tags] if isinstance(tags, str) else list(tags)
+    if all(isinstance(tag, str) for tag in listed):
+        return complete(listed)
+    rows = [complete(tag_set) for tag_set in listed]
     width = min(len(labels) for labels, _ in rows)
     labels = np.array([labels[:width] for labels, _ in rows])
     return labels, np.array([scores[:width] for _, scores in rows])
@@ -116,17 +113,7 @@ def rank_labels(
 
 
 def rank_blocks(n: int, n_labels: int) -> list[slice]:
-    """Cut n rows into blocks for which tables over all labels stay small.
-
-    Parameters
-    ----------
-    n, n_labels : int
-
-    Returns
-    -------
-    list of slice
-        At least one row each; none without rows.
-    """
+    """Cut n rows into blocks, of a row at least, for which tables over all labels stay small."""
     step = max(1, _BLOCK_NUMBERS // max(n_labels, 1))
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
@@ -136,9 +123,9 @@ def _first_in_order(values: NDArray[np.float64], k: int) -> NDArray[np.int64]:
     if 8 * k >= values.shape[1]:
         return np.argsort(values, axis=1, kind="stable")[:, :k]
     limits = np.partition(values, k - 1, axis=1)[:, k - 1]
-    found = np.empty((len(values), k), dtype=np.int64)
+    places = np.empty((len(values), k), dtype=np.int64)
     for row, (numbers, limit) in enumerate(zip(values, limits, strict=True)):
         # A limit that is no number has fewer than k numbers before it.
         near = np.flatnonzero(~(numbers > limit))
-        found[row] = near[np.argsort(numbers[near], kind="stable")[:k]]
-    return found
+        places[row] = near[np.argsort(numbers[near], kind="stable")[:k]]
+    return places

@@ -33,14 +33,8 @@ def test_a_sample_has_the_shape_of_its_dataset(spec, samples):
     assert sample.spec is spec and (sample.X is not None) == spec.has_features
     assert not spec.has_groups or corpus.groups is not None
     assert not spec.has_splits or {"train", "test"} <= set(corpus.splits)
-
-
-@each_spec
-def test_a_sample_is_the_same_every_time_and_no_two_are_alike(spec, samples):
-    again, first = load_dataset(spec.name, sample=True), samples[spec.name]
-    assert again.checksum == first.checksum
-    assert sum(other.checksum == first.checksum for other in samples.values()) == 1
-    assert again.X is None or np.array_equal(again.X, first.X)
+    assert load_dataset(spec.name, sample=True).checksum == sample.checksum, "not the same again"
+    assert sum(other.checksum == sample.checksum for other in samples.values()) == 1
 
 
 def test_the_digest_of_a_sample_covers_all_it_holds():

@@ -173,7 +173,7 @@ def test_named_column_and_delimiter_are_used_and_empty_fields_count_as_absent(tm
         ("tags,tags\n1,2\n", {}, r"two columns 'tags'; rename one"),
         ("tags\na\n", {"delimiter": ""}, r"`delimiter` of `read_documents` must not be empty"),
         ("id,tags\n1,a\n\n2\n", {}, r"Line 4 of d\.csv has 1 cells but the header has 2"),
-        ("id,tags\n1,a\n ,b\n", {}, r"Line 3 of d\.csv has an empty 'id'"),
+        ("id,tags\n1,a\n ,b\n", {}, r"Line 3 of d\.csv lacks 'id' while"),
         ('tags\n"a', {}, r"Line 2 of d\.csv is not readable as a table row \(unexpected end"),
         (f"tags\n{'a' * 200_000}\n", {}, r"Line 2 of d\.csv .*larger than field limit"),
         (b"tags\n\xe9\n", {}, r"Line 2 of d\.csv is not valid UTF-8 at byte 1"),
@@ -227,7 +227,7 @@ def test_parquet_gives_its_numeric_columns(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "library", "extra"), [("x.parquet", "pyarrow", "parquet"), ("x.arff", "arff", "arff")]
+    ("name", "library", "extra"), [("x.parquet", "pyarrow", "parquet"), ("x.arff", "lxml", "arff")]
 )
 def test_a_missing_library_is_named_by_its_extra(tmp_path, monkeypatch, name, library, extra):
     real = builtins.__import__
@@ -239,6 +239,7 @@ def test_a_missing_library_is_named_by_its_extra(tmp_path, monkeypatch, name, li
 
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(InputError, match=rf"pip install '.\[{extra}\]' in a checkout"):
+        put(tmp_path / "x.xml", "<labels/>")
         read_features(put(tmp_path / name, ""))
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import unicodedata
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from polyseme._validation import InputError
+from polyseme.io import xmp
 from polyseme.io.xmp import merge_tags, read_tags, sidecar_of
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -265,13 +269,22 @@ def test_what_is_no_file_of_its_own_is_refused(tmp_path, sidecar, monkeypatch):
     assert read_tags(tmp_path / "target.xmp") == ["a"]
 
 
-@pytest.mark.parametrize("tag", ["a\0b", "\ud800", "\ufffe"], ids=ascii)
-def test_characters_that_xml_forbids_are_refused(sidecar, tag):
-    with pytest.raises(InputError, match=r"The tag '.*' holds a character that XML forbids"):
-        merge_tags(sidecar, ["fine", tag])
-    with pytest.raises(InputError, match="must be a sequence of strings; got"):
-        merge_tags(sidecar, tag)
-    assert not sidecar.exists()
+@pytest.mark.parametrize(
+    ("tags", "message"),
+    [
+        (["fine", "a\0b"], r"The tag '.*' holds a character that XML forbids"),
+        (["\ud800"], r"The tag '.*' holds a character that XML forbids"),
+        (["\ufffe"], r"The tag '.*' holds a character that XML forbids"),
+        ("text", "must be a sequence of strings; got"),
+        (["x" * 2**23], "would grow beyond 16 MiB; add fewer tags"),
+    ],
+    ids=["nul", "surrogate", "no character", "no sequence", "too long"],
+)
+def test_tags_that_cannot_be_written_leave_the_file_alone(sidecar, tags, message):
+    sidecar.write_text(RICH, "utf-8")
+    with pytest.raises(InputError, match=message):
+        merge_tags(sidecar, tags)
+    assert sidecar.read_text("utf-8") == RICH
 
 
 @posix
@@ -287,6 +300,62 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(sidecar, monkeypatch, s
         merge_tags(sidecar, ["new"])
     assert sidecar.read_text("utf-8") == RICH
     assert [path.name for path in sidecar.parent.iterdir()] == [sidecar.name]
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o600, 0o664])
+def test_owner_and_permissions_of_a_file_are_kept(sidecar, monkeypatch, mode):
+    sidecar.write_text(RICH, "utf-8")
+    sidecar.chmod(mode)
+    owners = []
+    monkeypatch.setattr(os, "chown", lambda path, user, group: owners.append((user, group)))
+    merge_tags(sidecar, ["new"])
+    state = sidecar.stat()
+    assert state.st_mode & 0o777 == mode and owners == [(state.st_uid, state.st_gid)]
+
+
+def test_a_lock_that_is_never_freed_is_reported(sidecar, monkeypatch):
+    fcntl = pytest.importorskip("fcntl", reason="this system has no file locks")
+    monkeypatch.setattr(xmp, "_LOCK_SECONDS", 0.02)
+    holder = os.open(sidecar.parent, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    with pytest.raises(InputError, match=r"locked by another writer for 0\.02 s"):
+        merge_tags(sidecar, ["a"])
+    os.close(holder)
+    assert merge_tags(sidecar, ["a"]) == ["a"]
+
+
+LETTERS = st.characters(exclude_categories=["Cs", "Cc", "Cn"]) | st.sampled_from(" \t\n\rß&<ſİ")
+TAGS = st.lists(st.text(LETTERS, max_size=6) | st.sampled_from(["a", "A", "b c", "B  C"]))
+STARTS = st.sampled_from([None, RICH, *(text for text, _ in SPELLINGS.values())])
+
+
+def canon(tag: str) -> str:
+    """What tags are told apart by."""
+    folded = unicodedata.normalize("NFD", " ".join(tag.split())).casefold()
+    return unicodedata.normalize("NFC", folded)
+
+
+@settings(max_examples=40, deadline=None)
+@given(first=TAGS, second=TAGS, start=STARTS)
+def test_merging_gives_the_union_and_keeps_what_was_there_first(first, second, start):
+    unions = []
+    for one, other in ((first, second), (second, first)):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "a.xmp"
+            if start is not None:
+                path.write_text(start, "utf-8", newline="")
+            states = [read_tags(path)]
+            for tags in (one, other, one, other):
+                added = merge_tags(path, tags)
+                states.append(read_tags(path))
+                assert states[-1] == states[-2] + added
+        assert states[2] == states[3] == states[4]
+        keys = [canon(tag) for tag in states[-1]]
+        assert len(set(keys)) == len(keys)
+        assert set(keys) == {canon(tag) for tag in states[0] + one + other if tag.strip()}
+        unions.append(set(keys))
+    assert unions[0] == unions[1]
 
 
 def test_processes_that_merge_into_one_sidecar_lose_no_tags(sidecar):

@@ -7,19 +7,21 @@ import sys
 import warnings
 
 from polyseme._plugins import load_plugins
-from polyseme.cli import commands, media_commands
+from polyseme.cli import commands
 from polyseme.cli.app import app
+from polyseme.cli.output import say
 
 __all__ = ["app", "main"]
 
 # Importing the modules has put their commands into the application; other packages add theirs by
 # the entry points "polyseme.commands".
-_COMMANDS = [media_commands, commands, *load_plugins("polyseme.commands").values()]
+_COMMANDS = [commands, *load_plugins("polyseme.commands").values()]
 
 
 def main() -> None:
     """Run the command; end with exit code 0 (done), 1 (could not) or 2 (wrong usage)."""
-    warnings.showwarning = _show_warning
+    # A warning is one line, without the place in our source.
+    warnings.showwarning = lambda message, *_, **__: say(f"polyseme: note: {message}")
     try:
         app(prog_name="polyseme")
     except SystemExit as ended:
@@ -42,17 +44,5 @@ def main() -> None:
 
 def _fail(message: str) -> None:
     """Print one sentence and end with exit code 1."""
-    sys.stderr.write(f"polyseme: {message}\n")
+    say(f"polyseme: {message}")
     raise SystemExit(1) from None
-
-
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: object = None,
-    line: str | None = None,
-) -> None:
-    """Print a warning as one line on stderr, without the place in our source."""
-    sys.stderr.write(f"polyseme: note: {message}\n")

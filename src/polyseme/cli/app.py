@@ -1,14 +1,18 @@
-"""The command's frame: the application, and options that several commands share."""
+"""The command's frame: the application, and commands that are told of in `options.toml`."""
 
 from __future__ import annotations
 
+import inspect
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import typer
 
-from polyseme.cli.output import Form
+from polyseme.cli.output import Form, say
 
 app = typer.Typer(
     name="polyseme",
@@ -18,85 +22,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class Engine(StrEnum):
-    """Where long work is done."""
-
-    local = "local"
-    ray = "ray"
-
-
 # Groups of commands in the help.
 SHOWING = "See that it works"
 LEARNING = "Learn, rank and ask"
 FILES = "From files to tags"
-# What is said when a command that can go on is interrupted.
-AGAIN = "polyseme: interrupted; run the same command again to go on where it stopped."
+_OPTIONS = tomllib.loads(Path(__file__).with_name("options.toml").read_text("utf-8"))
 
-Model = Annotated[Path, typer.Argument(help="Folder of a model that `polyseme fit` wrote.")]
-Features = Annotated[
-    Path,
-    typer.Argument(
-        help="Features, one row an item: .npy, .npz, .csv, .tsv, .parquet, .arff; or the folder "
-        "that `polyseme extract` wrote."
-    ),
-]
-Shardable = Annotated[
-    Path,
-    typer.Argument(
-        help="Features, one row an item: .npy, .npz, .csv, .tsv, .parquet, .arff; the folder that "
-        "`polyseme extract` wrote; or a folder of .npy or .parquet shards.",
-    ),
-]
-# Where long work is done: the same options for all commands that do some.
-Where = Annotated[
-    Engine,
-    typer.Option(help="This process, or the workers of a Ray cluster; the results are the same."),
-]
-Address = Annotated[
-    str | None,
-    typer.Option(
-        help="For --engine ray: auto or HOST:PORT of a cluster that runs; local, or nothing, "
-        "starts one on this machine.",
-        show_default=False,
-    ),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Threads, or workers of --engine ray; by default one for each processor.",
-        show_default=False,
-    ),
-]
-Output = Annotated[
-    Form, typer.Option("--form", "-f", help="auto: a table on a terminal, JSON lines elsewhere.")
-]
-Top = Annotated[int, typer.Option("--top", "-k", min=1, help="How many to give.")]
-Precision = Annotated[
-    float | None,
-    typer.Option(
-        "--precision",
-        "-p",
-        min=0.01,
-        max=0.99,
-        help="Give only tags that are likely enough for this share of them to be true, as far as "
-        "training items tell; --top is then the most.",
-        show_default=False,
-    ),
-]
-Split = Annotated[
-    str | None,
-    typer.Option(
-        help="Use only the documents of this split (their `split` field), and their rows."
-    ),
-]
-TagsColumn = Annotated[
-    str | None,
-    typer.Option(help="For CSV: the column that holds the tags (default: tags, labels)."),
-]
-Delimiter = Annotated[str | None, typer.Option(help="For CSV: what stands between two tags.")]
+Kind = Literal["image", "audio"]
+Command = TypeVar("Command", bound=Callable[..., None])
 
 
 class Preset(StrEnum):
@@ -104,6 +37,57 @@ class Preset(StrEnum):
 
     default = "default"
     paper = "paper"
+
+
+def command(panel: str) -> Callable[[Command], Command]:
+    """Make a function a command: parameters without a default are arguments, others options."""
+
+    def register(function: Command) -> Command:
+        texts = _OPTIONS["shared"] | _OPTIONS[function.__name__]
+        signature = inspect.signature(function, eval_str=True)
+        declared = [
+            parameter.replace(
+                annotation=Annotated[parameter.annotation, _declared(parameter, texts)]
+            )
+            for parameter in signature.parameters.values()
+        ]
+        function.__signature__ = signature.replace(parameters=declared)  # type: ignore[attr-defined]
+        return app.command(rich_help_panel=panel)(function)
+
+    return register
+
+
+def _declared(parameter: inspect.Parameter, texts: dict[str, dict[str, Any]]) -> Any:
+    """Give typer's declaration of an argument or option."""
+    settings = dict(texts[parameter.name])
+    short, flag = settings.pop("short", None), settings.pop("flag", False)
+    if parameter.default is parameter.empty and short is None:
+        return typer.Argument(**settings)
+    name = f"--{parameter.name.replace('_', '-')}"
+    names = (name, short) if short else (name,) if flag else ()
+    return typer.Option(*names, **settings)
+
+
+# Parameters that commands of other packages have, too.
+Output = Annotated[Form, typer.Option("--form", "-f", help=_OPTIONS["shared"]["form"]["help"])]
+KindOfMedia = Annotated[Kind, typer.Argument(**_OPTIONS["extract"]["kind"])]
+
+
+def refuse(message: str) -> NoReturn:
+    """Raise an `InputError`; the module that it comes from is heavy."""
+    from polyseme._validation import InputError
+
+    raise InputError(message)
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Say how to go on when a command that can is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("polyseme: interrupted; run the same command again to go on where it stopped.")
+        raise typer.Exit(1) from None
 
 
 def _version(asked: bool) -> None:

@@ -1,184 +1,90 @@
-"""The commands that learn and rank; everything heavy is imported inside them."""
+"""The commands: what each takes, calls and prints; everything heavy is imported inside them."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from polyseme.cli.app import (
-    AGAIN,
-    LEARNING,
-    Address,
-    Delimiter,
-    Engine,
-    Features,
-    Model,
-    Output,
-    Precision,
-    Preset,
-    Shardable,
-    Split,
-    TagsColumn,
-    Top,
-    Where,
-    Workers,
-    app,
-)
+import polyseme
+from polyseme.cli.app import FILES, LEARNING, Kind, Preset, command, refuse, resumable
 from polyseme.cli.output import Form, emit, emit_evidence, for_people, say
 
 if TYPE_CHECKING:
     from polyseme.published.tagger import PublishedTagger
     from polyseme.tagger import Tagger
 
-
-class Relatedness(StrEnum):
-    """Ways of the published method from distances to scores."""
-
-    nearest = "nearest"
-    density = "density"
+Engine = Literal["local", "ray"]
+_NAMED = 20  # skipped files that are named
 
 
-class MapperKind(StrEnum):
-    """Ways of the published method from features into the concept space."""
-
-    nu_svr = "nu-svr"
-    kernel_ridge = "kernel-ridge"
-
-
-@app.command(rich_help_panel=LEARNING)
+@command(LEARNING)
 def fit(
-    model: Annotated[Path, typer.Argument(help="Folder to write the model to.")],
-    documents: Annotated[
-        Path | None,
-        typer.Option(
-            "--documents",
-            "-d",
-            help="Tags of each item: .jsonl, .csv, .npz, .arff. For an extracted folder they name "
-            "their files; without any, the tags in the files' XMP sidecars are taken.",
-        ),
-    ] = None,
-    features: Annotated[
-        Path | None,
-        typer.Option(
-            "--features",
-            "-x",
-            help="Features of each item, or the folder that `polyseme extract` wrote; without "
-            "any, tags only.",
-        ),
-    ] = None,
-    label_sets: Annotated[
-        Path | None,
-        typer.Option(
-            "--label-sets", "-s", help="Tag sets that teach meaning (default: documents)."
-        ),
-    ] = None,
-    preset: Annotated[
-        Preset, typer.Option(help="What ranks best, or the published method.")
-    ] = Preset.default,
-    mapper: Annotated[
-        MapperKind | None,
-        typer.Option(
-            help="paper: how features find their place, nu-svr as published (the default) or "
-            "kernel-ridge, which is faster.",
-            show_default=False,
-        ),
-    ] = None,
-    relatedness: Annotated[
-        Relatedness | None,
-        typer.Option(
-            help="paper: by a tag's nearest known concept, as published (the default), or by all "
-            "concepts that are near.",
-            show_default=False,
-        ),
-    ] = None,
-    components: Annotated[
-        int | None, typer.Option(min=1, help="paper: dimensions of the concept space.")
-    ] = None,
-    topics: Annotated[
-        str | None,
-        typer.Option(help="paper: number of context topics, or 'hdp' to have it chosen."),
-    ] = None,
-    words: Annotated[
-        int | None, typer.Option(min=1, help="audio: words of the codebook (default: 128).")
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="paper: the most epochs with the combined loss.")
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(help="Where it is trained: cpu, cuda (default: a GPU where there is one)."),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same model.")] = 0,
-    split: Split = None,
-    tags_column: TagsColumn = None,
-    delimiter: Delimiter = None,
-    normalize: Annotated[
-        bool, typer.Option(help="Take labels that differ in case or white space as one.")
-    ] = True,
-    engine: Where = Engine.local,
-    address: Address = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Workers of --engine ray (default: 2).", show_default=False),
-    ] = None,
+    model: Path,
+    documents: Path | None = None,
+    features: Path | None = None,
+    label_sets: Path | None = None,
+    preset: Preset = Preset.default,
+    mapper: Literal["nu-svr", "kernel-ridge"] | None = None,
+    relatedness: Literal["nearest", "density"] | None = None,
+    components: int | None = None,
+    topics: str | None = None,
+    words: int | None = None,
+    epochs: int | None = None,
+    device: str | None = None,
+    seed: int = 0,
+    split: str | None = None,
+    tags_column: str | None = None,
+    delimiter: str | None = None,
+    normalize: bool = True,
+    engine: Engine = "local",
+    address: str | None = None,
+    workers: int | None = None,
 ) -> None:
     """Learn a tagger. Interrupted? The same command goes on where it stopped."""
-    from polyseme._validation import InputError
-    from polyseme.cli.reading import read_corpus, read_training
+    from polyseme.cli.reading import Reading, extractor_of, read_items
+    from polyseme.cluster import RayTraining
     from polyseme.persistence import check_destination, remove_model
-    from polyseme.tagger import ZeroShotTagger
 
-    if engine == Engine.local and not (address is None and workers is None):
+    if engine == "local" and not (address is None and workers is None):
         raise typer.BadParameter("--address and --workers of `fit` need --engine ray.")
     check_destination(model)
-    published = {
-        "mapper": mapper,
-        "relatedness": relatedness,
-        "components": components,
-        "topics": topics,
-        "epochs": epochs,
-    }
-    if engine == Engine.ray and preset != Preset.default:
-        raise InputError(
+    published: dict[str, Any] = {"mapper": mapper, "relatedness": relatedness, "epochs": epochs}
+    published |= {"components": components, "topics": topics}
+    if engine == "ray" and preset != Preset.default:
+        refuse(
             "`--engine ray` trains the default tagger; the published one trains in this process."
         )
-    if preset == Preset.default:
-        for name in (name for name, value in published.items() if value is not None):
-            raise InputError(f"`--{name}` belongs to the published method; add --preset paper.")
-    reading = {"tags_column": tags_column, "delimiter": delimiter, "normalize": normalize}
-    data = read_training(documents, features, split, {"n_words": words}, reading)
-    sets = data.everything if label_sets is None else read_corpus(label_sets, reading)
+    for name, value in published.items():
+        if preset == Preset.default and value is not None:
+            refuse(f"`--{name}` belongs to the published method; add --preset paper.")
+    reading = Reading(tags_column, delimiter, normalize)
+    items = read_items(features, documents, split, reading)
+    sets = items.everything if label_sets is None else reading.corpus(label_sets)
     # The state of an interrupted run lies beside the model, never inside an older one.
     checkpoint = model.resolve().with_name(model.resolve().name + ".checkpoint")
-    shared: dict[str, Any] = {"features": data.extractor, "device": device, "random_state": seed}
-    tagger: Tagger
-    try:
+    extractor = extractor_of(items.X, words)
+    shared: dict[str, Any] = {"features": extractor, "device": device, "random_state": seed}
+    trainer, tagger = None, None
+    with resumable():
         if preset != Preset.default:
             tagger = _published_tagger(published, checkpoint, normalize, shared)
-            tagger.fit(data.X, data.documents, sets)
+            tagger.fit(items.X, items.documents, sets)
         else:
-            tagger = ZeroShotTagger(
-                checkpoint=checkpoint, normalize_labels=normalize, verbose=True, **shared
-            )
-            if engine == Engine.local:
-                tagger.fit(data.X, data.documents, sets)
-            else:
-                from polyseme.cluster import RayTraining
-
+            if engine == "ray":
                 # Beside the model: where that is a folder of all machines, this is one as well.
                 storage = checkpoint.with_suffix(".ray")
                 trainer = RayTraining(workers or 2, address, storage, device or "cpu")
-                tagger.fit(data.X, data.documents, sets, trainer=trainer)
-                trainer.forget()
-    except KeyboardInterrupt:
-        say(AGAIN)
-        raise typer.Exit(1) from None
+            tagger = polyseme.ZeroShotTagger(
+                checkpoint=checkpoint, normalize_labels=normalize, verbose=True, **shared
+            )
+            tagger.fit(items.X, items.documents, sets, trainer=trainer)
+        if trainer is not None:
+            trainer.forget()
     tagger.save(model)
     remove_model(checkpoint)
     say(_summary(tagger))
@@ -189,50 +95,45 @@ def _published_tagger(
     options: dict[str, Any], checkpoint: Path, normalize: bool, shared: dict[str, Any]
 ) -> PublishedTagger:
     """Make the unfitted tagger of the published method."""
-    from polyseme._validation import InputError
     from polyseme.published.embedding import ConceptEmbedding
     from polyseme.published.mapping import InstanceMapper
-    from polyseme.published.tagger import PublishedTagger
 
+    topics = options["topics"]
+    if topics not in (None, "hdp"):
+        if not topics.isdecimal():
+            refuse(f"`--topics` must be a whole number or 'hdp'; got '{topics}'.")
+        topics = int(topics)
     embedding = ConceptEmbedding.from_preset(
         "paper", checkpoint=checkpoint, verbose=True, normalize_labels=normalize
     )
-    if options["components"] is not None:
-        embedding.set_params(n_components=options["components"])
-    if options["topics"] is not None:
-        topics = options["topics"]
-        if topics != "hdp" and not topics.isdecimal():
-            raise InputError(f"`--topics` must be a whole number or 'hdp'; got '{topics}'.")
-        n_topics = topics if topics == "hdp" else int(topics)
-        embedding.set_params(context_descriptor__n_topics=n_topics)
-    if options["epochs"] is not None:
-        embedding.set_params(training__max_epochs=options["epochs"])
-    tagger = PublishedTagger.from_preset("paper", embedding=embedding, verbose=True, **shared)
-    if options["relatedness"] is not None:
-        tagger.set_params(relatedness=options["relatedness"].value)
+    tagger = polyseme.PublishedTagger.from_preset(
+        "paper", embedding=embedding, verbose=True, **shared
+    )
     # The preset's own is a nu-svr, with constants that belong to it.
-    if options["mapper"] == MapperKind.kernel_ridge:
-        tagger.set_params(mapper=InstanceMapper(kind="kernel-ridge"))
+    ridge = options["mapper"] == "kernel-ridge"
+    parameters = {
+        "embedding__n_components": options["components"],
+        "embedding__context_descriptor__n_topics": topics,
+        "embedding__training__max_epochs": options["epochs"],
+        "relatedness": options["relatedness"],
+        "mapper": InstanceMapper(kind="kernel-ridge") if ridge else None,
+    }
+    tagger.set_params(**{name: value for name, value in parameters.items() if value is not None})
     return tagger
 
 
 def _summary(tagger: Tagger) -> str:
     """Give a sentence about a tagger that was just fitted."""
-    from polyseme.published.tagger import PublishedTagger
-
     counts = ", ".join(f"{count} {kind}" for kind, count in _kinds(tagger).items())
-    summary = f"{len(tagger.classes_)} labels ({counts}) from "
-    if isinstance(tagger, PublishedTagger):
-        summary += f"{len(tagger.store_.ids)} documents"
-        held_out = tagger.embedding_.best_score_
-        if math.isfinite(held_out):
-            summary += f"; held-out E-MAP of the concept space {100 * held_out:.1f}"
-        return summary
-    space, store = tagger.space_, tagger.store_
+    summary = f"{len(tagger.classes_)} labels ({counts}) from {len(tagger.store_.ids)} documents"
+    if isinstance(tagger, polyseme.PublishedTagger):
+        score = tagger.embedding_.best_score_
+        held_out = f"; held-out E-MAP of the concept space {100 * score:.1f}"
+        return summary + (held_out if math.isfinite(score) else "")
+    space = tagger.space_
     return (
-        f"{summary}{len(store.ids)} documents ({len(store.points)} different tag sets); "
-        f"{len(space.members_)} members of {space.plan_.code} dimensions, "
-        f"{space.plan_.n_steps} steps each"
+        f"{summary} ({len(tagger.store_.points)} different tag sets); {len(space.members_)} "
+        f"members of {space.plan_.code} dimensions, {space.plan_.n_steps} steps each"
     )
 
 
@@ -242,76 +143,39 @@ def _kinds(tagger: Tagger) -> dict[str, int]:
     return {kind: count for kind, count in counts.items() if count}
 
 
-class Method(StrEnum):
-    """Ways of the default tagger to score labels."""
-
-    space = "space"
-    priming = "priming"
-
-
-class OutForm(StrEnum):
-    """What rankings of shards are written as."""
-
-    jsonl = "jsonl"
-    parquet = "parquet"
-
-
-@app.command(rich_help_panel=LEARNING)
+@command(LEARNING)
 def rank(
-    model: Model,
-    features: Shardable,
-    top: Top = 10,
-    precision: Precision = None,
-    tags: Annotated[
-        Path | None,
-        typer.Option(
-            help="Tags that items have already, which move the others: a document for each row, or "
-            "named after the files."
-        ),
-    ] = None,
-    method: Annotated[
-        Method,
-        typer.Option(
-            help="By probabilities read from the concept space, or by known tag sets nearby alone."
-        ),
-    ] = Method.space,
-    tags_column: TagsColumn = None,
-    delimiter: Delimiter = None,
-    form: Output = Form.auto,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="For .npy and .parquet: write a file of rankings for each shard to this folder. "
-            "Interrupted? The same command goes on.",
-            show_default=False,
-        ),
-    ] = None,
-    out_form: Annotated[
-        OutForm, typer.Option(help="For --out: what rankings are written as.")
-    ] = OutForm.jsonl,
-    engine: Where = Engine.local,
-    address: Address = None,
-    workers: Workers = None,
+    model: Path,
+    features: Path,
+    top: int = 10,
+    precision: float | None = None,
+    tags: Path | None = None,
+    method: Literal["space", "priming"] = "space",
+    tags_column: str | None = None,
+    delimiter: str | None = None,
+    form: Form = Form.auto,
+    out: Path | None = None,
+    out_form: Literal["jsonl", "parquet"] = "jsonl",
+    engine: Engine = "local",
+    address: str | None = None,
+    workers: int | None = None,
 ) -> None:
     """Rank tags for items."""
     from polyseme._progress import FileProgress
-    from polyseme._validation import InputError, first_few
-    from polyseme.cli.reading import read_corpus, tags_of_items
+    from polyseme._validation import first_few
+    from polyseme.cli.reading import Reading, tags_of_items
     from polyseme.cluster import open_engine, rank_shards
     from polyseme.cluster.ranking import Suggestions, Table, rank_table
     from polyseme.features.extraction import is_extraction
     from polyseme.io.shards import find_shards
 
     if out is None:
-        suggestions = Suggestions(model, top, precision, method.value)
+        suggestions = Suggestions(model, top, precision, method)
         tagger, table, known = suggestions.tagger, Table(features), None
         if tags is not None:
-            reading = {"tags_column": tags_column, "delimiter": delimiter}
-            corpus = read_corpus(tags, reading | {"normalize": tagger.normalize_labels_})
-            known = tags_of_items(corpus, list(table.names()), tags, features)
-        with open_engine(engine.value, address, workers, say) as where:
+            reading = Reading(tags_column, delimiter, tagger.normalize_labels_)
+            known = tags_of_items(reading.corpus(tags), list(table.names()), tags, features)
+        with open_engine(engine, address, workers, say) as where:
             ranked = rank_table(table, suggestions, known, where, workers)
             named = (item | record for item, record in zip(table.names(), ranked, strict=True))
             emit((_readable(record) for record in named) if for_people(form) else named, form)
@@ -319,233 +183,165 @@ def rank(
     if tags is not None or form != Form.auto:
         raise typer.BadParameter("--tags and --form do not go with --out; see --out-form.")
     if is_extraction(features):
-        raise InputError(
+        refuse(
             "`--out` is for .npy and .parquet shards; what `polyseme extract` wrote is ranked "
             "without it."
         )
     _, others = find_shards(features)
     if others:
         say(f"files that are no shards are passed over ({len(others)}): {first_few(others)}")
-    options: dict[str, Any] = {"k": top, "precision": precision, "method": method.value}
-    try:
-        with (
-            open_engine(engine.value, address, workers, say) as where,
-            FileProgress("ranking") as bar,
-        ):
-            options |= {"form": out_form.value, "workers": workers, "progress": bar.tell}
-            done = rank_shards(model, features, out, engine=where, **options)
-    except KeyboardInterrupt:
-        say(AGAIN)
-        raise typer.Exit(1) from None
-    shards = f"{done.n_shards:,} shard{'' if done.n_shards == 1 else 's'}"
+    options: dict[str, Any] = {"k": top, "precision": precision, "method": method}
+    with (
+        resumable(),
+        open_engine(engine, address, workers, say) as where,
+        FileProgress("ranking") as bar,
+    ):
+        options |= {"form": out_form, "workers": workers, "progress": bar.tell}
+        done = rank_shards(model, features, out, engine=where, **options)
     before = f" ({done.n_before:,} of them before)" if done.n_before else ""
-    say(f"{done.n_rows:,} rows of {shards} ranked{before}")
+    say(f"{done.n_rows:,} rows of {_counted(done.n_shards, 'shard')} ranked{before}")
     typer.echo(str(out))
+
+
+def _counted(count: int, noun: str) -> str:
+    """Give a number of things."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _readable(ranked: dict[str, Any]) -> dict[str, Any]:
     """Put each tag beside its score, for people."""
     listed = zip(ranked["labels"], ranked["kinds"], ranked["scores"], strict=True)
-    told = (
+    tags = (
         f"{label} {score:.3g}" + ("" if kind == "seen" else f" ({kind})")
         for label, kind, score in listed
     )
     item = {name: value for name, value in ranked.items() if name in ("row", "file", "shard")}
-    return item | {"tags": ", ".join(told)}
+    return item | {"tags": ", ".join(tags)}
 
 
-@app.command(rich_help_panel=LEARNING)
+@command(LEARNING)
 def add(
-    model: Model,
-    documents: Annotated[
-        Path | None,
-        typer.Option("--documents", "-d", help="Tag sets to know from now on; new tags are oov."),
-    ] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option("--label", "-l", help="A tag that no tag set holds, by its name; repeatable."),
-    ] = None,
-    vectors: Annotated[
-        Path | None,
-        typer.Option(help="For --label: word vectors, .npz or text as GloVe has it."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Folder to write to (default: the model's own)."),
-    ] = None,
-    tags_column: TagsColumn = None,
-    delimiter: Delimiter = None,
+    model: Path,
+    documents: Path | None = None,
+    label: list[str] | None = None,
+    vectors: Path | None = None,
+    out: Path | None = None,
+    tags_column: str | None = None,
+    delimiter: str | None = None,
 ) -> None:
     """Let a model know more tag sets, or tags by name. Nothing is trained."""
-    from polyseme._validation import InputError, first_few
-    from polyseme.cli.reading import read_corpus
+    from polyseme._validation import first_few
+    from polyseme.cli.reading import Reading
     from polyseme.persistence import check_destination
-    from polyseme.tagger import load
-    from polyseme.word_vectors import WordVectors
 
     labels, place = label or [], out or model
     if documents is None and not labels:
-        raise InputError("Give tag sets with --documents, or tags with --label and --vectors.")
+        refuse("Give tag sets with --documents, or tags with --label and --vectors.")
     if bool(labels) != (vectors is not None):
-        raise InputError("`--label` and `--vectors` belong together: a name needs word vectors.")
+        refuse("`--label` and `--vectors` belong together: a name needs word vectors.")
     if place != model:
         check_destination(place)
-    tagger = load(model)
+    tagger = polyseme.load(model)
     before, added = frozenset(tagger.classes_), []
     if documents is not None:
-        reading = {"tags_column": tags_column, "delimiter": delimiter}
-        corpus = read_corpus(documents, reading | {"normalize": tagger.normalize_labels_})
-        n_added = len(tagger.add_documents(corpus))
-        added.append(f"{n_added} document{'' if n_added == 1 else 's'}")
+        corpus = Reading(tags_column, delimiter, tagger.normalize_labels_).corpus(documents)
+        added.append(_counted(len(tagger.add_documents(corpus)), "document"))
     if vectors is not None:
-        words = WordVectors.read(vectors, labels=[*tagger.classes_, *labels])
-        n_added = len(tagger.add_labels(labels, words))
-        added.append(f"{n_added} label{'' if n_added == 1 else 's'} by name")
+        words = polyseme.WordVectors.read(vectors, labels=[*tagger.classes_, *labels])
+        added.append(_counted(len(tagger.add_labels(labels, words)), "label") + " by name")
     tagger.save(place)
-    fresh = [name for name in tagger.classes_ if name not in before]
-    say(f"added {' and '.join(added)}; new labels: {first_few(fresh) if fresh else 'none'}")
+    new = [name for name in tagger.classes_ if name not in before]
+    say(f"added {' and '.join(added)}; new labels: {first_few(new) if new else 'none'}")
     typer.echo(str(place))
 
 
-@app.command(rich_help_panel=LEARNING)
-def complete(
-    model: Model,
-    tags: Annotated[list[str], typer.Argument(help="The tags an item has already.")],
-    top: Top = 10,
-    form: Output = Form.auto,
-) -> None:
+@command(LEARNING)
+def complete(model: Path, tags: list[str], top: int = 10, form: Form = Form.auto) -> None:
     """Suggest tags that go with the given ones."""
-    from polyseme import load
-
-    tagger = load(model)
+    tagger = polyseme.load(model)
     kinds = dict(zip(tagger.classes_, tagger.kinds_.tolist(), strict=True))
     labels, scores = tagger.complete(tags, k=top)
-    emit(
-        (
-            {"label": label, "kind": kinds[label], "score": round(score, 6)}
-            for label, score in zip(labels.tolist(), scores.tolist(), strict=True)
-        ),
-        form,
-        title=f"goes with {', '.join(tags)}",
+    records = (
+        {"label": label, "kind": kinds[label], "score": round(score, 6)}
+        for label, score in zip(labels.tolist(), scores.tolist(), strict=True)
     )
+    emit(records, form, title=f"goes with {', '.join(tags)}")
 
 
-@app.command(rich_help_panel=LEARNING)
+@command(LEARNING)
 def explain(
-    model: Model,
-    features: Annotated[
-        Path,
-        typer.Argument(
-            help="Features, or the folder that `polyseme extract` wrote; - explains what the tags "
-            "of --tag alone suggest."
-        ),
-    ],
-    label: Annotated[str, typer.Argument(help="The tag whose score is to be explained.")],
-    row: Annotated[
-        str, typer.Option(help="Which row of the features, from 0, or which file of the folder.")
-    ] = "0",
-    tag: Annotated[
-        list[str] | None,
-        typer.Option("--tag", "-t", help="A tag that the item has already; repeatable."),
-    ] = None,
-    top: Annotated[
-        int, typer.Option("--top", "-k", min=1, help="How many tags and known tag sets to name.")
-    ] = 5,
-    form: Output = Form.auto,
+    model: Path,
+    features: Path,
+    label: str,
+    row: str = "0",
+    tag: list[str] | None = None,
+    top: int = 5,
+    form: Form = Form.auto,
 ) -> None:
     """Show where a tag's score comes from, in parts that add up to its logit."""
-    from polyseme._validation import InputError
     from polyseme.cli.reading import read_item
-    from polyseme.published.tagger import PublishedTagger
-    from polyseme.tagger import load
 
     x, item = (None, {}) if str(features) == "-" else read_item(features, row)
-    tagger = load(model)
-    if not isinstance(tagger, PublishedTagger):
+    tagger = polyseme.load(model)
+    if not isinstance(tagger, polyseme.PublishedTagger):
         emit_evidence(item, tagger.explain(x, label, k=top, tags=tag or None), form)
         return
     if tag or x is None:
-        raise InputError(
-            "`--tag` needs the default tagger; the published method explains features alone."
-        )
-    emit(
-        (
-            {
-                "label": concept.label,
-                "distance": round(concept.distance, 6),
-                "document": list(concept.document),
-                "known_as": list(concept.document_ids[:3]),
-                "times": len(concept.document_ids),
-            }
-            for concept in tagger.explain(x, label, k=top)
-        ),
-        form,
+        refuse("`--tag` needs the default tagger; the published method explains features alone.")
+    records = (
+        {
+            "label": concept.label,
+            "distance": round(concept.distance, 6),
+            "document": list(concept.document),
+            "known_as": list(concept.document_ids[:3]),
+            "times": len(concept.document_ids),
+        }
+        for concept in tagger.explain(x, label, k=top)
     )
+    emit(records, form)
 
 
-@app.command(rich_help_panel=LEARNING)
-def senses(
-    model: Model,
-    tag: Annotated[str, typer.Argument(help="The tag whose senses are asked for.")],
-    form: Output = Form.auto,
-) -> None:
+@command(LEARNING)
+def senses(model: Path, tag: str, form: Form = Form.auto) -> None:
     """Show the senses in which a tag is used, by the known tag sets that hold it."""
-    from polyseme import load
-    from polyseme._validation import InputError
-    from polyseme.tagger import ZeroShotTagger
-
-    tagger = load(model)
-    if not isinstance(tagger, ZeroShotTagger):
-        raise InputError("`senses` needs the default tagger.")
-    found = tagger.senses(tag)
-    if found is None:
+    tagger = polyseme.load(model)
+    if not isinstance(tagger, polyseme.ZeroShotTagger):
+        refuse("`senses` needs the default tagger.")
+    split = tagger.senses(tag)
+    if split is None:
         say(f"the tag sets that hold '{tag}' do not fall apart: it has one sense here")
         return
-    sizes = [int((found.senses == sense).sum()) for sense in range(len(found.words))]
-    emit(
-        (
-            {"sense": sense + 1, "tag_sets": size, "share": round(size / sum(sizes), 3)}
-            | {"set_apart_by": list(found.words[sense])}
-            for sense, size in enumerate(sizes)
-        ),
-        form,
-        title=f"senses of {found.label}",
+    sizes = [int((split.senses == sense).sum()) for sense in range(len(split.words))]
+    records = (
+        {"sense": sense + 1, "tag_sets": size, "share": round(size / sum(sizes), 3)}
+        | {"set_apart_by": list(split.words[sense])}
+        for sense, size in enumerate(sizes)
     )
+    emit(records, form, title=f"senses of {split.label}")
 
 
-@app.command(rich_help_panel=LEARNING)
+@command(LEARNING)
 def evaluate(
-    model: Model,
-    features: Features,
-    documents: Annotated[Path, typer.Argument(help="The true tags of each item.")],
-    split: Split = None,
-    tags_column: TagsColumn = None,
-    delimiter: Delimiter = None,
-    form: Output = Form.auto,
+    model: Path,
+    features: Path,
+    documents: Path,
+    split: str | None = None,
+    tags_column: str | None = None,
+    delimiter: str | None = None,
+    form: Form = Form.auto,
 ) -> None:
     """Measure rankings against true tags, over all tags and by kind."""
-    from polyseme._validation import InputError, PolysemeWarning, first_few
-    from polyseme.cli.reading import match_items, read_rows, read_split
-    from polyseme.features import read_extraction
-    from polyseme.tagger import load
+    from polyseme._validation import PolysemeWarning, first_few
+    from polyseme.cli.reading import Reading, read_items
 
-    tagger = load(model)
+    tagger = polyseme.load(model)
     # Labels are compared as the model does, whatever the command says elsewhere.
-    reading = {"tags_column": tags_column, "delimiter": delimiter}
-    corpus, rows = read_split(documents, split, reading | {"normalize": tagger.normalize_labels_})
-    table: Any
-    if features.is_dir():
-        table, corpus, _ = match_items(read_extraction(features), corpus)
-    else:
-        table = read_rows(features, rows)
-    if table.shape[0] != len(corpus):
-        raise InputError(
-            f"'{features}' has {table.shape[0]} rows but '{documents}' has {len(corpus)} documents."
-        )
-    aligned, unknown = corpus.align(tagger.classes_)
+    reading = Reading(tags_column, delimiter, tagger.normalize_labels_)
+    items = read_items(features, documents, split, reading)
+    aligned, unknown = items.documents.align(tagger.classes_)
     truth = aligned[:, : len(tagger.classes_)].toarray()
     if not truth.any():
-        raise InputError(f"No item in '{documents}' carries a label that the model knows.")
+        refuse(f"No item in '{documents}' carries a label that the model knows.")
     if unknown:
         warnings.warn(
             f"{len(unknown)} true labels are not among the model's and are left out: "
@@ -553,48 +349,39 @@ def evaluate(
             PolysemeWarning,
             stacklevel=2,
         )
-    records = list(_measures(tagger, table, truth))
-    if not for_people(form):
-        emit(records, form)
-        return
-    # Many measures of few kinds: a row for each measure.
-    measures = [name for name in records[0] if name != "labels"]
-    emit(
-        ({"measure": name} | {one["labels"]: one[name] for one in records} for name in measures),
-        form,
-    )
+    records = list(_measures(tagger, items.X, truth))
+    if for_people(form):
+        # Many measures of few kinds: a row for each measure.
+        records = [
+            {"measure": name} | {record["labels"]: record[name] for record in records}
+            for name in records[0]
+            if name != "labels"
+        ]
+    emit(records, form)
 
 
 def _measures(tagger: Tagger, X: Any, truth: Any) -> Iterator[dict[str, Any]]:
     """Measure scores against the truth (n, n_labels), a record for all labels and for each kind."""
-    import numpy as np
+    from polyseme.metrics import expected_calibration_error
 
-    from polyseme.metrics import evaluate, expected_calibration_error
-    from polyseme.tagger import ZeroShotTagger
-
-    probabilistic = isinstance(tagger, ZeroShotTagger)
-    score: Any = tagger.predict_proba if probabilistic else tagger.decision_function
-    scores = score(X)
-    kinds = {"all": np.ones(truth.shape[1], dtype=bool)}
-    kinds |= {kind: tagger.kinds_ == kind for kind in ("seen", "unseen", "oov")}
-    for name, columns in kinds.items():
+    probabilistic = isinstance(tagger, polyseme.ZeroShotTagger)
+    scores = tagger.predict_proba(X) if probabilistic else tagger.decision_function(X)
+    for kind in ("all", "seen", "unseen", "oov"):
+        columns = (tagger.kinds_ == kind) | (kind == "all")
         n_items = int(truth[:, columns].any(axis=1).sum())
         if n_items:
-            measures = evaluate(truth[:, columns], scores[:, columns])
+            measured = truth[:, columns], scores[:, columns]
+            measures = polyseme.evaluate(*measured)
             if probabilistic:
-                error = expected_calibration_error(truth[:, columns], scores[:, columns])
-                measures["calibration_error"] = error
-            yield {"labels": name, "n_labels": int(columns.sum()), "n_items": n_items} | measures
+                measures["calibration_error"] = expected_calibration_error(*measured)
+            yield {"labels": kind, "n_labels": int(columns.sum()), "n_items": n_items} | measures
 
 
-@app.command(rich_help_panel=LEARNING)
-def info(
-    path: Annotated[Path, typer.Argument(help="A model's folder, or a file of documents.")],
-    form: Output = Form.auto,
-) -> None:
+@command(LEARNING)
+def info(path: Path, form: Form = Form.auto) -> None:
     """Say what a model or a file of documents holds."""
     facts = _describe_model(path) if path.is_dir() else _describe_documents(path)
-    if form == Form.auto or form == Form.table:
+    if form in (Form.auto, Form.table):
         emit(({"what": key, "value": value} for key, value in facts.items()), form)
     else:
         emit([facts], form)
@@ -604,9 +391,7 @@ def _describe_documents(path: Path) -> dict[str, Any]:
     """Give the facts about a file of documents."""
     import numpy as np
 
-    from polyseme.corpus import LabelCorpus
-
-    corpus = LabelCorpus.read(path)
+    corpus = polyseme.LabelCorpus.read(path)
     lengths = np.diff(corpus.matrix.indptr)
     counts = np.asarray(corpus.matrix.sum(axis=0)).ravel()
     common = np.argsort(-counts, kind="stable")[:10]
@@ -623,14 +408,13 @@ def _describe_documents(path: Path) -> dict[str, Any]:
 
 def _describe_model(path: Path) -> dict[str, Any]:
     """Give the facts about a saved tagger."""
-    from polyseme.tagger import ZeroShotTagger, load
-
-    tagger = load(path)
+    tagger = polyseme.load(path)
     facts: dict[str, Any] = {"labels": len(tagger.classes_), **_kinds(tagger)}
-    if isinstance(tagger, ZeroShotTagger):
-        space, store = tagger.space_, tagger.store_
+    n_features, store = tagger.n_features_in_, tagger.store_
+    if isinstance(tagger, polyseme.ZeroShotTagger):
+        space = tagger.space_
         last = space.history_[-1] if space.history_ else {}
-        method: dict[str, Any] = {
+        facts |= {
             "method": "one concept space",
             "known documents": len(store.ids),
             "different tag sets": len(store.points),
@@ -639,28 +423,104 @@ def _describe_model(path: Path) -> dict[str, Any]:
             "dimensions": space.n_dimensions,
             "training steps": space.plan_.n_steps,
             "final loss of documents": last.get("documents"),
-            "final loss of items": last.get("items") if tagger.n_features_in_ else None,
+            "final loss of items": last.get("items") if n_features else None,
         }
     else:
-        mapper, embedding = tagger.mapper_, tagger.embedding_
-        method = {
+        embedding = tagger.embedding_
+        facts |= {
             "method": "as published",
-            "known documents": len(tagger.store_.ids),
-            "known concepts": len(tagger.store_.points),
+            "known documents": len(store.ids),
+            "known concepts": len(store.points),
             "dimensions": embedding.n_components,
             "topics": embedding.context_descriptor_.n_topics_,
             "held-out E-MAP": embedding.best_score_,
             "epochs": len(embedding.history_),
-            "mapper": "none (tags only)" if mapper is None else mapper.kind,
+            "mapper": "none (tags only)" if tagger.mapper_ is None else tagger.mapper_.kind,
             "relatedness": tagger.relatedness,
         }
     extractor = "none (numbers)" if tagger.features_ is None else str(tagger.features_)
-    return (
-        facts
-        | method
-        | {
-            "features": tagger.n_features_in_,
-            "feature extractor": extractor if tagger.n_features_in_ else "none (tags only)",
-            "documents left out": len(tagger.dropped_),
-        }
-    )
+    return facts | {
+        "features": n_features,
+        "feature extractor": extractor if n_features else "none (tags only)",
+        "documents left out": len(tagger.dropped_),
+    }
+
+
+# ---------------------------------------------------------------------- media files
+
+
+@command(FILES)
+def extract(
+    kind: Kind,
+    folder: Path,
+    out: Path,
+    depth: Literal["pre-logit", "pooled", "convolution", "logits"] = "pre-logit",
+    size: int = 224,
+    framing: Literal["stretch", "crop", "pad"] = "stretch",
+    max_seconds: float = 600.0,
+    engine: Engine = "local",
+    address: str | None = None,
+    workers: int | None = None,
+    strict: bool = False,
+) -> None:
+    """Turn a folder of media into numbers. Interrupted? The same command goes on."""
+    from polyseme._progress import FileProgress
+    from polyseme.cluster import open_engine
+    from polyseme.features import extract_folder, extractor_class
+    from polyseme.features.base import quiet_decoders
+
+    parameters: dict[str, Any] = {"depth": depth, "size": size, "framing": framing}
+    if kind == "audio":
+        parameters = {"max_seconds": max_seconds}
+    extractor = extractor_class(kind)(n_jobs=workers, **parameters)
+    with (
+        resumable(),
+        open_engine(engine, address, workers, say) as where,
+        quiet_decoders(),
+        FileProgress(f"extracting {kind}") as bar,
+    ):
+        summary = extract_folder(folder, out, extractor, progress=bar.tell, engine=where)
+    _say_skipped(summary.skipped)
+    for name, reason in summary.sidecars[:_NAMED]:
+        say(f"the tags beside {name} cannot be read: {reason}")
+    say(summary.sentence())
+    typer.echo(str(out))
+    if strict and (summary.skipped or summary.sidecars):
+        raise typer.Exit(1)
+
+
+def _say_skipped(skipped: Sequence[tuple[str, str]]) -> None:
+    """Name the files that could not be used."""
+    for name, reason in skipped[:_NAMED]:
+        say(f"skipped {name}: {reason}")
+    if len(skipped) > _NAMED:
+        say(f"… and {len(skipped) - _NAMED:,} more; the folder's files.jsonl names them all")
+
+
+@command(FILES)
+def tag(
+    model: Path,
+    paths: list[Path],
+    top: int = 10,
+    precision: float | None = None,
+    form: Form = Form.auto,
+    sidecars: bool = False,
+    engine: Engine = "local",
+    address: str | None = None,
+    workers: int | None = None,
+    strict: bool = False,
+) -> None:
+    """Tag media files. They are only read; with --sidecars, tags go into files beside them."""
+    from polyseme.cluster import Tagging, open_engine
+
+    options: dict[str, Any] = {"precision": precision, "n_jobs": workers}
+    with open_engine(engine, address, workers, say) as where:
+        tagging = Tagging(model, paths, top, engine=where, **options)
+        if sidecars:
+            # All are written before any is told of: a reader that goes away must not stop it.
+            emit(list(tagging.sidecars()), form)
+        else:
+            emit(tagging.lines() if for_people(form) else tagging.records(), form)
+    _say_skipped(tagging.skipped)
+    if tagging.skipped and (strict or len(tagging.skipped) >= len(tagging.files)):
+        raise typer.Exit(1)

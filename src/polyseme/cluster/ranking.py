@@ -30,8 +30,7 @@ from polyseme.features import Extracted, read_extraction
 from polyseme.features.extraction import is_extraction, unseen
 from polyseme.io import UNFINISHED, read_features, replacing
 from polyseme.io.records import write_records
-from polyseme.io.shards import Shard, find_shards, is_sharded, read_blocks
-from polyseme.io.tables import import_pyarrow
+from polyseme.io.shards import Shard, find_shards, import_pyarrow, is_sharded, read_blocks
 from polyseme.persistence import read_manifest
 from polyseme.tagger import METHODS, Tagger, ZeroShotTagger, load
 

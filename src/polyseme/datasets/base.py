@@ -34,91 +34,44 @@ class DatasetContent:
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """What is known about a dataset, whether or not its files are here.
+    """What is known about a dataset, whether or not its files are here."""
 
-    Attributes
-    ----------
-    name : str
-        The name of its folder under the data root, "hsun".
-    title : str
-        What people call it.
-    domain : str
-        "images", "music", or "other".
-    citation : str
-        Authors, title, venue and year of the paper to cite.
-    licence : str
-        What its source states.
-    sample : callable without arguments, returning DatasetContent
-        Makes a tiny dataset of the same shape; see `polyseme.datasets.samples`.
-    stands_for : str or None
-        The dataset of the paper whose place it takes; None when it stands for itself.
-    checksums : mapping of str to str
-        SHA-256 of the files that the published figures were made with, by file name; empty for
-        originals that users bring.
-    n_documents, n_labels : int or None
-        What those files hold.
-    has_features, has_splits, has_groups : bool
-        Whether features, an official split (train, test) and groups are part of it: a folder
-        that lacks one of them is refused.
-    detectors : bool
-        Whether column d of X was trained on the label of the same name, so that the columns of
-        unseen labels must be dropped.
-    square_root : bool
-        Whether the features are probabilities, of which the square root is used.
-    embedded : callable without arguments, returning DatasetContent, optional
-        Gives the dataset where it is part of a package and needs no folder.
-    write_media : callable taking a folder and documents' ids, optional
-        Writes the media files of some documents, each under its document's id.
-    """
-
-    name: str
-    title: str
-    domain: str
-    citation: str
-    licence: str
-    sample: Callable[[], DatasetContent]
-    stands_for: str | None = None
+    name: str  # of its folder under the data root, "hsun"
+    title: str  # what people call it
+    domain: str  # "images", "music", or "other"
+    citation: str  # authors, title, venue and year of the paper to cite
+    licence: str  # what its source states
+    sample: Callable[[], DatasetContent]  # makes a tiny dataset of the same shape
+    stands_for: str | None = None  # the dataset of the paper whose place it takes
+    # SHA-256 of the files behind the published figures, by name; empty for what users bring.
     checksums: Mapping[str, str] = field(default_factory=dict)
-    n_documents: int | None = None
+    n_documents: int | None = None  # what those files hold
     n_labels: int | None = None
+    # Whether features, an official split and groups are part of it: a folder without is refused.
     has_features: bool = False
     has_splits: bool = False
     has_groups: bool = False
+    # Whether a column of X was trained on the label of its name, so that those of unseen labels
+    # must be dropped; whether features are probabilities, of which the square root is used.
     detectors: bool = False
     square_root: bool = False
+    # Gives the dataset where it is part of a package and needs no folder.
     embedded: Callable[[], DatasetContent] | None = None
+    # Writes media files of documents into a folder, each under its document's id.
     write_media: Callable[[Path, Sequence[str]], object] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A loaded dataset.
-
-    Attributes
-    ----------
-    spec : DatasetSpec
-        What is known about it.
-    corpus : LabelCorpus
-        The documents, with ids, groups and splits where the source has them.
-    X : float32 array, shape (n_documents, n_features), or None
-        Features, rows as the documents; square roots where the spec says so.
-    feature_names : tuple of str or None
-        The columns of X.
-    checksum : str
-        SHA-256 over the checksums of all files that were read, or over a sample's content.
-    is_sample : bool
-        Whether this is the tiny synthetic sample instead of the dataset.
-    files : mapping of str to str
-        SHA-256 of each file that was read, by file name; empty for a sample.
-    """
+    """A loaded dataset."""
 
     spec: DatasetSpec
-    corpus: LabelCorpus
-    X: NDArray[np.float32] | None
-    feature_names: tuple[str, ...] | None
-    checksum: str
-    is_sample: bool = False
-    files: Mapping[str, str] = field(default_factory=dict)
+    corpus: LabelCorpus  # with ids, groups and splits where the source has them
+    X: NDArray[np.float32] | None  # (n_documents, n_features); square roots where the spec says so
+    feature_names: tuple[str, ...] | None  # the columns of X
+    checksum: str  # SHA-256 over the checksums of all files that were read, or a sample's content
+    is_sample: bool = False  # whether this is the tiny synthetic sample instead of the dataset
+    files: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of each file that was read
 
     @property
     def name(self) -> str:

@@ -14,17 +14,22 @@ import warnings
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyseme._plugins import load_plugins
-from polyseme._validation import InputError, PolysemeWarning, first_few, unknown_name
+from polyseme._validation import (
+    InputError,
+    PolysemeWarning,
+    check_features,
+    first_few,
+    unknown_name,
+)
 from polyseme.corpus import LabelCorpus
 from polyseme.datasets.base import Dataset, DatasetContent, DatasetSpec
-from polyseme.datasets.samples import TOPICS, SyntheticSample
-from polyseme.io import read_features
+from polyseme.datasets.samples import SyntheticSample
+from polyseme.io import numbered_lines, read_features
 
 VARIABLE = "POLYSEME_DATA"
 DOCUMENT_FILES = ("documents.jsonl.gz", "documents.jsonl")
@@ -39,11 +44,11 @@ def known_specs() -> dict[str, DatasetSpec]:
 
     Read when first asked for: packages that add some by entry points import this one.
     """
-    with Path(__file__).with_name("specs.toml").open("rb") as stream:
-        entries = tomllib.load(stream)
+    tables = tomllib.loads(Path(__file__).with_name("specs.toml").read_text("utf-8"))
+    topics = tables.pop("topics")
     specs = {}
-    for name, entry in entries.items():
-        sample = SyntheticSample(TOPICS[entry["domain"]], **entry.pop("sample"))
+    for name, entry in tables.items():
+        sample = SyntheticSample(topics[entry["domain"]], **entry.pop("sample"))
         specs[name] = DatasetSpec(name, sample=sample.make, **entry)
     return specs | load_plugins("polyseme.datasets")
 
@@ -121,9 +126,19 @@ def choose(candidates: Sequence[Names], data: str | Path | None = None) -> Names
         if all((root / name).is_dir() for name in names):
             return names
     raise InputError(
-        f"None of {', '.join(titles)} has its folder in '{root}' ({_found(root)}); put the files "
-        f"of one there, in a folder of its name; known datasets: {', '.join(known_specs())}."
+        f"None of {', '.join(titles)} has its folder in '{root}' ({_contents(root)}); put the "
+        f"files of one there, in a folder of its name; known datasets: {', '.join(known_specs())}."
     )
+
+
+def folder_spec(name: str) -> DatasetSpec:
+    """Give the spec of a folder that `known_specs` does not know, under its name."""
+
+    def no_sample() -> DatasetContent:
+        raise unknown_name("dataset", name, known_specs())
+
+    own = "the user's own"
+    return DatasetSpec(name, name, "other", f"none: a folder of {own}", own, no_sample)
 
 
 def _data_root(data: str | Path | None, wanted: str) -> Path:
@@ -145,29 +160,19 @@ def _data_root(data: str | Path | None, wanted: str) -> Path:
     return path
 
 
-def folder_spec(name: str) -> DatasetSpec:
-    """Give the spec of a folder that `known_specs` does not know, under its name."""
-
-    def no_sample() -> DatasetContent:
-        raise unknown_name("dataset", name, known_specs())
-
-    own = "the user's own"
-    return DatasetSpec(name, name, "other", f"none: a folder of {own}", own, no_sample)
-
-
 def _folder(name: str, data: str | Path | None) -> Path:
     """Find the folder of a dataset, or say what there is instead."""
-    if name not in known_specs() and not (data or os.environ.get(VARIABLE)):
-        raise unknown_name("dataset", name, known_specs())
+    known = set(known_specs())
+    if name not in known and not (data or os.environ.get(VARIABLE)):
+        raise unknown_name("dataset", name, known)
     root = _data_root(data, name)
-    folder = root / name
-    if folder.is_dir():
-        return folder
-    if name not in known_specs():
-        raise unknown_name("dataset", name, {*known_specs(), *_folders(root)})
+    if (root / name).is_dir():
+        return root / name
+    if name not in known:
+        raise unknown_name("dataset", name, known.union(_folders(root)))
     raise InputError(
-        f"The dataset '{name}' has no folder in '{root}' ({_found(root)}); put its files into "
-        f"'{folder}', or ask for the sample."
+        f"The dataset '{name}' has no folder in '{root}' ({_contents(root)}); put its files into "
+        f"'{root / name}', or ask for the sample."
     )
 
 
@@ -176,7 +181,7 @@ def _folders(root: Path) -> list[str]:
     return sorted({path.parent.name for file in DOCUMENT_FILES for path in root.glob(f"*/{file}")})
 
 
-def _found(root: Path) -> str:
+def _contents(root: Path) -> str:
     """Say which datasets a data root holds."""
     if any((root / file).is_file() for file in DOCUMENT_FILES):
         return "it is a dataset's folder itself: name the folder above it"
@@ -186,10 +191,8 @@ def _found(root: Path) -> str:
 
 def _read_folder(folder: Path, spec: DatasetSpec) -> tuple[DatasetContent, dict[str, str]]:
     """Read and check the files of a dataset; give the SHA-256 of each by its name, too."""
-    documents = next((folder / file for file in DOCUMENT_FILES if (folder / file).is_file()), None)
-    if documents is None:
-        raise _missing(folder, " or ".join(DOCUMENT_FILES))
-    corpus = LabelCorpus.read(documents)
+    paths = [_file(folder, *DOCUMENT_FILES)]
+    corpus = LabelCorpus.read(paths[0])
     splits = sorted(set(corpus.splits or ()))
     if spec.has_splits and not {"train", "test"} <= set(splits):
         got = f"got only {', '.join(splits)}" if splits else "the field is missing"
@@ -201,42 +204,43 @@ def _read_folder(folder: Path, spec: DatasetSpec) -> tuple[DatasetContent, dict[
             "every document needs a `group` (its artist or track), so that a split keeps a group "
             "on one side; the field is missing: add it to the documents file."
         )
-    paths, X, names = [documents], None, None
+    X, names = None, None
     if spec.has_features or (folder / FEATURES_FILE).is_file():
-        paths.append(folder / FEATURES_FILE)
+        paths.append(_file(folder, FEATURES_FILE))
         X = _read_features(paths[-1], spec, len(corpus))
         if spec.detectors or (folder / NAMES_FILE).is_file():
-            paths.append(folder / NAMES_FILE)
-            names = _read_names(paths[-1], X.shape[1])
+            paths.append(_file(folder, NAMES_FILE))
+            text = "".join(line for _, line in numbered_lines(paths[-1]))
+            names = tuple(line.strip() for line in text.rstrip().split("\n"))
+            if len(names) != X.shape[1] or len(set(names)) < len(names):
+                raise InputError(
+                    f"{NAMES_FILE} must name the {X.shape[1]} columns of {FEATURES_FILE}, a line "
+                    f"each; got {len(set(names))} different names in {len(names)} lines."
+                )
     files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
     return DatasetContent(corpus, X, names), files
 
 
-def _missing(folder: Path, file: str) -> InputError:
-    """Build the error for an absent file, listing what is in its folder."""
+def _file(folder: Path, *names: str) -> Path:
+    """Find the first of some files in a folder, or list what is there instead."""
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
     there = sorted(path.name for path in folder.iterdir())
-    found = f"found there: {first_few(there, most=12)}" if there else "the folder is empty"
-    return InputError(f"no {file} in '{folder}' ({found}); put it there.")
+    contents = f"found there: {first_few(there, most=12)}" if there else "the folder is empty"
+    raise InputError(f"no {' or '.join(names)} in '{folder}' ({contents}); put it there.")
 
 
-def _read_features(path: Path, spec: DatasetSpec, n_documents: int) -> NDArray[np.float32]:
+def _read_features(path: Path, spec: DatasetSpec, n_documents: int) -> Any:
     """Read finite features in single precision (n_documents, n_features)."""
-    if not path.is_file():
-        raise _missing(path.parent, path.name)
-    # A number that single precision cannot hold becomes infinite and is counted below.
+    # A number that single precision cannot hold becomes infinite and is refused as such.
     with np.errstate(over="ignore"):
-        X = np.asarray(read_features(path), dtype=np.float32)
-    if len(X) != n_documents:
+        values = np.asarray(read_features(path), dtype=np.float32)
+    X: Any = check_features(values, owner=path.name, keep_single=True)
+    if X.shape[0] != n_documents:
         raise InputError(
-            f"{path.name} has {len(X)} rows for {n_documents} documents; give one row per "
+            f"{path.name} has {X.shape[0]} rows for {n_documents} documents; give one row per "
             "document, in the same order."
-        )
-    wrong = ~np.isfinite(X)
-    if wrong.any():
-        rows = np.flatnonzero(wrong.any(axis=1)).tolist()
-        raise InputError(
-            f"{path.name} has {int(wrong.sum())} values that are not finite, in row(s) "
-            f"{first_few(rows)}; impute them or drop those documents."
         )
     outside = int(((X < 0) | (X > 1)).sum()) if spec.square_root else 0
     if outside:
@@ -245,20 +249,3 @@ def _read_features(path: Path, spec: DatasetSpec, n_documents: int) -> NDArray[n
             "0 to 1; rescale them, or use the folder under another name."
         )
     return X
-
-
-def _read_names(path: Path, n_features: int) -> tuple[str, ...]:
-    """Read one distinct name per column of the features."""
-    if not path.is_file():
-        raise _missing(path.parent, path.name)
-    try:
-        text = path.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path.name} is not valid UTF-8; save the file as UTF-8.") from error
-    names = tuple(line.strip() for line in text.rstrip().split("\n"))
-    if len(names) != n_features or len(set(names)) < len(names):
-        raise InputError(
-            f"{path.name} must name the {n_features} columns of {FEATURES_FILE}, a line each; got "
-            f"{len(set(names))} different names in {len(names)} lines."
-        )
-    return names

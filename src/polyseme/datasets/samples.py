@@ -19,25 +19,6 @@ from polyseme._validation import IntArray
 from polyseme.corpus import LabelCorpus
 from polyseme.datasets.base import DatasetContent
 
-# domain -> topic -> its labels, the common ones first
-TOPICS: dict[str, dict[str, tuple[str, ...]]] = {
-    "music": {
-        "rock": ("rock", "guitar", "drums", "loud", "punk", "distortion"),
-        "classical": ("classical", "strings", "piano", "violin", "opera", "cello"),
-        "electronic": ("electronic", "synth", "dance", "techno", "bass", "sampler"),
-        "folk": ("folk", "acoustic", "guitar", "banjo", "fiddle", "harmonica"),
-        "jazz": ("jazz", "saxophone", "piano", "bass", "trumpet", "swing"),
-        "ambient": ("ambient", "slow", "synth", "drone", "quiet", "flute"),
-    },
-    "images": {
-        "street": ("building", "car", "road", "sign", "crane", "truck"),
-        "coast": ("sea", "sky", "sand", "boat", "rock", "palm"),
-        "mountains": ("mountain", "sky", "snow", "lake", "rock", "crane"),
-        "kitchen": ("table", "stove", "chair", "sink", "plate", "kettle"),
-        "office": ("desk", "chair", "screen", "lamp", "book", "mouse"),
-        "field": ("grass", "tree", "horse", "fence", "barn", "mouse"),
-    },
-}
 # how often a topic's documents hold its first, second, … label, and a dataset's own ones
 _CHANCES = (0.9, 0.7, 0.4, 0.2, 0.12, 0.07)
 _OWN_CHANCES = (0.25, 0.1)
@@ -48,7 +29,7 @@ _DENSE_COLUMNS = 24
 class SyntheticSample:
     """What the sample of one dataset has."""
 
-    topics: Mapping[str, Sequence[str]]  # one of `TOPICS`
+    topics: Mapping[str, Sequence[str]]  # of its domain in `specs.toml`, with their labels
     seed: int  # of the one generator that everything is drawn from
     # Labels that only this dataset has, at most two to a topic.
     own: Mapping[str, Sequence[str]] = field(default_factory=dict)

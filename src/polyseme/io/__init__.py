@@ -10,9 +10,10 @@ import gzip
 import os
 import secrets
 import shutil
+import time
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -30,8 +31,8 @@ PathLike: TypeAlias = str | os.PathLike[str]
 # suffix -> the module of this folder that reads it, imported only when such a file is read
 _TABLES = dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), "tables")
 _ARFF = dict.fromkeys((".arff", ".arff.gz"), "arff")
-DOCUMENT_FORMATS = {".jsonl": "jsonl", ".jsonl.gz": "jsonl", ".npz": "arrays", **_TABLES, **_ARFF}
-FEATURE_FORMATS = {".npy": "arrays", ".npz": "arrays", ".parquet": "tables", **_TABLES, **_ARFF}
+DOCUMENT_FORMATS = {".jsonl": "tables", ".jsonl.gz": "tables", ".npz": "arrays", **_TABLES, **_ARFF}
+FEATURE_FORMATS = {".npy": "arrays", ".npz": "arrays", ".parquet": "shards", **_TABLES, **_ARFF}
 MAX_LINE_BYTES = 16 * 2**20
 # How the name of a file ends that is still being written.
 UNFINISHED = ".tmp"
@@ -42,7 +43,7 @@ class RawDocuments:
     """The documents of one file, as written there: `label_sets`, or `indicator` with `labels`."""
 
     label_sets: list[list[str]] | None = None  # in the order of the file, duplicates kept
-    indicator: sp.csr_matrix | None = None  # (n, n_labels), int64, 1 where a document has a label
+    indicator: sp.csr_matrix | None = None  # (n, n_labels), 1 where a document has a label
     labels: list[str] | None = None  # the columns of `indicator`
     # One per document, where the file has them; a split is 'train' or 'test'.
     ids: list[str] | None = None
@@ -75,10 +76,9 @@ def read_documents(
     RawDocuments
         At least one document.
     """
-    file, reader = _find(path, DOCUMENT_FORMATS, kind="Documents")
-    options = {"tags_column": tags_column, "delimiter": delimiter}
-    options = {option: value for option, value in options.items() if value is not None}
-    if options and not reader.__name__.endswith("tables"):
+    file, suffix, reader = _find(path, DOCUMENT_FORMATS, kind="Documents")
+    options = {"tags_column": tags_column, "delimiter": delimiter} if suffix in _TABLES else {}
+    if not options and (tags_column, delimiter) != (None, None):
         raise InputError(
             f"`tags_column` and `delimiter` apply to .csv and .tsv files only; got {file.name}."
         )
@@ -101,7 +101,7 @@ def read_features(path: PathLike) -> FloatArray | sp.csr_matrix:
     float array or csr_matrix, shape (n, n_features)
         One row per instance in the order of the file; missing values are NaN.
     """
-    file, reader = _find(path, FEATURE_FORMATS, kind="Features")
+    file, _, reader = _find(path, FEATURE_FORMATS, kind="Features")
     features = cast("FloatArray | sp.csr_matrix", reader.read_features(file))
     if 0 in features.shape:
         raise InputError(
@@ -109,6 +109,21 @@ def read_features(path: PathLike) -> FloatArray | sp.csr_matrix:
             "give at least one row and one column."
         )
     return features
+
+
+def _find(path: PathLike, formats: Mapping[str, str], *, kind: str) -> tuple[Path, str, ModuleType]:
+    """Give an existing file, its suffix and the module that reads it, the longest suffix first."""
+    file = Path(path)
+    if file.is_dir():
+        raise InputError(f"{file} is a folder; name a file in it.")
+    if not file.exists():
+        raise InputError(f"{kind} file not found at {file}; check the path.")
+    suffixes = [suffix for suffix in formats if file.name.lower().endswith(suffix)]
+    if not suffixes:
+        suffix = "".join(file.suffixes[-2:]) or file.name
+        raise unknown_name(f"{kind.lower()} file suffix", suffix, formats)
+    suffix = max(suffixes, key=len)
+    return file, suffix, import_module(f"polyseme.io.{formats[suffix]}")
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -126,10 +141,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                 # Some editors put a mark before the first line.
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        at = error.start + 1
-        raise line_error(
-            path, number, f"is not valid UTF-8 at byte {at}; save the file as UTF-8."
-        ) from error
+        what = f"is not valid UTF-8 at byte {error.start + 1}; save the file as UTF-8."
+        raise line_error(path, number, what) from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(
             f"{path.name} is not a complete gzip file ({error}); fetch or compress it again."
@@ -151,7 +164,8 @@ def parse_xml(data: bytes, name: str, encoding: str | None = None) -> Any:
         from lxml import etree
     except ImportError as error:
         raise InputError(
-            f"{name} needs lxml, which comes with the extras `image`, `audio` and `arff`."
+            f"{name} needs lxml, which comes with the extras `image`, `audio` and `arff`; "
+            "run pip install '.[arff]' in a checkout."
         ) from error
     options = {"resolve_entities": False, "no_network": True, "strip_cdata": False}
     try:
@@ -167,14 +181,22 @@ def parse_xml(data: bytes, name: str, encoding: str | None = None) -> Any:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Write a file under a temporary name; it replaces `path` as a whole, or not at all."""
+    """Write a file under a temporary name; it replaces `path` as a whole, or not at all.
+
+    A file that was there before keeps its owner, where the system lets it, and its permissions.
+    """
     temporary = path.with_name(f".{secrets.token_hex(8)}{UNFINISHED}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
-        with temporary.open("xb") as stream:
+        # Nobody else reads it before it has the permissions of the file that was there.
+        descriptor = os.open(temporary, flags, 0o600 if path.exists() else 0o666)
+        with os.fdopen(descriptor, "wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
         if path.exists():
+            with suppress(OSError, AttributeError):  # a system without owners
+                shutil.chown(temporary, path.stat().st_uid, path.stat().st_gid)
             shutil.copymode(path, temporary)
         temporary.replace(path)
     except BaseException:
@@ -182,15 +204,34 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def _find(path: PathLike, formats: Mapping[str, str], *, kind: str) -> tuple[Path, ModuleType]:
-    """Give the path of an existing file and the module that reads it, the longest suffix first."""
-    file = Path(path)
-    if file.is_dir():
-        raise InputError(f"{file} is a folder; name a file in it.")
-    if not file.exists():
-        raise InputError(f"{kind} file not found at {file}; check the path.")
-    suffixes = [suffix for suffix in formats if file.name.lower().endswith(suffix)]
-    if not suffixes:
-        suffix = "".join(file.suffixes[-2:]) or file.name
-        raise unknown_name(f"{kind.lower()} file suffix", suffix, formats)
-    return file, import_module(f"polyseme.io.{formats[max(suffixes, key=len)]}")
+@contextmanager
+def locked(folder: Path, seconds: float, error: type[InputError] = InputError) -> Iterator[bool]:
+    """Hold the lock of a folder, which a kill frees; False where there is none to have."""
+    try:
+        import fcntl
+    except ImportError:
+        yield False
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    give_up, is_locked = time.monotonic() + seconds, False
+    try:
+        while not is_locked:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_locked = True
+            except BlockingIOError as busy:
+                # Waiting without end would hang a signal handler that saves during a save.
+                if time.monotonic() > give_up:
+                    raise error(
+                        f"'{folder}' has been locked by another writer for {seconds:g} s; try "
+                        "again when that one is done."
+                    ) from busy
+                time.sleep(0.005)
+            except OSError:
+                break  # a file system without locks
+        yield is_locked
+    finally:
+        if is_locked:
+            # A process forked meanwhile shares the lock, so closing alone would not free it.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)

@@ -1,7 +1,8 @@
 """MULAN files in: an `.arff` table with an `.xml` file that says which attributes are labels.
 
-In come dense or sparse ARFF rows, gzipped or not, read by liac-arff; out go `RawDocuments` with
-the 0/1 matrix of the labels, or the matrix of all other attributes. Sparse rows stay sparse.
+In come dense or sparse ARFF rows, gzipped or not; out go `RawDocuments` with the 0/1 matrix of the
+labels, or the matrix of all other attributes. Sparse rows stay sparse, and no line takes longer to
+read, or to refuse, than its length justifies.
 """
 
 from __future__ import annotations
@@ -9,19 +10,21 @@ from __future__ import annotations
 import re
 import reprlib
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._validation import InputError
-from polyseme.io import RawDocuments, numbered_lines, parse_xml
+from polyseme.io import MAX_LINE_BYTES, RawDocuments, line_error, numbered_lines, parse_xml
 
 _STEM_ADDITION = re.compile(r"[-_.](train|test|sparse|orig)$", re.IGNORECASE)
-_NUMERIC = ("NUMERIC", "REAL", "INTEGER")
+# A quote opens where a value begins: an apostrophe in a word is a letter. The third group is empty
+# where it is never closed.
+_QUOTED = re.compile(r"""(?<![^\s,{])(['"])((?:(?!\1)[^\\]|\\.)*+)(\1)?""")
 
 
 def read_documents(path: Path) -> RawDocuments:
@@ -31,10 +34,6 @@ def read_documents(path: Path) -> RawDocuments:
     `-sparse` and `.orig`, and ends in `.xml` or `.xml.gz`.
     """
     names, matrix, _ = _read(path, of_labels=True)
-    wrong = matrix.data[matrix.data != 1]
-    if len(wrong):
-        got = "?" if np.isnan(wrong[0]) else f"{wrong[0]:g}"
-        raise InputError(f"{path.name} must have 0 or 1 for every label; got {got}.")
     return RawDocuments(indicator=matrix.astype(np.int64), labels=names)
 
 
@@ -49,69 +48,107 @@ def read_features(path: Path) -> NDArray[np.float64] | sp.csr_matrix:
 
 def _read(path: Path, *, of_labels: bool) -> tuple[list[str], sp.csr_matrix, bool]:
     """Read labels or features: their names, a matrix (n, n_columns), whether rows are sparse."""
-    try:
-        import arff
-    except ImportError as error:
-        raise InputError(
-            f"{path.name} needs the extra `arff`; run pip install '.[arff]' in a checkout."
-        ) from error
     label_names = _label_names(_label_file(path))
-    is_sparse = any(text.startswith("{") for text in _first_row(path))
-    number = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal number
-        for number, text in numbered_lines(path):  # noqa: B007
-            # The library knows only spaces after its keywords.
-            yield text.replace("\t", " ") if text.lstrip().startswith("@") else text
-
-    try:
-        rows = arff.LOD_GEN if is_sparse else arff.DENSE_GEN
-        table = arff.load(lines(), return_type=rows)
-        every = table["attributes"]
-        if missing := label_names.difference(name for name, _ in every):
-            raise InputError(
-                f"{path.name} has no attribute '{min(missing)}', which its label file names."
-            )
-        columns = [at for at, (name, _) in enumerate(every) if (name in label_names) == of_labels]
-        attributes = [every[at] for at in columns]
-        _check_types(attributes, is_sparse, of_labels, path)
-        matrix = _matrix(table["data"], columns)
-    except InputError:
-        raise
-    except (arff.ArffException, ValueError) as error:
-        error.line = number  # type: ignore[union-attr]  # lazy reading leaves it unset
+    stripped = ((number, line.strip()) for number, line in numbered_lines(path))
+    lines = ((number, text) for number, text in stripped if text and not text.startswith("%"))
+    kinds = _header(lines, path)
+    if missing := label_names - kinds.keys():
         raise InputError(
-            f"{path.name} is not readable as ARFF up to line {number} ({error}); correct the file."
-        ) from error
-    return [name for name, _ in attributes], matrix, is_sparse
-
-
-def _first_row(path: Path) -> Iterator[str]:
-    """Yield the first row after the `@data` line, stripped."""
-    in_data = False
-    for _, line in numbered_lines(path):
-        text = line.strip()
-        if in_data and text and not text.startswith("%"):
-            yield text
-            return
-        in_data = in_data or text.lower().startswith("@data")
-
-
-def _matrix(rows: Iterable[Any], columns: Sequence[int]) -> sp.csr_matrix:
-    """Build the matrix (n, n_columns) of some attributes from rows as lists or dicts."""
-    place = {at: column for column, at in enumerate(columns)}
-    values, indices, starts = array("d"), array("q"), array("q", [0])
-    for row in rows:
-        for at, cell in row.items() if isinstance(row, dict) else enumerate(row):
-            if at in place and (value := np.nan if cell is None else float(cell)) != 0:
-                values.append(value)
-                indices.append(place[at])
+            f"{path.name} has no attribute '{min(missing)}', which its label file names."
+        )
+    chosen = [(at, name) for at, name in enumerate(kinds) if (name in label_names) == of_labels]
+    place, names = (
+        {at: column for column, (at, _) in enumerate(chosen)},
+        [name for _, name in chosen],
+    )
+    for name in names:
+        if kinds[name] not in ("numeric", "real", "integer", "{0,1}", "{1,0}", "{0}", "{1}"):
+            raise InputError(
+                f"{'Label' if of_labels else 'Attribute'} '{name}' of {path.name} must be numeric "
+                f"or {{0,1}}; got {reprlib.repr(kinds[name])}: drop or encode it."
+            )
+    inverted = next((name for name in names if kinds[name].startswith("{1")), None)
+    values, indices, starts, is_sparse = array("d"), array("q"), array("q", [0]), False
+    for number, text in lines:
+        is_sparse = is_sparse or (len(starts) == 1 and text.startswith("{"))
+        try:
+            if inverted is not None and text.startswith("{"):
+                raise ValueError(f"'{inverted}' is {{1,0}}, so leaving it out means 1; say {{0,1}}")
+            for at, cell in _row(text, len(kinds)).items():
+                if at in place and (value := np.nan if cell == "?" else float(cell)) != 0:
+                    values.append(value)
+                    indices.append(place[at])
+        except ValueError as error:
+            raise line_error(path, number, f"is no ARFF row: {error}.") from error
         starts.append(len(values))
     parts = (np.array(values), np.array(indices), np.array(starts))
-    matrix = sp.csr_matrix(parts, shape=(len(starts) - 1, len(columns)), dtype=np.float64)
+    matrix = sp.csr_matrix(parts, shape=(len(starts) - 1, len(names)), dtype=np.float64)
     matrix.sort_indices()
-    return matrix
+    binary = np.array([of_labels or kinds[name].startswith("{") for name in names], dtype=bool)
+    wrong = binary[matrix.indices] & (matrix.data != 1) & (of_labels | ~np.isnan(matrix.data))
+    for entry in np.flatnonzero(wrong)[:1]:
+        name, value = names[matrix.indices[entry]], matrix.data[entry]
+        got = "?" if np.isnan(value) else f"{value:g}"
+        raise InputError(f"{path.name} must have 0 or 1 for '{name}'; got {got}.")
+    return names, matrix, is_sparse
+
+
+def _header(lines: Iterator[tuple[int, str]], path: Path) -> dict[str, str]:
+    """Read up to the `@data` line; give the attributes' types, in small letters, by their names."""
+    kinds: dict[str, str] = {}
+    for number, text in lines:
+        keyword, _, rest = text.replace("\t", " ").partition(" ")
+        if keyword.lower() == "@data":
+            return kinds
+        if keyword.lower() == "@relation":
+            continue
+        words: list[str] = []
+        with suppress(ValueError):
+            words = _split(rest, None, 1) if keyword.lower() == "@attribute" else []
+        if len(words) != 2 or words[0] in kinds:
+            got = reprlib.repr(text)
+            what = f"must be an @attribute with a name of its own and a type, or @data; got {got}."
+            raise line_error(path, number, what)
+        kinds[words[0]] = re.sub(r"\s", "", words[1]).lower()
+    raise InputError(f"{path.name} has no @data line; it is not a complete ARFF file.")
+
+
+def _split(text: str, separator: str | None, most: int = -1) -> list[str]:
+    """Split a line outside quotes; drop quotes, comment and white space around the parts."""
+    quoted: list[str] = []
+
+    def put_aside(match: re.Match[str]) -> str:
+        if match[3] is None:
+            raise ValueError("a quote is not closed")
+        quoted.append(re.sub(r"\\(.)", r"\1", match[2]))
+        return "\0"
+
+    bare = _QUOTED.sub(put_aside, text.replace("\0", " ")).partition("%")[0].strip()
+    parts, values = [part.strip() for part in bare.split(separator, most)], iter(quoted)
+    return [re.sub("\0", lambda _: next(values), part) for part in parts] if quoted else parts
+
+
+def _row(text: str, n_attributes: int) -> dict[int, str]:
+    """Give the cells of a row by the numbers of their attributes; of a sparse row, those it has."""
+    cells = _split(text, ",")
+    if not text.startswith("{"):
+        if len(cells) != n_attributes:
+            raise ValueError(f"it has {len(cells)} values for {n_attributes} attributes")
+        return dict(enumerate(cells))
+    if not cells[-1].endswith("}"):
+        raise ValueError("a brace is not closed")
+    cells[0], row = cells[0].removeprefix("{"), {}
+    cells[-1] = cells[-1].removesuffix("}")
+    for cell in cells if cells != [""] else ():
+        index, value = [*cell.split(None, 1), "", ""][:2]
+        at = int(index) if index.isdecimal() and value else -1
+        if not 0 <= at < n_attributes or at in row:
+            raise ValueError(
+                f"{reprlib.repr(cell)} is not the number of another attribute, below "
+                f"{n_attributes}, and a value"
+            )
+        row[at] = value.strip()
+    return row
 
 
 def _label_file(path: Path) -> Path:
@@ -131,7 +168,11 @@ def _label_file(path: Path) -> Path:
 
 def _label_names(path: Path) -> set[str]:
     """Read the label names of a label file, nested ones included."""
-    text = "".join(line for _, line in numbered_lines(path))
+    text = ""
+    for _, line in numbered_lines(path):
+        text += line
+        if len(text) > MAX_LINE_BYTES:
+            raise InputError(f"{path.name} is longer than any label file should be; check it.")
     elements = parse_xml(text.encode(), path.name, "utf-8").iter("{*}label")
     names = [element.get("name", "") for element in elements]
     if not names or "" in names:
@@ -140,19 +181,3 @@ def _label_names(path: Path) -> set[str]:
         repeated = next(name for name in names if names.count(name) > 1)
         raise InputError(f"{path.name} must name each label once; got '{repeated}' twice.")
     return set(names)
-
-
-def _check_types(attributes: Sequence[Any], is_sparse: bool, of_labels: bool, path: Path) -> None:
-    """Refuse attributes that hold no numbers; a type is a word, or a list of nominal values."""
-    for name, kind in attributes:
-        if kind not in _NUMERIC and not (isinstance(kind, list) and set(kind) <= {"0", "1"}):
-            got = reprlib.repr(kind)
-            raise InputError(
-                f"{'Label' if of_labels else 'Attribute'} '{name}' of {path.name} must be numeric "
-                f"or {{0,1}}; got {got}: drop or encode it."
-            )
-        if is_sparse and kind[0] == "1":
-            raise InputError(
-                f"'{name}' of {path.name} is declared {{1,0}}, so that leaving it out of a sparse "
-                "row means 1; declare it as {0,1}."
-            )

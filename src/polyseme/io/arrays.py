@@ -20,27 +20,40 @@ from polyseme._validation import FloatArray, InputError
 from polyseme.io import RawDocuments
 
 _CSR_KEYS = ("data", "indices", "indptr", "shape")
+_INDICES = {"indices", "indptr", "shape", "row", "col", "offsets"}  # scipy would cut digits off
+# A few bytes can state a billion rows, for which CSR would need gigabytes of row pointers.
+_MAX_SIZE_PER_VALUE = 100_000
 
 
 def read_documents(path: Path) -> RawDocuments:
     """Read documents from a 0/1 matrix with label names; see `polyseme.io.read_documents`."""
     arrays = _load_npz(path)
-    sparse = all(key in arrays for key in _CSR_KEYS)
-    if "labels" not in arrays or not (sparse or "indicator" in arrays):
+    in_parts = all(key in arrays for key in _CSR_KEYS)
+    if "labels" not in arrays or not (in_parts or "indicator" in arrays):
         raise InputError(
             f"{path.name} must hold `labels` with `indicator` or with `data`, `indices`, `indptr` "
             f"and `shape`; got {_listed(arrays)}."
         )
+    labels = arrays["labels"]
+    if labels.ndim != 1 or (labels.dtype.kind != "U" and labels.size):
+        raise InputError(f"`labels` in {path.name} must be a list of strings; got {labels.dtype}.")
+    values: Any = arrays.get("indicator")
     with refusing_damage(path):
-        values: Any = arrays.get("indicator")
         if values is None:
             parts = (arrays["data"], arrays["indices"], arrays["indptr"])
-            values = sp.csr_matrix(parts, shape=tuple(arrays["shape"].tolist()))
-            # Compiled scipy code trusts the indices: a wrong one would read foreign memory.
-            values.check_format(full_check=True)
-        matrix = _indicator(values, path.name)
-        labels = _label_names(arrays["labels"], matrix.shape[1], path.name)
-        return RawDocuments(indicator=matrix, labels=labels)
+            values = _checked(sp.csr_matrix(parts, shape=tuple(arrays["shape"].tolist())), path)
+    if values.ndim != 2 or values.dtype.kind not in "buif":
+        raise InputError(
+            f"The 0/1 matrix in {path.name} must hold numbers in two dimensions; got "
+            f"{values.dtype} in {values.ndim}."
+        )
+    names, n_columns = labels.tolist(), values.shape[1]
+    if len(names) != n_columns or len(set(names)) < n_columns:
+        raise InputError(
+            f"`labels` in {path.name} must name each of the {n_columns} columns of the matrix; got "
+            f"{len(set(names))} different names in {len(names)}."
+        )
+    return RawDocuments(indicator=sp.csr_matrix(values), labels=names)
 
 
 def read_features(path: Path) -> FloatArray | sp.csr_matrix:
@@ -54,11 +67,7 @@ def read_features(path: Path) -> FloatArray | sp.csr_matrix:
     arrays = _load_npz(path)
     if "format" in arrays:
         with refusing_damage(path):
-            matrix = sp.load_npz(path)
-            # As above; the formats without this method check their indices when they are built.
-            if hasattr(matrix, "check_format"):
-                matrix.check_format(full_check=True)
-            return as_features(sp.csr_matrix(matrix), path.name)
+            return as_features(sp.csr_matrix(_checked(sp.load_npz(path), path)), path.name)
     if len(arrays) != 1:
         raise InputError(
             f"{path.name} must hold a single array or a matrix saved by scipy.sparse.save_npz; "
@@ -111,39 +120,25 @@ def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
         if isinstance(archive, np.ndarray):
             raise InputError(f"{path.name} is a single array; rename it to end in .npy.")
         with archive:
-            return {key: np.asarray(archive[key]) for key in archive.files}
+            arrays = {key: np.asarray(archive[key]) for key in archive.files}
+    for key in _INDICES & arrays.keys():
+        if arrays[key].dtype.kind not in "iu":
+            raise InputError(f"`{key}` in {path.name} must be whole numbers; save it again.")
+    return arrays
 
 
-def _indicator(values: Any, name: str) -> sp.csr_matrix:
-    """Build the 0/1 matrix from a dense or sparse one; repeated entries are merged."""
-    if values.ndim != 2 or values.dtype.kind not in "buif":
+def _checked(matrix: Any, path: Path) -> Any:
+    """Refuse a sparse matrix with wrong indices or of an absurd size."""
+    # Compiled scipy code trusts the indices: a wrong one would read foreign memory. The formats
+    # without this method check theirs when they are built.
+    if hasattr(matrix, "check_format"):
+        matrix.check_format(full_check=True)
+    if max(matrix.shape) > _MAX_SIZE_PER_VALUE * max(1, matrix.nnz):
         raise InputError(
-            f"The 0/1 matrix in {name} must hold numbers in two dimensions; got {values.dtype} in "
-            f"{values.ndim}."
+            f"{path.name} states {matrix.shape[0]} rows and {matrix.shape[1]} columns for "
+            f"{matrix.nnz} values; leave out what is empty."
         )
-    matrix = sp.csr_matrix(values)
-    wrong = matrix.data[(matrix.data != 0) & (matrix.data != 1)]
-    if len(wrong):
-        raise InputError(f"The 0/1 matrix in {name} must hold 0 and 1 only; got {wrong[0]}.")
-    matrix = matrix.astype(np.int64)
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    matrix.data[:] = 1
     return matrix
-
-
-def _label_names(labels: NDArray[Any], n_labels: int, name: str) -> list[str]:
-    """Return the label names after checking kind, number and distinctness."""
-    names: list[str] = labels.tolist()
-    if labels.ndim != 1 or (labels.dtype.kind != "U" and labels.size):
-        raise InputError(f"`labels` in {name} must be a list of strings; got {labels.dtype}.")
-    if len(names) != n_labels:
-        raise InputError(
-            f"`labels` in {name} has {len(names)} names but the matrix has {n_labels} columns."
-        )
-    if len(set(names)) != len(names):
-        raise InputError(f"`labels` in {name} must be distinct; got a name twice.")
-    return names
 
 
 def _listed(arrays: dict[str, NDArray[Any]]) -> str:

@@ -23,31 +23,24 @@ def write_records(
     ``newline=""`` and UTF-8 encoding.
     """
     check_option("file_format", file_format, ("jsonl", "csv"), owner="write_records")
-    if file_format == "csv":
-        _write_csv(records, target)
-        return
-    for number, record in enumerate(records, start=1):
-        plain = _plain(record, f"Record {number}")
-        target.write(json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def _write_csv(records: Iterable[Mapping[str, object]], target: TextIO) -> None:
-    """Write records as CSV with the keys of the first one as header."""
     plain = csv.writer(target, lineterminator="\n")
     # The csv module of Python 3.11 leaves a carriage return unquoted when lines end in "\n".
     quoted = csv.writer(target, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    header: list[str] = []
+    header: dict[str, None] = {}
     for number, record in enumerate(records, start=1):
+        values = _plain(record, f"Record {number}")
+        if file_format == "jsonl":
+            target.write(json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n")
+            continue
         if number == 1:
-            header = list(record)
+            header = dict.fromkeys(values)
             plain.writerow(header)
-        unknown = [name for name in record if name not in header]
-        if unknown:
+        for unknown in values.keys() - header.keys():
             raise InputError(
-                f"Record {number} has '{unknown[0]}', which the first record lacks; "
+                f"Record {number} has '{unknown}', which the first record lacks; "
                 "give all records the same keys or write jsonl."
             )
-        cells = [_cell(record.get(name), f"'{name}' of record {number}") for name in header]
+        cells = [_cell(values.get(name), f"'{name}' of record {number}") for name in header]
         (quoted if any("\r" in cell for cell in cells) else plain).writerow(cells)
 
 
@@ -68,16 +61,15 @@ def _plain(value: Any, where: str) -> Any:
     )
 
 
-def _cell(value: object, where: str) -> str:
-    """Write one value for CSV, lists joined by `;`."""
-    plain = _plain(value, where)
-    items = plain if isinstance(plain, list) else [plain]
-    if any(isinstance(item, (list, dict)) for item in items):
-        raise InputError(f"{where} is nested too deep for CSV; write jsonl.")
+def _cell(value: Any, where: str) -> str:
+    """Write one plain value for CSV, lists joined by `;`."""
+    items = value if isinstance(value, list) else [value]
     texts = ["" if item is None else str(item) for item in items]
-    unsafe = [text for text in texts if ";" in text]
-    if isinstance(plain, list) and unsafe:
-        raise InputError(
-            f"{where} holds '{unsafe[0]}', and ';' separates list items in CSV; write jsonl."
-        )
+    for item, text in zip(items, texts, strict=True):
+        if isinstance(item, (list, dict)):
+            raise InputError(f"{where} is nested too deep for CSV; write jsonl.")
+        if isinstance(value, list) and ";" in text:
+            raise InputError(
+                f"{where} holds '{text}', and ';' separates list items in CSV; write jsonl."
+            )
     return ";".join(texts)

@@ -7,6 +7,7 @@ blocks of rows. Rows are numbered through all shards in the order of the files' 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from polyseme._validation import FloatArray, InputError, check_number, check_option
 from polyseme.io.arrays import as_features, map_npy
-from polyseme.io.tables import import_pyarrow, parquet_columns, parquet_file, parquet_numbers
+from polyseme.io.tables import ID
 
 SUFFIXES = (".npy", ".parquet")
 
@@ -57,24 +58,25 @@ def find_shards(place: Path) -> tuple[list[Shard], list[str]]:
     if len(set(stems)) < len(stems):
         repeated = next(stem for stem in stems if stems.count(stem) > 1)
         raise InputError(f"Two shards of '{place}' are named '{repeated}'; rename one.")
-    shapes = [_shape(path) for path in paths]
-    widths = [n_columns for _, n_columns in shapes]
-    for path, width in zip(paths, widths, strict=True):
-        if width != widths[0]:
+    shards: list[Shard] = []
+    n_rows, width = 0, None
+    for path in paths:
+        size, n_columns = _shape(path)
+        width = n_columns if width is None else width
+        if n_columns != width:
             raise InputError(
-                f"'{path.name}' has {width} columns but '{paths[0].name}' has {widths[0]}; all "
+                f"'{path.name}' has {n_columns} columns but '{paths[0].name}' has {width}; all "
                 "shards need the same."
             )
-    starts = np.cumsum([0, *(n_rows for n_rows, _ in shapes)]).tolist()
-    if 0 in (starts[-1], widths[0]):
+        shards.append(Shard(path.absolute(), n_rows, size))
+        n_rows += size
+    if 0 in (n_rows, width):
         raise InputError(
-            f"'{place}' holds features of shape ({starts[-1]}, {widths[0]}); give at least one row "
-            "and one column."
+            f"'{place}' holds features of shape ({n_rows}, {width}); give at least one row and one "
+            "column."
         )
-    numbered = zip(paths, starts[:-1], shapes, strict=True)
-    shards = [Shard(path.absolute(), start, n_rows) for path, start, (n_rows, _) in numbered]
-    others = [path.name for path in files if path not in paths and path.name[:1] not in "._"]
-    return shards, others
+    others = sorted({*files} - {*paths})
+    return shards, [path.name for path in others if path.name[:1] not in "._"]
 
 
 def read_blocks(shard: Shard, n_rows: int) -> Iterator[tuple[int, FloatArray]]:
@@ -97,6 +99,12 @@ def read_blocks(shard: Shard, n_rows: int) -> Iterator[tuple[int, FloatArray]]:
         start += len(block)
     if start != shard.n_rows:
         raise InputError(f"'{shard.path.name}' was changed while it was read; run again.")
+
+
+def read_features(path: Path) -> NDArray[np.float64]:
+    """Read a Parquet file's numeric columns but `id`; see `polyseme.io.read_features`."""
+    with _parquet(path) as (file, names):
+        return _numbers(file.read(columns=names))
 
 
 def write_shards(
@@ -123,6 +131,48 @@ def write_shards(
     return paths
 
 
+def import_pyarrow() -> Any:
+    """Import pyarrow with its Parquet part, or say how to get it."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise InputError(
+            "Parquet files need the extra `parquet`; run pip install '.[parquet]' in a checkout."
+        ) from error
+    return pyarrow
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[tuple[Any, list[str]]]:
+    """Open a Parquet file with its numeric columns but `id`; say in one sentence what is wrong."""
+    arrow = import_pyarrow()
+    kinds = (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean)
+    try:
+        with arrow.parquet.ParquetFile(path) as file:
+            fields = [field for field in file.schema_arrow if field.name != ID]
+            for field in fields:
+                if not any(is_kind(field.type) for is_kind in kinds):
+                    raise InputError(
+                        f"Column '{field.name}' of {path.name} must hold numbers; got "
+                        f"{field.type}: drop or encode it."
+                    )
+            yield file, [field.name for field in fields]
+    except (arrow.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise InputError(
+            f"{path.name} is not readable as Parquet ({reason}); write it again."
+        ) from error
+
+
+def _numbers(table: Any) -> NDArray[np.float64]:
+    """Turn an Arrow table or batch of numbers into a matrix (n, n_columns); empty is NaN."""
+    matrix = np.empty((table.num_rows, table.num_columns))
+    for place, column in enumerate(table.columns):
+        matrix[:, place] = column.cast("float64").to_numpy(zero_copy_only=False)
+    return matrix
+
+
 def _is_shard(path: Path) -> bool:
     """Say whether a file's name is that of a shard."""
     return path.suffix.lower() in SUFFIXES and path.name[:1] not in "._"
@@ -131,8 +181,8 @@ def _is_shard(path: Path) -> bool:
 def _shape(path: Path) -> tuple[int, int]:
     """Read rows and columns of a shard from its header."""
     if path.suffix.lower() == ".parquet":
-        with parquet_file(path) as file:
-            return file.metadata.num_rows, len(parquet_columns(file, path))
+        with _parquet(path) as (file, names):
+            return file.metadata.num_rows, len(names)
     table = map_npy(path)
     as_features(table[:0], path.name)
     return table.shape[0], table.shape[1]
@@ -146,12 +196,11 @@ def _blocks(path: Path, n_rows: int) -> Iterator[FloatArray]:
             block: Any = as_features(np.array(table[start : start + n_rows]), path.name)
             yield block
         return
-    with parquet_file(path) as file:
-        names = parquet_columns(file, path)
+    with _parquet(path) as (file, names):
         rows = np.empty((0, len(names)))
         for batch in file.iter_batches(batch_size=n_rows, columns=names, use_threads=False):
             # A file cuts batches where its row groups end; blocks are cut at fixed places.
-            rows = np.concatenate([rows, parquet_numbers(batch)])
+            rows = np.concatenate([rows, _numbers(batch)])
             while len(rows) >= n_rows:
                 yield rows[:n_rows]
                 rows = rows[n_rows:]

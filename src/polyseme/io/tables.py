@@ -1,16 +1,17 @@
-"""Tables in: `.csv`, `.tsv` and `.parquet` files whose columns have names.
+"""Text tables in: `.jsonl` files of one object a line, `.csv` and `.tsv` files with a header row.
 
-In come documents (one cell of delimited tags per row) or numeric feature columns; out go
-`RawDocuments` or a float matrix. Parquet is read by pyarrow, the rest by the standard library.
+In come documents or, from `.csv` and `.tsv`, numeric feature columns; out go `RawDocuments` or a
+float matrix.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import reprlib
 from array import array
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,45 +22,24 @@ from polyseme._validation import InputError
 from polyseme.io import RawDocuments, line_error, numbered_lines
 
 _GUESSED_DELIMITERS = (";", "|", ",")
-_TAG_COLUMNS = ("tags", "labels")
-_ID = "id"
+# field of a document -> where `RawDocuments` has it
+_FIELDS = {"id": "ids", "group": "groups", "split": "splits"}
+ID = "id"  # a column that names rows is no feature
 
 
 def read_documents(
     path: Path, *, tags_column: str | None = None, delimiter: str | None = None
 ) -> RawDocuments:
-    """Read documents from a table with a header row; see `polyseme.io.read_documents`.
+    """Read documents, one a row; see `polyseme.io.read_documents`.
 
-    Tags are stripped and empty ones dropped. The columns `id` (or `file`), `group` and `split` are
-    read where they exist, stripped; one that is empty in every row counts as absent.
+    A row is a JSON object with `labels` (or `tags`) as a list of strings, a plain JSON list of
+    them, or a table row with delimited tags, which are stripped and empty ones dropped. `id` (or
+    `file`), `group` and `split` are read where they are given and not empty; a field that one
+    document has, all must have. Blank lines are skipped.
     """
-    if delimiter == "":
-        raise InputError("`delimiter` of `read_documents` must not be empty; got ''.")
-    rows = _rows(path)
-    header = _header(rows, path)
-    tags_column = _tags_column(header, tags_column, path)
-    table = list(rows)
-    cells = [row[header.index(tags_column)] for _, row in table]
-    if delimiter is None:
-        delimiter = next((d for d in _GUESSED_DELIMITERS if any(d in cell for cell in cells)), None)
-
-    def field(name: str) -> list[str] | None:
-        if name not in header or name == tags_column:
-            return None
-        values = [row[header.index(name)].strip() for _, row in table]
-        if "" in values and any(values):
-            number = table[values.index("")][0]
-            what = f"has an empty '{name}'; give it to all rows or to none."
-            raise line_error(path, number, what)
-        return values if any(values) else None
-
-    pieces = ([cell] if delimiter is None else cell.split(delimiter) for cell in cells)
-    return RawDocuments(
-        label_sets=[[tag for piece in row if (tag := piece.strip())] for row in pieces],
-        ids=field(_ID) or field("file"),
-        groups=field("group"),
-        splits=field("split"),
-    )
+    if ".jsonl" in path.name.lower():
+        return _documents(path, _json_records(path))
+    return _documents(path, _table_records(path, tags_column, delimiter))
 
 
 def read_features(path: Path) -> NDArray[np.float64]:
@@ -67,10 +47,6 @@ def read_features(path: Path) -> NDArray[np.float64]:
 
     A column `id` is left out, and empty cells are NaN.
     """
-    if path.name.lower().endswith(".parquet"):
-        with parquet_file(path) as file:
-            names = parquet_columns(file, path)
-            return parquet_numbers(file.read(columns=names))
     rows = _rows(path)
     header = _header(rows, path)
     if "" in header:
@@ -84,7 +60,7 @@ def read_features(path: Path) -> NDArray[np.float64]:
         raise InputError(
             f"The first row of {path.name} must hold column names; got numbers: add a header row."
         )
-    columns = [column for column, name in enumerate(header) if name != _ID]
+    columns = [column for column, name in enumerate(header) if name != ID]
     values = array("d")
     for number, row in rows:
         for column in columns:
@@ -97,61 +73,85 @@ def read_features(path: Path) -> NDArray[np.float64]:
     return np.array(values).reshape(len(values) // max(len(columns), 1), len(columns))
 
 
-def import_pyarrow() -> Any:
-    """Import pyarrow with its Parquet part, or say how to get it."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise InputError(
-            "Parquet files need the extra `parquet`; run pip install '.[parquet]' in a checkout."
-        ) from error
-    return pyarrow
+def _documents(path: Path, records: Iterable[tuple[int, Mapping[str, Any]]]) -> RawDocuments:
+    """Collect documents from records with their line numbers."""
+    label_sets: list[list[str]] = []
+    fields: dict[str, Any] = {}
+    for number, record in records:
+        key = "labels" if record.get("labels") is not None else "tags"
+        labels = record.get(key)
+        if labels is None:
+            what = "has no 'labels'; give every document a list of strings."
+            raise line_error(path, number, what)
+        if not isinstance(labels, list) or not {*map(type, labels)} <= {str}:
+            what = f"must have '{key}' as a list of strings; got {reprlib.repr(labels)}."
+            raise line_error(path, number, what)
+        values = {name: record[name] for name in _FIELDS if record.get(name) is not None}
+        if ID not in values and record.get("file") is not None:
+            values[ID] = record["file"]
+        for name, value in values.items():
+            if isinstance(value, bool) or not isinstance(value, (str, int)):
+                what = f"must have a string as '{name}'; got {reprlib.repr(value)}."
+                raise line_error(path, number, what)
+        if not label_sets:
+            fields = {name: [] for name in values}
+        if fields.keys() != values.keys():
+            name = min(fields.keys() ^ values.keys())
+            has, others = ("has", "lack it") if name in values else ("lacks", "have it")
+            what = f"{has} '{name}' while the documents before {others}; give it to all or none."
+            raise line_error(path, number, what)
+        label_sets.append(labels)
+        for name, value in values.items():
+            fields[name].append(str(value))
+    return RawDocuments(label_sets, **{_FIELDS[name]: fields[name] for name in fields})
 
 
-@contextmanager
-def parquet_file(path: Path) -> Iterator[Any]:
-    """Open a Parquet file and turn whatever is wrong with it into one sentence."""
-    arrow = import_pyarrow()
-    try:
-        with arrow.parquet.ParquetFile(path) as file:
-            yield file
-    except (arrow.ArrowException, OSError) as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
-        raise InputError(
-            f"{path.name} is not readable as Parquet ({reason}); write it again."
-        ) from error
+def _json_records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the objects of JSON lines; a plain list becomes its `labels`."""
+    for number, text in numbered_lines(path):
+        if not text.strip():
+            continue
+        try:
+            record = json.loads(text)
+            if "\\u" in text:
+                # JSON can spell half of a character pair, which no UTF-8 file can hold.
+                json.dumps(record, ensure_ascii=False).encode("utf-8")
+        except (ValueError, RecursionError) as error:
+            reason = str(error).partition(": line")[0]
+            what = f"is not valid JSON ({reason}); write one object or list per line."
+            raise line_error(path, number, what) from error
+        if not isinstance(record, (list, dict)):
+            what = f"must be a JSON object or list of strings; got {reprlib.repr(record)}."
+            raise line_error(path, number, what)
+        yield number, record if isinstance(record, dict) else {"labels": record}
 
 
-def parquet_columns(file: Any, path: Path) -> list[str]:
-    """Name the columns of an open Parquet file but `id`; see `read_features`."""
-    from pyarrow import types
-
-    fields = [field for field in file.schema_arrow if field.name != _ID]
-    kinds = (types.is_integer, types.is_floating, types.is_boolean)
-    for field in fields:
-        if not any(is_kind(field.type) for is_kind in kinds):
-            raise InputError(
-                f"Column '{field.name}' of {path.name} must hold numbers; got {field.type}: drop "
-                "or encode it."
-            )
-    return [field.name for field in fields]
-
-
-def parquet_numbers(table: Any) -> NDArray[np.float64]:
-    """Turn an Arrow table or batch of numbers into a matrix (n, n_columns); empty is NaN."""
-    matrix = np.empty((table.num_rows, table.num_columns))
-    for place, column in enumerate(table.columns):
-        matrix[:, place] = column.cast("float64").to_numpy(zero_copy_only=False)
-    return matrix
+def _table_records(
+    path: Path, tags_column: str | None, delimiter: str | None
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the rows of a table as records, empty cells as None."""
+    if delimiter == "":
+        raise InputError("`delimiter` of `read_documents` must not be empty; got ''.")
+    rows = _rows(path)
+    header = _header(rows, path)
+    tags_column = _tags_column(header, tags_column, path)
+    place, table = header.index(tags_column), list(rows)
+    fields = [(name, header.index(name)) for name in (*_FIELDS, "file") if name in header]
+    if delimiter is None:
+        guesses = (d for d in _GUESSED_DELIMITERS if any(d in row[place] for _, row in table))
+        delimiter = next(guesses, None)
+    for number, row in table:
+        pieces = [row[place]] if delimiter is None else row[place].split(delimiter)
+        tags = [tag for piece in pieces if (tag := piece.strip())]
+        record = {name: row[at].strip() or None for name, at in fields if at != place}
+        yield number, {"labels": tags, **record}
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, cells) of each row that is not blank, all as long as the first."""
     separator = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
-    reader = csv.reader(
-        (text for _, text in numbered_lines(path)), delimiter=separator, strict=True
-    )
+    lines = (text for _, text in numbered_lines(path))
+    reader = csv.reader(lines, delimiter=separator, strict=True)
     width = None
     try:
         for row in filter(None, reader):
@@ -171,15 +171,15 @@ def _header(rows: Iterator[tuple[int, list[str]]], path: Path) -> list[str]:
     if first is None:
         raise InputError(f"{path.name} is empty; its first row must hold the column names.")
     header = [name.strip() for name in first[1]]
-    repeated = [name for name in header if header.count(name) > 1 and name]
-    if repeated:
-        raise InputError(f"{path.name} has two columns '{repeated[0]}'; rename one.")
+    for name, count in Counter(header).items():
+        if name and count > 1:
+            raise InputError(f"{path.name} has two columns '{name}'; rename one.")
     return header
 
 
 def _tags_column(header: Sequence[str], tags_column: str | None, path: Path) -> str:
     """Return the name of the column that holds the tags."""
-    wanted = _TAG_COLUMNS if tags_column is None else (tags_column,)
+    wanted = ("tags", "labels") if tags_column is None else (tags_column,)
     present = [name for name in wanted if name in header]
     if len(present) == 1:
         return present[0]

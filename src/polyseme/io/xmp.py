@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from polyseme._validation import InputError
-from polyseme.io import parse_xml, replacing
+from polyseme.io import locked, parse_xml, replacing
 
 __all__ = ["merge_tags", "read_tags", "sidecar_of"]
 
 MAX_BYTES = 16 * 2**20
+_LOCK_SECONDS = 60.0
 
 # lxml writes a name as {namespace}name.
 _RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
@@ -90,21 +90,31 @@ def merge_tags(path: Path, tags: Sequence[str]) -> list[str]:
     wanted = _distinct(" ".join(tag.split()) for tag in tags)
     if not wanted:
         return []
-    with _locked(path.parent):
-        if path.is_symlink():
-            raise InputError(f"{path} is a symbolic link; name the file it points to.")
-        rdf = _load(path)
-        if rdf is None:
-            rdf = next(parse_xml(_EMPTY_PACKET, str(path)).iter(f"{_RDF}RDF"))
-        elif not os.access(path, os.W_OK):
-            # Replacing needs the folder's permission only; the file's was taken away on purpose.
-            raise InputError(f"{path} is write-protected; make it writable first.")
-        # What was suggested before and is no tag any more was taken out by somebody.
-        added = _lacking([*_values(rdf, _SUBJECT), *_values(rdf, _SUGGESTED)], wanted)
-        if added:
-            _append(rdf, _SUBJECT, added)
-            _append(rdf, _SUGGESTED, added)
-            _write(path, rdf)
+    try:
+        with locked(path.parent, _LOCK_SECONDS):
+            return _merge(path, wanted)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror}); check the path and its permissions."
+        ) from error
+
+
+def _merge(path: Path, wanted: Sequence[str]) -> list[str]:
+    """Add tidied tags to a sidecar that no one else is changing."""
+    if path.is_symlink():
+        raise InputError(f"{path} is a symbolic link; name the file it points to.")
+    rdf = _load(path)
+    if rdf is None:
+        rdf = next(parse_xml(_EMPTY_PACKET, str(path)).iter(f"{_RDF}RDF"))
+    elif not os.access(path, os.W_OK):
+        # Replacing needs the folder's permission only; the file's was taken away on purpose.
+        raise InputError(f"{path} is write-protected; make it writable first.")
+    # What was suggested before and is no tag any more was taken out by somebody.
+    added = _lacking([*_values(rdf, _SUBJECT), *_values(rdf, _SUGGESTED)], wanted)
+    if added:
+        _append(rdf, _SUBJECT, added)
+        _append(rdf, _SUGGESTED, added)
+        _write(path, rdf)
     return added
 
 
@@ -134,35 +144,11 @@ def _write(path: Path, rdf: Any) -> None:
 
     root = rdf.getroottree().getroot()
     outside = [*reversed([*root.itersiblings(preceding=True)]), root, *root.itersiblings()]
-    written = [etree.tostring(node, encoding="UTF-8", with_tail=False) for node in outside]
-    try:
-        with replacing(path) as stream:
-            stream.write(b"\n".join(written) + b"\n")
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be written ({error.strerror}); check the path and its permissions."
-        ) from error
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, where there is one: the file itself is replaced, or not there."""
-    try:
-        import fcntl
-
-        descriptor = os.open(folder, os.O_RDONLY)
-    except (ImportError, OSError):
-        yield
-        return
-    try:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        # A process forked meanwhile shares the lock, so closing alone would not free it.
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+    written = [etree.tostring(node, encoding="UTF-8", with_tail=False) + b"\n" for node in outside]
+    if sum(map(len, written)) > MAX_BYTES:
+        raise InputError(f"{path} would grow beyond {MAX_BYTES >> 20} MiB; add fewer tags.")
+    with replacing(path) as stream:
+        stream.writelines(written)
 
 
 def _values(rdf: Any, name: str) -> list[str]:
