@@ -158,12 +158,13 @@ class Trial:
 
         return self.part(f"mapping {n_components}", make)
 
-    def default_tagger(self, name: str = "space", **parameters: Any) -> ZeroShotTagger:
+    def default_tagger(
+        self, name: str = "space", n_validations: int = 0, **parameters: Any
+    ) -> ZeroShotTagger:
         """Give the fitted default with parameters of its `ConceptSpace`; change copies only."""
-        space = make_space(self.config, **parameters)
-        return self.part(
-            name, lambda: self.fitted(ZeroShotTagger(space=space, random_state=self.seed))
-        )
+        settings: dict[str, Any] = {"n_validations": n_validations, "random_state": self.seed}
+        tagger = ZeroShotTagger(space=make_space(self.config, **parameters), **settings)
+        return self.part(name, lambda: self.fitted(tagger))
 
     def fitted(self, ranker: T, semantics: LabelCorpus | None = None) -> T:
         """Fit a ranker to the training instances and semantics documents, without warnings."""

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from polyseme import holdout
 from polyseme._validation import IntArray, PolysemeWarning
 from polyseme.corpus import LabelCorpus, Labels
 from polyseme.metrics import concept_map, example_map, log_loss, reliability
@@ -34,9 +35,17 @@ from polyseme_experiments.methods.default import default_config
 from polyseme_experiments.sampling import RunConfig, word_vectors
 from polyseme_experiments.trials import Trial
 
-PRECISIONS = (0.3, 0.5, 0.7)
+PRECISIONS = (0.2, 0.3, 0.5, 0.7, 0.9)
+N_DRAWS = ZeroShotTagger().n_validations
 # From how many documents a label may be known.
 FEW = (1, 2, 5, 20)
+
+
+def _asked() -> dict[str, Any]:
+    """Give what decides which precisions are asked for, and how unseen labels are validated."""
+    numbers = {name: value for name, value in vars(holdout).items() if name.startswith("_")}
+    constants = {n: v for n, v in numbers.items() if isinstance(v, (int, float))}
+    return {"precisions": PRECISIONS, "n_validations": N_DRAWS, "validation": constants}
 
 
 @dataclass(frozen=True)
@@ -49,16 +58,18 @@ class Calibration(Method):
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Give what decides its results; see `Method.config`."""
         learned = costa_config() | {"floor": FLOOR} if self.raw else default_config(config)
-        return super().config(config) | learned | {"raw": self.raw}
+        return super().config(config) | learned | _asked() | {"raw": self.raw}
 
     def run(self, trial: Trial) -> Outcome:
         """Compare probabilities with what held-out instances have."""
-        ranker = trial.tuned_costa() if self.raw else trial.default_tagger()
+        ranker = trial.tuned_costa() if self.raw else trial.default_tagger("validated", N_DRAWS)
         X = trial.features(trial.mixed)
         least: dict[float, Matrix] = {}
         if isinstance(ranker, ZeroShotTagger):
             probabilities = ranker.predict_proba(X)
-            least = {one: ranker.thresholds(one) for one in PRECISIONS}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PolysemeWarning)
+                least = {one: ranker.thresholds(one) for one in PRECISIONS}
         else:
             probabilities = ranker.decision_function(X)
             probabilities = as_probabilities(probabilities, label_frequencies(trial, ranker))
@@ -86,7 +97,8 @@ class NewLabelCalibration(Method):
         """Give what decides its results; see `Method.config`."""
         words = None if config.quick else word_vectors(config.data).checksum
         added = {"few": FEW, "words": (SPREAD, NOISE)}
-        return super().config(config) | default_config(config) | {"words": words, "late": added}
+        learned = default_config(config) | _asked()
+        return super().config(config) | learned | {"words": words, "late": added}
 
     def run(self, trial: Trial) -> Outcome:
         """Learn without some labels, then take the documents that hold them, or their names."""
@@ -108,7 +120,7 @@ class NewLabelCalibration(Method):
             metrics[name]["E-MAP"] = 100 * example_map(truth, one)
             metrics[name]["C-MAP"] = 100 * concept_map(truth, one)
         for precision in PRECISIONS:
-            least = tagger.space_.thresholds(precision)[1]
+            least = tagger.validation_.threshold(precision) if tagger.validation_ else np.inf
             metrics["oov"] |= precision_reached(truth, probabilities["oov"] >= least, precision)
         return metrics, trial.audit(taught, trial.fit_inputs())
 
