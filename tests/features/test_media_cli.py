@@ -150,7 +150,7 @@ def test_misuse_is_one_sentence(pictures, sounds, tmp_path):
         ((*fit, numbers, "--split", "train"), "--split"),
         (("rank", pictures / "model", sounds / "numbers"), "extracted from audio files"),
         (("tag", pictures / "model", sounds / "files"), "no image file"),
-        (("sample", "image", pictures / "files"), "is not empty"),
+        (("sample", "image", pictures / "files"), "exists and is not the file"),
     ):
         assert sentence in complaint(*words)
     run(*fit, table, "-d", tags, *FAST)
