@@ -487,3 +487,64 @@ def test_version_and_help_of_every_command(run):
     for command in app.registered_commands:
         code, out, _ = run(command.callback.__name__, "--help")
         assert code == 0 and f"Usage: polyseme {command.callback.__name__}" in out
+
+
+# ------------------------------------------------------------------ vocabulary and validation
+
+
+def test_care_for_the_vocabulary_is_written_to_the_model(run, model, tmp_path):
+    copy = tmp_path / "model"
+    polyseme.load(model).save(copy)
+    code, out, _ = run("labels", copy, "--kind", "unseen", "-f", "jsonl")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == 0 and {row["kind"] for row in rows} == {"unseen"}
+    assert all(row["documents"] > 0 and not row["blocked"] for row in rows)
+    for words in (
+        ("rename", copy, "sand", "shore"),
+        ("merge", copy, "sea", "shore"),
+        ("block", copy, "sun"),
+        ("remove", copy, "towel"),
+    ):
+        code, out, _ = run(*words)
+        assert (code, out) == (0, f"{copy}\n")
+    tagger = polyseme.load(copy)
+    assert tagger.vocabulary_.blocked == ("sun",) and tagger.vocabulary_.resolve("sea") == "shore"
+    assert tagger.store_.counts[tagger.store_.labels.index("towel")] == 0
+    assert run("block", copy, "sun", "--undo", "--out", tmp_path / "other")[0] == 0
+    assert not polyseme.load(tmp_path / "other").vocabulary_.blocked
+    code, _, err = run("rename", copy, "shore", "desk")
+    assert code == 1 and "merge 'shore' into it instead" in err
+
+
+def test_merges_are_suggested(run, world, tiny_space, tmp_path):
+    documents = [[*tags, "Oaks"] if "oak" in tags else tags for tags in world.documents]
+    tagger = polyseme.ZeroShotTagger(space=tiny_space(n_steps=10), n_validations=0, random_state=0)
+    tagger.fit(world.X, documents).save(tmp_path / "model")
+    _, out, _ = run("labels", tmp_path / "model", "--merges", "-f", "jsonl")
+    pairs = [json.loads(line) for line in out.splitlines()]
+    assert {"Oaks", "oak"} in [{pair["label"], pair["into"]} for pair in pairs]
+
+
+def test_fit_says_what_was_measured_and_validate_draws_it(
+    run, files, world, tmp_path, monkeypatch, tiny_space
+):
+    monkeypatch.setattr("polyseme.tagger.ConceptSpace", lambda: tiny_space(n_steps=20))
+    (tmp_path / "words.toml").write_text("blocked = ['sun']")
+    write_jsonl(tmp_path / "evil.jsonl", [[*t, "<script>x"] for t in world.documents])
+    given = ("-d", tmp_path / "evil.jsonl", "-x", files / "features.npy")
+    vocabulary = ("--vocabulary", tmp_path / "words.toml")
+    words = ("--label-vectors", files / "words.npz")
+    code, _, err = run("fit", tmp_path / "model", *given, *vocabulary, *words)
+    assert code == 0, err
+    assert "unseen labels: E-MAP" in err and "% are true" in err
+    page = tmp_path / "page.html"
+    code, out, _ = run("validate", *given, "--draws", 1, "-o", page, "-f", "jsonl")
+    seen, unseen, place = out.splitlines()
+    assert code == 0 and place == str(page) and json.loads(unseen)["labels"] == "unseen"
+    assert json.loads(seen)["n_items"] == 75
+    drawn = page.read_text("utf-8")
+    assert "&lt;script&gt;x" in drawn and "<script" not in drawn and "http" not in drawn
+    code, _, err = run("validate", "-d", files / "documents.jsonl")
+    assert code == 1 and "give their features" in err
+    monkeypatch.undo()
+    assert polyseme.load(tmp_path / "model").vocabulary_.blocked == ("sun",)

@@ -21,7 +21,7 @@ from polyseme._validation import InputError, IntArray, PolysemeWarning, RandomSt
 from polyseme.calibration import PRECISIONS, sigmoid
 from polyseme.corpus import LabelCorpus
 from polyseme.documents import met_documents
-from polyseme.metrics import concept_precision, example_precision
+from polyseme.metrics import concept_precision, example_precision, reliability
 
 Matrix = NDArray[np.float64]
 Features = NDArray[np.float64] | sp.csr_matrix
@@ -92,6 +92,12 @@ class Validation:
         Average precision (C-MAP) of each label that held-out items carry: seen, and made unseen.
     n_draws : int
         How often items and labels were drawn.
+    curves : dict of str to tuple of (int, float, float)
+        For "seen" and "unseen": how many labels were given a probability in each of 15 steps, what
+        it was on average, and which share was true.
+    examples : dict of str to tuple of (str, float, bool)
+        For each label that was made unseen, the held-out items it was likeliest for: their names,
+        probabilities, and whether they carry it. Empty unless they are asked for.
     """
 
     seen: Measures
@@ -99,6 +105,8 @@ class Validation:
     thresholds: tuple[float, ...]
     labels: dict[str, tuple[float | None, float | None]]
     n_draws: int
+    curves: dict[str, tuple[tuple[int, float, float], ...]]
+    examples: dict[str, tuple[tuple[str, float, bool], ...]]
 
     def threshold(self, precision: float) -> float:
         """Say how likely an unseen label must be for a precision; infinity: nobody knows."""
@@ -125,13 +133,14 @@ class Validation:
         return "\n".join([*lines, f"precision: {best}"])
 
     def get_state(self) -> dict[str, Any]:
-        """Give it as JSON values; what is not a number is None."""
+        """Give it as JSON values without the examples; what is not a number is None."""
         return {
             "seen": _plain(asdict(self.seen)),
             "unseen": _plain(asdict(self.unseen)),
             "thresholds": [value if np.isfinite(value) else None for value in self.thresholds],
             "labels": {label: list(pair) for label, pair in self.labels.items()},
             "n_draws": self.n_draws,
+            "curves": {name: [list(step) for step in curve] for name, curve in self.curves.items()},
         }
 
     @classmethod
@@ -146,6 +155,11 @@ class Validation:
             thresholds=tuple(np.inf if one is None else one for one in config["thresholds"]),
             labels={label: (pair[0], pair[1]) for label, pair in config["labels"].items()},
             n_draws=config["n_draws"],
+            curves={
+                name: tuple((step[0], step[1], step[2]) for step in curve)
+                for name, curve in config["curves"].items()
+            },
+            examples={},
         )
 
 
@@ -167,6 +181,7 @@ def validate(
     n_draws: int = 3,
     random_state: RandomState = None,
     variants: Callable[[Any], Sequence[Ranker]] = lambda fitted: [fitted],
+    n_examples: int = 0,
 ) -> list[Validation]:
     """Measure an estimator on a collection's own items, also on labels that are made unseen.
 
@@ -185,6 +200,8 @@ def validate(
     random_state : int, numpy Generator or None
     variants : callable, optional
         Makes variants of a fitted copy, all of which are measured; by default itself.
+    n_examples : int
+        How many items to name for each label that was made unseen.
 
     Returns
     -------
@@ -212,7 +229,7 @@ def validate(
                 return []  # so little is left that nothing can be learned from it
         chosen_items = corpus.select(tested)
         draws.append([_Scores.of(one, X[tested], chosen_items, hidden) for one in variants(copy)])
-    return [_measured(of_variant) for of_variant in zip(*draws, strict=True)]
+    return [_measured(of_variant, n_examples) for of_variant in zip(*draws, strict=True)]
 
 
 def _draw(
@@ -253,6 +270,7 @@ class _Scores:
     logits: Matrix
     truth: NDArray[np.bool_]
     unseen: NDArray[np.bool_]  # (n_labels,)
+    ids: tuple[str, ...]  # (n,)
 
     @classmethod
     def of(cls, ranker: Ranker, X: Features, corpus: LabelCorpus, hidden: Sequence[str]) -> _Scores:
@@ -262,10 +280,22 @@ class _Scores:
         kept = np.flatnonzero([label in set(corpus.labels) for label in classes])
         labels = tuple(classes[column] for column in kept)
         unseen = np.isin(labels, hidden)
-        return cls(labels, ranker.decision_function(X)[:, kept], truth[:, kept], unseen)
+        return cls(labels, ranker.decision_function(X)[:, kept], truth[:, kept], unseen, corpus.ids)
+
+    def examples(self, n: int) -> dict[str, tuple[tuple[str, float, bool], ...]]:
+        """Name the n likeliest items of each label that was made unseen and is on some item."""
+        chosen = np.flatnonzero(self.unseen & self.truth.any(axis=0)) if n else ()
+        likely = sigmoid(self.logits)
+        return {
+            self.labels[column]: tuple(
+                (self.ids[row], float(likely[row, column]), bool(self.truth[row, column]))
+                for row in np.argsort(-likely[:, column], kind="stable")[:n].tolist()
+            )
+            for column in chosen
+        }
 
 
-def _measured(draws: Sequence[_Scores]) -> Validation:
+def _measured(draws: Sequence[_Scores], n_examples: int) -> Validation:
     """Measure all draws together."""
     quality: dict[str, tuple[list[float], list[float]]] = {}
     for draw in draws:
@@ -285,7 +315,24 @@ def _measured(draws: Sequence[_Scores]) -> Validation:
         tuple(unseen_thresholds(unseen).tolist()),
         pairs,  # type: ignore[arg-type]  # two of them
         len(draws),
+        {"seen": _curve(seen), "unseen": _curve(unseen)},
+        {label: items for draw in draws for label, items in draw.examples(n_examples).items()},
     )
+
+
+def _curve(
+    draws: Sequence[tuple[Matrix, NDArray[np.bool_]]],
+) -> tuple[tuple[int, float, float], ...]:
+    """Say how often labels of each probability are true."""
+    parts = [(sigmoid(logits), true) for logits, true in draws if logits.size]
+    if not parts:
+        return ()
+    steps = reliability(
+        np.concatenate([true.ravel() for _, true in parts])[:, None],
+        np.concatenate([likely.ravel() for likely, _ in parts])[:, None],
+    )
+    columns = (steps.counts.tolist(), steps.predicted.tolist(), steps.observed.tolist())
+    return tuple(step for step in zip(*columns, strict=True) if step[0])
 
 
 def _quietly(metric: Any, truth: NDArray[np.bool_], logits: Matrix) -> Matrix:

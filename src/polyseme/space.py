@@ -46,6 +46,7 @@ from polyseme.training import (
     SpaceTraining,
     TrainingData,
     checkpoint_seed,
+    data_digest,
     mean_answers,
     other_training,
     selection_weights,
@@ -155,6 +156,8 @@ class ConceptSpace(Estimator):
         Losses of documents and items, for every round of training.
     plan_ : SpacePlan
         As it was fitted to the size of the data.
+    data_digest_ : str
+        SHA-256 over documents, features and folds.
     """
 
     def __init__(
@@ -297,6 +300,7 @@ class ConceptSpace(Estimator):
         history : list of dict
         """
         self.members_, self.history_ = members, history
+        self.data_digest_ = data_digest(data)
         self.priors_ = np.empty(data.n_labels)
         self.priors_[self.order_] = data.priors()[: data.n_labels]
         with one_blas_thread(), one_torch_thread():
@@ -580,6 +584,8 @@ class ConceptSpace(Estimator):
             Of the names; that of votes (`priming`) stays as it is.
         """
         named = likeness.any(axis=1)
+        if not named.any():
+            return of_items, of_tags
         columns = self.order_[self.n_seen_ :][named]
         by_name = self.readout_of_names(likeness[named], self.priors_[columns])
         mixed = []
@@ -659,6 +665,7 @@ class ConceptSpace(Estimator):
             "n_seen": self.n_seen_,
             "shape": list(self.members_.shape),
             "history": self.history_,
+            "data_digest": self.data_digest_,
         }
         arrays = {name: getattr(self, f"{name}_") for name in _ARRAYS}
         groups = {str(place): group.numpy() for place, group in enumerate(self.members_.groups)}
@@ -676,7 +683,7 @@ class ConceptSpace(Estimator):
         parameters = dict(config["parameters"])
         space = cls(**parameters | {"plan": parameters["plan"] and _plan_of(parameters["plan"])})
         space.plan_, space.n_seen_ = _plan_of(config["plan"]), int(config["n_seen"])
-        space.history_ = list(config["history"])
+        space.history_, space.data_digest_ = list(config["history"]), config["data_digest"]
         groups = within(copies, "members")
         tensors = [torch.from_numpy(groups[str(place)]) for place in range(len(groups))]
         space.members_ = Members(Shape(*config["shape"]), *tensors)

@@ -73,7 +73,7 @@ from polyseme.tags import (
     tag_sets,
     tag_table,
 )
-from polyseme.vocabulary import Vocabulary, as_vocabulary
+from polyseme.vocabulary import Vocabulary, as_vocabulary, similar_labels
 from polyseme.word_vectors import WordVectors, as_word_vectors, name_likeness
 
 if TYPE_CHECKING:
@@ -1083,6 +1083,22 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if self.indicator_ is not None:
             self.indicator_ = tuple(new if one == old else one for one in self.indicator_)
         return self.set_store(self.store_.renamed(old, new), self.named_)
+
+    def similar_labels(self, most: int = 20) -> list[tuple[str, str, float]]:
+        """Suggest labels to `merge`, such as cards into card, by the known tag sets.
+
+        Parameters
+        ----------
+        most : int
+            How many pairs to give.
+
+        Returns
+        -------
+        list of (str, str, float)
+            The rarer label, the commoner one, and how alike the labels are that go with them.
+        """
+        check_fitted(self, "store_")
+        return similar_labels(self.store_.matrix, self.store_.labels, most)
 
     def merge(self, label: str, into: str) -> Self:
         """Let one label stand for another, too: in known documents, given tags and scores.

@@ -485,7 +485,12 @@ def other_training(path: str | Path) -> InputError:
 
 def fingerprint(data: TrainingData, plan: SpacePlan) -> str:
     """Digest data and plan, to tell whose state a folder holds."""
-    digest = hashlib.sha256(repr((plan, data.n_seen, data.n_label_sets)).encode())
+    return hashlib.sha256(f"{plan!r} {data_digest(data)}".encode()).hexdigest()
+
+
+def data_digest(data: TrainingData) -> str:
+    """Digest what a space is learned from."""
+    digest = hashlib.sha256(repr((data.n_seen, data.n_label_sets)).encode())
     arrays: list[Any] = [data.documents.indptr, data.documents.indices]
     arrays += [data.item_documents, data.folds]
     if data.X is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from polyseme._validation import InputError, first_few
 from polyseme.corpus import LabelCorpus, normalize_label
 
 _MOST_BYTES = 2**24
+# Labels of fewer documents are compared with no other, and of more labels than this only the
+# commonest by their use, where cosines beyond the last number are the same use.
+_FEWEST_USES, _MOST_COMPARED, _SAME_USE = 3, 4000, 0.97
 
 
 @dataclass(frozen=True)
@@ -193,6 +197,59 @@ class Vocabulary:
                 if target != place:
                     pairs.append((place, target))
         return sorted(pairs)
+
+
+def similar_labels(
+    documents: sp.csr_matrix, labels: Sequence[str], most: int = 20
+) -> list[tuple[str, str, float]]:
+    """Suggest labels that may be one, such as card and cards, by what they go with.
+
+    Pairs are labels whose names differ in endings or punctuation alone, and labels that go with
+    nearly the same others.
+
+    Parameters
+    ----------
+    documents : csr_matrix of bool, shape (n_documents, n_labels)
+    labels : sequence of str, length n_labels
+    most : int
+        How many pairs to give.
+
+    Returns
+    -------
+    list of (str, str, float)
+        The rarer label, the commoner one, and the cosine of how often others stand beside them;
+        the most alike first.
+    """
+    table = sp.csr_matrix(documents, dtype=np.float64)
+    counts = np.asarray(table.sum(axis=0)).ravel()
+    beside = sp.csr_matrix(table.T @ table)
+    beside.setdiag(0)
+    lengths = np.sqrt(np.asarray(beside.multiply(beside).sum(axis=1)).ravel())
+    profiles = sp.csr_matrix(sp.diags_array(1 / np.maximum(lengths, 1e-12)) @ beside)
+    alike: dict[str, list[int]] = {}
+    for column in np.flatnonzero(counts >= _FEWEST_USES):
+        alike.setdefault(_stem(labels[int(column)]), []).append(int(column))
+    pairs = {pair for group in alike.values() for pair in combinations(group, 2)}
+    common = np.flatnonzero((counts >= _FEWEST_USES) & (lengths > 0))
+    common = common[np.argsort(-counts[common], kind="stable")][:_MOST_COMPARED]
+    cosines = np.triu((profiles[common] @ profiles[common].T).toarray(), 1)
+    for first, second in np.argwhere(cosines > _SAME_USE):
+        pairs.add((int(common[first]), int(common[second])))
+    found = []
+    for first, second in pairs:
+        rarer, commoner = sorted((first, second), key=lambda one: (counts[one], labels[one]))
+        likeness = float((profiles[[rarer]] @ profiles[[commoner]].T).toarray()[0, 0])
+        found.append((labels[rarer], labels[commoner], likeness))
+    return sorted(found, key=lambda pair: (-pair[2], pair))[:most]
+
+
+def _stem(label: str) -> str:
+    """Give a label's letters and digits without an English plural's ending."""
+    plain = "".join(letter for letter in normalize_label(label) if letter.isalnum())
+    for ending in ("es", "s"):
+        if len(plain) > len(ending) + 2 and plain.endswith(ending):
+            return plain.removesuffix(ending)
+    return plain.removesuffix("e") if len(plain) > 3 else plain
 
 
 def as_vocabulary(vocabulary: Vocabulary | str | Path | None) -> Vocabulary:

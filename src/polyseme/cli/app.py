@@ -25,6 +25,7 @@ app = typer.Typer(
 # Groups of commands in the help.
 SHOWING = "See that it works"
 LEARNING = "Learn, rank and ask"
+VOCABULARY = "Care for the vocabulary"
 FILES = "From files to tags"
 _OPTIONS = tomllib.loads(Path(__file__).with_name("options.toml").read_text("utf-8"))
 

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 import polyseme
-from polyseme.cli.app import FILES, LEARNING, Kind, Preset, command, refuse, resumable
+from polyseme.cli.app import (
+    FILES,
+    LEARNING,
+    VOCABULARY,
+    Kind,
+    Preset,
+    command,
+    refuse,
+    resumable,
+)
 from polyseme.cli.output import Form, emit, emit_evidence, for_people, say
 
 if TYPE_CHECKING:
     from polyseme.published.tagger import PublishedTagger
-    from polyseme.tagger import Tagger
+    from polyseme.tagger import Tagger, ZeroShotTagger
 
 Engine = Literal["local", "ray"]
 _NAMED = 20  # skipped files that are named
@@ -41,6 +52,9 @@ def fit(
     tags_column: str | None = None,
     delimiter: str | None = None,
     normalize: bool = True,
+    label_vectors: Path | None = None,
+    vocabulary: Path | None = None,
+    validations: int = 2,
     engine: Engine = "local",
     address: str | None = None,
     workers: int | None = None,
@@ -59,6 +73,8 @@ def fit(
         refuse(
             "`--engine ray` trains the default tagger; the published one trains in this process."
         )
+    if preset != Preset.default and not (label_vectors is None and vocabulary is None):
+        refuse("`--label-vectors` and `--vocabulary` belong to the default tagger.")
     for name, value in published.items():
         if preset == Preset.default and value is not None:
             refuse(f"`--{name}` belongs to the published method; add --preset paper.")
@@ -79,10 +95,15 @@ def fit(
                 # Beside the model: where that is a folder of all machines, this is one as well.
                 storage = checkpoint.with_suffix(".ray")
                 trainer = RayTraining(workers or 2, address, storage, device or "cpu")
+            shared |= {"vocabulary": vocabulary, "n_validations": validations}
             tagger = polyseme.ZeroShotTagger(
                 checkpoint=checkpoint, normalize_labels=normalize, verbose=True, **shared
             )
-            tagger.fit(items.X, items.documents, sets, trainer=trainer)
+            words_of_labels = None
+            if label_vectors is not None:
+                known = [*items.documents.labels, *(sets.labels if sets is not None else ())]
+                words_of_labels = polyseme.WordVectors.read(label_vectors, labels=known)
+            tagger.fit(items.X, items.documents, sets, words_of_labels, trainer)
         if trainer is not None:
             trainer.forget()
     tagger.save(model)
@@ -131,10 +152,15 @@ def _summary(tagger: Tagger) -> str:
         held_out = f"; held-out E-MAP of the concept space {100 * score:.1f}"
         return summary + (held_out if math.isfinite(score) else "")
     space = tagger.space_
-    return (
-        f"{summary} ({len(tagger.store_.points)} different tag sets); {len(space.members_)} "
+    summary += (
+        f" ({len(tagger.store_.points)} different tag sets); {len(space.members_)} "
         f"members of {space.plan_.code} dimensions, {space.plan_.n_steps} steps each"
     )
+    if tagger.name_share_:
+        summary += f"; names of labels have a share of {tagger.name_share_:g} in unseen ones"
+    if tagger.validation_ is None:
+        return summary
+    return f"{summary}\nmeasured on held-out items, by smaller spaces:\n{tagger.validation_}"
 
 
 def _kinds(tagger: Tagger) -> dict[str, int]:
@@ -304,10 +330,7 @@ def explain(
 @command(LEARNING)
 def senses(model: Path, tag: str, form: Form = Form.auto) -> None:
     """Show the senses in which a tag is used, by the known tag sets that hold it."""
-    tagger = polyseme.load(model)
-    if not isinstance(tagger, polyseme.ZeroShotTagger):
-        refuse("`senses` needs the default tagger.")
-    split = tagger.senses(tag)
+    split = _default_tagger(model, "senses").senses(tag)
     if split is None:
         say(f"the tag sets that hold '{tag}' do not fall apart: it has one sense here")
         return
@@ -378,6 +401,56 @@ def _measures(tagger: Tagger, X: Any, truth: Any) -> Iterator[dict[str, Any]]:
 
 
 @command(LEARNING)
+def validate(
+    documents: Path | None = None,
+    features: Path | None = None,
+    label_sets: Path | None = None,
+    draws: int = 3,
+    page: Path | None = None,
+    device: str | None = None,
+    seed: int = 0,
+    words: int | None = None,
+    split: str | None = None,
+    tags_column: str | None = None,
+    delimiter: str | None = None,
+    normalize: bool = True,
+    form: Form = Form.auto,
+) -> None:
+    """Hide some of your tags and say how such tags would fare in your collection."""
+    from polyseme._progress import working
+    from polyseme.cli.reading import Reading, extractor_of, read_items
+    from polyseme.cli.validation_page import validation_page
+    from polyseme.features.base import learned_copy
+    from polyseme.holdout import validate as validate_collection
+    from polyseme.io import replacing
+
+    if features is None:
+        refuse("`validate` measures items; give their features with --features.")
+    reading = Reading(tags_column, delimiter, normalize)
+    items = read_items(features, documents, split, reading)
+    sets = items.everything if label_sets is None else reading.corpus(label_sets)
+    X, extractor = items.X, extractor_of(items.X, words)
+    if extractor is not None:
+        X = learned_copy(extractor, X, seed)[1]
+    tagger = polyseme.ZeroShotTagger(device=device, n_validations=0, random_state=seed)
+    with working(f"fitting to what is left, {draws} times", shown=True):
+        found = validate_collection(
+            tagger, X, items.documents, sets or items.documents, draws, seed, n_examples=6
+        )
+    if not found:
+        refuse("There are too few items or tags to hold any out: 40 items and 8 tags it takes.")
+    emit(
+        ({"labels": kind} | asdict(getattr(found[0], kind)) for kind in ("seen", "unseen")),
+        form,
+    )
+    say(str(found[0]).splitlines()[-1])
+    if page is not None:
+        with replacing(page) as stream:
+            stream.write(validation_page(found[0], f"Tags of {documents or features}").encode())
+        typer.echo(str(page))
+
+
+@command(LEARNING)
 def info(path: Path, form: Form = Form.auto) -> None:
     """Say what a model or a file of documents holds."""
     facts = _describe_model(path) if path.is_dir() else _describe_documents(path)
@@ -416,6 +489,8 @@ def _describe_model(path: Path) -> dict[str, Any]:
         last = space.history_[-1] if space.history_ else {}
         facts |= {
             "method": "one concept space",
+            "fitted or changed": _saved(path),
+            "data": space.data_digest_[:16],
             "known documents": len(store.ids),
             "different tag sets": len(store.points),
             "labels by name": 0 if tagger.named_ is None else len(tagger.named_.labels),
@@ -425,6 +500,17 @@ def _describe_model(path: Path) -> dict[str, Any]:
             "final loss of documents": last.get("documents"),
             "final loss of items": last.get("items") if n_features else None,
         }
+        if tagger.validation_ is not None:
+            for kind in ("seen", "unseen"):
+                part = getattr(tagger.validation_, kind)
+                facts |= {
+                    f"held-out E-MAP, {kind}": part.example_map,
+                    f"held-out C-MAP, {kind}": part.concept_map,
+                    f"held-out precision at 0.5, {kind}": part.precision,
+                    f"held-out recall at 0.5, {kind}": part.recall,
+                }
+            facts["highest precision of unseen"] = tagger.validation_.highest_precision
+        facts["blocked"] = list(tagger.vocabulary_.blocked)
     else:
         embedding = tagger.embedding_
         facts |= {
@@ -444,6 +530,96 @@ def _describe_model(path: Path) -> dict[str, Any]:
         "feature extractor": extractor if n_features else "none (tags only)",
         "documents left out": len(tagger.dropped_),
     }
+
+
+def _saved(path: Path) -> str:
+    """Say when a model was saved, by its manifest."""
+    seconds = (path / "manifest.json").stat().st_mtime
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
+
+
+# ---------------------------------------------------------------------- vocabulary
+
+
+@command(VOCABULARY)
+def labels(
+    model: Path,
+    kind: Literal["seen", "unseen", "oov"] | None = None,
+    merges: bool = False,
+    top: int = 20,
+    form: Form = Form.auto,
+) -> None:
+    """List a model's tags, with what is known of each, or suggest which to merge."""
+    tagger = _default_tagger(model, "labels")
+    if merges:
+        pairs = tagger.similar_labels(top)
+        names = ("label", "into", "alike")
+        emit((dict(zip(names, (a, b, round(c, 3)), strict=True)) for a, b, c in pairs), form)
+        return
+    counts = dict(zip(tagger.store_.labels, tagger.store_.counts.tolist(), strict=True))
+    quality = {} if tagger.validation_ is None else tagger.validation_.labels
+    blocked = set(tagger.vocabulary_.blocked)
+    emit(
+        (
+            {
+                "label": label,
+                "kind": own,
+                "documents": counts.get(label, 0),
+                "c_map": quality.get(label, (None, None))[0],
+                "c_map_unseen": quality.get(label, (None, None))[1],
+                "blocked": label in blocked,
+            }
+            for label, own in zip(tagger.classes_.tolist(), tagger.kinds_.tolist(), strict=True)
+            if kind in (None, own)
+        ),
+        form,
+    )
+
+
+@command(VOCABULARY)
+def block(model: Path, labels: list[str], undo: bool = False, out: Path | None = None) -> None:
+    """Never suggest some tags."""
+    _change(model, out, "block", lambda tagger: tagger.block(labels, undo=undo))
+
+
+@command(VOCABULARY)
+def rename(model: Path, label: str, name: str, out: Path | None = None) -> None:
+    """Give a tag another name."""
+    _change(model, out, "rename", lambda tagger: tagger.rename(label, name))
+
+
+@command(VOCABULARY)
+def merge(model: Path, label: str, into: str, out: Path | None = None) -> None:
+    """Make two tags one."""
+    _change(model, out, "merge", lambda tagger: tagger.merge(label, into))
+
+
+@command(VOCABULARY)
+def remove(model: Path, labels: list[str], out: Path | None = None) -> None:
+    """Forget tags for good."""
+    _change(model, out, "remove", lambda tagger: tagger.remove_labels(labels))
+
+
+def _default_tagger(model: Path, name: str) -> ZeroShotTagger:
+    """Load a model that must be a default tagger."""
+    tagger = polyseme.load(model)
+    if not isinstance(tagger, polyseme.ZeroShotTagger):
+        refuse(f"`{name}` needs the default tagger.")
+    return tagger
+
+
+def _change(
+    model: Path, out: Path | None, name: str, change: Callable[[ZeroShotTagger], object]
+) -> None:
+    """Change a model and write it, to its own folder or to another one."""
+    from polyseme.persistence import check_destination
+
+    if out is not None:
+        check_destination(out)
+    tagger = _default_tagger(model, name)
+    change(tagger)
+    tagger.save(out or model)
+    typer.echo(str(out or model))
 
 
 # ---------------------------------------------------------------------- media files
