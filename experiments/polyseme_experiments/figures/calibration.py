@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from polyseme.metrics import BINS
 from polyseme_experiments.figures.base import FORMER, FORMER_TITLE, Experiment, Results
+from polyseme_experiments.methods.calibration import PRECISIONS
 from polyseme_experiments.report.page import Figure, Section
 from polyseme_experiments.report.plots import Bins, reliability
 from polyseme_experiments.report.tables import Cell, Row, Table
@@ -68,6 +69,29 @@ class CalibrationFigure(Experiment):
         title = "A third of the unseen labels, all held-out instances"
         header = ("setting", "what is known of them", *names)
         return self.table(results, header, rows, suffix="-late", title=title)
+
+
+@dataclass(frozen=True)
+class PrecisionFigure(Experiment):
+    """A table of precisions that were asked for and reached, seen and unseen labels."""
+
+    def section(self, results: Results) -> Section:
+        """Make its section of the report; see `Experiment.section`."""
+        names = [
+            f"{what} {100 * asked:.0f} %"
+            for asked in PRECISIONS
+            for what in ("reached of", "found at")
+        ]
+        rows: list[Row] = [
+            (
+                get_setting(setting).title.partition(",")[0],
+                kind,
+                *(Cell.of(results.values(setting, "precision", column, name)) for name in names),
+            )
+            for setting in self.settings
+            for kind, column in (("seen", "training"), ("unseen", "zsl-only"))
+        ]
+        return self.make_section(self.table(results, ("corpus", "labels", *names), rows))
 
 
 def _curve(results: Results, setting: str, method: str, column: str) -> Bins:

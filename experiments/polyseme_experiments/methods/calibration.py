@@ -41,11 +41,38 @@ N_DRAWS = ZeroShotTagger().n_validations
 FEW = (1, 2, 5, 20)
 
 
-def _asked() -> dict[str, Any]:
-    """Give what decides which precisions are asked for, and how unseen labels are validated."""
-    numbers = {name: value for name, value in vars(holdout).items() if name.startswith("_")}
-    constants = {n: v for n, v in numbers.items() if isinstance(v, (int, float))}
-    return {"precisions": PRECISIONS, "n_validations": N_DRAWS, "validation": constants}
+@dataclass(frozen=True)
+class Precision(Method):
+    """Which share of given labels is true, where a precision is asked for."""
+
+    features: ClassVar[bool] = True
+
+    def config(self, config: RunConfig) -> dict[str, Any]:
+        """Give what decides its results; see `Method.config`."""
+        numbers = {name: value for name, value in vars(holdout).items() if name.startswith("_")}
+        constants = {name: one for name, one in numbers.items() if isinstance(one, (int, float))}
+        asked = {"precisions": PRECISIONS, "n_validations": N_DRAWS, "validation": constants}
+        return super().config(config) | default_config(config) | asked
+
+    def run(self, trial: Trial) -> Outcome:
+        """Ask for precisions of seen and unseen labels, all held-out instances."""
+        tagger = trial.default_tagger("validated", N_DRAWS)
+        probabilities = tagger.predict_proba(trial.features(trial.mixed))
+        tested = trial.split.target.select(trial.mixed)
+        metrics: Metrics = {}
+        for name, chosen in evaluation_columns(trial.split.labels).items():
+            if name not in ("training", "zsl-only"):
+                continue
+            truth = tested.align(chosen)[0][:, : len(chosen)].toarray().astype(bool)
+            predicted = columns_of(probabilities, tagger.classes_, chosen, tested.key)
+            metrics[name] = {}
+            for asked in PRECISIONS:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", PolysemeWarning)
+                    least = tagger.thresholds(asked)
+                enough = columns_of(least[None], tagger.classes_, chosen, tested.key, np.inf)
+                metrics[name] |= precision_reached(truth, predicted >= enough, asked)
+        return metrics, trial.audit(tagger, trial.fit_inputs())
 
 
 @dataclass(frozen=True)
@@ -58,18 +85,14 @@ class Calibration(Method):
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Give what decides its results; see `Method.config`."""
         learned = costa_config() | {"floor": FLOOR} if self.raw else default_config(config)
-        return super().config(config) | learned | _asked() | {"raw": self.raw}
+        return super().config(config) | learned | {"raw": self.raw}
 
     def run(self, trial: Trial) -> Outcome:
         """Compare probabilities with what held-out instances have."""
-        ranker = trial.tuned_costa() if self.raw else trial.default_tagger("validated", N_DRAWS)
+        ranker = trial.tuned_costa() if self.raw else trial.default_tagger()
         X = trial.features(trial.mixed)
-        least: dict[float, Matrix] = {}
         if isinstance(ranker, ZeroShotTagger):
             probabilities = ranker.predict_proba(X)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", PolysemeWarning)
-                least = {one: ranker.thresholds(one) for one in PRECISIONS}
         else:
             probabilities = ranker.decision_function(X)
             probabilities = as_probabilities(probabilities, label_frequencies(trial, ranker))
@@ -81,9 +104,6 @@ class Calibration(Method):
             truth = tested.align(chosen)[0][:, : len(chosen)].toarray().astype(bool)
             predicted = columns_of(probabilities, ranker.classes_, chosen, tested.key)
             metrics[name] = reliability_of(truth, predicted)
-            for asked, thresholds in least.items():
-                enough = columns_of(thresholds[None], ranker.classes_, chosen, tested.key, 1.0)
-                metrics[name] |= precision_reached(truth, predicted >= enough, asked)
         return metrics, trial.audit(ranker, trial.fit_inputs())
 
 
@@ -97,8 +117,7 @@ class NewLabelCalibration(Method):
         """Give what decides its results; see `Method.config`."""
         words = None if config.quick else word_vectors(config.data).checksum
         added = {"few": FEW, "words": (SPREAD, NOISE)}
-        learned = default_config(config) | _asked()
-        return super().config(config) | learned | {"words": words, "late": added}
+        return super().config(config) | default_config(config) | {"words": words, "late": added}
 
     def run(self, trial: Trial) -> Outcome:
         """Learn without some labels, then take the documents that hold them, or their names."""
@@ -119,9 +138,6 @@ class NewLabelCalibration(Method):
         for name, one in probabilities.items() if truth.any() else ():
             metrics[name]["E-MAP"] = 100 * example_map(truth, one)
             metrics[name]["C-MAP"] = 100 * concept_map(truth, one)
-        for precision in PRECISIONS:
-            least = tagger.validation_.threshold(precision) if tagger.validation_ else np.inf
-            metrics["oov"] |= precision_reached(truth, probabilities["oov"] >= least, precision)
         return metrics, trial.audit(taught, trial.fit_inputs())
 
     def _without(self, trial: Trial, added: Sequence[str]) -> ZeroShotTagger:

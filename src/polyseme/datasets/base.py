@@ -38,7 +38,7 @@ class DatasetSpec:
 
     name: str  # of its folder under the data root, "hsun"
     title: str  # what people call it
-    domain: str  # "images", "music", or "other"
+    domain: str  # "images", "music", "text", or "other"
     citation: str  # authors, title, venue and year of the paper to cite
     licence: str  # what its source states
     sample: Callable[[], DatasetContent]  # makes a tiny dataset of the same shape
