@@ -18,7 +18,7 @@ from polyseme.datasets.loading import DOCUMENT_FILES
 
 ORIGINALS = {"magtag5k", "labelme", "msd"}
 EMBEDDED = {name for name, spec in known_specs().items() if spec.embedded is not None}
-EMPTY_DOCUMENTS = {"hsun": 13, "corel5k": 7, "emoji": 132}
+EMPTY_DOCUMENTS = {"hsun": 13, "corel5k": 7, "emoji": 132, "delicious": 14}
 PAGE = Path(__file__).parents[2] / "docs" / "own-data.md"
 each_spec = pytest.mark.parametrize("spec", known_specs().values(), ids=list(known_specs()))
 
@@ -73,7 +73,7 @@ def load_quietly(name, root):
 @each_spec
 def test_every_spec_is_complete_and_in_the_table_of_the_docs(spec):
     assert known_specs()[spec.name] is spec and spec.title and spec.licence
-    assert spec.domain in ("images", "music")
+    assert spec.domain in ("images", "music", "text")
     known = re.search(r": .+\. .*\b(19|20)\d\d\.$", spec.citation)
     assert known or spec.citation.startswith("none known to us")
     counts = ["not known" if n is None else f"{n:,}" for n in (spec.n_documents, spec.n_labels)]
