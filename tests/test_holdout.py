@@ -140,7 +140,9 @@ def test_few_and_hopeless_labels_promise_nothing():
     logits, truth = draws(rng, 1.0, n=1)
     assert np.isinf(unseen_thresholds([(logits, truth)])).all()
     assert np.isinf(unseen_thresholds([(logits, np.zeros_like(truth))])).all()
-    certain = unseen_thresholds([(np.full((30, 2), 3.0), np.ones((30, 2), dtype=bool))])
+    few = unseen_thresholds([(np.full((30, 2), 3.0), np.ones((30, 2), dtype=bool))])
+    assert np.isinf(few).all(), "two labels promise nothing"
+    certain = unseen_thresholds([(np.full((20, 3), 3.0), np.ones((20, 3), dtype=bool))])
     assert np.isfinite(certain[:80]).all(), "60 true ones promise 0.8"
     assert np.isinf(certain[-5:]).all(), "but not 0.95"
 

@@ -35,6 +35,8 @@ _MOST_TRAINED, _MOST_TESTED = 20_000, 4096
 # A precision is believed from so many given labels on, more where it is high: 20, and 10 wrong ones
 # that would be expected. As many labels is worth what recalibrated probabilities expect.
 _FEWEST_GIVEN, _FEWEST_WRONG, _EXPECTED = 20, 10, 20
+# No promise rests on fewer labels than this, weighted by their shares of all that are given.
+_FEWEST_SHARING = 3
 # Standard errors over labels by which a precision must be exceeded: the lower bound of 95 %.
 _CAUTION = 1.64
 _MOST_READ = 200_000
@@ -406,7 +408,8 @@ def unseen_thresholds(draws: Sequence[tuple[Matrix, NDArray[np.bool_]]]) -> Matr
         by_label = np.bincount(labels[:size], weights=truth[:size] - precision)
         bound = precision - _CAUTION * np.sqrt((by_label**2).sum()) / (size + _EXPECTED)
         believed = size * (1 - PRECISIONS) >= _FEWEST_WRONG
-        reached = (bound >= PRECISIONS) & believed
+        n_labels = size**2 / np.square(np.bincount(labels[:size])).sum()
+        reached = (bound >= PRECISIONS) & believed & (n_labels >= _FEWEST_SHARING)
         thresholds[reached] = sigmoid(np.array(logits[size - 1]))
     # What is promised for a precision must hold for lower ones too.
     return np.minimum.accumulate(thresholds[::-1])[::-1]
