@@ -368,10 +368,11 @@ def unseen_thresholds(draws: Sequence[tuple[Matrix, NDArray[np.bool_]]]) -> Matr
     """Find how likely unseen labels must be for each of `PRECISIONS`, infinity for nobody knows.
 
     A threshold holds when the lower bound (95 %, over labels) of the share of true labels above it
-    reaches the precision; few labels are helped out by what recalibrated probabilities expect. On
-    six corpora, three splits each, this gave 0.20 to 0.26 for 0.2, 0.31 to 0.37 for 0.3 and 0.49 to
-    0.56 for 0.5, where probabilities taken at their word gave 0.12 to 0.28, 0.15 to 0.37 and 0.29
-    to 0.52.
+    reaches the precision; few labels are helped out by what recalibrated probabilities expect.
+
+    On five splits of each of six corpora this gave 0.14 to 0.33 for 0.2 (in 23 of the 30; none in
+    the others) and 0.46 and 0.57 for 0.5 (in 7), where probabilities taken at their word gave 0.12
+    to 0.28 and 0.29 to 0.52; `polyseme reproduce precision` has the table.
 
     Parameters
     ----------
