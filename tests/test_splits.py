@@ -298,14 +298,14 @@ def test_a_split_hands_out_documents_under_their_own_names(music):
     labels = random_labels(numbered, oov_share=0.2, random_state=0)
     split = within_corpus(numbered, labels, first=0.6, random_state=0)
     for corpus, rows in (
-        (split.teaching(), split.semantics),
-        (split.held_out(), split.semantics_validation),
+        (split.training_label_sets(), split.semantics),
+        (split.validation_label_sets(), split.semantics_validation),
         (split.instances("test"), split.test),
     ):
         assert corpus.ids == tuple(str(row) for row in rows)
         assert not corpus.numbered
         assert [set(document) for document in corpus] == [set(numbered.document(r)) for r in rows]
-    assert set(split.teaching().labels) == set(labels.vocabulary)
+    assert set(split.training_label_sets().labels) == set(labels.vocabulary)
     assert len(split.unmet_instances("train")) == 0
     more = oov_test(split).unmet_instances("train")
     assert set(more.ids) == {str(row) for row in np.setdiff1d(oov_test(split).train, split.train)}

@@ -81,9 +81,9 @@ def cached_space(
     decides = {
         "parameters": space_config(n_components, config),
         "seed": seed,
-        "documents": [list(document) for document in split.teaching()],
-        "ids": split.teaching().ids,
-        "held out": [list(document) for document in split.held_out()],
+        "documents": [list(document) for document in split.training_label_sets()],
+        "ids": split.training_label_sets().ids,
+        "held out": [list(document) for document in split.validation_label_sets()],
         "known": split.known().ids,
     }
     folder = Path(config.cache) / f"space-{n_components}-{config_hash(decides)}"
@@ -110,7 +110,7 @@ def _learn(split: ZeroShotSplit, embedding: ConceptEmbedding) -> tuple[Published
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PolysemeWarning)
-        embedding.fit(split.teaching(), validation=split.held_out())
+        embedding.fit(split.training_label_sets(), validation=split.validation_label_sets())
         space = PublishedTagger(embedding=embedding, fit_embedding=False)
         space.fit(None, split.known())
     return space, time.perf_counter() - start

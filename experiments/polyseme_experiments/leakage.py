@@ -312,7 +312,7 @@ def _of_embedding(
     split: ZeroShotSplit, embedding: ConceptEmbedding, *, relearn_topics: bool
 ) -> Iterator[Check]:
     """Check vocabulary, idf, label descriptors and topics of a concept embedding."""
-    key, teaching = split.source.key, split.teaching().without_unused()
+    key, teaching = split.source.key, split.training_label_sets().without_unused()
     documents = [key(label) for label in teaching.labels]
     oov = {key(label) for label in split.labels.oov}
     vocabulary = [key(label) for label in embedding.classes_]

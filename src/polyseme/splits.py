@@ -363,11 +363,11 @@ class ZeroShotSplit:
                 )
             object.__setattr__(self, name, rows)
 
-    def teaching(self) -> LabelCorpus:
+    def training_label_sets(self) -> LabelCorpus:
         """Give the documents that teach the concept space, over the vocabulary (S_tr)."""
         return self._semantics(self.semantics)
 
-    def held_out(self) -> LabelCorpus:
+    def validation_label_sets(self) -> LabelCorpus:
         """Give the documents that stop the training of the concept space (S_val)."""
         return self._semantics(self.semantics_validation)
 

@@ -57,7 +57,12 @@ class World:
         return within_corpus(self.corpus, LABELS, random_state=random_state, **options)
 
     def inputs(self, split):
-        documents = split.instances("train"), split.known(), split.teaching(), split.held_out()
+        documents = (
+            split.instances("train"),
+            split.known(),
+            split.training_label_sets(),
+            split.validation_label_sets(),
+        )
         return FitInputs(self.X[split.train], *documents)
 
     def learn(self, split=None, *, teaching=None, rows=None, documents=None, semantics=None):
@@ -65,7 +70,9 @@ class World:
         split = split or self.split
         context = ContextDescriptor(n_topics=4, n_iter=20)
         embedding = self.tiny_embedding(context_descriptor=context)
-        embedding.fit(teaching or split.teaching(), validation=split.held_out())
+        embedding.fit(
+            teaching or split.training_label_sets(), validation=split.validation_label_sets()
+        )
         mapper = InstanceMapper(kind="kernel-ridge", gamma="median", penalty=0.1)
         parts = {"embedding": embedding, "mapper": mapper, "fit_embedding": False}
         tagger = PublishedTagger(**parts, random_state=0)

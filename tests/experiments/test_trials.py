@@ -45,7 +45,7 @@ def test_every_setting_draws_a_split_that_passes_the_audit(name, number):
 def test_trials_draw_their_labels_and_detectors_of_unseen_labels_are_dropped():
     drawn = [trial("hsun", number) for number in range(4)]
     assert len({one.split.labels.unseen for one in drawn}) == 4
-    first, *others = (one.split.teaching().ids for one in drawn)
+    first, *others = (one.split.training_label_sets().ids for one in drawn)
     assert others[2] == first and first not in others[:2]  # they take turns in partitions
     names = set(drawn[0].feature_names)
     assert not names & set(drawn[0].split.labels.unseen)
@@ -95,7 +95,7 @@ def test_the_papers_own_pair_keeps_labels_and_semantics_of_its_source(monkeypatc
     monkeypatch.setattr(sampling, "chosen_pair", lambda setting, config: setting.corpora[0])
     own, across = trial("magtag"), trial("music-cross")
     assert across.source.name == "magtag5k" and across.target.name == "msd"
-    assert across.split.teaching().ids == own.split.teaching().ids
+    assert across.split.training_label_sets().ids == own.split.training_label_sets().ids
     assert set(across.split.labels.unseen) <= set(own.split.labels.unseen)
     assert across.audit()["passed"]
 
