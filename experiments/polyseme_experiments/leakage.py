@@ -34,8 +34,8 @@ _SAME = "the same when learned again, bit for bit"
 _DOCUMENTS: dict[str, Callable[[ZeroShotSplit], LabelCorpus]] = {
     "documents": lambda split: split.instances("train"),
     "semantics": ZeroShotSplit.known,
-    "teaching": ZeroShotSplit.teaching,
-    "held_out": ZeroShotSplit.held_out,
+    "teaching": ZeroShotSplit.training_label_sets,
+    "held_out": ZeroShotSplit.validation_label_sets,
 }
 
 
