@@ -169,7 +169,8 @@ def test_tags_of_sidecars_are_noted_but_for_suggested_ones(texts, out):
     merge_tags(texts / "a.txt.xmp", ["guessed"])
     (texts / "below" / "c.txt.xmp").write_text("no XML")
     summary = extract_folder(texts, out, Letters())
-    assert [name for name, _ in summary.sidecars] == ["below/c.txt"]
+    assert [name for name, _ in summary.unread] == ["below/c.txt"]
+    assert summary.keywords() == "1 of 2 files have keywords (sidecar 1)"
     found = read_extraction(out)
     assert found.tags == (("sun", "sea"), ()) and found[[1, 0]].tags == ((), ("sun", "sea"))
 
@@ -193,7 +194,9 @@ def test_folders_that_cannot_be_used_are_named(texts, tmp_path, out):
         extract_folder(texts, out, AudioFeatures())
     for name in ("a.txt", "below/c.txt"):
         (texts / name).write_text("bad")
-    with pytest.raises(InputError, match=r"None of the 3 image files .* a.txt is bad"):
+    with pytest.raises(
+        InputError, match=r"None of the 3 image files .* a.txt, b.txt, below/c.txt: is bad"
+    ):
         extract_folder(texts, tmp_path / "out2", Letters())
 
 

@@ -144,7 +144,7 @@ def test_misuse_is_one_sentence(pictures, sounds, tmp_path):
     fit = ("fit", tmp_path / "m", "-x")
     for words, sentence in (
         ((*fit, numbers, "-d", tags, "--words", "8"), "does not apply to image"),
-        ((*fit, numbers), "No file has a sidecar"),
+        ((*fit, numbers), "No file has keywords"),
         ((*fit, table), "--documents"),
         ((*fit, table, "-d", tags, "--words", "8"), "not for numbers"),
         ((*fit, numbers, "--split", "train"), "--split"),

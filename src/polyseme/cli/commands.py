@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from polyseme.tagger import Tagger, ZeroShotTagger
 
 Engine = Literal["local", "ray"]
-_NAMED = 20  # skipped files that are named
+_NAMED = 20  # reasons for skipped files that are told
 
 
 @command(LEARNING)
@@ -644,6 +644,7 @@ def extract(
     from polyseme.cluster import open_engine
     from polyseme.features import extract_folder, extractor_class
     from polyseme.features.base import quiet_decoders
+    from polyseme.features.extraction import by_reason
 
     parameters: dict[str, Any] = {"depth": depth, "size": size, "framing": framing}
     if kind == "audio":
@@ -657,20 +658,24 @@ def extract(
     ):
         summary = extract_folder(folder, out, extractor, progress=bar.tell, engine=where)
     _say_skipped(summary.skipped)
-    for name, reason in summary.sidecars[:_NAMED]:
-        say(f"the tags beside {name} cannot be read: {reason}")
+    for names, reason in by_reason(summary.unread)[:_NAMED]:
+        say(f"keywords of {names} cannot be read: {reason}")
     say(summary.sentence())
+    say(summary.keywords())
     typer.echo(str(out))
-    if strict and (summary.skipped or summary.sidecars):
+    if strict and (summary.skipped or summary.unread):
         raise typer.Exit(1)
 
 
 def _say_skipped(skipped: Sequence[tuple[str, str]]) -> None:
-    """Name the files that could not be used."""
-    for name, reason in skipped[:_NAMED]:
-        say(f"skipped {name}: {reason}")
-    if len(skipped) > _NAMED:
-        say(f"… and {len(skipped) - _NAMED:,} more; the folder's files.jsonl names them all")
+    """Name the files that could not be used, each reason once."""
+    from polyseme.features.extraction import by_reason
+
+    reasons = by_reason(skipped)
+    for names, reason in reasons[:_NAMED]:
+        say(f"skipped {names}: {reason}")
+    if len(reasons) > _NAMED:
+        say(f"… and for {len(reasons) - _NAMED:,} more reasons; files.jsonl of `extract` has all")
 
 
 @command(FILES)

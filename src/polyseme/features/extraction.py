@@ -18,7 +18,7 @@ import stat
 import tempfile
 import time
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,8 +36,8 @@ from polyseme.features.base import (
     cause,
     quiet_decoders,
 )
+from polyseme.features.keywords import Keywords, keywords_of
 from polyseme.io import replacing
-from polyseme.io.xmp import read_tags, sidecar_of
 
 MANIFEST, LEDGER, CACHE = "extraction.json", "files.jsonl", "cache.sqlite"
 FORMAT, FORMAT_VERSION = "polyseme extraction", 2
@@ -74,7 +74,9 @@ class Summary:
     n_cached: int  # those of them that had been looked at before
     skipped: tuple[tuple[str, str], ...]  # media files that cannot be used
     others: tuple[tuple[str, str], ...]  # files that are no media of this kind
-    sidecars: tuple[tuple[str, str], ...]  # extracted files whose sidecar cannot be read
+    n_tagged: int  # extracted files with keywords
+    places: dict[str, int]  # files by where their keywords come from, such as XMP or sidecar
+    unread: tuple[tuple[str, str], ...]  # extracted files some of whose keywords cannot be read
 
     def sentence(self) -> str:
         """Say it in one sentence."""
@@ -86,6 +88,13 @@ class Summary:
             f"{self.n_extracted:,} of {total:,} {noun} files extracted{cached}, "
             f"{len(self.skipped):,} skipped; {others} passed over"
         )
+
+    def keywords(self) -> str:
+        """Say how many files have keywords, and from where, in one sentence."""
+        if not self.n_tagged:
+            return "no file has keywords, inside or in a sidecar"
+        listed = ", ".join(f"{place} {count:,}" for place, count in self.places.items())
+        return f"{self.n_tagged:,} of {self.n_extracted:,} files have keywords ({listed})"
 
 
 class Engine(Protocol):
@@ -142,10 +151,26 @@ def extract_folder(
         if not used:
             raise InputError(
                 f"None of the {len(media)} {kind} files in '{source}' can be used: "
-                f"{first_few([f'{name} {why}' for name, why in skipped], most=3)}."
+                f"{first_few([f'{names}: {why}' for names, why in by_reason(skipped)], most=3)}."
             )
-        sidecars = _write(target, extractor, used, skipped, others, store)
-    return Summary(kind, len(used), n_cached, tuple(skipped), tuple(others), tuple(sidecars))
+        found = _write(target, extractor, used, skipped, others, store)
+    places = Counter(place for keywords in found for place in keywords.places)
+    unread = [
+        (file.id, reason)
+        for (file, _), keywords in zip(used, found, strict=True)
+        for reason in keywords.unread
+    ]
+    n_tagged = sum(bool(keywords.tags) for keywords in found)
+    outcomes_of = (tuple(skipped), tuple(others), n_tagged, dict(places.most_common()))
+    return Summary(kind, len(used), n_cached, *outcomes_of, tuple(unread))
+
+
+def by_reason(files: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Give (names, reason) for each reason that (file, reason) pairs have, said once."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for name, reason in files:
+        names[reason].append(name)
+    return [(first_few(listed, most=3), reason) for reason, listed in names.items()]
 
 
 def _extract(
@@ -540,8 +565,8 @@ def _write(
     skipped: Sequence[tuple[str, str]],
     others: Sequence[tuple[str, str]],
     store: FeatureStore,
-) -> list[tuple[str, str]]:
-    """Write numbers, ledger and manifest; give the files whose sidecar cannot be read."""
+) -> list[Keywords]:
+    """Write numbers, ledger and manifest; give the keywords of each file that is used."""
     manifest = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
@@ -552,11 +577,15 @@ def _write(
         "passed over": len(others),
     }
     shapes = [store.shape_of(content) for _, content in used]
+    # A model must not learn from what a model suggested: such keywords are left out.
+    found = [_keywords(file.path, extractor.kind) for file, _ in used]
     lines: list[dict[str, Any]] = []
     for row, ((file, content), shape) in enumerate(zip(used, shapes, strict=True)):
         line = {"file": file.id, "outcome": "extracted", "row": row, "sha256": content.hex()}
         segments = {"segments": shape[0]} if extractor.kind == "audio" else {}
-        lines.append(line | _sidecar(file.path) | segments)
+        keywords = {"tags": found[row].tags, "tags_from": found[row].places}
+        keywords |= {"unread": found[row].unread}
+        lines.append(line | {name: held for name, held in keywords.items() if held} | segments)
     for outcome, files in (("skipped", skipped), ("passed over", others)):
         lines += [{"file": name, "outcome": outcome, "reason": reason} for name, reason in files]
     n_rows = sum(line.get("segments", 1) for line in lines[: len(used)])
@@ -578,19 +607,15 @@ def _write(
         last.write((json.dumps(manifest, indent=2) + "\n").encode())
         # Everything is written; without a manifest there is no extraction while names change.
         (target / MANIFEST).unlink(missing_ok=True)
-    return [(line["file"], line["sidecar"]) for line in lines if "sidecar" in line]
+    return found
 
 
-def _sidecar(path: Path) -> dict[str, Any]:
-    """Give the tags of a file's sidecar, or why they cannot be read, for the ledger."""
-    if not sidecar_of(path).exists():
-        return {}
+def _keywords(path: Path, kind: str) -> Keywords:
+    """Read a file's keywords; one that has vanished meanwhile has none."""
     try:
-        # A model must not learn from what a model suggested.
-        tags = read_tags(sidecar_of(path), suggested=False)
-    except InputError as error:
-        return {"sidecar": str(error)}
-    return {"tags": tags} if tags else {}
+        return keywords_of(path, kind)
+    except OSError as error:
+        return Keywords([], [], [f"cannot be opened ({cause(error)})"])
 
 
 def _manifest(path: Path) -> dict[str, Any]:

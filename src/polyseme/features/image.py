@@ -35,6 +35,8 @@ FORMATS = {
     "DIB": (".dib",),
     "TIFF": (".tif", ".tiff"),
     "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
+    "AVIF": (".avif",),
+    "HEIF": (".heic", ".heif", ".hif"),  # by pillow-heif, of the extra `heic`
 }
 SUFFIXES = frozenset({".svg", ".svgz"}.union(*FORMATS.values()))
 # To be raised whenever the same picture would get other numbers.
