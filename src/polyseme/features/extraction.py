@@ -54,6 +54,7 @@ CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, state TEXT, content BLO
 """
 # Files that a worker of a cluster hashes, and looks at, at a time.
 _HASHED_AT_ONCE, _LEAST_AT_ONCE = 64, 8
+_MOST_CACHES = 16  # that are asked for files
 
 Progress = Callable[[int, int, int], None]
 
@@ -436,15 +437,21 @@ class FeatureStore:
     """A cache of raw numbers by content hash and `MediaFeatures.digest`, in one SQLite file.
 
     Entered, it is locked against other writers; what was put stays also after an interruption.
+    To read only, it takes no lock and notes nothing.
     """
 
-    def __init__(self, path: Path, preprocessing: str) -> None:
+    def __init__(self, path: Path, preprocessing: str, *, read_only: bool = False) -> None:
         self.path = path
         self.preprocessing = preprocessing
+        self.read_only = read_only
         self._committed = time.monotonic()
 
     def __enter__(self) -> Self:
         try:
+            if self.read_only:
+                address = f"{self.path.absolute().as_uri()}?mode=ro"
+                self._connection = sqlite3.connect(address, timeout=0.1, uri=True)
+                return self
             self._connection = sqlite3.connect(self.path, timeout=1.0)
             self._connection.executescript(_SCHEMA)
         except sqlite3.Error as error:
@@ -460,7 +467,8 @@ class FeatureStore:
         hashed = self.noted(path)
         if hashed is None:
             hashed = _hash(path)
-            self.note(path, *hashed)
+            if not self.read_only:
+                self.note(path, *hashed)
         return hashed
 
     def noted(self, path: Path) -> tuple[str, bytes] | None:
@@ -520,6 +528,28 @@ class FeatureStore:
             f"The cache '{self.path}' cannot be used ({error}); make room for it, or remove it and "
             "run again."
         )
+
+
+def caches_beside(place: Path) -> list[Path]:
+    """Give the caches of the extractions that lie in the same folder as something else."""
+    folder = place.absolute().parent
+    return sorted(path for path in folder.glob(f"*/{CACHE}") if path.is_file())[:_MOST_CACHES]
+
+
+def from_caches(caches: Iterable[Path], digest: str, paths: Sequence[Path]) -> dict[Path, Raw]:
+    """Give the raw numbers that caches have of files; what cannot be read there is left out."""
+    known: dict[Path, Raw] = {}
+    for cache in caches:
+        with (
+            contextlib.suppress(InputError),  # being written, or damaged: files are looked at
+            FeatureStore(cache, digest, read_only=True) as store,
+        ):
+            for path in [path for path in paths if path not in known]:
+                with contextlib.suppress(OSError):
+                    content = store.hashed(path)[1]
+                    if store.shape_of(content):
+                        known[path] = store.get(content)
+    return known
 
 
 def _hash(path: Path) -> tuple[str, bytes]:

@@ -149,7 +149,7 @@ def open_picture(file: IO[bytes]) -> ImageFile:
     # Not `Image.open`: its limit on pixels is one for all threads, ours is a parameter.
     reason = _UNREADABLE
     file.seek(0)
-    start = file.read(16)
+    start = file.read(16).ljust(16, b"\0")
     for name in FORMATS:
         factory, accept = Image.OPEN.get(name, (None, None))
         if factory is None or accept is None:

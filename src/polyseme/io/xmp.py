@@ -26,6 +26,7 @@ __all__ = [
     "pending_tags",
     "read_packet",
     "read_tags",
+    "refused_tags",
     "sidecar_of",
     "sidecars_of",
     "suggested_tags",
@@ -128,6 +129,12 @@ def pending_tags(path: Path) -> list[str]:
     """Give the suggested tags of a sidecar that nobody has accepted, refused or taken out."""
     rdf = _load(Path(path))
     return [] if rdf is None else _pending(rdf)
+
+
+def refused_tags(path: Path) -> list[str]:
+    """Give the suggested tags of a sidecar that somebody has refused or taken out."""
+    rdf = _load(Path(path))
+    return [] if rdf is None else lacking(_pending(rdf), distinct(_values(rdf, _SUGGESTED)))
 
 
 def merge_tags(
@@ -363,7 +370,7 @@ def _cut(element: Any) -> None:
     """Take an element out; the white space after it goes before the next one."""
     before, parent = element.getprevious(), element.getparent()
     if before is not None:
-        before.tail = element.tail
+        before.tail = element.tail or before.tail
     elif element.getnext() is None:
         parent.text = element.tail
     parent.remove(element)
