@@ -129,7 +129,7 @@ def _tag(
     """Give a record of tags for each file, or a `MediaError`; look only at what no cache has."""
     extractor: Any = suggestions.tagger.features_
     extractor.set_params(n_jobs=n_jobs)
-    with one_thread():
+    with one_thread(training=False):
         known = from_caches(caches, extractor.digest(), [Path(path) for path in paths])
         unknown = [path for path in paths if Path(path) not in known]
         looked = iter(look_at(extractor, extractor.digest(), unknown))

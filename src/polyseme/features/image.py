@@ -129,7 +129,7 @@ class ImageFeatures(MediaFeatures):
         _network()  # loaded before there are threads
         # Remarks on strangers' files; a context would change what other threads hear as well.
         warnings.filterwarnings("ignore", module=r"PIL\.\w+Plugin$")
-        return one_thread()
+        return one_thread(training=False)
 
     def _picture(self, item: object) -> NDArray[np.uint8]:
         """Bring one item to the network's size, (size, size, 3)."""
