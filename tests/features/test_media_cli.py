@@ -208,11 +208,20 @@ def test_tags_that_are_inside_are_not_suggested(pictures, tmp_path):
     assert lines(done.stdout)[0]["added"] == [second]
 
 
-def test_sidecar_tags_teach_a_model(pictures, tmp_path):
+@pytest.mark.parametrize("place", ["sidecar", "EXIF"])
+def test_keywords_teach_a_model(pictures, tmp_path, place):
     shutil.copytree(pictures / "files" / "noto", tmp_path / "photos")
     for number, path in enumerate(sorted((tmp_path / "photos").glob("*.png"))):
-        write_sidecar(path.with_name(path.name + ".xmp"), ["round", ["red", "blue"][number % 2]])
-    run("extract", "image", tmp_path / "photos", "--out", tmp_path / "numbers", "--size", 32)
+        tags = ["round", ["red", "blue"][number % 2]]
+        if place == "sidecar":
+            write_sidecar(path.with_name(path.name + ".xmp"), tags)
+            continue
+        exif = Image.Exif()
+        exif[0x9C9E] = ";".join(tags).encode("utf-16-le")
+        with Image.open(path) as picture:
+            picture.save(path, exif=exif)
+    command = ("extract", "image", tmp_path / "photos", "--out", tmp_path / "numbers", "--size", 32)
+    assert f"30 of 30 files have keywords ({place} 30)" in run(*command).stderr
     run("fit", tmp_path / "model", "-x", tmp_path / "numbers", *FAST)
     done = run("tag", tmp_path / "model", tmp_path / "photos", "--form", "jsonl")
     labels = {label for record in lines(done.stdout) for label in record["labels"]}
