@@ -29,7 +29,7 @@ from polyseme.features.extraction import (
     map_files,
 )
 from polyseme.features.keywords import keywords_of
-from polyseme.io.xmp import lacking, merge_tags, refused_tags, sidecar_of, sidecars_of
+from polyseme.io.xmp import among, lacking, merge_tags, refused_tags, sidecar_of, sidecars_of
 
 # Files tagged at a time: the same ones on every engine, whole batches of every feature extractor.
 TAGGED_AT_ONCE = 64
@@ -119,7 +119,8 @@ def _without_refused(record: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def _only(record: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
     """Keep some labels of a record, with all that is known of them."""
-    kept = [n for n, label in enumerate(record["labels"]) if not lacking(labels, [label])]
+    wanted = set(among(labels, record["labels"]))
+    kept = [n for n, label in enumerate(record["labels"]) if label in wanted]
     return {name: [record[name][n] for n in kept] for name in ("labels", "kinds", "scores")}
 
 

@@ -169,17 +169,14 @@ def answer_suggestions(
     suggested again. Tags that are no waiting suggestion are left alone.
     """
     wanted, unwanted = list(accept), list(refuse)
-    if both := distinct(tag for tag in wanted if not lacking(unwanted, [tag])):
+    if both := among(unwanted, wanted):
         raise InputError(f"'{both[0]}' is both accepted and refused; decide on one.")
     path = Path(path)
     with _changing(path):
         rdf = _load_writable(path)
         if rdf is None:
             return [], []
-        accepted, refused = (
-            [tag for tag in _pending(rdf) if not lacking(given, [tag])]
-            for given in (wanted, unwanted)
-        )
+        accepted, refused = (among(given, _pending(rdf)) for given in (wanted, unwanted))
         _remove(rdf, _SUGGESTED, accepted)
         _remove(rdf, _SUBJECT, refused)
         if accepted or refused:
@@ -302,7 +299,7 @@ def _tags(rdf: Any, name: str) -> tuple[list[str], list[str]]:
 def _pending(rdf: Any) -> list[str]:
     """Give the tags that are noted as suggested and still there."""
     subjects = distinct(_values(rdf, _SUBJECT))
-    return [tag for tag in subjects if not lacking(_values(rdf, _SUGGESTED), [tag])]
+    return among(_values(rdf, _SUGGESTED), subjects)
 
 
 def _values(rdf: Any, name: str) -> list[str]:
@@ -409,6 +406,12 @@ def distinct(tags: Iterable[str]) -> list[str]:
         if stripped := tag.strip():
             first.setdefault(_key(stripped), stripped)
     return list(first.values())
+
+
+def among(known: Iterable[str], tags: Iterable[str]) -> list[str]:
+    """Give the tags that are among the known ones."""
+    keys = {_key(tag) for tag in known}
+    return [tag for tag in tags if _key(tag) in keys]
 
 
 def lacking(present: Iterable[str], wanted: Iterable[str]) -> list[str]:
