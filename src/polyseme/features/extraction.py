@@ -541,7 +541,7 @@ def from_caches(caches: Iterable[Path], digest: str, paths: Sequence[Path]) -> d
     known: dict[Path, Raw] = {}
     for cache in caches:
         with (
-            contextlib.suppress(InputError),  # being written, or damaged: files are looked at
+            contextlib.suppress(ValueError, TypeError),  # being written, or damaged
             FeatureStore(cache, digest, read_only=True) as store,
         ):
             for path in [path for path in paths if path not in known]:
