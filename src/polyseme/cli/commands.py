@@ -242,8 +242,7 @@ def _readable(ranked: dict[str, Any]) -> dict[str, Any]:
         f"{label} {score:.3g}" + ("" if kind == "seen" else f" ({kind})")
         for label, kind, score in zip(labels, kinds, ranked["scores"], strict=True)
     )
-    names = ("row", "file", "shard", "sidecar")
-    item = {name: value for name, value in ranked.items() if name in names}
+    item = {name: value for name, value in ranked.items() if name in ("row", "file", "shard")}
     return item | {"added" if "added" in ranked else "tags": ", ".join(tags)}
 
 
