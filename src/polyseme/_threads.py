@@ -47,16 +47,17 @@ def one_thread_below(n_labels: int) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread(*, training: bool = True) -> Iterator[None]:
     """Keep searches and the numerical libraries to one thread, and give back what they had.
 
     Small matrices gain next to nothing from more threads; where the machine is busy, the threads
-    of torch and of BLAS wait for each other and training takes several times as long.
+    of torch and of BLAS wait for each other and training takes several times as long. Who trains
+    nothing need not wait for the libraries that only training uses.
     """
     global _n_single
     from threadpoolctl import threadpool_limits
 
-    for name in ("scipy.linalg", "sklearn.cluster", "tomotopy"):
+    for name in ("scipy.linalg", *(("sklearn.cluster", "tomotopy") if training else ())):
         import_module(name)  # a library that is loaded later would not be limited
     with one_torch_thread(), threadpool_limits(limits=1):
         _n_single += 1

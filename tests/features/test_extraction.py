@@ -17,7 +17,7 @@ from polyseme import AudioFeatures, ImageFeatures, extract_folder
 from polyseme._validation import InputError
 from polyseme.features import extraction, read_extraction
 from polyseme.features.base import MediaError, MediaFeatures
-from polyseme.features.extraction import FeatureStore, match_documents
+from polyseme.features.extraction import FeatureStore, from_caches, match_documents
 from polyseme.io.xmp import merge_tags
 from sidecar_files import write_sidecar
 from sound_files import make_odd_sounds
@@ -169,9 +169,34 @@ def test_tags_of_sidecars_are_noted_but_for_suggested_ones(texts, out):
     merge_tags(texts / "a.txt.xmp", ["guessed"])
     (texts / "below" / "c.txt.xmp").write_text("no XML")
     summary = extract_folder(texts, out, Letters())
-    assert [name for name, _ in summary.sidecars] == ["below/c.txt"]
+    assert [name for name, _ in summary.unread] == ["below/c.txt"]
+    assert summary.keywords() == "1 of 2 files have keywords (sidecar 1)"
     found = read_extraction(out)
     assert found.tags == (("sun", "sea"), ()) and found[[1, 0]].tags == ((), ("sun", "sea"))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["none", "no database", "UPDATE numbers SET shape = '[7]'", "UPDATE numbers SET shape = NULL"],
+)
+def test_caches_are_asked_and_damaged_ones_passed_over(texts, out, damage):
+    extract_folder(texts, out, Letters())
+    if damage == "no database":
+        (out / "cache.sqlite").write_bytes(b"no database" * 99)
+    elif damage != "none":
+        with FeatureStore(out / "cache.sqlite", Letters().digest()) as store:
+            store._run(damage)
+    paths = [texts / "a.txt", texts / "b.txt", texts / "nowhere.txt"]
+    known = from_caches([out / "cache.sqlite", out / "no.sqlite"], Letters().digest(), paths)
+    assert list(known) == (paths[:1] if damage == "none" else [])
+    assert from_caches([out / "cache.sqlite"], Letters(version=2).digest(), paths) == {}
+
+
+def test_a_cache_that_is_being_written_is_passed_over(texts, out):
+    extract_folder(texts, out, Letters())
+    with FeatureStore(out / "cache.sqlite", Letters().digest()) as store:
+        store.note(texts / "a.txt", "state", b"content")
+        assert from_caches([out / "cache.sqlite"], Letters().digest(), [texts / "a.txt"]) == {}
 
 
 def test_folders_that_cannot_be_used_are_named(texts, tmp_path, out):
@@ -193,7 +218,9 @@ def test_folders_that_cannot_be_used_are_named(texts, tmp_path, out):
         extract_folder(texts, out, AudioFeatures())
     for name in ("a.txt", "below/c.txt"):
         (texts / name).write_text("bad")
-    with pytest.raises(InputError, match=r"None of the 3 image files .* a.txt is bad"):
+    with pytest.raises(
+        InputError, match=r"None of the 3 image files .* a.txt, b.txt, below/c.txt: is bad"
+    ):
         extract_folder(texts, tmp_path / "out2", Letters())
 
 

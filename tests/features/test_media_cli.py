@@ -5,13 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
+import xml.etree.ElementTree as ElementTree
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
+from polyseme import ImageFeatures, load
 from polyseme.cli import app
+from polyseme.features import read_extraction
 from polyseme.io.xmp import read_tags
 from sidecar_files import write_sidecar
 
@@ -78,7 +84,14 @@ def test_the_default_learns_from_files_too(pictures, tmp_path):
     facts = lines(run("info", tmp_path / "model", "--form", "jsonl").stdout)[0]
     assert facts["feature extractor"].startswith("ImageFeatures(")
     assert facts["documents left out"] == 4, "emoji without a tag"
-    tagged = lines(run("tag", tmp_path / "model", pictures / "files", "-f", "jsonl").stdout)
+    command = ("tag", tmp_path / "model", pictures / "files", "-f", "jsonl")
+    done = run(*command)
+    promised = "tags for a precision of 0.5" in done.stderr
+    assert promised == (load(tmp_path / "model").validation_ is not None)
+    given = [len(record["labels"]) for record in lines(done.stdout)]
+    assert max(given) <= 10 and (min(given) < 10) == promised
+    tagged = lines(run(*command, "--top", 10).stdout)
+    assert {len(record["labels"]) for record in tagged} == {10}
     label = tagged[0]["labels"][0]
     asked = ("explain", tmp_path / "model", pictures / "numbers", label, "--form", "jsonl")
     (record,) = lines(run(*asked, "-k", 2).stdout)
@@ -102,11 +115,113 @@ def test_sidecars_get_tags_and_lose_none(pictures, tmp_path):
     assert all(record["added"] == [] for record in again)
 
 
-def test_sidecar_tags_teach_a_model(pictures, tmp_path):
+def test_an_extracted_folder_is_not_looked_at_again(pictures, tmp_path, monkeypatch):
+    shutil.copytree(pictures / "files" / "noto", tmp_path / "photos")
+    command = ("tag", pictures / "model", tmp_path / "photos", "-k", 3, "--form", "jsonl")
+    beside = run(*command).stdout
+    monkeypatch.setattr(ImageFeatures, "extract_batch", forbidden)
+    assert run(*command).stdout == beside, "the extraction beside the model has them, by content"
+    assert run(*command, "-x", pictures / "numbers").stdout == beside
+    photo = next((tmp_path / "photos").glob("*.png"))
+    photo.write_bytes(photo.read_bytes() + b"more")
+    with pytest.raises(AssertionError, match="looked at"):
+        CliRunner().invoke(app, [str(word) for word in command], catch_exceptions=False)
+    assert "no folder that `polyseme extract` wrote" in complaint(*command, "-x", tmp_path)
+
+
+def forbidden(*_: object) -> None:
+    raise AssertionError("a file was looked at")
+
+
+def test_a_dry_run_tells_what_would_be_written(pictures, tmp_path):
+    shutil.copytree(pictures / "files" / "noto", tmp_path / "photos")
+    command = ("tag", pictures / "model", tmp_path / "photos", "-k", 2)
+    done = run(*command, "--dry-run")
+    assert "nothing was written" in done.stderr
+    assert not list((tmp_path / "photos").glob("*.xmp"))
+    assert lines(run(*command, "--sidecars").stdout) == lines(done.stdout)
+
+
+@pytest.mark.parametrize("words", [[], ["--dry-run"]], ids=["tags", "sidecars"])
+def test_people_see_probabilities(pictures, words):
+    photo = next((pictures / "files" / "noto").glob("*.png"))
+    done = run("tag", pictures / "model", photo, "-k", 2, "--form", "table", *words)
+    assert len(re.findall(r" [01](?:\.\d+)?(?=[,\s])", done.stdout)) >= 2, done.stdout
+
+
+def test_undo_takes_back_what_was_suggested_and_nothing_else(pictures, tmp_path):
+    shutil.copytree(pictures / "files" / "noto", tmp_path / "photos")
+    photos = sorted((tmp_path / "photos").glob("*.png"))
+    mine = photos[0].with_name(photos[0].name + ".xmp")
+    write_sidecar(mine, ["mine"])
+    before = mine.read_text("utf-8")
+    command = ("tag", pictures / "model", tmp_path / "photos")
+    run(*command, "--sidecars", "-k", 2)
+    assert "taken back from 30 files" in run(*command, "--undo", "--dry-run").stderr
+    assert len(list((tmp_path / "photos").glob("*.xmp"))) == 30
+    assert "60 suggestions taken back from 30 files" in run(*command, "--undo").stderr
+    assert list((tmp_path / "photos").glob("*.xmp")) == [mine]
+    assert canonical(mine.read_text("utf-8")) == canonical(before)
+    assert "0 suggestions taken back" in run(*command, "--undo").stderr
+
+
+def canonical(text: str) -> str:
+    return ElementTree.canonicalize(text[text.index("<x:") :], strip_text=True)
+
+
+def test_suggestions_are_reviewed_and_accepted_ones_teach(pictures, tmp_path):
+    shutil.copytree(pictures / "files" / "noto", tmp_path / "photos")
+    photo = sorted((tmp_path / "photos").glob("*.png"))[0]
+    command = ("tag", pictures / "model", photo, "-k", 4)
+    first, second, *others = lines(run(*command, "--sidecars").stdout)[0]["added"]
+    (waiting,) = lines(run("review", tmp_path / "photos").stdout)
+    assert waiting == {"file": str(photo), "suggested": [first, second, *others]}
+    (done,) = lines(run("review", tmp_path / "photos", "-a", first.upper(), "-r", second).stdout)
+    assert (done["accepted"], done["refused"]) == ([first], [second])
+    assert lines(run("review", photo).stdout)[0]["suggested"] == others
+    assert second not in lines(run(*command).stdout)[0]["labels"], "a refused tag came back"
+    assert second not in lines(run(*command, "--sidecars").stdout)[0]["added"]
+    run("review", photo, "--refuse", "*")
+    assert run("review", photo).stdout == ""
+    run("extract", "image", tmp_path / "photos", "--out", tmp_path / "numbers", "--size", 32)
+    tags = dict(zip(*attrgetter("ids", "tags")(read_extraction(tmp_path / "numbers")), strict=True))
+    assert tags[photo.name] == (first,)
+    assert "waits for an answer" in complaint("review", tmp_path / "photos", "--accept", first)
+    assert "both accepted and refused" in complaint(
+        "review", retagged(pictures, photo), "-a", "*", "-r", "*"
+    )
+
+
+def retagged(pictures: Path, photo: Path) -> Path:
+    run("tag", pictures / "model", photo, "-k", 6, "--sidecars")
+    return photo
+
+
+def test_tags_that_are_inside_are_not_suggested(pictures, tmp_path):
+    photo = next((pictures / "files" / "noto").glob("*.png"))
+    first, second = lines(run("tag", pictures / "model", photo, "-k", 2).stdout)[0]["labels"]
+    exif = Image.Exif()
+    exif[0x9C9E] = first.encode("utf-16-le")
+    with Image.open(photo) as picture:
+        picture.save(tmp_path / "a.png", exif=exif)
+    done = run("tag", pictures / "model", tmp_path / "a.png", "-k", 2, "--dry-run")
+    assert lines(done.stdout)[0]["added"] == [second]
+
+
+@pytest.mark.parametrize("place", ["sidecar", "EXIF"])
+def test_keywords_teach_a_model(pictures, tmp_path, place):
     shutil.copytree(pictures / "files" / "noto", tmp_path / "photos")
     for number, path in enumerate(sorted((tmp_path / "photos").glob("*.png"))):
-        write_sidecar(path.with_name(path.name + ".xmp"), ["round", ["red", "blue"][number % 2]])
-    run("extract", "image", tmp_path / "photos", "--out", tmp_path / "numbers", "--size", 32)
+        tags = ["round", ["red", "blue"][number % 2]]
+        if place == "sidecar":
+            write_sidecar(path.with_name(path.name + ".xmp"), tags)
+            continue
+        exif = Image.Exif()
+        exif[0x9C9E] = ";".join(tags).encode("utf-16-le")
+        with Image.open(path) as picture:
+            picture.save(path, exif=exif)
+    command = ("extract", "image", tmp_path / "photos", "--out", tmp_path / "numbers", "--size", 32)
+    assert f"30 of 30 files have keywords ({place} 30)" in run(*command).stderr
     run("fit", tmp_path / "model", "-x", tmp_path / "numbers", *FAST)
     done = run("tag", tmp_path / "model", tmp_path / "photos", "--form", "jsonl")
     labels = {label for record in lines(done.stdout) for label in record["labels"]}
@@ -144,7 +259,7 @@ def test_misuse_is_one_sentence(pictures, sounds, tmp_path):
     fit = ("fit", tmp_path / "m", "-x")
     for words, sentence in (
         ((*fit, numbers, "-d", tags, "--words", "8"), "does not apply to image"),
-        ((*fit, numbers), "No file has a sidecar"),
+        ((*fit, numbers), "No file has keywords"),
         ((*fit, table), "--documents"),
         ((*fit, table, "-d", tags, "--words", "8"), "not for numbers"),
         ((*fit, numbers, "--split", "train"), "--split"),

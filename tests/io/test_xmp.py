@@ -16,7 +16,15 @@ from hypothesis import strategies as st
 
 from polyseme._validation import InputError
 from polyseme.io import xmp
-from polyseme.io.xmp import merge_tags, read_tags, sidecar_of
+from polyseme.io.xmp import (
+    answer_suggestions,
+    merge_tags,
+    pending_tags,
+    read_tags,
+    refused_tags,
+    sidecar_of,
+    undo_suggestions,
+)
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 DC = "http://purl.org/dc/elements/1.1/"
@@ -173,7 +181,7 @@ def test_every_spelling_is_read_and_extended(sidecar, text, tags):
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_all_else_in_the_file_is_kept(sidecar, encoding):
     sidecar.write_bytes(RICH.encode(encoding))
-    assert read_tags(sidecar) == ["Beach", "São   Paulo"]
+    assert read_tags(sidecar) == ["Brazil", "Beach", "São   Paulo"]
     assert merge_tags(sidecar, ["beach", "dog 🐕"]) == ["dog 🐕"]
     text = sidecar.read_text("utf-8")
     assert "Paulo</rdf:li>\n    <rdf:li>dog 🐕</rdf:li>\n   </rdf:Bag>" in text
@@ -208,6 +216,101 @@ def test_a_tag_taken_out_by_a_person_is_not_suggested_again(sidecar):
     assert merge_tags(sidecar, ["Dog", "bird"]) == ["bird"]
     assert read_tags(sidecar) == ["cat", "bird"]
     assert suggested(sidecar) == ["dog", "cat", "bird"]
+
+
+HIERARCHIES = {
+    "lightroom": ("lr", "http://ns.adobe.com/lightroom/1.0/", "hierarchicalSubject", "a|b|c", "c"),
+    "digikam": ("d", "http://www.digikam.org/ns/1.0/", "TagsList", "a/b", "b"),
+    "microsoft": ("m", "http://ns.microsoft.com/photo/1.0/", "LastKeywordXMP", "a", "a"),
+    "empty leaf": ("d", "http://www.digikam.org/ns/1.0/", "TagsList", "a/b/", "b"),
+}
+
+
+def hierarchy(prefix: str, space: str, name: str, path: str, subjects: str = "") -> str:
+    return described(
+        f'<{prefix}:{name} xmlns:{prefix}="{space}"><rdf:Seq><rdf:li>{path}</rdf:li></rdf:Seq>'
+        f"</{prefix}:{name}><dc:subject><rdf:Bag>{subjects}</rdf:Bag></dc:subject>"
+    )
+
+
+@pytest.mark.parametrize("case", HIERARCHIES.values(), ids=HIERARCHIES)
+def test_a_hierarchy_gives_its_last_part(sidecar, case):
+    sidecar.write_text(hierarchy(*case[:4], "<rdf:li>x</rdf:li>"), "utf-8")
+    assert read_tags(sidecar) == [case[4], "x"]
+    assert merge_tags(sidecar, [case[4], "new"]) == ["new"]
+
+
+def test_a_tag_with_a_slash_is_no_hierarchy_where_it_is_a_subject(sidecar):
+    text = hierarchy(*HIERARCHIES["digikam"][:3], "AC/DC", "<rdf:li>AC/DC</rdf:li>")
+    sidecar.write_text(text, "utf-8")
+    assert read_tags(sidecar) == ["AC/DC"]
+
+
+def test_what_darktable_notes_for_itself_is_no_tag(sidecar):
+    subjects = "".join(f"<rdf:li>{tag}</rdf:li>" for tag in ("darktable", "exported", "sea"))
+    text = hierarchy(*HIERARCHIES["lightroom"][:3], "darktable|exported", subjects)
+    sidecar.write_text(text, "utf-8")
+    assert read_tags(sidecar) == ["sea"]
+
+
+def test_too_many_tags_are_refused(sidecar):
+    sidecar.write_text(array("Bag", "<rdf:li>a</rdf:li>" * 1001), "utf-8")
+    with pytest.raises(InputError, match="more than 1,000 tags"):
+        read_tags(sidecar)
+
+
+@pytest.mark.parametrize(("text", "tags"), SPELLINGS.values(), ids=SPELLINGS)
+def test_undo_gives_back_what_every_spelling_had(sidecar, text, tags):
+    sidecar.write_text(text, "utf-8")
+    merge_tags(sidecar, ["new", "x<y"])
+    assert undo_suggestions(sidecar, dry_run=True) == ["new", "x<y"]
+    assert undo_suggestions(sidecar) == ["new", "x<y"]
+    assert read_tags(sidecar) == tags and pending_tags(sidecar) == []
+    assert merge_tags(sidecar, ["new"]) == ["new"], "what is undone may be suggested again"
+
+
+def test_undo_leaves_all_else_as_it_was(sidecar):
+    sidecar.write_text(RICH, "utf-8")
+    merge_tags(sidecar, ["dog", "cat"])
+    undo_suggestions(sidecar)
+    after = sidecar.read_text("utf-8")
+    plain, before = (
+        ElementTree.canonicalize(each[each.index("<x:") :], with_comments=True)
+        for each in (after, RICH)
+    )
+    assert plain == before
+
+
+def test_undo_removes_a_sidecar_that_holds_nothing_else(sidecar):
+    merge_tags(sidecar, ["dog"])
+    undo_suggestions(sidecar)
+    assert not sidecar.exists() and undo_suggestions(sidecar) == []
+
+
+def test_answers_outlive_undo(sidecar):
+    merge_tags(sidecar, ["dog", "cat", "bird"])
+    assert answer_suggestions(sidecar, accept=["DOG", "fish"], refuse=["cat"]) == (["dog"], ["cat"])
+    assert pending_tags(sidecar) == ["bird"] and refused_tags(sidecar) == ["cat"]
+    assert undo_suggestions(sidecar) == ["bird"]
+    assert read_tags(sidecar, suggested=False) == ["dog"] and refused_tags(sidecar) == ["cat"]
+    assert merge_tags(sidecar, ["cat", "dog"]) == []
+
+
+def test_a_persons_own_tag_is_not_answered(sidecar):
+    sidecar.write_text(array("Bag", "<rdf:li>mine</rdf:li>"), "utf-8")
+    before = sidecar.read_bytes()
+    assert answer_suggestions(sidecar, refuse=["mine"]) == ([], [])
+    assert sidecar.read_bytes() == before
+    assert answer_suggestions(sidecar.with_name("no.xmp"), accept=["mine"]) == ([], [])
+
+
+def test_a_tag_cannot_be_both_accepted_and_refused(sidecar):
+    with pytest.raises(InputError, match="both accepted and refused"):
+        answer_suggestions(sidecar, accept=["a"], refuse=["A"])
+
+
+def test_tags_that_stand_elsewhere_are_not_added(sidecar):
+    assert merge_tags(sidecar, ["sea", "sky"], present=["Sea"]) == ["sky"]
 
 
 def test_a_new_sidecar_is_a_whole_packet(sidecar):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from polyseme.tagger import Tagger, ZeroShotTagger
 
 Engine = Literal["local", "ray"]
-_NAMED = 20  # skipped files that are named
+_NAMED = 20  # reasons for skipped files that are told
 
 
 @command(LEARNING)
@@ -236,13 +236,14 @@ def _counted(count: int, noun: str) -> str:
 
 def _readable(ranked: dict[str, Any]) -> dict[str, Any]:
     """Put each tag beside its score, for people."""
-    listed = zip(ranked["labels"], ranked["kinds"], ranked["scores"], strict=True)
+    labels = ranked["added"] if "added" in ranked else ranked["labels"]
+    kinds = ranked.get("kinds", ["seen"] * len(labels))
     tags = (
         f"{label} {score:.3g}" + ("" if kind == "seen" else f" ({kind})")
-        for label, kind, score in listed
+        for label, kind, score in zip(labels, kinds, ranked["scores"], strict=True)
     )
     item = {name: value for name, value in ranked.items() if name in ("row", "file", "shard")}
-    return item | {"tags": ", ".join(tags)}
+    return item | {"added" if "added" in ranked else "tags": ", ".join(tags)}
 
 
 @command(LEARNING)
@@ -644,6 +645,7 @@ def extract(
     from polyseme.cluster import open_engine
     from polyseme.features import extract_folder, extractor_class
     from polyseme.features.base import quiet_decoders
+    from polyseme.features.extraction import by_reason
 
     parameters: dict[str, Any] = {"depth": depth, "size": size, "framing": framing}
     if kind == "audio":
@@ -657,46 +659,121 @@ def extract(
     ):
         summary = extract_folder(folder, out, extractor, progress=bar.tell, engine=where)
     _say_skipped(summary.skipped)
-    for name, reason in summary.sidecars[:_NAMED]:
-        say(f"the tags beside {name} cannot be read: {reason}")
+    for names, reason in by_reason(summary.unread)[:_NAMED]:
+        say(f"keywords of {names} cannot be read: {reason}")
     say(summary.sentence())
+    say(summary.keywords())
     typer.echo(str(out))
-    if strict and (summary.skipped or summary.sidecars):
+    if strict and (summary.skipped or summary.unread):
         raise typer.Exit(1)
 
 
 def _say_skipped(skipped: Sequence[tuple[str, str]]) -> None:
-    """Name the files that could not be used."""
-    for name, reason in skipped[:_NAMED]:
-        say(f"skipped {name}: {reason}")
-    if len(skipped) > _NAMED:
-        say(f"… and {len(skipped) - _NAMED:,} more; the folder's files.jsonl names them all")
+    """Name the files that could not be used, each reason once."""
+    from polyseme.features.extraction import by_reason
+
+    reasons = by_reason(skipped)
+    for names, reason in reasons[:_NAMED]:
+        say(f"skipped {names}: {reason}")
+    if len(reasons) > _NAMED:
+        say(f"… and for {len(reasons) - _NAMED:,} more reasons; files.jsonl of `extract` has all")
 
 
 @command(FILES)
 def tag(
     model: Path,
     paths: list[Path],
-    top: int = 10,
+    top: int | None = None,
     precision: float | None = None,
+    features: Path | None = None,
     form: Form = Form.auto,
     sidecars: bool = False,
+    dry_run: bool = False,
+    undo: bool = False,
     engine: Engine = "local",
     address: str | None = None,
     workers: int | None = None,
     strict: bool = False,
 ) -> None:
     """Tag media files. They are only read; with --sidecars, tags go into files beside them."""
+    if undo:
+        emit(_undone(paths, dry_run), form)
+        return
     from polyseme.cluster import Tagging, open_engine
 
-    options: dict[str, Any] = {"precision": precision, "n_jobs": workers}
+    options: dict[str, Any] = {"precision": precision, "n_jobs": workers, "extraction": features}
     with open_engine(engine, address, workers, say) as where:
         tagging = Tagging(model, paths, top, engine=where, **options)
-        if sidecars:
+        if top is None and precision is None and tagging.suggestions.precision is not None:
+            wanted = tagging.suggestions.precision
+            say(f"tags for a precision of {wanted:g}; --precision asks for another, --top for more")
+        records: Iterable[dict[str, Any]] = tagging.records()
+        if sidecars or dry_run:
             # All are written before any is told of: a reader that goes away must not stop it.
-            emit(list(tagging.sidecars()), form)
-        else:
-            emit(tagging.lines() if for_people(form) else tagging.records(), form)
+            records = list(tagging.sidecars(dry_run=dry_run))
+        emit(map(_readable, records) if for_people(form) else records, form)
+    if dry_run:
+        say("nothing was written; --sidecars in place of --dry-run writes these tags")
     _say_skipped(tagging.skipped)
     if tagging.skipped and (strict or len(tagging.skipped) >= len(tagging.files)):
         raise typer.Exit(1)
+
+
+def _undone(paths: Sequence[Path], dry_run: bool) -> list[dict[str, Any]]:
+    """Take suggestions that wait for an answer out of sidecars; tell which."""
+    from polyseme.io.xmp import undo_suggestions
+
+    records = [
+        {"file": file, "sidecar": str(sidecar), "removed": removed}
+        for file, sidecar in _sidecars(paths)
+        if (removed := undo_suggestions(sidecar, dry_run=dry_run))
+    ]
+    n_tags = sum(len(record["removed"]) for record in records)
+    would = "would be " if dry_run else ""
+    say(f"{_counted(n_tags, 'suggestion')} {would}taken back from {_counted(len(records), 'file')}")
+    return records
+
+
+def _sidecars(paths: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Find the sidecars of media files and folders, each once, with the file's name."""
+    from polyseme.features import EXTRACTORS
+    from polyseme.features.extraction import find_media
+    from polyseme.io.xmp import sidecars_of
+
+    suffixes = frozenset().union(*(extractor.suffixes for extractor in EXTRACTORS.values()))
+    files = find_media(paths, suffixes)[0]
+    found = {sidecar: str(file.path) for file in files for sidecar in sidecars_of(file.path)}
+    return [(file, sidecar) for sidecar, file in found.items()]
+
+
+@command(FILES)
+def review(
+    paths: list[Path],
+    accept: list[str] | None = None,
+    refuse: list[str] | None = None,
+    form: Form = Form.auto,
+) -> None:
+    """Answer the tags that `tag --sidecars` suggested; without an answer, list them."""
+    from polyseme._validation import InputError
+    from polyseme.io.xmp import answer_suggestions, pending_tags
+
+    waiting = [(file, place, pending_tags(place)) for file, place in _sidecars(paths)]
+    if not (accept or refuse):
+        emit(({"file": file, "suggested": tags} for file, _, tags in waiting if tags), form)
+        return
+    records = []
+    for file, place, tags in waiting:
+        wanted, unwanted = (
+            tags if "*" in (given or ()) else given or () for given in (accept, refuse)
+        )
+        accepted, refused = answer_suggestions(place, accept=wanted, refuse=unwanted)
+        if accepted or refused:
+            records.append({"file": file, "accepted": accepted, "refused": refused})
+    if not records:
+        raise InputError(
+            "None of these tags waits for an answer there; `polyseme review` without --accept and "
+            "--refuse lists those that do."
+        )
+    emit(records, form)
+    if any(record["accepted"] for record in records):
+        say("accepted tags are yours now: `polyseme extract` again, and the next `fit` learns them")

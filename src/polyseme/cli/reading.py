@@ -80,14 +80,15 @@ def read_items(
 
 
 def _tagged_items(extraction: Extracted, normalize: bool) -> Items:
-    """Give the extracted files that have tags in sidecars, with these."""
+    """Give the extracted files that have keywords, with these."""
     rows = [row for row, tags in enumerate(extraction.tags) if tags]
     if not rows:
         raise InputError(
-            "No file has a sidecar with tags; give the tags of each file with --documents."
+            "No file has keywords, inside or in a sidecar; give the tags of each file with "
+            "--documents."
         )
     if len(rows) < len(extraction):
-        say(f"{len(rows):,} of {len(extraction):,} extracted files have tags beside them")
+        say(f"{len(rows):,} of {len(extraction):,} extracted files have keywords")
     corpus = LabelCorpus.from_documents(
         [extraction.tags[row] for row in rows],
         ids=[extraction.ids[row] for row in rows],

@@ -6,6 +6,7 @@ each file, in order. Workers look at files; the process that asks writes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -18,8 +19,17 @@ from polyseme._validation import InputError
 from polyseme.cluster.engine import RayEngine
 from polyseme.cluster.ranking import Suggestions
 from polyseme.features import Extracted, MediaError
-from polyseme.features.extraction import find_media, look_at, map_files
-from polyseme.io.xmp import merge_tags, sidecar_of
+from polyseme.features.extraction import (
+    CACHE,
+    caches_beside,
+    find_media,
+    from_caches,
+    is_extraction,
+    look_at,
+    map_files,
+)
+from polyseme.features.keywords import keywords_of
+from polyseme.io.xmp import among, lacking, merge_tags, refused_tags, sidecar_of, sidecars_of
 
 # Files tagged at a time: the same ones on every engine, whole batches of every feature extractor.
 TAGGED_AT_ONCE = 64
@@ -29,17 +39,19 @@ class Tagging:
     """Files on their way to tags, here or by the workers of an engine.
 
     `model` is the folder of a tagger that was fitted with a feature extractor; `places` are media
-    files and folders that hold some. For `k` and `precision` see `rank_shards`. `skipped` lists the
-    files that could not be used so far, and why.
+    files and folders that hold some. For `k` and `precision` see `Suggestions`. `extraction` is a
+    folder that `extract_folder` wrote, by default those beside the model: what they have of a file
+    is taken from there. `skipped` lists the files that could not be used so far, and why.
     """
 
     def __init__(
         self,
         model: str | Path,
         places: Sequence[Path],
-        k: int,
+        k: int | None,
         *,
         precision: float | None = None,
+        extraction: Path | None = None,
         n_jobs: int | None = None,
         engine: RayEngine | None = None,
     ) -> None:
@@ -50,7 +62,10 @@ class Tagging:
                 "This model was fitted on numbers, not on files, and cannot look at any; fit it on "
                 "a folder that `polyseme extract` wrote, or use `polyseme rank`."
             )
-        self.n_jobs, self.engine = n_jobs, engine
+        self.kind, self.n_jobs, self.engine = extractor.kind, n_jobs, engine
+        if extraction is not None and not is_extraction(extraction):
+            raise InputError(f"'{extraction}' is no folder that `polyseme extract` wrote.")
+        self.caches = [extraction / CACHE] if extraction else caches_beside(Path(model))
         self.skipped: list[tuple[str, str]] = []
         self.files = find_media(places, extractor.suffixes)[0]
         if not self.files:
@@ -62,7 +77,7 @@ class Tagging:
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield a record for each file, in order and as they come; note what is skipped."""
         n_jobs = self.n_jobs if self.engine is None else 1
-        tag = partial(_tag, self.suggestions, n_jobs)
+        tag = partial(_tag, self.suggestions, n_jobs, self.caches)
         paths = [file.path for file in self.files]
         outcomes = map_files(self.engine, tag, paths, TAGGED_AT_ONCE)
         with FileProgress("tagging") as progress:
@@ -73,33 +88,55 @@ class Tagging:
                 progress.tell(done, len(self.files), len(self.skipped))
                 if not skipped:
                     name = os.fsencode(file.path).decode("utf-8", "backslashreplace")
-                    yield {"file": name} | outcome
+                    yield {"file": name} | _without_refused(outcome, file.path)
 
-    def lines(self) -> Iterator[dict[str, Any]]:
-        """Yield a line for each file as people read it; tags that no training item had say so."""
-        for record in self.records():
-            pairs = zip(record["labels"], record["kinds"], strict=True)
-            tags = [label if kind == "seen" else f"{label} ({kind})" for label, kind in pairs]
-            yield {"file": record["file"], "tags": tags}
+    def sidecars(self, *, dry_run: bool = False) -> Iterator[dict[str, Any]]:
+        """Write the tags of each file beside it, and yield what was added where, with scores.
 
-    def sidecars(self) -> Iterator[dict[str, Any]]:
-        """Write the tags of each file beside it, and yield what was added where."""
+        Tags that a file holds inside are not added. In a `dry_run` nothing is written.
+        """
         for record in self.records():
-            sidecar = sidecar_of(Path(os.fsdecode(record["file"].encode())))
+            path = Path(os.fsdecode(record["file"].encode()))
             try:
-                added = merge_tags(sidecar, record["labels"])
-            except InputError as error:
+                sidecar = sidecar_of(path)
+                inside = keywords_of(path, self.kind).tags
+                added = merge_tags(sidecar, record["labels"], present=inside, dry_run=dry_run)
+            except (InputError, OSError) as error:
                 self.skipped.append((record["file"], str(error)))
                 continue
-            yield {"file": record["file"], "sidecar": str(sidecar), "added": added}
+            names = {"file": record["file"], "sidecar": str(sidecar), "added": added}
+            yield names | {"scores": _only(record, added)["scores"]}
 
 
-def _tag(suggestions: Suggestions, n_jobs: int | None, paths: Sequence[str]) -> list[Any]:
-    """Give a record of tags for each file, or a `MediaError`."""
+def _without_refused(record: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Leave out the tags that somebody has refused for a file."""
+    refused: list[str] = []
+    for sidecar in sidecars_of(path):
+        with contextlib.suppress(InputError):  # who writes to it says what is wrong with it
+            refused += refused_tags(sidecar)
+    return _only(record, lacking(refused, record["labels"])) if refused else record
+
+
+def _only(record: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
+    """Keep some labels of a record, with all that is known of them."""
+    wanted = set(among(labels, record["labels"]))
+    kept = [n for n, label in enumerate(record["labels"]) if label in wanted]
+    return {name: [record[name][n] for n in kept] for name in ("labels", "kinds", "scores")}
+
+
+def _tag(
+    suggestions: Suggestions, n_jobs: int | None, caches: Sequence[Path], paths: Sequence[str]
+) -> list[Any]:
+    """Give a record of tags for each file, or a `MediaError`; look only at what no cache has."""
     extractor: Any = suggestions.tagger.features_
     extractor.set_params(n_jobs=n_jobs)
-    with one_thread():
-        outcomes: list[Any] = look_at(extractor, extractor.digest(), paths)
+    with one_thread(training=False):
+        known = from_caches(caches, extractor.digest(), [Path(path) for path in paths])
+        unknown = [path for path in paths if Path(path) not in known]
+        looked = iter(look_at(extractor, extractor.digest(), unknown))
+        outcomes: list[Any] = [
+            known[Path(path)] if Path(path) in known else next(looked) for path in paths
+        ]
         usable = [n for n, raw in enumerate(outcomes) if not isinstance(raw, MediaError)]
         if usable:
             ids, raw = tuple(paths[n] for n in usable), [outcomes[n] for n in usable]

@@ -41,6 +41,8 @@ FORMAT, FORMAT_VERSION = "polyseme ranking", 2
 MOST_ROWS = 1024
 _LEAST_ROWS = 16
 _SCORES_AT_ONCE = 2**22
+# Of tags that nobody said how many, or how good, to give.
+DEFAULT_PRECISION, _MOST_TAGS = 0.5, 10
 GROUP_ROWS = 16_384  # of a Parquet file; a reader holds at least one group of rows
 
 Record = dict[str, Any]
@@ -51,14 +53,20 @@ Piece = tuple[Any, Tags | None]  # a shard or features, and the tags that items 
 class Suggestions:
     """What a saved tagger suggests: its best tags, or those likely enough; see `rank_shards`.
 
-    The tagger is loaded when it is needed: by each worker for itself, where a copy of this travels
-    to. It must be the same one everywhere.
+    Without `k`, those that are likely enough for `DEFAULT_PRECISION` where held-out items have
+    shown what a tagger can promise, ten at the most; ten where they have not. The tagger is loaded
+    when it is needed: by each worker for itself, where a copy of this travels to. It must be the
+    same one everywhere.
     """
 
     _labels: dict[str, tuple[str, float]]  # each kind, and the least score to be suggested
 
     def __init__(
-        self, model: str | Path, k: int, precision: float | None = None, method: str = "space"
+        self,
+        model: str | Path,
+        k: int | None,
+        precision: float | None = None,
+        method: str = "space",
     ) -> None:
         if method != "space" and precision is not None:
             raise InputError(
@@ -87,6 +95,10 @@ class Suggestions:
                 "`method` needs the default tagger; the published method has one way to rank "
                 "labels."
             )
+        if self.k is None:
+            promised = isinstance(tagger, ZeroShotTagger) and tagger.validation_ is not None
+            self.precision = self.precision or (DEFAULT_PRECISION if promised else None)
+            self.k = _MOST_TAGS
         n_labels, precision = len(tagger.classes_), self.precision
         least = np.zeros(n_labels) if precision is None else tagger.thresholds(precision)
         pairs = zip(tagger.kinds_.tolist(), least.tolist(), strict=True)
@@ -103,7 +115,8 @@ class Suggestions:
         """Give labels, kinds and scores of each item; see `ZeroShotTagger.rank`."""
         # The published method has one way only, and its `rank` asks for none.
         options = {} if self.method == "space" else {"method": self.method}
-        labels, scores = self.tagger.rank(X, k=self.k, tags=tags, **options)
+        tagger = self.tagger
+        labels, scores = tagger.rank(X, k=self.k or _MOST_TAGS, tags=tags, **options)
         records = []
         for names, values in zip(labels.tolist(), scores.tolist(), strict=True):
             pairs = zip(names, values, strict=True)

@@ -18,8 +18,12 @@ from polyseme.features.codebook import Codebook
 from polyseme.features.timbre import RATE, segment_timbre, with_derivatives
 from polyseme.persistence import JSON, Arrays, Config, State, within
 
-# The content decides what a file is; libsndfile reads more formats than these names.
-SUFFIXES = frozenset({".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff"})
+# The content decides what a file is; libsndfile reads more formats than these names. The last row
+# is read by PyAV, of the extra `aac`.
+SUFFIXES = frozenset(
+    {".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff"}
+    | {".m4a", ".m4b", ".aac"}
+)
 SONG_SUFFIXES = frozenset({".h5", ".hdf5"})
 # To be raised whenever the same sound would get other numbers.
 VERSION = 1

@@ -43,7 +43,9 @@ class Extracted:
     preprocessing: dict[str, JSON]  # how the numbers were made; see `MediaFeatures.preprocessing`
     ids: tuple[str, ...]  # the items' paths below the folder they lie in
     raw: Sequence[Raw]  # a vector for each picture, segments (n_segments, 36) for each clip
-    tags: tuple[tuple[str, ...], ...] = ()  # of each item's sidecar, without suggested ones
+    tags: tuple[
+        tuple[str, ...], ...
+    ] = ()  # of each item, in it and beside it, but for suggested ones
     skipped: tuple[tuple[str, str], ...] = ()  # other media files, and why they cannot be used
 
     def __len__(self) -> int:

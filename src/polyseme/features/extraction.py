@@ -18,7 +18,7 @@ import stat
 import tempfile
 import time
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,8 +36,8 @@ from polyseme.features.base import (
     cause,
     quiet_decoders,
 )
+from polyseme.features.keywords import Keywords, keywords_of
 from polyseme.io import replacing
-from polyseme.io.xmp import read_tags, sidecar_of
 
 MANIFEST, LEDGER, CACHE = "extraction.json", "files.jsonl", "cache.sqlite"
 FORMAT, FORMAT_VERSION = "polyseme extraction", 2
@@ -54,6 +54,7 @@ CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, state TEXT, content BLO
 """
 # Files that a worker of a cluster hashes, and looks at, at a time.
 _HASHED_AT_ONCE, _LEAST_AT_ONCE = 64, 8
+_MOST_CACHES = 16  # that are asked for files
 
 Progress = Callable[[int, int, int], None]
 
@@ -74,7 +75,9 @@ class Summary:
     n_cached: int  # those of them that had been looked at before
     skipped: tuple[tuple[str, str], ...]  # media files that cannot be used
     others: tuple[tuple[str, str], ...]  # files that are no media of this kind
-    sidecars: tuple[tuple[str, str], ...]  # extracted files whose sidecar cannot be read
+    n_tagged: int  # extracted files with keywords
+    places: dict[str, int]  # files by where their keywords come from, such as XMP or sidecar
+    unread: tuple[tuple[str, str], ...]  # extracted files some of whose keywords cannot be read
 
     def sentence(self) -> str:
         """Say it in one sentence."""
@@ -86,6 +89,13 @@ class Summary:
             f"{self.n_extracted:,} of {total:,} {noun} files extracted{cached}, "
             f"{len(self.skipped):,} skipped; {others} passed over"
         )
+
+    def keywords(self) -> str:
+        """Say how many files have keywords, and from where, in one sentence."""
+        if not self.n_tagged:
+            return "no file has keywords, inside or in a sidecar"
+        listed = ", ".join(f"{place} {count:,}" for place, count in self.places.items())
+        return f"{self.n_tagged:,} of {self.n_extracted:,} files have keywords ({listed})"
 
 
 class Engine(Protocol):
@@ -142,10 +152,26 @@ def extract_folder(
         if not used:
             raise InputError(
                 f"None of the {len(media)} {kind} files in '{source}' can be used: "
-                f"{first_few([f'{name} {why}' for name, why in skipped], most=3)}."
+                f"{first_few([f'{names}: {why}' for names, why in by_reason(skipped)], most=3)}."
             )
-        sidecars = _write(target, extractor, used, skipped, others, store)
-    return Summary(kind, len(used), n_cached, tuple(skipped), tuple(others), tuple(sidecars))
+        found = _write(target, extractor, used, skipped, others, store)
+    places = Counter(place for keywords in found for place in keywords.places)
+    unread = [
+        (file.id, reason)
+        for (file, _), keywords in zip(used, found, strict=True)
+        for reason in keywords.unread
+    ]
+    n_tagged = sum(bool(keywords.tags) for keywords in found)
+    outcomes_of = (tuple(skipped), tuple(others), n_tagged, dict(places.most_common()))
+    return Summary(kind, len(used), n_cached, *outcomes_of, tuple(unread))
+
+
+def by_reason(files: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Give (names, reason) for each reason that (file, reason) pairs have, said once."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for name, reason in files:
+        names[reason].append(name)
+    return [(first_few(listed, most=3), reason) for reason, listed in names.items()]
 
 
 def _extract(
@@ -411,15 +437,21 @@ class FeatureStore:
     """A cache of raw numbers by content hash and `MediaFeatures.digest`, in one SQLite file.
 
     Entered, it is locked against other writers; what was put stays also after an interruption.
+    To read only, it takes no lock and notes nothing.
     """
 
-    def __init__(self, path: Path, preprocessing: str) -> None:
+    def __init__(self, path: Path, preprocessing: str, *, read_only: bool = False) -> None:
         self.path = path
         self.preprocessing = preprocessing
+        self.read_only = read_only
         self._committed = time.monotonic()
 
     def __enter__(self) -> Self:
         try:
+            if self.read_only:
+                address = f"{self.path.absolute().as_uri()}?mode=ro"
+                self._connection = sqlite3.connect(address, timeout=0.1, uri=True)
+                return self
             self._connection = sqlite3.connect(self.path, timeout=1.0)
             self._connection.executescript(_SCHEMA)
         except sqlite3.Error as error:
@@ -435,7 +467,8 @@ class FeatureStore:
         hashed = self.noted(path)
         if hashed is None:
             hashed = _hash(path)
-            self.note(path, *hashed)
+            if not self.read_only:
+                self.note(path, *hashed)
         return hashed
 
     def noted(self, path: Path) -> tuple[str, bytes] | None:
@@ -497,6 +530,28 @@ class FeatureStore:
         )
 
 
+def caches_beside(place: Path) -> list[Path]:
+    """Give the caches of the extractions that lie in the same folder as something else."""
+    folder = place.absolute().parent
+    return sorted(path for path in folder.glob(f"*/{CACHE}") if path.is_file())[:_MOST_CACHES]
+
+
+def from_caches(caches: Iterable[Path], digest: str, paths: Sequence[Path]) -> dict[Path, Raw]:
+    """Give the raw numbers that caches have of files; what cannot be read there is left out."""
+    known: dict[Path, Raw] = {}
+    for cache in caches:
+        with (
+            contextlib.suppress(ValueError, TypeError),  # being written, or damaged
+            FeatureStore(cache, digest, read_only=True) as store,
+        ):
+            for path in [path for path in paths if path not in known]:
+                with contextlib.suppress(OSError):
+                    content = store.hashed(path)[1]
+                    if store.shape_of(content):
+                        known[path] = store.get(content)
+    return known
+
+
 def _hash(path: Path) -> tuple[str, bytes]:
     """Read a file; give the state it was in, and its SHA-256."""
     state = _state(path)
@@ -540,8 +595,8 @@ def _write(
     skipped: Sequence[tuple[str, str]],
     others: Sequence[tuple[str, str]],
     store: FeatureStore,
-) -> list[tuple[str, str]]:
-    """Write numbers, ledger and manifest; give the files whose sidecar cannot be read."""
+) -> list[Keywords]:
+    """Write numbers, ledger and manifest; give the keywords of each file that is used."""
     manifest = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
@@ -552,11 +607,15 @@ def _write(
         "passed over": len(others),
     }
     shapes = [store.shape_of(content) for _, content in used]
+    # A model must not learn from what a model suggested: such keywords are left out.
+    found = [_keywords(file.path, extractor.kind) for file, _ in used]
     lines: list[dict[str, Any]] = []
     for row, ((file, content), shape) in enumerate(zip(used, shapes, strict=True)):
         line = {"file": file.id, "outcome": "extracted", "row": row, "sha256": content.hex()}
         segments = {"segments": shape[0]} if extractor.kind == "audio" else {}
-        lines.append(line | _sidecar(file.path) | segments)
+        keywords = {"tags": found[row].tags, "tags_from": found[row].places}
+        keywords |= {"unread": found[row].unread}
+        lines.append(line | {name: held for name, held in keywords.items() if held} | segments)
     for outcome, files in (("skipped", skipped), ("passed over", others)):
         lines += [{"file": name, "outcome": outcome, "reason": reason} for name, reason in files]
     n_rows = sum(line.get("segments", 1) for line in lines[: len(used)])
@@ -578,19 +637,15 @@ def _write(
         last.write((json.dumps(manifest, indent=2) + "\n").encode())
         # Everything is written; without a manifest there is no extraction while names change.
         (target / MANIFEST).unlink(missing_ok=True)
-    return [(line["file"], line["sidecar"]) for line in lines if "sidecar" in line]
+    return found
 
 
-def _sidecar(path: Path) -> dict[str, Any]:
-    """Give the tags of a file's sidecar, or why they cannot be read, for the ledger."""
-    if not sidecar_of(path).exists():
-        return {}
+def _keywords(path: Path, kind: str) -> Keywords:
+    """Read a file's keywords; one that has vanished meanwhile has none."""
     try:
-        # A model must not learn from what a model suggested.
-        tags = read_tags(sidecar_of(path), suggested=False)
-    except InputError as error:
-        return {"sidecar": str(error)}
-    return {"tags": tags} if tags else {}
+        return keywords_of(path, kind)
+    except OSError as error:
+        return Keywords([], [], [f"cannot be opened ({cause(error)})"])
 
 
 def _manifest(path: Path) -> dict[str, Any]:

@@ -35,6 +35,8 @@ FORMATS = {
     "DIB": (".dib",),
     "TIFF": (".tif", ".tiff"),
     "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
+    "AVIF": (".avif",),
+    "HEIF": (".heic", ".heif", ".hif"),  # by pillow-heif, of the extra `heic`
 }
 SUFFIXES = frozenset({".svg", ".svgz"}.union(*FORMATS.values()))
 # To be raised whenever the same picture would get other numbers.
@@ -127,7 +129,7 @@ class ImageFeatures(MediaFeatures):
         _network()  # loaded before there are threads
         # Remarks on strangers' files; a context would change what other threads hear as well.
         warnings.filterwarnings("ignore", module=r"PIL\.\w+Plugin$")
-        return one_thread()
+        return one_thread(training=False)
 
     def _picture(self, item: object) -> NDArray[np.uint8]:
         """Bring one item to the network's size, (size, size, 3)."""

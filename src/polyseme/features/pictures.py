@@ -1,7 +1,7 @@
 """Pictures as files or arrays become squares of bytes: the first step of `ImageFeatures`.
 
-In: a path (JPEG, PNG, WebP, GIF, BMP, TIFF, PPM, SVG) or a user's array. Out: uint8 of shape
-(size, size, 3), or a `MediaError` with a short reason, whatever is wrong with the file.
+In: a path (JPEG, PNG, WebP, GIF, BMP, TIFF, PPM, AVIF, HEIC, SVG) or a user's array. Out: uint8 of
+shape (size, size, 3), or a `MediaError` with a short reason, whatever is wrong with the file.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ except ImportError as error:
     raise needs("image", "Reading pictures") from error
 
 Image.init()  # with all its formats
+with contextlib.suppress(ImportError):
+    from pillow_heif import register_heif_opener
+
+    register_heif_opener(thumbnails=False)
 MOST_BYTES = 2_000_000_000
 SVG_BYTES, SVG_SECONDS = 10_000_000, 10.0
 
@@ -41,6 +45,8 @@ SVG_BYTES, SVG_SECONDS = 10_000_000, 10.0
 _LARGE, _BAND = 20_000_000, 4_000_000
 _TRANSPOSED = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF orientation: Pillow's transposition
 _MARKUP = re.compile(rb"\xef\xbb\xbf\s*<|\xff\xfe<\0|\xfe\xff\0<|\s*<|\x1f\x8b")
+# The kinds of an ISO file that HEIC pictures have, after the size of the first box.
+_HEIC = re.compile(rb".{4}ftyp(hei[cxms]|hev[cxms]|mif1|msf1)", re.DOTALL)
 _UNREADABLE = "is no picture that can be read"
 
 # Many threads read at once, but only one of them may hold a large picture.
@@ -117,7 +123,7 @@ def _as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
 
 def _read(file: IO[bytes], size: int, framing: str, max_megapixels: float) -> NDArray[np.uint8]:
     """Decode one raster file, in the order: header, limits, pixels, square."""
-    with _opened(file) as picture:
+    with open_picture(file) as picture:
         pixels = picture.width * picture.height
         if picture.format in ("JPEG", "MPO"):
             width, height = _target(picture.size, size, framing)
@@ -138,15 +144,22 @@ def _read(file: IO[bytes], size: int, framing: str, max_megapixels: float) -> ND
         return _squared(_upright(small, picture), size)
 
 
-def _opened(file: IO[bytes]) -> ImageFile:
+def open_picture(file: IO[bytes]) -> ImageFile:
     """Read a file's header by the format that its first bytes announce."""
     # Not `Image.open`: its limit on pixels is one for all threads, ours is a parameter.
     reason = _UNREADABLE
+    file.seek(0)
+    start = file.read(16).ljust(16, b"\0")
     for name in FORMATS:
-        factory, accept = Image.OPEN[name]
-        file.seek(0)
-        answer = accept(file.read(16)) if accept else False
-        if not answer or isinstance(answer, str):  # a text: Pillow was built without the format
+        factory, accept = Image.OPEN.get(name, (None, None))
+        if factory is None or accept is None:
+            if _HEIC.match(start) and name == "HEIF":
+                raise needs("heic", "Reading HEIC pictures")
+            continue
+        answer = accept(start)
+        if isinstance(answer, str):  # Pillow was built without the format
+            raise MediaError(f"is {name}, which this Pillow was built without")
+        if not answer:
             continue
         reason = "is damaged or of a kind that cannot be read"
         file.seek(0)

@@ -1,7 +1,8 @@
 """Sound files and arrays become samples.
 
-In: a file that libsndfile reads, or an array (n_samples,) or (n_samples, n_channels). Out: one
-channel of float32 samples (n_samples,) at 22,050 Hz, or a `MediaError` with the reason why not.
+In: a file that libsndfile reads, M4A or AAC, which ffmpeg's libraries read, or an array
+(n_samples,) or (n_samples, n_channels). Out: one channel of float32 samples (n_samples,) at
+22,050 Hz, or a `MediaError` with the reason why not.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ except (ImportError, OSError) as error:  # OSError: soundfile is there, libsndfi
 
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000
 MOST_CHANNELS = 32
+AAC_FORMATS = {".m4a": "mov", ".m4b": "mov", ".aac": "aac"}  # ffmpeg's names of their forms
+_DAMAGED = "is damaged or not a sound file"
 _BLOCK = 1 << 14  # frames read at a time; a file is used up to the block that is broken
 _LARGEST = 1e10  # far above any scale in use (16-bit numbers as floats: 3e4); squares stay finite
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
@@ -50,24 +53,87 @@ def read_sound(path: Path, *, max_seconds: float = 600.0) -> Samples:
     files past Python; see `quiet_decoders`.
     """
     check_file(path)
+    if path.suffix.lower() in AAC_FORMATS:
+        return _checked(_read_aac(path, max_seconds))
     # On Windows names are text; elsewhere they are bytes, which need not be valid UTF-8.
     name = str(path) if os.name == "nt" else os.fsencode(path)
     try:
         with _ForwardOnly(name) as file:
-            rate, n_channels = int(file.samplerate), int(file.channels)
-            if not LOWEST_RATE <= rate <= HIGHEST_RATE:
-                raise MediaError(
-                    f"has {rate:,} samples per second; {LOWEST_RATE:,} to {HIGHEST_RATE:,} are read"
-                )
-            if not 1 <= n_channels <= MOST_CHANNELS:
-                raise MediaError(f"has {n_channels} channels; up to {MOST_CHANNELS} are read")
-            wanted = math.ceil(min(max_seconds * rate, 2.0**62))
+            rate = int(file.samplerate)
+            wanted = _wanted(rate, int(file.channels), max_seconds)
             samples = _resampled(map(_one_channel, _blocks(file, wanted)), rate)
     except (OSError, RuntimeError, TypeError, UnicodeError) as error:
-        raise MediaError("is damaged or not a sound file") from error
+        raise MediaError(_DAMAGED) from error
+    return _checked(samples)
+
+
+def _wanted(rate: int, n_channels: int, max_seconds: float) -> int:
+    """Count the samples that are read of each channel; refuse what is beyond the limits."""
+    if not LOWEST_RATE <= rate <= HIGHEST_RATE:
+        raise MediaError(
+            f"has {rate:,} samples per second; {LOWEST_RATE:,} to {HIGHEST_RATE:,} are read"
+        )
+    if not 1 <= n_channels <= MOST_CHANNELS:
+        raise MediaError(f"has {n_channels} channels; up to {MOST_CHANNELS} are read")
+    return math.ceil(min(max_seconds * rate, 2.0**62))
+
+
+def _checked(samples: Samples) -> Samples:
+    """Refuse a sound without samples."""
     if not samples.size:
         raise MediaError("holds no samples")
     return samples
+
+
+def _read_aac(path: Path, max_seconds: float) -> Samples:
+    """Read a file of Apple's or of plain AAC as one channel at 22,050 Hz, (n_samples,)."""
+    try:
+        import av
+    except ImportError as error:
+        raise needs("aac", "Reading M4A and AAC sounds") from error
+    try:
+        # An open file of a known form: ffmpeg follows no path or address that stands in it.
+        form = AAC_FORMATS[path.suffix.lower()]
+        with path.open("rb") as file, av.open(file, "r", format=form) as container:
+            if not container.streams.audio:
+                raise MediaError("holds no sound")
+            stream = container.streams.audio[0]
+            rate, n_channels = int(stream.rate or 0), len(stream.layout.channels)
+            wanted = _wanted(rate, n_channels, max_seconds)
+            resampler = av.AudioResampler("fltp", stream.layout, rate)
+            frames = _until_damage(container.decode(stream), av.FFmpegError)
+            channels: Iterator[Any] = (
+                part.to_ndarray().T for frame in frames for part in resampler.resample(frame)
+            )
+            return _resampled(map(_one_channel, _first(channels, wanted)), rate)
+    except (av.FFmpegError, OSError, RuntimeError) as error:
+        raise MediaError(_DAMAGED) from error
+
+
+def _until_damage(frames: Iterator[Any], damage: type[Exception]) -> Iterator[Any]:
+    """Yield decoded frames up to the first damage; damage at the very beginning is an error."""
+    n_read = 0
+    while True:
+        try:
+            frame = next(frames)
+        except StopIteration:
+            return
+        except damage:
+            if n_read:
+                return
+            raise
+        n_read += 1
+        yield frame
+
+
+def _first(blocks: Iterable[Samples], wanted: int) -> Iterator[Samples]:
+    """Yield blocks (n, n_channels) until there are so many samples."""
+    for block in blocks:
+        if len(block):
+            yield block[:wanted]
+        wanted -= len(block)
+        if wanted <= 0:
+            return
 
 
 def sound_from_array(array: object, rate: int) -> Samples:

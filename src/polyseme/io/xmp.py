@@ -1,25 +1,40 @@
-"""XMP sidecars: the small files beside pictures in which photo programs keep their tags.
+"""XMP: the packets inside media files, and the sidecars beside them, that hold people's tags.
 
-In come the path of a sidecar and tags; out come its tags (dc:subject), or the same file with new
-ones added and everything else kept. Every tag added here is also noted in ``suggested`` of the
-namespace ``urn:polyseme:xmp:1.0/``: that list tells which tags a machine gave, and a tag that
-somebody has since taken out of dc:subject stays in it and is not suggested again.
+In come a packet, or the path of a sidecar and tags; out come its tags, or the same file with other
+ones and everything else kept. Tags are read from dc:subject and from the hierarchies of photo
+programs, of which the last part counts; they are written to dc:subject. Every tag added here is
+also noted in ``suggested`` of the namespace ``urn:polyseme:xmp:1.0/``: what is in both is a
+suggestion that waits for an answer; what is in that list only was refused, or taken out by
+somebody, and is not suggested again; what is in dc:subject only is a person's.
 """
 
 from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from polyseme._validation import InputError
 from polyseme.io import locked, parse_xml, replacing
 
-__all__ = ["merge_tags", "read_tags", "sidecar_of"]
+__all__ = [
+    "answer_suggestions",
+    "merge_tags",
+    "pending_tags",
+    "read_packet",
+    "read_tags",
+    "refused_tags",
+    "sidecar_of",
+    "sidecars_of",
+    "suggested_tags",
+    "undo_suggestions",
+]
 
 MAX_BYTES = 16 * 2**20
+MAX_TAGS = 1_000
 _LOCK_SECONDS = 60.0
 
 # lxml writes a name as {namespace}name.
@@ -30,6 +45,16 @@ _PREFIX = {
     _SUBJECT: {"dc": "http://purl.org/dc/elements/1.1/"},
     _SUGGESTED: {"polyseme": "urn:polyseme:xmp:1.0/"},
 }
+# Paths of tags, and what stands between their parts: Lightroom and darktable; digiKam and Immich;
+# Windows and digiKam.
+_HIERARCHIES = {
+    "{http://ns.adobe.com/lightroom/1.0/}hierarchicalSubject": "|",
+    "{http://www.digikam.org/ns/1.0/}TagsList": "/",
+    "{http://ns.microsoft.com/photo/1.0/}LastKeywordXMP": "/",
+    "{http://ns.microsoft.com/photo/1.0}LastKeywordXMP": "/",
+}
+# darktable's own notes, such as darktable|exported, whose parts it lists as subjects, too.
+_BOOKKEEPING = "darktable|"
 _ARRAYS = (f"{_RDF}Bag", f"{_RDF}Seq", f"{_RDF}Alt")
 # `begin` holds the byte order mark, by which a scanner finds the packet and its encoding.
 _EMPTY_PACKET = """<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
@@ -49,73 +74,172 @@ def sidecar_of(media: Path) -> Path:
     where ``photo.cr2`` exists, whose own it is.
     """
     media = Path(media)
+    return next(iter(sidecars_of(media)), media.with_name(f"{media.name}.xmp"))
+
+
+def sidecars_of(media: Path) -> list[Path]:
+    """Give every sidecar that a media file has, that of `sidecar_of` first."""
+    media = Path(media)
     if media.suffix.lower() == ".xmp":
         raise InputError(f"{media} is a sidecar itself; name the media file it belongs to.")
     names = [media.name] if media.with_name(media.stem).is_file() else [media.name, media.stem]
+    found: list[Path] = []
     for name in names:
         for suffix in (".xmp", ".XMP"):
             place = media.with_name(name + suffix)
             if os.path.lexists(place) and not place.is_dir():
-                return place
-    return media.with_name(f"{media.name}.xmp")
+                found.append(place)
+                break  # a system without regard to case would give it twice
+    return found
 
 
 def read_tags(path: Path, *, suggested: bool = True) -> list[str]:
     """Read the tags of a sidecar, in order and stripped; none where it is missing.
 
-    Of tags that differ in case, white space or Unicode composition only, the first is given.
-    Without `suggested`, tags that `merge_tags` added are left out: who learns from tags should not
-    take a machine's guesses for a person's.
+    Of a hierarchy such as `animal|bird` the last part counts. Of tags that differ in case, white
+    space or Unicode composition only, the first is given. Without `suggested`, tags that
+    `merge_tags` added are left out: who learns from tags should not take a machine's guesses for a
+    person's.
     """
     rdf = _load(Path(path))
     if rdf is None:
         return []
-    tags = _distinct(_values(rdf, _SUBJECT))
-    return tags if suggested else _lacking(_values(rdf, _SUGGESTED), tags)
+    tags, noted = _tags(rdf, str(path))
+    return tags if suggested else lacking(noted, tags)
 
 
-def merge_tags(path: Path, tags: Sequence[str]) -> list[str]:
+def read_packet(packet: bytes, name: str) -> tuple[list[str], list[str]]:
+    """Give the tags of an XMP packet, as `read_tags` does, and those noted as suggested.
+
+    `name` says in errors what is wrong; entities, a DOCTYPE and absurd sizes are refused.
+    """
+    if len(packet) > MAX_BYTES:
+        raise InputError(f"{name} is larger than {MAX_BYTES >> 20} MiB, so it is no XMP packet.")
+    # Some programs fill the rest of the block with zeros, which belong to the text in UTF-16 only.
+    return _tags(_rdf(packet if b"\0" in packet[:4] else packet.rstrip(b"\0"), name), name)
+
+
+def suggested_tags(path: Path) -> list[str]:
+    """Give all tags that a sidecar notes as suggested, waiting or refused."""
+    rdf = _load(Path(path))
+    return [] if rdf is None else distinct(_values(rdf, _SUGGESTED))
+
+
+def pending_tags(path: Path) -> list[str]:
+    """Give the suggested tags of a sidecar that nobody has accepted, refused or taken out."""
+    rdf = _load(Path(path))
+    return [] if rdf is None else _pending(rdf)
+
+
+def refused_tags(path: Path) -> list[str]:
+    """Give the suggested tags of a sidecar that somebody has refused or taken out."""
+    rdf = _load(Path(path))
+    return [] if rdf is None else lacking(_pending(rdf), distinct(_values(rdf, _SUGGESTED)))
+
+
+def merge_tags(
+    path: Path, tags: Sequence[str], *, present: Iterable[str] = (), dry_run: bool = False
+) -> list[str]:
     """Add tags to a sidecar, creating it if it is missing; give those that were added.
 
     White space in tags is made single spaces, empty ones are dropped, characters that XML forbids
-    refused. Tags that are there, compared as in `read_tags`, stay as and where they are; tags that
-    were suggested before and taken out since are not added again. The file is written as UTF-8 and
-    replaced as a whole or not at all; where nothing is added it is not touched. A symbolic link is
+    refused. Tags that are there, compared as in `read_tags`, or `present` elsewhere, as in the
+    media file itself, stay as and where they are; tags that were suggested before and refused or
+    taken out since are not added again. The file is written as UTF-8 and replaced as a whole or
+    not at all; where nothing is added, or in a `dry_run`, it is not touched. A symbolic link is
     refused: replacing it would cut the link, and following it would change a file in a folder that
     was not named. Several calls for files of one folder wait for each other by a lock on it.
     """
     path = Path(path)
     if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
         raise InputError(f"`tags` of `merge_tags` must be a sequence of strings; got {tags!r}.")
-    wanted = _distinct(" ".join(tag.split()) for tag in tags)
+    wanted = lacking(present, distinct(" ".join(tag.split()) for tag in tags))
     if not wanted:
         return []
+    with _changing(path):
+        return _merge(path, wanted, dry_run)
+
+
+def answer_suggestions(
+    path: Path, *, accept: Iterable[str] = (), refuse: Iterable[str] = ()
+) -> tuple[list[str], list[str]]:
+    """Accept or refuse suggestions that wait in a sidecar; give those that were answered.
+
+    An accepted one becomes a tag like a person's own; a refused one is taken out, and is not
+    suggested again. Tags that are no waiting suggestion are left alone.
+    """
+    wanted, unwanted = list(accept), list(refuse)
+    if both := among(unwanted, wanted):
+        raise InputError(f"'{both[0]}' is both accepted and refused; decide on one.")
+    path = Path(path)
+    with _changing(path):
+        rdf = _load_writable(path)
+        if rdf is None:
+            return [], []
+        accepted, refused = (among(given, _pending(rdf)) for given in (wanted, unwanted))
+        _remove(rdf, _SUGGESTED, accepted)
+        _remove(rdf, _SUBJECT, refused)
+        if accepted or refused:
+            _write(path, rdf)
+    return accepted, refused
+
+
+def undo_suggestions(path: Path, *, dry_run: bool = False) -> list[str]:
+    """Take the suggestions that wait out of a sidecar, and nothing else; give them.
+
+    What was accepted stays, and so does the memory of what was refused. A sidecar in which nothing
+    is left is removed.
+    """
+    path = Path(path)
+    with _changing(path):
+        rdf = _load_writable(path)
+        taken = [] if rdf is None else _pending(rdf)
+        if taken and not dry_run:
+            _remove(rdf, _SUBJECT, taken)
+            _remove(rdf, _SUGGESTED, taken)
+            if len(rdf):
+                _write(path, rdf)
+            else:
+                path.unlink()
+    return taken
+
+
+@contextmanager
+def _changing(path: Path) -> Iterator[None]:
+    """Let nobody else change sidecars of a folder; say what the system complains of."""
     try:
         with locked(path.parent, _LOCK_SECONDS):
-            return _merge(path, wanted)
+            yield
     except OSError as error:
         raise InputError(
             f"{path} cannot be written ({error.strerror}); check the path and its permissions."
         ) from error
 
 
-def _merge(path: Path, wanted: Sequence[str]) -> list[str]:
+def _merge(path: Path, wanted: Sequence[str], dry_run: bool) -> list[str]:
     """Add tidied tags to a sidecar that no one else is changing."""
-    if path.is_symlink():
-        raise InputError(f"{path} is a symbolic link; name the file it points to.")
-    rdf = _load(path)
+    rdf = _load_writable(path)
     if rdf is None:
-        rdf = next(parse_xml(_EMPTY_PACKET, str(path)).iter(f"{_RDF}RDF"))
-    elif not os.access(path, os.W_OK):
-        # Replacing needs the folder's permission only; the file's was taken away on purpose.
-        raise InputError(f"{path} is write-protected; make it writable first.")
+        rdf = _rdf(_EMPTY_PACKET, str(path))
     # What was suggested before and is no tag any more was taken out by somebody.
-    added = _lacking([*_values(rdf, _SUBJECT), *_values(rdf, _SUGGESTED)], wanted)
-    if added:
+    tags, noted = _tags(rdf, str(path))
+    added = lacking([*_values(rdf, _SUBJECT), *tags, *noted], wanted)
+    if added and not dry_run:
         _append(rdf, _SUBJECT, added)
         _append(rdf, _SUGGESTED, added)
         _write(path, rdf)
     return added
+
+
+def _load_writable(path: Path) -> Any:
+    """Give the rdf:RDF element of a sidecar that may be replaced; None where there is no file."""
+    if path.is_symlink():
+        raise InputError(f"{path} is a symbolic link; name the file it points to.")
+    rdf = _load(path)
+    if rdf is not None and not os.access(path, os.W_OK):
+        # Replacing needs the folder's permission only; the file's was taken away on purpose.
+        raise InputError(f"{path} is write-protected; make it writable first.")
+    return rdf
 
 
 def _load(path: Path) -> Any:
@@ -127,14 +251,18 @@ def _load(path: Path) -> Any:
             raise InputError(f"{path} is no regular file; name a sidecar file.")
         if path.stat().st_size > MAX_BYTES:
             raise InputError(f"{path} is larger than {MAX_BYTES >> 20} MiB, so it is no sidecar.")
-        root = parse_xml(path.read_bytes(), str(path))
+        return _rdf(path.read_bytes(), str(path))
     except OSError as error:
         raise InputError(
             f"{path} cannot be read ({error.strerror}); check the path and its permissions."
         ) from error
-    rdf = next(root.iter(f"{_RDF}RDF"), None)
+
+
+def _rdf(packet: bytes, name: str) -> Any:
+    """Parse a packet and give its rdf:RDF element."""
+    rdf = next(parse_xml(packet, name).iter(f"{_RDF}RDF"), None)
     if rdf is None:
-        raise InputError(f"{path} holds no rdf:RDF element, so it is no XMP; move it away.")
+        raise InputError(f"{name} holds no rdf:RDF element, so it is no XMP; move it away.")
     return rdf
 
 
@@ -149,6 +277,29 @@ def _write(path: Path, rdf: Any) -> None:
         raise InputError(f"{path} would grow beyond {MAX_BYTES >> 20} MiB; add fewer tags.")
     with replacing(path) as stream:
         stream.writelines(written)
+
+
+def _tags(rdf: Any, name: str) -> tuple[list[str], list[str]]:
+    """Give the tags of a packet, of hierarchies their last part, and those noted as suggested."""
+    subjects, noted = _values(rdf, _SUBJECT), _values(rdf, _SUGGESTED)
+    paths = [(path, mark) for key, mark in _HIERARCHIES.items() for path in _values(rdf, key)]
+    if len(subjects) + len(paths) > MAX_TAGS:
+        raise InputError(f"{name} holds more than {MAX_TAGS:,} tags; remove some.")
+    own = [part for path, _ in paths if path.startswith(_BOOKKEEPING) for part in path.split("|")]
+    # A tag such as AC/DC is no hierarchy where it is a subject as it stands.
+    flat = {_key(subject) for subject in subjects}
+    leaves = [
+        path if _key(path) in flat else path.rstrip(f"{mark} ").rpartition(mark)[2]
+        for path, mark in paths
+        if not path.startswith(_BOOKKEEPING)
+    ]
+    return distinct([*leaves, *lacking(own, subjects)]), distinct(noted)
+
+
+def _pending(rdf: Any) -> list[str]:
+    """Give the tags that are noted as suggested and still there."""
+    subjects = distinct(_values(rdf, _SUBJECT))
+    return among(_values(rdf, _SUGGESTED), subjects)
 
 
 def _values(rdf: Any, name: str) -> list[str]:
@@ -192,6 +343,36 @@ def _append(rdf: Any, name: str, added: Sequence[str]) -> None:
         array.append(item)
 
 
+def _remove(rdf: Any, name: str, values: Sequence[str]) -> None:
+    """Remove values of a property, and what holds nothing any more."""
+    unwanted = {_key(value) for value in values}
+    if not unwanted:
+        return
+    for description in list(rdf.iterchildren(f"{_RDF}Description")):
+        if _key(description.get(name, "")) in unwanted:
+            del description.attrib[name]
+        for element in list(description.iterchildren(name)):
+            arrays = list(element.iterchildren(*_ARRAYS))
+            items = [item for array in arrays for item in array.iterchildren(f"{_RDF}li")]
+            gone = [item for item in items or [element] if _key(_value(item)) in unwanted]
+            for item in gone:
+                _cut(item)
+            if gone and arrays and not any(len(array) for array in arrays):
+                _cut(element)
+        if not len(description) and not set(description.attrib) - {f"{_RDF}about"}:
+            _cut(description)
+
+
+def _cut(element: Any) -> None:
+    """Take an element out; the white space after it goes before the next one."""
+    before, parent = element.getprevious(), element.getparent()
+    if before is not None:
+        before.tail = element.tail or before.tail
+    elif element.getnext() is None:
+        parent.text = element.tail
+    parent.remove(element)
+
+
 def _new_array(rdf: Any, name: str, descriptions: list[Any], elements: list[Any]) -> Any:
     """Make the array of a property and move the one value into it that it may have had."""
     from lxml.etree import SubElement
@@ -218,7 +399,7 @@ def _key(tag: str) -> str:
     return unicodedata.normalize("NFC", folded)
 
 
-def _distinct(tags: Iterable[str]) -> list[str]:
+def distinct(tags: Iterable[str]) -> list[str]:
     """Strip tags and drop empty and repeated ones."""
     first: dict[str, str] = {}
     for tag in tags:
@@ -227,7 +408,13 @@ def _distinct(tags: Iterable[str]) -> list[str]:
     return list(first.values())
 
 
-def _lacking(present: Iterable[str], wanted: Iterable[str]) -> list[str]:
+def among(known: Iterable[str], tags: Iterable[str]) -> list[str]:
+    """Give the tags that are among the known ones."""
+    keys = {_key(tag) for tag in known}
+    return [tag for tag in tags if _key(tag) in keys]
+
+
+def lacking(present: Iterable[str], wanted: Iterable[str]) -> list[str]:
     """Give the wanted tags that are not present."""
     known = {_key(tag) for tag in present}
     return [tag for tag in wanted if _key(tag) not in known]

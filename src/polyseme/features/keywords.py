@@ -1,0 +1,216 @@
+"""Keywords where people's programs write them: inside media files, and in sidecars beside them.
+
+In: the path of a picture or a sound. Out: its keywords, from which places they come, and which
+places could not be read. One damaged place costs its own keywords and nothing else.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from polyseme._validation import InputError
+from polyseme.features.base import MediaError, needs
+from polyseme.io.xmp import MAX_TAGS, distinct, lacking, read_packet, read_tags, sidecars_of
+from polyseme.io.xmp import suggested_tags as suggested_in
+
+# Read of one file at the most: what holds keywords is small, what claims to be large is not one.
+MOST_BYTES = 64 * 2**20
+MOST_LETTERS = 1_000
+# Fields of sound files that hold tags, whatever the format calls them. Comments are prose.
+SOUND_FIELDS = frozenset({"genre", "mood", "style", "keywords", "tags"})
+_ALIASES = {"\xa9gen": "genre", "keyw": "keywords", "tcon": "genre", "tmoo": "mood"}
+_XP_KEYWORDS, _IPTC_KEYWORDS, _IPTC_CHARSET = 0x9C9E, (2, 25), (1, 90)
+# What PNG files may have after their pixels, where a reader of headers does not see it.
+_LATE_CHUNKS = re.compile(rb"iTXtXML:com\.adobe\.xmp|eXIf|zTXtRaw profile type")
+_RAW_IPTC = "Raw profile type iptc"
+
+Found = tuple[list[str], list[str]]  # keywords, and those of them that a machine suggested
+Place = tuple[str, Callable[[], Found]]  # what it is called, and what reads it
+
+
+class Keywords(NamedTuple):
+    """What a file's keywords are, but for suggested ones, and where they come from."""
+
+    tags: list[str]
+    places: list[str]  # of XMP, IPTC, EXIF, sound tags and sidecar those that hold some
+    unread: list[str]  # why a place cannot be read, such as "XMP: is not well-formed"
+
+
+def keywords_of(path: Path, kind: str) -> Keywords:
+    """Unite the keywords inside a media file ("image" or "audio") and in its sidecars."""
+    tags: list[str] = []
+    suggested: list[str] = []
+    places: list[str] = []
+    unread: list[str] = []
+    with warnings.catch_warnings(action="ignore"):  # remarks on strangers' files
+        for name, read in _places(path, kind):
+            try:
+                found, machine = read()
+                found = distinct(found)
+                _check(found)
+            except InputError as error:
+                unread.append(str(error))
+            except Exception as error:  # decoders raise nearly everything on broken files
+                unread.append(f"{name}: {str(error).strip()[:200] or type(error).__name__}")
+            else:
+                suggested += machine
+                tags += found
+                places += [name] if lacking(machine, found) else []
+    # A program may have copied a suggestion into the file, without the note that it is one.
+    return Keywords(lacking(suggested, distinct(tags)), distinct(places), distinct(unread))
+
+
+def _places(path: Path, kind: str) -> Iterator[Place]:
+    """Yield the places in and beside a file that may hold keywords."""
+    inside = {"image": _in_picture, "audio": _in_sound}[kind]
+    with path.open("rb", buffering=0) as raw:
+        yield from inside(_Bounded(raw))
+    for sidecar in sidecars_of(path):
+        yield "sidecar", partial(_in_sidecar, sidecar)
+
+
+def _in_sidecar(sidecar: Path) -> Found:
+    """Read a sidecar."""
+    return read_tags(sidecar), suggested_in(sidecar)
+
+
+def _check(keywords: Sequence[str]) -> None:
+    """Refuse absurd numbers and lengths."""
+    if len(keywords) > MAX_TAGS:
+        raise ValueError(f"more than {MAX_TAGS:,} keywords")
+    if any(len(keyword) > MOST_LETTERS for keyword in keywords):
+        raise ValueError(f"a keyword of more than {MOST_LETTERS:,} letters")
+
+
+class _Bounded(io.BufferedReader):
+    """A file of which no more than `MOST_BYTES` are read, however often."""
+
+    left = MOST_BYTES
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read as any file does."""
+        content = super().read(self.left + 1 if size is None or size < 0 else size)
+        self.left -= len(content)
+        if self.left < 0:
+            raise ValueError(f"more than {MOST_BYTES >> 20} MiB would have to be read")
+        return content
+
+
+# ---------------------------------------------------------------------- pictures
+
+
+def _in_picture(file: BinaryIO) -> Iterator[Place]:
+    """Yield the places inside a picture."""
+    from polyseme.features.pictures import open_picture
+
+    try:
+        picture = open_picture(file)
+    except MediaError:  # an SVG, or what the extraction itself complains of
+        return
+    except Exception as error:
+        yield "picture", partial(_fail, error)
+        return
+    with picture:
+        try:
+            _read_late_chunks(picture, file)
+        except Exception as error:  # what stands before the pixels is there all the same
+            yield "picture", partial(_fail, error)
+        yield "XMP", partial(_xmp, picture)
+        yield "IPTC", partial(_iptc, picture)
+        yield "EXIF", partial(_exif, picture)
+
+
+def _read_late_chunks(picture: Any, file: BinaryIO) -> None:
+    """Have Pillow read to the end of a PNG that has something after its pixels."""
+    if picture.format == "PNG":
+        place = file.tell()
+        file.seek(0)
+        late = _LATE_CHUNKS.search(file.read())
+        file.seek(place)
+        if late:
+            picture.load()
+
+
+def _fail(error: Exception) -> Found:
+    """Raise what went wrong before there was a place to read."""
+    raise error
+
+
+def _xmp(picture: Any) -> Found:
+    """Read the XMP packet of a picture."""
+    packet = picture.info.get("xmp") or picture.info.get("XML:com.adobe.xmp") or b""
+    packet = packet.encode() if isinstance(packet, str) else bytes(packet)
+    return read_packet(packet, "its XMP block") if packet.strip(b"\0 ") else ([], [])
+
+
+def _iptc(picture: Any) -> Found:
+    """Read the keywords of a picture's IPTC block."""
+    from PIL import IptcImagePlugin, JpegImagePlugin
+
+    if raw := picture.info.get(_RAW_IPTC):  # a text of hexadecimal digits after name and size
+        text = raw if isinstance(raw, str) else raw.decode("ascii")
+        block = bytes.fromhex("".join(text.split()[2:]))
+        picture = JpegImagePlugin.JpegImageFile.__new__(JpegImagePlugin.JpegImageFile)
+        start = min((n for n in map(block.find, (b"\x1c\x01", b"\x1c\x02")) if n >= 0), default=0)
+        picture.info = {"photoshop": {0x0404: block[start:]}}
+    fields: Any = IptcImagePlugin.getiptcinfo(picture) or {}
+    values = fields.get(_IPTC_KEYWORDS, [])
+    utf8 = b"\x1b%G" in fields.get(_IPTC_CHARSET, b"")
+    return [_text(value, utf8) for value in ([values] if isinstance(values, bytes) else values)], []
+
+
+def _text(value: bytes, utf8: bool) -> str:
+    """Decode a value: UTF-8 where it is said or possible, else as Windows does."""
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value.decode("utf-8" if utf8 else "cp1252", "replace")
+
+
+def _exif(picture: Any) -> Found:
+    """Read the keywords that Windows keeps in EXIF: UTF-16, with semicolons between them."""
+    value = picture.getexif().get(_XP_KEYWORDS, b"")
+    text = value if isinstance(value, str) else bytes(value).decode("utf-16-le", "replace")
+    return text.rstrip("\0").split(";"), []
+
+
+# ---------------------------------------------------------------------- sound
+
+
+def _in_sound(file: BinaryIO) -> Iterator[Place]:
+    """Yield the place inside a sound file."""
+    yield "sound tags", partial(_sound_tags, file)
+
+
+def _sound_tags(file: BinaryIO) -> Found:
+    """Read genre, mood, style, keywords and tags: ID3, Vorbis comments, MP4, APE."""
+    try:
+        import mutagen
+    except ImportError as error:
+        raise needs("audio", "Reading the keywords in sound files") from error
+    sound: Any = mutagen.File(file)
+    keywords: list[str] = []
+    for field, value in _fields(getattr(sound, "tags", None)):
+        marks = r"[;\0,]" if field in ("keywords", "tags") else r"[;\0]"
+        keywords += re.split(marks, value) if field in SOUND_FIELDS else []
+    return keywords, []
+
+
+def _fields(tags: Any) -> Iterator[tuple[str, str]]:
+    """Yield names and values of the fields of any kind of tags."""
+    if tags is None:
+        return
+    # Vorbis comments list every pair; the others have a list of values under each name.
+    for name, value in list(tags.items()) if hasattr(tags, "items") else list(tags):
+        field = name.lower().removeprefix("----:com.apple.itunes:").removeprefix("txxx:")
+        field = _ALIASES.get(field, field)
+        if field in SOUND_FIELDS:
+            values = getattr(value, "genres", None) or getattr(value, "text", None) or value
+            for one in [values] if isinstance(values, (str, bytes)) else values:
+                yield field, one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one)

@@ -1,0 +1,291 @@
+"""Keywords are found where other programs write them, and hostile files cost only themselves."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from media_files import DRAWING, png, quadrants
+from polyseme import AudioFeatures, ImageFeatures, extract_folder
+from polyseme.features import keywords, read_extraction
+from polyseme.features.base import MediaError
+from polyseme.features.extraction import by_reason
+from polyseme.features.keywords import keywords_of
+from polyseme.features.pictures import read_picture
+from polyseme.features.sound import read_sound
+from polyseme.io.xmp import answer_suggestions, merge_tags
+from sidecar_files import write_sidecar
+
+needs_exiftool = pytest.mark.skipif(
+    shutil.which("exiftool") is None, reason="exiftool (libimage-exiftool-perl) is not installed"
+)
+needs_ffmpeg = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is not installed")
+FORMATS = ["jpg", "png", "webp", "tif", "heic", "avif"]
+XMP = (
+    '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF '
+    'xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description '
+    'xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:subject><rdf:Bag>{}</rdf:Bag></dc:subject>'
+    "</rdf:Description></rdf:RDF></x:xmpmeta>"
+)
+
+
+def packet(*tags: str) -> bytes:
+    return XMP.format("".join(f"<rdf:li>{tag}</rdf:li>" for tag in tags)).encode()
+
+
+def picture(path: Path, **options: object) -> Path:
+    """A small picture in the format of the path's suffix."""
+    if path.suffix == ".heic":
+        pytest.importorskip("pillow_heif").register_heif_opener()
+    Image.fromarray(quadrants()).save(path, **options)
+    return path
+
+
+def exiftool(path: Path, *words: str) -> None:
+    command = ["exiftool", "-q", "-q", "-m", "-overwrite_original", *words, str(path)]
+    subprocess.run(command, check=True, timeout=60)
+
+
+def ffmpeg(path: Path, *words: str) -> Path:
+    command = ["ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", "sine=duration=1", *words]
+    subprocess.run([*command, str(path)], check=True, timeout=60)
+    return path
+
+
+@needs_exiftool
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize(
+    ("words", "tags", "place"),
+    [
+        (["-XMP-dc:Subject=sea", "-XMP-dc:Subject=café"], ["sea", "café"], "XMP"),
+        (["-XMP-lr:HierarchicalSubject=place|sea"], ["sea"], "XMP"),
+        (["-XMP-digiKam:TagsList=animal/bird"], ["bird"], "XMP"),
+        (["-XMP-microsoft:LastKeywordXMP=sea"], ["sea"], "XMP"),
+        (["-EXIF:XPKeywords=sea;café"], ["sea", "café"], "EXIF"),
+    ],
+    ids=["subject", "lightroom", "digikam", "microsoft", "xpkeywords"],
+)
+def test_keywords_that_exiftool_wrote_are_read(tmp_path, suffix, words, tags, place):
+    path = picture(tmp_path / f"a.{suffix}")
+    exiftool(path, *words)
+    assert keywords_of(path, "image") == (tags, [place], [])
+
+
+@needs_exiftool
+@pytest.mark.parametrize("suffix", ["jpg", "png", "tif"])
+@pytest.mark.parametrize(
+    "charset", [["-IPTC:CodedCharacterSet=UTF8"], ["-charset", "iptc=Latin1"]], ids=["utf8", "old"]
+)
+def test_iptc_keywords_are_read_where_formats_have_them(tmp_path, suffix, charset):
+    path = picture(tmp_path / f"a.{suffix}")
+    exiftool(path, *charset, "-IPTC:Keywords=sea", "-IPTC:Keywords=café")
+    assert keywords_of(path, "image") == (["sea", "café"], ["IPTC"], [])
+
+
+@needs_exiftool
+@pytest.mark.parametrize("name", ["a.jpg.xmp", "a.xmp"])
+def test_places_are_united(tmp_path, name):
+    path = picture(tmp_path / "a.jpg")
+    exiftool(path, "-XMP-dc:Subject=sea", "-IPTC:Keywords=Sea", "-EXIF:XPKeywords=sand")
+    exiftool(tmp_path / name, "-XMP-dc:Subject=sky", "-XMP-digiKam:TagsList=place/sea")
+    found = keywords_of(path, "image")
+    assert found.tags == ["sea", "sand", "sky"]
+    assert found.places == ["XMP", "IPTC", "EXIF", "sidecar"]
+
+
+def test_both_sidecars_count(tmp_path):
+    path = picture(tmp_path / "a.jpg")
+    write_sidecar(tmp_path / "a.jpg.xmp", ["sea"])
+    write_sidecar(tmp_path / "a.xmp", ["sky"])
+    assert keywords_of(path, "image").tags == ["sea", "sky"]
+
+
+@needs_ffmpeg
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("a.mp3", []),
+        ("b.mp3", ["-id3v2_version", "3"]),
+        ("a.flac", []),
+        ("a.ogg", ["-c:a", "libvorbis"]),
+        ("a.opus", ["-c:a", "libopus"]),
+        ("a.m4a", ["-c:a", "aac"]),
+        ("a.aiff", ["-write_id3v2", "1"]),
+    ],
+)
+def test_genre_and_keywords_that_ffmpeg_wrote_are_read_and_comments_are_not(tmp_path, name, words):
+    fields = {"genre": "Jazz; R&B/Soul", "keywords": "piano, trio", "comment": "bought in June"}
+    options = [word for field in fields.items() for word in ("-metadata", "=".join(field))]
+    path = ffmpeg(tmp_path / name, *options, *words)
+    found = keywords_of(path, "audio")
+    assert sorted(found.tags) == ["Jazz", "R&B/Soul", "piano", "trio"]
+    assert found.places == ["sound tags"] and found.unread == []
+
+
+@needs_ffmpeg
+@pytest.mark.parametrize(
+    ("name", "codec"),
+    [("a.m4a", "aac"), ("b.m4a", "alac"), ("a.aac", "aac"), ("a.opus", "libopus")],
+)
+def test_sound_of_apple_and_opus_is_heard(tmp_path, name, codec):
+    pytest.importorskip("av")
+    path = ffmpeg(tmp_path / name, "-c:a", codec, "-ac", "2")
+    samples = read_sound(path)
+    spectrum = np.abs(np.fft.rfft(samples[2000 : 2000 + 18_000]))
+    loudest = spectrum.argmax() * 22_050 / 18_000
+    assert abs(loudest - 440) < 2 and 0.9 < len(samples) / 22_050 < 1.1
+    assert len(read_sound(path, max_seconds=0.25)) == pytest.approx(22_050 / 4, abs=1)
+
+
+@needs_ffmpeg
+@pytest.mark.parametrize("damage", ["cut", "empty of frames", "no sound"])
+def test_damaged_apple_sound_is_one_reason(tmp_path, damage):
+    pytest.importorskip("av")
+    whole = ffmpeg(tmp_path / "a.m4a", "-c:a", "aac").read_bytes()
+    torn = {"cut": whole[:2000], "empty of frames": bytes(3000), "no sound": b"text " * 99}[damage]
+    for suffix in ("m4a", "aac"):
+        path = tmp_path / f"torn.{suffix}"
+        path.write_bytes(torn)
+        with pytest.raises(MediaError):
+            read_sound(path)
+
+
+@pytest.mark.parametrize("suffix", ["heic", "avif"])
+def test_pictures_of_phones_are_seen_as_they_are(tmp_path, suffix):
+    path = picture(tmp_path / f"a.{suffix}", quality=95)
+    seen = read_picture(path, size=64).astype(int)
+    other = read_picture(picture(tmp_path / "a.png"), size=64).astype(int)
+    assert np.abs(seen - other).mean() < 8
+
+
+@pytest.mark.parametrize("suffix", ["heic", "avif"])
+def test_cut_pictures_of_phones_are_one_reason(tmp_path, suffix):
+    path = picture(tmp_path / f"a.{suffix}")
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(MediaError):
+        read_picture(path, size=32)
+    keywords_of(path, "image")
+
+
+def test_a_missing_extra_is_told_once(tmp_path, monkeypatch):
+    for name in "abc":
+        picture(tmp_path / f"{name}.heic")
+    picture(tmp_path / "d.png")
+    monkeypatch.delitem(Image.OPEN, "HEIF")
+    summary = extract_folder(tmp_path, tmp_path / "out", ImageFeatures(size=32))
+    ((names, reason),) = by_reason(summary.skipped)
+    assert names == "a.heic, b.heic, c.heic"
+    assert reason.startswith("Reading HEIC pictures needs the extra `heic`; pip install")
+
+
+def test_a_missing_tag_reader_costs_the_tags_only(tmp_path, monkeypatch):
+    import soundfile
+
+    soundfile.write(tmp_path / "a.wav", np.sin(np.arange(9000)) / 2, 22_050)
+    monkeypatch.setitem(sys.modules, "mutagen", None)
+    summary = extract_folder(tmp_path, tmp_path / "out", AudioFeatures())
+    assert summary.n_extracted == 1
+    assert "needs the extra `audio`" in summary.unread[0][1]
+
+
+# ---------------------------------------------------------------------- by hand
+
+
+def png_with(path: Path, *chunks: tuple[bytes, bytes]) -> Path:
+    path.write_bytes(png(b"\0" * 20, (4, 4), *chunks, depth=8, colour=0))
+    return path
+
+
+HOSTILE = {
+    "entities": b'<!DOCTYPE a [<!ENTITY e "boom">]>' + packet("&e;"),
+    "outside": b'<!DOCTYPE a SYSTEM "file:///etc/passwd">' + packet("a"),
+    "cut": packet("a")[:-9],
+    "no XML": b"\xff\xfe\0\0 nothing",
+    "many": packet(*map(str, range(2000))),
+    "long": packet("x" * 5000),
+    "deep": b"<a>" * 5000,
+}
+
+
+@pytest.mark.parametrize("xmp", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_xmp_is_one_unread_place(tmp_path, xmp):
+    exif = Image.Exif()
+    exif[0x9C9E] = "sea;sky".encode("utf-16-le")
+    path = picture(tmp_path / "a.jpg", xmp=xmp, exif=exif)
+    found = keywords_of(path, "image")
+    assert (found.tags, found.places, len(found.unread)) == (["sea", "sky"], ["EXIF"], 1)
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_png_packets_before_and_after_the_pixels(tmp_path, where):
+    text = (b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + packet("sea"))
+    content = png_with(tmp_path / "a.png", text).read_bytes()
+    if where == "after":
+        whole = png(b"\0" * 20, (4, 4), depth=8, colour=0)
+        start = content.index(b"iTXt") - 4
+        chunk = content[start : start + 12 + len(text[1])]
+        (tmp_path / "a.png").write_bytes(whole[:-12] + chunk + whole[-12:])
+    assert keywords_of(tmp_path / "a.png", "image").tags == ["sea"]
+
+
+def test_a_text_that_blows_up_is_one_unread_place(tmp_path):
+    bomb = b"XML:com.adobe.xmp\0\1\0\0\0" + zlib.compress(bytes(200_000_000), 9)
+    found = keywords_of(png_with(tmp_path / "a.png", (b"iTXt", bomb)), "image")
+    assert found.tags == []
+
+
+@pytest.mark.parametrize("keep", [30, 200, 400, 600])
+def test_cut_files_never_end_the_work(tmp_path, keep):
+    exif = Image.Exif()
+    exif[0x9C9E] = "sea;sky".encode("utf-16-le")
+    for suffix in ("jpg", "png", "webp", "tif"):
+        path = picture(tmp_path / f"a.{suffix}", exif=exif)
+        path.write_bytes(path.read_bytes()[:keep])
+        assert set(keywords_of(path, "image").tags) <= {"sea", "sky"}
+
+
+@pytest.mark.parametrize(
+    "junk", [b"ID3\4\0\0\x7f\x7f\x7f\x7f", b"fLaC", b"OggS", b"\0\0\0 ftypM4A "]
+)
+def test_broken_sound_tags_never_end_the_work(tmp_path, junk):
+    path = tmp_path / "a.mp3"
+    path.write_bytes(junk + bytes(2000))
+    assert keywords_of(path, "audio").tags == []
+
+
+def test_more_than_a_limit_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(keywords._Bounded, "left", 100)
+    found = keywords_of(picture(tmp_path / "a.webp", xmp=packet("sea")), "image")
+    assert found.tags == [] and "MiB would have to be read" in found.unread[0]
+
+
+def test_a_drawing_has_no_keywords(tmp_path):
+    (tmp_path / "a.svg").write_text(DRAWING)
+    assert keywords_of(tmp_path / "a.svg", "image") == ([], [], [])
+
+
+def test_a_suggestion_that_a_program_copied_into_the_file_does_not_teach(tmp_path):
+    path = picture(tmp_path / "a.jpg", xmp=packet("mine", "guessed"))
+    merge_tags(tmp_path / "a.jpg.xmp", ["guessed", "other"])
+    assert keywords_of(path, "image").tags == ["mine"]
+    answer_suggestions(tmp_path / "a.jpg.xmp", accept=["guessed"])
+    assert keywords_of(path, "image").tags == ["mine", "guessed"]
+
+
+def test_an_extraction_tells_how_many_files_have_keywords_and_from_where(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    picture(folder / "a.jpg", xmp=packet("sea"))
+    picture(folder / "b.png")
+    picture(folder / "c.webp", xmp=packet("sky"))
+    write_sidecar(folder / "c.webp.xmp", ["sand"])
+    summary = extract_folder(folder, tmp_path / "out", ImageFeatures(size=32))
+    assert summary.keywords() == "2 of 3 files have keywords (XMP 2, sidecar 1)"
+    assert read_extraction(tmp_path / "out").tags == (("sea",), (), ("sky", "sand"))
