@@ -189,7 +189,7 @@ def test_a_missing_tag_reader_costs_the_tags_only(tmp_path, monkeypatch):
     import soundfile
 
     soundfile.write(tmp_path / "a.wav", np.sin(np.arange(9000)) / 2, 22_050)
-    monkeypatch.setitem(sys.modules, "mutagen", None)
+    monkeypatch.setitem(sys.modules, "tinytag", None)
     summary = extract_folder(tmp_path, tmp_path / "out", AudioFeatures())
     assert summary.n_extracted == 1
     assert "needs the extra `audio`" in summary.unread[0][1]

@@ -24,7 +24,7 @@ MOST_BYTES = 64 * 2**20
 MOST_LETTERS = 1_000
 # Fields of sound files that hold tags, whatever the format calls them. Comments are prose.
 SOUND_FIELDS = frozenset({"genre", "mood", "style", "keywords", "tags"})
-_ALIASES = {"\xa9gen": "genre", "keyw": "keywords", "tcon": "genre", "tmoo": "mood"}
+_ALIASES = {"keyw": "keywords"}
 _XP_KEYWORDS, _IPTC_KEYWORDS, _IPTC_CHARSET = 0x9C9E, (2, 25), (1, 90)
 # What PNG files may have after their pixels, where a reader of headers does not see it.
 _LATE_CHUNKS = re.compile(rb"iTXtXML:com\.adobe\.xmp|eXIf|zTXtRaw profile type")
@@ -189,28 +189,17 @@ def _in_sound(file: BinaryIO) -> Iterator[Place]:
 
 
 def _sound_tags(file: BinaryIO) -> Found:
-    """Read genre, mood, style, keywords and tags: ID3, Vorbis comments, MP4, APE."""
+    """Read genre, mood, style, keywords and tags: ID3, Vorbis comments, MP4."""
     try:
-        import mutagen
+        from tinytag import TinyTag
     except ImportError as error:
         raise needs("audio", "Reading the keywords in sound files") from error
-    sound: Any = mutagen.File(file)
     keywords: list[str] = []
-    for field, value in _fields(getattr(sound, "tags", None)):
-        marks = r"[;\0,]" if field in ("keywords", "tags") else r"[;\0]"
-        keywords += re.split(marks, value) if field in SOUND_FIELDS else []
-    return keywords, []
-
-
-def _fields(tags: Any) -> Iterator[tuple[str, str]]:
-    """Yield names and values of the fields of any kind of tags."""
-    if tags is None:
-        return
-    # Vorbis comments list every pair; the others have a list of values under each name.
-    for name, value in list(tags.items()) if hasattr(tags, "items") else list(tags):
-        field = name.lower().removeprefix("----:com.apple.itunes:").removeprefix("txxx:")
-        field = _ALIASES.get(field, field)
+    fields: dict[str, Any] = TinyTag.get(file_obj=file, duration=False).as_dict()
+    for name, values in fields.items():
+        field = _ALIASES.get(name.lower(), name.lower())
         if field in SOUND_FIELDS:
-            values = getattr(value, "genres", None) or getattr(value, "text", None) or value
-            for one in [values] if isinstance(values, (str, bytes)) else values:
-                yield field, one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one)
+            marks = r"[;\0,]" if field in ("keywords", "tags") else r"[;\0]"
+            for value in values:
+                keywords += re.split(marks, str(value))
+    return keywords, []
