@@ -99,6 +99,82 @@ def test_a_librarys_network_gives_the_librarys_numbers(name, tmp_path):
 
 
 @pytest.fixture(scope="module")
+def clip(tmp_path_factory) -> Path:
+    """A small CLIP with random weights, as sentence-transformers saves it."""
+    library("sentence_transformers")
+    from sentence_transformers import SentenceTransformer
+    from transformers import (
+        CLIPConfig,
+        CLIPImageProcessor,
+        CLIPModel,
+        CLIPProcessor,
+        CLIPTokenizer,
+    )
+
+    folder = tmp_path_factory.mktemp("clip")
+    letters = [chr(code) for code in range(97, 123)]
+    words = ["<|startoftext|>", "<|endoftext|>", *letters, *(f"{one}</w>" for one in letters)]
+    (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 2}
+    text = sizes | {"vocab_size": len(words), "bos_token_id": 0, "eos_token_id": 1}
+    vision = sizes | {"image_size": 64, "patch_size": 32}
+    torch.manual_seed(0)
+    config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=16)
+    CLIPModel(config).save_pretrained(folder)
+    tokenizer = CLIPTokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    square = {"height": 64, "width": 64}
+    eye = CLIPImageProcessor(size={"shortest_edge": 64}, crop_size=square)
+    CLIPProcessor(eye, tokenizer).save_pretrained(folder)
+    models = importlib.import_module("sentence_transformers.models")
+    saved = tmp_path_factory.mktemp("sentences") / "model"
+    SentenceTransformer(modules=[models.CLIPModel(str(folder))], device="cpu").save(str(saved))
+    return saved
+
+
+def sentences(folder: Path) -> ImageFeatures:
+    return ImageFeatures(size=64, network="sentence-transformers:clip", weights=folder)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_model_of_sentence_transformers_gives_its_own_vectors(clip):
+    from sentence_transformers import SentenceTransformer
+
+    pixels = np.ascontiguousarray(PIXELS[:, :64, :64])
+    model = SentenceTransformer(str(clip), device="cpu")
+    wanted = model.encode([Image.fromarray(one) for one in pixels])
+    features = sentences(clip).fit_transform(pixels)
+    assert features.shape == (2, 16)
+    np.testing.assert_allclose(features, wanted, atol=1e-5)
+
+
+def test_a_folder_is_known_by_all_of_its_files(tmp_path):
+    (tmp_path / "modules.json").write_text("[]")
+    before = sentences(tmp_path).digest()
+    (tmp_path / "modules.json").rename(tmp_path / "other.json")
+    assert sentences(tmp_path).digest() != before
+
+
+@pytest.mark.parametrize(
+    ("files", "complaint"),
+    [
+        ({}, "a folder of 1 to 200 files"),
+        ({"config.json": "{}"}, "modules.json is missing or damaged"),
+        ({"modules.json": "[3]"}, "modules.json is missing or damaged"),
+        ({"modules.json": "[]", "pytorch_model.bin": "x"}, "could run code"),
+        ({"modules.json": "[]", "modeling.py": "x"}, "could run code"),
+        ({"modules.json": '[{"type": "os.system"}]'}, "a part from elsewhere: os.system"),
+    ],
+)
+def test_folders_that_hold_something_else_are_refused(tmp_path, files, complaint):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=complaint):
+        sentences(tmp_path).fit(PIXELS)
+
+
+@pytest.fixture(scope="module")
 def weights(tmp_path_factory) -> Path:
     """A small network of timm with random weights, and another beside it."""
     folder = tmp_path_factory.mktemp("weights")

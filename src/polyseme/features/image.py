@@ -60,10 +60,11 @@ class ImageFeatures(MediaFeatures):
         own each way at best, unless it is a progressive one.
     network : str
         "efficientnet-lite0", "efficientnet-lite2", or one of a library, "timm:NAME",
-        "torchvision:NAME" or "open_clip:NAME".
+        "torchvision:NAME", "open_clip:NAME" or "sentence-transformers:NAME".
     weights : str or Path, optional
         A file with the weights of a library's network: .safetensors, or a state dict that
-        `torch.save` wrote. Saved models remember where it lies, not what it holds.
+        `torch.save` wrote; for sentence-transformers the folder of the model. Saved models
+        remember where they lie, not what they hold.
     n_jobs : int, optional
         Pictures looked at at a time; by default one for each processor.
 

@@ -31,6 +31,8 @@ class NetworkSpec:
     size: int = 224
     stride: int = 1
     depths: tuple[str, ...] = ("pre-logit",)
+    # Whether the user's weights are a folder.
+    folder: bool = False
 
 
 # In the paper: F19, F21 and F23 of another network; the last one is beyond it.
@@ -52,7 +54,9 @@ PICTURES = {
     "timm": NetworkSpec("libraries", depths=("pre-logit", "logits")),
     "torchvision": NetworkSpec("libraries", depths=("pre-logit", "logits")),
     "open_clip": NetworkSpec("libraries"),
+    "sentence-transformers": NetworkSpec("sentences", folder=True),
 }
+MOST_FILES = 200  # of a folder of weights
 SOUNDS = {
     "musicnn": NetworkSpec(
         "musicnn", "5a310d763b7d8bafda59f31636c3f1b87b5c62d134d7e6ff9b880e4c25515ab4"
@@ -72,18 +76,27 @@ class Network(NamedTuple):
 
     def identity(self) -> str:
         """Name the network together with its weights, as "timm:resnet50 0123456789ab"."""
-        digest = self.spec.sha256
-        if self.weights is not None:
-            try:
-                check_file(self.weights)
-            except MediaError as error:
+        if self.weights is None:
+            return f"{self.name} {self.spec.sha256[:12]}"
+        files = [self.weights]
+        if self.spec.folder:
+            files = sorted(path for path in self.weights.rglob("*") if path.is_file())
+            if not 0 < len(files) <= MOST_FILES:
                 raise InputError(
-                    f"The weights '{self.weights}' of the network '{self.name}': the file {error}; "
-                    "put it there."
-                ) from error
-            status = self.weights.stat()
-            digest = _digest(self.weights.absolute(), status.st_size, status.st_mtime_ns)
-        return f"{self.name} {digest[:12]}"
+                    f"The weights of the network '{self.name}' are a folder of 1 to {MOST_FILES} "
+                    f"files; got '{self.weights}' with {len(files)}."
+                )
+        try:
+            for file in files:
+                check_file(file)
+        except MediaError as error:
+            raise InputError(
+                f"The weights '{self.weights}' of the network '{self.name}': the file {error}; "
+                "put it there."
+            ) from error
+        states = [(file.absolute(), file.stat()) for file in files]
+        known = tuple((file, state.st_size, state.st_mtime_ns) for file, state in states)
+        return f"{self.name} {_digest(self.weights.absolute(), known)[:12]}"
 
     def load(self) -> Any:
         """Give the network itself, loaded once as long as its weights stay the same."""
@@ -105,8 +118,8 @@ def find_network(name: object, weights: object, known: Mapping[str, NetworkSpec]
         )
     if not spec.sha256 and not is_path(weights):
         raise InputError(
-            f"The network '{name}' needs a file of its weights, .safetensors or a state dict of "
-            f"torch: `weights` (--weights); got {weights!r}."
+            f"The network '{name}' needs {'the folder' if spec.folder else 'a file'} of its "
+            f"weights: `weights` (--weights); got {weights!r}."
         )
     return Network(str(name), spec, Path(weights) if is_path(weights) else None)
 
@@ -118,7 +131,12 @@ def _load(network: Network, identity: str) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _digest(path: Path, size: int, time: int) -> str:
-    """Give the SHA-256 of a file that has not changed since it was last asked for."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def _digest(weights: Path, files: tuple[tuple[Path, int, int], ...]) -> str:
+    """Give the SHA-256 of files that have not changed since it was last asked for."""
+    whole = hashlib.sha256()
+    for path, size, _ in files:
+        if path != weights:  # of a folder, what a file is called decides what it does
+            whole.update(f"{path.relative_to(weights).as_posix()} {size}\n".encode())
+        with path.open("rb") as stream:
+            whole.update(hashlib.file_digest(stream, "sha256").digest())
+    return whole.hexdigest()
