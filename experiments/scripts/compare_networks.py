@@ -2,9 +2,10 @@
 
 In: settings, and extractors that look at or listen to their items. Out: a line for each network and
 method with E-MAP and C-MAP of seen, of all and of unseen labels, in percent:
-mean ± standard error, and of other networks the difference to the first, split by split. Columns
-with "new" leave out labels that a network was trained on. Run it as
-`python experiments/scripts/compare_networks.py CACHE`; it takes about 20 minutes on two cores.
+mean ± standard error, and of other networks the difference to the first, split by split. The last
+two columns are those of unseen labels that no network was trained on. Run it as
+`python experiments/scripts/compare_networks.py CACHE [clips] [emoji]`; CACHE is a folder for what
+is extracted. On two cores it takes about 20 minutes.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from polyseme_experiments.sampling import RunConfig
 from polyseme_experiments.settings import Setting, get_setting
 from polyseme_experiments.trials import Trial
 
-# By setting: the kind of its files, and what `ImageFeatures` or `AudioFeatures` is made with. The
-# emoji's own features are those of the first line.
-COMPARED: dict[str, tuple[str, list[dict[str, Any]]]] = {
+# By setting: the kind of its files, and what `ImageFeatures` or `AudioFeatures` is made with; None
+# for the features that a setting has (the emoji's are EfficientNet-Lite0's at 192 pixels).
+COMPARED: dict[str, tuple[str, list[dict[str, Any] | None]]] = {
+    "clips": ("audio", [None, {"network": "musicnn"}, {"network": "musicnn-msd"}]),
     "emoji": (
         "image",
         [
-            {"network": "efficientnet-lite0", "size": 192},
+            None,
             {"network": "efficientnet-lite2", "size": 192},
             {"network": "efficientnet-lite2"},
         ],
     ),
-    "clips": ("audio", [{}, {"network": "musicnn"}, {"network": "musicnn-msd"}]),
 }
 METHODS = ("default", "tuned-costa")
 MEASURES = ("E-MAP", "C-MAP")
@@ -74,16 +75,20 @@ def written(values: np.ndarray, sign: str = "") -> str:
 
 def main() -> None:
     """Measure, and print as it comes."""
-    for name, (kind, every) in COMPARED.items():
-        trained = [set(extractor_class(kind)(**one).trained_tags()) for one in every]
-        known = set().union(*trained) | (NEARLY if kind == "audio" else set())
+    cache, *names = sys.argv[1:]
+    for name in names or COMPARED:
+        kind, every = COMPARED[name]
+        trained = (extractor_class(kind)(**one).trained_tags() for one in every if one)
+        known = NEARLY.union(*trained)
         first: dict[str, np.ndarray] = {}
-        for parameters in every:
-            setting = replace(get_setting(name), extractor=kind, extractor_parameters=parameters)
-            measured = scores(setting, sys.argv[1], known)
+        for one in every:
+            setting = get_setting(name)
+            if one is not None:
+                setting = replace(setting, extractor=kind, extractor_parameters=one)
+            measured = scores(setting, cache, known)
             first = first or measured
             for method, values in measured.items():
-                print(f"{name}, {parameters}, {method}: {written(values)}", flush=True)
+                print(f"{name}, {one}, {method}: {written(values)}", flush=True)
                 if first is not measured:
                     print(f"    difference: {written(values - first[method], '+')}", flush=True)
 
