@@ -35,6 +35,7 @@ class Setting:
     taught_by: str | None = None  # from the paper's own source: whose labels and semantics remain
     spaces_of: str | None = None  # the setting whose concept spaces this one shares
     extractor: str | None = None  # "image" or "audio": features are extracted from media files
+    extractor_parameters: Table = field(default_factory=dict)  # where they are not the defaults
     named_pictures: bool = False  # a folder of pictures that the user names replaces the corpora
     stand_ins: Table = field(default_factory=dict)  # by corpus: the paper's own which it replaces
     departures: tuple[str, ...] = ()  # from the paper, for footnotes: always
@@ -43,7 +44,9 @@ class Setting:
     def config(self) -> dict[str, Any]:
         """Give what decides the trials as JSON values; which corpora is said elsewhere."""
         left_out = {"title", "departures", "feature_departures", "spaces_of", "stand_ins"}
-        left_out |= {"corpora", "named_pictures"} | (set() if self.extractor else {"extractor"})
+        left_out |= {"corpora", "named_pictures"}
+        # Most settings were recorded before there were these.
+        left_out |= {one for one in ("extractor", "extractor_parameters") if not getattr(self, one)}
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     def sample_pair(self) -> tuple[str, str]:

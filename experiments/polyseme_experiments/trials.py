@@ -62,7 +62,8 @@ class Trial:
         """Features that may be used, without detectors of unseen labels, and their names."""
         X, names = self.target.X, self.target.feature_names
         if self.setting.extractor is not None:
-            extractor = extractor_class(self.setting.extractor)()
+            parameters = self.setting.extractor_parameters
+            extractor = extractor_class(self.setting.extractor)(**parameters)
             X = self.part("feature extractor", lambda: self.media_features(extractor))
         elif X is not None and names is not None and self.target.spec.detectors:
             key = self.split.target.key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,9 +19,8 @@ from sklearn.pipeline import make_pipeline
 
 from polyseme import AudioFeatures, ImageFeatures, ZeroShotTagger, load
 from polyseme._validation import InputError, NotFittedError
-from polyseme.features import Extracted, MediaError
-from polyseme.features.efficientnet import load_network
-from polyseme.features.image import DEPTHS, WEIGHTS
+from polyseme.features import Extracted, MediaError, efficientnet
+from polyseme.features.networks import DEPTHS, PICTURES, find_network
 from polyseme.features.timbre import with_derivatives
 from polyseme_experiments.datasets import load_emoji
 
@@ -210,11 +210,12 @@ def test_emoji_files_get_the_committed_features_and_arrays_count_as_files_do(emo
 
 
 def test_other_weights_and_a_missing_extra_are_named(monkeypatch):
+    lite0 = find_network("efficientnet-lite0", None, PICTURES)
     with pytest.raises(InputError, match="not the known ones"):
-        load_network.__wrapped__("0" * 64)
+        efficientnet.load(lite0._replace(spec=replace(lite0.spec, sha256="0" * 64)))
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
     with pytest.raises(InputError, match=r"pip install '.\[image\]' in a checkout"):
-        load_network.__wrapped__(WEIGHTS)
+        efficientnet.load(lite0)
 
 
 @pytest.fixture(scope="module")

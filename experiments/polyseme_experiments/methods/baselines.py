@@ -73,7 +73,8 @@ class FeatureSet(Method):
         extractor = self._extractor(config)
         return super().config(config) | {
             "preprocessing": extractor.preprocessing(),
-            "parameters": reprs(extractor.get_params()),
+            # Which network it is, the preprocessing says.
+            "parameters": reprs(extractor.get_params(), {"network", "weights"}),
             "reduction": self.reduction,
             "n_components": self._n_components(config),
             "classifiers": reprs(SeenClassifiers().get_params()),

@@ -632,9 +632,11 @@ def extract(
     folder: Path,
     out: Path,
     depth: Literal["pre-logit", "pooled", "convolution", "logits"] = "pre-logit",
-    size: int = 224,
+    size: int | None = None,
     framing: Literal["stretch", "crop", "pad"] = "stretch",
     max_seconds: float = 600.0,
+    network: str | None = None,
+    weights: Path | None = None,
     engine: Engine = "local",
     address: str | None = None,
     workers: int | None = None,
@@ -642,6 +644,7 @@ def extract(
 ) -> None:
     """Turn a folder of media into numbers. Interrupted? The same command goes on."""
     from polyseme._progress import FileProgress
+    from polyseme._validation import first_few
     from polyseme.cluster import open_engine
     from polyseme.features import extract_folder, extractor_class
     from polyseme.features.base import quiet_decoders
@@ -650,7 +653,16 @@ def extract(
     parameters: dict[str, Any] = {"depth": depth, "size": size, "framing": framing}
     if kind == "audio":
         parameters = {"max_seconds": max_seconds}
+        if weights is not None:
+            refuse("`--weights` is for networks that look at pictures.")
+    given = {"network": network, "weights": weights}
+    parameters |= {name: value for name, value in given.items() if value is not None}
     extractor = extractor_class(kind)(n_jobs=workers, **parameters)
+    if trained := extractor.trained_tags():
+        say(
+            f"{network} was trained on {len(trained)} tags ({first_few(trained, most=3)}): such a "
+            "tag is not new to it, also where no item here carries it; extraction.json has them all"
+        )
     with (
         resumable(),
         open_engine(engine, address, workers, say) as where,

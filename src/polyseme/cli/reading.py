@@ -119,12 +119,18 @@ def extractor_of(items: Any, n_words: int | None) -> MediaFeatures | None:
         return None
     kind = extractor_class(items.kind)
     known = kind().get_params()
-    if n_words is not None and "n_words" not in known:
-        raise InputError(
-            f"`--words` does not apply to {items.kind} files, and these were extracted."
-        )
-    parameters = {name: value for name, value in items.preprocessing.items() if name in known}
-    return kind(**parameters, **({} if n_words is None else {"n_words": n_words}))
+    # Before parameters were kept, the preprocessing had all of them, and no network had a choice.
+    parameters = dict(items.parameters) or {
+        name: value
+        for name, value in items.preprocessing.items()
+        if name in known and name != "network"
+    }
+    if n_words is None:
+        return kind(**parameters)
+    if "n_words" not in known or parameters.get("network") is not None:
+        whose = f"{items.kind} files" + (" of a network" if "n_words" in known else "")
+        raise InputError(f"`--words` does not apply to {whose}, and these were extracted.")
+    return kind(**parameters | {"n_words": n_words})
 
 
 def tags_of_items(

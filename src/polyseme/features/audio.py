@@ -1,20 +1,23 @@
-"""Sound becomes features: a bag of audio words.
+"""Sound becomes features: a bag of audio words, or what a network hears.
 
-In: sound files, Million Song Dataset files or samples. Out: a feature matrix (n, n_words).
+In: sound files, Million Song Dataset files or samples. Out: a feature matrix (n, n_features).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polyseme._threads import one_thread
 from polyseme._validation import RandomState, as_generator, check_number, draw_seed
 from polyseme.features.base import MediaError, MediaFeatures, Raw, attempt, is_path
 from polyseme.features.codebook import Codebook
+from polyseme.features.networks import SOUNDS, find_network
 from polyseme.features.timbre import RATE, segment_timbre, with_derivatives
 from polyseme.persistence import JSON, Arrays, Config, State, within
 
@@ -27,6 +30,7 @@ SUFFIXES = frozenset(
 SONG_SUFFIXES = frozenset({".h5", ".hdf5"})
 # To be raised whenever the same sound would get other numbers.
 VERSION = 1
+NETWORK_RATE = 16_000  # samples a second that networks listen to
 
 
 class AudioFeatures(MediaFeatures):
@@ -34,7 +38,8 @@ class AudioFeatures(MediaFeatures):
 
     A clip is cut into segments at its onsets. Each has 12 timbre coefficients with their first
     and second derivatives; a segment's word is the Gaussian of a codebook under which it is most
-    likely, and a clip's features are its words' shares (in the paper: equation 10).
+    likely, and a clip's features are its words' shares (in the paper: equation 10). A network
+    takes the place of all that: a clip's features are what it hears in three seconds, on average.
 
     Parameters
     ----------
@@ -46,6 +51,9 @@ class AudioFeatures(MediaFeatures):
         Only so much of the beginning of a file is used.
     rate : int
         Samples a second of arrays; files say theirs.
+    network : {"musicnn", "musicnn-msd"}, optional
+        Listens in place of segments and words: musicnn, trained on 50 tags of MagnaTagATune or of
+        the Million Song Dataset (`trained_tags`). Such a tag is not new to it where it is unseen.
     n_jobs : int, optional
         Files decoded at a time; by default one for each processor.
     random_state : int, numpy Generator or None
@@ -54,13 +62,14 @@ class AudioFeatures(MediaFeatures):
     Attributes
     ----------
     codebook_ : Codebook
+        Without a network.
     n_features_out_ : int
-        Columns of `transform`: words.
+        Columns of `transform`: words, or the network's 200 numbers.
 
     Notes
     -----
     Files that end in .h5 or .hdf5 are taken for Million Song Dataset files: their own
-    `segments_timbre` stands in the place of our segments.
+    `segments_timbre` stands in the place of our segments. A network has no use for them.
     """
 
     kind: ClassVar[str] = "audio"
@@ -72,6 +81,7 @@ class AudioFeatures(MediaFeatures):
         max_frames: int = 100_000,
         max_seconds: float = 600.0,
         rate: int = RATE,
+        network: str | None = None,
         n_jobs: int | None = None,
         random_state: RandomState = None,
     ) -> None:
@@ -79,6 +89,7 @@ class AudioFeatures(MediaFeatures):
         self.max_frames = max_frames
         self.max_seconds = max_seconds
         self.rate = rate
+        self.network = network
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -86,25 +97,52 @@ class AudioFeatures(MediaFeatures):
         """Give all that decides the segments as JSON values."""
         owner = type(self).__name__
         check_number("max_seconds", self.max_seconds, owner=owner, low=0, above=True)
-        return {"version": VERSION, "rate": RATE, "max_seconds": float(self.max_seconds)}
+        seconds = float(self.max_seconds)
+        if self.network is None:
+            return {"version": VERSION, "rate": RATE, "max_seconds": seconds}
+        return {
+            "version": VERSION,
+            "network": find_network(self.network, None, SOUNDS).identity(),
+            "rate": NETWORK_RATE,
+            "max_seconds": seconds,
+        }
 
     def extract_batch(self, items: Sequence[object]) -> list[Raw | MediaError]:
         """Describe some clips; see `MediaFeatures.extract_batch`."""
-        return [attempt(self._segments, item) for item in items]
+        describe = self._segments if self.network is None else self._heard
+        return [attempt(describe, item) for item in items]
+
+    def single_threaded(self) -> AbstractContextManager[object]:
+        """Keep torch to one thread, where it is used; see `MediaFeatures.single_threaded`."""
+        if self.network is None:
+            return super().single_threaded()
+        self._network()  # loaded before there are threads
+        return one_thread()
+
+    def trained_tags(self) -> tuple[str, ...]:
+        """Give the tags that the network was trained to know; see `MediaFeatures.trained_tags`."""
+        return () if self.network is None else tuple(self._network().tags)
 
     def fit_raw(self, raw: Sequence[Raw]) -> None:
-        """Learn the codebook; see `MediaFeatures.fit_raw`."""
+        """Learn the codebook, if there is one; see `MediaFeatures.fit_raw`."""
+        if self.network is not None:
+            self.n_features_out_ = raw[0].shape[1]
+            return
         seed = draw_seed(as_generator(self.random_state))
         self.codebook_ = Codebook(self.n_words, self.max_frames, random_state=seed).fit(raw)
         self.n_features_out_ = len(self.codebook_.means_)
 
     def transform_raw(self, raw: Sequence[Raw]) -> NDArray[np.floating[Any]]:
-        """Count words; see `MediaFeatures.transform_raw`."""
+        """Count words, or average over time; see `MediaFeatures.transform_raw`."""
+        if self.network is not None:
+            return np.stack([one.mean(axis=0) for one in raw])
         return self.codebook_.transform(raw)
 
     def get_state(self) -> State:
         """Give the fitted extractor as JSON values and arrays; see `MediaFeatures.get_state`."""
-        config, _ = super().get_state()
+        config, nothing = super().get_state()
+        if self.network is not None:
+            return config, nothing
         config["codebook"], arrays = self.codebook_.get_state()
         return config, {f"codebook.{name}": array for name, array in arrays.items()}
 
@@ -112,8 +150,21 @@ class AudioFeatures(MediaFeatures):
     def from_state(cls, config: Config, arrays: Arrays) -> Self:
         """Rebuild a fitted extractor; see `MediaFeatures.from_state`."""
         extractor = super().from_state(config, arrays)
-        extractor.codebook_ = Codebook.from_state(config["codebook"], within(arrays, "codebook"))
+        if extractor.network is None:
+            codebook = within(arrays, "codebook")
+            extractor.codebook_ = Codebook.from_state(config["codebook"], codebook)
         return extractor
+
+    def _network(self) -> Any:
+        """Give the network, from samples to numbers of each three seconds."""
+        return find_network(self.network, None, SOUNDS).load()
+
+    def _heard(self, item: object) -> Raw:
+        """Have the network listen to one clip, (n_patches, 200)."""
+        if is_path(item) and Path(item).suffix.lower() in SONG_SUFFIXES:
+            raise MediaError("holds timbre and no sound, which a network has no use for")
+        heard: Raw = self._network()(self._samples(item, NETWORK_RATE))
+        return heard
 
     def _segments(self, item: object) -> Raw:
         """Cut one clip into segments and describe them, (n_segments, 36)."""
@@ -121,10 +172,12 @@ class AudioFeatures(MediaFeatures):
             from polyseme.features.echonest import read_timbre
 
             return with_derivatives(read_timbre(Path(item)))
+        return with_derivatives(segment_timbre(self._samples(item, RATE)))
+
+    def _samples(self, item: object, rate: int) -> Raw:
+        """Read one clip as one channel at a rate, (n_samples,)."""
         from polyseme.features.sound import read_sound, sound_from_array
 
         if is_path(item):
-            samples = read_sound(Path(item), max_seconds=self.max_seconds)
-        else:
-            samples = sound_from_array(item, self.rate)
-        return with_derivatives(segment_timbre(samples))
+            return read_sound(Path(item), max_seconds=self.max_seconds, wanted_rate=rate)
+        return sound_from_array(item, self.rate, rate)

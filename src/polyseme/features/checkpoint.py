@@ -1,0 +1,90 @@
+"""Checkpoints of TensorFlow become arrays, without TensorFlow.
+
+In: the index of a checkpoint and its data, as bytes. Out: its tensors of 32-bit floats by name.
+The index is a table of sorted keys (the LevelDB form) whose values say where a tensor lies.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme._validation import InputError
+
+_FOOTER, _MAGIC = 48, bytes.fromhex("57fb808b247547db")
+_FLOAT32 = 1
+
+
+def read_checkpoint(index: bytes, data: bytes) -> dict[str, NDArray[np.float32]]:
+    """Give the tensors of a checkpoint of one shard by their names."""
+    if not index.endswith(_MAGIC):
+        raise InputError("The index is not that of a TensorFlow checkpoint.")
+    try:
+        return dict(_tensors(index, data))
+    except (IndexError, ValueError, struct.error) as error:
+        raise InputError(f"The TensorFlow checkpoint is damaged ({error}).") from error
+
+
+def _tensors(index: bytes, data: bytes) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Yield names and tensors."""
+    footer = index[-_FOOTER:]
+    _, place = _number(footer, 0)  # where other tables of the file are: not needed
+    _, place = _number(footer, place)
+    for _, block in _entries(index, footer[place:]):
+        for name, value in _entries(index, block):
+            if name:  # the first entry is the header
+                entry = dict(_fields(value))
+                sizes = [dict(_fields(size)).get(1, 0) for _, size in _fields(entry.get(2, b""))]
+                if entry.get(1) != _FLOAT32 or entry.get(3, 0) != 0:
+                    raise ValueError(f"'{name.decode()}' is no 32-bit float of the first shard")
+                start, length = entry.get(4, 0), 4 * math.prod(sizes)
+                tensor = np.frombuffer(data[start : start + length], "<f4")
+                yield name.decode(), tensor.reshape(sizes)
+
+
+def _entries(table: bytes, handle: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield keys and values of the block that a handle names; keys leave out what they share."""
+    start, place = _number(handle, 0)
+    length, _ = _number(handle, place)
+    block = table[start : start + length]
+    if table[start + length] != 0:
+        raise ValueError("its index is compressed")
+    (n_restarts,) = struct.unpack("<I", block[-4:])
+    key, place, end = b"", 0, length - 4 - 4 * n_restarts
+    while place < end:
+        n_shared, place = _number(block, place)
+        n_own, place = _number(block, place)
+        n_value, place = _number(block, place)
+        key = key[:n_shared] + block[place : place + n_own]
+        yield key, block[place + n_own : place + n_own + n_value]
+        place += n_own + n_value
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
+    """Yield numbers and values of the fields of a protocol buffer's message."""
+    place = 0
+    while place < len(message):
+        key, place = _number(message, place)
+        if key & 7 == 0:
+            value, place = _number(message, place)
+            yield key >> 3, value
+            continue
+        length = {1: 8, 5: 4}.get(key & 7)
+        if length is None:
+            length, place = _number(message, place)
+        yield key >> 3, message[place : place + length]
+        place += length
+
+
+def _number(message: bytes, place: int) -> tuple[int, int]:
+    """Read a number of seven bits a byte; give it and the place behind it."""
+    value = shift = 0
+    while message[place] >= 128:
+        value |= (message[place] & 127) << shift
+        place, shift = place + 1, shift + 7
+    return value | message[place] << shift, place + 1

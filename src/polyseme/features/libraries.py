@@ -1,0 +1,163 @@
+"""Networks of timm, torchvision and open_clip, with weights that the user has on disk.
+
+In: a name such as "timm:resnet50" and a file of weights, safetensors or a state dict. Out: a
+network from pictures to features. Nothing is downloaded, and nothing in the file is executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from polyseme._validation import InputError
+from polyseme.features.base import needs
+from polyseme.features.networks import Network
+
+# Under which training programs keep weights among other things, and what parallel ones prefix.
+_INNER, _PREFIX = ("state_dict", "model_state_dict", "model"), "module."
+
+Weights = dict[str, Tensor]
+Layer = Callable[[Tensor], Tensor]
+
+
+class Parts(NamedTuple):
+    """What a library's network consists of for us."""
+
+    layers: dict[str, Layer]  # by depth: from a batch (n, 3, size, size) to features
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)  # ImageNet's colours, unless others are given
+    spread: tuple[float, ...] = (0.229, 0.224, 0.225)
+
+
+class LibraryNetwork:
+    """A network of a library; colours are brought to the scale of its training."""
+
+    def __init__(self, name: str, parts: Parts) -> None:
+        self.name, self.layers = name, parts.layers
+        self.mean, self.spread = (torch.tensor(one).view(3, 1, 1) for one in parts[1:])
+
+    @torch.inference_mode()
+    def __call__(self, pictures: NDArray[np.uint8], depth: str) -> NDArray[np.float32]:
+        """Give the features (n, n_features) of pictures (n, size, size, 3) at a depth."""
+        if depth not in self.layers:
+            raise InputError(f"The weights of '{self.name}' have no last layer for `{depth}`.")
+        batch = torch.from_numpy(pictures).permute(0, 3, 1, 2).float().div_(255)
+        batch = batch.sub_(self.mean).div_(self.spread).contiguous()
+        try:
+            features = self.layers[depth](batch)
+        except (AssertionError, RuntimeError, ValueError) as error:
+            raise InputError(
+                f"The network '{self.name}' takes no pictures of {pictures.shape[1]} pixels a side "
+                f"({error}); give the `size` (--size) that it was trained with."
+            ) from error
+        return np.ascontiguousarray(features.flatten(1).numpy(), dtype=np.float32)
+
+
+def load(network: Network) -> LibraryNetwork:
+    """Build the network that a library knows by a name, and fill it with weights."""
+    name, weights = network.name, network.weights
+    library, _, inner = name.partition(":")
+    try:
+        package = import_module(library)
+    except ImportError:
+        raise needs(library, f"The network '{name}'") from None
+    except RuntimeError as error:  # torchvision beside a torch that was built otherwise
+        raise InputError(
+            f"{library} does not work beside this torch ({error}); install builds of both that "
+            "belong together."
+        ) from error
+    known, build = _LIBRARIES[library]
+    if not known(package, inner):
+        raise InputError(f"{library} has no network '{inner}'; ask it for the names it knows.")
+    tensors = _read_weights(Path(weights or ""))
+    try:
+        return LibraryNetwork(name, build(package, inner, tensors))
+    except (RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"'{weights}' holds other weights than those of '{name}': {reason[:200]}; name the "
+            "network that they belong to."
+        ) from error
+
+
+def _timm(package: Any, name: str, tensors: Weights) -> Parts:
+    """Build a network of timm, with as many classes as the weights have."""
+    head = package.get_pretrained_cfg(name).classifier
+    classes = tensors.get(f"{head}.weight", ())
+    options = {"num_classes": len(classes)} if isinstance(head, str) else {}
+    model = _filled(package.create_model(name, pretrained=False, **options), tensors)
+    layers: dict[str, Layer] = {
+        "pre-logit": lambda batch: model.forward_head(model.forward_features(batch), True)
+    }
+    if model.num_classes:
+        layers["logits"] = model
+    return Parts(layers, model.pretrained_cfg["mean"], model.pretrained_cfg["std"])
+
+
+def _torchvision(package: Any, name: str, tensors: Weights) -> Parts:
+    """Build a classifier of torchvision; its last linear layer is taken off."""
+    model = package.models.get_model(name, weights=None)
+    linear = [one for one, module in model.named_modules() if isinstance(module, nn.Linear)]
+    if not linear:
+        return Parts({"logits": _filled(model, tensors)})
+    head = model.get_submodule(linear[-1])
+    classes = tensors.get(f"{linear[-1]}.weight", head.weight)
+    head = nn.Linear(head.in_features, len(classes))
+    model.set_submodule(linear[-1], head)
+    body = _filled(model, tensors)
+    body.set_submodule(linear[-1], nn.Identity())
+    return Parts({"pre-logit": body, "logits": lambda batch: head(body(batch))})
+
+
+def _open_clip(package: Any, name: str, tensors: Weights) -> Parts:
+    """Build the eye of a model of open_clip; what its text tower weighs is not needed."""
+    model = package.create_model(name, pretrained=None, device="cpu")
+    seeing = {key: one for key, one in tensors.items() if key.startswith("visual.")}
+    visual = _filled(model.visual, {key.removeprefix("visual."): seeing[key] for key in seeing})
+    colours = package.get_model_preprocess_cfg(model)
+    # Of length 1, as it is compared with vectors of texts.
+    layers: dict[str, Layer] = {"pre-logit": lambda batch: nn.functional.normalize(visual(batch))}
+    return Parts(layers, colours["mean"], colours["std"])
+
+
+# For each library: which networks it knows, and how one is built. A new library is a line here and
+# one in `networks.PICTURES`.
+_LIBRARIES: dict[str, tuple[Callable[[Any, str], bool], Callable[[Any, str, Weights], Parts]]] = {
+    "timm": (lambda package, name: package.is_model(name), _timm),
+    "torchvision": (lambda package, name: name in package.models.list_models(), _torchvision),
+    "open_clip": (lambda package, name: name in package.list_models(), _open_clip),
+}
+
+
+def _filled(model: Any, tensors: Weights) -> Any:
+    """Put weights into a model: all of its own, and no others."""
+    model.load_state_dict(tensors)
+    return model.float().eval()
+
+
+def _read_weights(path: Path) -> Weights:
+    """Read tensors by name from a safetensors file or a state dict, without running anything."""
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            found: Any = load_file(path)
+        else:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever a reader says of a file that is something else
+        raise InputError(
+            f"'{path}' is no file of weights that is read here ({type(error).__name__}); save the "
+            "model's state dict as .safetensors or by `torch.save`."
+        ) from error
+    for inner in _INNER:
+        if isinstance(found, dict) and isinstance(found.get(inner), dict):
+            found = found[inner]
+    if not isinstance(found, dict) or not all(isinstance(one, Tensor) for one in found.values()):
+        raise InputError(f"'{path}' holds no state dict: a table of tensors by name.")
+    return {str(name).removeprefix(_PREFIX): one for name, one in found.items()}

@@ -1,0 +1,145 @@
+"""musicnn, trained to tag music, listens to clips.
+
+In: samples (n_samples,) of one channel. Out: what the network has of each three seconds of them
+before its last layer. The weights come with the package `musicnn` (ISC licence), whose own code and
+TensorFlow are not used. An item's tags may be among those that the network was trained to know.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import conv1d, conv2d, pad
+
+from polyseme._validation import InputError
+from polyseme.features.checkpoint import read_checkpoint
+from polyseme.features.networks import Network
+from polyseme.features.timbre import mel_triangles
+
+RATE, FRAME, HOP, N_BANDS = 16_000, 512, 256, 96
+N_FRAMES = 187  # that the network looks at: three seconds
+N_FEATURES = 200
+_EPSILON = 1e-3  # beside each variance
+_AT_ONCE = 4  # patches; more take memory and no less time
+
+# Which of the package's networks, and its name of the tags that this one was trained with.
+_TRAINED = {"musicnn": ("MTT_musicnn", "MTT_LABELS"), "musicnn-msd": ("MSD_musicnn", "MSD_LABELS")}
+
+
+class Musicnn:
+    """The network: filters for timbre and for rhythm, three layers over time, two dense ones."""
+
+    def __init__(self, tensors: dict[str, NDArray[np.float32]], tags: tuple[str, ...]) -> None:
+        self.tags = tags
+        self.tensors = {name: torch.from_numpy(one.copy()) for name, one in tensors.items()}
+
+    def __call__(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Give the features of each three seconds of samples (n,), (n_patches, 200)."""
+        return self.features(patches(samples))
+
+    @torch.inference_mode()
+    def features(self, spectra: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Give what enters the last layer, (n_patches, 200), of patches (n_patches, 187, 96)."""
+        starts = range(0, len(spectra), _AT_ONCE)
+        parts = (torch.from_numpy(spectra[start : start + _AT_ONCE]) for start in starts)
+        return torch.cat([self._features(part) for part in parts]).numpy()
+
+    @torch.inference_mode()
+    def logits(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Give the logits of `tags`, (n, 50), of features (n, 200)."""
+        return self._dense(torch.from_numpy(features), "dense_1").numpy()
+
+    def _features(self, spectra: Tensor) -> Tensor:
+        """Give the features of a few patches."""
+        maps = self._normal(spectra[:, None], "")
+        # Along time nothing is lost: the margin is as wide as the filters, less one frame.
+        sounds = [self._filters(maps, n, (3, 3)) for n in (0, 1)]
+        rhythms = [self._filters(maps, n, (size // 2 - 1, size // 2)) for n, size in _RHYTHMS]
+        front = torch.cat([*sounds, *rhythms], dim=1)  # (n, 561, 187)
+        first = self._over_time(front, 5)
+        second = self._over_time(first, 6) + first
+        third = self._over_time(second, 7) + second
+        every = torch.cat([front, first, second, third], dim=1)
+        pooled = torch.stack([every.amax(dim=2), every.mean(dim=2)], dim=2).flatten(1)
+        dense = self._dense(self._normal(pooled, "_9"), "dense").relu()
+        return self._normal(dense, "_10")
+
+    def _filters(self, maps: Tensor, number: int, margin: tuple[int, int]) -> Tensor:
+        """Apply filters over time and bands, and keep the largest of all bands, (n, d, 187)."""
+        kernel, bias = self._layer(f"conv2d_{number}" if number else "conv2d")
+        filtered = conv2d(pad(maps, (0, 0, *margin)), kernel.permute(3, 2, 0, 1), bias).relu_()
+        return self._normal(filtered, f"_{number + 1}").amax(dim=3)
+
+    def _over_time(self, maps: Tensor, number: int) -> Tensor:
+        """Apply filters over time to maps (n, d, 187)."""
+        kernel, bias = self._layer(f"conv2d_{number}")
+        filtered = conv1d(maps, kernel[:, :, 0].permute(2, 1, 0), bias, padding=3).relu_()
+        return self._normal(filtered, f"_{number + 1}")
+
+    def _dense(self, features: Tensor, name: str) -> Tensor:
+        """Apply a dense layer."""
+        kernel, bias = self._layer(name)
+        return features @ kernel + bias
+
+    def _layer(self, name: str) -> tuple[Tensor, Tensor]:
+        """Give the kernel and the bias of a layer."""
+        return self.tensors[f"{name}/kernel"], self.tensors[f"{name}/bias"]
+
+    def _normal(self, maps: Tensor, number: str) -> Tensor:
+        """Normalise maps (n, d, …) as in training."""
+        names = ("gamma", "moving_variance", "beta", "moving_mean")
+        gamma, variance, beta, mean = (
+            self.tensors[f"batch_normalization{number}/{name}"] for name in names
+        )
+        scale = gamma / (variance + _EPSILON).sqrt()
+        shape = (-1, *[1] * (maps.ndim - 2))
+        return maps * scale.view(shape) + (beta - mean * scale).view(shape)
+
+
+_RHYTHMS = ((2, 128), (3, 64), (4, 32))  # number of the layer, and frames that its filters span
+
+
+def patches(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Give levels of mel bands in pieces of three seconds, (n_patches, 187, 96).
+
+    A shorter clip is repeated; of a longer one, what is left behind the last piece is left out.
+    """
+    padded = np.pad(samples, FRAME // 2, mode="reflect")
+    frames = np.lib.stride_tricks.sliding_window_view(padded, FRAME)[::HOP]
+    window = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME) / FRAME)).astype(np.float32)
+    bands = mel_triangles(N_BANDS, 0.0, RATE / 2, FRAME, RATE).astype(np.float32)
+    power = np.empty((len(frames), N_BANDS), dtype=np.float32)
+    for start in range(0, len(frames), N_FRAMES):
+        spectrum = np.fft.rfft(frames[start : start + N_FRAMES] * window, axis=1)
+        power[start : start + N_FRAMES] = np.square(np.abs(spectrum)).astype(np.float32) @ bands.T
+    levels = np.log10(10_000 * power + 1)
+    n_patches = max(1, len(levels) // N_FRAMES)
+    whole: NDArray[np.float32] = np.resize(levels, (n_patches, N_FRAMES, N_BANDS))
+    return whole
+
+
+def load(network: Network) -> Musicnn:
+    """Load "musicnn" (MagnaTagATune) or "musicnn-msd" (Million Song Dataset)."""
+    folder, labels = _TRAINED[network.name]
+    try:
+        constants = import_module("musicnn.configuration")
+    except ImportError:
+        raise InputError(
+            f"The network '{network.name}' needs the weights in the package musicnn; pip install "
+            "--no-deps musicnn==0.1.0 (TensorFlow, which it asks for, is not used here)."
+        ) from None
+    place = Path(constants.__file__ or "").with_name(folder)
+    parts = [(place / file).read_bytes() for file in (".index", ".data-00000-of-00001")]
+    if hashlib.sha256(b"".join(parts)).hexdigest() != network.spec.sha256:
+        raise InputError(
+            "The weights of musicnn are not the known ones (SHA-256 differs); pip install "
+            "--no-deps musicnn==0.1.0 again."
+        )
+    tensors = {name: one for name, one in read_checkpoint(*parts).items() if "Adam" not in name}
+    return Musicnn(tensors, tuple(getattr(constants, labels)))

@@ -1,0 +1,81 @@
+"""Models of sentence-transformers that look at pictures, such as CLIP, from a folder on disk.
+
+In: the folder that `SentenceTransformer.save` wrote. Out: a network from pictures to vectors that
+can be compared with those of texts. Nothing is downloaded, and nothing in the folder is executed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme._validation import InputError
+from polyseme.features.base import needs
+from polyseme.features.networks import Network
+
+# Files that hold nothing but tensors, settings and words.
+_SUFFIXES = {".safetensors", ".json", ".txt", ".md", ".model", ""}
+_PACKAGE = "sentence_transformers."
+
+
+class SentenceNetwork:
+    """A model; it brings pictures to its own size and colours."""
+
+    def __init__(self, name: str, model: Any) -> None:
+        self.name, self.model = name, model
+
+    def __call__(self, pictures: NDArray[np.uint8], depth: str) -> NDArray[np.float32]:
+        """Give the vectors (n, n_features) of pictures (n, size, size, 3)."""
+        from PIL import Image
+
+        images = [Image.fromarray(picture) for picture in pictures]
+        try:
+            vectors = self.model.encode(images, show_progress_bar=False, convert_to_numpy=True)
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise InputError(
+                f"The model of '{self.name}' cannot look at pictures ({error}); name one that was "
+                "trained on pictures and texts, such as CLIP."
+            ) from error
+        return np.ascontiguousarray(vectors, dtype=np.float32)
+
+
+def load(network: Network) -> SentenceNetwork:
+    """Load a model from its folder."""
+    folder = Path(network.weights or "")
+    _check_folder(folder)
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError:
+        raise needs("sentence-transformers", f"The network '{network.name}'") from None
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # its progress bars
+            model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    except (KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"'{folder}' holds no whole model: {reason[:200]}.") from error
+    return SentenceNetwork(network.name, model.eval())
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder with files that could run something, or with parts from elsewhere."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix.lower() not in _SUFFIXES:
+            raise InputError(
+                f"'{path}' could run code; keep the weights as .safetensors, and no such files "
+                "beside them."
+            )
+    try:
+        parts = [str(part["type"]) for part in json.loads((folder / "modules.json").read_bytes())]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"'{folder}' is no folder that `SentenceTransformer.save` wrote: modules.json is "
+            "missing or damaged."
+        ) from error
+    if foreign := [part for part in parts if not part.startswith(_PACKAGE)]:
+        raise InputError(f"The model in '{folder}' has a part from elsewhere: {foreign[0]}.")

@@ -1,0 +1,83 @@
+"""TensorFlow checkpoints are read without TensorFlow."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+
+from polyseme._validation import InputError
+from polyseme.features.checkpoint import read_checkpoint
+
+
+def number(value: int) -> bytes:
+    """Seven bits a byte, the last without the eighth."""
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + number(value >> 7)
+
+
+def field(key: int, value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        return number(key << 3) + number(value)
+    return number(key << 3 | 2) + number(len(value)) + value
+
+
+def block(entries: list[tuple[bytes, bytes]]) -> bytes:
+    """Sorted keys, each without what it shares with the one before, and where they begin anew."""
+    written, before = b"", b""
+    for key, value in entries:
+        pairs = zip(key, before, strict=False)
+        shared = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(key), len(before)))
+        written += number(shared) + number(len(key) - shared) + number(len(value))
+        written += key[shared:] + value
+        before = key
+    return written + struct.pack("<II", 0, 1)
+
+
+def checkpoint(tensors: dict[str, np.ndarray], *, dtype: int = 1, compressed: int = 0):
+    """Write an index of two blocks, and the data."""
+    data, entries = b"", [(b"", field(1, 1))]
+    for name, tensor in sorted(tensors.items()):
+        shape = b"".join(field(2, field(1, size)) for size in tensor.shape)
+        entry = field(1, dtype) + field(2, shape) + field(4, len(data))
+        entry += field(5, tensor.nbytes) + number(6 << 3 | 5) + b"\1\2\3\4"
+        entries.append((name.encode(), entry))
+        data += tensor.astype("<f4").tobytes()
+    index, handles = b"", []
+    for part in (entries[:2], entries[2:]):
+        written = block(part)
+        handles.append((part[-1][0], number(len(index)) + number(len(written))))
+        index += written + bytes([compressed]) + b"sums"
+    top = block(handles)
+    footer = number(0) + number(0) + number(len(index)) + number(len(top))
+    index += top + b"\0sums"
+    return index + footer.ljust(40, b"\0") + bytes.fromhex("57fb808b247547db"), data
+
+
+TENSORS = {
+    "dense/bias": np.arange(3, dtype=np.float32),
+    "dense/kernel": np.arange(600, dtype=np.float32).reshape(200, 3),
+    "power": np.float32(0.5).reshape(()),
+}
+
+
+def test_tensors_come_back_by_name_in_their_shapes():
+    read = read_checkpoint(*checkpoint(TENSORS))
+    assert read.keys() == TENSORS.keys()
+    for name, tensor in TENSORS.items():
+        np.testing.assert_array_equal(read[name], tensor, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("index", "data", "complaint"),
+    [
+        (b"", b"", "not that of a TensorFlow checkpoint"),
+        (checkpoint(TENSORS)[0], b"", "is damaged"),
+        (checkpoint(TENSORS)[0][40:], checkpoint(TENSORS)[1], "is damaged"),
+        (*checkpoint(TENSORS, dtype=2), "'dense/bias' is no 32-bit float"),
+        (*checkpoint(TENSORS, compressed=1), "its index is compressed"),
+    ],
+)
+def test_other_files_are_refused(index, data, complaint):
+    with pytest.raises(InputError, match=complaint):
+        read_checkpoint(index, data)

