@@ -184,6 +184,16 @@ def column_names(X: object) -> tuple[str, ...] | None:
     return tuple(str(name) for name in names)
 
 
+def without_ids(X: Any) -> tuple[Any, list[str] | None]:
+    """Give a frame without its column `id`, and the ids; None where it names no rows."""
+    if "id" not in (column_names(X) or ()):
+        return X, [str(name) for name in X.ids] if getattr(X, "ids", None) is not None else None
+    column = X["id"]  # of pandas, polars or pyarrow
+    names = column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
+    ids = [str(name) for name in names]
+    return (X.drop(columns="id") if hasattr(X, "loc") else X.drop(["id"])), ids
+
+
 def in_order(X: Any, names: Sequence[str] | None, *, owner: str) -> Any:
     """Give a frame with its columns in the order that a model was fitted with.
 
@@ -213,7 +223,12 @@ def in_order(X: Any, names: Sequence[str] | None, *, owner: str) -> Any:
 
 
 def as_row(x: Any) -> Any:
-    """Give the features of one instance, with one or two dimensions, as a matrix of one row."""
+    """Give the features of one instance, with one or two dimensions, as a matrix of one row.
+
+    What has columns with names keeps them.
+    """
+    if column_names(x) is not None and len(getattr(x, "shape", ())) == 2:
+        return x
     if hasattr(x, "to_numpy"):
         x = x.to_numpy()
     if not sp.issparse(x):

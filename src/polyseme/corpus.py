@@ -21,8 +21,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._validation import InputError, PolysemeWarning, first_few
-from polyseme.io import read_documents
+from polyseme._validation import (
+    InputError,
+    PolysemeWarning,
+    first_few,
+    without_ids,
+)
+from polyseme.io import Table, read_documents
+from polyseme.io.columns import FIELDS, FILE, TAGS
+from polyseme.io.tag_cells import CellError, label_sets, suspicion
 
 Document: TypeAlias = Collection[str]
 Labels: TypeAlias = Sequence[str] | NDArray[np.object_]
@@ -92,6 +99,7 @@ class LabelCorpus:
         *,
         ids: Sequence[str] | None = None,
         normalize: bool = True,
+        delimiter: str | None = None,
     ) -> LabelCorpus:
         """Build a corpus from collections of labels; these come in sorted order.
 
@@ -99,12 +107,16 @@ class LabelCorpus:
         ----------
         documents : iterable of collections of str
             One collection per document. A label named twice counts once; an empty collection is
-            kept as a document without labels.
+            kept as a document without labels. With `delimiter`, texts.
         ids : sequence of str, optional
             A unique name per document; by default "0", "1", ….
         normalize : bool
             Whether labels that differ only in case or white space are one label.
+        delimiter : str, optional
+            What stands between two labels, where each document is a text.
         """
+        if delimiter is not None:
+            documents = _label_sets(documents, delimiter)
         columns: dict[str, int] = {}
         indices, indptr = array("q"), array("q", [0])
         for number, document in enumerate(documents):
@@ -189,29 +201,57 @@ class LabelCorpus:
         delimiter: str | None = None,
         normalize: bool = True,
     ) -> LabelCorpus:
-        """Read a corpus from a file: JSONL, CSV, an indicator `.npz`, or MULAN ARFF with XML.
+        """Read a corpus from a table: JSONL, CSV, Parquet, an indicator `.npz`, ARFF and others.
 
         Parameters
         ----------
         path : str or Path
-            The file; its ending says its form (`polyseme.io` lists them).
+            The file or folder; `polyseme.io.read_table` lists the forms.
         tags_column, delimiter : str, optional
-            For tables: the column that holds the tags, and what stands between two tags.
+            The column that holds the tags, and what stands between two tags of a text; see
+            `polyseme.io.read_documents`.
         normalize : bool
             As in `from_documents`.
         """
-        raw = read_documents(path, tags_column=tags_column, delimiter=delimiter)
-        if raw.label_sets is not None:
-            corpus = cls.from_documents(raw.label_sets, ids=raw.ids, normalize=normalize)
+        table = read_documents(path, tags_column=tags_column, delimiter=delimiter)
+        return cls.of_table(table, Path(path).name, normalize=normalize)
+
+    @classmethod
+    def of_table(cls, table: Table, name: str, *, normalize: bool = True) -> LabelCorpus:
+        """Take the documents of a table that was read; `name` says of which, in warnings."""
+        if table.label_sets is not None:
+            _warn_suspicious(table.label_sets, name)
+            corpus = cls.from_documents(table.label_sets, ids=table.ids, normalize=normalize)
         else:
-            corpus = cls.from_indicator(raw.indicator, raw.labels, ids=raw.ids, normalize=normalize)
+            corpus = cls.from_indicator(
+                table.indicator, table.labels, ids=table.ids, normalize=normalize
+            )
         return replace(
             corpus,
-            groups=tuple(raw.groups) if raw.groups is not None else None,
-            splits=tuple(raw.splits) if raw.splits is not None else None,
+            groups=tuple(table.groups) if table.groups is not None else None,
+            splits=tuple(table.splits) if table.splits is not None else None,
         )
 
     # ------------------------------------------------------------------ its documents and labels
+
+    def __repr__(self) -> str:
+        """Tell its size and first labels, in a line."""
+        return (
+            f"LabelCorpus({len(self)} documents, {len(self.labels)} labels: "
+            f"{first_few(self.labels, most=3)})"
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One document a row; scikit-learn counts rows by this."""
+        return (len(self),)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Give one document by its number, or `select` some; scikit-learn splits by this."""
+        rows = rows[0] if isinstance(rows, tuple) else rows
+        if isinstance(rows, (int, np.integer)):
+            return self.document(int(rows))
+        return self.select(np.arange(len(self))[rows])
 
     def __len__(self) -> int:
         """Count the documents."""
@@ -327,21 +367,34 @@ class LabelCorpus:
 
 
 def as_corpus(
-    documents: Documents, labels: Sequence[str] | None = None, *, normalize: bool = True
+    y: Documents | Table | Any, labels: Sequence[str] | None = None, *, normalize: bool = True
 ) -> LabelCorpus:
     """Turn documents in any accepted form into a corpus; `labels` name an indicator's columns."""
+    documents: Any = y  # frames of three libraries, of which none need be installed
     if isinstance(documents, LabelCorpus):
         return documents
     if isinstance(documents, (str, os.PathLike)):
         return LabelCorpus.read(Path(documents), normalize=normalize)
+    if isinstance(documents, Table):
+        if not documents.has_tags:
+            raise InputError(f"{documents!r} has no tags; name their column by `tags_column`.")
+        return LabelCorpus.of_table(documents, "the table", normalize=normalize)
+    if hasattr(documents, "column_names"):  # a table of pyarrow
+        documents = documents.to_pandas()
     if is_indicator(documents):
-        table: Any = documents
+        table, ids = without_ids(documents)
         if hasattr(table, "columns"):
             labels = [str(name) for name in table.columns] if labels is None else labels
             table = table.to_numpy()
-        return LabelCorpus.from_indicator(table, labels, normalize=normalize)
+        return LabelCorpus.from_indicator(table, labels, ids=ids, normalize=normalize)
+    if labels is None and hasattr(documents, "columns"):
+        return _of_frame(documents, normalize)
     if hasattr(documents, "to_pylist"):  # an array of pyarrow
         documents = documents.to_pylist()
+    elif labels is None and _is_column(documents):
+        sets = _label_sets(documents)
+        _warn_suspicious(sets, "the column of tags")
+        return LabelCorpus.from_documents(sets, normalize=normalize)
     if labels is not None:
         raise InputError("`labels` belongs to an indicator matrix; these documents name their own.")
     if not isinstance(documents, Iterable):
@@ -356,8 +409,102 @@ def is_indicator(documents: object) -> bool:
     """Say whether documents are a 0/1 matrix: an array, a sparse matrix or a frame."""
     if isinstance(documents, np.ndarray):
         return documents.ndim == 2 and documents.dtype.kind in "biuf"
-    frame = hasattr(documents, "columns") and hasattr(documents, "to_numpy")
-    return bool(sp.issparse(documents) or frame)
+    if not hasattr(documents, "columns") or isinstance(documents, Table):
+        return bool(sp.issparse(documents))
+    frame: Any = documents
+    return all(name == "id" or _is_numeric(frame[name]) for name in frame.columns)
+
+
+def in_order_of(X: Any, y: Any, corpus: LabelCorpus) -> tuple[Any, LabelCorpus]:
+    """Give X without its column `id`, and the documents in the order of its rows.
+
+    Where X (a frame with the column `id`) and the documents (a corpus with ids) both name their
+    rows, they are brought together by name. What does not fit is refused, and so are two pandas
+    objects with the same index in another order.
+    """
+    features, ids = without_ids(X)
+    if ids is not None and not corpus.numbered and tuple(ids) != corpus.ids:
+        rows = {name: row for row, name in enumerate(corpus.ids)}
+        if len(set(ids)) == len(ids) and rows.keys() == {*ids}:
+            return features, corpus.select([rows[name] for name in ids])
+        if features is not X or isinstance(X, Table):
+            without = [name for name in ids if name not in rows]
+            unused = sorted(rows.keys() - {*ids})
+            raise InputError(
+                f"Rows of X and documents both have ids, which do not fit: {len(without)} rows are "
+                f"without a document ({first_few(without, most=3)}), {len(unused)} documents "
+                f"without a row ({first_few(unused, most=3)}), {len(ids) - len(set(ids))} ids "
+                "repeated; keep those that both have, or drop the ids of one to pair rows in order."
+            )
+    index: Any = getattr(X, "index", None)
+    other: Any = getattr(y, "index", None)
+    indexed = hasattr(index, "equals") and hasattr(other, "equals") and index.is_unique
+    if indexed and not index.equals(other) and {*index} == {*other}:
+        raise InputError(
+            "X and y have the same index in another order; pass `y.loc[X.index]` to pair them by "
+            "it, or reset one to pair rows in order."
+        )
+    return features, corpus
+
+
+def _is_column(documents: Any) -> bool:
+    """Say whether documents are a column of a frame, or an array, that holds text."""
+    is_array = isinstance(documents, np.ndarray) and documents.ndim == 1
+    if not is_array and not (hasattr(documents, "to_list") and hasattr(documents, "dtype")):
+        return False
+    return any(isinstance(cell, str) for cell in documents)
+
+
+def _is_numeric(column: Any) -> bool:
+    """Say whether a column of pandas or polars holds numbers."""
+    kind = getattr(column.dtype, "kind", None)
+    if kind is not None:
+        return kind in "biuf"
+    return bool(column.dtype.is_numeric() or str(column.dtype) == "Boolean")
+
+
+def _of_frame(frame: Any, normalize: bool) -> LabelCorpus:
+    """Build a corpus from a frame with a column of tags, and an `id`, `group` or `split`."""
+    names = [str(name) for name in frame.columns]
+    others = [name for name in names if name not in (*FIELDS, FILE)]
+    called = [name for name in others if name in TAGS]
+    if len(called) != 1 and len(others) != 1:
+        raise InputError(
+            f"A frame of documents needs its tags in one column `tags` or `labels`, or 0/1 columns "
+            f"only; got {first_few(names)}."
+        )
+    name = called[0] if called else others[0]
+    fields: dict[str, Any] = {
+        where: [str(cell) for cell in frame[column].to_list()]
+        for column, where in FIELDS.items()
+        if column in names
+    }
+    if FILE in names and FIELDS["id"] not in fields:
+        fields[FIELDS["id"]] = [str(cell) for cell in frame[FILE].to_list()]
+    table = Table(label_sets=_label_sets(frame[name].to_list(), column=name), **fields)
+    return LabelCorpus.of_table(table, f"the column '{name}'", normalize=normalize)
+
+
+def _label_sets(
+    cells: Iterable[Any], delimiter: str | None = None, column: str = "tags"
+) -> list[list[str]]:
+    """Read a column of tags; see `polyseme.io.tag_cells`."""
+    try:
+        return label_sets(cells, delimiter, column)
+    except CellError as error:
+        raise InputError(f"Document {error.place} {error}") from error
+
+
+def _warn_suspicious(sets: Sequence[Sequence[str]], name: str) -> None:
+    """Warn once where documents look as if their tags were not told apart."""
+    doubt = suspicion(sets)
+    if doubt is not None:
+        warnings.warn(
+            f"Tags of {name} may be misread: {doubt}. What stands between two tags is said by "
+            "`delimiter` (--delimiter), their column by `tags_column` (--tags-column).",
+            PolysemeWarning,
+            stacklevel=4,
+        )
 
 
 def check_corpus(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> LabelCorpus:

@@ -36,6 +36,7 @@ from polyseme._validation import (
     first_few,
     in_order,
     warn_dropped,
+    without_ids,
 )
 from polyseme.calibration import logit, new_label_frequencies, sigmoid
 from polyseme.concepts import Concepts
@@ -44,6 +45,7 @@ from polyseme.corpus import (
     LabelCorpus,
     as_corpus,
     check_corpus,
+    in_order_of,
     is_indicator,
     normalize_label,
 )
@@ -236,6 +238,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         check_number("n_validations", self.n_validations, owner=owner, low=0, whole=True)
         vocabulary = as_vocabulary(self.vocabulary)
         corpus = vocabulary.apply(as_corpus(y, normalize=self.normalize_labels))
+        X, corpus = in_order_of(X, y, corpus)
         sets = corpus
         if label_sets is not None:
             sets = vocabulary.apply(as_corpus(label_sets, normalize=self.normalize_labels))
@@ -519,6 +522,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 "`complete`, or fit it with X."
             )
         names = getattr(self, "feature_names_in_", None)
+        X, _ = without_ids(X)
         table = in_order(X, names, owner=type(self).__name__)
         if self.features_ is not None:
             table = self.features_.transform(X)
@@ -622,11 +626,12 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if sample_weight is not None:
             raise InputError("`score` of `ZeroShotTagger` takes no weights.")
         scores = self.predict_proba(X)
-        return example_map(self._truth(y), scores)
+        return example_map(self._truth(X, y), scores)
 
-    def _truth(self, y: Documents) -> NDArray[np.bool_]:
+    def _truth(self, X: object, y: Documents) -> NDArray[np.bool_]:
         """Say which of `classes_` each item carries, (n, n_classes)."""
         corpus = self.vocabulary_.apply(as_corpus(y, normalize=self.normalize_labels_))
+        _, corpus = in_order_of(X, y, corpus)
         matrix, unknown = corpus.align(self.classes_.tolist())
         if unknown:
             warnings.warn(
@@ -653,7 +658,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             See `polyseme.metrics.evaluate`.
         """
         scores = self.predict_proba(X)
-        return evaluate(self._truth(y), scores, k=k)
+        return evaluate(self._truth(X, y), scores, k=k)
 
     def thresholds(self, precision: float) -> Matrix:
         """Say how likely labels must be for a share of those that are given to be true.

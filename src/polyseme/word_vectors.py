@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from polyseme._validation import InputError, check_number, first_few
 from polyseme.corpus import normalize_label
 from polyseme.io import line_error, numbered_lines
-from polyseme.io.arrays import refusing_damage
+from polyseme.io.arrays import check_unpacked, refusing_damage
 
 FILE = "glove100-label-words.npz"
 VARIABLE = "POLYSEME_DATA"
@@ -31,8 +30,6 @@ SPREAD = 0.3
 NOISE = 0.3
 
 _MAX_SIZE = 4096
-# What an archive may unpack to: three million words of 300 numbers fit.
-_MAX_BYTES = 4 * 2**30
 _BETWEEN_WORDS = re.compile(r"[\s\-_/]+")
 _AROUND_WORDS = ".,;:!?'\"()[]{}"
 
@@ -284,13 +281,7 @@ class WordVectors:
 def _read_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
     """Read the arrays `words` (n,) and `vectors` (n, d), looking at their stated sizes first."""
     with refusing_damage(path):
-        with zipfile.ZipFile(path) as archive:
-            size = sum(member.file_size for member in archive.infolist())
-        if size > _MAX_BYTES:
-            raise InputError(
-                f"{path.name} unpacks to {size / 2**30:.1f} GiB; at most {_MAX_BYTES / 2**30:g} "
-                "GiB are read, so leave out words you do not need."
-            )
+        check_unpacked(path)
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in ("words", "vectors") if key in file.files}
             names = ", ".join(sorted(file.files))

@@ -247,7 +247,7 @@ def test_a_root_of_the_environment_and_an_unknown_sample_are_told(monkeypatch):
             {"documents": [document | {"split": "train"} for document in documents_of()]},
             "needs a `split` .* got only train",
         ),
-        ({"documents": [{"labels": "sea"}] * 4}, "Line 1 of documents.jsonl.gz must have 'labels'"),
+        ({"documents": [{"labels": 7}] * 4}, "Line 1 of documents.jsonl.gz must have 'labels'"),
     ],
 )
 def test_files_that_do_not_fit_get_one_sentence(tmp_path, changes, sentence):

@@ -96,7 +96,7 @@ def test_corpora_that_disagree_on_spelling_are_not_mixed():
         (TABLE, "abc", "`labels` is the text 'abc'"),
         (TABLE, ["a", "b", ""], "`labels` holds an empty label"),
         (TABLE, ["a", "b", 3], "`labels` holds the label 3 of type int"),
-        (pd.DataFrame({"id": ["x"], "a": [1]}), None, "must hold numbers in two dimensions"),
+        (pd.DataFrame({"x": ["t"], "a": [1]}), None, "needs its tags in one column `tags` or"),
     ],
 )
 def test_unusable_indicators_are_refused(matrix, labels, message):

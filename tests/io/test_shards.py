@@ -68,7 +68,10 @@ TEXTS = arrow.table({"name": ["a"]})
     ("write", "message"),
     [
         (lambda to: parquet.write_table(TEXTS, to / "a.parquet"), "Column 'name' of a.parquet"),
-        (lambda to: write_shards(table(4), to, 4, "parquet"), r"mixes .npy and .parquet shards"),
+        (
+            lambda to: write_shards(table(4), to, 4, "parquet"),
+            r"mixes .npy, .parquet or .arrow shards",
+        ),
         (lambda to: np.save(to / "b.npy", table(3, 4)), "'b.npy' has 4 columns but 'a.npy' has 0"),
         (lambda to: np.save(to / "a.npy", table(0)), r"shape \(0, 3\)"),
         (lambda to: np.save(to / "a.npy", table()[0]), "two dimensions"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from polyseme import io as readers
 from polyseme._validation import InputError
-from polyseme.io import RawDocuments, read_documents, read_features
+from polyseme.io import Table, read_documents, read_features
 from polyseme.io.records import write_records
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -35,21 +35,22 @@ def put(path: Path, text: str | bytes) -> Path:
 @pytest.mark.parametrize(
     ("read", "name", "options", "message"),
     [
-        (read_documents, "absent.csv", {}, r"file not found at .*absent\.csv"),
-        (read_features, "", {}, "is a folder"),
+        (read_documents, "absent.csv", {}, r"no file or folder at .*absent\.csv"),
+        (read_features, "", {}, "There is no shard in"),
         (read_documents, "tags.docx", {}, r"suffix '\.docx'; known: .*\.arff.*\.jsonl\.gz.*\.npz"),
-        (read_features, "tags.docx", {}, r"features file suffix '\.docx'; known: .*\.parquet"),
+        (read_features, "tags.docx", {}, r"Unknown file suffix '\.docx'; known: .*\.parquet"),
         (
             read_documents,
-            "d.jsonl",
+            "d.npz",
             {"delimiter": ";"},
-            r"\.csv and \.tsv files only; got d\.jsonl",
+            r"the labels of d\.npz are columns of their own",
         ),
         (read_documents, "d.jsonl", {}, "holds no documents"),
     ],
 )
 def test_what_cannot_be_read_at_all_is_refused(tmp_path, read, name, options, message):
     put(tmp_path / "tags.docx", "")
+    put(tmp_path / "d.npz", "")
     put(tmp_path / "d.jsonl", "\n")
     with pytest.raises(InputError, match=message):
         read(tmp_path / name, **options)
@@ -97,7 +98,7 @@ def test_jsonl_gives_labels_and_fields(tmp_path, name):
         '{"file": 2, "tags": [], "group": "g", "split": "test", "title": "t"}'
     )
     documents = read_documents(put(tmp_path / name, text))
-    assert documents == RawDocuments(
+    assert documents == Table(
         label_sets=[["x", "y", "x"], []],
         ids=["a", "2"],
         groups=["7", "g"],
@@ -115,7 +116,7 @@ def test_jsonl_gives_labels_and_fields(tmp_path, name):
         (b'["\xff"]', r"is not valid UTF-8 at byte 3"),
         (b'{"labels": null}', r"has no 'labels'"),
         (b'{"labels": "a;b"}', r"must have 'labels' as a list of strings; got 'a;b'"),
-        (b'{"tags": ["a", 5]}', r"must have 'tags' as a list of strings; got \['a', 5\]"),
+        (b'{"tags": ["a", 5]}', r"must have 'labels' as a list of strings; got \['a', 5\]"),
         (b"7", r"must be a JSON object or list of strings; got 7"),
         (b'{"labels": [], "id": 1.5}', r"must have a string as 'id'; got 1\.5"),
         (b'{"labels": [], "split": true}', r"must have a string as 'split'; got True"),
@@ -135,7 +136,7 @@ def test_jsonl_names_the_wrong_line(tmp_path, line, message):
 def test_table_gives_labels_and_fields(tmp_path, name):
     text = '\ufeffid, tags ,group,split\r\n1,"a; b;;a",g,train\r\n\r\n2,,h, test\r\n'
     text = text.replace(",", "\t") if ".tsv" in name else text
-    assert read_documents(put(tmp_path / name, text)) == RawDocuments(
+    assert read_documents(put(tmp_path / name, text)) == Table(
         label_sets=[["a", "b", "a"], []],
         ids=["1", "2"],
         groups=["g", "h"],
@@ -160,18 +161,22 @@ def test_delimiter_is_the_first_of_semicolon_bar_comma_in_the_column(tmp_path, c
 def test_named_column_and_delimiter_are_used_and_empty_fields_count_as_absent(tmp_path):
     path = put(tmp_path / "d.csv", "tags,file,id,split\nx;y,f,rock :: pop;rock,\n")
     documents = read_documents(path, tags_column="id", delimiter="::")
-    assert documents == RawDocuments(label_sets=[["rock", "pop;rock"]], ids=["f"])
+    assert documents == Table(label_sets=[["rock", "pop;rock"]], ids=["f"])
 
 
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
         ("", {}, r"d\.csv is empty; its first row must hold the column names"),
-        ("x,y\n1,2\n", {}, r"neither a column 'tags' nor 'labels'; pass `tags_column`.*: x, y"),
-        ("tags,labels\n1,2\n", {}, r"both a column 'tags' and 'labels'; pass `tags_column`"),
+        (
+            "x,y\n1,2\n",
+            {},
+            r"neither a column 'tags' nor 'labels'; name it by `tags_column`.*: x, y",
+        ),
+        ("tags,labels\n1,2\n", {}, r"both a column 'tags' and 'labels'; name it by `tags_column`"),
         ("x\n1\n", {"tags_column": "y"}, r"has no column 'y'; .*: x\."),
         ("tags,tags\n1,2\n", {}, r"two columns 'tags'; rename one"),
-        ("tags\na\n", {"delimiter": ""}, r"`delimiter` of `read_documents` must not be empty"),
+        ("tags\na\n", {"delimiter": ""}, r"`delimiter` must not be empty"),
         ("id,tags\n1,a\n\n2\n", {}, r"Line 4 of d\.csv has 1 cells but the header has 2"),
         ("id,tags\n1,a\n ,b\n", {}, r"Line 3 of d\.csv lacks 'id' while"),
         ('tags\n"a', {}, r"Line 2 of d\.csv is not readable as a table row \(unexpected end"),
@@ -204,7 +209,7 @@ def test_numeric_table_leaves_out_the_id_and_reads_empty_as_nan(tmp_path, name):
         ("0.5,1.5\n2,3\n", r"first row of x\.csv must hold column names; got numbers"),
         (",a\n0,1\n", r"Column 1 of x\.csv has no name; name it \(`id` if it numbers the rows\)"),
         ("a,b\n", r"holds features of shape \(0, 2\); give at least one row and one column"),
-        ("id\n1\n", r"holds features of shape \(0, 0\)"),
+        ("id\n1\n", r"holds features of shape \(1, 0\)"),
     ],
 )
 def test_feature_table_errors(tmp_path, text, message):

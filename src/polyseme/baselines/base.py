@@ -26,7 +26,7 @@ from polyseme._validation import (
     check_instances,
     check_ranges,
 )
-from polyseme.corpus import Documents, as_corpus, check_corpus
+from polyseme.corpus import Documents, as_corpus, check_corpus, in_order_of
 from polyseme.documents import met_documents
 from polyseme.published.mapping import InstanceMapper
 from polyseme.tags import rank_labels
@@ -62,7 +62,7 @@ class Baseline(Estimator, ABC):
         if y is None:
             raise InputError(f"`{owner}` requires y to be passed, but the target y is None.")
         check_ranges(self, self.ranges)
-        corpus = check_corpus(as_corpus(y), owner=owner, n_labels=1)
+        X, corpus = in_order_of(X, y, check_corpus(as_corpus(y), owner=owner, n_labels=1))
         features = check_instances(X, len(corpus), owner=owner)
         sets = corpus if label_sets is None else as_corpus(label_sets)
         Y, extra = corpus.align(sets.labels)

@@ -62,7 +62,8 @@ def _declared(parameter: inspect.Parameter, texts: dict[str, dict[str, Any]]) ->
     """Give typer's declaration of an argument or option."""
     settings = dict(texts[parameter.name])
     short, flag = settings.pop("short", None), settings.pop("flag", False)
-    if parameter.default is parameter.empty and short is None:
+    optional = settings.pop("argument", False)
+    if optional or (parameter.default is parameter.empty and short is None):
         return typer.Argument(**settings)
     name = f"--{parameter.name.replace('_', '-')}"
     names = (name, short) if short else (name,) if flag else ()

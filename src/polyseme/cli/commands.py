@@ -55,6 +55,7 @@ def fit(
     label_vectors: Path | None = None,
     vocabulary: Path | None = None,
     validations: int = 2,
+    strict: bool = False,
     engine: Engine = "local",
     address: str | None = None,
     workers: int | None = None,
@@ -78,7 +79,7 @@ def fit(
     for name, value in published.items():
         if preset == Preset.default and value is not None:
             refuse(f"`--{name}` belongs to the published method; add --preset paper.")
-    reading = Reading(tags_column, delimiter, normalize)
+    reading = Reading(tags_column, delimiter, normalize, strict)
     items = read_items(features, documents, split, reading)
     sets = items.everything if label_sets is None else reading.corpus(label_sets)
     # The state of an interrupted run lies beside the model, never inside an older one.
@@ -179,6 +180,7 @@ def rank(
     method: Literal["space", "priming"] = "space",
     tags_column: str | None = None,
     delimiter: str | None = None,
+    strict: bool = False,
     form: Form = Form.auto,
     out: Path | None = None,
     out_form: Literal["jsonl", "parquet"] = "jsonl",
@@ -197,10 +199,11 @@ def rank(
 
     if out is None:
         suggestions = Suggestions(model, top, precision, method)
-        tagger, table, known = suggestions.tagger, Table(features), None
+        tagger, table, known = suggestions.tagger, Table(features, tags_column), None
         if tags is not None:
-            reading = Reading(tags_column, delimiter, tagger.normalize_labels_)
-            known = tags_of_items(reading.corpus(tags), list(table.names()), tags, features)
+            reading = Reading(tags_column, delimiter, tagger.normalize_labels_, strict)
+            items = list(table.names())
+            known = tags_of_items(reading.corpus(tags), items, tags, features, reading)
         with open_engine(engine, address, workers, say) as where:
             ranked = rank_table(table, suggestions, known, where, workers)
             named = (item | record for item, record in zip(table.names(), ranked, strict=True))
@@ -242,8 +245,9 @@ def _readable(ranked: dict[str, Any]) -> dict[str, Any]:
         f"{label} {score:.3g}" + ("" if kind == "seen" else f" ({kind})")
         for label, kind, score in zip(labels, kinds, ranked["scores"], strict=True)
     )
-    item = {name: value for name, value in ranked.items() if name in ("row", "file", "shard")}
-    return item | {"added" if "added" in ranked else "tags": ", ".join(tags)}
+    name = next(name for name in ("file", "id", "row") if name in ranked)
+    added = "added" if "added" in ranked else "tags"
+    return {name: ranked[name], added: ", ".join(tags)}
 
 
 @command(LEARNING)
@@ -348,10 +352,11 @@ def senses(model: Path, tag: str, form: Form = Form.auto) -> None:
 def evaluate(
     model: Path,
     features: Path,
-    documents: Path,
+    documents: Path | None = None,
     split: str | None = None,
     tags_column: str | None = None,
     delimiter: str | None = None,
+    strict: bool = False,
     form: Form = Form.auto,
 ) -> None:
     """Measure rankings against true tags, over all tags and by kind."""
@@ -360,12 +365,12 @@ def evaluate(
 
     tagger = polyseme.load(model)
     # Labels are compared as the model does, whatever the command says elsewhere.
-    reading = Reading(tags_column, delimiter, tagger.normalize_labels_)
+    reading = Reading(tags_column, delimiter, tagger.normalize_labels_, strict)
     items = read_items(features, documents, split, reading)
     aligned, unknown = items.documents.align(tagger.classes_)
     truth = aligned[:, : len(tagger.classes_)].toarray()
     if not truth.any():
-        refuse(f"No item in '{documents}' carries a label that the model knows.")
+        refuse(f"No item in '{documents or features}' carries a label that the model knows.")
     if unknown:
         warnings.warn(
             f"{len(unknown)} true labels are not among the model's and are left out: "
@@ -425,10 +430,10 @@ def validate(
     from polyseme.holdout import validate as validate_collection
     from polyseme.io import replacing
 
-    if features is None:
-        refuse("`validate` measures items; give their features with --features.")
     reading = Reading(tags_column, delimiter, normalize)
     items = read_items(features, documents, split, reading)
+    if items.X is None:
+        refuse("`validate` measures items; give their features with --features.")
     sets = items.everything if label_sets is None else reading.corpus(label_sets)
     X, extractor = items.X, extractor_of(items.X, words)
     if extractor is not None:
@@ -452,20 +457,32 @@ def validate(
 
 
 @command(LEARNING)
-def info(path: Path, form: Form = Form.auto) -> None:
-    """Say what a model or a file of documents holds."""
-    facts = _describe_model(path) if path.is_dir() else _describe_documents(path)
-    if form in (Form.auto, Form.table):
+def info(
+    path: Path,
+    tags_column: str | None = None,
+    delimiter: str | None = None,
+    form: Form = Form.auto,
+) -> None:
+    """Say what a model or a table of documents holds."""
+    from polyseme.cli.reading import is_table
+
+    if path.is_dir() and not is_table(path):
+        facts = _describe_model(path)
+    else:
+        facts = _describe_documents(path, tags_column, delimiter)
+    if for_people(form):
         emit(({"what": key, "value": value} for key, value in facts.items()), form)
     else:
         emit([facts], form)
 
 
-def _describe_documents(path: Path) -> dict[str, Any]:
-    """Give the facts about a file of documents."""
+def _describe_documents(
+    path: Path, tags_column: str | None, delimiter: str | None
+) -> dict[str, Any]:
+    """Give the facts about a table of documents."""
     import numpy as np
 
-    corpus = polyseme.LabelCorpus.read(path)
+    corpus = polyseme.LabelCorpus.read(path, tags_column=tags_column, delimiter=delimiter)
     lengths = np.diff(corpus.matrix.indptr)
     counts = np.asarray(corpus.matrix.sum(axis=0)).ravel()
     common = np.argsort(-counts, kind="stable")[:10]

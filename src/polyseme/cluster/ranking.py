@@ -17,20 +17,21 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from polyseme._threads import n_cores, one_thread, ordered_map
-from polyseme._validation import InputError, check_features, check_number, check_option
+from polyseme._validation import InputError, check_features, check_number, check_option, in_order
 from polyseme.cluster.engine import RayEngine
 from polyseme.features import Extracted, read_extraction
 from polyseme.features.extraction import is_extraction, unseen
-from polyseme.io import UNFINISHED, read_features, replacing
+from polyseme.io import UNFINISHED, read_items, replacing
+from polyseme.io import Table as TableFile
+from polyseme.io.arrow_tables import import_pyarrow
 from polyseme.io.records import write_records
-from polyseme.io.shards import Shard, find_shards, import_pyarrow, is_sharded, read_blocks
+from polyseme.io.shards import Shard, find_shards, is_sharded, read_blocks
 from polyseme.persistence import read_manifest
 from polyseme.tagger import METHODS, Tagger, ZeroShotTagger, load
 
@@ -111,6 +112,14 @@ class Suggestions:
         most = _SCORES_AT_ONCE // max(1, len(self.tagger.classes_))
         return max(_LEAST_ROWS, min(MOST_ROWS, most))
 
+    def columns_of(self, shard: Shard) -> tuple[str, ...] | None:
+        """Give the columns of a shard in the order of the fit; None where one has no names."""
+        names = getattr(self.tagger, "feature_names_in_", None)
+        if names is None or shard.columns is None:
+            return None
+        empty = TableFile(features=np.empty((0, len(shard.columns))), columns=shard.columns)
+        return tuple(in_order(empty, names.tolist(), owner=type(self.tagger).__name__).columns)
+
     def records(self, X: Any, tags: Any = None) -> list[Record]:
         """Give labels, kinds and scores of each item; see `ZeroShotTagger.rank`."""
         # The published method has one way only, and its `rank` asks for none.
@@ -141,24 +150,35 @@ def check_seen(place: str | Path) -> None:
 class Table:
     """Items whose features are read by blocks: of a file, an extracted folder, or shards."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, tags_column: str | None = None) -> None:
         self.shards: list[Shard] = []
         self.items: Any = None
         if path.is_dir() and (is_extraction(path) or not is_sharded(path)):
             self.items = read_extraction(path)
-        elif is_sharded(path) and (path.suffix.lower() != ".parquet" or find_spec("pyarrow")):
-            self.shards, _ = find_shards(path)
+        elif is_sharded(path):
+            self.shards, _ = find_shards(path, tags_column)
         else:
-            self.items = read_features(path)
+            self.items = read_items(path, tags_column=tags_column)
             # Found here, rows have the numbers that the file gives them.
             check_features(self.items, owner="rank")
 
     def names(self) -> Iterator[Record]:
-        """Yield what the record of each item begins with: a row number, or a file."""
+        """Yield what the record of each item begins with: a row number and its id, or a file."""
         if isinstance(self.items, Extracted):
             return ({"file": name} for name in self.items.ids)
         n_rows = _count(self.shards) if self.shards else self.items.shape[0]
-        return ({"row": row} for row in range(n_rows))
+        ids = self.ids
+        return (named(row, ids, row) for row in range(n_rows))
+
+    @cached_property
+    def ids(self) -> list[str] | None:
+        """The names of all rows; None where some have none."""
+        if not self.shards:
+            return self.items.ids if isinstance(self.items, TableFile) else None
+        parts = [shard.ids() for shard in self.shards]
+        if any(part is None for part in parts):
+            return None
+        return [name for part in parts for name in part or ()]
 
     def pieces(self, n_rows: int, tags: Tags | None) -> Iterator[Piece]:
         """Yield shards, which whoever ranks them reads, or blocks of so many rows; with tags."""
@@ -171,6 +191,11 @@ class Table:
                 # Copies: what is mapped from a file does not travel.
                 block = replace(block, raw=[np.array(raw) for raw in block.raw], skipped=())
             yield block, None if tags is None else tags[rows]
+
+
+def named(row: int, ids: Sequence[str] | None, place: int) -> Record:
+    """Give what the record of a row begins with; its id is at a place of `ids`."""
+    return {"row": row} if ids is None else {"row": row, "id": ids[place]}
 
 
 def rank_table(
@@ -199,7 +224,8 @@ def _blocks(piece: Piece, suggestions: Suggestions) -> Iterator[Piece]:
         yield piece
         return
     check_seen(source.path)
-    for start, block in read_blocks(source, suggestions.n_rows):
+    columns = suggestions.columns_of(source)
+    for start, block in read_blocks(source, suggestions.n_rows, columns):
         yield block, None if tags is None else tags[start : start + len(block)]
 
 
@@ -324,11 +350,11 @@ def _rank_shard(
     check_seen(folder)
 
     def numbered() -> Iterator[Record]:
-        blocks = _blocks((shard, None), suggestions)
+        blocks, ids = _blocks((shard, None), suggestions), shard.ids()
         for number, record in enumerate(_rank_blocks(suggestions, blocks, n_threads)):
             if tell is not None and number % MOST_ROWS == 0:
                 tell(number)
-            yield {"row": shard.first + number} | record
+            yield named(shard.first + number, ids, number) | record
 
     with replacing(_output_of(folder, shard, form)) as stream:  # there when it is complete
         if form == "parquet":
@@ -392,13 +418,15 @@ def _output_of(folder: Path, shard: Shard, form: str) -> Path:
 
 
 def _write_parquet(records: Iterable[Record], stream: BinaryIO) -> None:
-    """Write rankings with the columns `row`, `labels`, `kinds` and `scores`, group by group."""
+    """Write rankings as `row`, `id` if there is any, `labels`, `kinds`, `scores`, by groups."""
     arrow = import_pyarrow()
     texts, numbers = arrow.list_(arrow.string()), arrow.list_(arrow.float64())
-    schema = arrow.schema(
-        {"row": arrow.int64(), "labels": texts, "kinds": texts, "scores": numbers}
-    )
     remaining = iter(records)
+    first = list(itertools.islice(remaining, 1))
+    remaining = itertools.chain(first, remaining)
+    ids = {"id": arrow.string()} if first and "id" in first[0] else {}
+    columns = {"row": arrow.int64(), **ids, "labels": texts, "kinds": texts, "scores": numbers}
+    schema = arrow.schema(columns)
     with arrow.parquet.ParquetWriter(stream, schema) as writer:
         while group := list(itertools.islice(remaining, GROUP_ROWS)):
             writer.write_table(arrow.Table.from_pylist(group, schema=schema))

@@ -73,6 +73,11 @@ class Dataset:
     is_sample: bool = False  # whether this is the tiny synthetic sample instead of the dataset
     files: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of each file that was read
 
+    def __repr__(self) -> str:
+        """Tell its name and size, in a line."""
+        shape = "no features" if self.X is None else f"{self.X.shape[1]} features"
+        return f"Dataset({self.name!r}, {self.corpus!r}, {shape})"
+
     @property
     def name(self) -> str:
         """The name of its folder."""

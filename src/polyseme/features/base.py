@@ -52,6 +52,10 @@ class Extracted:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __repr__(self) -> str:
+        """Tell its kind and size, in a line."""
+        return f"Extracted({len(self)} {self.kind} items, {len(self.skipped)} skipped)"
+
     @property
     def shape(self) -> tuple[int, ...]:
         """One item a row; scikit-learn counts rows by this."""

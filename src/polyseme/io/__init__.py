@@ -1,7 +1,7 @@
 """Files: the step before the corpus, which turns files into plain Python and numpy structures.
 
-In come tag sets and instance features in any of the file formats registered below; out go
-`RawDocuments` and feature matrices. A new format is one new module here and one line in a table.
+In come tables in any of the file formats registered below; out goes one `Table`, which knows ids,
+tags and features. A new format is one new module here and one line in `FORMATS`.
 """
 
 from __future__ import annotations
@@ -12,118 +12,213 @@ import secrets
 import shutil
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import Any, BinaryIO, TypeAlias, cast
+from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias, cast
 
+import numpy as np
 import scipy.sparse as sp
 
 from polyseme._validation import FloatArray, InputError, unknown_name
 
-__all__ = ["RawDocuments", "read_documents", "read_features"]
+__all__ = ["Table", "read_documents", "read_features", "read_table"]
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
 # suffix -> the module of this folder that reads it, imported only when such a file is read
-_TABLES = dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), "tables")
-_ARFF = dict.fromkeys((".arff", ".arff.gz"), "arff")
-DOCUMENT_FORMATS = {".jsonl": "tables", ".jsonl.gz": "tables", ".npz": "arrays", **_TABLES, **_ARFF}
-FEATURE_FORMATS = {".npy": "arrays", ".npz": "arrays", ".parquet": "shards", **_TABLES, **_ARFF}
+FORMATS = dict.fromkeys(
+    (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz"), "text_tables"
+)
+FORMATS |= dict.fromkeys((".parquet", ".arrow", ".feather"), "arrow_tables")
+FORMATS |= dict.fromkeys((".npy", ".npz", ".safetensors"), "arrays")
+FORMATS |= dict.fromkeys((".arff", ".arff.gz"), "arff")
+# Of these, labels are columns: there are no cells of tags.
+_WITHOUT_CELLS = (".npz", ".arff", ".arff.gz")
 MAX_LINE_BYTES = 16 * 2**20
 # How the name of a file ends that is still being written.
 UNFINISHED = ".tmp"
 
 
 @dataclass(frozen=True)
-class RawDocuments:
-    """The documents of one file, as written there: `label_sets`, or `indicator` with `labels`."""
+class Table:
+    """What a file says of items, row by row, whatever its format; None is what it does not say.
 
-    label_sets: list[list[str]] | None = None  # in the order of the file, duplicates kept
-    indicator: sp.csr_matrix | None = None  # (n, n_labels), 1 where a document has a label
+    It may stand for X wherever a frame may: it has the features, and the names of their columns.
+    """
+
+    label_sets: list[list[str]] | None = None  # as written, duplicates kept
+    indicator: sp.csr_matrix | None = None  # (n, n_labels), 1 where a row has a label
     labels: list[str] | None = None  # the columns of `indicator`
-    # One per document, where the file has them; a split is 'train' or 'test'.
+    features: FloatArray | sp.csr_matrix | None = None  # (n, n_features), missing values are NaN
+    columns: tuple[str, ...] | None = None  # the names of the features
+    # One per row; a split is 'train' or 'test'.
     ids: list[str] | None = None
     groups: list[str] | None = None
     splits: list[str] | None = None
+    unused: tuple[str, ...] = ()  # columns that could be features and are not
+
+    def __repr__(self) -> str:
+        """Tell what it holds, in a line."""
+        held = [name for name in ("ids", "groups", "splits") if getattr(self, name) is not None]
+        held += ["tags"] if self.has_tags else []
+        held += [] if self.features is None else [f"{self.shape[1]} features"]
+        return f"Table({len(self)} rows: {', '.join(held) or 'nothing else'})"
 
     def __len__(self) -> int:
-        if self.label_sets is not None:
-            return len(self.label_sets)
-        return 0 if self.indicator is None else int(self.indicator.shape[0])
+        for values in (self.features, self.indicator):
+            if values is not None:
+                return int(values.shape[0])
+        return len(self.label_sets or self.ids or ())
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns of the features."""
+        return (len(self), 0) if self.features is None else self.features.shape
+
+    @property
+    def has_tags(self) -> bool:
+        """Whether the rows have tags."""
+        return self.label_sets is not None or self.indicator is not None
+
+    def __getitem__(self, rows: Any) -> Table:
+        """Give the features of some rows, with their names and ids."""
+        rows = rows[0] if isinstance(rows, tuple) else rows  # as scikit-learn asks
+        ids = None if self.ids is None else np.array(self.ids, dtype=object)[rows].tolist()
+        features = None if self.features is None else self.features[rows]
+        return Table(features=features, columns=self.columns, ids=ids)
+
+    def select(self, names: Sequence[str]) -> Table:
+        """Give the features in another order of columns."""
+        places = {name: column for column, name in enumerate(self.columns or ())}
+        features: Any = self.features
+        chosen = features[:, [places[name] for name in names]]
+        return Table(features=chosen, columns=tuple(names), ids=self.ids)
+
+    def to_numpy(self) -> Any:
+        """Give the features, (n, n_features)."""
+        return self.features
+
+
+class Wanted(NamedTuple):
+    """What a reader is asked for: a table may hold more, and what is not wanted is not checked."""
+
+    tags: bool = False
+    features: Literal["none", "vectors", "all"] = "none"  # "vectors": where there are such only
+    tags_column: str | None = None
+    delimiter: str | None = None
+
+
+def read_table(
+    path: PathLike,
+    *,
+    tags_column: str | None = None,
+    delimiter: str | None = None,
+    features: Literal["vectors", "all"] = "all",
+) -> Table:
+    """Read one table with all that it holds: ids, tags and features.
+
+    Parameters
+    ----------
+    path : str or path
+        A `.jsonl`, `.csv`, `.tsv` or `.arff` file, gzipped or not; a `.parquet`, `.arrow`,
+        `.feather`, `.npy`, `.npz` or `.safetensors` file; a folder of `.parquet` or `.npy` files,
+        or one that `save_to_disk` of Hugging Face datasets wrote.
+    tags_column, delimiter : str, optional
+        As in `read_documents`.
+    features : {"vectors", "all"}
+        Whether columns of numbers are features, where there are no vectors.
+
+    Returns
+    -------
+    Table
+        Features are the column of vectors, where there is one (`embedding`, if there are several),
+        and all columns of numbers otherwise. `id` (or `file`), `group` and `split` are none.
+    """
+    return _read(path, Wanted(True, features, tags_column, delimiter))
 
 
 def read_documents(
     path: PathLike, *, tags_column: str | None = None, delimiter: str | None = None
-) -> RawDocuments:
-    """Read the documents (tag sets) of a file; the suffix says which format it has.
+) -> Table:
+    """Read the documents (tag sets) of a table, in any of the forms of `read_table`.
 
     Parameters
     ----------
     path : str or path
-        A `.jsonl`, `.csv`, `.tsv` or `.arff` file, gzipped or not, or an `.npz` file.
     tags_column : str, optional
-        For `.csv` and `.tsv`: the column with the tags; `tags` or `labels` otherwise.
+        The column with the tags; `tags` or `labels` otherwise.
     delimiter : str, optional
-        For `.csv` and `.tsv`: what separates the tags in a cell. Otherwise the first of
-        `;`, `|` and `,` that occurs anywhere in the column; where none does, a cell is one tag.
+        What separates the tags in a cell of text. Otherwise cells in brackets are read as lists,
+        and others are cut at the one of `;`, `|` and `,` that most cells hold.
 
     Returns
     -------
-    RawDocuments
-        At least one document.
+    Table
+        At least one row, with tags.
     """
-    file, suffix, reader = _find(path, DOCUMENT_FORMATS, kind="Documents")
-    options = {"tags_column": tags_column, "delimiter": delimiter} if suffix in _TABLES else {}
-    if not options and (tags_column, delimiter) != (None, None):
+    table = _read(path, Wanted(True, "none", tags_column, delimiter))
+    if not table.has_tags:
+        name = Path(path).name
         raise InputError(
-            f"`tags_column` and `delimiter` apply to .csv and .tsv files only; got {file.name}."
+            f"{name} holds no documents, only features; give the tags of its rows in another file."
         )
-    documents = cast(RawDocuments, reader.read_documents(file, **options))
-    if len(documents) == 0:
-        raise InputError(f"{file.name} holds no documents; give a file with at least one.")
-    return documents
+    return table
 
 
 def read_features(path: PathLike) -> FloatArray | sp.csr_matrix:
-    """Read the instance features of a file; the suffix says which format it has.
+    """Read the instance features of a table, in any of the forms of `read_table`.
 
     Parameters
     ----------
     path : str or path
-        An `.npy`, `.npz` or `.parquet` file, or a `.csv`, `.tsv` or `.arff` file, gzipped or not.
 
     Returns
     -------
     float array or csr_matrix, shape (n, n_features)
         One row per instance in the order of the file; missing values are NaN.
     """
-    file, _, reader = _find(path, FEATURE_FORMATS, kind="Features")
-    features = cast("FloatArray | sp.csr_matrix", reader.read_features(file))
-    if 0 in features.shape:
+    features: Any = read_items(path).features
+    return features  # type: ignore[no-any-return]
+
+
+def read_items(path: PathLike, *, tags_column: str | None = None) -> Table:
+    """Read features with their ids and the names of their columns; see `read_features`."""
+    table = _read(path, Wanted(False, "all", tags_column))
+    if 0 in table.shape:
         raise InputError(
-            f"{file.name} holds features of shape {features.shape}; "
+            f"{Path(path).name} holds features of shape {table.shape}; "
             "give at least one row and one column."
         )
-    return features
+    return table
 
 
-def _find(path: PathLike, formats: Mapping[str, str], *, kind: str) -> tuple[Path, str, ModuleType]:
-    """Give an existing file, its suffix and the module that reads it, the longest suffix first."""
-    file = Path(path)
-    if file.is_dir():
-        raise InputError(f"{file} is a folder; name a file in it.")
-    if not file.exists():
-        raise InputError(f"{kind} file not found at {file}; check the path.")
-    suffixes = [suffix for suffix in formats if file.name.lower().endswith(suffix)]
-    if not suffixes:
-        suffix = "".join(file.suffixes[-2:]) or file.name
-        raise unknown_name(f"{kind.lower()} file suffix", suffix, formats)
-    suffix = max(suffixes, key=len)
-    return file, suffix, import_module(f"polyseme.io.{formats[suffix]}")
+def _read(path: PathLike, wanted: Wanted) -> Table:
+    """Read a file or folder by the module that knows its format, the longest suffix first."""
+    place = Path(path)
+    if not place.exists():
+        raise InputError(f"There is no file or folder at {place}; check the path.")
+    if place.is_dir():
+        module, cells = "arrow_tables", True
+    else:
+        suffixes = [suffix for suffix in FORMATS if place.name.lower().endswith(suffix)]
+        if not suffixes:
+            suffix = "".join(place.suffixes[-2:]) or place.name
+            raise unknown_name("file suffix", suffix, FORMATS)
+        suffix = max(suffixes, key=len)
+        module, cells = FORMATS[suffix], suffix not in _WITHOUT_CELLS
+    if not cells and (wanted.tags_column, wanted.delimiter) != (None, None):
+        raise InputError(
+            f"`tags_column` and `delimiter` apply to tables with a column of tags; the labels of "
+            f"{place.name} are columns of their own."
+        )
+    reader = import_module(f"polyseme.io.{module}")
+    table = cast(Table, reader.read_table(place, wanted))
+    if wanted.tags and len(table) == 0:
+        raise InputError(f"{place.name} holds no documents; give a file with at least one.")
+    return table
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:

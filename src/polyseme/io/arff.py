@@ -1,7 +1,7 @@
 """MULAN files in: an `.arff` table with an `.xml` file that says which attributes are labels.
 
-In come dense or sparse ARFF rows, gzipped or not; out go `RawDocuments` with the 0/1 matrix of the
-labels, or the matrix of all other attributes. Sparse rows stay sparse, and no line takes longer to
+In come dense or sparse ARFF rows, gzipped or not; out goes a `Table` with the 0/1 matrix of the
+labels and the matrix of all other attributes. Sparse rows stay sparse, and no line takes longer to
 read, or to refuse, than its length justifies.
 """
 
@@ -12,14 +12,14 @@ import reprlib
 from array import array
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from polyseme._validation import InputError
-from polyseme.io import MAX_LINE_BYTES, RawDocuments, line_error, numbered_lines, parse_xml
+from polyseme.io import MAX_LINE_BYTES, Table, Wanted, line_error, numbered_lines, parse_xml
 
 _STEM_ADDITION = re.compile(r"[-_.](train|test|sparse|orig)$", re.IGNORECASE)
 # A quote opens where a value begins: an apostrophe in a word is a letter. The third group is empty
@@ -27,23 +27,22 @@ _STEM_ADDITION = re.compile(r"[-_.](train|test|sparse|orig)$", re.IGNORECASE)
 _QUOTED = re.compile(r"""(?<![^\s,{])(['"])((?:(?!\1)[^\\]|\\.)*+)(\1)?""")
 
 
-def read_documents(path: Path) -> RawDocuments:
-    """Read the label attributes, in the order of the file; see `polyseme.io.read_documents`.
+def read_table(path: Path, wanted: Wanted) -> Table:
+    """Read labels and other attributes, in the order of the file; see `polyseme.io.read_table`.
 
     The label file has the name of the ARFF file, with or without the additions `-train`, `-test`,
-    `-sparse` and `.orig`, and ends in `.xml` or `.xml.gz`.
+    `-sparse` and `.orig`, and ends in `.xml` or `.xml.gz`. Features are sparse where the first row
+    of the file is; missing values (`?`) are NaN.
     """
-    names, matrix, _ = _read(path, of_labels=True)
-    return RawDocuments(indicator=matrix.astype(np.int64), labels=names)
-
-
-def read_features(path: Path) -> NDArray[np.float64] | sp.csr_matrix:
-    """Read the attributes that are no labels; see `polyseme.io.read_features`.
-
-    The matrix is sparse where the first row of the file is; missing values (`?`) are NaN.
-    """
-    _, matrix, is_sparse = _read(path, of_labels=False)
-    return matrix if is_sparse else matrix.toarray()
+    table = Table()
+    if wanted.tags:
+        names, matrix, _ = _read(path, of_labels=True)
+        table = replace(table, indicator=matrix.astype(np.int64), labels=names)
+    if wanted.features == "all":
+        names, matrix, is_sparse = _read(path, of_labels=False)
+        features = matrix if is_sparse else matrix.toarray()
+        table = replace(table, features=features, columns=tuple(names))
+    return table
 
 
 def _read(path: Path, *, of_labels: bool) -> tuple[list[str], sp.csr_matrix, bool]:

@@ -1,14 +1,16 @@
-"""numpy files: `.npy` and `.npz`, never with pickled objects.
+"""Files of arrays: `.npy`, `.npz` and `.safetensors`, never with pickled objects.
 
-In come feature matrices, or documents as a 0/1 matrix with the label names; out go float matrices
-or `RawDocuments`. An `.npz` of documents has `labels` (unicode array, one name per column) and
-either `data`, `indices`, `indptr` and `shape` (the parts of a CSR matrix) or a dense `indicator`.
+In come feature matrices, or documents as a 0/1 matrix with the label names; out goes a `Table`. An
+archive of documents has `labels` (unicode array, one name per column) and either `data`, `indices`,
+`indptr` and `shape` (the parts of a CSR matrix) or a dense `indicator`.
 """
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +19,56 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._validation import FloatArray, InputError
-from polyseme.io import RawDocuments
+from polyseme.io import Table, Wanted
 
 _CSR_KEYS = ("data", "indices", "indptr", "shape")
 _INDICES = {"indices", "indptr", "shape", "row", "col", "offsets"}  # scipy would cut digits off
 # A few bytes can state a billion rows, for which CSR would need gigabytes of row pointers.
 _MAX_SIZE_PER_VALUE = 100_000
+# What an archive may unpack to: three million rows of 300 numbers fit.
+MAX_BYTES = 4 * 2**30
 
 
-def read_documents(path: Path) -> RawDocuments:
-    """Read documents from a 0/1 matrix with label names; see `polyseme.io.read_documents`."""
-    arrays = _load_npz(path)
+def read_table(path: Path, wanted: Wanted) -> Table:
+    """Read a matrix of features, or a 0/1 matrix with label names, with ids where there are any.
+
+    An `.npz` file holds `ids` (optional), `columns` (optional, names of the features), documents
+    as above, and one more array for the features, or what `scipy.sparse.save_npz` writes. Single
+    and double precision are kept; half precision becomes single, all else double.
+    """
+    if path.name.lower().endswith(".npy"):
+        if wanted.tags and wanted.features != "all":
+            raise InputError(
+                f"{path.name} holds numbers only; tags need a file of another form, such as .jsonl."
+            )
+        return Table(features=as_features(np.array(map_npy(path)), path.name))
+    packed = path.name.lower().endswith(".npz")
+    arrays = _load_npz(path) if packed else _load_safetensors(path)
+    table = Table(ids=_names(arrays, "ids", path))
+    labels = arrays.pop("labels", None)
+    if wanted.tags and (labels is not None or wanted.features != "all"):
+        table = replace(table, **_indicator(arrays, labels, path))
+    if wanted.features == "all":
+        table = replace(table, **_features(arrays, path))
+    for what, values in (("indicator", table.indicator), ("features", table.features)):
+        if table.ids is not None and values is not None and len(table.ids) != values.shape[0]:
+            raise InputError(
+                f"{path.name} has {len(table.ids)} ids for {values.shape[0]} rows of {what}."
+            )
+    return table
+
+
+def _indicator(
+    arrays: dict[str, NDArray[Any]], labels: NDArray[Any] | None, path: Path
+) -> dict[str, Any]:
+    """Give the 0/1 matrix of documents, and the names of its columns."""
     in_parts = all(key in arrays for key in _CSR_KEYS)
-    if "labels" not in arrays or not (in_parts or "indicator" in arrays):
+    if labels is None or not (in_parts or "indicator" in arrays):
+        listed = _listed(arrays | ({} if labels is None else {"labels": labels}))
         raise InputError(
             f"{path.name} must hold `labels` with `indicator` or with `data`, `indices`, `indptr` "
-            f"and `shape`; got {_listed(arrays)}."
+            f"and `shape`; got {listed}."
         )
-    labels = arrays["labels"]
     if labels.ndim != 1 or (labels.dtype.kind != "U" and labels.size):
         raise InputError(f"`labels` in {path.name} must be a list of strings; got {labels.dtype}.")
     values: Any = arrays.get("indicator")
@@ -53,31 +87,43 @@ def read_documents(path: Path) -> RawDocuments:
             f"`labels` in {path.name} must name each of the {n_columns} columns of the matrix; got "
             f"{len(set(names))} different names in {len(names)}."
         )
-    return RawDocuments(indicator=sp.csr_matrix(values), labels=names)
+    return {"indicator": sp.csr_matrix(values), "labels": names}
 
 
-def read_features(path: Path) -> FloatArray | sp.csr_matrix:
-    """Read a feature matrix, shape (n, n_features); see `polyseme.io.read_features`.
-
-    An `.npz` file holds a single array, or what `scipy.sparse.save_npz` writes. Single and double
-    precision are kept; half precision becomes single, all else double.
-    """
-    if path.name.lower().endswith(".npy"):
-        return as_features(np.array(map_npy(path)), path.name)
-    arrays = _load_npz(path)
+def _features(arrays: dict[str, NDArray[Any]], path: Path) -> dict[str, Any]:
+    """Give the features of an archive, and the names of their columns where it has them."""
+    columns = _names(arrays, "columns", path)
     if "format" in arrays:
         with refusing_damage(path):
-            return as_features(sp.csr_matrix(_checked(sp.load_npz(path), path)), path.name)
-    if len(arrays) != 1:
-        raise InputError(
-            f"{path.name} must hold a single array or a matrix saved by scipy.sparse.save_npz; "
-            f"got {_listed(arrays)}."
-        )
-    return as_features(next(iter(arrays.values())), path.name)
+            matrix: Any = as_features(sp.csr_matrix(_checked(sp.load_npz(path), path)), path.name)
+    else:
+        left = {name: values for name, values in arrays.items() if name != "indicator"}
+        chosen = [name for name in ("features", "embeddings", "embedding") if name in left][:1]
+        if len(left) != 1 and not chosen:
+            raise InputError(
+                f"{path.name} must hold a single array, one named `features`, or a matrix saved by "
+                f"scipy.sparse.save_npz, beside `ids`; got {_listed(left)}."
+            )
+        matrix = as_features(left[chosen[0] if chosen else next(iter(left))], path.name)
+    if columns is not None and len(set(columns)) != matrix.shape[1]:
+        raise InputError(f"`columns` in {path.name} must name each of {matrix.shape[1]} columns.")
+    return {"features": matrix, "columns": None if columns is None else tuple(columns)}
+
+
+def _names(arrays: dict[str, NDArray[Any]], key: str, path: Path) -> list[str] | None:
+    """Take the names of rows or columns out of an archive's arrays; None where there are none."""
+    names = arrays.pop(key, None)
+    if names is None:
+        return None
+    if names.ndim != 1 or names.dtype.kind not in "Uiu":
+        raise InputError(f"`{key}` in {path.name} must be strings or whole numbers in one row.")
+    return [str(name) for name in names.tolist()]
 
 
 @contextmanager
-def refusing_damage(path: Path) -> Iterator[None]:
+def refusing_damage(
+    path: Path, kind: str = "a numpy file without pickled objects"
+) -> Iterator[None]:
     """Turn whatever numpy and scipy raise for a damaged file into one sentence."""
     try:
         yield
@@ -86,8 +132,7 @@ def refusing_damage(path: Path) -> Iterator[None]:
     except Exception as error:  # they raise a dozen kinds, down to SystemError
         reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
         raise InputError(
-            f"{path.name} is not readable as a numpy file without pickled objects ({reason}); "
-            "save plain arrays again."
+            f"{path.name} is not readable as {kind} ({reason}); save plain arrays again."
         ) from error
 
 
@@ -113,12 +158,32 @@ def as_features(values: Any, name: str) -> FloatArray | sp.csr_matrix:
     return features
 
 
+def check_unpacked(path: Path) -> None:
+    """Refuse an archive that would unpack to more than any table should."""
+    with refusing_damage(path), zipfile.ZipFile(path) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+    if size > MAX_BYTES:
+        raise InputError(
+            f"{path.name} unpacks to {size / 2**30:.1f} GiB; {MAX_BYTES / 2**30:g} are the most: "
+            "save .npy files, which are mapped."
+        )
+
+
+def _load_safetensors(path: Path) -> dict[str, NDArray[Any]]:
+    """Load all arrays of a safetensors file."""
+    from safetensors.numpy import load_file
+
+    with refusing_damage(path, "a safetensors file of numbers that numpy knows"):
+        return dict(load_file(path))
+
+
 def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
     """Load all arrays of an archive."""
     with refusing_damage(path):
         archive = np.load(path, allow_pickle=False)
         if isinstance(archive, np.ndarray):
             raise InputError(f"{path.name} is a single array; rename it to end in .npy.")
+        check_unpacked(path)
         with archive:
             arrays = {key: np.asarray(archive[key]) for key in archive.files}
     for key in _INDICES & arrays.keys():

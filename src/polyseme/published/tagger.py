@@ -32,7 +32,7 @@ from polyseme._validation import (
     draw_seed,
     warn_dropped,
 )
-from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus
+from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, in_order_of
 from polyseme.documents import label_column
 from polyseme.features import extractor_from_state
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
@@ -141,7 +141,7 @@ class PublishedTagger(Estimator):
         owner, generator = type(self).__name__, as_generator(self.random_state)
         template = self.embedding or ConceptEmbedding()
         normalize = getattr(template, "normalize_labels_", template.normalize_labels)
-        corpus = as_corpus(y, normalize=normalize)
+        X, corpus = in_order_of(X, y, as_corpus(y, normalize=normalize))
         semantics = corpus if label_sets is None else as_corpus(label_sets, normalize=normalize)
         if X is not None:
             check_corpus(corpus, owner=owner, n_labels=1)
