@@ -1,0 +1,549 @@
+"""What a first user tries with tables of their own: it works, or is refused in one sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as parquet
+import pytest
+from safetensors.numpy import save_file
+from sklearn.model_selection import train_test_split
+
+import polyseme
+from polyseme import LabelCorpus
+from polyseme._validation import InputError, PolysemeWarning
+from polyseme.baselines import Popularity
+from polyseme.cli import main
+from polyseme.cli.reading import Reading, read_items
+from polyseme.corpus import as_corpus
+from polyseme.datasets import load_dataset
+from polyseme.features import Extracted
+from polyseme.io import Table, arrays, columns, read_documents, read_features, read_table, tag_cells
+
+SMALL = ["--preset", "paper", "--components", 8, "--topics", 5, "--epochs", 2]
+SMALL += ["--mapper", "kernel-ridge"]
+NAMES = [f"x{column}" for column in range(5)]
+READING = Reading(None, None, True)
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the command in this process; give exit code, stdout and stderr."""
+
+    def call(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["polyseme", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), printed.out, printed.err
+
+    return call
+
+
+def records(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def frame(world):
+    """All that is known of the toy world's items, in one frame."""
+    table = pd.DataFrame(world.X, columns=NAMES)
+    table.insert(0, "id", [f"photo-{row}" for row in range(len(table))])
+    table["tags"] = [sorted(document) for document in world.documents]
+    return table
+
+
+@pytest.fixture(scope="module")
+def named_model(world, tiny_space, tmp_path_factory) -> Path:
+    """A saved tagger that knows its columns by name."""
+    tagger = polyseme.ZeroShotTagger(space=tiny_space(n_steps=40), random_state=0, n_validations=0)
+    tagger.fit(pd.DataFrame(world.X, columns=NAMES), world.documents, world.label_sets)
+    path = tmp_path_factory.mktemp("named") / "model"
+    tagger.save(path)
+    return path
+
+
+def write_documents(path, ids, documents):
+    lines = zip(ids, documents, strict=True)
+    path.write_text("".join(json.dumps({"id": i, "tags": list(d)}) + "\n" for i, d in lines))
+    return path
+
+
+# --- joined by id ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "npz"])
+def test_features_and_tags_in_another_order_are_joined_by_id(tmp_path, form, frame, capsys):
+    shuffled = frame.sample(frac=1, random_state=0)
+    path = tmp_path / f"wide.{form}"
+    if form == "csv":
+        shuffled[["id", *NAMES]].to_csv(path, index=False)
+    elif form == "parquet":
+        shuffled[["id", *NAMES]].to_parquet(path, index=False)
+    else:
+        ids = shuffled["id"].to_numpy(dtype=str)
+        np.savez(path, vectors=shuffled[NAMES].to_numpy(), ids=ids)
+    documents = write_documents(tmp_path / "t.jsonl", frame["id"], frame["tags"])
+    items = read_items(path, documents, None, READING)
+    assert items.documents.ids == tuple(shuffled["id"])
+    assert [set(d) for d in items.documents] == [set(tags) for tags in shuffled["tags"]]
+    np.testing.assert_allclose(items.X.to_numpy(), shuffled[NAMES].to_numpy())
+    assert f"joined by id: {len(frame)} items\n" in capsys.readouterr().err
+
+
+def test_ids_that_do_not_fit_are_counted_and_refused_when_strict(tmp_path, capsys):
+    pd.DataFrame({"id": ["a", "b", "b", "x"], "u": [1, 2, 9, 3]}).to_csv(tmp_path / "x.csv")
+    pd.read_csv(tmp_path / "x.csv", index_col=0).to_csv(tmp_path / "x.csv", index=False)
+    documents = write_documents(tmp_path / "t.jsonl", "bac", [["p", "q"], ["q"], ["p"]])
+    items = read_items(tmp_path / "x.csv", documents, None, READING)
+    assert items.documents.ids == ("a", "b") and items.X.to_numpy().tolist() == [[1], [2]]
+    assert items.everything is not None and items.everything.ids == ("b", "a", "c")
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line == (
+        "joined by id: 2 items; 1 ids of features without a document (x); 1 documents without "
+        "features (c); 1 repeated ids of features, of which the first row is taken (b)"
+    )
+    with pytest.raises(InputError, match=r"^Ids do not fit: 1 ids of features .*drop --strict"):
+        read_items(tmp_path / "x.csv", documents, None, READING._replace(strict=True))
+
+
+def test_ids_of_which_none_fits_are_refused(tmp_path):
+    pd.DataFrame({"id": ["a", "b"], "u": [1, 2]}).to_csv(tmp_path / "x.csv", index=False)
+    documents = write_documents(tmp_path / "t.jsonl", "01", [["p"], ["q"]])
+    with pytest.raises(InputError, match=r"No id of '.*x\.csv' \(a, b\) is among those of .*0, 1"):
+        read_items(tmp_path / "x.csv", documents, None, READING)
+
+
+def test_rows_without_ids_are_paired_and_that_is_said(tmp_path, capsys):
+    np.save(tmp_path / "x.npy", np.eye(2))
+    documents = write_documents(tmp_path / "t.jsonl", "ab", [["p", "q"], ["q"]])
+    items = read_items(tmp_path / "x.npy", documents, None, READING)
+    assert items.documents.ids == ("a", "b")
+    err = capsys.readouterr().err
+    assert err.count("rows and documents are paired in order: no ids in x.npy\n") == 1
+    assert "t.jsonl: 2 tags, 1.5 a document; first document: p, q\n" in err
+
+
+def test_a_split_is_cut_after_the_join(tmp_path):
+    pd.DataFrame({"id": ["b", "a", "c"], "u": [2, 1, 3]}).to_csv(tmp_path / "x.csv", index=False)
+    text = "id,tags,split\na,p;q,train\nb,q;r,test\nc,p;r,train\n"
+    (tmp_path / "t.csv").write_text(text)
+    items = read_items(tmp_path / "x.csv", tmp_path / "t.csv", "train", READING)
+    assert items.documents.ids == ("a", "c") and items.X.to_numpy().tolist() == [[1], [3]]
+
+
+def test_python_joins_frames_and_corpora_by_id(frame):
+    corpus = LabelCorpus.from_documents(frame["tags"], ids=frame["id"].tolist())
+    shuffled = frame.drop(columns="tags").sample(frac=1, random_state=1)
+    X, documents = polyseme.corpus.in_order_of(shuffled, corpus, corpus)
+    assert list(X.columns) == NAMES and documents.ids == tuple(shuffled["id"])
+    for kind in (pl.from_pandas, pa.Table.from_pandas):
+        X, documents = polyseme.corpus.in_order_of(kind(shuffled), corpus, corpus)
+        assert documents.ids == tuple(shuffled["id"])
+    model = Popularity().fit(shuffled, corpus)
+    assert model.n_features_in_ == 5
+
+
+def test_python_refuses_ids_that_do_not_fit(frame):
+    corpus = LabelCorpus.from_documents(frame["tags"], ids=frame["id"].tolist())
+    with pytest.raises(InputError, match=r"0 rows are without a document \(\), 1 documents withou"):
+        Popularity().fit(frame.drop(columns="tags")[1:], corpus)
+    X, tags = frame[NAMES], frame["tags"]
+    with pytest.raises(InputError, match=r"same index in another order; pass `y\.loc\[X\.index\]`"):
+        Popularity().fit(X, tags.iloc[::-1])
+    Popularity().fit(X.iloc[::-1], tags.iloc[::-1])
+
+
+# --- ids and column names through the commands ----------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "arrow", "jsonl"])
+def test_ranks_carry_ids_and_know_columns_by_name(run, tmp_path, form, named_model, world):
+    table = pd.DataFrame(world.X_test[:6], columns=NAMES)[NAMES[::-1]]
+    table["id"] = list("fedcba")
+    path = tmp_path / f"new.{form}"
+    if form == "csv":
+        table.to_csv(path, index=False)
+    elif form == "jsonl":
+        table.to_json(path, orient="records", lines=True, double_precision=15)
+    elif form == "arrow":
+        feather.write_feather(table, path)
+    else:
+        table.to_parquet(path, index=False)
+    code, out, err = run("rank", named_model, path, "-k", 3)
+    assert code == 0, err
+    assert [row["id"] for row in records(out)] == list("fedcba")
+    labels, _ = polyseme.load(named_model).rank(world.X_test[:6], k=3)
+    assert [row["labels"] for row in records(out)] == labels.tolist()
+    code, out, _ = run("rank", named_model, path, "-k", 1, "-f", "csv")
+    assert out.splitlines()[0] == "row,id,labels,kinds,scores"
+    code, out, _ = run("rank", named_model, path, "-k", 1, "-f", "table")
+    assert " id " in out and " row " not in out
+
+
+@pytest.mark.parametrize("names", [NAMES[:4], [*NAMES, "more"]])
+def test_missing_and_unknown_columns_are_refused(run, tmp_path, names, named_model):
+    for path in (tmp_path / "new.csv", tmp_path / "new.parquet"):
+        table = pd.DataFrame(np.ones((2, len(names))), columns=names)
+        table.to_csv(path, index=False) if path.suffix == ".csv" else table.to_parquet(path)
+        code, out, err = run("rank", named_model, path)
+        assert (code, out) == (1, "")
+        assert "lacks the column(s) x4" in err or "unknown: more" in err
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_rankings_of_shards_carry_ids(run, tmp_path, form, named_model, world):
+    (tmp_path / "in").mkdir()
+    table = pd.DataFrame(world.X_test[:4], columns=NAMES).assign(id=list("abcd"))
+    table.to_parquet(tmp_path / "in" / "p-0.parquet")
+    table[[*NAMES[::-1], "id"]].assign(id=list("efgh")).to_parquet(tmp_path / "in" / "p-1.parquet")
+    words = ["--out", tmp_path / "out", "--out-form", form, "-k", 2]
+    assert run("rank", named_model, tmp_path / "in", *words)[0] == 0
+    read = pd.read_parquet if form == "parquet" else lambda path: pd.read_json(path, lines=True)
+    first, second = (read(tmp_path / "out" / f"p-{part}.{form}") for part in (0, 1))
+    assert [*first["id"], *second["id"]] == list("abcdefgh")
+    assert [*map(list, first["labels"])] == [*map(list, second["labels"])]
+
+
+def test_given_tags_are_found_by_id(run, tmp_path, named_model, world):
+    table = pd.DataFrame(world.X_test[:3], columns=NAMES).assign(id=list("abc"))
+    table.to_csv(tmp_path / "new.csv", index=False)
+    tags = write_documents(tmp_path / "tags.jsonl", "cz", [["keyboard"], ["sea"]])
+    words = ["rank", named_model, tmp_path / "new.csv", "-k", 3, "--tags", tags]
+    code, out, err = run(*words)
+    assert code == 0 and "tags by id for 1 of 3 items; 1 documents without an item (z)" in err
+    tagger = polyseme.load(named_model)
+    labels, _ = tagger.rank(world.X_test[:3], k=3, tags=[[], [], ["keyboard"]])
+    assert [row["labels"] for row in records(out)] == labels.tolist()
+    code, out, err = run(*words, "--strict")
+    assert (code, out) == (1, "") and "Ids do not fit: 1 documents without an item" in err
+
+
+def test_a_row_is_explained_by_its_id(run, tmp_path, named_model, world):
+    table = pd.DataFrame(world.X_test[:3], columns=NAMES)[NAMES[::-1]].assign(id=list("abc"))
+    table.to_csv(tmp_path / "new.csv", index=False)
+    words = ["explain", named_model, tmp_path / "new.csv", "apple", "--row", "b", "-f", "jsonl"]
+    code, out, err = run(*words)
+    assert code == 0, err
+    evidence = polyseme.load(named_model).explain(world.X_test[1:2], "apple")
+    (record,) = records(out)
+    assert (record["id"], record["row"]) == ("b", 1)
+    assert record["logit"] == pytest.approx(evidence.logit, abs=1e-5)
+
+
+# --- tag columns ----------------------------------------------------------------------------
+
+PRINTED = {
+    "json": '["apple", "desk"]',
+    "python": "['apple', 'desk']",
+    "numpy": "['apple' 'desk']",
+    "numpy in lines": "['apple'\n 'desk']",
+    "array": "array(['apple', 'desk'], dtype=object)",
+    "set": "{'apple', 'desk'}",
+    "tuple": "('apple', 'desk')",
+    "bare words": "[apple, desk]",
+    "semicolons": "apple; desk",
+}
+
+
+@pytest.mark.parametrize("cell", PRINTED.values(), ids=PRINTED)
+def test_printed_lists_are_lists(tmp_path, cell):
+    pd.DataFrame({"tags": [cell, cell]}).to_csv(tmp_path / "t.csv", index=False)
+    assert read_documents(tmp_path / "t.csv").label_sets == [["apple", "desk"]] * 2
+    for column in (pd.Series([cell] * 2), pl.Series([cell] * 2), np.array([cell] * 2)):
+        assert list(as_corpus(column)) == [("apple", "desk")] * 2
+
+
+def test_escapes_quotes_and_commas_inside_printed_tags_stay(tmp_path):
+    tags = ["it's", 'a "b"', "x, y", "caf\xa0e", "back\\slash", "[odd]"]
+    assert tag_cells.label_sets([str(tags), str(tags[:2])]) == [
+        ["it's", 'a "b"', "x, y", "caf\xa0e", "back\\slash", "[odd]"],
+        tags[:2],
+    ]
+    assert tag_cells.label_sets([json.dumps(tags), "[]", None, ""]) == [tags, [], [], []]
+
+
+def test_the_delimiter_is_the_one_that_most_cells_hold():
+    assert tag_cells.label_sets(["a, b", "c, d", "e; f, g"])[2] == ["e; f", "g"]
+    assert tag_cells.label_sets(["a b", "c"], " ") == [["a", "b"], ["c"]]
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (["['a', 'b' ... 'z']"], "Document 0 holds a list that was cut short"),
+        (["['a', open('x')]"], "which is no list of strings in 'tags'"),
+        ([["a"], "b"], "Document 1 must have 'tags' as a list of strings; got 'b'"),
+        (["b", ["a"]], r"Document 1 must have 'tags' as text; got \['a'\]"),
+        ([["a"], [1]], r"Document 1 must have 'tags' as a list of strings; got \[1\]"),
+        (["x" * 40], "has a cell of 40 letters in 'tags'; 30 are the most"),
+        (["a;b;c;d"], "has 4 labels in 'tags'; 3 are the most"),
+    ],
+)
+def test_cells_that_are_no_tags_are_refused(monkeypatch, cells, message):
+    monkeypatch.setattr(tag_cells, "MAX_CELL", 30)
+    monkeypatch.setattr(tag_cells, "MAX_LABELS", 3)
+    with pytest.raises(InputError, match=message):
+        as_corpus(pd.DataFrame({"tags": pd.Series(cells, dtype=object)}))
+
+
+@pytest.mark.parametrize("piece", ["[", "['", "'\\", '["a",'])
+def test_cells_made_to_exhaust_the_reader_are_read_or_refused(piece):
+    cell = f"[{piece * 20_000}]"
+    with contextlib.suppress(tag_cells.CellError):
+        tag_cells.label_sets([cell])
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        (
+            [["apple desk"], ["sea sun sand"]] * 6,
+            "if blanks separate tags, say so by the delimiter",
+        ),
+        ([["apple"], ["sea"]] * 6, "every document has one label"),
+        ([["['fern'", "'towel']"], ["sea", "sun"]] * 6, "hold brackets or quotes, such as"),
+        ([[f"a{row}", f"b{row}"] for row in range(12)], "nearly all of the 24 labels occur once"),
+    ],
+)
+def test_a_suspicious_reading_is_a_warning_with_its_remedy(tmp_path, sets, words):
+    text = "".join(json.dumps({"tags": labels}) + "\n" for labels in sets)
+    (tmp_path / "t.jsonl").write_text(text)
+    with pytest.warns(PolysemeWarning, match=words) as caught:
+        LabelCorpus.read(tmp_path / "t.jsonl")
+    assert len(caught) == 1 and "--delimiter" in str(caught[0].message)
+
+
+def test_usual_tags_are_not_suspicious(world):
+    assert tag_cells.suspicion([*map(list, world.documents)]) is None
+    assert tag_cells.suspicion([["rock [live]", "80's", "R&B"], ["(untitled)", "pop"]] * 9) is None
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])
+@pytest.mark.parametrize("tags", [[["a", "b"], ["b"]], ["a;b", "b"]])
+def test_a_frame_with_a_column_of_tags_is_documents(kind, tags):
+    corpus = as_corpus(kind({"id": ["p", "q"], "tags": tags, "split": ["train", "test"]}))
+    assert list(corpus) == [("a", "b"), ("b",)]
+    assert (corpus.ids, corpus.splits) == (("p", "q"), ("train", "test"))
+    assert list(as_corpus(kind({"keywords": tags}))) == [("a", "b"), ("b",)]
+
+
+def test_an_indicator_frame_may_have_ids():
+    corpus = as_corpus(pd.DataFrame({"id": ["p", "q"], "a": [1, 0], "b": [1, 1]}))
+    assert (corpus.ids, corpus.labels) == (("p", "q"), ("a", "b"))
+
+
+def test_texts_are_documents_where_the_delimiter_is_given():
+    corpus = LabelCorpus.from_documents(["a b", "b"], delimiter=" ")
+    assert list(corpus) == [("a", "b"), ("b",)]
+    with pytest.raises(InputError, match="Document 0 is the text 'a b'"):
+        LabelCorpus.from_documents(["a b", "b"])
+
+
+def test_mappings_are_no_documents():
+    with pytest.raises(InputError, match="Document 0 is a mapping with id, tags"):
+        LabelCorpus.from_documents([{"id": "a", "tags": ["x", "y"]}])
+
+
+# --- one table ------------------------------------------------------------------------------
+
+
+def save_to_disk(table, folder, n_files=2):
+    """Write a table as `save_to_disk` of Hugging Face datasets does, with a stray cache file."""
+    folder.mkdir()
+    step = -(-len(table) // n_files)
+    names = [f"data-{part:05d}-of-{n_files:05d}.arrow" for part in range(n_files)]
+    for part, name in enumerate(names):
+        rows = table.slice(part * step, step)
+        with (
+            pa.OSFile(str(folder / name), "wb") as sink,
+            pa.ipc.new_stream(sink, rows.schema) as writer,
+        ):
+            writer.write_table(rows)
+    (folder / "cache-1f.arrow").write_bytes(b"no table")
+    (folder / "dataset_info.json").write_text("{}")
+    state = {"_data_files": [{"filename": name} for name in names], "_fingerprint": "0"}
+    (folder / "state.json").write_text(json.dumps(state))
+
+
+def write_one(form, frame, folder):
+    """Write ids, tags and vectors as one table of some form."""
+    vectors = frame[NAMES].to_numpy(dtype=np.float32)
+    table = pa.table({"id": frame["id"], "tags": frame["tags"].tolist()})
+    sized = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 5)
+    fixed = table.append_column("embedding", sized)
+    path = folder / f"one.{form}"
+    if form == "parquet":
+        parquet.write_table(table.append_column("embedding", pa.array([*vectors])), path)
+    elif form == "fixed.parquet":
+        parquet.write_table(fixed, path)
+    elif form == "feather":
+        feather.write_feather(fixed, path)
+    elif form == "jsonl":
+        lists = frame.assign(embedding=vectors.tolist())[["id", "tags", "embedding"]]
+        lists.to_json(path, orient="records", lines=True, double_precision=10)
+    elif form == "csv":
+        frame.assign(embedding=vectors.tolist())[["id", "tags", "embedding"]].to_csv(path)
+        pd.read_csv(path, index_col=0).to_csv(path, index=False)
+    elif form == "dataset":
+        save_to_disk(fixed, path)
+    else:
+        path.mkdir()
+        parquet.write_table(fixed.slice(0, 7), path / "a.parquet")
+        parquet.write_table(fixed.slice(7), path / "b.parquet")
+    return path
+
+
+FORMS = ["parquet", "fixed.parquet", "feather", "jsonl", "csv", "dataset", "shards"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("given_as", ["features", "documents"])
+def test_one_table_with_vectors_is_enough(tmp_path, form, given_as, frame):
+    path = write_one(form, frame, tmp_path)
+    places = (path, None) if given_as == "features" else (None, path)
+    items = read_items(*places, None, READING)
+    assert items.documents.ids == tuple(frame["id"])
+    assert [set(d) for d in items.documents] == [set(tags) for tags in frame["tags"]]
+    np.testing.assert_allclose(items.X.to_numpy(), frame[NAMES], rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["parquet", "dataset"])
+def test_fit_rank_and_evaluate_take_the_one_table(run, tmp_path, form, frame):
+    path = write_one(form, frame, tmp_path)
+    code, _, err = run("fit", tmp_path / "m", "-d", path, *SMALL)
+    assert code == 0 and "features: 5 numbers of the column of vectors" in err, err
+    code, out, err = run("evaluate", tmp_path / "m", path, "-f", "jsonl")
+    assert code == 0 and records(out)[0]["n_items"] == len(frame), err
+    code, out, err = run("rank", tmp_path / "m", path, "-k", 1)
+    assert code == 0 and [row["id"] for row in records(out)] == frame["id"].tolist(), err
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_columns_of_numbers_are_features_where_they_are_asked_for(tmp_path, form, frame, capsys):
+    path = tmp_path / f"one.{form}"
+    frame.to_csv(path, index=False) if form == "csv" else frame.to_parquet(path, index=False)
+    items = read_items(path, None, None, READING)
+    assert items.X.columns == tuple(NAMES) and items.documents.ids == tuple(frame["id"])
+    assert read_items(None, path, None, READING).X is None
+    assert "are not used (x0, x1, x2 and 2 more); --features" in capsys.readouterr().err
+
+
+def test_repeated_ids_of_one_table_are_told(tmp_path, capsys):
+    pd.DataFrame({"id": ["a", "a"], "tags": ["p;q", "q"], "u": [1, 2]}).to_csv(tmp_path / "x.csv")
+    pd.read_csv(tmp_path / "x.csv", index_col=0).to_csv(tmp_path / "x.csv", index=False)
+    assert read_items(tmp_path / "x.csv", None, None, READING).documents.numbered
+    assert "1 repeated ids (a)" in capsys.readouterr().err
+
+
+def test_arrays_with_ids_are_tables(tmp_path):
+    np.savez(tmp_path / "x.npz", features=np.eye(2), ids=np.array(["a", "b"]), other=np.eye(3))
+    assert read_table(tmp_path / "x.npz").ids == ["a", "b"]
+    save_file(
+        {"embeddings": np.eye(2, dtype=np.float16), "ids": np.arange(2)}, tmp_path / "x.safetensors"
+    )
+    table = read_table(tmp_path / "x.safetensors")
+    assert table.ids == ["0", "1"] and table.features.dtype == np.float32
+    indicator = {"indicator": np.eye(2), "labels": np.array(["p", "q"])}
+    np.savez(tmp_path / "y.npz", features=np.eye(2), ids=np.array(["a", "b"]), **indicator)
+    corpus = LabelCorpus.read(tmp_path / "y.npz")
+    assert corpus.ids == ("a", "b") and read_features(tmp_path / "y.npz").shape == (2, 2)
+
+
+def bad_tables():
+    """Give tables that cannot be features or documents, and the sentence for each."""
+    two = {"u": [[1.0], [2.0]], "v": [[1.0], [2.0]]}
+    yield (
+        {"tags": [["p"], ["q"]], **two},
+        "several columns of vectors .u, v.; leave out all but one",
+    )
+    yield {"embedding": [[1.0], [2.0, 3.0]]}, "Row 1 of x.parquet has a vector of 2 numbers where"
+    yield {"u": ["a", "b"], "v": [1, 2]}, "Column 'u' of x.parquet must hold numbers; got text"
+    yield {"id": [0.5, 1.5], "v": [1, 2]}, "Column 'id' of x.parquet must hold text or whole numb"
+    yield {"id": ["a", None], "v": [1, 2]}, "Row 1 of x.parquet lacks 'id', which others have"
+
+
+@pytest.mark.parametrize(("table", "message"), bad_tables())
+def test_tables_that_cannot_be_features_are_refused(tmp_path, table, message):
+    parquet.write_table(pa.table(table), tmp_path / "x.parquet")
+    with pytest.raises(InputError, match=message):
+        read_features(tmp_path / "x.parquet")
+
+
+def test_folders_that_are_no_table_are_refused(tmp_path):
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "state.json").write_text("{}")
+    (tmp_path / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    with pytest.raises(InputError, match="several splits; name one of its folders: train"):
+        read_table(tmp_path)
+    with pytest.raises(InputError, match="does not name the files of a Hugging Face dataset"):
+        read_table(tmp_path / "train")
+    state = {"_data_files": [{"filename": "../../etc/data.arrow"}]}
+    (tmp_path / "train" / "state.json").write_text(json.dumps(state))
+    with pytest.raises(InputError, match=r"lacks data\.arrow; copy it whole"):
+        read_table(tmp_path / "train")
+
+
+def test_a_damaged_arrow_file_is_one_sentence(tmp_path):
+    (tmp_path / "x.arrow").write_bytes(b"ARROW1 but no more")
+    with pytest.raises(InputError, match=r"x\.arrow is not readable as Arrow"):
+        read_table(tmp_path / "x.arrow")
+    (tmp_path / "x.safetensors").write_bytes(b"\xff" * 20)
+    with pytest.raises(InputError, match=r"x\.safetensors is not readable as a safetensors file"):
+        read_table(tmp_path / "x.safetensors")
+
+
+# --- limits ---------------------------------------------------------------------------------
+
+
+def test_tables_of_absurd_size_are_refused_unread(tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "x.npz", np.zeros((100, 100)))
+    monkeypatch.setattr(arrays, "MAX_BYTES", 10_000)
+    with pytest.raises(InputError, match=r"x\.npz unpacks to .* are the most"):
+        read_features(tmp_path / "x.npz")
+    frame = pd.DataFrame(np.zeros((100, 3)), columns=list("abc"))
+    frame.to_parquet(tmp_path / "x.parquet")
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    monkeypatch.setattr(columns, "MAX_NUMBERS", 200)
+    for name in ("x.parquet", "x.csv"):
+        with pytest.raises(InputError, match=rf"{name} holds .* more than 200 in all"):
+            read_features(tmp_path / name)
+    monkeypatch.setattr(columns, "MAX_COLUMNS", 2)
+    with pytest.raises(InputError, match=r"x\.csv has 3 columns; 2 are the most"):
+        read_features(tmp_path / "x.csv")
+
+
+# --- manners --------------------------------------------------------------------------------
+
+
+def test_a_corpus_is_split_like_any_other_y(world):
+    corpus = LabelCorpus.from_indicator([[1, 0], [0, 1], [1, 1], [1, 0]], ["a", "b"])
+    X, _, train, test = train_test_split(np.arange(4), corpus, test_size=1, random_state=0)
+    assert [int(name) for name in train.ids] == X.tolist() and len(test) == 1
+    assert corpus[2] == ("a", "b") and corpus[1:3].ids == ("1", "2")
+
+
+def test_reprs_are_short(world):
+    corpus = LabelCorpus.from_documents(world.documents)
+    extracted = Extracted("image", {}, ("a",) * 900, [np.zeros(3)] * 900)
+    things = [corpus, extracted, load_dataset("hsun", sample=True)]
+    things.append(Table(features=np.zeros((900, 3)), ids=["a"] * 900))
+    for thing, told in zip(things, [str(len(corpus)), "900", "hsun", "900"], strict=True):
+        assert len(repr(thing)) < 200 and told in repr(thing)
+
+
+def test_info_has_one_form_for_programs_and_takes_the_options_of_tables(run, tmp_path):
+    (tmp_path / "m.csv").write_text("name,words\na,x y\nb,y z\n")
+    code, _, err = run("info", tmp_path / "m.csv")
+    assert code == 1 and "--tags-column" in err
+    words = ["info", tmp_path / "m.csv", "--tags-column", "words", "--delimiter", " "]
+    (code, piped, _), (_, asked, _) = run(*words), run(*words, "-f", "jsonl")
+    assert code == 0 and piped == asked and records(piped)[0]["labels"] == 3
