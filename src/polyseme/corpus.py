@@ -1,6 +1,6 @@
 """Tag sets become label documents over one vocabulary.
 
-In: collections of labels, files, or an indicator matrix. Out: a `LabelCorpus`, which holds a sparse
+In: collections of labels, columns of tags, files, or an indicator matrix. Out: a `LabelCorpus`, which holds a sparse
 document-label matrix, the vocabulary in column order and the documents' ids.
 """
 
@@ -218,7 +218,17 @@ class LabelCorpus:
 
     @classmethod
     def of_table(cls, table: Table, name: str, *, normalize: bool = True) -> LabelCorpus:
-        """Take the documents of a table that was read; `name` says of which, in warnings."""
+        """Take the documents of a table that was read.
+
+        Parameters
+        ----------
+        table : Table
+            As `polyseme.io.read_table` gives it, with tags.
+        name : str
+            What it is called in warnings.
+        normalize : bool
+            As in `from_documents`.
+        """
         if table.label_sets is not None:
             _warn_suspicious(table.label_sets, name)
             corpus = cls.from_documents(table.label_sets, ids=table.ids, normalize=normalize)
