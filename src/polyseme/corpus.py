@@ -1,7 +1,7 @@
 """Tag sets become label documents over one vocabulary.
 
-In: collections of labels, columns of tags, files, or an indicator matrix. Out: a `LabelCorpus`, which holds a sparse
-document-label matrix, the vocabulary in column order and the documents' ids.
+In: collections of labels, columns of tags, files, or an indicator matrix. Out: a `LabelCorpus`,
+which holds a sparse document-label matrix, the vocabulary in column order and the documents' ids.
 """
 
 from __future__ import annotations
