@@ -21,8 +21,9 @@ _DELIMITERS = (";", "|", ",")  # of equally frequent ones the first is taken
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}
 # As numpy and pandas print arrays: array([...], dtype=object).
 _PRINTED_ARRAY = re.compile(r"^array\((.*?)(,\s*dtype=[\w<>'|]+)?\)$", re.DOTALL)
-# No backtracking: each branch begins with another character.
-_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\"""", re.DOTALL)
+# No backtracking, and a quote that is never closed takes all that is left, so that no cell takes
+# longer to read, or to refuse, than its length justifies.
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*+(?:'|\Z)|"(?:[^"\\]|\\.)*+(?:"|\Z)|['"].*""", re.DOTALL)
 MAX_CELL = 2**20  # letters
 MAX_LABELS = 10_000  # of a document
 
@@ -164,7 +165,8 @@ def _printed_list(text: str) -> list[str]:
         raise ValueError("holds a list that was cut short ('...'); write it out in full")
     if not quoted:
         return [tag for piece in inside.split(",") if (tag := piece.strip())]
-    if between.strip(", \t\r\n"):
+    closed = all(len(piece) > 1 and piece[0] == piece[-1] for piece in quoted)
+    if between.strip(", \t\r\n") or not closed:
         raise ValueError(f"holds {reprlib.repr(text)}, which is no list of strings")
     return [tag for piece in quoted if (tag := _unquoted(piece).strip())]
 
