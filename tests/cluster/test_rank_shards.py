@@ -201,7 +201,7 @@ def test_a_worker_refuses_in_a_sentence(place, tmp_path, monkeypatch):
     here = engine.own_version()
     for function, piece, version, message in (
         (str, 1, "0.0.1", "in place of 0.0.1; install the same version on all machines."),
-        (partial(media._tag, replaced, 1), [], here, "is another one; use a folder that all"),
+        (partial(media._tag, replaced, 1, []), [], here, "is another one; use a folder that all"),
         (partial(ranking._rank_piece, moved), (shard, None), here, "cannot see"),
         (partial(ranking._rank_shard, moved, tmp_path / "out", "jsonl"), shard, here, "cannot see"),
         (
