@@ -553,3 +553,9 @@ def test_fit_says_what_was_measured_and_validate_draws_it(
     assert code == 1 and "give their features" in err
     monkeypatch.undo()
     assert polyseme.load(tmp_path / "model").vocabulary_.blocked == ("sun",)
+
+
+def test_tags_of_one_kind_are_ranked_where_that_is_asked_for(run, files, model):
+    code, out, _ = run("rank", model, files / "test.npy", "--kind", "unseen", "--top", 2)
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == 0 and all(row["kinds"] == ["unseen", "unseen"] for row in rows)

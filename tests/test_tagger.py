@@ -862,3 +862,19 @@ def test_an_extractor_is_learned_by_fit_and_used_ever_after():
     np.testing.assert_array_equal(tagger.predict_proba(extracted), tagger.predict_proba(["sea"]))
     with pytest.raises(InputError, match="cannot be used: is empty"):
         tagger.rank(["sea", ""])
+
+
+def test_only_some_kinds_are_given_where_that_is_asked_for(toy_tagger, world):
+    kinds = dict(zip(toy_tagger.classes_, toy_tagger.kinds_.tolist(), strict=True))
+    for wanted in ("seen", "unseen"):
+        labels, scores = toy_tagger.rank(world.X_test, k=3, kinds=(wanted,))
+        assert {kinds[label] for label in labels[scores > 0]} == {wanted}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sets = toy_tagger.predict(world.X_test, precision=0.95, kinds=("seen",))
+    assert {kinds[label] for tags in sets for label in tags} <= {"seen"}
+    every = toy_tagger.predict(world.X_test, threshold=0.3)
+    seen = toy_tagger.predict(world.X_test, threshold=0.3, kinds=("seen",))
+    assert [[t for t in tags if kinds[t] == "seen"] for tags in every] == [list(t) for t in seen]
+    with pytest.raises(InputError, match="`kinds` of `rank` must be one of 'seen'"):
+        toy_tagger.rank(world.X_test, kinds=("sean",))

@@ -85,6 +85,7 @@ Features = NDArray[np.float64] | sp.csr_matrix
 Matrix = NDArray[np.float64]
 StrArray = NDArray[np.str_]
 METHODS = ("space", "priming")
+KINDS = ("seen", "unseen", "oov")
 # Shares of names in reading unseen labels that are tried.
 NAME_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5)
 # Of the small spaces that a fit is validated by; more of them say the same.
@@ -550,9 +551,19 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return np.asarray(logits)
 
     def _scored(
-        self, features: Features | None, tags: sp.csr_matrix | None, method: str = "space"
+        self,
+        features: Features | None,
+        tags: sp.csr_matrix | None,
+        method: str = "space",
+        kinds: Collection[str] | None = None,
     ) -> Iterator[tuple[slice, Matrix]]:
         """Give scores of checked items, some rows at a time: logits, or shares of votes."""
+        in_use = self._in_use
+        for kind in kinds or ():
+            check_option("kinds", kind, KINDS, owner="rank")
+        if kinds is not None:
+            of_labels = label_kinds(self._labels, self.seen_, self.n_vocabulary_)
+            in_use = in_use & np.isin(of_labels, sorted(kinds))
         check_option("method", method, METHODS, owner="rank")
         n = (features if features is not None else tags).shape[0]  # type: ignore[union-attr]
         lowest, highest = (0.0, 1.0) if method == "priming" else (-np.inf, np.inf)
@@ -570,16 +581,20 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             own = scores.copy() if self._raised else scores
             for source, target in self._raised:
                 np.maximum(scores[:, target], own[:, source], out=scores[:, target])
-            scores = np.where(self._in_use, scores, lowest)
+            scores = np.where(in_use, scores, lowest)
             if known is not None:
                 scores = np.where(known.toarray() > 0, highest, scores)
             yield rows, self._show(scores, lowest)
 
     def _probable(
-        self, features: Features | None, tags: sp.csr_matrix | None, method: str = "space"
+        self,
+        features: Features | None,
+        tags: sp.csr_matrix | None,
+        method: str = "space",
+        kinds: Collection[str] | None = None,
     ) -> Iterator[tuple[slice, Matrix]]:
         """Give probabilities of checked items, or shares of votes, some rows at a time."""
-        for rows, scores in self._scored(features, tags, method):
+        for rows, scores in self._scored(features, tags, method, kinds):
             yield rows, scores if method == "priming" else sigmoid(scores)
 
     def predict_proba(
@@ -705,6 +720,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         threshold: float = 0.5,
         precision: float | None = None,
         tags: Iterable[Collection[str]] | None = None,
+        kinds: Collection[str] | None = None,
     ) -> list[tuple[str, ...]] | NDArray[np.int64]:
         """Give a tag set for each item: the labels that are likely enough, best first.
 
@@ -718,6 +734,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             `thresholds`.
         tags : iterable of collections of str, optional
             Labels that each item is known to have; see `predict_proba`.
+        kinds : collection of {"seen", "unseen", "oov"}, optional
+            Give only labels of these kinds, and those in `tags`.
 
         Returns
         -------
@@ -733,8 +751,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                     "A precision is learned on items with features; for tags alone give a "
                     "`threshold`."
                 )
-            least = self.thresholds(precision)
-        blocks = self._probable(features, given)
+            with warnings.catch_warnings():
+                if kinds is not None and set(kinds) == {"seen"}:
+                    warnings.simplefilter("ignore", PolysemeWarning)
+                least = self.thresholds(precision)
+        blocks = self._probable(features, given, kinds=kinds)
         if self.indicator_ is not None:
             table = self._collect(blocks) >= least
             return table[:, : len(self.indicator_)].astype(np.int64)
@@ -746,6 +767,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         k: int = 10,
         tags: Iterable[Collection[str]] | None = None,
         method: str = "space",
+        kinds: Collection[str] | None = None,
     ) -> tuple[StrArray, Matrix]:
         """Give the k best labels for each item.
 
@@ -758,6 +780,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             Labels that each item is known to have; see `predict_proba`.
         method : {"space", "priming"}
             See `predict_proba`.
+        kinds : collection of {"seen", "unseen", "oov"}, optional
+            Labels of other kinds get the score 0.
 
         Returns
         -------
@@ -770,7 +794,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         n = (features if features is not None else given).shape[0]  # type: ignore[union-attr]
         shape = (n, min(k, len(self.classes_)))
         label_ids, best = np.empty(shape, dtype=np.int64), np.empty(shape)
-        for rows, scores in self._probable(features, given, method):
+        for rows, scores in self._probable(features, given, method, kinds):
             label_ids[rows], best[rows] = rank_labels(scores, self._occurrences, k)
         return self.classes_.astype(str)[label_ids], best
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from polyseme.tagger import Tagger, ZeroShotTagger
 
 Engine = Literal["local", "ray"]
+LabelKind = Literal["seen", "unseen", "oov"]
 _NAMED = 20  # reasons for skipped files that are told
 
 
@@ -176,6 +177,7 @@ def rank(
     features: Path,
     top: int = 10,
     precision: float | None = None,
+    kind: LabelKind | None = None,
     tags: Path | None = None,
     method: Literal["space", "priming"] = "space",
     tags_column: str | None = None,
@@ -198,7 +200,7 @@ def rank(
     from polyseme.io.shards import find_shards
 
     if out is None:
-        suggestions = Suggestions(model, top, precision, method)
+        suggestions = Suggestions(model, top, precision, method, kind)
         tagger, table, known = suggestions.tagger, Table(features, tags_column), None
         if tags is not None:
             reading = Reading(tags_column, delimiter, tagger.normalize_labels_, strict)
@@ -219,7 +221,7 @@ def rank(
     _, others = find_shards(features)
     if others:
         say(f"files that are no shards are passed over ({len(others)}): {first_few(others)}")
-    options: dict[str, Any] = {"k": top, "precision": precision, "method": method}
+    options: dict[str, Any] = {"k": top, "precision": precision, "method": method, "kind": kind}
     with (
         resumable(),
         open_engine(engine, address, workers, say) as where,
@@ -562,7 +564,7 @@ def _saved(path: Path) -> str:
 @command(VOCABULARY)
 def labels(
     model: Path,
-    kind: Literal["seen", "unseen", "oov"] | None = None,
+    kind: LabelKind | None = None,
     merges: bool = False,
     top: int = 20,
     form: Form = Form.auto,
@@ -714,6 +716,7 @@ def tag(
     paths: list[Path],
     top: int | None = None,
     precision: float | None = None,
+    kind: LabelKind | None = None,
     features: Path | None = None,
     form: Form = Form.auto,
     sidecars: bool = False,
@@ -730,7 +733,8 @@ def tag(
         return
     from polyseme.cluster import Tagging, open_engine
 
-    options: dict[str, Any] = {"precision": precision, "n_jobs": workers, "extraction": features}
+    options: dict[str, Any] = {"precision": precision, "kind": kind, "n_jobs": workers}
+    options["extraction"] = features
     with open_engine(engine, address, workers, say) as where:
         tagging = Tagging(model, paths, top, engine=where, **options)
         if top is None and precision is None and tagging.suggestions.precision is not None:

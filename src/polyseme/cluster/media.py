@@ -39,9 +39,10 @@ class Tagging:
     """Files on their way to tags, here or by the workers of an engine.
 
     `model` is the folder of a tagger that was fitted with a feature extractor; `places` are media
-    files and folders that hold some. For `k` and `precision` see `Suggestions`. `extraction` is a
-    folder that `extract_folder` wrote, by default those beside the model: what they have of a file
-    is taken from there. `skipped` lists the files that could not be used so far, and why.
+    files and folders that hold some. For `k`, `precision` and `kind` see `Suggestions`.
+    `extraction` is a folder that `extract_folder` wrote, by default those beside the model: what
+    they have of a file is taken from there. `skipped` lists the files that could not be used so
+    far, and why.
     """
 
     def __init__(
@@ -51,11 +52,12 @@ class Tagging:
         k: int | None,
         *,
         precision: float | None = None,
+        kind: str | None = None,
         extraction: Path | None = None,
         n_jobs: int | None = None,
         engine: RayEngine | None = None,
     ) -> None:
-        self.suggestions = Suggestions(model, k, precision)
+        self.suggestions = Suggestions(model, k, precision, kind=kind)
         extractor = self.suggestions.tagger.features_
         if extractor is None:
             raise InputError(

@@ -14,6 +14,7 @@ import itertools
 import json
 import os
 import socket
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -23,7 +24,14 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from polyseme._threads import n_cores, one_thread, ordered_map
-from polyseme._validation import InputError, check_features, check_number, check_option, in_order
+from polyseme._validation import (
+    InputError,
+    PolysemeWarning,
+    check_features,
+    check_number,
+    check_option,
+    in_order,
+)
 from polyseme.cluster.engine import RayEngine
 from polyseme.features import Extracted, read_extraction
 from polyseme.features.extraction import is_extraction, unseen
@@ -68,6 +76,7 @@ class Suggestions:
         k: int | None,
         precision: float | None = None,
         method: str = "space",
+        kind: str | None = None,
     ) -> None:
         if method != "space" and precision is not None:
             raise InputError(
@@ -75,10 +84,10 @@ class Suggestions:
                 "the precision or the method."
             )
         self.model, self.digest = Path(model).absolute(), digest_of(Path(model))
-        self.k, self.precision, self.method = k, precision, method
+        self.k, self.precision, self.method, self.kind = k, precision, method, kind
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("model", "digest", "k", "precision", "method")
+        names = ("model", "digest", "k", "precision", "method", "kind")
         return {name: getattr(self, name) for name in names}
 
     @cached_property
@@ -101,7 +110,10 @@ class Suggestions:
             self.precision = self.precision or (DEFAULT_PRECISION if promised else None)
             self.k = _MOST_TAGS
         n_labels, precision = len(tagger.classes_), self.precision
-        least = np.zeros(n_labels) if precision is None else tagger.thresholds(precision)
+        with warnings.catch_warnings():
+            if self.kind == "seen":  # what cannot be promised of others is no matter then
+                warnings.simplefilter("ignore", PolysemeWarning)
+            least = np.zeros(n_labels) if precision is None else tagger.thresholds(precision)
         pairs = zip(tagger.kinds_.tolist(), least.tolist(), strict=True)
         self._labels = dict(zip(tagger.classes_, pairs, strict=True))
         return tagger
@@ -124,12 +136,17 @@ class Suggestions:
         """Give labels, kinds and scores of each item; see `ZeroShotTagger.rank`."""
         # The published method has one way only, and its `rank` asks for none.
         options = {} if self.method == "space" else {"method": self.method}
-        tagger = self.tagger
-        labels, scores = tagger.rank(X, k=self.k or _MOST_TAGS, tags=tags, **options)
+        tagger, k = self.tagger, self.k or _MOST_TAGS
+        asked = k if self.kind is None else len(tagger.classes_)
+        labels, scores = tagger.rank(X, k=asked, tags=tags, **options)
         records = []
         for names, values in zip(labels.tolist(), scores.tolist(), strict=True):
             pairs = zip(names, values, strict=True)
-            kept = [(name, round(v, 6)) for name, v in pairs if v >= self._labels[name][1]]
+            kept = [
+                (name, round(v, 6))
+                for name, v in pairs
+                if v >= self._labels[name][1] and self.kind in (None, self._labels[name][0])
+            ][:k]
             record: Record = {"labels": [name for name, _ in kept]}
             record["kinds"] = [self._labels[name][0] for name, _ in kept]
             records.append(record | {"scores": [score for _, score in kept]})
@@ -266,6 +283,7 @@ def rank_shards(
     k: int = 10,
     precision: float | None = None,
     method: str = "space",
+    kind: str | None = None,
     form: str = "jsonl",
     engine: RayEngine | None = None,
     workers: int | None = None,
@@ -290,6 +308,8 @@ def rank_shards(
         The share of tags that should be true; see `ZeroShotTagger.thresholds`.
     method : {"space", "priming"}
         How labels are scored; see `ZeroShotTagger.predict_proba`.
+    kind : {"seen", "unseen", "oov"}, optional
+        Give tags of this kind only.
     form : {"jsonl", "parquet"}
         What rankings are written as.
     engine : RayEngine, optional
@@ -307,9 +327,9 @@ def rank_shards(
     check_option("method", method, METHODS, owner="rank_shards")
     check_option("form", form, FORMS, owner="rank_shards")
     every, folder = find_shards(Path(shards))[0], Path(out)
-    suggestions = Suggestions(model, k, precision, method)
+    suggestions = Suggestions(model, k, precision, method, kind)
     head = {"format": FORMAT, "version": FORMAT_VERSION, "model": suggestions.digest, "top": k}
-    head |= {"precision": precision, "method": method, "form": form}
+    head |= {"precision": precision, "method": method, "kind": kind, "form": form}
     waiting, n_rows = _begin(folder, every, head), _count(every)
     done = n_rows - _count(waiting)
 
