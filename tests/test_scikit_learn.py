@@ -12,8 +12,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger, load
+from polyseme import ConceptSpace, PublishedTagger, SpacePlan, ZeroShotTagger, load
 from polyseme._validation import InputError
+from polyseme.baselines import NearestInstances
 from polyseme.metrics import evaluate, example_map
 
 SMALL = SpacePlan(hidden=8, code=8, document_batch=24, item_batch=16, probable_batch=8)
@@ -174,3 +175,16 @@ def test_true_labels_are_compared_by_name(world):
     assert evaluate(truth, pd.DataFrame(scores, columns=tagger.classes_)) == wanted
     with pytest.raises(InputError, match="Document 0 is a mapping with id, tags; expected a"):
         tagger.score(world.X, [{"id": "a", "tags": ["apple"]}])
+
+
+def test_rivals_and_the_published_method_know_columns_by_name(world, published_tagger, tmp_path):
+    frame = pd.DataFrame(world.X, columns=[*"abcde"])
+    paper = PublishedTagger(
+        embedding=published_tagger.embedding_, fit_embedding=False, random_state=0
+    )
+    paper.fit(frame, world.documents, world.label_sets).save(tmp_path / "model")
+    for fitted in (load(tmp_path / "model"), NearestInstances().fit(frame, world.documents)):
+        wanted = fitted.decision_function(world.X)
+        np.testing.assert_array_equal(fitted.decision_function(frame[[*"edcba"]]), wanted)
+        with pytest.raises(InputError, match=r"lacks the column\(s\) a"):
+            fitted.decision_function(frame[[*"bcde"]])

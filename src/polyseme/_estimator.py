@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
+import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 
 __all__ = ["Estimator", "TransformerMixin", "copy_of"]
@@ -37,6 +39,13 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no t
                 setattr(self, name, default())
         super().set_params(**parameters)
         return self
+
+    def _set_feature_names(self, names: Sequence[str] | None) -> None:
+        """Keep the names of columns; without any there is no attribute, as in scikit-learn."""
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
 
 def copy_of(estimator: E) -> E:

@@ -315,7 +315,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if words is not None and share:
             self.name_share_, self._likeness = share, self._unseen_likeness(words, labels)
         self.n_features_in_ = 0 if features is None else features.shape[1]
-        self._set_names(None if self.features is not None else column_names(X))
+        self._set_feature_names(None if self.features is not None else column_names(X))
         self.normalize_labels_, self.vocabulary_ = self.normalize_labels, vocabulary
         self.indicator_ = corpus.labels if is_indicator(y) else None
         return self.set_store(store)
@@ -369,13 +369,6 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if known.any() and words.label_vectors(seen.tolist())[1].any():
             likeness[known] = name_likeness(unseen[known].tolist(), seen.tolist(), words)
         return likeness
-
-    def _set_names(self, names: Sequence[str] | None) -> None:
-        """Keep the names of columns; without any there is no attribute, as in scikit-learn."""
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
 
     def _readouts(self, store: ConceptStore, named: NamedLabels | None) -> tuple[Readout, Readout]:
         """Learn how labels are read from codes of items and of tag sets."""
@@ -1205,7 +1198,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         made.n_vocabulary_, made.n_fitted_ = config["n_vocabulary"], config["n_fitted"]
         made.seen_, made.dropped_ = frozenset(config["seen"]), tuple(config["dropped"])
         made.n_features_in_ = config["n_features_in"]
-        made._set_names(config["feature_names"])
+        made._set_feature_names(config["feature_names"])
         made.name_share_, made._likeness = config["name_share"], arrays["likeness"]
         measured = config["validation"]
         made.validation_ = None if measured is None else Validation.from_state(measured)

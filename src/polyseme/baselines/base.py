@@ -25,6 +25,8 @@ from polyseme._validation import (
     check_fitted,
     check_instances,
     check_ranges,
+    column_names,
+    in_order,
 )
 from polyseme.corpus import Documents, as_corpus, check_corpus, in_order_of
 from polyseme.documents import met_documents
@@ -73,6 +75,7 @@ class Baseline(Estimator, ABC):
         self.kinds_ = np.where(named == 0, "oov", np.where(carried > 0, "seen", "unseen"))
         self.n_occurrences_ = named + counts_of(Y[new])
         self.n_features_in_ = features.shape[1]
+        self._set_feature_names(column_names(X))
         self.groups_ = group_numbers(corpus.groups, len(corpus))
         self.label_set_groups_ = group_numbers(sets.groups, len(sets))
         self._fit(features, Y, Z)
@@ -88,9 +91,9 @@ class Baseline(Estimator, ABC):
     def decision_function(self, X: object) -> Matrix:
         """Score every label for each instance, (n, n_labels), larger is better."""
         check_fitted(self, "classes_")
-        return self._scores(
-            check_features(X, owner=type(self).__name__, n_features=self.n_features_in_)
-        )
+        owner = type(self).__name__
+        table = in_order(X, getattr(self, "feature_names_in_", None), owner=owner)
+        return self._scores(check_features(table, owner=owner, n_features=self.n_features_in_))
 
     def rank(self, X: object, k: int = 10) -> tuple[NDArray[np.str_], Matrix]:
         """Give the k best labels for each instance and their scores, each (n, k)."""

@@ -29,7 +29,9 @@ from polyseme._validation import (
     check_instances,
     check_number,
     check_option,
+    column_names,
     draw_seed,
+    in_order,
     warn_dropped,
 )
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, in_order_of
@@ -168,6 +170,7 @@ class PublishedTagger(Estimator):
         self.seen_ = frozenset() if X is None else corpus.used(embedding.classes_)
         self.dropped_ = dropped
         self.n_features_in_ = 0 if features is None else features.shape[1]
+        self._set_feature_names(None if self.features is not None else column_names(X))
         return self._set_store(store)
 
     def _check_parameters(self) -> None:
@@ -232,7 +235,9 @@ class PublishedTagger(Estimator):
                 f"This {type(self).__name__} was fitted without features, so it cannot rank "
                 "instances; use `complete`, or fit it with X."
             )
-        table = X if self.features_ is None else self.features_.transform(X)
+        table = in_order(X, getattr(self, "feature_names_in_", None), owner=type(self).__name__)
+        if self.features_ is not None:
+            table = self.features_.transform(X)
         features = check_features(table, owner=type(self).__name__, n_features=self.n_features_in_)
         return np.asarray(self.mapper_.predict(features), dtype=np.float32)
 
@@ -369,6 +374,7 @@ class PublishedTagger(Estimator):
             "seen": sorted(self.seen_),
             "dropped": list(self.dropped_),
             "n_features_in": self.n_features_in_,
+            "feature_names": list(getattr(self, "feature_names_in_", ())) or None,
         }
         return config, arrays
 
@@ -389,4 +395,5 @@ class PublishedTagger(Estimator):
             )
         made.seen_, made.dropped_ = frozenset(config["seen"]), tuple(config["dropped"])
         made.n_features_in_ = config["n_features_in"]
+        made._set_feature_names(config["feature_names"])
         return made._set_store(PrimingStore.from_state(config["store"], within(arrays, "store")))
