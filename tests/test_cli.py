@@ -492,6 +492,7 @@ def test_version_and_help_of_every_command(run):
     for command in app.registered_commands:
         code, out, _ = run(command.callback.__name__, "--help")
         assert code == 0 and f"Usage: polyseme {command.callback.__name__}" in out
+        assert f"Example: polyseme {command.callback.__name__} " in " ".join(out.split())
 
 
 # ------------------------------------------------------------------ vocabulary and validation

@@ -25,7 +25,7 @@ Data = Annotated[
 Seed = Annotated[int, typer.Option(min=0, help="Trial t draws with seed + t.")]
 
 
-@app.command(rich_help_panel=SHOWING)
+@app.command(rich_help_panel=SHOWING, epilog="Example: polyseme reproduce --quick")
 def reproduce(
     names: Annotated[
         list[str] | None,
@@ -109,7 +109,7 @@ def _print_tables(tables: Sequence[Table], form: Form, folder: Path) -> None:
             typer.echo(f"  {line}")
 
 
-@app.command(rich_help_panel=SHOWING)
+@app.command(rich_help_panel=SHOWING, epilog="Example: polyseme audit hsun --quick")
 def audit(
     setting: Annotated[str, typer.Argument(help="Where a split is drawn: hsun, corel5k, ….")],
     data: Data = None,
@@ -141,7 +141,7 @@ def audit(
         raise typer.Exit(1)
 
 
-@app.command(rich_help_panel=SHOWING)
+@app.command(rich_help_panel=SHOWING, epilog="Example: polyseme demo --out demo.html")
 def demo(
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("demo.html"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of splits and training.")] = 0,
@@ -160,7 +160,7 @@ def demo(
     typer.echo(str(out))
 
 
-@app.command(rich_help_panel=FILES)
+@app.command(rich_help_panel=FILES, epilog="Example: polyseme sample image photos")
 def sample(
     kind: KindOfMedia,
     folder: Annotated[Path, typer.Argument(help="A folder to write to; nothing is overwritten.")],

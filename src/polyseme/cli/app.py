@@ -45,6 +45,7 @@ def command(panel: str) -> Callable[[Command], Command]:
 
     def register(function: Command) -> Command:
         texts = _OPTIONS["shared"] | _OPTIONS[function.__name__]
+        example = f"Example: {texts.pop('example')}"
         signature = inspect.signature(function, eval_str=True)
         declared = [
             parameter.replace(
@@ -53,7 +54,7 @@ def command(panel: str) -> Callable[[Command], Command]:
             for parameter in signature.parameters.values()
         ]
         function.__signature__ = signature.replace(parameters=declared)  # type: ignore[attr-defined]
-        return app.command(rich_help_panel=panel)(function)
+        return app.command(rich_help_panel=panel, epilog=example)(function)
 
     return register
 
