@@ -223,6 +223,11 @@ def test_keywords_teach_a_model(pictures, tmp_path, place):
     command = ("extract", "image", tmp_path / "photos", "--out", tmp_path / "numbers", "--size", 32)
     assert f"30 of 30 files have keywords ({place} 30)" in run(*command).stderr
     run("fit", tmp_path / "model", "-x", tmp_path / "numbers", *FAST)
+    (tmp_path / "none.jsonl").write_text('{"id": "nothing", "labels": ["a", "b"]}\n')
+    done = run(
+        "fit", tmp_path / "m", "-x", tmp_path / "numbers", "-d", tmp_path / "none.jsonl", code=1
+    )
+    assert "are not used, since --documents names their tags" in done.stderr
     done = run("tag", tmp_path / "model", tmp_path / "photos", "--form", "jsonl")
     labels = {label for record in lines(done.stdout) for label in record["labels"]}
     assert labels == {"round", "red", "blue"}

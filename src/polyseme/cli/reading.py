@@ -239,6 +239,12 @@ def _tagged_items(extraction: Extracted, normalize: bool) -> Items:
 
 def _matched_items(extraction: Extracted, corpus: LabelCorpus, reading: Reading) -> Items:
     """Bring extracted files and documents named after them together."""
+    n_tagged = sum(bool(tags) for tags in extraction.tags)
+    if n_tagged:
+        say(
+            f"the keywords of {_number(n_tagged, 'file')} are not used, since --documents names "
+            "their tags; leave it out to learn from them"
+        )
     files, documents = match_documents(extraction.ids, corpus.ids)
     without = [extraction.ids[row] for row in _others(len(extraction), files)]
     unused = [corpus.ids[row] for row in _others(len(corpus), documents)]
