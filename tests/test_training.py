@@ -344,6 +344,7 @@ def test_items_are_aimed_at_what_their_own_folds_members_say(way):
             number: Answers(
                 np.full_like(answer.unseen, (number + 1) / 10),
                 np.full_like(answer.seen, float(number)),
+                answer.pool,
             )
             for number, answer in answers.items()
         }
@@ -375,9 +376,9 @@ def test_members_answer_with_their_own_probabilities(whole):
     features = standardised(data)
     true = data.documents[data.item_documents][:, : data.n_seen].toarray()
     folds = data.folds[data.item_documents]
-    found = whole.answers(features, true, folds)
+    found = whole.answers(features, true, folds, np.zeros(0, dtype=np.int64))
     assert sorted(found) == list(range(6))
-    for number, (unseen, seen) in found.items():
+    for number, (unseen, seen, _) in found.items():
         rows = folds == number // 2
         member = whole.members.select(slice(number, number + 1))
         tags = np.zeros((rows.sum(), data.n_labels), dtype=np.float32)
@@ -398,7 +399,8 @@ def test_where_items_do_not_fit_every_round_draws_some():
     table = (rng.random((700, 6)) < 0.4).astype(float)
     world = {"documents": sp.csr_matrix(table), "X": rng.normal(size=(700, 3))}
     world |= {"item_documents": None, "n_label_sets": 700, "plan": replace(PLAN, memory_mb=0.001)}
-    silent = Answers(np.zeros((1, 0), np.float32), np.zeros((1, 6), np.float32))
+    none = np.zeros((0, 6), np.float32)
+    silent = Answers(np.zeros((1, 0), np.float32), np.zeros((1, 6), np.float32), none)
     for share in ((0, 1), (0, 2), (1, 2)):
         run = made(share=share, **world)
         drawn.append([])

@@ -6,6 +6,7 @@ are drawn on the device, so that a step needs nothing from the host.
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -66,8 +67,14 @@ class GpuLearner(Learner):
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(self.batches.device_generator)
-        with torch.cuda.graph(self.graph):
-            self._step()
+        # An earlier training's graph that is collected while this one is captured would end it.
+        gc.collect()
+        gc.disable()
+        try:
+            with torch.cuda.graph(self.graph):
+                self._step()
+        finally:
+            gc.enable()
         for group, before in zip(self.members.groups, weights, strict=True):
             group.copy_(before)
         self.optimizer.set_state(moments, self.training.next_steps.start)
@@ -103,6 +110,9 @@ class GpuBatches(Batches):
     def _item_counts(self, n_visible: int, soft: bool) -> tuple[int, int]:
         """Let every round have a graph of the same shape; see `Batches.begin` for weights."""
         return self.plan.item_batch, self.plan.probable_batch
+
+    def _pool_count(self, n: int, pooled: bool) -> int:
+        return min(self.plan.item_batch, n)
 
     def _hold(self, items: dict[str, Tensor]) -> None:
         """Copy tables to where the graph looks for them."""

@@ -34,7 +34,7 @@ Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 State: TypeAlias = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 FORMAT_NAME = "polyseme"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 MANIFEST = "manifest.json"
 _KIND = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _PAYLOAD = re.compile(r"config-[0-9a-f]{12}\.json|arrays-[0-9a-f]{12}\.safetensors")

@@ -38,6 +38,7 @@ from polyseme.calibration import (
     match_frequencies,
     sigmoid,
 )
+from polyseme.corrections import sketch
 from polyseme.members import Members, Shape, aligned
 from polyseme.persistence import plain, within
 from polyseme.training import (
@@ -76,6 +77,7 @@ _VOTERS = 8192
 # Items that calibration is learned on, and of those how many are kept for labels that come later.
 _CALIBRATED = 4096
 _REFERENCE = 512
+_BACKGROUND = 256
 _BLOCK = 1024
 # Of a new label's direction: on the variance of codes, more for a label of few documents; and how
 # many documents its mean is worth.
@@ -97,6 +99,14 @@ class Reference(NamedTuple):
     codes: Floats  # (n, members_per_fold * code)
     folds: IntArray  # (n,)
     weights: Matrix  # of each item, (n,)
+
+
+class Background(NamedTuple):
+    """Items that stand for all: what is learned of some leaves labels as frequent on these."""
+
+    codes: Floats  # (n, n_dimensions)
+    sketches: Floats  # (n, n_sketch)
+    weights: Matrix  # (n,)
 
 
 class ConceptSpace(Estimator):
@@ -143,6 +153,7 @@ class ConceptSpace(Estimator):
     calibration_ : Calibration
         In the members' order of labels.
     reference_ : Reference
+    background_ : Background
     mean_code_ : float64 array, shape (n_dimensions,), and mean_tags_ : float64, shape (n_seen,)
         What features say of an item on average, and which tags are probable on average: what
         evidence starts from.
@@ -193,6 +204,8 @@ class ConceptSpace(Estimator):
         n_label_sets: int | None = None,
         progress: Progress | None = None,
         trainer: Trainer | None = None,
+        pool: Features | None = None,
+        verdicts: sp.csr_matrix | None = None,
     ) -> Self:
         """Learn from documents and items.
 
@@ -214,9 +227,15 @@ class ConceptSpace(Estimator):
         trainer : callable, optional
             Trains the members; by default this process does, in threads. See
             `polyseme.cluster.RayTraining`.
+        pool : float64 array or csr_matrix, shape (n_pool, n_features), optional
+            Untagged items, to learn from as well.
+        verdicts : csr_matrix, shape (n + n_pool, n_labels), optional
+            What is known of single labels of items and then of the pool: 1 for yes, -1 for no.
         """
         self.check_parameters()
-        data, seed = self.prepare(documents, X, item_documents, groups, n_label_sets)
+        data, seed = self.prepare(
+            documents, X, item_documents, groups, n_label_sets, pool, verdicts
+        )
         if trainer is not None:
             return self.finish(data, *trainer(data, self.plan_, seed, progress))
         device = check_device(self.device, owner=type(self).__name__)
@@ -241,6 +260,8 @@ class ConceptSpace(Estimator):
         item_documents: IntArray | None,
         groups: IntArray | None,
         n_label_sets: int | None,
+        pool: Features | None = None,
+        verdicts: sp.csr_matrix | None = None,
     ) -> tuple[TrainingData, int]:
         """Order labels, draw folds and fit the plan to the data; for parameters see `fit`.
 
@@ -275,17 +296,25 @@ class ConceptSpace(Estimator):
         if self.n_steps is not None:
             chosen["round_steps"] = min(plan.round_steps, max(self.n_steps // 4, 1))
         self.plan_ = replace(plan, **chosen).within(n_documents, n_items)
+        generator = np.random.default_rng(seed)
+        folds = fold_numbers(n_documents, self.plan_.n_folds, generator, groups)
+        pool_folds = None
+        if pool is not None:
+            pool_folds = generator.permutation(pool.shape[0]) % (int(folds.max(initial=0)) + 1)
+        if verdicts is not None:
+            verdicts = sp.csr_matrix(verdicts[:, self.order_], dtype=np.float32)
         data = TrainingData(
             documents=sp.csr_matrix(documents[:, self.order_], dtype=np.float32),
             n_seen=self.n_seen_,
             n_label_sets=n_documents if n_label_sets is None else n_label_sets,
-            folds=fold_numbers(
-                n_documents, self.plan_.n_folds, np.random.default_rng(seed), groups
-            ),
+            folds=folds,
             X=X,
             item_documents=rows,
             mean=self.mean_,
             scale=self.scale_,
+            pool=pool,
+            pool_folds=pool_folds,
+            verdicts=verdicts,
         )
         return data, seed
 
@@ -342,6 +371,7 @@ class ConceptSpace(Estimator):
         no_codes = np.zeros((0, 0), dtype=np.float32)
         self.reference_ = Reference(no_codes, np.zeros(0, dtype=np.int64), empty)
         self.mean_code_, self.mean_tags_ = empty, empty
+        self.background_ = Background(no_codes, no_codes, empty)
         if data.X is None:
             return
         generator = np.random.default_rng(self.plan_.n_steps)
@@ -370,7 +400,7 @@ class ConceptSpace(Estimator):
                 votes[rows] = self._held_out_votes(data, int(fold), codes[rows], documents[rows])
             everybodys = self.members_.encode_items(torch.from_numpy(features))
             code_sum += _side_by_side(everybodys).sum(axis=0)
-            unseen = mean_answers(members, features, truth[rows]).unseen
+            unseen, _ = mean_answers(members, features, truth[rows])
             expected[rows, n_seen:] = unseen[:, : n_labels - n_seen]
             if unseen.shape[1]:
                 any_unseen[rows] = unseen[:, -1]
@@ -390,6 +420,25 @@ class ConceptSpace(Estimator):
         self.calibration_ = calibrate(mixed, truth, weights, frequencies)._replace(slopes=slopes)
         kept = np.sort(generator.permutation(len(items))[:_REFERENCE])
         self.reference_ = Reference(codes[kept], folds[kept], weights[kept])
+        self._keep_background(data, items, weights, generator)
+
+    def _keep_background(
+        self, data: TrainingData, items: IntArray, weights: Matrix, generator: np.random.Generator
+    ) -> None:
+        """Keep some items, and some of the pool, that stand for all; items have weights (n,)."""
+        assert data.X is not None
+        share = len(data.item_documents) / (len(data.item_documents) + data.n_pool)
+        tagged = generator.permutation(len(items))[: max(int(share * _BACKGROUND), 1)]
+        parts, of_parts = [data.X[items[tagged]]], [weights[tagged]]
+        if data.pool is not None:
+            some = generator.permutation(data.n_pool)[: _BACKGROUND - len(tagged)]
+            parts.append(data.pool[some])
+            of_parts.append(np.ones(len(some)))
+        self.background_ = Background(
+            np.concatenate([self.item_codes(part) for part in parts]),
+            np.concatenate([self.sketch(part) for part in parts]),
+            np.concatenate(of_parts),
+        )
 
     def _held_out_votes(
         self, data: TrainingData, fold: int, codes: Floats, left_out: IntArray
@@ -433,6 +482,10 @@ class ConceptSpace(Estimator):
             rows = slice(start, start + _BLOCK)
             codes[rows] = self.compose(*self.views(X[rows], None if tags is None else tags[rows]))
         return codes
+
+    def sketch(self, X: Features) -> Floats:
+        """Give directions (n, n_sketch) of bounded size, by which items are alike."""
+        return sketch(standardise(X, self.mean_, self.scale_))
 
     def views(self, X: Features, tags: sp.csr_matrix | None = None) -> tuple[Floats, Floats]:
         """Give the two halves of what is known of some items; for parameters see `item_codes`.
@@ -669,7 +722,11 @@ class ConceptSpace(Estimator):
         }
         arrays = {name: getattr(self, f"{name}_") for name in _ARRAYS}
         groups = {str(place): group.numpy() for place, group in enumerate(self.members_.groups)}
-        parts = {"calibration": self.calibration_._asdict(), "reference": self.reference_._asdict()}
+        parts = {
+            "calibration": self.calibration_._asdict(),
+            "reference": self.reference_._asdict(),
+            "background": self.background_._asdict(),
+        }
         for part, fields in (parts | {"members": groups}).items():
             arrays |= {f"{part}.{name}": array for name, array in fields.items()}
         return config, arrays
@@ -689,6 +746,7 @@ class ConceptSpace(Estimator):
         space.members_ = Members(Shape(*config["shape"]), *tensors)
         space.calibration_ = Calibration(**within(copies, "calibration"))
         space.reference_ = Reference(**within(copies, "reference"))
+        space.background_ = Background(**within(copies, "background"))
         for name in _ARRAYS:
             setattr(space, f"{name}_", copies[name])
         return space

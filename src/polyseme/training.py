@@ -4,8 +4,9 @@ In: documents as sparse rows, features of items, and which document is whose. Ou
 
 A round is some steps of every member by itself; between rounds each member answers for the items of
 its fold, which it never sees: how likely are unseen labels beside an item's true tags (soft
-targets), and which tags do its features suggest (probable tags). So members give the same bits in
-any number of threads or processes, and a run goes on from the end of any round.
+targets), and which tags do its features suggest (probable tags). Of untagged items, the pool, each
+member says which labels they have, for others to learn from (self-training). So members give the
+same bits in any number of threads or processes, and a run goes on from the end of any round.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from torch import Tensor
 
 from polyseme._threads import n_cores
 from polyseme._validation import InputError, IntArray, check_number
+from polyseme.calibration import match_frequencies, sigmoid
 from polyseme.members import Batch, MemberOptimizer, Members, Shape, step
 from polyseme.persistence import read_model, within, write_model
 
@@ -44,6 +46,8 @@ _MOST_CERTAIN = 0.9
 # Threads wait for Python's lock between products: ten of them on sixteen cores were no faster than
 # two on two. More cores are used by processes; see `polyseme.cluster.RayTraining`.
 _MOST_THREADS = 4
+# Untagged items by which the frequencies of labels among them are matched, at the most.
+_MATCHED = 2048
 # Tables over documents and labels up to this size are kept dense.
 _DENSE_BYTES = 64 * 2**20
 
@@ -84,6 +88,13 @@ class SpacePlan:
     selection_weights : bool
         Whether training items, which hold no unseen label, are weighted so that they stand for a
         natural mix of items.
+    pool_from, pool_weight : float
+        Untagged items join in after this share of the steps, with this weight beside tagged ones.
+    pool_hard : float
+        Of an untagged item's target the share that is 0 or 1: whether it is among as many of the
+        likeliest items as should have the label. The rest is its probability.
+    verdict_weight : float
+        Weight of what somebody has said of an item and a label, beside what is guessed of it.
     label_block : int
         The most labels that a step reads; of more, every step reads those that its documents and
         items hold, and draws so many others.
@@ -111,6 +122,10 @@ class SpacePlan:
     probable_weight: float = 0.5
     soft_weight: float = 1.0
     selection_weights: bool = True
+    pool_from: float = 0.35
+    pool_weight: float = 1.0
+    pool_hard: float = 0.5
+    verdict_weight: float = 3.0
     label_block: int = 2048
     memory_mb: float = 512.0
 
@@ -125,9 +140,10 @@ class SpacePlan:
         sizes = "n_folds members_per_fold n_steps round_steps document_batch item_batch"
         for name in (*sizes.split(), "probable_batch", "hidden", "code", "label_block"):
             check_number(name, getattr(self, name), owner=owner, low=1, whole=True)
-        for name in ("hidden_tags", "unseen_hidden", "rarity"):
+        for name in ("hidden_tags", "unseen_hidden", "rarity", "pool_from", "pool_hard"):
             check_number(name, getattr(self, name), owner=owner, low=0, high=1)
-        for name in ("seen_weight", "kept_weight", "probable_weight", "soft_weight"):
+        weights = "seen_weight kept_weight probable_weight soft_weight pool_weight verdict_weight"
+        for name in weights.split():
             check_number(name, getattr(self, name), owner=owner, low=0)
         check_number("memory_mb", self.memory_mb, owner=owner, low=0, above=True)
         for name, length in (("learning_rates", 3), ("decays", 3), ("dropout", 4)):
@@ -192,6 +208,9 @@ class TrainingData:
     item_documents: IntArray  # the document of each item, (n,)
     mean: Matrix  # (n_features,)
     scale: Matrix  # (n_features,)
+    pool: Features | None = None  # of untagged items, (n_pool, n_features)
+    pool_folds: IntArray | None = None  # (n_pool,)
+    verdicts: sp.csr_matrix | None = None  # 1 yes, -1 no, (n + n_pool, n_labels)
 
     @property
     def n_labels(self) -> int:
@@ -202,6 +221,11 @@ class TrainingData:
     def n_unseen(self) -> int:
         """How many of them are on no item."""
         return self.n_labels - self.n_seen
+
+    @property
+    def n_pool(self) -> int:
+        """How many untagged items there are."""
+        return 0 if self.pool is None else int(self.pool.shape[0])
 
     @property
     def n_outputs(self) -> int:
@@ -251,17 +275,23 @@ class Answers(NamedTuple):
 
     unseen: Floats  # probabilities of unseen labels, and of any, by true tags, (n, n_unseen + 1)
     seen: Floats  # logits of seen labels by features, (n, n_seen)
+    pool: Floats  # logits of all labels of untagged items, (n_pool, n_labels)
 
 
 class Round(NamedTuple):
-    """The items of a round and their targets."""
+    """The items of a round and their targets: tagged ones, then those of the pool.
+
+    Of a verdict the target is 2 for yes and -1 for no, so that it can be told from a guess.
+    """
 
     rows: IntArray  # (n,)
-    features: Floats  # (n, n_features)
-    targets: Floats  # true seen labels, then soft targets of unseen ones, (n, n_outputs)
+    pool_rows: IntArray  # (n_pool,)
+    features: Floats  # (n + n_pool, n_features)
+    targets: Floats  # true seen labels, then soft targets of unseen ones, (n + n_pool, n_outputs)
     probable: Floats  # probable tags, (n, n_seen)
-    weights: Floats  # (n,)
+    weights: Floats  # (n + n_pool,)
     soft: bool  # whether there are soft targets and probable tags yet
+    pooled: bool  # whether there are targets of the pool yet
 
 
 Exchange = Callable[[dict[int, Answers]], dict[int, Answers]]
@@ -372,46 +402,76 @@ class SpaceTraining:
         data, n_seen = self.data, self.data.n_seen
         if data.X is None:
             return None
-        rows = self._round_items(len(data.item_documents), data.X.shape[1])
-        documents = data.item_documents[rows]
-        if self._features is None or len(rows) < len(data.item_documents):
-            self._features = standardise(data.X[rows], data.mean, data.scale)
-        targets = np.zeros((len(rows), data.n_outputs), dtype=np.float32)
-        targets[:, :n_seen] = data.documents[documents][:, :n_seen].toarray()
-        probable = np.zeros((len(rows), n_seen), dtype=np.float32)
-        weights = np.ones(len(rows), dtype=np.float32)
+        rows, pool_rows = self._round_items()
+        n, documents = len(rows), data.item_documents[rows]
+        if self._features is None or n + len(pool_rows) < len(data.item_documents) + data.n_pool:
+            parts = [standardise(data.X[rows], data.mean, data.scale)]
+            if data.pool is not None:
+                parts.append(standardise(data.pool[pool_rows], data.mean, data.scale))
+            self._features = np.concatenate(parts)
+        targets = np.zeros((len(self._features), data.n_outputs), dtype=np.float32)
+        targets[:n, :n_seen] = data.documents[documents][:, :n_seen].toarray()
+        probable = np.zeros((n, n_seen), dtype=np.float32)
+        weights = np.ones(len(targets), dtype=np.float32)
+        begun = self.next_steps.start >= self.plan.pool_from * self.plan.n_steps
+        pooled = len(pool_rows) > 0 and self.round > 0 and begun
+        pool_folds = np.zeros(0, dtype=np.int64)
         if self.round:
             folds = data.folds[documents]
-            answers = self.answers(self._features, targets[:, :n_seen], folds)
+            if pooled and data.pool_folds is not None:
+                pool_folds = data.pool_folds[pool_rows]
+            answers = self.answers(self._features, targets[:n, :n_seen], folds, pool_folds)
             if exchange is not None:
                 answers = exchange(answers)
-            for fold in np.unique(folds):
+            logits = np.empty((len(pool_folds), data.n_labels), dtype=np.float32)
+            for fold in range(self.n_folds):
                 in_fold, per_fold = folds == fold, self.plan.members_per_fold
                 of_fold = [answers[fold * per_fold + place] for place in range(per_fold)]
-                targets[in_fold, n_seen:] = np.mean([each.unseen for each in of_fold], axis=0)
-                logits = np.mean([each.seen for each in of_fold], axis=0)
-                probable[in_fold] = 1 / (1 + np.exp(-logits))
+                unseen = np.mean([each.unseen for each in of_fold], axis=0)
+                targets[:n][in_fold, n_seen:] = unseen
+                seen = np.mean([each.seen for each in of_fold], axis=0)
+                probable[in_fold] = 1 / (1 + np.exp(-seen))
+                logits[pool_folds == fold] = np.mean([each.pool for each in of_fold], axis=0)
             if self.plan.selection_weights and data.n_unseen:
-                weights[:] = selection_weights(targets[:, -1])
-        return Round(rows, self._features, targets, probable, weights, soft=self.round > 0)
+                weights[:n] = selection_weights(targets[:n, -1])
+            if pooled:
+                priors = data.priors()[: data.n_labels]
+                targets[n:, : data.n_labels] = pool_targets(logits, priors, self.plan.pool_hard)
+        weights[n:] = self.plan.pool_weight * pooled
+        if data.verdicts is not None:
+            chosen = np.concatenate([rows, len(data.item_documents) + pool_rows])
+            said = data.verdicts[chosen].tocoo()
+            targets[said.row, said.col] = np.where(said.data > 0, 2.0, -1.0)
+        return Round(
+            rows, pool_rows, self._features, targets, probable, weights, self.round > 0, pooled
+        )
 
-    def _round_items(self, n: int, n_features: int) -> IntArray:
-        """Give the items of a round: all of them, or as many as the memory allows."""
-        item_bytes = 4 * (n_features + 2 * self.data.n_outputs)
+    def _round_items(self) -> tuple[IntArray, IntArray]:
+        """Give the items of a round, and of the pool: all, or as many as the memory allows."""
+        data = self.data
+        n, n_pool = len(data.item_documents), data.n_pool
+        item_bytes = 4 * (self.members.shape.n_features + 2 * data.n_outputs)
         most = max(int(self.plan.memory_mb * 2**20 / item_bytes), 512)
-        if n <= most:
-            return np.arange(n)
+        if n + n_pool <= most:
+            return np.arange(n), np.arange(n_pool)
         generator = np.random.default_rng(self.seed_of(self.n_members, 2, self.round))
-        return np.sort(generator.choice(n, most, replace=False))
+        kept = min(n, max(most - n_pool, most // 2))
+        rows = np.sort(generator.choice(n, kept, replace=False))
+        kept_pool = min(n_pool, max(most - kept, 0))
+        return rows, np.sort(generator.choice(n_pool, kept_pool, replace=False))
 
-    def answers(self, features: Floats, truth: Floats, folds: IntArray) -> dict[int, Answers]:
+    def answers(
+        self, features: Floats, truth: Floats, folds: IntArray, pool_folds: IntArray
+    ) -> dict[int, Answers]:
         """Let this share's members answer for items of their own folds; by members' numbers."""
 
         def answer(place: int) -> tuple[int, Answers]:
             member = self.members.select(slice(place, place + 1))
             rows = np.flatnonzero(folds == self.fold_of[place])
-            found = mean_answers(member, features[rows], truth[rows], self.device)
-            return int(self.numbers[place]), found
+            pool_rows = len(truth) + np.flatnonzero(pool_folds == self.fold_of[place])
+            unseen, seen = mean_answers(member, features[rows], truth[rows], self.device)
+            pool = pool_answers(member, features[pool_rows], self.data.n_seen, self.device)
+            return int(self.numbers[place]), Answers(unseen, seen, pool)
 
         with self._pool() as pool:
             return dict(pool.map(answer, range(len(self.numbers))))
@@ -493,16 +553,21 @@ def data_digest(data: TrainingData) -> str:
     digest = hashlib.sha256(repr((data.n_seen, data.n_label_sets)).encode())
     arrays: list[Any] = [data.documents.indptr, data.documents.indices]
     arrays += [data.item_documents, data.folds]
-    if data.X is not None:
-        X = data.X
-        arrays += [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
+    for X in (data.X, data.pool, data.verdicts):
+        if X is not None:
+            arrays += [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
     for array in arrays:
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
-def mean_answers(members: Members, features: Floats, truth: Floats, device: str = "cpu") -> Answers:
-    """Give the mean answer of members for items by features and true tags (n, n_seen)."""
+def mean_answers(
+    members: Members, features: Floats, truth: Floats, device: str = "cpu"
+) -> tuple[Floats, Floats]:
+    """Give the mean answer of members for items by features and true tags (n, n_seen).
+
+    Probabilities of unseen labels by true tags, and logits of seen ones by features; see `Answers`.
+    """
     n_seen, shape = truth.shape[1], members.shape
     unseen = np.empty((len(features), shape.n_outputs - n_seen), dtype=np.float32)
     seen = np.empty((len(features), n_seen), dtype=np.float32)
@@ -514,7 +579,41 @@ def mean_answers(members: Members, features: Floats, truth: Floats, device: str 
         unseen[rows] = torch.sigmoid(logits).mean(dim=0).cpu().numpy()
         codes = members.encode_items(torch.from_numpy(features[rows]).to(device))
         seen[rows] = members.read(codes, slice(0, n_seen)).mean(dim=0).cpu().numpy()
-    return Answers(unseen, seen)
+    return unseen, seen
+
+
+def pool_answers(members: Members, features: Floats, n_seen: int, device: str = "cpu") -> Floats:
+    """Give the mean logits (n, n_labels) of untagged items, by features and probable tags."""
+    n_labels = members.shape.n_labels
+    logits = np.empty((len(features), n_labels), dtype=np.float32)
+    for start in range(0, len(features), 4096):
+        rows = slice(start, start + 4096)
+        codes = members.encode_items(torch.from_numpy(features[rows]).to(device))
+        tags = torch.zeros(len(features[rows]), n_labels, device=device)
+        tags[:, :n_seen] = torch.sigmoid(members.read(codes, slice(0, n_seen))).mean(dim=0)
+        codes = 0.5 * (codes + members.encode_documents(tags))
+        logits[rows] = members.read(codes, slice(0, n_labels)).mean(dim=0).cpu().numpy()
+    return logits
+
+
+def pool_targets(logits: Floats, priors: Matrix, hard: float) -> Floats:
+    """Say what untagged items are taken to have, (n, n_labels): each label as often as documents.
+
+    Logits (n, n_labels) are shifted so that every label is expected as often as its prior
+    (n_labels,) says; of the target a share is hard: 1 for as many of the likeliest items as should
+    have the label, 0 for the others.
+    """
+    n = len(logits)
+    some = logits[:: max(n // _MATCHED, 1)].astype(np.float64)
+    shifts = match_frequencies(some, np.ones(len(some)), priors)
+    targets = np.asarray(sigmoid(logits + shifts), dtype=np.float32)
+    counts = np.minimum(np.round(priors * n).astype(np.int64), n)
+    order = np.argsort(-logits, axis=0, kind="stable")
+    for column in np.flatnonzero(counts):
+        among = np.zeros(n, dtype=np.float32)
+        among[order[: counts[column], column]] = 1
+        targets[:, column] += hard * (among - targets[:, column])
+    return targets
 
 
 # ---------------------------------------------------------------------- steps
@@ -590,7 +689,7 @@ class Batches:
     def __init__(self, training: SpaceTraining, places: slice) -> None:
         self.training, self.data, self.plan = training, training.data, training.plan
         data, self.device = training.data, training.device
-        self.number = int(training.numbers[places][0])
+        self.number, self.places = int(training.numbers[places][0]), places
         # Which documents each member may see, (n_members, m).
         self.sees = data.folds != training.fold_of[places, None]
         if training.n_folds == 1:
@@ -602,7 +701,7 @@ class Batches:
         self.output_weights[: data.n_seen] = 1.0
         self.probable_scale = torch.zeros((), device=self.device)
         self.items: dict[str, Tensor] = {}
-        self.n_items = self.n_probable = 0
+        self.n_items = self.n_probable = self.n_pool = 0
 
     def begin(self, items: Round | None) -> None:
         """Take over the items of a round, and seed its draws."""
@@ -613,9 +712,16 @@ class Batches:
         sees = self.sees[:, data.item_documents[items.rows]]
         sees[~sees.any(axis=1)] = True
         self.n_items, self.n_probable = self._item_counts(int(sees.sum(axis=1).min()), items.soft)
+        self.n_pool = self._pool_count(len(items.pool_rows), items.pooled)
         names = ("features", "targets", "probable", "weights")
         tables = {name: torch.from_numpy(getattr(items, name)) for name in names}
         tables["rows"], tables["sizes"] = self._candidates(sees)
+        if self.n_pool and data.pool_folds is not None:
+            folds, own = data.pool_folds[items.pool_rows], self.training.fold_of[self.places, None]
+            sees = folds != own
+            sees[~sees.any(axis=1)] = True
+            rows, tables["pool_sizes"] = self._candidates(sees)
+            tables["pool_rows"] = rows + len(items.rows)
         self._hold(tables)
         self.output_weights[data.n_seen : data.n_labels] = plan.soft_weight * items.soft
         scale = plan.probable_weight / (max(self.n_probable, 1) * data.n_outputs)
@@ -628,14 +734,22 @@ class Batches:
         features = None
         if self.items:
             chosen = self._choose(self.items["rows"], self.items["sizes"], n_items)
+            if self.n_pool:
+                tables = self.items["pool_rows"], self.items["pool_sizes"]
+                chosen = torch.cat([chosen, self._choose(*tables, self.n_pool)], dim=1)
             features, item_targets = self.items["features"][chosen], self.items["targets"][chosen]
             item_weights = self.items["weights"][chosen][..., None] * self.output_weights
+            if data.verdicts is not None:
+                said = (item_targets < 0) | (item_targets > 1)
+                item_weights = torch.where(said, plan.verdict_weight, item_weights)
+                item_targets = item_targets.clamp(0, 1)
             # Some of the items are read by their probable tags, then all by their features.
             some = slice(0, self.n_probable)
             probable = torch.zeros(len(chosen), self.n_probable, data.n_labels, device=self.device)
             probable[..., : data.n_seen] = self.items["probable"][chosen[:, some]]
             by_tags = item_weights[:, some] * self.probable_scale
             by_features = item_weights.div_(n_items * data.n_outputs)
+            by_features[:, n_items:] *= n_items / max(self.n_pool, 1)
             tags = torch.cat([tags, probable], dim=1)
             targets = torch.cat([targets, item_targets[:, some], item_targets], dim=1)
             weights = torch.cat([weights, by_tags, by_features], dim=1)
@@ -645,11 +759,12 @@ class Batches:
             columns, factors = read_columns(targets, drawn, plan.label_block)
             targets, weights = targets[..., columns], weights[..., columns].mul_(factors)
         n_features, n_tag_rows = 0 if features is None else features.shape[2], tags.shape[1]
+        n_read = n_items + self.n_pool
         dropout = [
-            self._dropout(plan.dropout[0], n_items, n_features),
-            self._dropout(plan.dropout[1], n_items, plan.hidden),
+            self._dropout(plan.dropout[0], n_read, n_features),
+            self._dropout(plan.dropout[1], n_read, plan.hidden),
             self._dropout(plan.dropout[2], n_tag_rows, plan.hidden),
-            self._dropout(plan.dropout[3], n_tag_rows + n_items, plan.code),
+            self._dropout(plan.dropout[3], n_tag_rows + n_read, plan.code),
         ]
         return Batch(tags, features, targets, weights, columns, dropout)
 
@@ -690,6 +805,10 @@ class Batches:
         """Say how many items a step reads by features and by probable tags, if there are any."""
         n_items = min(self.plan.item_batch, n_visible)
         return n_items, min(self.plan.probable_batch, n_items) if soft else 0
+
+    def _pool_count(self, n: int, pooled: bool) -> int:
+        """Say how many untagged items a step reads, of so many, if they have targets."""
+        return min(self.plan.item_batch, n) if pooled else 0
 
     def _hold(self, items: dict[str, Tensor]) -> None:
         """Keep the tables of a round's items."""
