@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from dataclasses import replace
 
@@ -624,6 +625,36 @@ def test_taggers_without_features_or_with_numbers_of_a_grid_search_are_saved_too
         tagger.fit(X, world.documents).save(tmp_path / "m")
         again, tags = polyseme.load(tmp_path / "m"), [["sea"]] * 300
         np.testing.assert_array_equal(again.predict_proba(X, tags), tagger.predict_proba(X, tags))
+
+
+def test_verdicts_in_memory_go_to_the_folder_where_a_tagger_is_saved_and_on_from_there(
+    toy_tagger, tmp_path
+):
+    tagger = copy.deepcopy(toy_tagger)
+    tagger.verdicts_.append([("a.jpg", "sea", True)])
+    tagger.save(tmp_path / "m")
+    tagger.verdicts_.append([("b.jpg", "sea", False)])
+    assert [one.item for one in polyseme.load(tmp_path / "m").verdicts_.standing()] == [
+        "a.jpg",
+        "b.jpg",
+    ]
+
+
+def test_a_tagger_saved_elsewhere_takes_its_verdicts_along(toy_tagger, tmp_path):
+    toy_tagger.save(tmp_path / "m")
+    loaded = polyseme.load(tmp_path / "m")
+    loaded.verdicts_.append([("a.jpg", "sea", True)])
+    loaded.save(tmp_path / "copy")
+    assert polyseme.load(tmp_path / "copy").verdicts_.head() == loaded.verdicts_.head()
+    assert loaded.verdicts_.file == tmp_path / "m" / "verdicts.sqlite"
+
+
+def test_a_tagger_fitted_anew_and_saved_over_another_leaves_its_verdicts(toy_tagger, tmp_path):
+    toy_tagger.save(tmp_path / "m")
+    with polyseme.load(tmp_path / "m").verdicts_ as log:
+        log.append([("a.jpg", "sea", True)])
+    copy.deepcopy(toy_tagger).save(tmp_path / "m")
+    assert polyseme.load(tmp_path / "m").verdicts_.count == 1
 
 
 def test_models_of_other_methods_are_refused_in_a_sentence(tmp_path):

@@ -461,18 +461,14 @@ class VerdictLog:
     def _open(self, file: Path) -> sqlite3.Connection:
         """Open a file that is there, for reading alone where nothing can be written."""
         address = file.absolute().as_uri()
-        connection = _connect(f"{address}?mode=rw")
         try:
-            connection.execute("SELECT count(*) FROM sqlite_master")
+            return _connect(f"{address}?mode=rw")
         except sqlite3.Error as error:
-            connection.close()
-            unfinished = Path(f"{file}-wal")
-            if _code(error) not in _OUTSIDE or os.access(file.parent, os.W_OK):
+            log = Path(f"{file}-wal")
+            complete = not log.exists() or not log.stat().st_size
+            if _code(error) not in _OUTSIDE or os.access(file.parent, os.W_OK) or not complete:
                 raise
-            if unfinished.exists() and unfinished.stat().st_size:
-                raise
-            connection = _connect(f"{address}?mode=ro&immutable=1")
-        return connection
+            return _connect(f"{address}?mode=ro&immutable=1")
 
     def _check_schema(self, connection: sqlite3.Connection) -> None:
         """Refuse a database with other tables, views or triggers than ours."""
@@ -563,6 +559,7 @@ def _connect(address: str) -> sqlite3.Connection:
     try:
         for setting in _SETTINGS:
             connection.execute(f"PRAGMA {setting}")
+        connection.execute("SELECT count(*) FROM sqlite_master")  # opens the file
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2**20)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     except BaseException:
