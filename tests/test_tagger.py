@@ -27,6 +27,7 @@ from polyseme.metrics import example_map
 from polyseme.persistence import ModelFileError, write_model
 from polyseme.tags import rank_blocks, rank_labels
 from polyseme.training import SpaceTraining
+from polyseme.verdicts import VerdictLog
 from polyseme.word_vectors import WordVectors, name_likeness
 
 PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)
@@ -627,21 +628,26 @@ def test_taggers_without_features_or_with_numbers_of_a_grid_search_are_saved_too
         np.testing.assert_array_equal(again.predict_proba(X, tags), tagger.predict_proba(X, tags))
 
 
+@pytest.fixture
+def unsaved(toy_tagger):
+    """A tagger of which nobody has said anything."""
+    tagger = copy.copy(toy_tagger)
+    tagger.verdicts_ = VerdictLog()
+    return tagger
+
+
 def test_verdicts_in_memory_go_to_the_folder_where_a_tagger_is_saved_and_on_from_there(
-    toy_tagger, tmp_path
+    unsaved, tmp_path
 ):
-    tagger = copy.deepcopy(toy_tagger)
-    tagger.verdicts_.append([("a.jpg", "sea", True)])
-    tagger.save(tmp_path / "m")
-    tagger.verdicts_.append([("b.jpg", "sea", False)])
-    assert [one.item for one in polyseme.load(tmp_path / "m").verdicts_.standing()] == [
-        "a.jpg",
-        "b.jpg",
-    ]
+    unsaved.verdicts_.append([("a.jpg", "sea", True)])
+    unsaved.save(tmp_path / "m")
+    unsaved.verdicts_.append([("b.jpg", "sea", False)])
+    found = polyseme.load(tmp_path / "m").verdicts_.standing()
+    assert [verdict.item for verdict in found] == ["a.jpg", "b.jpg"]
 
 
-def test_a_tagger_saved_elsewhere_takes_its_verdicts_along(toy_tagger, tmp_path):
-    toy_tagger.save(tmp_path / "m")
+def test_a_tagger_saved_elsewhere_takes_its_verdicts_along(unsaved, tmp_path):
+    unsaved.save(tmp_path / "m")
     loaded = polyseme.load(tmp_path / "m")
     loaded.verdicts_.append([("a.jpg", "sea", True)])
     loaded.save(tmp_path / "copy")
@@ -649,11 +655,12 @@ def test_a_tagger_saved_elsewhere_takes_its_verdicts_along(toy_tagger, tmp_path)
     assert loaded.verdicts_.file == tmp_path / "m" / "verdicts.sqlite"
 
 
-def test_a_tagger_fitted_anew_and_saved_over_another_leaves_its_verdicts(toy_tagger, tmp_path):
-    toy_tagger.save(tmp_path / "m")
+def test_a_tagger_fitted_anew_and_saved_over_another_leaves_its_verdicts(unsaved, tmp_path):
+    again = copy.copy(unsaved)
+    unsaved.save(tmp_path / "m")
     with polyseme.load(tmp_path / "m").verdicts_ as log:
         log.append([("a.jpg", "sea", True)])
-    copy.deepcopy(toy_tagger).save(tmp_path / "m")
+    again.save(tmp_path / "m")
     assert polyseme.load(tmp_path / "m").verdicts_.count == 1
 
 

@@ -1155,7 +1155,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     def save(self, path: str | Path) -> None:
         """Write the tagger to a folder of JSON and arrays, atomically and without pickle.
 
-        Verdicts that it has are copied along; those that the folder has stay there.
+        Verdicts that it has are copied along, and those that the folder has stay there; verdicts
+        that were in memory are kept in the folder from then on.
 
         Parameters
         ----------
