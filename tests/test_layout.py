@@ -29,7 +29,7 @@ DATA = BASE | {
     "vocabulary",
 }
 SPACE = {"members", "training", "calibration", "space", "store", "evidence", "senses"}
-TAGGERS = DATA | SPACE | {"tagger", "holdout", "published", "index", "metrics"}
+TAGGERS = DATA | SPACE | {"tagger", "holdout", "published", "index", "metrics", "verdicts"}
 ANYTHING = None
 
 # For each file or folder of the package: what else of the package it may import.
@@ -44,6 +44,7 @@ ALLOWED = {
     "_progress": {"_validation"},
     # the data
     "io": {"_validation"},
+    "verdicts": BASE | {"io"},
     "corpus": BASE | {"io"},
     "documents": BASE | {"corpus"},
     "concepts": set(),
@@ -61,7 +62,7 @@ ALLOWED = {
     "evidence": {"members", "store"},
     "senses": {"_validation", "concepts"},
     "holdout": BASE | {"corpus", "documents", "calibration", "metrics"},
-    "tagger": DATA | SPACE | {"metrics", "published", "holdout"},
+    "tagger": DATA | SPACE | {"metrics", "published", "holdout", "verdicts"},
     # the paper's own method
     "published": DATA | {"index", "metrics"},
     # beside both

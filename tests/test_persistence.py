@@ -535,6 +535,16 @@ def test_every_file_is_on_disk_before_it_is_named_and_old_ones_go_last(model):
     assert set(steps[-2:]) == {"unlink config.json", "unlink arrays.safetensors"}
 
 
+@pytest.mark.parametrize("change", [write_new, remove_model])
+def test_no_step_of_a_change_touches_verdicts(model, change):
+    names = [f"verdicts.sqlite{end}" for end in ("", "-wal", "-shm")]
+    for name in names:
+        (model / name).write_bytes(b"precious")
+    steps, error = attempt(model, job=change)
+    assert error is None and not [step for step in steps if "verdicts" in step]
+    assert all((model / name).read_bytes() == b"precious" for name in names)
+
+
 @pytest.mark.parametrize("dead", [True, False], ids=["killed", "interrupted"])
 def test_a_kill_at_any_step_leaves_the_old_or_the_new_model(tmp_path, dead):
     for _, published, path, error in at_every_step(tmp_path, die, dead):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from dataclasses import replace
 
@@ -26,6 +27,7 @@ from polyseme.metrics import example_map
 from polyseme.persistence import ModelFileError, write_model
 from polyseme.tags import rank_blocks, rank_labels
 from polyseme.training import SpaceTraining
+from polyseme.verdicts import VerdictLog
 from polyseme.word_vectors import WordVectors, name_likeness
 
 PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)
@@ -624,6 +626,42 @@ def test_taggers_without_features_or_with_numbers_of_a_grid_search_are_saved_too
         tagger.fit(X, world.documents).save(tmp_path / "m")
         again, tags = polyseme.load(tmp_path / "m"), [["sea"]] * 300
         np.testing.assert_array_equal(again.predict_proba(X, tags), tagger.predict_proba(X, tags))
+
+
+@pytest.fixture
+def unsaved(toy_tagger):
+    """A tagger of which nobody has said anything."""
+    tagger = copy.copy(toy_tagger)
+    tagger.verdicts_ = VerdictLog()
+    return tagger
+
+
+def test_verdicts_in_memory_go_to_the_folder_where_a_tagger_is_saved_and_on_from_there(
+    unsaved, tmp_path
+):
+    unsaved.verdicts_.append([("a.jpg", "sea", True)])
+    unsaved.save(tmp_path / "m")
+    unsaved.verdicts_.append([("b.jpg", "sea", False)])
+    found = polyseme.load(tmp_path / "m").verdicts_.standing()
+    assert [verdict.item for verdict in found] == ["a.jpg", "b.jpg"]
+
+
+def test_a_tagger_saved_elsewhere_takes_its_verdicts_along(unsaved, tmp_path):
+    unsaved.save(tmp_path / "m")
+    loaded = polyseme.load(tmp_path / "m")
+    loaded.verdicts_.append([("a.jpg", "sea", True)])
+    loaded.save(tmp_path / "copy")
+    assert polyseme.load(tmp_path / "copy").verdicts_.head() == loaded.verdicts_.head()
+    assert loaded.verdicts_.file == tmp_path / "m" / "verdicts.sqlite"
+
+
+def test_a_tagger_fitted_anew_and_saved_over_another_leaves_its_verdicts(unsaved, tmp_path):
+    again = copy.copy(unsaved)
+    unsaved.save(tmp_path / "m")
+    with polyseme.load(tmp_path / "m").verdicts_ as log:
+        log.append([("a.jpg", "sea", True)])
+    again.save(tmp_path / "m")
+    assert polyseme.load(tmp_path / "m").verdicts_.count == 1
 
 
 def test_models_of_other_methods_are_refused_in_a_sentence(tmp_path):

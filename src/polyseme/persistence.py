@@ -36,9 +36,12 @@ State: TypeAlias = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 FORMAT_NAME = "polyseme"
 FORMAT_VERSION = 4
 MANIFEST = "manifest.json"
+# What people said about the model's answers; it lies beside the payload, and no save touches it.
+VERDICTS = "verdicts.sqlite"
 _KIND = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _PAYLOAD = re.compile(r"config-[0-9a-f]{12}\.json|arrays-[0-9a-f]{12}\.safetensors")
-_TEMPORARY = re.compile(rf"(?:{re.escape(MANIFEST)}|{_PAYLOAD.pattern})\.[0-9a-f]{{16}}\.tmp")
+_TEMPORARY = re.compile(rf"(?:{re.escape(MANIFEST)}|{_PAYLOAD.pattern})?\.[0-9a-f]{{16}}\.tmp")
+_VERDICTS = re.compile(rf"{re.escape(VERDICTS)}(?:-wal|-shm|-journal)?")
 _DTYPES = frozenset(np.dtype(code).name for code in "?bhiqBHIQefd")
 _MANIFEST_LIMIT = 1 << 20
 _LOCK_SECONDS = 120.0
@@ -119,7 +122,7 @@ def write_model(path: str | os.PathLike[str], kind: str, config: Config, arrays:
         }
     )
     try:
-        _make_folder(folder)
+        make_folder(folder)
         with _write_lock(folder) as locked:
             replaced = _files_to_replace(folder)
             _publish(folder, payloads, manifest, stale=None if locked else replaced)
@@ -205,8 +208,14 @@ def _encode_manifest(content: Mapping[str, Any]) -> bytes:
     return _dump_json({**content, "manifest_sha256": digest})
 
 
-def _make_folder(folder: Path) -> None:
-    """Create the model folder and its parents, and make the new entries durable."""
+def make_folder(folder: Path) -> None:
+    """Create a model folder and its parents, and make the new entries durable.
+
+    Parameters
+    ----------
+    folder : Path
+        It may be there already.
+    """
     if folder.exists() and not folder.is_dir():
         raise ModelFileError(
             f"Cannot write a model to '{folder}': a model is a folder, and this is a file; "
@@ -226,7 +235,8 @@ def _write_lock(folder: Path) -> AbstractContextManager[bool]:
 
 def _files_to_replace(folder: Path) -> frozenset[str]:
     """Refuse a folder that is not ours; return the file names its manifest holds."""
-    foreign = sorted(entry.name for entry in folder.iterdir() if not _is_ours(entry.name))
+    names = [entry.name for entry in folder.iterdir()]
+    foreign = sorted(name for name in names if not (_is_ours(name) or _VERDICTS.fullmatch(name)))
     if MANIFEST in foreign:
         content = _parse_object(read_manifest(folder)) or {}
         if content.get("format") == FORMAT_NAME:

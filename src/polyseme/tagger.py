@@ -75,6 +75,7 @@ from polyseme.tags import (
     tag_sets,
     tag_table,
 )
+from polyseme.verdicts import VerdictLog
 from polyseme.vocabulary import Vocabulary, as_vocabulary, similar_labels
 from polyseme.word_vectors import WordVectors, as_word_vectors, name_likeness
 
@@ -164,6 +165,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     normalize_labels_ : bool
     vocabulary_ : Vocabulary
         Changed by `block`, `rename` and `merge`.
+    verdicts_ : VerdictLog
+        What people said about its tags: in the folder of a tagger that was loaded or saved, else in
+        memory. A further `fit` keeps it.
     """
 
     components: ClassVar[dict[str, type[Estimator]]] = {"space": ConceptSpace}
@@ -317,6 +321,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self.n_features_in_ = 0 if features is None else features.shape[1]
         self._set_feature_names(None if self.features is not None else column_names(X))
         self.normalize_labels_, self.vocabulary_ = self.normalize_labels, vocabulary
+        self.verdicts_: VerdictLog = getattr(self, "verdicts_", VerdictLog())
         self.indicator_ = corpus.labels if is_indicator(y) else None
         return self.set_store(store)
 
@@ -1150,13 +1155,19 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     def save(self, path: str | Path) -> None:
         """Write the tagger to a folder of JSON and arrays, atomically and without pickle.
 
+        Verdicts that it has are copied along, and those that the folder has stay there; verdicts
+        that were in memory are kept in the folder from then on.
+
         Parameters
         ----------
         path : str or Path
             A new folder, an empty one, or one that holds a polyseme model to replace.
         """
         check_fitted(self, "store_")
+        self.verdicts_.copy_to(path)  # first: no model is there without what it learned from
         write_model(path, "tagger", *self.get_state())
+        if self.verdicts_.file is None:
+            self.verdicts_ = VerdictLog(path)
 
     def get_state(self) -> State:
         """Give the fitted tagger as JSON values and arrays; see `from_state`."""
@@ -1204,6 +1215,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         made.validation_ = None if measured is None else Validation.from_state(measured)
         made.normalize_labels_ = config["normalize_labels"]
         made.vocabulary_ = made.vocabulary = Vocabulary.from_state(config["vocabulary"])
+        made.verdicts_ = VerdictLog()
         made.indicator_ = None if config["indicator"] is None else tuple(config["indicator"])
         named = None
         if config["named"] is not None:
@@ -1228,7 +1240,9 @@ def load(path: str | Path) -> Tagger:
     """
     config, arrays = read_model(path, "tagger")
     if config.get("method") == "space":
-        return ZeroShotTagger.from_state(config, arrays)
+        tagger = ZeroShotTagger.from_state(config, arrays)
+        tagger.verdicts_ = VerdictLog(path)
+        return tagger
     from polyseme.published.tagger import PublishedTagger
 
     if config.get("method") == "published":

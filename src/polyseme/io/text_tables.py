@@ -61,6 +61,19 @@ def read_table(path: Path, wanted: Wanted) -> Table:
     return _collect(path, first, records, roles, wanted)
 
 
+def read_records(path: Path) -> Iterator[Record]:
+    """Read rows as they are, with their line numbers; empty cells are None.
+
+    Parameters
+    ----------
+    path : Path
+        A `.jsonl`, `.csv` or `.tsv` file, gzipped or not.
+    """
+    if ".jsonl" in path.name.lower():
+        return _json_records(path, Wanted())
+    return _table_records(path, Wanted())[0]
+
+
 def _collect(
     path: Path, first: Record, others: Iterator[Record], roles: Roles, wanted: Wanted
 ) -> Table:
