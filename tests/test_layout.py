@@ -28,7 +28,16 @@ DATA = BASE | {
     "word_vectors",
     "vocabulary",
 }
-SPACE = {"members", "training", "calibration", "space", "store", "evidence", "senses"}
+SPACE = {
+    "members",
+    "training",
+    "calibration",
+    "corrections",
+    "space",
+    "store",
+    "evidence",
+    "senses",
+}
 TAGGERS = DATA | SPACE | {"tagger", "holdout", "published", "index", "metrics", "verdicts"}
 ANYTHING = None
 
@@ -54,15 +63,17 @@ ALLOWED = {
     "vocabulary": {"_validation", "corpus"},
     # one space
     "members": set(),
-    "training": BASE | {"members"},
+    "training": BASE | {"members", "calibration"},
     "gpu_training": {"members", "training"},
     "calibration": set(),
-    "space": BASE | {"members", "training", "calibration"},
+    "corrections": {"calibration"},
+    "space": BASE | {"members", "training", "calibration", "corrections"},
     "store": BASE | {"corpus", "concepts", "documents", "space"},
     "evidence": {"members", "store"},
     "senses": {"_validation", "concepts"},
     "holdout": BASE | {"corpus", "documents", "calibration", "metrics"},
-    "tagger": DATA | SPACE | {"metrics", "published", "holdout", "verdicts"},
+    "feedback": {"_validation", "verdicts"},
+    "tagger": DATA | SPACE | {"metrics", "published", "holdout", "verdicts", "feedback"},
     # the paper's own method
     "published": DATA | {"index", "metrics"},
     # beside both

@@ -207,7 +207,7 @@ def test_blocks_cover_every_row_once(n, n_labels):
 
 
 def test_of_equal_scores_the_commoner_label_is_first(own_tagger, world, monkeypatch):
-    def level(self, codes, *, of_items):
+    def level(self, codes, features):
         return np.zeros((len(codes), len(self.classes_)))
 
     monkeypatch.setattr(ZeroShotTagger, "_logits", level)

@@ -68,6 +68,8 @@ class Evidence:
         newer than the space.
     neighbours : tuple of Neighbour
         The nearest known tag sets, from near to far.
+    verdicts : float
+        What answers about this label add (`ZeroShotTagger.learn`).
     implied_by : str or None
         The label whose score this is, where the vocabulary says that it implies this one, or is
         another name of it.
@@ -83,6 +85,7 @@ class Evidence:
     other_tags: float
     known: float
     neighbours: tuple[Neighbour, ...]
+    verdicts: float = 0.0
     implied_by: str | None = None
 
     def parts(self) -> tuple[tuple[str, float], ...]:
@@ -93,6 +96,7 @@ class Evidence:
             *((tag.tag, tag.part) for tag in self.tags),
             ("other tags", self.other_tags),
             ("known tag sets nearby", self.known),
+            *((("answers about it", self.verdicts),) if self.verdicts else ()),
         )
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -42,6 +42,8 @@ _CAUTION = 1.64
 _MOST_READ = 200_000
 # The label is likely enough by default from here on; see `ZeroShotTagger.predict`.
 _CUT = 0.5
+# How many answers for each label their worth is measured by.
+CLICKS = 10
 
 
 class Ranker(Protocol):
@@ -99,6 +101,11 @@ class Validation:
     curves : dict of str to tuple of (int, float, float)
         For "seen" and "unseen": how many labels were given a probability in each of 15 steps, what
         it was on average, and which share was true.
+    pool_gain : float or None
+        What items without tags bring on labels that were made unseen, the mean of E-MAP and C-MAP,
+        between -1 and 1; None without such items.
+    click_gain : float or None
+        What ten answers for each of these labels bring, likewise; None where it was not tried.
     examples : dict of str to tuple of (str, float, bool)
         For each label that was made unseen, the held-out items it was likeliest for: their names,
         probabilities, and whether they carry it. Empty unless they are asked for.
@@ -111,6 +118,15 @@ class Validation:
     n_draws: int
     curves: dict[str, tuple[tuple[int, float, float], ...]]
     examples: dict[str, tuple[tuple[str, float, bool], ...]]
+    pool_gain: float | None = None
+    click_gain: float | None = None
+
+    def gain_over(self, other: Validation) -> float:
+        """Say by how much unseen labels are ranked better than in another; see `pool_gain`."""
+        mine, others = (
+            np.array([one.unseen.example_map, one.unseen.concept_map]) for one in (self, other)
+        )
+        return float(np.nan_to_num(mine - others).mean())
 
     def threshold(self, precision: float) -> float:
         """Say how likely an unseen label must be for a precision; infinity: nobody knows."""
@@ -134,7 +150,19 @@ class Validation:
         best = f"the highest that can be promised of unseen labels is {self.highest_precision:.2f}"
         if not self.highest_precision:
             best = "none can be promised of unseen labels"
-        return "\n".join([*lines, f"precision: {best}"])
+        lines.append(f"precision: {best}")
+        if self.pool_gain is not None:
+            used = "used" if self.pool_gain > 0 else "left out"
+            lines.append(
+                f"items without tags: {100 * self.pool_gain:+.1f} points on unseen labels, so they "
+                f"are {used}"
+            )
+        if self.click_gain is not None:
+            lines.append(
+                f"yes or no to {CLICKS} items for each unseen label: "
+                f"{100 * self.click_gain:+.1f} points"
+            )
+        return "\n".join(lines)
 
     def get_state(self) -> dict[str, Any]:
         """Give it as JSON values without the examples; what is not a number is None."""
@@ -144,6 +172,8 @@ class Validation:
             "thresholds": [value if np.isfinite(value) else None for value in self.thresholds],
             "labels": {label: list(pair) for label, pair in self.labels.items()},
             "n_draws": self.n_draws,
+            "pool_gain": self.pool_gain,
+            "click_gain": self.click_gain,
             "curves": {name: [list(step) for step in curve] for name, curve in self.curves.items()},
         }
 
@@ -164,6 +194,8 @@ class Validation:
                 for name, curve in config["curves"].items()
             },
             examples={},
+            pool_gain=config["pool_gain"],
+            click_gain=config["click_gain"],
         )
 
 
@@ -186,6 +218,7 @@ def validate(
     random_state: RandomState = None,
     variants: Callable[[Any], Sequence[Ranker]] = lambda fitted: [fitted],
     n_examples: int = 0,
+    pool: Features | None = None,
 ) -> list[Validation]:
     """Measure an estimator on a collection's own items, also on labels that are made unseen.
 
@@ -207,14 +240,19 @@ def validate(
     n_examples : int
         How many items to name for each label that was made unseen.
 
+    pool : float64 array or csr_matrix, shape (n_pool, n_features), optional
+        Items without tags. One more copy is fitted with them and, as theirs, the features of the
+        items that were left out because they carry a label that was made unseen.
+
     Returns
     -------
     list of Validation
-        Of each variant; empty where there are too few items or labels to spare any.
+        Of each variant, and with a pool of the copy that learned from it; empty where there are
+        too few items or labels to spare any.
     """
     generator = as_generator(random_state)
     rows_of_sets = met_documents(corpus, label_sets)
-    draws = []
+    draws, clicks = [], []
     for _ in range(n_draws):
         drawn = _draw(corpus, generator)
         if drawn is None:
@@ -227,13 +265,55 @@ def validate(
             # What is wrong with the data was said when they were read.
             warnings.simplefilter("ignore", PolysemeWarning)
             chosen = _some(np.flatnonzero(known), _MOST_TRAINED, generator)
+            given = (X[trained], corpus.select(trained), label_sets.select(chosen))
             try:
-                copy.fit(X[trained], corpus.select(trained), label_sets.select(chosen))
+                copy.fit(*given)
+                rankers = [*variants(copy)]
+                if pool is not None:
+                    others = np.setdiff1d(np.arange(len(corpus)), np.concatenate([trained, tested]))
+                    others = _some(others, _MOST_TRAINED, generator)
+                    stack: Any = sp.vstack if sp.issparse(X) else np.concatenate
+                    both = stack([pool, X[others]])
+                    rows = _some(np.arange(both.shape[0]), _MOST_TRAINED, generator)
+                    with_pool: Any = clone(estimator)
+                    rankers.append(with_pool.fit(*given, unlabelled=both[rows]))
             except InputError:
                 return []  # so little is left that nothing can be learned from it
         chosen_items = corpus.select(tested)
-        draws.append([_Scores.of(one, X[tested], chosen_items, hidden) for one in variants(copy)])
-    return [_measured(of_variant, n_examples) for of_variant in zip(*draws, strict=True)]
+        draws.append([_Scores.of(one, X[tested], chosen_items, hidden) for one in rankers])
+        if hasattr(copy, "learn"):
+            clicks.append(_click_gain(copy, X[tested], chosen_items, hidden))
+    brought = float(np.mean(clicks)) if clicks else None
+    return [
+        replace(_measured(of_variant, n_examples), click_gain=brought)
+        for of_variant in zip(*draws, strict=True)
+    ]
+
+
+def _click_gain(ranker: Any, X: Features, corpus: LabelCorpus, hidden: Sequence[str]) -> float:
+    """Say what answers for some held-out items bring on the others, for labels made unseen."""
+    asked, measured = np.arange(len(corpus)) % 2 == 0, np.arange(len(corpus)) % 2 == 1
+    before = _Scores.of(ranker, X, corpus, hidden)
+    answers = [
+        (str(row), label, bool(before.truth[row, column]))
+        for column, label in enumerate(before.labels)
+        if before.unseen[column]
+        for row in np.flatnonzero(asked)[
+            np.argsort(-before.logits[asked, column], kind="stable")[:CLICKS]
+        ].tolist()
+    ]
+    ranker.learn(answers, X)
+    after = _Scores.of(ranker, X[measured], corpus.select(np.flatnonzero(measured)), hidden)
+    pairs = []
+    for scores in (before.logits[measured], after.logits):
+        true = after.truth[:, after.unseen]
+        parts = (
+            _quietly(metric, true, scores[:, after.unseen])
+            for metric in (example_precision, concept_precision)
+        )
+        means = [float(np.nanmean(part)) if np.isfinite(part).any() else 0.0 for part in parts]
+        pairs.append(sum(means) / len(means))
+    return float(pairs[1] - pairs[0])
 
 
 def _draw(

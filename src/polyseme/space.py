@@ -6,6 +6,7 @@ of labels that turn up later. No label strings here: columns are numbers.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -169,6 +170,8 @@ class ConceptSpace(Estimator):
         As it was fitted to the size of the data.
     data_digest_ : str
         SHA-256 over documents, features and folds.
+    digest_ : str
+        SHA-256 over the members' weights: which space this is.
     """
 
     def __init__(
@@ -253,6 +256,15 @@ class ConceptSpace(Estimator):
             training.run(after=after)
         return self.finish(data, training.members.to("cpu"), training.history)
 
+    def planned(self, n_documents: int) -> SpacePlan:
+        """Give the plan for so many documents, with what the parameters say."""
+        plan = self.plan or SpacePlan().sized(n_documents)
+        names = ("n_folds", "members_per_fold", "n_steps")
+        chosen = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.n_steps is not None:
+            chosen["round_steps"] = min(plan.round_steps, max(self.n_steps // 4, 1))
+        return replace(plan, **chosen)
+
     def prepare(
         self,
         documents: sp.csr_matrix,
@@ -290,12 +302,7 @@ class ConceptSpace(Estimator):
             self.mean_, self.scale_ = _column_statistics(X)
         self.order_ = np.concatenate([np.flatnonzero(seen), np.flatnonzero(~seen)])
         self.n_seen_ = int(seen.sum())
-        plan = self.plan or SpacePlan().sized(n_documents)
-        names = ("n_folds", "members_per_fold", "n_steps")
-        chosen = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        if self.n_steps is not None:
-            chosen["round_steps"] = min(plan.round_steps, max(self.n_steps // 4, 1))
-        self.plan_ = replace(plan, **chosen).within(n_documents, n_items)
+        self.plan_ = self.planned(n_documents).within(n_documents, n_items)
         generator = np.random.default_rng(seed)
         folds = fold_numbers(n_documents, self.plan_.n_folds, generator, groups)
         pool_folds = None
@@ -330,6 +337,7 @@ class ConceptSpace(Estimator):
         """
         self.members_, self.history_ = members, history
         self.data_digest_ = data_digest(data)
+        self.digest_ = _digest(members)
         self.priors_ = np.empty(data.n_labels)
         self.priors_[self.order_] = data.priors()[: data.n_labels]
         with one_blas_thread(), one_torch_thread():
@@ -719,6 +727,7 @@ class ConceptSpace(Estimator):
             "shape": list(self.members_.shape),
             "history": self.history_,
             "data_digest": self.data_digest_,
+            "digest": self.digest_,
         }
         arrays = {name: getattr(self, f"{name}_") for name in _ARRAYS}
         groups = {str(place): group.numpy() for place, group in enumerate(self.members_.groups)}
@@ -741,6 +750,7 @@ class ConceptSpace(Estimator):
         space = cls(**parameters | {"plan": parameters["plan"] and _plan_of(parameters["plan"])})
         space.plan_, space.n_seen_ = _plan_of(config["plan"]), int(config["n_seen"])
         space.history_, space.data_digest_ = list(config["history"]), config["data_digest"]
+        space.digest_ = config["digest"]
         groups = within(copies, "members")
         tensors = [torch.from_numpy(groups[str(place)]) for place in range(len(groups))]
         space.members_ = Members(Shape(*config["shape"]), *tensors)
@@ -790,6 +800,14 @@ def _column_statistics(X: Features) -> tuple[Matrix, Matrix]:
         spread = np.asarray(X.std(axis=0), dtype=np.float64)
     # What is left of a large constant by rounding is no spread.
     return mean, np.where(spread > np.maximum(1e-12, 1e-9 * np.abs(mean)), spread, 1.0)
+
+
+def _digest(members: Members) -> str:
+    """Digest the weights of members."""
+    digest = hashlib.sha256()
+    for group in members.groups:
+        digest.update(group.numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _side_by_side(codes: torch.Tensor) -> Floats:

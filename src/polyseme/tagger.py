@@ -49,10 +49,12 @@ from polyseme.corpus import (
     is_indicator,
     normalize_label,
 )
+from polyseme.corrections import SKETCH, Correction, correct
 from polyseme.documents import label_column, training_tables
 from polyseme.evidence import Evidence, TagEvidence, tag_parts
 from polyseme.features import extractor_from_state
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
+from polyseme.feedback import Feedback, Question, answer_table, check_strategy, choose
 from polyseme.holdout import Validation, validate
 from polyseme.metrics import evaluate, example_map
 from polyseme.persistence import (
@@ -75,7 +77,7 @@ from polyseme.tags import (
     tag_sets,
     tag_table,
 )
-from polyseme.verdicts import VerdictLog
+from polyseme.verdicts import Verdict, VerdictLog
 from polyseme.vocabulary import Vocabulary, as_vocabulary, similar_labels
 from polyseme.word_vectors import WordVectors, as_word_vectors, name_likeness
 
@@ -165,6 +167,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     normalize_labels_ : bool
     vocabulary_ : Vocabulary
         Changed by `block`, `rename` and `merge`.
+    pooled_ : bool
+        Whether items without tags were learned from; see `validation_` for what they bring.
     verdicts_ : VerdictLog
         What people said about its tags: in the folder of a tagger that was loaded or saved, else in
         memory. A further `fit` keeps it.
@@ -212,6 +216,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         label_sets: Documents | None = None,
         label_vectors: WordVectors | Mapping[str, ArrayLike] | None = None,
         trainer: Trainer | None = None,
+        unlabelled: object = None,
+        verdicts: VerdictLog | str | Path | Iterable[Verdict] | None = None,
     ) -> Self:
         """Learn the concept space from tag sets and items.
 
@@ -232,6 +238,13 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         trainer : callable, optional
             Who trains the space; by default this process. `polyseme.cluster.RayTraining(workers=2)`
             has it trained by a Ray cluster, with the same outcome.
+        unlabelled : as X, optional
+            Items without tags, the pool. They are learned from where labels that are made unseen
+            say that this helps: see `pooled_`. Their probable tags are brought to the frequency
+            that documents have, so that they should be such items as will be ranked.
+        verdicts : VerdictLog, its path, or iterable of Verdict, optional
+            What people said of single labels of these items, by their ids or row numbers; those of
+            `unlabelled` come after those of X. By default what the tagger has been told so far.
         """
         owner = type(self).__name__
         if y is None:
@@ -257,6 +270,14 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             with working(f"learning {self.features.kind} features", shown=self.verbose):
                 extractor, table = learned_copy(self.features, X, feature_seed)
         features = None if table is None else check_instances(table, len(corpus), owner=owner)
+        pool: Features | None = None
+        pool_ids: tuple[str, ...] = ()
+        if unlabelled is not None:
+            if features is None:
+                raise InputError("Items without tags are learned from beside others; give X, too.")
+            with working("reading items without tags", shown=self.verbose):
+                pool, pool_ids = self._pool(unlabelled, extractor, column_names(X), features)
+        log = self._told(verdicts)
         sets = sets.without_unused()
         items = sets if X is None else corpus
         labels = sets.labels + items.without_unused().align(sets.labels)[1]
@@ -274,25 +295,14 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if space.checkpoint is None:
             space.set_params(checkpoint=self.checkpoint)
         tables = training_tables(items, sets, labels)
-        with FileProgress("training the concept space, rounds", shown=self.verbose) as bar:
-            space.fit(
-                tables.documents,
-                features,
-                None if features is None else tables.item_documents,
-                tables.groups,
-                tables.n_label_sets,
-                progress=lambda done, total, losses: bar.tell(done, total, 0),
-                trainer=trainer,
-            )
-        # Dropped are those without a label, of which `check_corpus` has told.
-        store, dropped = ConceptStore.of(space, labels, sets, items)
-        validation, share = None, 0.0
+        validation, share, pooled = None, 0.0, pool is not None
         words = None if label_vectors is None else as_word_vectors(label_vectors)
         if features is not None and self.n_validations:
+            n_steps = template.planned(tables.documents.shape[0]).n_steps
             small = copy_of(template).set_params(
                 n_folds=2,
                 members_per_fold=1,
-                n_steps=min(space.plan_.n_steps, _VALIDATION_STEPS),
+                n_steps=min(n_steps, _VALIDATION_STEPS),
                 checkpoint=None,
                 random_state=None,
             )
@@ -306,11 +316,50 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                     self.n_validations,
                     draw_seed(generator),
                     variants=lambda fitted: fitted._with_names(words),
+                    pool=pool,
                 )
             if validations:
+                with_pool = validations.pop() if pool is not None else None
                 quality = [one.unseen.example_map + one.unseen.concept_map for one in validations]
                 best = int(np.argmax(np.nan_to_num(quality)))
                 validation, share = validations[best], NAME_SHARES[best]
+                if with_pool is not None:
+                    gain = with_pool.gain_over(validations[0])
+                    pooled = gain > 0
+                    validation = replace(with_pool if pooled else validation, pool_gain=gain)
+        answers, named_rows = None, self._rows_of(items, pool_ids)
+        if log.count:
+            by_key = {self._key_of(label): column for column, label in enumerate(labels)}
+            answers = answer_table(
+                log.standing(),
+                named_rows,
+                lambda label: by_key.get(self._key_of(vocabulary.resolve(label))),
+                (len(items) + len(pool_ids), len(labels)),
+            )
+        if pool is not None and not pooled:
+            # Only what people have answered for.
+            told = np.zeros(0, dtype=np.int64)
+            if answers is not None:
+                told = np.flatnonzero(np.diff(answers.indptr)[len(items) :])
+                kept = np.concatenate([np.arange(len(items)), len(items) + told])
+                answers = sp.csr_matrix(answers[kept])
+            trained_pool = pool[told] if len(told) else None
+        else:
+            trained_pool = pool
+        with FileProgress("training the concept space, rounds", shown=self.verbose) as bar:
+            space.fit(
+                tables.documents,
+                features,
+                None if features is None else tables.item_documents,
+                tables.groups,
+                tables.n_label_sets,
+                progress=lambda done, total, losses: bar.tell(done, total, 0),
+                trainer=trainer,
+                pool=trained_pool,
+                verdicts=answers,
+            )
+        # Dropped are those without a label, of which `check_corpus` has told.
+        store, dropped = ConceptStore.of(space, labels, sets, items)
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
         self.space_, self.features_ = space, extractor
         self.n_vocabulary_, self.n_fitted_ = len(sets.labels), len(store.ids)
@@ -321,9 +370,92 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self.n_features_in_ = 0 if features is None else features.shape[1]
         self._set_feature_names(None if self.features is not None else column_names(X))
         self.normalize_labels_, self.vocabulary_ = self.normalize_labels, vocabulary
-        self.verdicts_: VerdictLog = getattr(self, "verdicts_", VerdictLog())
+        self.verdicts_, self.pooled_ = log, pooled
+        self._feedback = Feedback(log, space.digest_)
+        self._place_answered(features, pool, named_rows)
         self.indicator_ = corpus.labels if is_indicator(y) else None
         return self.set_store(store)
+
+    def _pool(
+        self,
+        unlabelled: Any,
+        extractor: MediaFeatures | None,
+        columns: tuple[str, ...] | None,
+        features: Features,
+    ) -> tuple[Features, tuple[str, ...]]:
+        """Check items without tags against those with tags; give features and names, or numbers."""
+        owner = type(self).__name__
+        table, ids = without_ids(unlabelled)
+        if extractor is not None:
+            table = extractor.transform(unlabelled)
+        else:
+            table = in_order(table, columns, owner=owner)
+        pool = check_features(table, owner=owner, n_features=features.shape[1])
+        if sp.issparse(features) and not sp.issparse(pool):
+            pool = sp.csr_matrix(pool)
+        elif sp.issparse(pool) and not sp.issparse(features):
+            pool = np.asarray(pool.toarray())
+        return pool, tuple(map(str, range(pool.shape[0])) if ids is None else ids)
+
+    def _told(self, verdicts: VerdictLog | str | Path | Iterable[Verdict] | None) -> VerdictLog:
+        """Give the log of verdicts to learn from."""
+        if verdicts is None:
+            return getattr(self, "verdicts_", VerdictLog())
+        if isinstance(verdicts, VerdictLog):
+            return verdicts
+        if isinstance(verdicts, (str, Path)):
+            return VerdictLog(verdicts)
+        log = VerdictLog()
+        log.append(verdicts)
+        return log
+
+    @staticmethod
+    def _rows_of(items: LabelCorpus, pool_ids: Sequence[str]) -> dict[str, int]:
+        """Say which rows names stand for: those of items, then those of the pool.
+
+        Where items have no names, numbers are those of the pool, if there is one.
+        """
+        rows: dict[str, int] = {}
+        if not (items.numbered and pool_ids):
+            rows |= {name: row for row, name in enumerate(items.ids)}
+        return rows | {name: len(items) + row for row, name in enumerate(pool_ids)}
+
+    def _key_of(self, label: str) -> str:
+        """Give what labels are compared by in a fit."""
+        return normalize_label(label) if self.normalize_labels else label
+
+    def _place_answered(
+        self, features: Features | None, pool: Features | None, rows: Mapping[str, int]
+    ) -> None:
+        """Keep the vectors of items that verdicts are about, in this space."""
+        if features is None or not len(self._feedback):
+            return
+        asked = self._feedback.answers(self._feedback.labels)
+        places = {item: rows[item] for item in asked if item in rows}
+        lost = len(asked) - len(places)
+        if lost:
+            warnings.warn(
+                f"Verdicts on {lost} items are kept but not learned from: these items are among "
+                "neither X nor `unlabelled`.",
+                PolysemeWarning,
+                stacklevel=3,
+            )
+        n = features.shape[0]
+        vectors: dict[str, NDArray[np.float32]] = {}
+        for table, first in ((features, 0), (pool, n)):
+            here = {
+                item: row - first
+                for item, row in places.items()
+                if table is not None and 0 <= row - first < table.shape[0]
+            }
+            if here and table is not None:
+                rows_here = np.fromiter(here.values(), np.int64)
+                vectors |= dict(zip(here, self._vectors(table[rows_here]), strict=True))
+        self._feedback.add([], vectors)
+
+    def _vectors(self, features: Features) -> NDArray[np.float32]:
+        """Give what is kept of items that verdicts are about: sketches, then codes."""
+        return np.hstack([self.space_.sketch(features), self.space_.item_codes(features)])
 
     def set_store(self, store: ConceptStore, named: NamedLabels | None = None) -> Self:
         """Take over known documents, and labels by name, with all readouts that follow.
@@ -352,6 +484,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self._in_use &= [self._key(label) not in blocked for label in self._labels]
         self._raised = self.vocabulary_.raised(self._labels)
         self._set_classes()
+        self._corrections: dict[int, Correction] = {}
+        self._usual: Matrix | None = None
+        self._correct(self._feedback.labels)
         return self
 
     def _with_names(self, words: WordVectors | None) -> list[Self]:
@@ -538,15 +673,29 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             return self.space_.document_codes(learned)
         return self.space_.item_codes(features, learned)
 
-    def _logits(self, codes: NDArray[np.float32], *, of_items: bool) -> Matrix:
-        """Read every label from codes, (n, n_labels)."""
-        readout = self._of_items if of_items else self._of_tags
-        logits = codes @ readout.weights + readout.intercepts
-        if of_items and self.space_.priming:
+    def _logits(self, codes: NDArray[np.float32], features: Features | None) -> Matrix:
+        """Read every label from codes, (n, n_labels), as verdicts correct them."""
+        if features is None:
+            return np.asarray(codes @ self._of_tags.weights + self._of_tags.intercepts)
+        logits = self._plain_logits(codes)
+        if self._corrections:
+            logits[:, [*self._corrections]] += self._corrected(self.space_.sketch(features))
+        return logits
+
+    def _plain_logits(self, codes: NDArray[np.float32]) -> Matrix:
+        """Read every label from codes of items, (n, n_labels), without corrections."""
+        logits = codes @ self._of_items.weights + self._of_items.intercepts
+        if self.space_.priming:
             learned = slice(0, self.store_.n_learned)
             votes = self.store_.votes(self.space_.points(codes))[:, learned]
             logits[:, learned] += self.space_.priming * logit(votes)
         return np.asarray(logits)
+
+    def _corrected(self, sketches: NDArray[np.float32]) -> Matrix:
+        """Say what verdicts add to the logits of labels that have some, (n, n_corrected)."""
+        weights = np.stack([one.weights for one in self._corrections.values()], axis=1)
+        intercepts = np.array([one.intercept for one in self._corrections.values()])
+        return np.asarray(sketches @ weights + intercepts)
 
     def _scored(
         self,
@@ -575,7 +724,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 points = self.space_.points(codes)
                 scores[:, : len(self.store_.labels)] = self.store_.votes(points)
             else:
-                scores = self._logits(codes, of_items=features is not None)
+                scores = self._logits(codes, part)
             own = scores.copy() if self._raised else scores
             for source, target in self._raised:
                 np.maximum(scores[:, target], own[:, source], out=scores[:, target])
@@ -898,7 +1047,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if not sources:
             return column
         codes = self._codes(features, tags)
-        logits = self._logits(codes, of_items=features is not None)[0]
+        logits = self._logits(codes, features)[0]
         return max([column, *sources], key=lambda one: logits[one])
 
     def _evidence(
@@ -926,7 +1075,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
         # As it was coded when it was scored, to the last bit.
         code = self._codes(features, tags)
-        logits = self._logits(code, of_items=of_items)[0]
+        logits = self._logits(code, features)[0]
         parts = share * tag_parts(space.members_, weights, average, probable)
         known = 0.0
         if of_items and space.priming and column < self.store_.n_learned:
@@ -934,12 +1083,16 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             usual = space.priming * float(logit(np.array(prior)))
             votes = self.store_.votes(space.points(code))[0, column]
             known = space.priming * float(logit(np.array(votes))) - usual
+        answers = 0.0
+        if features is not None and column in self._corrections:
+            place = [*self._corrections].index(column)
+            answers = float(self._corrected(space.sketch(features))[0, place])
         first = np.argsort(-np.abs(parts), kind="stable")[:k]
         named = []
         for place in first[parts[first] != 0].tolist():
             changed = probable.copy()
             changed[place] = average[place]
-            less = self._logits(code_of(changed), of_items=of_items)[0, column] - logits[column]
+            less = self._logits(code_of(changed), features)[0, column] - logits[column]
             named.append(
                 TagEvidence(
                     self._labels[space.order_[place]],
@@ -956,12 +1109,13 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             float(sigmoid(np.array(value))) if self._in_use[column] else 0.0,
             value,
             # The rest: what is left where features and tags are average and documents vote alike.
-            value - features_part - float(parts.sum()) - known,
+            value - features_part - float(parts.sum()) - known - answers,
             features_part,
             tuple(named),
             float(parts.sum()) - sum(one.part for one in named),
             known,
             self.store_.nearest(space.points(code)[0], column, k),
+            answers,
         )
 
     def _kind(self, column: int) -> str:
@@ -1072,6 +1226,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         store = self.store_
         if gone & set(store.labels):
             store = store.without_labels(self.space_, gone)
+        # Answers about them stay in the log, but count no more.
+        told = [one for one in self._feedback.labels if any(self._same(one, each) for each in gone)]
+        if told:
+            self._feedback.undo(self._feedback.numbers(told))
         return self.set_store(store, named)
 
     def block(self, labels: Collection[str], undo: bool = False) -> Self:
@@ -1150,6 +1308,222 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         given = [labels] if isinstance(labels, str) else labels
         return LabelCorpus.from_documents([given], normalize=self.normalize_labels_).labels
 
+    # ------------------------------------------------------------------ clicks
+
+    def learn(
+        self, verdicts: Iterable[Verdict | tuple[Any, ...]], X: object = None
+    ) -> tuple[int, ...]:
+        """Take yes or no to single labels of items, at once and without training.
+
+        A label's logits are corrected in closed form (`polyseme.corrections`); others stay as they
+        are. Labels may be seen, unseen, blocked or not known at all: then they are new, and known
+        by these answers alone. Verdicts are events in `verdicts_`, which the next fit learns from.
+
+        Parameters
+        ----------
+        verdicts : iterable of Verdict, or of tuples that begin with item, label and answer
+            Items are ids of X, or numbers of its rows. Without X they are items that verdicts were
+            given on before, or what `features` takes, such as files.
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+
+        Returns
+        -------
+        tuple of int
+            The verdicts' numbers, for `undo`.
+        """
+        check_fitted(self, "store_")
+        said = []
+        for one in verdicts:
+            verdict = one if isinstance(one, Verdict) else Verdict(*one)
+            model = verdict.model or self.space_.digest_
+            said.append(verdict._replace(item=str(verdict.item), model=model))
+        labels = self._names([verdict.label for verdict in said]) if said else ()
+        spelled = {self._key(label): label for label in labels}
+        said = [
+            one._replace(label=self.vocabulary_.resolve(spelled[self._key(one.label)]))
+            for one in said
+        ]
+        vectors = self._asked_vectors(list(dict.fromkeys(one.item for one in said)), X)
+        numbers = tuple(self._feedback.add(said, vectors))
+        self._take_answers({one.label for one in said})
+        return numbers
+
+    def _asked_vectors(self, names: list[str], X: object) -> dict[str, NDArray[np.float32]]:
+        """Give the vectors of items that verdicts are about and that have none yet."""
+        new = [name for name in names if not self._feedback.knows(name)]
+        if not new:
+            return {}
+        if X is None:
+            if self.features_ is None:
+                raise InputError(
+                    f"Nothing is known of the item '{new[0]}'; give `X` with its features."
+                )
+            return dict(zip(new, self._vectors(self._features_of(new)), strict=True))
+        _, ids = without_ids(X)
+        features = self._features_of(X)
+        known = map(str, range(features.shape[0])) if ids is None else ids
+        rows = {name: row for row, name in enumerate(known)}
+        lost = [name for name in new if name not in rows]
+        if lost:
+            raise InputError(
+                f"X has no item '{lost[0]}'; verdicts name items by "
+                f"{'their ids' if ids is not None else 'the numbers of their rows, from 0'}."
+            )
+        places = np.array([rows[name] for name in new])
+        return dict(zip(new, self._vectors(features[places]), strict=True))
+
+    def undo(self, numbers: Iterable[int]) -> Self:
+        """Take verdicts back; every score is then as if they had never been given.
+
+        Parameters
+        ----------
+        numbers : iterable of int
+            As `learn` gave them.
+        """
+        check_fitted(self, "store_")
+        self._feedback.undo(numbers)
+        left = {self._key(label) for label in self._feedback.labels}
+        if self.named_ is not None:
+            # Labels that were known by answers alone go with their last answer.
+            kept = [
+                row
+                for row, label in enumerate(self.named_.labels)
+                if self.named_.likeness[row].any() or self._key(label) in left
+            ]
+            names = tuple(self.named_.labels[row] for row in kept)
+            return self.set_store(self.store_, NamedLabels(names, self.named_.likeness[kept]))
+        return self.set_store(self.store_)
+
+    def take_up(self, log: VerdictLog) -> Self:
+        """Learn from verdicts that are kept elsewhere, in place of those it has.
+
+        Parameters
+        ----------
+        log : VerdictLog
+        """
+        check_fitted(self, "store_")
+        self.verdicts_, self._feedback = log, Feedback(log, self.space_.digest_)
+        self._corrections = {}
+        self._take_answers(self._feedback.labels)
+        return self
+
+    def _take_answers(self, labels: Collection[str]) -> None:
+        """Correct labels that were answered for; unknown ones become labels without a hint."""
+        known = {self._key(label) for label in self._labels}
+        new = tuple(label for label in labels if self._key(label) not in known)
+        if new and self.n_features_in_:
+            likeness = np.zeros((len(new), self.space_.n_seen_))
+            named = NamedLabels(new, likeness)
+            if self.named_ is not None:
+                both = np.concatenate([self.named_.likeness, likeness])
+                named = NamedLabels(self.named_.labels + new, both)
+            self.set_store(self.store_, named)
+        else:
+            self._correct(labels)
+
+    def _correct(self, labels: Collection[str]) -> None:
+        """Learn the corrections of some labels from the verdicts that stand."""
+        if not self.n_features_in_ or not labels:
+            return
+        resolve = self.vocabulary_.resolve
+        places = {self._key(label): column for column, label in enumerate(self._labels)}
+        names: dict[int, list[str]] = {}
+        for label in self._feedback.labels:
+            column = places.get(self._key(resolve(label)))
+            if column is not None:
+                names.setdefault(column, []).append(label)
+        wanted = {places.get(self._key(resolve(label))) for label in labels}
+        background = self.space_.background_
+        with one_blas_thread(), one_torch_thread():
+            if self._usual is None:
+                self._usual = np.zeros((0, len(self._labels)))
+                if len(background.codes):
+                    self._usual = self._plain_logits(background.codes)
+            n_sketch = min(self.n_features_in_, SKETCH)
+            for column in sorted(one for one in wanted if one is not None):
+                vectors, answers = self._feedback.placed(names.get(column, ()))
+                self._corrections.pop(column, None)
+                if len(answers):
+                    self._corrections[column] = correct(
+                        vectors[:, :n_sketch],
+                        self._plain_logits(vectors[:, n_sketch:])[:, column],
+                        answers,
+                        background.sketches,
+                        self._usual[:, column],
+                        background.weights,
+                    )
+
+    def ask(
+        self,
+        X: object,
+        label: str | None = None,
+        k: int = 30,
+        strategy: str = "active",
+        tags: Documents | None = None,
+        random_state: RandomState = 0,
+    ) -> list[Question]:
+        """Say what to look at next: which label of which item is worth a yes or no.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+        label : str, optional
+            Ask about this label alone; by default about any.
+        k : int
+            How many questions.
+        strategy : {"active", "likeliest", "random", "errors"}
+            Half of the items the likeliest, half those it is least certain of; the likeliest; any;
+            or tags that items lack or have by mistake, for which `tags` must be given.
+        tags : as y of `fit`, optional
+            The tags that items have: they are not asked about, but where errors are looked for.
+        random_state : int, numpy Generator or None
+
+        Returns
+        -------
+        list of Question
+            What was answered before is not asked again.
+        """
+        check_number("k", k, owner="ask", low=1, whole=True)
+        check_strategy(strategy, tagged=tags is not None)
+        features, _ = self._asked(X, None)
+        assert features is not None
+        _, ids = without_ids(X)
+        n = features.shape[0]
+        names = [str(row) for row in range(n)] if ids is None else list(ids)
+        column = None if label is None else self._column(label)
+        shown = np.arange(len(self.classes_)) if self._shown is None else self._shown
+        chosen = np.arange(len(shown)) if column is None else np.flatnonzero(shown == column)
+        carried = None if tags is None else self._truth(X, tags)
+        said = {
+            self._key(self.classes_[place]): self._feedback.answers(
+                [one for one in self._feedback.labels if self._same(one, self.classes_[place])]
+            )
+            for place in chosen
+        }
+
+        def told(rows: slice) -> tuple[slice, NDArray[np.bool_], NDArray[np.bool_]]:
+            answered = np.zeros((len(names[rows]), len(chosen)), dtype=bool)
+            for place, one in enumerate(chosen):
+                answers = said[self._key(self.classes_[one])]
+                if answers:
+                    answered[:, place] = [name in answers for name in names[rows]]
+            there = np.zeros_like(answered) if carried is None else carried[rows][:, chosen]
+            return rows, answered, there
+
+        blocks = [(rows, part[:, chosen]) for rows, part in self._scored(features, None)]
+        questions = choose(
+            blocks, (told(rows) for rows, _ in blocks), k, strategy, as_generator(random_state)
+        )
+        return [
+            Question(names[row], row, str(self.classes_[chosen[at]]), likely, why)
+            for row, at, z, why in questions
+            for likely in [float(sigmoid(np.array(z)))]
+        ]
+
+    def _same(self, said: str, label: str) -> bool:
+        """Say whether a label that was said is one of `classes_`."""
+        return self._key(self.vocabulary_.resolve(said)) == self._key(label)
+
     # ------------------------------------------------------------------ persistence
 
     def save(self, path: str | Path) -> None:
@@ -1168,6 +1542,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         write_model(path, "tagger", *self.get_state())
         if self.verdicts_.file is None:
             self.verdicts_ = VerdictLog(path)
+            self._feedback = Feedback(self.verdicts_, self.space_.digest_)
 
     def get_state(self) -> State:
         """Give the fitted tagger as JSON values and arrays; see `from_state`."""
@@ -1190,6 +1565,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             "indicator": None if self.indicator_ is None else list(self.indicator_),
             "named": None if self.named_ is None else list(self.named_.labels),
             "name_share": self.name_share_,
+            "pooled": self.pooled_,
         }
         arrays["likeness"] = self._likeness
         if self.named_ is not None:
@@ -1215,7 +1591,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         made.validation_ = None if measured is None else Validation.from_state(measured)
         made.normalize_labels_ = config["normalize_labels"]
         made.vocabulary_ = made.vocabulary = Vocabulary.from_state(config["vocabulary"])
-        made.verdicts_ = VerdictLog()
+        made.verdicts_, made.pooled_ = VerdictLog(), config["pooled"]
+        made._feedback = Feedback(made.verdicts_, made.space_.digest_)
         made.indicator_ = None if config["indicator"] is None else tuple(config["indicator"])
         named = None
         if config["named"] is not None:
@@ -1241,8 +1618,7 @@ def load(path: str | Path) -> Tagger:
     config, arrays = read_model(path, "tagger")
     if config.get("method") == "space":
         tagger = ZeroShotTagger.from_state(config, arrays)
-        tagger.verdicts_ = VerdictLog(path)
-        return tagger
+        return tagger.take_up(VerdictLog(path))
     from polyseme.published.tagger import PublishedTagger
 
     if config.get("method") == "published":

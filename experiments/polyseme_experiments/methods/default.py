@@ -42,7 +42,8 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
     }
     return {
         "space": {name: value for name, value in described.items() if name not in left_out},
-        "plan": asdict(plan),
+        # Without a pool and verdicts, what is said of them decides nothing.
+        "plan": {name: one for name, one in asdict(plan).items() if name not in _OF_POOLS},
         "constants": {
             f"{module.__name__}.{name}": repr(value)
             for module in (polyseme.calibration, polyseme.space, polyseme.training)
@@ -50,6 +51,9 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
             if name.isupper() and _is_number(value)
         },
     }
+
+
+_OF_POOLS = ("pool_from", "pool_weight", "pool_hard", "verdict_weight")
 
 
 def _is_number(value: object) -> bool:
