@@ -665,8 +665,10 @@ def _digest_at(connection: sqlite3.Connection, table: str, number: int) -> Any:
 
 
 def _digest(previous: bytes, row: Row) -> bytes:
-    """Chain a row, without its digest, to the one before."""
-    return hashlib.sha256(previous + ascii(row).encode("ascii")).digest()
+    """Chain a row, without its digest, to the one before; a code is told by its bytes."""
+    code = row[-1] if type(row[-1]) is bytes else b""
+    told = row[:-1] if code else row
+    return hashlib.sha256(previous + ascii(told).encode("ascii") + code).digest()
 
 
 def _insert_events(connection: sqlite3.Connection, rows: Iterable[Row]) -> range:
