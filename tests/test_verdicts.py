@@ -369,6 +369,7 @@ def test_a_head_stays_good_when_the_log_has_grown(three):
         "UPDATE events SET undoes = 3 WHERE number = 1",
         "UPDATE events SET undoes = 'x' WHERE number = 1",
         "UPDATE events SET digest = 3 WHERE number = 4",
+        "UPDATE events SET number = 9223372036854775807 WHERE number = 4",
         "DELETE FROM events WHERE number = 1",
     ],
 )
@@ -533,7 +534,11 @@ FORKER = """
 import os, sys
 from polyseme.verdicts import VerdictLog
 log = VerdictLog(sys.argv[2])
-log.count
+
+def tell(*words):
+    # In one piece, which a kill does not cut: `print` may write words one by one.
+    os.write(1, " ".join(map(str, words)).encode() + b"\\n")
+
 for turn in range(int(sys.argv[1])):
     child = os.fork()
     if child == 0:
@@ -541,10 +546,9 @@ for turn in range(int(sys.argv[1])):
         while True:
             place += 1
             batch = [(f"{turn}-{place}-{part}", "canoe", True) for part in "abc"]
-            print("told", turn, place, *log.append(batch, {batch[0][0]: [place]}, "s"), flush=True)
-    print("child", child, flush=True)
+            tell("told", turn, place, *log.append(batch, {batch[0][0]: [place]}, "s"))
+    tell("child", child)
     os.waitpid(child, 0)
-    print("dead", flush=True)
 """
 
 
@@ -575,6 +579,31 @@ def test_a_writer_that_is_killed_twenty_times_loses_nothing_that_it_acknowledged
         batches = [item.rpartition("-")[0] for item in found.values()]
         assert all(batches.count(batch) == 3 for batch in {*batches}), "a batch by halves"
         assert log.codes("s").keys() == {item for item in found.values() if item.endswith("a")}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_fork_with_an_open_log_loses_nothing_when_the_parent_closes_it(tmp_path):
+    code = """
+import os, sys
+from polyseme.verdicts import VerdictLog
+log = VerdictLog(sys.argv[1])
+log.append([("parent", "canoe", True)])
+(told, tell), (heard, hear) = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    log.append([("child", "canoe", True)])
+    os.write(tell, b"1")
+    os.read(heard, 1)
+    log.append([("child, alone", "canoe", True)])
+    os._exit(0)
+os.read(told, 1)
+log.close()
+os.write(hear, b"1")
+os.waitpid(child, 0)
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    found = [one.item for one in VerdictLog(tmp_path).events()]
+    assert found == ["parent", "child", "child, alone"]
 
 
 def test_a_writer_does_not_wait_for_ever(three, monkeypatch):

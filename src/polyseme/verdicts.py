@@ -16,6 +16,7 @@ import stat
 import tempfile
 import threading
 import warnings
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -130,7 +131,8 @@ class VerdictLog:
         self.file = file
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._opened: tuple[int, ...] = ()  # which file by which process
+        self._opened: tuple[int, ...] = ()  # which file
+        _LOGS.add(self)
 
     # ------------------------------------------------------------------ writing
 
@@ -350,10 +352,7 @@ class VerdictLog:
         """Let go of the file; the next call opens it again. Events in memory stay."""
         with self._lock:
             if self.file is not None and self._connection is not None:
-                if self._opened[0] == os.getpid():
-                    self._connection.close()
-                else:
-                    _FORKED.append(self._connection)  # its locks are those of another process
+                self._connection.close()
                 self._connection = None
 
     def __enter__(self) -> Self:
@@ -442,9 +441,9 @@ class VerdictLog:
         except (FileNotFoundError, NotADirectoryError):
             self.close()
             return None
-        place = (os.getpid(), info.st_dev, info.st_ino)
+        place = (info.st_dev, info.st_ino)
         if self._connection is not None and self._opened != place:
-            self.close()  # another file has taken its place, or this process was forked
+            self.close()  # another file has taken its place
         if self._connection is None:
             _check_files(self.file)
             connection = self._open(self.file)
@@ -544,7 +543,28 @@ class VerdictLog:
 
 # ---------------------------------------------------------------------- SQLite
 
-_FORKED: list[sqlite3.Connection] = []  # never closed here: that would write to their files
+_LOGS: weakref.WeakSet[VerdictLog] = weakref.WeakSet()
+_HELD: list[threading.RLock] = []
+
+
+def _before_fork() -> None:
+    """Close all logs: a child with its parent's connection writes where nobody else looks."""
+    for log in list(_LOGS):
+        log._lock.acquire()
+        log.close()
+        _HELD.append(log._lock)
+
+
+def _after_fork() -> None:
+    """Let parent and child go on; each opens a connection of its own."""
+    while _HELD:
+        _HELD.pop().release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
+    )
 
 
 def _connect(address: str) -> sqlite3.Connection:
@@ -632,8 +652,8 @@ def _last(connection: sqlite3.Connection, table: str) -> tuple[int, bytes]:
     """Give number and digest of the last row; (0, b"") without any."""
     query = f"SELECT number, digest FROM {table} ORDER BY number DESC LIMIT 1"
     number, digest = connection.execute(query).fetchone() or (0, b"")
-    if type(digest) is not bytes or number < 0:
-        raise sqlite3.DatabaseError("a digest is missing")
+    if type(digest) is not bytes or not 0 <= number < 2**53:
+        raise sqlite3.DatabaseError("the last event is none")
     return number, digest
 
 
@@ -645,8 +665,10 @@ def _digest_at(connection: sqlite3.Connection, table: str, number: int) -> Any:
 
 
 def _digest(previous: bytes, row: Row) -> bytes:
-    """Chain a row, without its digest, to the one before."""
-    return hashlib.sha256(previous + ascii(row).encode("ascii")).digest()
+    """Chain a row, without its digest, to the one before; a code is told by its bytes."""
+    code = row[-1] if type(row[-1]) is bytes else b""
+    told = row[:-1] if code else row
+    return hashlib.sha256(previous + ascii(told).encode("ascii") + code).digest()
 
 
 def _insert_events(connection: sqlite3.Connection, rows: Iterable[Row]) -> range:
