@@ -184,5 +184,5 @@ def test_one_label_is_enough_where_asked_and_empty_documents_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert check_corpus(one, owner="Thing", n_labels=1) is one
-    with pytest.warns(PolysemeWarning, match="1 of 3 documents have no label and teach `Thing`"):
+    with pytest.warns(PolysemeWarning, match="1 of 3 documents have no label and teach nothing"):
         check_corpus(as_corpus([["a"], [], ["b"]]), owner="Thing")

@@ -528,7 +528,7 @@ def check_corpus(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> Label
         only = corpus.labels[int(corpus.matrix.indices[0])]
         raise InputError(f"`{owner}` needs at least two different labels; got only '{only}'.")
     if n_empty:
-        message = f"{n_empty} of {len(corpus)} documents have no label and teach `{owner}` nothing."
+        message = f"{n_empty} of {len(corpus)} documents have no label and teach nothing."
         warnings.warn(message, PolysemeWarning, stacklevel=3)
     return corpus
 

@@ -103,7 +103,8 @@ def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
     close = difflib.get_close_matches(label, labels, n=3)
     hint = f"; close to it: {', '.join(close)}" if close else ""
     raise InputError(
-        f"Unknown label '{label}'{hint}; `classes_` names all {len(labels)} known ones."
+        f"Unknown label '{label}'{hint}; `classes_` (polyseme labels) names all {len(labels)} "
+        "known ones."
     )
 
 

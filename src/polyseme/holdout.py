@@ -141,10 +141,9 @@ class Validation:
 
     def __str__(self) -> str:
         lines = [
-            f"{name} labels: E-MAP {100 * part.example_map:.1f}, C-MAP {100 * part.concept_map:.1f}"
-            f"; with probability 0.5 or more {_percent(part.precision)} are true, which finds "
-            f"{_percent(part.recall)} of all that are ({part.n_labels} labels at a time, "
-            f"{part.n_items} held-out items)"
+            f"{name} labels: {_precision_and_recall(part)}; E-MAP {part.example_map:.3f}, "
+            f"C-MAP {part.concept_map:.3f} "
+            f"({part.n_labels} labels at a time, {part.n_items} held-out items)"
             for name, part in (("seen", self.seen), ("unseen", self.unseen))
         ]
         best = f"the highest that can be promised of unseen labels is {self.highest_precision:.2f}"
@@ -204,9 +203,14 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: None if value != value else value for name, value in values.items()}
 
 
-def _percent(share: float) -> str:
-    """Give a share in words."""
-    return "none" if np.isnan(share) else f"{100 * share:.0f} %"
+def _precision_and_recall(part: Measures) -> str:
+    """Say what suggestions at a probability of 0.5 are worth."""
+    if np.isnan(part.precision):
+        return "none had a probability of 0.5 or more"
+    return (
+        f"at a probability of 0.5 or more, precision {part.precision:.2f} and recall "
+        f"{part.recall:.2f}"
+    )
 
 
 def validate(

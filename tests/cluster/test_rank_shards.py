@@ -8,6 +8,7 @@ import pickle
 import socket
 import sys
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,6 +44,21 @@ def run(*words: object, code: int = 0):
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert done.exit_code == code, (done.output, done.exception)
     return done
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision", "leaves_out"),
+    [(None, 0.5, True), ("seen", 0.5, False), ("unseen", None, False), ("oov", None, False)],
+)
+def test_unseen_labels_that_cannot_be_promised_are_left_out_unless_asked_for(
+    own_tagger, tmp_path, kind, precision, leaves_out, recwarn
+):
+    own_tagger.validation_ = replace(own_tagger.validation_, thresholds=(np.inf,))
+    own_tagger.save(tmp_path / "model")
+    suggestions = ranking.Suggestions(tmp_path / "model", None, kind=kind)
+    assert suggestions.tagger.validation_.highest_precision == 0
+    assert (suggestions.precision, suggestions.leaves_out) == (precision, leaves_out)
+    assert not recwarn.list, "the command tells of it where nobody asked for a precision"
 
 
 def test_rankings_of_shards_are_what_the_tagger_says_and_what_is_printed(

@@ -142,6 +142,29 @@ def test_cards_hold_the_truth_and_reasons_add_up(results, small):
         assert distances == sorted(distances)
 
 
+def test_cards_show_how_probable_tags_are(results, page):
+    for card in results.cards:
+        probabilities = [tag.probability for tag in card.tags]
+        assert probabilities == sorted(probabilities, reverse=True)
+        assert 0 <= probabilities[-1] <= probabilities[0] <= 1
+    assert f"<small>{100 * results.cards[0].tags[0].probability:.0f}%</small>" in page
+
+
+@pytest.mark.parametrize(
+    ("means", "words"),
+    [
+        ((2.1, 1.9, -2.1, 0.0), "in “seen”, “oov” only"),
+        ((1.0, 0.0, 0.0, 0.0), "in no column"),
+        ((3.0, 3.0, 3.0, 3.0), "in every column"),
+    ],
+)
+def test_the_page_says_which_differences_are_more_than_chance(results, means, words):
+    columns = zip(results.differences, means, strict=True)
+    differences = {column: Cell(mean, 1.0, 9) for column, mean in columns}
+    page = build_page(replace(results, differences=differences), lambda emoji, drawing: "data:,")
+    assert f"differ by more than two standard errors {words}." in page
+
+
 def test_bars_of_evidence_begin_at_zero_and_show_the_parts(results):
     evidence = results.reasons[0].evidence
     bars = evidence_bars(evidence)

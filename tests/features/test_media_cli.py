@@ -98,6 +98,9 @@ def test_the_default_learns_from_files_too(pictures, tmp_path):
     assert tagged[0]["file"].endswith(record["file"])
     assert record["probability"] == pytest.approx(tagged[0]["scores"][0], abs=1e-5)
     assert record["neighbours"][0]["known_as"][0].endswith(".png")
+    (of_file,) = lines(run("explain", tmp_path / "model", tagged[0]["file"], label, "-k", 2).stdout)
+    assert of_file["file"] == tagged[0]["file"]
+    assert of_file["probability"] == pytest.approx(record["probability"], abs=1e-5)
 
 
 def test_sidecars_get_tags_and_lose_none(pictures, tmp_path):
@@ -182,7 +185,8 @@ def test_suggestions_are_reviewed_and_accepted_ones_teach(pictures, tmp_path):
     assert second not in lines(run(*command).stdout)[0]["labels"], "a refused tag came back"
     assert second not in lines(run(*command, "--sidecars").stdout)[0]["added"]
     run("review", photo, "--refuse", "*")
-    assert run("review", photo).stdout == ""
+    answered = run("review", photo)
+    assert answered.stdout == "" and "no suggestion waits for an answer" in answered.stderr
     run("extract", "image", tmp_path / "photos", "--out", tmp_path / "numbers", "--size", 32)
     tags = dict(zip(*attrgetter("ids", "tags")(read_extraction(tmp_path / "numbers")), strict=True))
     assert tags[photo.name] == (first,)

@@ -6,6 +6,7 @@ drawn by seed and never by hand.
 
 from __future__ import annotations
 
+import math
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,11 +39,12 @@ Scores = dict[str, dict[str, Cell]]
 
 
 class Tag(NamedTuple):
-    """A label with its kind, and whether the picture truly carries it."""
+    """A label with its kind, whether the picture truly carries it, and how probable it was."""
 
     label: str
     kind: str
     right: bool
+    probability: float = math.nan
 
 
 class Card(NamedTuple):
@@ -215,13 +217,18 @@ def _cards(
 ) -> tuple[Card, ...]:
     """Tag one drawing of every test emoji; those with a hidden label first, in random order."""
     rows = split.rows(split.test)
-    ranked, _ = tagger.rank(split.emoji.features[rows], k=len(tagger.classes_))
+    ranked, scores = tagger.rank(split.emoji.features[rows], k=len(tagger.classes_))
     kinds = dict(zip(tagger.classes_, tagger.kinds_.tolist(), strict=True))
     cards = []
     for emoji in generator.permutation(split.test).tolist():
         place = int(generator.choice(np.flatnonzero(split.emoji.group[rows] == emoji)))
         truth = set(split.emoji.documents[emoji])
-        order = [Tag(label, kinds[label], label in truth) for label in ranked[place].tolist()]
+        order = [
+            Tag(label, kinds[label], label in truth, probability)
+            for label, probability in zip(
+                ranked[place].tolist(), scores[place].tolist(), strict=True
+            )
+        ]
         first = order[:N_TAGS]
         missed = sorted(truth - {tag.label for tag in first})
         cards.append(

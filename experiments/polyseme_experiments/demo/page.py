@@ -86,18 +86,30 @@ def _best(table: dict[str, dict[str, Cell]], column: str) -> float:
 
 
 def _wins(results: DemoResults) -> str:
-    """Say in one sentence who is ahead, whoever it is."""
+    """Say who is ahead, whoever it is, and where that is more than chance."""
     tables = (results.example, results.concept)
     leaders = Counter(
         max(table, key=lambda name: table[name][column].mean or 0.0)
         for table in tables
         for column in COLUMNS
     )
-    n_columns = leaders.total()
-    if len(leaders) == 1:
-        return f"Best in all {n_columns} columns: {next(iter(leaders))}."
+    n_columns, (own, rival) = leaders.total(), list(results.example)[:2]
     listed = " and ".join(f"{name} in {count}" for name, count in leaders.most_common())
-    return f"Best of the {n_columns} columns: {listed}."
+    ahead = f"Best of the {n_columns} columns: {listed}."
+    if len(leaders) == 1:
+        ahead = f"Best in all {n_columns} columns: {next(iter(leaders))}."
+    certain = [name for name, cell in results.differences.items() if _is_certain(cell)]
+    columns = f"in “{'”, “'.join(certain)}” only" if certain else "in no column"
+    if len(certain) == len(results.differences):
+        columns = "in every column"
+    return f"{ahead} In E-MAP {own} and {rival} differ by more than two standard errors {columns}."
+
+
+def _is_certain(difference: Cell) -> bool:
+    """Say whether a difference is more than twice its standard error."""
+    if difference.mean is None or difference.error is None:
+        return False
+    return abs(difference.mean) > 2 * difference.error
 
 
 def evidence_bars(evidence: Evidence) -> list[tuple[str, str, float, float, float, float]]:

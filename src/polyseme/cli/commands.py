@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -150,9 +149,7 @@ def _summary(tagger: Tagger) -> str:
     counts = ", ".join(f"{count} {kind}" for kind, count in _kinds(tagger).items())
     summary = f"{len(tagger.classes_)} labels ({counts}) from {len(tagger.store_.ids)} documents"
     if isinstance(tagger, polyseme.PublishedTagger):
-        score = tagger.embedding_.best_score_
-        held_out = f"; held-out E-MAP of the concept space {100 * score:.1f}"
-        return summary + (held_out if math.isfinite(score) else "")
+        return summary
     space = tagger.space_
     summary += (
         f" ({len(tagger.store_.points)} different tag sets); {len(space.members_)} "
@@ -314,8 +311,13 @@ def explain(
     """Show where a tag's score comes from, in parts that add up to its logit."""
     from polyseme.cli.reading import read_item
 
-    x, item = (None, {}) if str(features) == "-" else read_item(features, row)
     tagger = polyseme.load(model)
+    x: Any = None
+    item: dict[str, Any] = {}
+    if tagger.features_ is not None and features.suffix.lower() in tagger.features_.suffixes:
+        x, item = features, {"file": str(features)}
+    elif str(features) != "-":
+        x, item = read_item(features, row)
     if not isinstance(tagger, polyseme.PublishedTagger):
         emit_evidence(item, tagger.explain(x, label, k=top, tags=tag or None), form)
         return
@@ -539,7 +541,7 @@ def _describe_model(path: Path) -> dict[str, Any]:
             "known concepts": len(store.points),
             "dimensions": embedding.n_components,
             "topics": embedding.context_descriptor_.n_topics_,
-            "held-out E-MAP": embedding.best_score_,
+            "E-MAP of tag sets read back": embedding.best_score_,
             "epochs": len(embedding.history_),
             "mapper": "none (tags only)" if tagger.mapper_ is None else tagger.mapper_.kind,
             "relatedness": tagger.relatedness,
@@ -740,6 +742,11 @@ def tag(
         if top is None and precision is None and tagging.suggestions.precision is not None:
             wanted = tagging.suggestions.precision
             say(f"tags for a precision of {wanted:g}; --precision asks for another, --top for more")
+            if tagging.suggestions.leaves_out:
+                say(
+                    "tags that no training item carries are left out: of them it cannot be "
+                    "promised; --top 10 gives the ten best of all tags, --kind unseen these alone"
+                )
         records: Iterable[dict[str, Any]] = tagging.records()
         if sidecars or dry_run:
             # All are written before any is told of: a reader that goes away must not stop it.
@@ -792,7 +799,10 @@ def review(
 
     waiting = [(file, place, pending_tags(place)) for file, place in _sidecars(paths)]
     if not (accept or refuse):
-        emit(({"file": file, "suggested": tags} for file, _, tags in waiting if tags), form)
+        pending = [{"file": file, "suggested": tags} for file, _, tags in waiting if tags]
+        emit(pending, form)
+        if not pending:
+            say("no suggestion waits for an answer; `polyseme tag --sidecars` makes some")
         return
     records = []
     for file, place, tags in waiting:

@@ -63,12 +63,13 @@ class Suggestions:
     """What a saved tagger suggests: its best tags, or those likely enough; see `rank_shards`.
 
     Without `k`, those that are likely enough for `DEFAULT_PRECISION` where held-out items have
-    shown what a tagger can promise, ten at the most; ten where they have not. The tagger is loaded
-    when it is needed: by each worker for itself, where a copy of this travels to. It must be the
-    same one everywhere.
+    shown what a tagger can promise, ten at the most; ten where they have not, or where labels are
+    asked for that no training item carries. The tagger is loaded when it is needed: by each worker
+    for itself, where a copy of this travels to. It must be the same one everywhere.
     """
 
     _labels: dict[str, tuple[str, float]]  # each kind, and the least score to be suggested
+    leaves_out: bool  # whether unseen labels are left out, for nobody knows how often they are true
 
     def __init__(
         self,
@@ -105,15 +106,19 @@ class Suggestions:
                 "`method` needs the default tagger; the published method has one way to rank "
                 "labels."
             )
+        asked = self.precision is not None
         if self.k is None:
             promised = isinstance(tagger, ZeroShotTagger) and tagger.validation_ is not None
-            self.precision = self.precision or (DEFAULT_PRECISION if promised else None)
+            if promised and not asked and self.kind in (None, "seen"):
+                self.precision = DEFAULT_PRECISION
             self.k = _MOST_TAGS
         n_labels, precision = len(tagger.classes_), self.precision
         with warnings.catch_warnings():
-            if self.kind == "seen":  # what cannot be promised of others is no matter then
+            # What cannot be promised is no matter to those who ask for seen labels, or for nothing.
+            if self.kind == "seen" or not asked:
                 warnings.simplefilter("ignore", PolysemeWarning)
             least = np.zeros(n_labels) if precision is None else tagger.thresholds(precision)
+        self.leaves_out = self.kind != "seen" and bool(np.isinf(least).any())
         pairs = zip(tagger.kinds_.tolist(), least.tolist(), strict=True)
         self._labels = dict(zip(tagger.classes_, pairs, strict=True))
         return tagger
