@@ -142,8 +142,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         Every label it can rank: those it was fitted with, then new ones. Of an indicator matrix
         the columns come first, in their order.
     kinds_ : array of str, shape (n_labels,)
-        "seen" (on training items), "unseen" (only in the label sets) or "oov" (never in the label
-        sets: on items or in later documents only, or known by name alone).
+        "seen" (on training items), "unseen" (only in the label sets) or "oov" (in neither: in later
+        documents only, or known by name or by answers alone).
     space_ : ConceptSpace
     store_ : ConceptStore
         The documents that are known.
@@ -156,7 +156,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     name_share_ : float
         The share that `label_vectors` have in reading unseen labels; 0 where they did not help.
     seen_ : frozenset of str
-        The labels of the label sets that training items carry.
+        The labels that training items carry.
     dropped_ : tuple of str
         Names of documents left out, because they hold no label that the space has learned.
     n_features_in_ : int
@@ -363,7 +363,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
         self.space_, self.features_ = space, extractor
         self.n_vocabulary_, self.n_fitted_ = len(sets.labels), len(store.ids)
-        self.seen_, self.dropped_, self.validation_ = shared, dropped, validation
+        self.seen_ = frozenset() if X is None else corpus.used(labels)
+        self.dropped_, self.validation_ = dropped, validation
         self.name_share_, self._likeness = 0.0, np.zeros((0, 0))
         if words is not None and share:
             self.name_share_, self._likeness = share, self._unseen_likeness(words, labels)
@@ -848,7 +849,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if np.isinf(unseen) and self.space_.n_seen_ < len(self._labels):
             warnings.warn(
                 f"A precision of {precision:g} cannot be promised of labels that no training item "
-                f"carries, so none of them is given; {self._best_promise()}.",
+                f"carries, so none of them is given; {self._best_promise()}. `rank` gives the best "
+                "of them (--top 10), `kinds` those of one kind (--kind unseen).",
                 PolysemeWarning,
                 stacklevel=3,
             )
