@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ import polyseme
 from polyseme import LabelCorpus
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.baselines import Popularity
-from polyseme.cli import main
+from polyseme.cli.app import TableOptions
 from polyseme.cli.reading import Reading, read_items
 from polyseme.corpus import as_corpus
 from polyseme.datasets import load_dataset
@@ -31,21 +30,8 @@ from polyseme.io import Table, arrays, columns, read_documents, read_features, r
 SMALL = ["--preset", "paper", "--components", 8, "--topics", 5, "--epochs", 2]
 SMALL += ["--mapper", "kernel-ridge"]
 NAMES = [f"x{column}" for column in range(5)]
-READING = Reading(None, None, True)
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run the command in this process; give exit code, stdout and stderr."""
-
-    def call(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["polyseme", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out, printed.err
-
-    return call
+READING = Reading()
+STRICT = Reading(TableOptions(strict=True))
 
 
 def records(text):
@@ -100,19 +86,17 @@ def test_features_and_tags_in_another_order_are_joined_by_id(tmp_path, form, fra
 
 
 def test_ids_that_do_not_fit_are_counted_and_refused_when_strict(tmp_path, capsys):
-    pd.DataFrame({"id": ["a", "b", "b", "x"], "u": [1, 2, 9, 3]}).to_csv(tmp_path / "x.csv")
-    pd.read_csv(tmp_path / "x.csv", index_col=0).to_csv(tmp_path / "x.csv", index=False)
+    pd.DataFrame({"id": ["a", "b", "x"], "u": [1, 2, 3]}).to_csv(tmp_path / "x.csv", index=False)
     documents = write_documents(tmp_path / "t.jsonl", "bac", [["p", "q"], ["q"], ["p"]])
     items = read_items(tmp_path / "x.csv", documents, None, READING)
     assert items.documents.ids == ("a", "b") and items.X.to_numpy().tolist() == [[1], [2]]
     assert items.everything is not None and items.everything.ids == ("b", "a", "c")
     line = capsys.readouterr().err.splitlines()[-1]
     assert line == (
-        "joined by id: 2 items; 1 ids of features without a document (x); 1 documents without "
-        "features (c); 1 repeated ids of features, of which the first row is taken (b)"
+        "joined by id: 2 items; 1 item without a document (x); 1 document without an item (c)"
     )
-    with pytest.raises(InputError, match=r"^Ids do not fit: 1 ids of features .*drop --strict"):
-        read_items(tmp_path / "x.csv", documents, None, READING._replace(strict=True))
+    with pytest.raises(InputError, match=r"^Ids do not fit: 1 item without .*drop --strict"):
+        read_items(tmp_path / "x.csv", documents, None, STRICT)
 
 
 def test_ids_of_which_none_fits_are_refused(tmp_path):
@@ -219,12 +203,12 @@ def test_given_tags_are_found_by_id(run, tmp_path, named_model, world):
     tags = write_documents(tmp_path / "tags.jsonl", "cz", [["keyboard"], ["sea"]])
     words = ["rank", named_model, tmp_path / "new.csv", "-k", 3, "--tags", tags]
     code, out, err = run(*words)
-    assert code == 0 and "tags by id for 1 of 3 items; 1 documents without an item (z)" in err
+    assert code == 0 and "joined by id: 1 item; 1 document without an item (z)" in err
     tagger = polyseme.load(named_model)
     labels, _ = tagger.rank(world.X_test[:3], k=3, tags=[[], [], ["keyboard"]])
     assert [row["labels"] for row in records(out)] == labels.tolist()
     code, out, err = run(*words, "--strict")
-    assert (code, out) == (1, "") and "Ids do not fit: 1 documents without an item" in err
+    assert (code, out) == (1, "") and "Ids do not fit: 1 document without an item" in err
 
 
 def test_a_row_is_explained_by_its_id(run, tmp_path, named_model, world):
@@ -298,7 +282,7 @@ def test_cells_that_are_no_tags_are_refused(monkeypatch, cells, message):
 @pytest.mark.parametrize("piece", ["[", "['", "'\\", '["a",'])
 def test_cells_made_to_exhaust_the_reader_are_read_or_refused(piece):
     cell = f"[{piece * 20_000}]"
-    with contextlib.suppress(tag_cells.CellError):
+    with contextlib.suppress(InputError):
         tag_cells.label_sets([cell])
 
 
@@ -437,11 +421,49 @@ def test_columns_of_numbers_are_features_where_they_are_asked_for(tmp_path, form
     assert "are not used (x0, x1, x2 and 2 more); --features" in capsys.readouterr().err
 
 
-def test_repeated_ids_of_one_table_are_told(tmp_path, capsys):
-    pd.DataFrame({"id": ["a", "a"], "tags": ["p;q", "q"], "u": [1, 2]}).to_csv(tmp_path / "x.csv")
-    pd.read_csv(tmp_path / "x.csv", index_col=0).to_csv(tmp_path / "x.csv", index=False)
-    assert read_items(tmp_path / "x.csv", None, None, READING).documents.numbered
-    assert "1 repeated ids (a)" in capsys.readouterr().err
+REPEATED = pd.DataFrame(
+    {
+        "id": [*"aba"],
+        "tags": ["p;q", "q", "r;p"],
+        "u": [1, 2, 3],
+        "split": ["train", "test", "test"],
+    }
+)
+TOLD = r"^Ids stand more than once in {} \(a\): 3 rows become 2; tags .* united, .*--strict"
+
+
+@pytest.mark.parametrize("places", ["one table", "features", "documents", "both"])
+def test_rows_of_one_id_become_one_and_that_is_told(tmp_path, places):
+    tables = {"t.csv": REPEATED, "x.csv": REPEATED.drop(columns=["tags", "split"])}
+    if places == "features":
+        tables["t.csv"] = pd.DataFrame({"id": [*"ab"], "tags": ["p;q;r", "q"]})
+    elif places == "documents":
+        tables["x.csv"] = tables["x.csv"][:2]
+    for name, table in tables.items():
+        table.to_csv(tmp_path / name, index=False)
+    given = [tmp_path / "x.csv", tmp_path / "t.csv"]
+    given = [given[1], None] if places == "one table" else given
+    with pytest.warns(PolysemeWarning, match=TOLD.format(r"[xt]\.csv")) as caught:
+        items = read_items(*given, None, READING)
+    assert len(caught) == 1 + (places == "both")
+    assert items.documents.ids == ("a", "b") and items.X.to_numpy().tolist() == [[1], [2]]
+    assert [set(tags) for tags in items.documents] == [{"p", "q", "r"}, {"q"}]
+    with pytest.raises(InputError, match=r"^Ids stand more .*leave out --strict\.$"):
+        read_items(*given, None, STRICT)
+
+
+def test_rows_of_one_id_become_one_in_python(tmp_path):
+    with pytest.warns(PolysemeWarning, match=TOLD.format("the column 'tags'")):
+        corpus = as_corpus(REPEATED.drop(columns="u"))
+    assert corpus.ids == ("a", "b") and corpus.splits == ("train", "test")
+    indicator = {"indicator": [[1, 0], [0, 1], [1, 1]], "labels": ["p", "q"]}
+    np.savez(tmp_path / "x.npz", features=np.diag([1, 2, 3]), ids=[*"aba"], **indicator)
+    with pytest.warns(PolysemeWarning, match=TOLD.format(r"x\.npz")):
+        table = read_table(tmp_path / "x.npz")
+    assert list(as_corpus(table)) == [("p", "q"), ("q",)]
+    assert table.to_numpy().tolist() == [[1, 0, 0], [0, 2, 0]]
+    with pytest.raises(InputError, match="Ids stand more than once"):
+        read_table(tmp_path / "x.npz", strict=True)
 
 
 def test_arrays_with_ids_are_tables(tmp_path):
@@ -463,11 +485,14 @@ def bad_tables():
     two = {"u": [[1.0], [2.0]], "v": [[1.0], [2.0]]}
     yield (
         {"tags": [["p"], ["q"]], **two},
-        "several columns of vectors .u, v.; leave out all but one",
+        "several columns of vectors .u, v.; name one by `features_column`",
     )
     yield {"embedding": [[1.0], [2.0, 3.0]]}, "Row 1 of x.parquet has a vector of 2 numbers where"
     yield {"u": ["a", "b"], "v": [1, 2]}, "Column 'u' of x.parquet must hold numbers; got text"
-    yield {"id": [0.5, 1.5], "v": [1, 2]}, "Column 'id' of x.parquet must hold text or whole numb"
+    yield (
+        {"id": [0.5, 1.5], "v": [1, 2]},
+        "Row 0 of x.parquet must have text or a whole number as 'id'; got 0.5",
+    )
     yield {"id": ["a", None], "v": [1, 2]}, "Row 1 of x.parquet lacks 'id', which others have"
 
 
@@ -482,10 +507,8 @@ def test_folders_that_are_no_table_are_refused(tmp_path):
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "state.json").write_text("{}")
     (tmp_path / "dataset_dict.json").write_text('{"splits": ["train"]}')
-    with pytest.raises(InputError, match="several splits; name one of its folders: train"):
+    with pytest.raises(InputError, match="does not name the parts of a Hugging Face dataset"):
         read_table(tmp_path)
-    with pytest.raises(InputError, match="does not name the files of a Hugging Face dataset"):
-        read_table(tmp_path / "train")
     state = {"_data_files": [{"filename": "../../etc/data.arrow"}]}
     (tmp_path / "train" / "state.json").write_text(json.dumps(state))
     with pytest.raises(InputError, match=r"lacks data\.arrow; copy it whole"):
