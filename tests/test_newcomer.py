@@ -27,8 +27,6 @@ from polyseme.datasets import load_dataset
 from polyseme.features import Extracted
 from polyseme.io import Table, arrays, columns, read_documents, read_features, read_table, tag_cells
 
-SMALL = ["--preset", "paper", "--components", 8, "--topics", 5, "--epochs", 2]
-SMALL += ["--mapper", "kernel-ridge"]
 NAMES = [f"x{column}" for column in range(5)]
 READING = Reading()
 STRICT = Reading(TableOptions(strict=True))
@@ -255,11 +253,6 @@ def test_escapes_quotes_and_commas_inside_printed_tags_stay(tmp_path):
     assert tag_cells.label_sets([json.dumps(tags), "[]", None, ""]) == [tags, [], [], []]
 
 
-def test_the_delimiter_is_the_one_that_most_cells_hold():
-    assert tag_cells.label_sets(["a, b", "c, d", "e; f, g"])[2] == ["e; f", "g"]
-    assert tag_cells.label_sets(["a b", "c"], " ") == [["a", "b"], ["c"]]
-
-
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
@@ -359,30 +352,26 @@ def save_to_disk(table, folder, n_files=2):
 
 
 def write_one(form, frame, folder):
-    """Write ids, tags and vectors as one table of some form."""
-    vectors = frame[NAMES].to_numpy(dtype=np.float32)
-    table = pa.table({"id": frame["id"], "tags": frame["tags"].tolist()})
+    """Write ids, tags and vectors (or columns of numbers) as one table of some form."""
+    path, vectors = folder / f"one.{form}", frame[NAMES].to_numpy(dtype=np.float32)
+    lists = frame[["id", "tags"]].assign(embedding=vectors.tolist())
+    table = pa.Table.from_pandas(lists)
     sized = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 5)
-    fixed = table.append_column("embedding", sized)
-    path = folder / f"one.{form}"
-    if form == "parquet":
-        parquet.write_table(table.append_column("embedding", pa.array([*vectors])), path)
-    elif form == "fixed.parquet":
-        parquet.write_table(fixed, path)
-    elif form == "feather":
-        feather.write_feather(fixed, path)
-    elif form == "jsonl":
-        lists = frame.assign(embedding=vectors.tolist())[["id", "tags", "embedding"]]
-        lists.to_json(path, orient="records", lines=True, double_precision=10)
-    elif form == "csv":
-        frame.assign(embedding=vectors.tolist())[["id", "tags", "embedding"]].to_csv(path)
-        pd.read_csv(path, index_col=0).to_csv(path, index=False)
-    elif form == "dataset":
-        save_to_disk(fixed, path)
-    else:
+    fixed = table.set_column(2, "embedding", sized)
+    if form == "shards":
         path.mkdir()
         parquet.write_table(fixed.slice(0, 7), path / "a.parquet")
         parquet.write_table(fixed.slice(7), path / "b.parquet")
+        return path
+    {
+        "parquet": lambda: parquet.write_table(table, path),
+        "fixed.parquet": lambda: parquet.write_table(fixed, path),
+        "feather": lambda: feather.write_feather(fixed, path),
+        "jsonl": lambda: lists.to_json(path, orient="records", lines=True, double_precision=10),
+        "csv": lambda: lists.to_csv(path, index=False),
+        "wide.csv": lambda: frame.to_csv(path, index=False),
+        "dataset": lambda: save_to_disk(fixed, path),
+    }[form]()
     return path
 
 
@@ -400,15 +389,84 @@ def test_one_table_with_vectors_is_enough(tmp_path, form, given_as, frame):
     np.testing.assert_allclose(items.X.to_numpy(), frame[NAMES], rtol=1e-6)
 
 
-@pytest.mark.parametrize("form", ["parquet", "dataset"])
-def test_fit_rank_and_evaluate_take_the_one_table(run, tmp_path, form, frame):
+@pytest.mark.parametrize("form", ["parquet", "dataset", "wide.csv"])
+def test_every_command_takes_the_one_table(run, tmp_path, form, frame, tiny_space, monkeypatch):
     path = write_one(form, frame, tmp_path)
-    code, _, err = run("fit", tmp_path / "m", "-d", path, *SMALL)
-    assert code == 0 and "features: 5 numbers of the column of vectors" in err, err
+    monkeypatch.setattr("polyseme.tagger.ConceptSpace", lambda: tiny_space(n_steps=20))
+    code, _, err = run("fit", tmp_path / "m", "-x", path, "--validations", 0)
+    assert code == 0 and "first document: " in err, err
+    code, out, err = run("validate", "-x", path, "--draws", 1, "-f", "jsonl")
+    assert code == 0 and [row["labels"] for row in records(out)] == ["seen", "unseen"], err
+    monkeypatch.undo()
     code, out, err = run("evaluate", tmp_path / "m", path, "-f", "jsonl")
     assert code == 0 and records(out)[0]["n_items"] == len(frame), err
     code, out, err = run("rank", tmp_path / "m", path, "-k", 1)
     assert code == 0 and [row["id"] for row in records(out)] == frame["id"].tolist(), err
+
+
+def test_python_takes_the_one_table(tmp_path, frame, tiny_space):
+    table = read_table(write_one("parquet", frame, tmp_path))
+    tagger = polyseme.ZeroShotTagger(space=tiny_space(n_steps=20), random_state=0, n_validations=1)
+    tagger.fit(table, table)
+    assert tagger.store_.ids == tuple(frame["id"]) and tagger.validation_.seen.n_items > 9
+    assert tagger.evaluate(table, table)["example_map"] > 0.3
+
+
+TWO = {"id": ["a", "b"], "tags": [["p"], ["q"]], "u": [[1.0], [2.0]], "v": [[3.0], [4.0]]}
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl", "npz"])
+def test_of_several_columns_of_vectors_one_is_named(tmp_path, form):
+    path = tmp_path / f"x.{form}"
+    if form == "parquet":
+        parquet.write_table(pa.table(TWO), path)
+    elif form == "jsonl":
+        pd.DataFrame(TWO).to_json(path, orient="records", lines=True)
+    else:
+        np.savez(path, u=TWO["u"], v=TWO["v"])
+    assert read_features(path, features_column="v").tolist() == [[3], [4]]
+    for options in ({}, {"features_column": "w"}):
+        with pytest.raises(
+            InputError, match=r"x\..*\bu, v\b.*--features-column|--features-.*\bu, v"
+        ):
+            read_features(path, **options)
+
+
+def test_commands_name_the_column_of_vectors(run, tmp_path, named_model, world):
+    table = pa.table(
+        {"words": [["sea"]] * 3, "u": [[1.0]] * 3, "v": world.X_test[:3].tolist(), "id": [*"abc"]}
+    )
+    parquet.write_table(table, tmp_path / "x.parquet")
+    options = ["--tags-column", "words", "--features-column", "v"]
+    words = ["rank", named_model, tmp_path / "x.parquet", "-k", 3]
+    code, out, err = run(*words, *options)
+    assert code == 0, err
+    labels = [row["labels"] for row in records(out)]
+    assert labels == polyseme.load(named_model).rank(world.X_test[:3], k=3)[0].tolist()
+    code, _, err = run(*words, *options, "--out", tmp_path / "out")
+    assert code == 0, err
+    written = records((tmp_path / "out" / "x.jsonl").read_text())
+    assert [row["labels"] for row in written] == labels
+    explained = ["explain", named_model, words[2], "sea", "--row", "b", *options, "-f", "jsonl"]
+    assert run(*explained)[0] == 0
+    assert run("evaluate", named_model, words[2], *options)[0] == 0
+    code, out, err = run(*words)
+    assert (code, out) == (1, "") and "several columns of vectors (u, v); name one by" in err
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_the_index_that_pandas_wrote_is_no_feature(tmp_path, form):
+    frame = pd.DataFrame({"tags": ["p;q", "q"], "u": [1.0, 2.0]}, index=[7, 3])
+    path = tmp_path / f"x.{form}"
+    if form == "parquet":
+        frame.to_parquet(path)
+        assert read_table(path).columns == ("u",)
+        return
+    for _ in range(2):  # and once more with the name that it has when it is read again
+        frame.to_csv(path)
+        with pytest.raises(InputError, match=r"Column \d of x\.csv has no name; name it \(`id`"):
+            read_table(path)
+        frame = pd.read_csv(path).set_index("tags")
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
@@ -448,7 +506,9 @@ def test_rows_of_one_id_become_one_and_that_is_told(tmp_path, places):
     assert len(caught) == 1 + (places == "both")
     assert items.documents.ids == ("a", "b") and items.X.to_numpy().tolist() == [[1], [2]]
     assert [set(tags) for tags in items.documents] == [{"p", "q", "r"}, {"q"}]
-    with pytest.raises(InputError, match=r"^Ids stand more .*leave out --strict\.$"):
+    with pytest.raises(
+        InputError, match=r"^Ids stand more .*\(a\); give each row an id of its own\.$"
+    ):
         read_items(*given, None, STRICT)
 
 
@@ -482,11 +542,6 @@ def test_arrays_with_ids_are_tables(tmp_path):
 
 def bad_tables():
     """Give tables that cannot be features or documents, and the sentence for each."""
-    two = {"u": [[1.0], [2.0]], "v": [[1.0], [2.0]]}
-    yield (
-        {"tags": [["p"], ["q"]], **two},
-        "several columns of vectors .u, v.; name one by `features_column`",
-    )
     yield {"embedding": [[1.0], [2.0, 3.0]]}, "Row 1 of x.parquet has a vector of 2 numbers where"
     yield {"u": ["a", "b"], "v": [1, 2]}, "Column 'u' of x.parquet must hold numbers; got text"
     yield (

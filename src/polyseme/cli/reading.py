@@ -44,8 +44,8 @@ class Reading(NamedTuple):
 
     def table(self, path: Path, features: Literal["none", "vectors", "all"]) -> Table:
         """Read one table with tags."""
-        asked = self.features_column if features != "none" else None
-        return read_table(path, features=features, features_column=asked, **asdict(self.tables))
+        options = {"features_column": self.features_column} | asdict(self.tables)
+        return read_table(path, features=features, **options)
 
     def corpus(self, path: Path) -> LabelCorpus:
         """Read documents, and tell how they were understood."""

@@ -124,7 +124,7 @@ class Table:
         repeated = [own for own, count in Counter(ids).items() if count > 1]
         told = f"Ids stand more than once in {name} ({first_few(repeated, most=3)})"
         if strict:
-            raise InputError(f"{told}; give each row an id of its own, or leave out --strict.")
+            raise InputError(f"{told}; give each row an id of its own.")
         warnings.warn(
             f"{told}: {len(ids):,} rows become {len(places):,}; tags of one id are united, and of "
             "features, group and split the first row is kept. `strict` (--strict) refuses them.",

@@ -5,8 +5,9 @@ In: a `.parquet`, `.arrow` or `.feather` file. Out: lists of cells, matrices of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +40,19 @@ class ArrowFile:
             else:
                 schema, self._file = _arrow_batches(arrow, path)
                 self.n_rows = sum(batch.num_rows for batch in self._file)
+        self._names = _label_names(schema.metadata or {})
         self.kinds: dict[str, str] = {}
         for field in schema:
             if field.name in self.kinds:
                 raise InputError(f"{path.name} has two columns '{field.name}'; rename one.")
-            self.kinds[field.name] = _kind(field.type, arrow.types)
+            kind = _kind(field.type, arrow.types)
+            self.kinds[field.name] = LIST if field.name in self._names else kind
 
     def cells(self, name: str) -> list[Any]:
-        """Read a column as plain Python."""
-        return [cell for batch in self._batches([name]) for cell in batch.column(0).to_pylist()]
+        """Read a column as plain Python; numbers of labels become their names."""
+        cells = [cell for batch in self._batches([name]) for cell in batch.column(0).to_pylist()]
+        names = dict(enumerate(self._names.get(name, ())))
+        return [[names.get(n, n) for n in cell or ()] for cell in cells] if names else cells
 
     def blocks(self, roles: Roles, n_rows: int = _BATCH_ROWS) -> Iterator[FloatArray]:
         """Yield features in blocks of so many rows, one at least; empty cells are NaN."""
@@ -127,6 +132,16 @@ def _arrow_batches(arrow: Any, path: Path) -> tuple[Any, list[Any]]:
         mapped.seek(0)
         reader = arrow.ipc.open_stream(mapped)
         return reader.schema, list(reader)
+
+
+def _label_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
+    """Give the names that Hugging Face datasets keep for columns with lists of label numbers."""
+    found: dict[str, list[str]] = {}
+    with suppress(ValueError, KeyError, TypeError, AttributeError):  # others may write anything
+        for name, kind in json.loads(metadata[b"huggingface"])["info"]["features"].items():
+            if isinstance(inner := kind.get("feature"), dict) and inner["_type"] == "ClassLabel":
+                found[name] = [str(label) for label in inner["names"]]
+    return found
 
 
 def _kind(kind: Any, types: Any) -> str:
