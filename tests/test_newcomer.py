@@ -432,6 +432,11 @@ def test_of_several_columns_of_vectors_one_is_named(tmp_path, form):
             read_features(path, **options)
 
 
+def test_a_frame_with_several_columns_of_vectors_is_refused():
+    with pytest.raises(InputError, match=r"several columns of vectors \(u, v\); pass one of them"):
+        Popularity().fit(pd.DataFrame(TWO), pd.DataFrame(TWO)[["id", "tags"]])
+
+
 def test_commands_name_the_column_of_vectors(run, tmp_path, named_model, world):
     table = pa.table(
         {"words": [["sea"]] * 3, "u": [[1.0]] * 3, "v": world.X_test[:3].tolist(), "id": [*"abc"]}

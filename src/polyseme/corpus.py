@@ -425,6 +425,8 @@ def is_indicator(documents: object) -> bool:
     if not hasattr(documents, "columns") or isinstance(documents, Table):
         return bool(sp.issparse(documents))
     frame: Any = documents
+    if hasattr(frame, "column_names"):  # a table of pyarrow
+        frame = frame.slice(0, 1).to_pandas()
     return all(name == "id" or _is_numeric(frame[name]) for name in frame.columns)
 
 
