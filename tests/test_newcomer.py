@@ -313,21 +313,11 @@ def test_a_frame_with_a_column_of_tags_is_documents(kind, tags):
     assert list(as_corpus(kind({"keywords": tags}))) == [("a", "b"), ("b",)]
 
 
-def test_an_indicator_frame_may_have_ids():
-    corpus = as_corpus(pd.DataFrame({"id": ["p", "q"], "a": [1, 0], "b": [1, 1]}))
-    assert (corpus.ids, corpus.labels) == (("p", "q"), ("a", "b"))
-
-
 def test_texts_are_documents_where_the_delimiter_is_given():
     corpus = LabelCorpus.from_documents(["a b", "b"], delimiter=" ")
     assert list(corpus) == [("a", "b"), ("b",)]
     with pytest.raises(InputError, match="Document 0 is the text 'a b'"):
         LabelCorpus.from_documents(["a b", "b"])
-
-
-def test_mappings_are_no_documents():
-    with pytest.raises(InputError, match="Document 0 is a mapping with id, tags"):
-        LabelCorpus.from_documents([{"id": "a", "tags": ["x", "y"]}])
 
 
 # --- one table ------------------------------------------------------------------------------
@@ -510,7 +500,7 @@ def test_rows_of_one_id_become_one_and_that_is_told(tmp_path, places):
         items = read_items(*given, None, READING)
     assert len(caught) == 1 + (places == "both")
     assert items.documents.ids == ("a", "b") and items.X.to_numpy().tolist() == [[1], [2]]
-    assert [set(tags) for tags in items.documents] == [{"p", "q", "r"}, {"q"}]
+    assert [*map(set, items.documents)] == [{"p", "q", "r"}, {"q"}]
     with pytest.raises(
         InputError, match=r"^Ids stand more .*\(a\); give each row an id of its own\.$"
     ):
@@ -575,13 +565,13 @@ def test_folders_that_are_no_table_are_refused(tmp_path):
         read_table(tmp_path / "train")
 
 
-def test_a_damaged_arrow_file_is_one_sentence(tmp_path):
-    (tmp_path / "x.arrow").write_bytes(b"ARROW1 but no more")
-    with pytest.raises(InputError, match=r"x\.arrow is not readable as Arrow"):
-        read_table(tmp_path / "x.arrow")
-    (tmp_path / "x.safetensors").write_bytes(b"\xff" * 20)
-    with pytest.raises(InputError, match=r"x\.safetensors is not readable as a safetensors file"):
-        read_table(tmp_path / "x.safetensors")
+@pytest.mark.parametrize(
+    ("name", "kind"), [("x.arrow", "Arrow"), ("x.parquet", "Parquet"), ("x.safetensors", "a saf")]
+)
+def test_a_damaged_file_is_one_sentence(tmp_path, name, kind):
+    (tmp_path / name).write_bytes(b"ARROW1 but no more")
+    with pytest.raises(InputError, match=rf"{name} is not readable as {kind}"):
+        read_table(tmp_path / name)
 
 
 # --- limits ---------------------------------------------------------------------------------

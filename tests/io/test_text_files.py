@@ -230,16 +230,11 @@ def test_feature_table_errors(tmp_path, text, message):
 
 def test_parquet_gives_its_numeric_columns(tmp_path):
     polars = pytest.importorskip("polars")
-    path = tmp_path / "x[1].parquet"
     columns = {"id": ["p", "q"], "a": [1, None], "b": [0.5, 1.5], "c": [True, False]}
-    frame = polars.DataFrame(columns)
-    frame.write_parquet(path)
-    np.testing.assert_array_equal(read_features(path), [[1, 0.5, 1], [np.nan, 1.5, 0]])
-    frame.with_columns(a=polars.lit("x")).write_parquet(path)
-    with pytest.raises(InputError, match=r"Column 'a' of x\[1\]\.parquet must hold numbers; got"):
-        read_features(path)
-    with pytest.raises(InputError, match=r"x\[1\]\.parquet is not readable as Parquet"):
-        read_features(put(path, "no parquet"))
+    polars.DataFrame(columns).write_parquet(tmp_path / "x[1].parquet")
+    np.testing.assert_array_equal(
+        read_features(tmp_path / "x[1].parquet"), [[1, 0.5, 1], [np.nan, 1.5, 0]]
+    )
 
 
 @pytest.mark.parametrize(
