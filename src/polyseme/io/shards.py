@@ -64,7 +64,8 @@ def read_table(place: Path, wanted: Wanted) -> Table:
     for source, roles, width in _sources(files, wanted):
         n_rows += source.n_rows
         check_size(n_rows, width, place.name)
-        if source.path.parent != place and place.is_dir():  # a split of its own
+        own_folder = place.is_dir() and source.path.parent != place
+        if own_folder and "split" not in roles.fields:
             roles = roles._replace(fields=roles.fields | {"split": "splits"})
             cells["split"] += [source.path.parent.name] * source.n_rows
         for name in source.kinds.keys() & {*roles.fields, roles.tags}:
@@ -90,7 +91,7 @@ def find_shards(place: Path, wanted: Wanted = FEATURES) -> tuple[list[Shard], li
         raise InputError(f"There is no shard in '{place}'; names must end in .npy or .parquet.")
     shards: list[Shard] = []
     n_rows = width = 0
-    for source, roles, width in _sources(paths, wanted):  # noqa: B007
+    for source, roles, width in _sources(paths, wanted):
         shards.append(Shard(source.path.absolute(), n_rows, source.n_rows, roles))
         n_rows += source.n_rows
     if 0 in (n_rows, width):
