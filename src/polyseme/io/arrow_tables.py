@@ -50,7 +50,7 @@ class ArrowFile:
 
     def cells(self, name: str) -> list[Any]:
         """Read a column as plain Python; numbers of labels become their names."""
-        cells = [cell for batch in self._batches([name]) for cell in batch.column(0).to_pylist()]
+        cells = [cell for batch in self.batches([name]) for cell in batch.column(0).to_pylist()]
         names = dict(enumerate(self._names.get(name, ())))
         return [[names.get(n, n) for n in cell or ()] for cell in cells] if names else cells
 
@@ -58,7 +58,7 @@ class ArrowFile:
         """Yield features in blocks of so many rows, one at least; empty cells are NaN."""
         rows: FloatArray = np.empty((0, len(roles.numbers)))
         start, width = 0, None
-        for batch in self._batches(roles.features, n_rows):
+        for batch in self.batches(roles.features, n_rows):
             if roles.vector is None:
                 columns = [c.cast("float64").to_numpy(zero_copy_only=False) for c in batch.columns]
                 block: FloatArray = np.column_stack(columns)
@@ -88,7 +88,7 @@ class ArrowFile:
         matrix: FloatArray = numbers.reshape(len(sizes), width)
         return matrix
 
-    def _batches(self, names: Sequence[str], n_rows: int = _BATCH_ROWS) -> Iterator[Any]:
+    def batches(self, names: Sequence[str], n_rows: int = _BATCH_ROWS) -> Iterator[Any]:
         """Yield record batches of at most so many rows with these columns, in this order."""
         options = {"batch_size": n_rows, "columns": list(names), "use_threads": False}
         with self._readable():

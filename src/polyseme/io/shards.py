@@ -90,14 +90,13 @@ def find_shards(place: Path, wanted: Wanted = FEATURES) -> tuple[list[Shard], li
     if not all(map(_is_part, paths)):
         raise InputError(f"There is no shard in '{place}'; names must end in .npy or .parquet.")
     shards: list[Shard] = []
-    n_rows = width = 0
+    shape = (0, 0)
     for source, roles, width in _sources(paths, wanted):
-        shards.append(Shard(source.path.absolute(), n_rows, source.n_rows, roles))
-        n_rows += source.n_rows
-    if 0 in (n_rows, width):
+        shards.append(Shard(source.path.absolute(), shape[0], source.n_rows, roles))
+        shape = (shape[0] + source.n_rows, width)
+    if 0 in shape:
         raise InputError(
-            f"'{place}' holds features of shape ({n_rows}, {width}); give at least one row and one "
-            "column."
+            f"'{place}' holds features of shape {shape}; give at least one row and one column."
         )
     return shards, others
 
