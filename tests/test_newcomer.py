@@ -323,22 +323,14 @@ def test_texts_are_documents_where_the_delimiter_is_given():
 # --- one table ------------------------------------------------------------------------------
 
 
-def save_to_disk(table, folder, n_files=2):
+def save_to_disk(table, folder):
     """Write a table as `save_to_disk` of Hugging Face datasets does, with a stray cache file."""
     folder.mkdir()
-    step = -(-len(table) // n_files)
-    names = [f"data-{part:05d}-of-{n_files:05d}.arrow" for part in range(n_files)]
-    for part, name in enumerate(names):
-        rows = table.slice(part * step, step)
-        with (
-            pa.OSFile(str(folder / name), "wb") as sink,
-            pa.ipc.new_stream(sink, rows.schema) as writer,
-        ):
-            writer.write_table(rows)
+    path = str(folder / "data.arrow")
+    with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
     (folder / "cache-1f.arrow").write_bytes(b"no table")
-    (folder / "dataset_info.json").write_text("{}")
-    state = {"_data_files": [{"filename": name} for name in names], "_fingerprint": "0"}
-    (folder / "state.json").write_text(json.dumps(state))
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data.arrow"}]}))
 
 
 def write_one(form, frame, folder):

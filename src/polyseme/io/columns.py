@@ -103,11 +103,11 @@ def texts(cells: Sequence[Any], column: str, where: Callable[[int], str]) -> lis
     empty = [row for row, cell in enumerate(cells) if cell is None or cell != cell]
     if len(empty) == len(cells):
         return None
+    for row in empty[:1]:
+        raise InputError(
+            f"{where(row)} lacks '{column}', which others have; give it to all or none."
+        )
     for row, cell in enumerate(cells):
-        if row in empty[:1]:
-            raise InputError(
-                f"{where(row)} lacks '{column}', which others have; give it to all or none."
-            )
         if isinstance(cell, bool) or not isinstance(cell, (str, int)):
             raise InputError(
                 f"{where(row)} must have text or a whole number as '{column}'; got "

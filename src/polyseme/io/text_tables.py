@@ -12,6 +12,7 @@ import reprlib
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from polyseme.io.columns import (
     table_of,
 )
 
+_NUMBERS = (float, int, type(None))
 Record = tuple[int, Mapping[str, Any]]  # a line number, and the row's values by column
 
 
@@ -95,10 +97,10 @@ def _numbers(path: Path, number: int, record: Mapping[str, Any], roles: Roles) -
             raise line_error(path, number, what)
         return list(found[0])
     for name, value in zip(roles.numbers, found, strict=True):
-        if not isinstance(value, (int, float, type(None))):
+        if not isinstance(value, _NUMBERS):
             got = reprlib.repr(record.get(name))
             raise line_error(path, number, f"must hold a number in column '{name}'; got {got}.")
-    return [np.nan if value is None else float(value) for value in found]
+    return [np.nan if value is None else value for value in found]
 
 
 def _kind(value: Any, *, as_text: bool = False) -> str:
@@ -120,14 +122,14 @@ def _value(cell: Any) -> Any:
     """Read text as a number, or as a list of them as JSON, Python or numpy write it, if it is."""
     if not isinstance(cell, str):
         return cell
-    text = cell.strip()
-    bracketed = len(text) > 2 and text[0] + text[-1] in ("[]", "()")
     try:
-        if bracketed:
-            return [float(word) for word in text[1:-1].replace(",", " ").split()]
-        return float(text)
+        return float(cell)
     except ValueError:
-        return cell
+        text = cell.strip()
+    with suppress(ValueError):
+        if len(text) > 2 and text[0] + text[-1] in ("[]", "()"):
+            return [float(word) for word in text[1:-1].replace(",", " ").split()]
+    return cell
 
 
 def _json_records(path: Path, wanted: Wanted) -> Iterator[Record]:
