@@ -442,8 +442,7 @@ def validate(
         refuse("`validate` measures items; give their features with --features.")
     sets = items.everything if label_sets is None else reading.corpus(label_sets)
     X, extractor = items.X, extractor_of(items.X, words)
-    if extractor is not None:
-        X = learned_copy(extractor, X, seed)[1]
+    X = X.to_numpy() if extractor is None else learned_copy(extractor, X, seed)[1]
     tagger = polyseme.ZeroShotTagger(device=device, n_validations=0, random_state=seed)
     with working(f"fitting to what is left, {draws} times", shown=True):
         found = validate_collection(
