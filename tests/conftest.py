@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 
 import polyseme
 from polyseme import ConceptSpace, PublishedTagger, SpacePlan, ZeroShotTagger
+from polyseme.cli import main
 from polyseme.datasets.toy import ToyWorld, toy_world
 from polyseme.published.descriptors import ContextDescriptor
 from polyseme.published.embedding import ConceptEmbedding
@@ -105,6 +107,20 @@ def published_tagger(world: ToyWorld, trained_embedding: ConceptEmbedding) -> Pu
         random_state=0,
     )
     return tagger.fit(world.X, world.documents, world.label_sets)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Run the command in this process; give exit code, stdout and stderr."""
+
+    def call(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["polyseme", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), printed.out, printed.err
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import polyseme
-from polyseme.cli import app, main
+from polyseme.cli import app
 from polyseme.cli.output import bar
 from polyseme.cli.reading import Reading, tags_of_items
 from polyseme.corpus import LabelCorpus
@@ -20,20 +20,6 @@ from polyseme.published.training import Checkpoint, ConceptTrainer
 
 SMALL = ["--preset", "paper", "--components", 8, "--topics", 5, "--epochs", 2]
 SMALL += ["--mapper", "kernel-ridge"]
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run the command in this process; give exit code, stdout and stderr."""
-
-    def call(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["polyseme", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out, printed.err
-
-    return call
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +211,7 @@ def test_a_precision_keeps_what_is_likely_enough(run, files, model, toy_tagger, 
 def test_tags_of_files_are_found_by_their_names():
     corpus = LabelCorpus.from_documents([["b"], ["a"]], ids=["two.png", "one.png"])
     items = [{"file": "one.png"}, {"file": "two.png"}, {"file": "three.png"}]
-    reading = Reading(None, None, True)
+    reading = Reading()
     known = tags_of_items(corpus, items, Path("tags"), Path("items"), reading)
     assert known == [("a",), ("b",), ()]
 
@@ -410,7 +396,7 @@ def test_every_mistake_gets_one_sentence_and_exit_code_one(run, files, model, pu
         ("no file or folder", ["rank", model, tmp_path / "none.npy"]),
         ("row(s) 2, 4", ["rank", model, nan]),
         ("expecting 5 features", ["rank", model, narrow]),
-        ("2 documents but", ["rank", model, test, "--tags", few]),
+        ("there are 2 documents in", ["rank", model, test, "--tags", few]),
         (
             "votes of known tag sets are none",
             ["rank", model, test, "--method", "priming", "-p", 0.5],

@@ -65,6 +65,7 @@ def test_a_document_may_be_any_collection(container):
     [
         ([["a"], "beach"], r"Document 1 is the text 'beach'; .* for example \['beach'\]"),
         ([b"beach"], "Document 0 is the text b'beach'"),
+        ([{"id": "a", "tags": ["x"]}], "Document 0 is a mapping with id, tags; expected a"),
         ([["a"], None], "Document 1 is NoneType; expected a collection of labels"),
         ([["a"], ["b", float("nan")]], "Document 1 holds the label nan of type float"),
         ([["a", ""]], "Document 0 holds an empty label; remove it"),

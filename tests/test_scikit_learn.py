@@ -159,6 +159,8 @@ def test_a_column_of_vectors_and_a_column_of_tags_are_enough(world, kind):
     wanted = small().fit(world.X, world.documents).predict_proba(world.X)
     tagger = small().fit(frame["embedding"], frame["tags"])
     np.testing.assert_array_equal(tagger.predict_proba(frame["embedding"]), wanted)
+    # The frame as it is will do, too.
+    np.testing.assert_array_equal(small().fit(frame, y=frame).predict_proba(frame), wanted)
 
 
 def test_true_labels_are_compared_by_name(world):
@@ -173,8 +175,6 @@ def test_true_labels_are_compared_by_name(world):
     with pytest.raises(InputError, match="nobody knows whether they are in the same order"):
         evaluate(truth, scores)
     assert evaluate(truth, pd.DataFrame(scores, columns=tagger.classes_)) == wanted
-    with pytest.raises(InputError, match="Document 0 is a mapping with id, tags; expected a"):
-        tagger.score(world.X, [{"id": "a", "tags": ["apple"]}])
 
 
 def test_rivals_and_the_published_method_know_columns_by_name(world, published_tagger, tmp_path):
@@ -185,6 +185,7 @@ def test_rivals_and_the_published_method_know_columns_by_name(world, published_t
     paper.fit(frame, world.documents, world.label_sets).save(tmp_path / "model")
     for fitted in (load(tmp_path / "model"), NearestInstances().fit(frame, world.documents)):
         wanted = fitted.decision_function(world.X)
-        np.testing.assert_array_equal(fitted.decision_function(frame[[*"edcba"]]), wanted)
+        moved = frame[[*"edcba"]].assign(id=range(len(frame)))
+        np.testing.assert_array_equal(fitted.decision_function(moved), wanted)
         with pytest.raises(InputError, match=r"lacks the column\(s\) a"):
             fitted.decision_function(frame[[*"bcde"]])

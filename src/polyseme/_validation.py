@@ -185,13 +185,35 @@ def column_names(X: object) -> tuple[str, ...] | None:
 
 
 def without_ids(X: Any) -> tuple[Any, list[str] | None]:
-    """Give a frame without its column `id`, and the ids; None where it names no rows."""
-    if "id" not in (column_names(X) or ()):
+    """Give a frame's features and its column `id`, None where it names no rows.
+
+    Features are the column of vectors where there is one, and else all columns but `id`.
+    """
+    names = column_names(X) or ()
+    if not names or hasattr(X, "ids"):
         return X, [str(name) for name in X.ids] if getattr(X, "ids", None) is not None else None
-    column = X["id"]  # of pandas, polars or pyarrow
-    names = column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
-    ids = [str(name) for name in names]
+    ids = [str(name) for name in _listed(X["id"])] if "id" in names else None
+    vectors = [name for name in names if _holds_vectors(_listed(X[name][:1]))]
+    if len(vectors) > 1:
+        raise InputError(
+            f"X has several columns of vectors ({first_few(vectors)}); pass one of them, such as "
+            f"X['{vectors[0]}']."
+        )
+    if vectors:
+        return X[vectors[0]], ids
+    if ids is None:
+        return X, None
     return (X.drop(columns="id") if hasattr(X, "loc") else X.drop(["id"])), ids
+
+
+def _listed(column: Any) -> list[Any]:
+    """Give a column of pandas, polars or pyarrow as a list."""
+    return list(column.to_pylist() if hasattr(column, "to_pylist") else column.to_list())
+
+
+def _holds_vectors(cells: list[Any]) -> bool:
+    """Say whether the first of some cells is a list of numbers."""
+    return bool(cells) and np.ndim(cells[0]) == 1 and np.asarray(cells[0]).dtype.kind in "biuf"
 
 
 def in_order(X: Any, names: Sequence[str] | None, *, owner: str) -> Any:

@@ -28,8 +28,8 @@ from polyseme._validation import (
     without_ids,
 )
 from polyseme.io import Table, read_documents
-from polyseme.io.columns import FIELDS, FILE, TAGS
-from polyseme.io.tag_cells import CellError, label_sets, suspicion
+from polyseme.io.columns import TAGS, fields_of, texts
+from polyseme.io.tag_cells import label_sets, suspicion
 
 Document: TypeAlias = Collection[str]
 Labels: TypeAlias = Sequence[str] | NDArray[np.object_]
@@ -116,7 +116,7 @@ class LabelCorpus:
             What stands between two labels, where each document is a text.
         """
         if delimiter is not None:
-            documents = _label_sets(documents, delimiter)
+            documents = label_sets(documents, delimiter)
         columns: dict[str, int] = {}
         indices, indptr = array("q"), array("q", [0])
         for number, document in enumerate(documents):
@@ -200,6 +200,7 @@ class LabelCorpus:
         tags_column: str | None = None,
         delimiter: str | None = None,
         normalize: bool = True,
+        strict: bool = False,
     ) -> LabelCorpus:
         """Read a corpus from a table: JSONL, CSV, Parquet, an indicator `.npz`, ARFF and others.
 
@@ -209,11 +210,13 @@ class LabelCorpus:
             The file or folder; `polyseme.io.read_table` lists the forms.
         tags_column, delimiter : str, optional
             The column that holds the tags, and what stands between two tags of a text; see
-            `polyseme.io.read_documents`.
+            `polyseme.io.read_table`.
         normalize : bool
             As in `from_documents`.
+        strict : bool
+            Whether ids that stand more than once are refused; otherwise their tags are united.
         """
-        table = read_documents(path, tags_column=tags_column, delimiter=delimiter)
+        table = read_documents(path, tags_column=tags_column, delimiter=delimiter, strict=strict)
         return cls.of_table(table, Path(path).name, normalize=normalize)
 
     @classmethod
@@ -229,13 +232,13 @@ class LabelCorpus:
         normalize : bool
             As in `from_documents`.
         """
+        table = table.merged(name)
+        options: dict[str, Any] = {"ids": table.ids, "normalize": normalize}
         if table.label_sets is not None:
             _warn_suspicious(table.label_sets, name)
-            corpus = cls.from_documents(table.label_sets, ids=table.ids, normalize=normalize)
+            corpus = cls.from_documents(table.label_sets, **options)
         else:
-            corpus = cls.from_indicator(
-                table.indicator, table.labels, ids=table.ids, normalize=normalize
-            )
+            corpus = cls.from_indicator(table.indicator, table.labels, **options)
         return replace(
             corpus,
             groups=tuple(table.groups) if table.groups is not None else None,
@@ -402,7 +405,7 @@ def as_corpus(
     if hasattr(documents, "to_pylist"):  # an array of pyarrow
         documents = documents.to_pylist()
     elif labels is None and _is_column(documents):
-        sets = _label_sets(documents)
+        sets = label_sets(documents)
         _warn_suspicious(sets, "the column of tags")
         return LabelCorpus.from_documents(sets, normalize=normalize)
     if labels is not None:
@@ -422,6 +425,8 @@ def is_indicator(documents: object) -> bool:
     if not hasattr(documents, "columns") or isinstance(documents, Table):
         return bool(sp.issparse(documents))
     frame: Any = documents
+    if hasattr(frame, "column_names"):  # a table of pyarrow
+        frame = frame.slice(0, 1).to_pandas()
     return all(name == "id" or _is_numeric(frame[name]) for name in frame.columns)
 
 
@@ -476,7 +481,7 @@ def _is_numeric(column: Any) -> bool:
 def _of_frame(frame: Any, normalize: bool) -> LabelCorpus:
     """Build a corpus from a frame with a column of tags, and an `id`, `group` or `split`."""
     names = [str(name) for name in frame.columns]
-    others = [name for name in names if name not in (*FIELDS, FILE)]
+    others = [name for name in names if name not in fields_of(names)]
     called = [name for name in others if name in TAGS]
     if len(called) != 1 and len(others) != 1:
         raise InputError(
@@ -485,24 +490,11 @@ def _of_frame(frame: Any, normalize: bool) -> LabelCorpus:
         )
     name = called[0] if called else others[0]
     fields: dict[str, Any] = {
-        where: [str(cell) for cell in frame[column].to_list()]
-        for column, where in FIELDS.items()
-        if column in names
+        where: texts(frame[column].to_list(), column, "Document {}".format)
+        for column, where in fields_of(names).items()
     }
-    if FILE in names and FIELDS["id"] not in fields:
-        fields[FIELDS["id"]] = [str(cell) for cell in frame[FILE].to_list()]
-    table = Table(label_sets=_label_sets(frame[name].to_list(), column=name), **fields)
+    table = Table(label_sets=label_sets(frame[name].to_list(), column=name), **fields)
     return LabelCorpus.of_table(table, f"the column '{name}'", normalize=normalize)
-
-
-def _label_sets(
-    cells: Iterable[Any], delimiter: str | None = None, column: str = "tags"
-) -> list[list[str]]:
-    """Read a column of tags; see `polyseme.io.tag_cells`."""
-    try:
-        return label_sets(cells, delimiter, column)
-    except CellError as error:
-        raise InputError(f"Document {error.place} {error}") from error
 
 
 def _warn_suspicious(sets: Sequence[Sequence[str]], name: str) -> None:

@@ -657,8 +657,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 "`complete`, or fit it with X."
             )
         names = getattr(self, "feature_names_in_", None)
-        X, _ = without_ids(X)
-        table = in_order(X, names, owner=type(self).__name__)
+        table = in_order(without_ids(X)[0], names, owner=type(self).__name__)
         if self.features_ is not None:
             table = self.features_.transform(X)
         return check_features(table, owner=type(self).__name__, n_features=self.n_features_in_)

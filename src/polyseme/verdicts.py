@@ -910,12 +910,11 @@ def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for number, record in text_tables.read_records(path):
             yield f"Line {number} of {path.name}", record
     elif name.endswith(arrow_tables.SUFFIXES):
-        with arrow_tables.opened(path) as source:
-            number = 0
-            for batch in source.batches(list(source.kinds)):
-                for record in batch.to_pylist():
-                    yield f"Row {number} of {path.name}", record
-                    number += 1
+        source, number = arrow_tables.ArrowFile(path), 0
+        for batch in source.batches(list(source.kinds)):
+            for record in batch.to_pylist():
+                yield f"Row {number} of {path.name}", record
+                number += 1
     else:
         suffixes = (*_TEXT_SUFFIXES, *arrow_tables.SUFFIXES)
         raise unknown_name("file suffix", path.suffix or path.name, suffixes)

@@ -22,6 +22,7 @@ from polyseme._validation import InputError
 from polyseme.cli import app
 from polyseme.cluster import engine, media, open_engine, rank_shards, ranking
 from polyseme.features import ImageFeatures, extraction
+from polyseme.io.columns import Roles
 from polyseme.io.shards import Shard, write_shards
 
 
@@ -213,7 +214,7 @@ def test_a_worker_refuses_in_a_sentence(place, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get=lambda pieces: pieces))
     replaced, moved = (ranking.Suggestions(place / "model", 1) for _ in range(2))
     replaced.digest, moved.model = "0" * 64, tmp_path / "no"
-    shard = Shard(tmp_path / "no.npy", 0, 1)
+    shard = Shard(tmp_path / "no.npy", 0, 1, Roles({}, None, None, (), ()))
     here = engine.own_version()
     for function, piece, version, message in (
         (str, 1, "0.0.1", "in place of 0.0.1; install the same version on all machines."),

@@ -241,7 +241,10 @@ def test_a_root_of_the_environment_and_an_unknown_sample_are_told(monkeypatch):
         ({"X": np.full((4, 2), 2.0)}, "must hold probabilities but 8 of its values lie outside"),
         ({"X": np.zeros(4)}, "must have two dimensions"),
         ({"X": np.array([[{}, {}]] * 4)}, "features.npy is not readable .*without pickled"),
-        ({"documents": documents_of()[:1] * 4}, "id 'd0' is given twice"),
+        (
+            {"documents": documents_of()[:1] * 4},
+            r"Ids stand more than once in documents\.jsonl\.gz \(d0\)",
+        ),
         ({"documents": [{"labels": ["a"]}] * 4}, "needs a `split` .* the field is missing"),
         (
             {"documents": [document | {"split": "train"} for document in documents_of()]},

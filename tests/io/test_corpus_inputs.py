@@ -1,4 +1,4 @@
-"""Indicator matrices, frames and files as corpora: what is read and what is refused."""
+"""Indicator matrices and frames as corpora: what is read and what is refused."""
 
 from __future__ import annotations
 
@@ -9,15 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from polyseme._validation import InputError
-from polyseme.corpus import LabelCorpus, as_corpus, check_corpus
-
-
-def sets(corpus):
-    """Give the documents as sets of labels."""
-    return [set(document) for document in corpus]
-
-
-# --- from an indicator matrix ---------------------------------------------------------------
+from polyseme.corpus import as_corpus, check_corpus
 
 TABLE = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 1]])
 MATRICES = [
@@ -44,6 +36,7 @@ def test_indicator_frames_bring_their_labels(frame, kind):
     columns = {name: TABLE[:, c].astype(kind) for c, name in enumerate(["z", "a", "m"])}
     assert list(as_corpus(frame(columns))) == [("z", "m"), (), ("a", "m")]
     assert as_corpus(frame(columns), ["x", "y", "w"]).labels == ("x", "y", "w")
+    assert as_corpus(frame({"id": ["p", "q", "r"], **columns})).ids == ("p", "q", "r")
 
 
 def test_columns_with_one_label_are_joined_under_the_fuller_ones_spelling():
@@ -106,22 +99,3 @@ def test_unusable_indicators_are_refused(matrix, labels, message):
         as_corpus([["a", "b"]], ["a", "b"])
     with pytest.raises(InputError, match=r"Documents must be collections of labels, .* got int"):
         as_corpus(3)
-
-
-# --- from files -----------------------------------------------------------------------------
-
-FILES = {
-    "x.jsonl": '{"id": "u", "labels": ["Sea"], "group": "g", "split": "train"}\n'
-    '{"id": "v", "labels": ["sea", "Sea", "pie"], "group": "h", "split": "test"}\n',
-    "x.csv": "id,tags,group,split\nu,Sea,g,train\nv,sea;Sea;pie,h,test\n",
-}
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_files_are_read(tmp_path, name):
-    (tmp_path / name).write_text(FILES[name])
-    corpus = as_corpus(str(tmp_path / name))
-    assert sets(corpus) == [{"Sea"}, {"Sea", "pie"}]
-    assert (corpus.ids, corpus.groups) == (("u", "v"), ("g", "h"))
-    assert corpus.splits == ("train", "test")
-    assert LabelCorpus.read(tmp_path / name, normalize=False).labels == ("Sea", "pie", "sea")

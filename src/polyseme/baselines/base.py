@@ -27,6 +27,7 @@ from polyseme._validation import (
     check_ranges,
     column_names,
     in_order,
+    without_ids,
 )
 from polyseme.corpus import Documents, as_corpus, check_corpus, in_order_of
 from polyseme.documents import met_documents
@@ -92,7 +93,7 @@ class Baseline(Estimator, ABC):
         """Score every label for each instance, (n, n_labels), larger is better."""
         check_fitted(self, "classes_")
         owner = type(self).__name__
-        table = in_order(X, getattr(self, "feature_names_in_", None), owner=owner)
+        table = in_order(without_ids(X)[0], getattr(self, "feature_names_in_", None), owner=owner)
         return self._scores(check_features(table, owner=owner, n_features=self.n_features_in_))
 
     def rank(self, X: object, k: int = 10) -> tuple[NDArray[np.str_], Matrix]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar
@@ -33,6 +35,15 @@ Kind = Literal["image", "audio"]
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
+@dataclass(frozen=True)
+class TableOptions:
+    """How tables with tags are read: options that all commands have which read some."""
+
+    tags_column: str | None = None
+    delimiter: str | None = None
+    strict: bool = False
+
+
 class Preset(StrEnum):
     """Named sets of parameters."""
 
@@ -47,28 +58,42 @@ def command(panel: str) -> Callable[[Command], Command]:
         texts = _OPTIONS["shared"] | _OPTIONS[function.__name__]
         example = f"Example: {texts.pop('example')}"
         signature = inspect.signature(function, eval_str=True)
-        declared = [
-            parameter.replace(
-                annotation=Annotated[parameter.annotation, _declared(parameter, texts)]
-            )
-            for parameter in signature.parameters.values()
-        ]
-        function.__signature__ = signature.replace(parameters=declared)  # type: ignore[attr-defined]
-        return app.command(rich_help_panel=panel, epilog=example)(function)
+        group = inspect.signature(TableOptions, eval_str=True).parameters
+        declared: list[inspect.Parameter] = []
+        for parameter in signature.parameters.values():
+            if parameter.annotation is TableOptions:
+                texts |= _OPTIONS["tables"]
+                declared += [_declared(member, texts) for member in group.values()]
+            else:
+                declared.append(_declared(parameter, texts))
+
+        @functools.wraps(function)
+        def call(**given: Any) -> None:
+            if "tables" in signature.parameters:
+                given["tables"] = TableOptions(**{name: given.pop(name) for name in group})
+            function(**given)
+
+        call.__signature__ = signature.replace(parameters=declared)  # type: ignore[attr-defined]
+        app.command(rich_help_panel=panel, epilog=example)(call)
+        return function
 
     return register
 
 
-def _declared(parameter: inspect.Parameter, texts: dict[str, dict[str, Any]]) -> Any:
-    """Give typer's declaration of an argument or option."""
+def _declared(parameter: inspect.Parameter, texts: dict[str, dict[str, Any]]) -> inspect.Parameter:
+    """Give a parameter with typer's declaration of an argument or option."""
     settings = dict(texts[parameter.name])
     short, flag = settings.pop("short", None), settings.pop("flag", False)
     optional = settings.pop("argument", False)
     if optional or (parameter.default is parameter.empty and short is None):
-        return typer.Argument(**settings)
-    name = f"--{parameter.name.replace('_', '-')}"
-    names = (name, short) if short else (name,) if flag else ()
-    return typer.Option(*names, **settings)
+        declaration = typer.Argument(**settings)
+    else:
+        name = f"--{parameter.name.replace('_', '-')}"
+        names = (name, short) if short else (name,) if flag else ()
+        declaration = typer.Option(*names, **settings)
+    return parameter.replace(
+        annotation=Annotated[parameter.annotation, declaration], kind=parameter.KEYWORD_ONLY
+    )
 
 
 # Parameters that commands of other packages have, too.

@@ -18,11 +18,12 @@ from polyseme.cli.app import (
     VOCABULARY,
     Kind,
     Preset,
+    TableOptions,
     command,
     refuse,
     resumable,
 )
-from polyseme.cli.output import Form, emit, emit_evidence, for_people, say
+from polyseme.cli.output import Form, counted, emit, emit_evidence, for_people, say
 
 if TYPE_CHECKING:
     from polyseme.published.tagger import PublishedTagger
@@ -49,13 +50,13 @@ def fit(
     device: str | None = None,
     seed: int = 0,
     split: str | None = None,
-    tags_column: str | None = None,
-    delimiter: str | None = None,
+    features_column: str | None = None,
+    *,
+    tables: TableOptions,
     normalize: bool = True,
     label_vectors: Path | None = None,
     vocabulary: Path | None = None,
     validations: int = 2,
-    strict: bool = False,
     engine: Engine = "local",
     address: str | None = None,
     workers: int | None = None,
@@ -79,7 +80,7 @@ def fit(
     for name, value in published.items():
         if preset == Preset.default and value is not None:
             refuse(f"`--{name}` belongs to the published method; add --preset paper.")
-    reading = Reading(tags_column, delimiter, normalize, strict)
+    reading = Reading(tables, features_column, normalize)
     items = read_items(features, documents, split, reading)
     sets = items.everything if label_sets is None else reading.corpus(label_sets)
     # The state of an interrupted run lies beside the model, never inside an older one.
@@ -177,9 +178,9 @@ def rank(
     kind: LabelKind | None = None,
     tags: Path | None = None,
     method: Literal["space", "priming"] = "space",
-    tags_column: str | None = None,
-    delimiter: str | None = None,
-    strict: bool = False,
+    features_column: str | None = None,
+    *,
+    tables: TableOptions,
     form: Form = Form.auto,
     out: Path | None = None,
     out_form: Literal["jsonl", "parquet"] = "jsonl",
@@ -196,11 +197,12 @@ def rank(
     from polyseme.features.extraction import is_extraction
     from polyseme.io.shards import find_shards
 
+    reading = Reading(tables, features_column)
     if out is None:
         suggestions = Suggestions(model, top, precision, method, kind)
-        tagger, table, known = suggestions.tagger, Table(features, tags_column), None
+        tagger, table, known = suggestions.tagger, Table(features, reading.wanted), None
         if tags is not None:
-            reading = Reading(tags_column, delimiter, tagger.normalize_labels_, strict)
+            reading = reading._replace(normalize=tagger.normalize_labels_)
             items = list(table.names())
             known = tags_of_items(reading.corpus(tags), items, tags, features, reading)
         with open_engine(engine, address, workers, say) as where:
@@ -215,10 +217,11 @@ def rank(
             "`--out` is for .npy and .parquet shards; what `polyseme extract` wrote is ranked "
             "without it."
         )
-    _, others = find_shards(features)
+    _, others = find_shards(features, reading.wanted)
     if others:
         say(f"files that are no shards are passed over ({len(others)}): {first_few(others)}")
     options: dict[str, Any] = {"k": top, "precision": precision, "method": method, "kind": kind}
+    options |= {"tags_column": tables.tags_column, "features_column": features_column}
     with (
         resumable(),
         open_engine(engine, address, workers, say) as where,
@@ -227,13 +230,8 @@ def rank(
         options |= {"form": out_form, "workers": workers, "progress": bar.tell}
         done = rank_shards(model, features, out, engine=where, **options)
     before = f" ({done.n_before:,} of them before)" if done.n_before else ""
-    say(f"{done.n_rows:,} rows of {_counted(done.n_shards, 'shard')} ranked{before}")
+    say(f"{done.n_rows:,} rows of {counted(done.n_shards, 'shard')} ranked{before}")
     typer.echo(str(out))
-
-
-def _counted(count: int, noun: str) -> str:
-    """Give a number of things."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _readable(ranked: dict[str, Any]) -> dict[str, Any]:
@@ -256,8 +254,8 @@ def add(
     label: list[str] | None = None,
     vectors: Path | None = None,
     out: Path | None = None,
-    tags_column: str | None = None,
-    delimiter: str | None = None,
+    *,
+    tables: TableOptions,
 ) -> None:
     """Let a model know more tag sets, or tags by name. Nothing is trained."""
     from polyseme._validation import first_few
@@ -274,11 +272,11 @@ def add(
     tagger = polyseme.load(model)
     before, added = frozenset(tagger.classes_), []
     if documents is not None:
-        corpus = Reading(tags_column, delimiter, tagger.normalize_labels_).corpus(documents)
-        added.append(_counted(len(tagger.add_documents(corpus)), "document"))
+        corpus = Reading(tables, normalize=tagger.normalize_labels_).corpus(documents)
+        added.append(counted(len(tagger.add_documents(corpus)), "document"))
     if vectors is not None:
         words = polyseme.WordVectors.read(vectors, labels=[*tagger.classes_, *labels])
-        added.append(_counted(len(tagger.add_labels(labels, words)), "label") + " by name")
+        added.append(counted(len(tagger.add_labels(labels, words)), "label") + " by name")
     tagger.save(place)
     new = [name for name in tagger.classes_ if name not in before]
     say(f"added {' and '.join(added)}; new labels: {first_few(new) if new else 'none'}")
@@ -306,18 +304,21 @@ def explain(
     row: str = "0",
     tag: list[str] | None = None,
     top: int = 5,
+    tags_column: str | None = None,
+    features_column: str | None = None,
     form: Form = Form.auto,
 ) -> None:
     """Show where a tag's score comes from, in parts that add up to its logit."""
-    from polyseme.cli.reading import read_item
+    from polyseme.cli.reading import Reading, read_item
 
+    reading = Reading(TableOptions(tags_column), features_column)
     tagger = polyseme.load(model)
     x: Any = None
     item: dict[str, Any] = {}
     if tagger.features_ is not None and features.suffix.lower() in tagger.features_.suffixes:
         x, item = features, {"file": str(features)}
     elif str(features) != "-":
-        x, item = read_item(features, row)
+        x, item = read_item(features, row, reading)
     if not isinstance(tagger, polyseme.PublishedTagger):
         emit_evidence(item, tagger.explain(x, label, k=top, tags=tag or None), form)
         return
@@ -358,9 +359,9 @@ def evaluate(
     features: Path,
     documents: Path | None = None,
     split: str | None = None,
-    tags_column: str | None = None,
-    delimiter: str | None = None,
-    strict: bool = False,
+    features_column: str | None = None,
+    *,
+    tables: TableOptions,
     form: Form = Form.auto,
 ) -> None:
     """Measure rankings against true tags, over all tags and by kind."""
@@ -369,7 +370,7 @@ def evaluate(
 
     tagger = polyseme.load(model)
     # Labels are compared as the model does, whatever the command says elsewhere.
-    reading = Reading(tags_column, delimiter, tagger.normalize_labels_, strict)
+    reading = Reading(tables, features_column, tagger.normalize_labels_)
     items = read_items(features, documents, split, reading)
     aligned, unknown = items.documents.align(tagger.classes_)
     truth = aligned[:, : len(tagger.classes_)].toarray()
@@ -421,8 +422,9 @@ def validate(
     seed: int = 0,
     words: int | None = None,
     split: str | None = None,
-    tags_column: str | None = None,
-    delimiter: str | None = None,
+    features_column: str | None = None,
+    *,
+    tables: TableOptions,
     normalize: bool = True,
     form: Form = Form.auto,
 ) -> None:
@@ -434,14 +436,13 @@ def validate(
     from polyseme.holdout import validate as validate_collection
     from polyseme.io import replacing
 
-    reading = Reading(tags_column, delimiter, normalize)
+    reading = Reading(tables, features_column, normalize)
     items = read_items(features, documents, split, reading)
     if items.X is None:
         refuse("`validate` measures items; give their features with --features.")
     sets = items.everything if label_sets is None else reading.corpus(label_sets)
     X, extractor = items.X, extractor_of(items.X, words)
-    if extractor is not None:
-        X = learned_copy(extractor, X, seed)[1]
+    X = X.to_numpy() if extractor is None else learned_copy(extractor, X, seed)[1]
     tagger = polyseme.ZeroShotTagger(device=device, n_validations=0, random_state=seed)
     with working(f"fitting to what is left, {draws} times", shown=True):
         found = validate_collection(
@@ -463,8 +464,8 @@ def validate(
 @command(LEARNING)
 def info(
     path: Path,
-    tags_column: str | None = None,
-    delimiter: str | None = None,
+    *,
+    tables: TableOptions,
     form: Form = Form.auto,
 ) -> None:
     """Say what a model or a table of documents holds."""
@@ -473,22 +474,19 @@ def info(
     if path.is_dir() and not is_table(path):
         facts = _describe_model(path)
     else:
-        facts = _describe_documents(path, tags_column, delimiter)
+        facts = _describe_documents(path, tables)
     if for_people(form):
         emit(({"what": key, "value": value} for key, value in facts.items()), form)
     else:
         emit([facts], form)
 
 
-def _describe_documents(
-    path: Path, tags_column: str | None, delimiter: str | None
-) -> dict[str, Any]:
+def _describe_documents(path: Path, tables: TableOptions) -> dict[str, Any]:
     """Give the facts about a table of documents."""
     import numpy as np
 
-    corpus = polyseme.LabelCorpus.read(path, tags_column=tags_column, delimiter=delimiter)
-    lengths = np.diff(corpus.matrix.indptr)
-    counts = np.asarray(corpus.matrix.sum(axis=0)).ravel()
+    corpus = polyseme.LabelCorpus.read(path, **asdict(tables))
+    lengths, counts = corpus.lengths, corpus.counts
     common = np.argsort(-counts, kind="stable")[:10]
     return {
         "documents": len(corpus),
@@ -770,7 +768,7 @@ def _undone(paths: Sequence[Path], dry_run: bool) -> list[dict[str, Any]]:
     ]
     n_tags = sum(len(record["removed"]) for record in records)
     would = "would be " if dry_run else ""
-    say(f"{_counted(n_tags, 'suggestion')} {would}taken back from {_counted(len(records), 'file')}")
+    say(f"{counted(n_tags, 'suggestion')} {would}taken back from {counted(len(records), 'file')}")
     return records
 
 

@@ -32,6 +32,11 @@ def say(message: str) -> None:
     sys.stderr.write(f"{message}\n")
 
 
+def counted(count: int, noun: str) -> str:
+    """Give a number of things."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def for_people(form: Form) -> bool:
     """Say whether output in this form is a table for people."""
     on_terminal = sys.stdout is not None and sys.stdout.isatty()

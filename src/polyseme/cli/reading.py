@@ -5,9 +5,8 @@ In: paths and options of a command. Out: corpora and items, or one sentence abou
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -15,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import InputError, IntArray, first_few
-from polyseme.cli.output import say
+from polyseme.cli.app import TableOptions
+from polyseme.cli.output import counted, say
 from polyseme.corpus import LabelCorpus
 from polyseme.features import (
     Extracted,
@@ -25,57 +25,41 @@ from polyseme.features import (
     read_extraction,
 )
 from polyseme.features.extraction import is_extraction
-from polyseme.io import Table, read_documents, read_table
+from polyseme.io import Table, Wanted, read_table
 from polyseme.io import read_items as read_features_of
 from polyseme.io.shards import is_sharded
 
 
 class Reading(NamedTuple):
-    """How tables of documents are read, and what is said about them."""
+    """How tables are read, and what is said about them."""
 
-    tags_column: str | None
-    delimiter: str | None
-    normalize: bool
-    strict: bool = False  # refuse ids that do not fit, instead of telling of them
+    tables: TableOptions = TableOptions()
+    features_column: str | None = None
+    normalize: bool = True
+
+    @property
+    def wanted(self) -> Wanted:
+        """What is read of a table of features."""
+        return Wanted(False, "all", self.tables.tags_column, self.features_column)
+
+    def table(self, path: Path, features: Literal["none", "vectors", "all"]) -> Table:
+        """Read one table with tags."""
+        options = {"features_column": self.features_column} | asdict(self.tables)
+        return read_table(path, features=features, **options)
 
     def corpus(self, path: Path) -> LabelCorpus:
         """Read documents, and tell how they were understood."""
-        return self.understood(read_documents(path, **self._cells(path)), path)
-
-    def table(self, path: Path, features: Literal["vectors", "all"]) -> Table:
-        """Read one table with tags and features."""
-        return read_table(path, features=features, **self._cells(path))
+        return self.understood(self.table(path, "none"), path)
 
     def understood(self, table: Table, path: Path) -> LabelCorpus:
         """Take the documents of a table; tell how many tags there are, and those of the first."""
         corpus = LabelCorpus.of_table(table, path.name, normalize=self.normalize)
         first = first_few(next(filter(None, corpus), ()), most=8)
-        mean = corpus.lengths.mean()
         say(
-            f"{path.name}: {_number(len(corpus.labels), 'tag')}, {mean:.1f} a document; "
-            f"first document: {first or 'no tags'}"
+            f"{path.name}: {counted(len(corpus.labels), 'tag')}, {corpus.lengths.mean():.1f} a "
+            f"document; first document: {first or 'no tags'}"
         )
         return corpus
-
-    def _cells(self, path: Path) -> dict[str, str | None]:
-        """Give the options of tables that have cells of tags."""
-        if path.name.lower().removesuffix(".gz").endswith((".npz", ".arff")):
-            return {}
-        return {"tags_column": self.tags_column, "delimiter": self.delimiter}
-
-    def tell(self, joined: str, problems: Sequence[tuple[int, str, Sequence[str]]]) -> None:
-        """Say in one line how rows were joined; refuse what does not fit where it is to be strict.
-
-        Each problem is a number, what it counts, and names of which the first are given.
-        """
-        told = [
-            f"{count:,} {what} ({first_few(names, most=3)})"
-            for count, what, names in problems
-            if count
-        ]
-        if told and self.strict:
-            raise InputError(f"Ids do not fit: {'; '.join(told)}; mend them, or drop --strict.")
-        say("; ".join([joined, *told]))
 
 
 class Items(NamedTuple):
@@ -110,11 +94,19 @@ def read_items(
     used = _rows_of_split(corpus, split, documents)
     chosen = corpus if used.all() else corpus.select(used)
     if extraction is not None:
-        return _matched_items(extraction, chosen, reading)
-    table = read_features_of(features, tags_column=reading.tags_column)
-    rows, documents_of_rows = _joined(table.ids, corpus, reading, features, documents, len(table))
-    kept = used[documents_of_rows]
-    items = corpus.select(documents_of_rows[kept])
+        if n_tagged := sum(bool(tags) for tags in extraction.tags):
+            say(
+                f"the keywords of {counted(n_tagged, 'file')} are not used, since --documents "
+                "names their tags; leave it out to learn from them"
+            )
+        rows, of_rows = _pairs(extraction.ids, chosen, reading, (features, documents), files=True)
+        return Items(extraction[rows.tolist()], chosen.select(of_rows), chosen)
+    table = read_features_of(features, reading.wanted)
+    table = table.merged(features.name, strict=reading.tables.strict)
+    names = range(len(table)) if table.ids is None else table.ids
+    rows, of_rows = _pairs(names, corpus, reading, (features, documents))
+    kept = used[of_rows]
+    items = corpus.select(of_rows[kept])
     everything = None if len(items) == len(chosen) else chosen
     return Items(table[rows[kept]], items, everything)
 
@@ -132,11 +124,6 @@ def _items_of_table(place: Path, split: str | None, reading: Reading, wide: bool
             f"'{place}' has no column of tags; name it with --tags-column, or give the tags of "
             "each item with --documents."
         )
-    repeated = _repeated(table.ids or [])
-    if repeated:
-        rows = "rows are known by their numbers, for ids stand more than once"
-        reading.tell(rows, [(len(repeated), "repeated ids", repeated)])
-        table = replace(table, ids=None)
     corpus = reading.understood(table, place)
     used = _rows_of_split(corpus, split, place)
     if table.features is None and table.unused:
@@ -161,62 +148,61 @@ def _rows_of_split(corpus: LabelCorpus, split: str | None, place: Path) -> NDArr
     return np.array([name == split for name in corpus.splits or ()])
 
 
-def _joined(
-    ids: Sequence[str] | None,
+def _pairs(
+    names: Sequence[Any],
     corpus: LabelCorpus,
     reading: Reading,
-    features: Path,
-    documents: Path,
-    n_rows: int,
+    places: tuple[Path, Path],
+    *,
+    files: bool = False,
+    all_tagged: bool = True,
 ) -> tuple[IntArray, IntArray]:
-    """Bring rows and documents together by id, or in order where one side has no ids."""
-    if ids is None or corpus.numbered:
-        if n_rows != len(corpus):
+    """Bring items and documents together: by file, by id, or in order where one has no ids.
+
+    Names of items are numbers where they have none; it is told in one line how rows were joined,
+    and what does not fit is counted there, or refused where it is to be strict.
+    """
+    features, documents = places
+    if files:
+        rows, of_rows = match_documents(names, corpus.ids)
+    elif isinstance(names, range) or corpus.numbered:
+        if len(names) != len(corpus):
             raise InputError(
-                f"'{features}' has {n_rows} rows but there are {len(corpus)} documents in "
+                f"'{features}' has {len(names)} rows but there are {len(corpus)} documents in "
                 f"'{documents}'; give one document per row, or ids in both."
             )
-        lacking = [
-            path.name
-            for path, lacks in ((features, ids is None), (documents, corpus.numbered))
-            if lacks
-        ]
+        lacking = [features.name] if isinstance(names, range) else []
+        lacking += [documents.name] if corpus.numbered else []
         say(f"rows and documents are paired in order: no ids in {' and '.join(lacking)}")
-        return np.arange(n_rows), np.arange(n_rows)
-    place = {name: row for row, name in enumerate(corpus.ids)}
-    first: dict[str, int] = {}
-    for row, name in enumerate(ids):
-        first.setdefault(name, row)
-    met = [(row, place[name]) for name, row in first.items() if name in place]
-    if not met:
-        raise InputError(
-            f"No id of '{features}' ({first_few(ids, most=3)}) is among those of '{documents}' "
-            f"({first_few(corpus.ids, most=3)}); mend the ids, or drop those of one file to pair "
-            "rows in order."
+        return np.arange(len(names)), np.arange(len(names))
+    else:
+        place = {name: row for row, name in enumerate(corpus.ids)}
+        met = [(row, place[name]) for row, name in enumerate(names) if name in place]
+        if not met:
+            raise InputError(
+                f"No id of '{features}' ({first_few(names, most=3)}) is among those of "
+                f"'{documents}' ({first_few(corpus.ids, most=3)}); mend the ids, or drop those of "
+                "one file to pair rows in order."
+            )
+        rows, of_rows = np.array(met, dtype=np.int64).T
+    noun = "file" if files else "item"
+    told = [
+        f"{counted(len(left), what)} without {lacked} ({first_few(left, most=3)})"
+        for left, what, lacked in (
+            ([names[row] for row in _others(len(names), rows)], noun, "a document"),
+            (
+                [corpus.ids[row] for row in _others(len(corpus), of_rows)],
+                "document",
+                f"{'a' if files else 'an'} {noun}",
+            ),
         )
-    repeated = _repeated(ids)
-    without = [name for name in first if name not in place]
-    unused = [name for name in corpus.ids if name not in first]
-    reading.tell(
-        f"joined by id: {_number(len(met), 'item')}",
-        [
-            (len(without), "ids of features without a document", without),
-            (len(unused), "documents without features", unused),
-            (len(repeated), "repeated ids of features, of which the first row is taken", repeated),
-        ],
-    )
-    pairs = np.array(met, dtype=np.int64)
-    return pairs[:, 0], pairs[:, 1]
-
-
-def _repeated(ids: Sequence[str]) -> list[str]:
-    """Give the ids that stand more than once."""
-    return [name for name, count in Counter(ids).items() if count > 1]
-
-
-def _number(count: int, noun: str) -> str:
-    """Give a number of things."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+        if left and (all_tagged or what != noun)
+    ]
+    if told and reading.tables.strict:
+        raise InputError(f"Ids do not fit: {'; '.join(told)}; mend them, or drop --strict.")
+    by = "name" if files else "id"
+    say("; ".join([f"joined by {by}: {counted(len(rows), noun)}", *told]))
+    return rows, of_rows
 
 
 def _tagged_items(extraction: Extracted, normalize: bool) -> Items:
@@ -235,27 +221,6 @@ def _tagged_items(extraction: Extracted, normalize: bool) -> Items:
         normalize=normalize,
     )
     return Items(extraction[rows], corpus, corpus)
-
-
-def _matched_items(extraction: Extracted, corpus: LabelCorpus, reading: Reading) -> Items:
-    """Bring extracted files and documents named after them together."""
-    n_tagged = sum(bool(tags) for tags in extraction.tags)
-    if n_tagged:
-        say(
-            f"the keywords of {_number(n_tagged, 'file')} are not used, since --documents names "
-            "their tags; leave it out to learn from them"
-        )
-    files, documents = match_documents(extraction.ids, corpus.ids)
-    without = [extraction.ids[row] for row in _others(len(extraction), files)]
-    unused = [corpus.ids[row] for row in _others(len(corpus), documents)]
-    reading.tell(
-        f"joined by name: {_number(len(files), 'file')}",
-        [
-            (len(without), "extracted files that no document in use names", without),
-            (len(unused), "documents without a file, which teach meaning only", unused),
-        ],
-    )
-    return Items(extraction[files.tolist()], corpus.select(documents), corpus)
 
 
 def _others(n: int, rows: IntArray) -> list[int]:
@@ -293,37 +258,20 @@ def tags_of_items(
     reading: Reading,
 ) -> list[tuple[str, ...]]:
     """Give the tags that each item has already: by file, by id, or in order where one has none."""
-    documents = [tuple(document) for document in corpus]
-    named = items and ("file" in items[0] or ("id" in items[0] and not corpus.numbered))
-    if not named:
-        if len(documents) != len(items):
-            raise InputError(
-                f"'{tags}' has {len(documents)} documents but '{features}' has {len(items)} items; "
-                "give one document for each, an empty one where nothing is known, or ids in both."
-            )
-        say(f"items of {features.name} and documents of {tags.name} are paired in order: no ids")
-        return documents
+    files = bool(items) and "file" in items[0]
+    names: Any = [item.get("file", item.get("id")) for item in items]
+    names = range(len(items)) if None in names else names
     known: list[tuple[str, ...]] = [()] * len(items)
-    if "file" in items[0]:
-        files, rows = match_documents([str(item["file"]) for item in items], corpus.ids)
-        pairs = list(zip(files.tolist(), rows.tolist(), strict=True))
-    else:
-        place = {name: row for row, name in enumerate(corpus.ids)}
-        pairs = [(at, place[item["id"]]) for at, item in enumerate(items) if item["id"] in place]
-    for item, row in pairs:
-        known[item] = documents[row]
-    unused = [corpus.ids[row] for row in _others(len(corpus), np.array([row for _, row in pairs]))]
-    reading.tell(
-        f"tags by id for {len(pairs):,} of {_number(len(items), 'item')}",
-        [(len(unused), "documents without an item", unused)],
-    )
+    pairs = _pairs(names, corpus, reading, (features, tags), files=files, all_tagged=False)
+    for item, row in zip(*pairs, strict=True):
+        known[item] = corpus.document(row)
     return known
 
 
-def read_item(path: Path, name: str) -> tuple[Any, dict[str, Any]]:
+def read_item(path: Path, name: str, reading: Reading) -> tuple[Any, dict[str, Any]]:
     """Read one item, a row by number or id or an extracted file by name, and what names it."""
     extracted = path.is_dir() and not is_table(path)
-    table: Any = read_extraction(path) if extracted else read_features_of(path)
+    table: Any = read_extraction(path) if extracted else read_features_of(path, reading.wanted)
     names = list(table.ids or ())
     n_items = len(names) or table.shape[0]
     if name not in names and not name.isdecimal():

@@ -15,6 +15,7 @@ import json
 import os
 import socket
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -35,7 +36,7 @@ from polyseme._validation import (
 from polyseme.cluster.engine import RayEngine
 from polyseme.features import Extracted, read_extraction
 from polyseme.features.extraction import is_extraction, unseen
-from polyseme.io import UNFINISHED, read_items, replacing
+from polyseme.io import FEATURES, UNFINISHED, Wanted, read_items, replacing
 from polyseme.io import Table as TableFile
 from polyseme.io.arrow_tables import import_pyarrow
 from polyseme.io.records import write_records
@@ -172,15 +173,15 @@ def check_seen(place: str | Path) -> None:
 class Table:
     """Items whose features are read by blocks: of a file, an extracted folder, or shards."""
 
-    def __init__(self, path: Path, tags_column: str | None = None) -> None:
+    def __init__(self, path: Path, wanted: Wanted = FEATURES) -> None:
         self.shards: list[Shard] = []
         self.items: Any = None
         if path.is_dir() and (is_extraction(path) or not is_sharded(path)):
             self.items = read_extraction(path)
         elif is_sharded(path):
-            self.shards, _ = find_shards(path, tags_column)
+            self.shards, _ = find_shards(path, wanted)
         else:
-            self.items = read_items(path, tags_column=tags_column)
+            self.items = read_items(path, wanted)
             # Found here, rows have the numbers that the file gives them.
             check_features(self.items, owner="rank")
 
@@ -289,6 +290,8 @@ def rank_shards(
     precision: float | None = None,
     method: str = "space",
     kind: str | None = None,
+    tags_column: str | None = None,
+    features_column: str | None = None,
     form: str = "jsonl",
     engine: RayEngine | None = None,
     workers: int | None = None,
@@ -315,6 +318,9 @@ def rank_shards(
         How labels are scored; see `ZeroShotTagger.predict_proba`.
     kind : {"seen", "unseen", "oov"}, optional
         Give tags of this kind only.
+    tags_column, features_column : str, optional
+        A column that is no feature, and the column of vectors where there are several; see
+        `polyseme.io.read_table`.
     form : {"jsonl", "parquet"}
         What rankings are written as.
     engine : RayEngine, optional
@@ -331,7 +337,14 @@ def rank_shards(
     check_number("k", k, owner="rank_shards", low=1, whole=True)
     check_option("method", method, METHODS, owner="rank_shards")
     check_option("form", form, FORMS, owner="rank_shards")
-    every, folder = find_shards(Path(shards))[0], Path(out)
+    wanted = FEATURES._replace(tags_column=tags_column, features_column=features_column)
+    every, folder = find_shards(Path(shards), wanted)[0], Path(out)
+    outputs = Counter(_output_of(folder, shard, form).name.lower() for shard in every)
+    if len(outputs) < len(every):
+        raise InputError(
+            f"Two shards of '{shards}' are named '{outputs.most_common(1)[0][0]}'; rename one, or "
+            "rank each folder alone."
+        )
     suggestions = Suggestions(model, k, precision, method, kind)
     head = {"format": FORMAT, "version": FORMAT_VERSION, "model": suggestions.digest, "top": k}
     head |= {"precision": precision, "method": method, "kind": kind, "form": form}

@@ -192,7 +192,7 @@ def _contents(root: Path) -> str:
 def _read_folder(folder: Path, spec: DatasetSpec) -> tuple[DatasetContent, dict[str, str]]:
     """Read and check the files of a dataset; give the SHA-256 of each by its name, too."""
     paths = [_file(folder, *DOCUMENT_FILES)]
-    corpus = LabelCorpus.read(paths[0])
+    corpus = LabelCorpus.read(paths[0], strict=True)
     splits = sorted(set(corpus.splits or ()))
     if spec.has_splits and not {"train", "test"} <= set(splits):
         got = f"got only {', '.join(splits)}" if splits else "the field is missing"

@@ -11,10 +11,12 @@ import os
 import secrets
 import shutil
 import time
+import warnings
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias, cast
@@ -22,7 +24,13 @@ from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 import scipy.sparse as sp
 
-from polyseme._validation import FloatArray, InputError, unknown_name
+from polyseme._validation import (
+    FloatArray,
+    InputError,
+    PolysemeWarning,
+    first_few,
+    unknown_name,
+)
 
 __all__ = ["Table", "read_documents", "read_features", "read_table"]
 
@@ -32,11 +40,11 @@ PathLike: TypeAlias = str | os.PathLike[str]
 FORMATS = dict.fromkeys(
     (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz"), "text_tables"
 )
-FORMATS |= dict.fromkeys((".parquet", ".arrow", ".feather"), "arrow_tables")
-FORMATS |= dict.fromkeys((".npy", ".npz", ".safetensors"), "arrays")
+FORMATS |= dict.fromkeys((".parquet", ".arrow", ".feather", ".npy"), "shards")
+FORMATS |= dict.fromkeys((".npz", ".safetensors"), "arrays")
 FORMATS |= dict.fromkeys((".arff", ".arff.gz"), "arff")
 # Of these, labels are columns: there are no cells of tags.
-_WITHOUT_CELLS = (".npz", ".arff", ".arff.gz")
+_WITHOUT_CELLS = (".npz", ".safetensors", ".arff", ".arff.gz")
 MAX_LINE_BYTES = 16 * 2**20
 # How the name of a file ends that is still being written.
 UNFINISHED = ".tmp"
@@ -84,18 +92,64 @@ class Table:
         return self.label_sets is not None or self.indicator is not None
 
     def __getitem__(self, rows: Any) -> Table:
-        """Give the features of some rows, with their names and ids."""
+        """Give some rows, with all that is known of them."""
         rows = rows[0] if isinstance(rows, tuple) else rows  # as scikit-learn asks
-        ids = None if self.ids is None else np.array(self.ids, dtype=object)[rows].tolist()
-        features = None if self.features is None else self.features[rows]
-        return Table(features=features, columns=self.columns, ids=ids)
+        numbers = np.arange(len(self))[rows].tolist()
+        changed: dict[str, Any] = {}
+        for name in ("label_sets", "ids", "groups", "splits"):
+            if (values := getattr(self, name)) is not None:
+                changed[name] = [values[row] for row in numbers]
+        for name in ("indicator", "features"):
+            if (values := getattr(self, name)) is not None:
+                changed[name] = values[rows]
+        return replace(self, **changed)
+
+    def merged(self, name: str, *, strict: bool = False) -> Table:
+        """Give a table with each id once: tags are united, of all else the first row is kept.
+
+        Parameters
+        ----------
+        name : str
+            What the table is called in the warning that tells of it.
+        strict : bool
+            Refuse ids that stand more than once instead.
+        """
+        places: dict[str, int] = {}
+        for own in self.ids or ():
+            places.setdefault(own, len(places))
+        if len(places) == len(self.ids or ()):
+            return self
+        ids = self.ids or []
+        owners = np.array([places[own] for own in ids])
+        repeated = [own for own, count in Counter(ids).items() if count > 1]
+        told = f"Ids stand more than once in {name} ({first_few(repeated, most=3)})"
+        if strict:
+            raise InputError(f"{told}; give each row an id of its own.")
+        warnings.warn(
+            f"{told}: {len(ids):,} rows become {len(places):,}; tags of one id are united, and of "
+            "features, group and split the first row is kept. `strict` (--strict) refuses them.",
+            PolysemeWarning,
+            stacklevel=3,
+        )
+        table = self[np.unique(owners, return_index=True)[1]]
+        if self.indicator is not None:
+            rows = (np.ones(len(ids)), (owners, np.arange(len(ids))))
+            united = sp.csr_matrix(sp.csr_matrix(rows) @ self.indicator)
+            united.data[:] = united.data != 0
+            return replace(table, indicator=united)
+        if self.label_sets is None:
+            return table
+        sets: list[list[str]] = [[] for _ in places]
+        for owner, labels in zip(owners, self.label_sets, strict=True):
+            sets[owner] += labels
+        return replace(table, label_sets=sets)
 
     def select(self, names: Sequence[str]) -> Table:
         """Give the features in another order of columns."""
         places = {name: column for column, name in enumerate(self.columns or ())}
         features: Any = self.features
         chosen = features[:, [places[name] for name in names]]
-        return Table(features=chosen, columns=tuple(names), ids=self.ids)
+        return replace(self, features=chosen, columns=tuple(names))
 
     def to_numpy(self) -> Any:
         """Give the features, (n, n_features)."""
@@ -108,15 +162,21 @@ class Wanted(NamedTuple):
     tags: bool = False
     features: Literal["none", "vectors", "all"] = "none"  # "vectors": where there are such only
     tags_column: str | None = None
+    features_column: str | None = None
     delimiter: str | None = None
+
+
+FEATURES = Wanted(features="all")
 
 
 def read_table(
     path: PathLike,
     *,
     tags_column: str | None = None,
+    features_column: str | None = None,
     delimiter: str | None = None,
-    features: Literal["vectors", "all"] = "all",
+    features: Literal["none", "vectors", "all"] = "all",
+    strict: bool = False,
 ) -> Table:
     """Read one table with all that it holds: ids, tags and features.
 
@@ -126,10 +186,18 @@ def read_table(
         A `.jsonl`, `.csv`, `.tsv` or `.arff` file, gzipped or not; a `.parquet`, `.arrow`,
         `.feather`, `.npy`, `.npz` or `.safetensors` file; a folder of `.parquet` or `.npy` files,
         or one that `save_to_disk` of Hugging Face datasets wrote.
-    tags_column, delimiter : str, optional
-        As in `read_documents`.
-    features : {"vectors", "all"}
+    tags_column : str, optional
+        The column with the tags; `tags` or `labels` otherwise.
+    features_column : str, optional
+        The column of vectors, or the array, that is the features, where there are several.
+    delimiter : str, optional
+        What separates the tags in a cell of text. Otherwise cells in brackets are read as lists,
+        and others are cut at the one of `;`, `|` and `,` that most cells hold.
+    features : {"none", "vectors", "all"}
         Whether columns of numbers are features, where there are no vectors.
+    strict : bool
+        Whether ids that stand more than once are refused. Otherwise their rows become one, with a
+        warning: tags are united, of all else the first row is kept.
 
     Returns
     -------
@@ -137,56 +205,48 @@ def read_table(
         Features are the column of vectors, where there is one (`embedding`, if there are several),
         and all columns of numbers otherwise. `id` (or `file`), `group` and `split` are none.
     """
-    return _read(path, Wanted(True, features, tags_column, delimiter))
+    table = _read(path, Wanted(True, features, tags_column, features_column, delimiter))
+    if len(table) == 0:
+        raise InputError(f"{Path(path).name} holds no documents; give a file with at least one.")
+    return table.merged(Path(path).name, strict=strict)
 
 
 def read_documents(
-    path: PathLike, *, tags_column: str | None = None, delimiter: str | None = None
+    path: PathLike,
+    *,
+    tags_column: str | None = None,
+    delimiter: str | None = None,
+    strict: bool = False,
 ) -> Table:
-    """Read the documents (tag sets) of a table, in any of the forms of `read_table`.
-
-    Parameters
-    ----------
-    path : str or path
-    tags_column : str, optional
-        The column with the tags; `tags` or `labels` otherwise.
-    delimiter : str, optional
-        What separates the tags in a cell of text. Otherwise cells in brackets are read as lists,
-        and others are cut at the one of `;`, `|` and `,` that most cells hold.
+    """Read the documents (tag sets) of a table, without features; see `read_table`.
 
     Returns
     -------
     Table
         At least one row, with tags.
     """
-    table = _read(path, Wanted(True, "none", tags_column, delimiter))
-    if not table.has_tags:
-        name = Path(path).name
-        raise InputError(
-            f"{name} holds no documents, only features; give the tags of its rows in another file."
-        )
-    return table
+    return read_table(
+        path, tags_column=tags_column, delimiter=delimiter, features="none", strict=strict
+    )
 
 
-def read_features(path: PathLike) -> FloatArray | sp.csr_matrix:
-    """Read the instance features of a table, in any of the forms of `read_table`.
-
-    Parameters
-    ----------
-    path : str or path
+def read_features(
+    path: PathLike, *, features_column: str | None = None
+) -> FloatArray | sp.csr_matrix:
+    """Read the instance features of a table; see `read_table`.
 
     Returns
     -------
     float array or csr_matrix, shape (n, n_features)
         One row per instance in the order of the file; missing values are NaN.
     """
-    features: Any = read_items(path).features
+    features: Any = read_items(path, FEATURES._replace(features_column=features_column)).features
     return features  # type: ignore[no-any-return]
 
 
-def read_items(path: PathLike, *, tags_column: str | None = None) -> Table:
+def read_items(path: PathLike, wanted: Wanted = FEATURES) -> Table:
     """Read features with their ids and the names of their columns; see `read_features`."""
-    table = _read(path, Wanted(False, "all", tags_column))
+    table = _read(path, wanted)
     if 0 in table.shape:
         raise InputError(
             f"{Path(path).name} holds features of shape {table.shape}; "
@@ -200,25 +260,17 @@ def _read(path: PathLike, wanted: Wanted) -> Table:
     place = Path(path)
     if not place.exists():
         raise InputError(f"There is no file or folder at {place}; check the path.")
-    if place.is_dir():
-        module, cells = "arrow_tables", True
-    else:
-        suffixes = [suffix for suffix in FORMATS if place.name.lower().endswith(suffix)]
-        if not suffixes:
-            suffix = "".join(place.suffixes[-2:]) or place.name
-            raise unknown_name("file suffix", suffix, FORMATS)
-        suffix = max(suffixes, key=len)
-        module, cells = FORMATS[suffix], suffix not in _WITHOUT_CELLS
-    if not cells and (wanted.tags_column, wanted.delimiter) != (None, None):
+    suffixes = [suffix for suffix in FORMATS if place.name.lower().endswith(suffix)]
+    if not suffixes and not place.is_dir():
+        raise unknown_name("file suffix", "".join(place.suffixes[-2:]) or place.name, FORMATS)
+    suffix = "" if place.is_dir() else max(suffixes, key=len)
+    if wanted.tags and suffix in _WITHOUT_CELLS and (wanted.tags_column or wanted.delimiter):
         raise InputError(
             f"`tags_column` and `delimiter` apply to tables with a column of tags; the labels of "
             f"{place.name} are columns of their own."
         )
-    reader = import_module(f"polyseme.io.{module}")
-    table = cast(Table, reader.read_table(place, wanted))
-    if wanted.tags and len(table) == 0:
-        raise InputError(f"{place.name} holds no documents; give a file with at least one.")
-    return table
+    reader = import_module(f"polyseme.io.{FORMATS.get(suffix, 'shards')}")
+    return cast(Table, reader.read_table(place, wanted))
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:

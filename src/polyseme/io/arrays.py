@@ -36,12 +36,6 @@ def read_table(path: Path, wanted: Wanted) -> Table:
     as above, and one more array for the features, or what `scipy.sparse.save_npz` writes. Single
     and double precision are kept; half precision becomes single, all else double.
     """
-    if path.name.lower().endswith(".npy"):
-        if wanted.tags and wanted.features != "all":
-            raise InputError(
-                f"{path.name} holds numbers only; tags need a file of another form, such as .jsonl."
-            )
-        return Table(features=as_features(np.array(map_npy(path)), path.name))
     packed = path.name.lower().endswith(".npz")
     arrays = _load_npz(path) if packed else _load_safetensors(path)
     table = Table(ids=_names(arrays, "ids", path))
@@ -49,7 +43,7 @@ def read_table(path: Path, wanted: Wanted) -> Table:
     if wanted.tags and (labels is not None or wanted.features != "all"):
         table = replace(table, **_indicator(arrays, labels, path))
     if wanted.features == "all":
-        table = replace(table, **_features(arrays, path))
+        table = replace(table, **_features(arrays, path, wanted.features_column))
     for what, values in (("indicator", table.indicator), ("features", table.features)):
         if table.ids is not None and values is not None and len(table.ids) != values.shape[0]:
             raise InputError(
@@ -90,7 +84,7 @@ def _indicator(
     return {"indicator": sp.csr_matrix(values), "labels": names}
 
 
-def _features(arrays: dict[str, NDArray[Any]], path: Path) -> dict[str, Any]:
+def _features(arrays: dict[str, NDArray[Any]], path: Path, asked: str | None) -> dict[str, Any]:
     """Give the features of an archive, and the names of their columns where it has them."""
     columns = _names(arrays, "columns", path)
     if "format" in arrays:
@@ -98,11 +92,13 @@ def _features(arrays: dict[str, NDArray[Any]], path: Path) -> dict[str, Any]:
             matrix: Any = as_features(sp.csr_matrix(_checked(sp.load_npz(path), path)), path.name)
     else:
         left = {name: values for name, values in arrays.items() if name != "indicator"}
-        chosen = [name for name in ("features", "embeddings", "embedding") if name in left][:1]
-        if len(left) != 1 and not chosen:
+        called = ("features", "embeddings", "embedding") if asked is None else (asked,)
+        chosen = [name for name in called if name in left]
+        if not chosen and (len(left) != 1 or asked is not None):
             raise InputError(
-                f"{path.name} must hold a single array, one named `features`, or a matrix saved by "
-                f"scipy.sparse.save_npz, beside `ids`; got {_listed(left)}."
+                f"{path.name} must hold a single array, one named `{called[0]}`, or a matrix saved "
+                f"by scipy.sparse.save_npz, beside `ids`; got {_listed(left)}: name one by "
+                "`features_column` (--features-column)."
             )
         matrix = as_features(left[chosen[0] if chosen else next(iter(left))], path.name)
     if columns is not None and len(set(columns)) != matrix.shape[1]:
@@ -136,13 +132,26 @@ def refusing_damage(
         ) from error
 
 
-def map_npy(path: Path) -> NDArray[Any]:
-    """Map an `.npy` file into memory, which checks the stated shape against the file's size."""
-    with refusing_damage(path):
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-        if not isinstance(array, np.ndarray):
+class NumpyFile:
+    """An `.npy` file mapped into memory, which checks the stated shape against its size.
+
+    It is read as an `ArrowFile` is, and has no columns by name.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.kinds = path, dict[str, str]()
+        with refusing_damage(path):
+            self._array = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(self._array, np.ndarray):
             raise InputError(f"{path.name} is an archive of arrays; rename it to end in .npz.")
-        return array
+        as_features(self._array[:0] if self._array.ndim else self._array, path.name)
+        self.n_rows = len(self._array)
+
+    def blocks(self, roles: object, n_rows: int = 2**62) -> Iterator[FloatArray]:
+        """Yield blocks (n_rows, n_features), one at least."""
+        for start in range(0, max(1, self.n_rows), n_rows):
+            block: Any = as_features(np.array(self._array[start : start + n_rows]), self.path.name)
+            yield block
 
 
 def as_features(values: Any, name: str) -> FloatArray | sp.csr_matrix:

@@ -1,23 +1,28 @@
 """Columns: which column of a table names the rows, holds their tags, or is a feature.
 
-In: the names of columns with what they hold, and what is wanted. Out: the part each one plays.
+In: the names of columns with what they hold, and what is wanted. Out: the part each one plays, and
+the `Table` that cells and features make.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+import re
+import reprlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from polyseme._validation import InputError, first_few
-from polyseme.io import Wanted
+from polyseme.io import Table, Wanted
+from polyseme.io.tag_cells import label_sets
 
 # What a column holds; anything else is the name of a type that is neither.
 NUMBER, VECTOR, TEXT, LIST = "numbers", "vectors", "text", "lists"
-# Column -> where a `Table` has it; none of them is ever a feature, nor is `file`, which is an id.
-FIELDS = {"id": "ids", "group": "groups", "split": "splits"}
-FILE = "file"
+# Column -> where a `Table` has it; none of them is ever a feature.
+FIELDS = {"id": "ids", "file": "ids", "group": "groups", "split": "splits"}
 TAGS = ("tags", "labels")
 _VECTORS = ("embedding", "embeddings", "vector", "features")
+# As pandas writes an index into Parquet, and calls it when it comes back from CSV.
+_INDEX, _NAMELESS = re.compile(r"__index_level_\d+__"), re.compile(r"(Unnamed: \d+)?")
 MAX_COLUMNS = 100_000
 MAX_NUMBERS = 2**31  # of features, 16 GiB; few bytes of a packed file can state more
 
@@ -25,6 +30,7 @@ MAX_NUMBERS = 2**31  # of features, 16 GiB; few bytes of a packed file can state
 class Roles(NamedTuple):
     """The names of the columns that are read."""
 
+    fields: dict[str, str]  # column -> where a `Table` has it
     tags: str | None
     vector: str | None  # the one column of vectors, or
     numbers: tuple[str, ...]  # all columns of numbers
@@ -36,29 +42,30 @@ class Roles(NamedTuple):
         return self.numbers if self.vector is None else (self.vector,)
 
 
+def fields_of(names: Collection[str]) -> dict[str, str]:
+    """Find the columns that say something of a row; `file` is its id where there is no `id`."""
+    return {
+        name: where
+        for name, where in FIELDS.items()
+        if name in names and not (name == "file" and "id" in names)
+    }
+
+
 def find_roles(kinds: Mapping[str, str], wanted: Wanted, file: str) -> Roles:
     """Decide what each column of a file is, or say in one sentence what is missing."""
     if len(kinds) > MAX_COLUMNS:
         raise InputError(f"{file} has {len(kinds):,} columns; {MAX_COLUMNS:,} are the most.")
     tags = _tags_column(kinds, wanted, file)
-    set_apart = {*FIELDS, FILE, *TAGS, tags}
-    if wanted.tags_column is not None:
-        set_apart = (set_apart - {*TAGS}) | {tags, wanted.tags_column}
-    others = [name for name in kinds if name not in set_apart]
-    vectors = [name for name in others if kinds[name] == VECTOR]
-    if len(vectors) > 1 and wanted.features != "none":
-        called = [name for name in vectors if name in _VECTORS]
-        if len(called) != 1:
-            raise InputError(
-                f"{file} has several columns of vectors ({first_few(vectors)}); leave out all but "
-                "one, or name that one `embedding`."
-            )
-        vectors = called
-    numbers = tuple(name for name in others if kinds[name] == NUMBER)
+    fields = fields_of([name for name in kinds if name != tags])
     if wanted.features == "none":
-        return Roles(tags, None, (), ())
-    if vectors or wanted.features == "vectors":
-        return Roles(tags, vectors[0] if vectors else None, (), numbers)
+        return Roles(fields, tags, None, (), ())
+    called = TAGS if wanted.tags_column is None else (wanted.tags_column,)
+    apart = {*FIELDS, *called, tags} | {name for name in kinds if _INDEX.fullmatch(name)}
+    others = [name for name in kinds if name not in apart]
+    vector = _vector_column({name: kinds[name] for name in others}, wanted, file)
+    numbers = tuple(name for name in others if kinds[name] == NUMBER)
+    if vector is not None or wanted.features == "vectors":
+        return Roles(fields, tags, vector, (), numbers)
     for name in others:
         if kinds[name] != NUMBER:
             remedy = "drop or encode it"
@@ -67,7 +74,46 @@ def find_roles(kinds: Mapping[str, str], wanted: Wanted, file: str) -> Roles:
             raise InputError(
                 f"Column '{name}' of {file} must hold numbers; got {kinds[name]}: {remedy}."
             )
-    return Roles(tags, None, numbers, ())
+        if _NAMELESS.fullmatch(name):
+            raise InputError(
+                f"Column {list(kinds).index(name) + 1} of {file} has no name; name it (`id` if it "
+                "numbers the rows) or leave it out."
+            )
+    return Roles(fields, tags, None, numbers, ())
+
+
+def table_of(
+    roles: Roles,
+    cells: Mapping[str, Sequence[Any]],
+    wanted: Wanted,
+    where: Callable[[int], str],
+    features: Any = None,
+) -> Table:
+    """Make a table of columns of cells, by name, and of features; `where` says where a row is."""
+    given: dict[str, Any] = {
+        place: texts(cells[name], name, where) for name, place in roles.fields.items()
+    }
+    if roles.tags is not None:
+        given["label_sets"] = label_sets(cells[roles.tags], wanted.delimiter, roles.tags, where)
+    return Table(features=features, columns=roles.numbers or None, unused=roles.unused, **given)
+
+
+def texts(cells: Sequence[Any], column: str, where: Callable[[int], str]) -> list[str] | None:
+    """Give a column of names as text; None where every cell is empty."""
+    empty = [row for row, cell in enumerate(cells) if cell is None or cell != cell]
+    if len(empty) == len(cells):
+        return None
+    for row in empty[:1]:
+        raise InputError(
+            f"{where(row)} lacks '{column}', which others have; give it to all or none."
+        )
+    for row, cell in enumerate(cells):
+        if isinstance(cell, bool) or not isinstance(cell, (str, int)):
+            raise InputError(
+                f"{where(row)} must have text or a whole number as '{column}'; got "
+                f"{reprlib.repr(cell)}."
+            )
+    return [str(cell) for cell in cells]
 
 
 def check_size(n_rows: int, n_columns: int, file: str) -> None:
@@ -77,6 +123,25 @@ def check_size(n_rows: int, n_columns: int, file: str) -> None:
             f"{file} holds {n_rows:,} rows of {n_columns:,} numbers, more than {MAX_NUMBERS:,} in "
             "all; cut it into shards for `polyseme rank --out`."
         )
+
+
+def _vector_column(kinds: Mapping[str, str], wanted: Wanted, file: str) -> str | None:
+    """Find the column of vectors: the one that was asked for, or the only one."""
+    vectors = [name for name in kinds if kinds[name] == VECTOR]
+    asked = wanted.features_column
+    if asked is not None and asked not in vectors:
+        raise InputError(
+            f"{file} has no column '{asked}' of vectors, which `features_column` "
+            f"(--features-column) names; it has {first_few(vectors) or 'none'}."
+        )
+    called = [name for name in vectors if name in _VECTORS] if asked is None else [asked]
+    chosen = called if len(called) == 1 else vectors
+    if len(chosen) > 1:
+        raise InputError(
+            f"{file} has several columns of vectors ({first_few(vectors)}); name one by "
+            "`features_column` (--features-column)."
+        )
+    return chosen[0] if chosen else None
 
 
 def _tags_column(kinds: Mapping[str, str], wanted: Wanted, file: str) -> str | None:

@@ -1,12 +1,15 @@
-"""Shards: a feature table cut into files of numpy or Arrow, read a block of rows at a time.
+"""Tables in one or several files of numpy or Arrow, read whole or a block of rows at a time.
 
-In comes a folder of such files (or a single one); out go their sizes, known from the headers, and
-blocks of rows. Rows are numbered through all shards in the order of the files' names.
+In comes a folder of such files, what `save_to_disk` of Hugging Face datasets wrote, or a single
+file; out goes a `Table`, or sizes, known from the headers, and blocks of rows. Rows are numbered
+through all shards in the order of the files' names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,18 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import FloatArray, InputError, check_number, check_option
-from polyseme.io import Wanted
-from polyseme.io.arrays import as_features, map_npy
-from polyseme.io.arrow_tables import (
-    SPLITS,
-    blocks,
-    files_of,
-    import_pyarrow,
-    is_part,
-    opened,
-    read_ids,
-)
-from polyseme.io.columns import Roles, find_roles
+from polyseme.io import FEATURES, Table, Wanted
+from polyseme.io.arrays import NumpyFile
+from polyseme.io.arrow_tables import SUFFIXES, ArrowFile, import_pyarrow
+from polyseme.io.columns import Roles, check_size, find_roles, table_of, texts
+
+_STATE, _SPLITS = "state.json", "dataset_dict.json"  # as Hugging Face datasets name them
 
 
 @dataclass(frozen=True)
@@ -36,61 +33,70 @@ class Shard:
     path: Path  # absolute
     first: int  # the number of its first row among the rows of all shards
     n_rows: int
-    columns: tuple[str, ...] | None = None  # in the order of the first shard; None of a matrix
-    vector: str | None = None  # the column of vectors, where there is one
+    roles: Roles  # columns in the order of the first shard
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The names of the features; None of a matrix or of vectors."""
+        return self.roles.numbers or None
 
     def ids(self) -> list[str] | None:
         """Read the names of its rows; None where they have none."""
-        return None if self.path.suffix.lower() == ".npy" else read_ids(self.path)
+        name = next((name for name, where in self.roles.fields.items() if where == "ids"), None)
+        if name is None:
+            return None
+        return texts(ArrowFile(self.path).cells(name), name, f"Row {{}} of {self.path.name}".format)
 
 
 def is_sharded(place: Path) -> bool:
     """Say whether a path is a file in a format of shards, or a folder that holds some."""
     if place.is_dir():
-        return (place / SPLITS).is_file() or any(map(is_part, place.iterdir()))
-    return place.exists() and is_part(place)
+        return (place / _SPLITS).is_file() or any(map(_is_part, place.iterdir()))
+    return place.exists() and _is_part(place)
 
 
-def find_shards(place: Path, tags_column: str | None = None) -> tuple[list[Shard], list[str]]:
+def read_table(place: Path, wanted: Wanted) -> Table:
+    """Read a file or a folder of them; see `polyseme.io.read_table`."""
+    files = _files_of(place)[0] if place.is_dir() else [place]
+    cells: dict[str, list[Any]] = defaultdict(list)
+    parts: list[FloatArray] = []
+    n_rows = 0
+    for source, roles, width in _sources(files, wanted):
+        n_rows += source.n_rows
+        check_size(n_rows, width, place.name)
+        own_folder = place.is_dir() and source.path.parent != place
+        if own_folder and "split" not in roles.fields:
+            roles = roles._replace(fields=roles.fields | {"split": "splits"})
+            cells["split"] += [source.path.parent.name] * source.n_rows
+        for name in source.kinds.keys() & {*roles.fields, roles.tags}:
+            cells[name] += source.cells(name)
+        if width:
+            parts += source.blocks(roles)
+    matrix = np.concatenate(parts) if parts else None
+    return table_of(roles, cells, wanted, f"Row {{}} of {place.name}".format, matrix)
+
+
+def find_shards(place: Path, wanted: Wanted = FEATURES) -> tuple[list[Shard], list[str]]:
     """Find the shards of a table, in a folder or a single file, and the names of other files.
 
     A folder's `.npy`, `.parquet` or `.arrow` files are taken in the order of their names, letter by
     letter; names that begin with `_` or `.` are passed over. All have the same columns, at least
-    one, in any order; a shard may be without rows. `tags_column` is no feature, nor are `tags`,
-    `labels`, `id`, `file`, `group` and `split`.
+    one, in any order; a shard may be without rows. Columns of tags are no features, nor are `id`,
+    `file`, `group` and `split`.
     """
-    wanted = Wanted(features="all", tags_column=tags_column)
     if not place.exists():
         raise InputError(f"There is no file or folder '{place}'; check the path.")
-    paths, others = files_of(place) if place.is_dir() else ([place], [])
-    if not all(map(is_part, paths)):
+    paths, others = _files_of(place) if place.is_dir() else ([place], [])
+    if not all(map(_is_part, paths)):
         raise InputError(f"There is no shard in '{place}'; names must end in .npy or .parquet.")
-    stems = [path.stem.lower() for path in paths]
-    if len(set(stems)) < len(stems):
-        repeated = next(stem for stem in stems if stems.count(stem) > 1)
-        raise InputError(f"Two shards of '{place}' are named '{repeated}'; rename one.")
     shards: list[Shard] = []
-    n_rows, width = 0, None
-    columns: tuple[str, ...] | None = None
-    for path in paths:
-        size, n_columns, names, vector = _head(path, wanted)
-        if width is None:
-            width, columns = n_columns, names
-        if n_columns != width and (size or names):
-            raise InputError(
-                f"'{path.name}' has {n_columns} columns but '{paths[0].name}' has {width}; all "
-                "shards need the same."
-            )
-        if {*(names or ())} != {*(columns or ())}:
-            raise InputError(
-                f"'{path.name}' has other columns than '{paths[0].name}'; all shards need the same."
-            )
-        shards.append(Shard(path.absolute(), n_rows, size, columns, vector))
-        n_rows += size
-    if 0 in (n_rows, width):
+    shape = (0, 0)
+    for source, roles, width in _sources(paths, wanted):
+        shards.append(Shard(source.path.absolute(), shape[0], source.n_rows, roles))
+        shape = (shape[0] + source.n_rows, width)
+    if 0 in shape:
         raise InputError(
-            f"'{place}' holds features of shape ({n_rows}, {width}); give at least one row and one "
-            "column."
+            f"'{place}' holds features of shape {shape}; give at least one row and one column."
         )
     return shards, others
 
@@ -106,7 +112,8 @@ def read_blocks(
     them; NaN and infinity are refused.
     """
     start = 0
-    for block in _blocks(shard, n_rows, columns or shard.columns):
+    roles = shard.roles if columns is None else shard.roles._replace(numbers=columns)
+    for block in _opened(shard.path).blocks(roles, n_rows):
         # A finite sum is proof that all is finite, in half the time.
         with np.errstate(over="ignore", invalid="ignore"):
             gaps = () if np.isfinite(np.sum(block)) else np.flatnonzero(~np.isfinite(block).all(1))
@@ -115,7 +122,8 @@ def read_blocks(
                 f"'{shard.path.name}' contains NaN or infinity in row(s) "
                 f"{', '.join(str(start + row) for row in gaps[:5])}; impute or drop them first."
             )
-        yield start, block
+        if len(block):
+            yield start, block
         start += len(block)
     if start != shard.n_rows:
         raise InputError(f"'{shard.path.name}' was changed while it was read; run again.")
@@ -145,37 +153,82 @@ def write_shards(
     return paths
 
 
-def _head(path: Path, wanted: Wanted) -> tuple[int, int, tuple[str, ...] | None, str | None]:
-    """Read rows, columns and their names, or the column of vectors, from the head of a shard."""
-    if path.suffix.lower() == ".npy":
-        table = map_npy(path)
-        as_features(table[:0], path.name)
-        return table.shape[0], table.shape[1], None, None
-    with opened(path) as source:
+def _sources(paths: Sequence[Path], wanted: Wanted) -> Iterator[tuple[Any, Roles, int]]:
+    """Open files one by one, with roles in the first one's order and the number of features."""
+    first: Roles | None = None
+    for path in paths:
+        source = _opened(path)
+        if not source.kinds and wanted.features != "all":
+            raise InputError(
+                f"{path.name} holds numbers only; tags need a file of another form, such as .jsonl."
+            )
         roles = find_roles(source.kinds, wanted, path.name)
-        if roles.vector is None:
-            return source.n_rows, len(roles.numbers), roles.numbers, None
-        first = next(blocks(source, roles, 1), np.empty((0, 0)))
-        return source.n_rows, first.shape[1], None, roles.vector
+        width = len(roles.numbers)
+        if roles.vector or not source.kinds:
+            width = next(source.blocks(roles, 1)).shape[1]
+        if first is None:
+            first, wide = roles, width
+        if width != wide and (source.n_rows or roles.numbers):
+            raise InputError(
+                f"'{path.name}' has {width} columns but '{paths[0].name}' has {wide}; all files "
+                "need the same."
+            )
+        if {*roles.features, *roles.fields} != {*first.features, *first.fields}:
+            raise InputError(
+                f"'{path.name}' has other columns than '{paths[0].name}'; all files need the same."
+            )
+        yield source, first, wide
 
 
-def _blocks(shard: Shard, n_rows: int, columns: tuple[str, ...] | None) -> Iterator[FloatArray]:
-    """Yield blocks (n_rows, n_columns) of a shard as floats."""
-    path = shard.path
-    if path.suffix.lower() == ".npy":
-        table = map_npy(path)
-        for start in range(0, len(table), n_rows):
-            block: Any = as_features(np.array(table[start : start + n_rows]), path.name)
-            yield block
-        return
-    with opened(path) as source:
-        roles = Roles(None, shard.vector, columns or (), ())
-        rows: FloatArray | None = None
-        for batch in blocks(source, roles, n_rows):
-            # A file cuts batches where its row groups end; blocks are cut at fixed places.
-            rows = batch if rows is None else np.concatenate([rows, batch])
-            while len(rows) >= n_rows:
-                yield rows[:n_rows]
-                rows = rows[n_rows:]
-        if rows is not None and len(rows):
-            yield rows
+def _opened(path: Path) -> Any:
+    """Open a file of either kind."""
+    return NumpyFile(path) if path.suffix.lower() == ".npy" else ArrowFile(path)
+
+
+def _is_part(path: Path) -> bool:
+    """Say whether a file's name is that of a part of a table."""
+    return path.suffix.lower() in (".npy", *SUFFIXES) and path.name[:1] not in "._"
+
+
+def _files_of(folder: Path) -> tuple[list[Path], list[str]]:
+    """Find the files of a table in a folder, in order, and the names of others.
+
+    A Hugging Face dataset says itself which they are, split by split; else they are the `.npy`
+    files, or those of Arrow, in the order of their names.
+    """
+    if (folder / _SPLITS).is_file():
+        names = _stated(folder / _SPLITS, "splits")
+        return [file for name in names for file in _files_of(folder / name)[0]], []
+    if (folder / _STATE).is_file():
+        return [folder / name for name in _stated(folder / _STATE, "_data_files")], []
+    met = sorted(folder.iterdir()) if folder.is_dir() else []
+    files = [path for path in met if path.is_file() and _is_part(path)]
+    if not files:
+        known = " or ".join((".npy", *SUFFIXES))
+        raise InputError(f"There is no shard in '{folder}'; names must end in {known}.")
+    if len({path.suffix.lower() for path in files}) > 1:
+        raise InputError(f"'{folder}' mixes .npy, .parquet or .arrow shards; keep one kind.")
+    others = [path.name for path in met if path not in {*files} and path.name[:1] not in "._"]
+    return files, others
+
+
+def _stated(path: Path, key: str) -> list[str]:
+    """Give the names of files or folders that a Hugging Face dataset says it is made of."""
+    try:
+        state = json.loads(path.read_bytes())
+        entries = [entry["filename"] if key == "_data_files" else entry for entry in state[key]]
+        names = [Path(str(entry)).name for entry in entries]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"'{path}' does not name the parts of a Hugging Face dataset; save the dataset again."
+        ) from error
+    if state.get("_indices_data_files"):
+        raise InputError(
+            f"'{path.parent}' holds a selection of rows; save `dataset.flatten_indices()` instead."
+        )
+    missing = [name for name in names if not (path.parent / name).exists()]
+    if missing or not names:
+        raise InputError(
+            f"'{path.parent}' lacks {missing[0] if missing else 'data'}; copy it whole."
+        )
+    return names

@@ -12,7 +12,7 @@ import json
 import re
 import reprlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from polyseme._validation import InputError
@@ -28,16 +28,11 @@ MAX_CELL = 2**20  # letters
 MAX_LABELS = 10_000  # of a document
 
 
-class CellError(ValueError):
-    """One cell cannot be read; `place` is its number, the message completes "Line 3 of x.csv"."""
-
-    def __init__(self, place: int, what: str) -> None:
-        super().__init__(what)
-        self.place = place
-
-
 def label_sets(
-    cells: Iterable[Any], delimiter: str | None = None, column: str = "labels"
+    cells: Iterable[Any],
+    delimiter: str | None = None,
+    column: str = "tags",
+    where: Callable[[int], str] = "Document {}".format,
 ) -> list[list[str]]:
     """Read a column of tags, one cell per document.
 
@@ -51,6 +46,8 @@ def label_sets(
         cells hold. Tags are stripped and empty ones dropped.
     column : str
         The name of the column, for errors.
+    where : callable
+        Gives the words for a cell's place in errors, such as "Line 3 of x.csv".
 
     Returns
     -------
@@ -60,10 +57,15 @@ def label_sets(
         raise InputError("`delimiter` must not be empty; got ''.")
     listed = list(cells)
     texts = [cell for cell in listed if isinstance(cell, str) and cell.strip()]
-    for place, cell in enumerate(listed):
-        if isinstance(cell, str) and len(cell) > MAX_CELL:
-            what = f"has a cell of {len(cell):,} letters in '{column}'; {MAX_CELL:,} are the most."
-            raise CellError(place, what)
+    longest = max(map(len, texts), default=0)
+    if longest > MAX_CELL:
+        place = next(
+            at for at, cell in enumerate(listed) if isinstance(cell, str) and len(cell) > MAX_CELL
+        )
+        raise InputError(
+            f"{where(place)} has a cell of {longest:,} letters in '{column}'; {MAX_CELL:,} are the "
+            "most."
+        )
     in_brackets = bool(texts) and delimiter is None and all(map(_is_bracketed, texts))
     if delimiter is None and not in_brackets:
         delimiter = _most_common(texts)
@@ -73,13 +75,17 @@ def label_sets(
         try:
             labels = _labels(cell, delimiter, in_brackets)
         except ValueError as error:
-            raise CellError(place, f"{error} in '{column}'.") from error
+            raise InputError(f"{where(place)} {error} in '{column}'.") from error
         if labels is None or (labels and isinstance(cell, str) != as_text):
-            what = f"must have '{column}' as {'text' if as_text else 'a list of strings'}"
-            raise CellError(place, f"{what}; got {reprlib.repr(cell)}.")
+            kind = "text" if as_text else "a list of strings"
+            raise InputError(
+                f"{where(place)} must have '{column}' as {kind}; got {reprlib.repr(cell)}."
+            )
         if len(labels) > MAX_LABELS:
-            what = f"has {len(labels):,} labels in '{column}'; {MAX_LABELS:,} are the most."
-            raise CellError(place, what)
+            raise InputError(
+                f"{where(place)} has {len(labels):,} labels in '{column}'; {MAX_LABELS:,} are the "
+                "most."
+            )
         sets.append(labels)
     return sets
 

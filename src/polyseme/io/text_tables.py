@@ -6,12 +6,13 @@ In come rows with ids, tags and features, as cells of text or as JSON values; ou
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import reprlib
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,18 @@ from polyseme._validation import InputError
 from polyseme.io import Table, Wanted, line_error, numbered_lines
 from polyseme.io.columns import (
     FIELDS,
-    FILE,
     LIST,
     NUMBER,
-    TAGS,
     TEXT,
     VECTOR,
     Roles,
     check_size,
+    fields_of,
     find_roles,
+    table_of,
 )
-from polyseme.io.tag_cells import CellError, label_sets
 
-ID = "id"
+_NUMBERS = (float, int, type(None))
 Record = tuple[int, Mapping[str, Any]]  # a line number, and the row's values by column
 
 
@@ -44,21 +44,34 @@ def read_table(path: Path, wanted: Wanted) -> Table:
     and `split` are read where they are given and not empty; a field that one row has, all must
     have. Blank lines are skipped, and what a row lacks is NaN.
     """
-    if ".jsonl" in path.name.lower():
-        records = _json_records(path, wanted)
-        first = next(records, None)
-        if first is None:
-            return Table()
-        kinds = {name: _kind(value) for name, value in first[1].items()}
-    else:
-        records, header = _table_records(path, wanted)
-        first = next(records, None)
-        row: Mapping[str, Any] = {} if first is None else first[1]
-        kinds = {name: _kind_of_text(row.get(name)) for name in header}
+    is_json = ".jsonl" in path.name.lower()
+    header, records = ([], _json_records(path, wanted)) if is_json else _table_records(path)
+    first = next(records, None)
+    if first is None and is_json:
+        return Table()
+    row = {} if first is None else first[1]
+    kinds = {name: _kind(row.get(name), as_text=not is_json) for name in header or row}
     roles = find_roles(kinds, wanted, path.name)
-    if first is None:
-        return Table(features=np.empty((0, len(roles.features))))
-    return _collect(path, first, records, roles, wanted)
+    cells: dict[str, list[Any]] = {name: [] for name in (*FIELDS, roles.tags) if name is not None}
+    lines, values, width = array("q"), array("d"), len(roles.numbers)
+    for number, record in itertools.chain([] if first is None else [first], records):
+        for name, column in cells.items():
+            column.append(record.get(name))
+        if is_json and roles.tags is not None and record.get(roles.tags) is None:
+            what = f"has no '{roles.tags}'; give every document a list of strings, or text."
+            raise line_error(path, number, what)
+        numbers = _numbers(path, number, record, roles)
+        width = width if lines else len(numbers)
+        if len(numbers) != width:
+            what = f"has a vector of {len(numbers)} numbers where others have {width}."
+            raise line_error(path, number, what)
+        lines.append(number)
+        values.extend(numbers)
+        check_size(1, len(values), path.name)
+    given = [name for name in cells if any(cell is not None for cell in cells[name])]
+    roles = roles._replace(fields=fields_of([name for name in given if name != roles.tags]))
+    matrix = np.array(values).reshape(len(lines), width) if roles.features else None
+    return table_of(roles, cells, wanted, lambda at: f"Line {lines[at]} of {path.name}", matrix)
 
 
 def read_records(path: Path) -> Iterator[Record]:
@@ -71,97 +84,52 @@ def read_records(path: Path) -> Iterator[Record]:
     """
     if ".jsonl" in path.name.lower():
         return _json_records(path, Wanted())
-    return _table_records(path, Wanted())[0]
+    return _table_records(path)[1]
 
 
-def _collect(
-    path: Path, first: Record, others: Iterator[Record], roles: Roles, wanted: Wanted
-) -> Table:
-    """Collect ids, tags and features from records with their line numbers."""
-    cells: list[Any] = []
-    lines, values = array("q"), array("d")
-    fields: dict[str, list[str]] = {}
-    width = 0
-    for number, record in _chained(first, others):
-        if wanted.tags and roles.tags is not None:
-            cell = record.get(roles.tags)
-            if cell is None:
-                what = f"has no '{roles.tags}'; give every document a list of strings, or text."
-                raise line_error(path, number, what)
-            cells.append(cell)
-        row = _row(path, number, record, roles)
-        names = _named(path, number, record, roles)
-        if not len(lines):
-            fields, width = {name: [] for name in names}, len(row)
-        if fields.keys() != names.keys():
-            name = min(fields.keys() ^ names.keys())
-            has, rest = ("has", "lack it") if name in names else ("lacks", "have it")
-            what = f"{has} '{name}' while the documents before {rest}; give it to all or none."
-            raise line_error(path, number, what)
-        if len(row) != width:
-            what = f"has a vector of {len(row)} numbers where others have {width}."
-            raise line_error(path, number, what)
-        lines.append(number)
-        values.extend(row)
-        check_size(1, len(values), path.name)
-        for name, value in names.items():
-            fields[name].append(value)
-    given: dict[str, Any] = {FIELDS[name]: listed for name, listed in fields.items()}
-    table = Table(unused=roles.unused, **given)
-    if roles.features:
-        columns = roles.numbers if roles.vector is None else None
-        matrix = np.array(values).reshape(len(lines), width)
-        table = replace(table, features=matrix, columns=columns)
-    if not cells:
-        return table
-    try:
-        return replace(
-            table, label_sets=label_sets(cells, wanted.delimiter, roles.tags or "labels")
-        )
-    except CellError as error:
-        raise line_error(path, lines[error.place], str(error)) from error
-
-
-def _chained(first: Record, others: Iterator[Record]) -> Iterator[Record]:
-    """Yield a record and then others."""
-    yield first
-    yield from others
-
-
-def _row(path: Path, number: int, record: Mapping[str, Any], roles: Roles) -> list[float]:
+def _numbers(path: Path, number: int, record: Mapping[str, Any], roles: Roles) -> list[float]:
     """Give the features of one row."""
+    found = [_value(record.get(name)) for name in roles.features]
     if roles.vector is not None:
-        vector = record.get(roles.vector)
-        numbers = _vector(vector) if isinstance(vector, str) else vector
-        if not isinstance(numbers, list) or _kind(numbers) != VECTOR:
-            what = f"must hold a list of numbers in '{roles.vector}'; got {reprlib.repr(vector)}."
+        if _kind(found[0]) != VECTOR:
+            got = reprlib.repr(record.get(roles.vector))
+            what = f"must hold a list of numbers in '{roles.vector}'; got {got}."
             raise line_error(path, number, what)
-        return numbers
-    row = []
-    for name in roles.numbers:
-        cell = record.get(name)
-        value = _number(cell) if isinstance(cell, str) else np.nan if cell is None else cell
-        if not isinstance(value, (int, float)):
-            what = f"must hold a number in column '{name}'; got {reprlib.repr(cell)}."
-            raise line_error(path, number, what)
-        row.append(float(value))
-    return row
+        return list(found[0])
+    for name, value in zip(roles.numbers, found, strict=True):
+        if not isinstance(value, _NUMBERS):
+            got = reprlib.repr(record.get(name))
+            raise line_error(path, number, f"must hold a number in column '{name}'; got {got}.")
+    return [np.nan if value is None else value for value in found]
 
 
-def _named(path: Path, number: int, record: Mapping[str, Any], roles: Roles) -> dict[str, str]:
-    """Give id, group and split of one row, where it has them."""
-    others = (name for name in FIELDS if name != roles.tags)
-    names = {name: record[name] for name in others if record.get(name) is not None}
-    if ID not in names and record.get(FILE) is not None:
-        names[ID] = record[FILE]
-    for name, value in names.items():
-        if isinstance(value, bool) or not isinstance(value, (str, int)):
-            what = f"must have a string as '{name}'; got {reprlib.repr(value)}."
-            raise line_error(path, number, what)
-    return {name: str(value) for name, value in names.items()}
+def _kind(value: Any, *, as_text: bool = False) -> str:
+    """Say what a column is for us, by one of its values, or by the text that stands for it."""
+    value = _value(value) if as_text else value
+    if value is None or isinstance(value, (bool, int, float)):
+        return NUMBER
+    if isinstance(value, str):
+        return TEXT
+    if isinstance(value, list):
+        kinds = {type(item) for item in value}
+        if kinds and kinds <= {int, float, bool}:
+            return VECTOR
+        return LIST if kinds <= {str} else "nested lists"
+    return "objects"
 
 
-# ---------------------------------------------------------------------- JSON lines
+def _value(cell: Any) -> Any:
+    """Read text as a number, or as a list of them as JSON, Python or numpy write it, if it is."""
+    if not isinstance(cell, str):
+        return cell
+    try:
+        return float(cell)
+    except ValueError:
+        text = cell.strip()
+    with suppress(ValueError):
+        if len(text) > 2 and text[0] + text[-1] in ("[]", "()"):
+            return [float(word) for word in text[1:-1].replace(",", " ").split()]
+    return cell
 
 
 def _json_records(path: Path, wanted: Wanted) -> Iterator[Record]:
@@ -190,56 +158,27 @@ def _json_records(path: Path, wanted: Wanted) -> Iterator[Record]:
         yield number, record
 
 
-def _kind(value: Any) -> str:
-    """Say what a JSON value is for us."""
-    if value is None or isinstance(value, (bool, int, float)):
-        return NUMBER
-    if isinstance(value, str):
-        return TEXT
-    if isinstance(value, list):
-        kinds = {type(item) for item in value}
-        if kinds and kinds <= {int, float, bool}:
-            return VECTOR
-        return LIST if kinds <= {str} else "nested lists"
-    return "objects"
-
-
-# ---------------------------------------------------------------------- CSV and TSV
-
-
-def _table_records(path: Path, wanted: Wanted) -> tuple[Iterator[Record], list[str]]:
-    """Give the rows of a table as records, and the names of its columns."""
+def _table_records(path: Path) -> tuple[list[str], Iterator[Record]]:
+    """Give the names of a table's columns, and its rows by these; an empty cell is None."""
     rows = _rows(path)
-    header = _header(rows, path)
-    if wanted.features == "all" and not wanted.tags:
-        _check_header(header, path)
-
-    def records() -> Iterator[Record]:
-        text = {*TAGS} if wanted.tags_column is None else {wanted.tags_column}
-        for number, row in rows:
-            # Without tags a cell is empty; all others are then not there.
-            pairs = zip(header, row, strict=True)
-            yield (
-                number,
-                {name: cell if name in text else cell.strip() or None for name, cell in pairs},
-            )
-
-    return records(), header
-
-
-def _check_header(header: list[str], path: Path) -> None:
-    """Refuse a header of features without a name for each column."""
-    if "" in header:
-        raise InputError(
-            f"Column {header.index('') + 1} of {path.name} has no name; name it (`id` if it numbers"
-            " the rows) or leave it out."
-        )
+    first = next(rows, None)
+    if first is None:
+        raise InputError(f"{path.name} is empty; its first row must hold the column names.")
+    header = [name.strip() for name in first[1]]
+    for name, count in Counter(header).items():
+        if name and count > 1:
+            raise InputError(f"{path.name} has two columns '{name}'; rename one.")
     # pandas names unnamed columns 0, 1, 2, …: these are names although they are numbers.
     numbered = header == [str(column) for column in range(len(header))]
-    if not numbered and all(_number(name) is not None for name in header):
+    if not numbered and all(_kind(name, as_text=True) == NUMBER for name in header):
         raise InputError(
             f"The first row of {path.name} must hold column names; got numbers: add a header row."
         )
+    records = (
+        (number, {name: cell.strip() or None for name, cell in zip(header, row, strict=True)})
+        for number, row in rows
+    )
+    return header, records
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -258,39 +197,3 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     except csv.Error as error:
         what = f"is not readable as a table row ({error}); check its quotes."
         raise line_error(path, reader.line_num, what) from error
-
-
-def _header(rows: Iterator[tuple[int, list[str]]], path: Path) -> list[str]:
-    """Take the first row as column names."""
-    first = next(rows, None)
-    if first is None:
-        raise InputError(f"{path.name} is empty; its first row must hold the column names.")
-    header = [name.strip() for name in first[1]]
-    for name, count in Counter(header).items():
-        if name and count > 1:
-            raise InputError(f"{path.name} has two columns '{name}'; rename one.")
-    return header
-
-
-def _kind_of_text(cell: str | None) -> str:
-    """Say what a column of text is for us, by its first cell."""
-    if cell is None or not cell.strip() or _number(cell) is not None:
-        return NUMBER
-    return TEXT if _vector(cell) is None else VECTOR
-
-
-def _number(text: str) -> float | None:
-    """Read a cell as a number; None for other text."""
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _vector(text: str) -> list[float] | None:
-    """Read a cell as a list of numbers, as JSON, Python or numpy write it; None for other text."""
-    stripped = text.strip()
-    if len(stripped) < 2 or stripped[0] + stripped[-1] not in ("[]", "()"):
-        return None
-    numbers = [_number(word) for word in stripped[1:-1].replace(",", " ").split()]
-    return None if not numbers or None in numbers else numbers  # type: ignore[return-value]

@@ -33,6 +33,7 @@ from polyseme._validation import (
     draw_seed,
     in_order,
     warn_dropped,
+    without_ids,
 )
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, in_order_of
 from polyseme.documents import label_column
@@ -235,7 +236,9 @@ class PublishedTagger(Estimator):
                 f"This {type(self).__name__} was fitted without features, so it cannot rank "
                 "instances; use `complete`, or fit it with X."
             )
-        table = in_order(X, getattr(self, "feature_names_in_", None), owner=type(self).__name__)
+        table = in_order(
+            without_ids(X)[0], getattr(self, "feature_names_in_", None), owner=type(self).__name__
+        )
         if self.features_ is not None:
             table = self.features_.transform(X)
         features = check_features(table, owner=type(self).__name__, n_features=self.n_features_in_)
