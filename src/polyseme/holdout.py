@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from polyseme._folds import group_numbers
-from polyseme._validation import InputError, IntArray, PolysemeWarning, RandomState, as_generator
+from polyseme._validation import (
+    InputError,
+    IntArray,
+    PolysemeWarning,
+    RandomState,
+    as_generator,
+    without_ids,
+)
 from polyseme.calibration import PRECISIONS, sigmoid
 from polyseme.corpus import LabelCorpus
 from polyseme.documents import met_documents
@@ -298,6 +305,7 @@ def _click_gain(ranker: Any, X: Features, corpus: LabelCorpus, hidden: Sequence[
     """Say what answers for some held-out items bring on the others, for labels made unseen."""
     asked, measured = np.arange(len(corpus)) % 2 == 0, np.arange(len(corpus)) % 2 == 1
     before = _Scores.of(ranker, X, corpus, hidden)
+    X, _ = without_ids(X)  # rows are named by their numbers
     answers = [
         (str(row), label, bool(before.truth[row, column]))
         for column, label in enumerate(before.labels)
