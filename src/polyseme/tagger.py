@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polyseme._estimator import Estimator, TransformerMixin, copy_of
 from polyseme._progress import FileProgress, working
-from polyseme._threads import one_blas_thread, one_torch_thread
+from polyseme._threads import one_blas_thread
 from polyseme._validation import (
     InputError,
     IntArray,
@@ -471,7 +471,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             kept = [row for row, label in enumerate(named.labels) if self._key(label) not in held]
             names = tuple(named.labels[row] for row in kept)
             named = NamedLabels(names, named.likeness[kept]) if kept else None
-        with one_blas_thread(), one_torch_thread():
+        with one_blas_thread():
             of_items, of_tags = self._readouts(store, named)
         # Nothing is set before everything is made: what is refused leaves the tagger as it was.
         self.store_, self.named_ = store, named
