@@ -7,8 +7,9 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast
 
 import typer
 
@@ -54,9 +55,23 @@ def command(panel: str) -> Callable[[Command], Command]:
             for parameter in signature.parameters.values()
         ]
         function.__signature__ = signature.replace(parameters=declared)  # type: ignore[attr-defined]
-        return app.command(rich_help_panel=panel, epilog=example)(function)
+        app.command(rich_help_panel=panel, epilog=example)(_starting_fast(function))
+        return function
 
     return register
+
+
+def _starting_fast(function: Command) -> Command:
+    """Give a function before which libraries are told to wait until they are used."""
+
+    @wraps(function)
+    def started(*args: Any, **options: Any) -> None:
+        from polyseme.cli.postponed import postpone
+
+        postpone()
+        function(*args, **options)
+
+    return cast("Command", started)
 
 
 def _declared(parameter: inspect.Parameter, texts: dict[str, dict[str, Any]]) -> Any:

@@ -18,7 +18,6 @@ from polyseme._validation import RandomState, as_generator, check_number, draw_s
 from polyseme.features.base import MediaError, MediaFeatures, Raw, attempt, is_path
 from polyseme.features.codebook import Codebook
 from polyseme.features.networks import SOUNDS, find_network
-from polyseme.features.timbre import RATE, segment_timbre, with_derivatives
 from polyseme.persistence import JSON, Arrays, Config, State, within
 
 # The content decides what a file is; libsndfile reads more formats than these names. The last row
@@ -30,7 +29,8 @@ SUFFIXES = frozenset(
 SONG_SUFFIXES = frozenset({".h5", ".hdf5"})
 # To be raised whenever the same sound would get other numbers.
 VERSION = 1
-NETWORK_RATE = 16_000  # samples a second that networks listen to
+# Samples a second that segments are cut from, and that networks listen to.
+RATE, NETWORK_RATE = 22_050, 16_000
 
 
 class AudioFeatures(MediaFeatures):
@@ -168,6 +168,8 @@ class AudioFeatures(MediaFeatures):
 
     def _segments(self, item: object) -> Raw:
         """Cut one clip into segments and describe them, (n_segments, 36)."""
+        from polyseme.features.timbre import segment_timbre, with_derivatives
+
         if is_path(item) and Path(item).suffix.lower() in SONG_SUFFIXES:
             from polyseme.features.echonest import read_timbre
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from polyseme._validation import InputError, check_number
 from polyseme.features.base import MediaError, check_file, needs
-from polyseme.features.timbre import RATE
+from polyseme.features.audio import RATE
 
 try:
     import soundfile
