@@ -428,6 +428,7 @@ def test_every_mistake_gets_one_sentence_and_exit_code_one(run, files, model, pu
         ("Give tag sets with --documents", ["add", model, "--vectors", "words.npz"]),
         ("`--label` and `--vectors` belong", ["add", model, "--label", "coast"]),
         ("`device` of `ConceptSpace` is 'nowhere'", ["fit", out, *inputs, "--device", "nowhere"]),
+        ("`device` of `validate` is 'nowhere'", ["validate", *inputs, "--device", "nowhere"]),
         (
             "must be a whole number or 'hdp'",
             ["fit", out, *inputs, "--preset", "paper", "--topics", "many"],

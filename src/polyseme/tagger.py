@@ -1434,7 +1434,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 names.setdefault(column, []).append(label)
         wanted = {places.get(self._key(resolve(label))) for label in labels}
         background = self.space_.background_
-        with one_blas_thread(), one_torch_thread():
+        with one_blas_thread():
             if self._usual is None:
                 self._usual = np.zeros((0, len(self._labels)))
                 if len(background.codes):

@@ -77,6 +77,15 @@ def test_files_and_extracted_numbers_are_tagged_alike(pictures):
     assert lines(run("explain", model, numbers, label, "--form", "jsonl").stdout)
 
 
+def test_a_device_that_is_not_there_is_refused_before_any_file_is_looked_at(pictures, tmp_path):
+    files, there = pictures / "files", ("--device", "abacus")
+    for command in (
+        ("tag", pictures / "model", files),
+        ("extract", "image", files, "-o", tmp_path),
+    ):
+        assert "'abacus', which torch cannot use here; 'cpu'" in complaint(*command, *there)
+
+
 def test_the_default_learns_from_files_too(pictures, tmp_path):
     tags = pictures / "files" / "tags.jsonl"
     done = run("fit", tmp_path / "model", "-x", pictures / "numbers", "-d", tags)

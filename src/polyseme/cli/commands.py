@@ -428,12 +428,14 @@ def validate(
 ) -> None:
     """Hide some of your tags and say how such tags would fare in your collection."""
     from polyseme._progress import working
+    from polyseme._validation import check_device
     from polyseme.cli.reading import Reading, extractor_of, read_items
     from polyseme.cli.validation_page import validation_page
     from polyseme.features.base import learned_copy
     from polyseme.holdout import validate as validate_collection
     from polyseme.io import replacing
 
+    check_device(device, owner="validate")
     reading = Reading(tags_column, delimiter, normalize)
     items = read_items(features, documents, split, reading)
     if items.X is None:
@@ -658,6 +660,7 @@ def extract(
     max_seconds: float = 600.0,
     network: str | None = None,
     weights: Path | None = None,
+    device: str = "cpu",
     engine: Engine = "local",
     address: str | None = None,
     workers: int | None = None,
@@ -678,7 +681,7 @@ def extract(
             refuse("`--weights` is for networks that look at pictures.")
     given = {"network": network, "weights": weights}
     parameters |= {name: value for name, value in given.items() if value is not None}
-    extractor = extractor_class(kind)(n_jobs=workers, **parameters)
+    extractor = extractor_class(kind)(n_jobs=workers, device=device, **parameters)
     if trained := extractor.trained_tags():
         say(
             f"{network} was trained on {len(trained)} tags ({first_few(trained, most=3)}): such a "
@@ -724,6 +727,7 @@ def tag(
     sidecars: bool = False,
     dry_run: bool = False,
     undo: bool = False,
+    device: str = "cpu",
     engine: Engine = "local",
     address: str | None = None,
     workers: int | None = None,
@@ -736,7 +740,7 @@ def tag(
     from polyseme.cluster import Tagging, open_engine
 
     options: dict[str, Any] = {"precision": precision, "kind": kind, "n_jobs": workers}
-    options["extraction"] = features
+    options |= {"extraction": features, "device": device}
     with open_engine(engine, address, workers, say) as where:
         tagging = Tagging(model, paths, top, engine=where, **options)
         if top is None and precision is None and tagging.suggestions.precision is not None:

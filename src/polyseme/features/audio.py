@@ -54,6 +54,9 @@ class AudioFeatures(MediaFeatures):
     network : {"musicnn", "musicnn-msd"}, optional
         Listens in place of segments and words: musicnn, trained on 50 tags of MagnaTagATune or of
         the Million Song Dataset (`trained_tags`). Such a tag is not new to it where it is unseen.
+    device : str
+        Where the network runs, as torch names it: "cpu", "cuda". Another device gives the same
+        numbers but for rounding; saved models do not remember it.
     n_jobs : int, optional
         Files decoded at a time; by default one for each processor.
     random_state : int, numpy Generator or None
@@ -82,6 +85,7 @@ class AudioFeatures(MediaFeatures):
         max_seconds: float = 600.0,
         rate: int = RATE,
         network: str | None = None,
+        device: str = "cpu",
         n_jobs: int | None = None,
         random_state: RandomState = None,
     ) -> None:
@@ -90,6 +94,7 @@ class AudioFeatures(MediaFeatures):
         self.max_seconds = max_seconds
         self.rate = rate
         self.network = network
+        self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -157,7 +162,7 @@ class AudioFeatures(MediaFeatures):
 
     def _network(self) -> Any:
         """Give the network, from samples to numbers of each three seconds."""
-        return find_network(self.network, None, SOUNDS).load()
+        return find_network(self.network, None, SOUNDS, self.device).load()
 
     def _heard(self, item: object) -> Raw:
         """Have the network listen to one clip, (n_patches, 200)."""
