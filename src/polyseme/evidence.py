@@ -98,6 +98,11 @@ class Evidence:
             *((("answers about it", self.verdicts),) if self.verdicts else ()),
         )
 
+    def __repr__(self) -> str:
+        """Tell what it is evidence of, in a line; `str` tells the parts."""
+        rests = f"{len(self.tags)} tags, {len(self.neighbours)} known tag sets"
+        return f"Evidence({self.label} ({self.kind}), logit {self.logit:+.2f}: {rests})"
+
     def __str__(self) -> str:
         lines = [f"{part:+.2f} {name}" for name, part in self.parts()]
         label = f"{self.label} ({self.kind}) has the probability {self.probability:.2f}"

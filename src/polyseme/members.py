@@ -52,6 +52,10 @@ class Members:
     def __len__(self) -> int:
         return len(self.readout)
 
+    def __repr__(self) -> str:
+        """Tell its size, in a line."""
+        return f"Members({len(self)} of {self.shape.code} dimensions)"
+
     @property
     def n_dimensions(self) -> int:
         """Dimensions of the members' codes side by side."""

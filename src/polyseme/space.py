@@ -100,6 +100,10 @@ class Reference(NamedTuple):
     folds: IntArray  # (n,)
     weights: Matrix  # of each item, (n,)
 
+    def __repr__(self) -> str:
+        """Tell its size, in a line."""
+        return f"Reference({len(self.codes)} items)"
+
 
 class Background(NamedTuple):
     """Items that stand for all: what is learned of some leaves labels as frequent on these."""

@@ -102,6 +102,10 @@ class NamedLabels(NamedTuple):
     labels: tuple[str, ...]
     likeness: Matrix  # (n_named, n_seen): how like each label of items they are, by their names
 
+    def __repr__(self) -> str:
+        """Tell the first of them, in a line."""
+        return f"NamedLabels({first_few(self.labels)})"
+
 
 class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no types there
     """Rank every label for an item: seen, unseen and oov.

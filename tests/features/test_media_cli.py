@@ -200,9 +200,11 @@ def test_suggestions_are_reviewed_and_accepted_ones_teach(pictures, tmp_path):
     tags = dict(zip(*attrgetter("ids", "tags")(read_extraction(tmp_path / "numbers")), strict=True))
     assert tags[photo.name] == (first,)
     assert "waits for an answer" in complaint("review", tmp_path / "photos", "--accept", first)
-    assert "both accepted and refused" in complaint(
-        "review", retagged(pictures, photo), "-a", "*", "-r", "*"
-    )
+    again = retagged(pictures, photo)
+    assert "both accepted and refused" in complaint("review", again, "-a", "*", "-r", "*")
+    ((right, *wrong),) = (one["suggested"] for one in lines(run("review", again).stdout))
+    (done,) = lines(run("review", again, "-a", right, "-r", "*").stdout)
+    assert (done["accepted"], done["refused"]) == ([right], wrong)
 
 
 def retagged(pictures: Path, photo: Path) -> Path:

@@ -735,7 +735,10 @@ def tag(
 ) -> None:
     """Tag media files. They are only read; with --sidecars, tags go into files beside them."""
     if undo:
-        emit(_undone(paths, dry_run), form)
+        undone = _undone(paths, dry_run)
+        if for_people(form):  # a sidecar is called like its file
+            undone = [{name: one[name] for name in ("file", "removed")} for one in undone]
+        emit(undone, form)
         return
     from polyseme.cluster import Tagging, open_engine
 
@@ -799,7 +802,7 @@ def review(
 ) -> None:
     """Answer the tags that `tag --sidecars` suggested; without an answer, list them."""
     from polyseme._validation import InputError
-    from polyseme.io.xmp import answer_suggestions, pending_tags
+    from polyseme.io.xmp import answer_suggestions, lacking, pending_tags
 
     waiting = [(file, place, pending_tags(place)) for file, place in _sidecars(paths)]
     if not (accept or refuse):
@@ -808,10 +811,12 @@ def review(
         if not pending:
             say("no suggestion waits for an answer; `polyseme tag --sidecars` makes some")
         return
-    records = []
+    yes, no, records = accept or [], refuse or [], []
     for file, place, tags in waiting:
+        # A star stands for all tags that the other answer does not name.
         wanted, unwanted = (
-            tags if "*" in (given or ()) else given or () for given in (accept, refuse)
+            lacking(named, tags) if "*" in given else given
+            for given, named in ((yes, no), (no, yes))
         )
         accepted, refused = answer_suggestions(place, accept=wanted, refuse=unwanted)
         if accepted or refused:
