@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from polyseme import ImageFeatures, load
 from polyseme.cli import app
 from polyseme.features import read_extraction
-from polyseme.io.xmp import read_tags
+from polyseme.io.xmp import read_sidecar
 from sidecar_files import write_sidecar
 
 FAST = ["--preset", "paper", "--components", "8", "--topics", "4", "--epochs", "3"]
@@ -120,8 +120,8 @@ def test_sidecars_get_tags_and_lose_none(pictures, tmp_path):
     done = run("tag", pictures / "model", tmp_path / "photos", "--sidecars", "-k", 2)
     records = lines(done.stdout)
     assert len(records) == len(photos)
-    assert read_tags(Path(records[0]["sidecar"]))[0] == "mine"
-    assert read_tags(Path(records[0]["sidecar"]))[1:] == records[0]["added"]
+    assert read_sidecar(Path(records[0]["sidecar"])).tags[0] == "mine"
+    assert read_sidecar(Path(records[0]["sidecar"])).tags[1:] == records[0]["added"]
     assert before == [path.read_bytes() for path in photos], "media are only read"
     again = lines(run("tag", pictures / "model", tmp_path / "photos", "--sidecars", "-k", 2).stdout)
     assert all(record["added"] == [] for record in again)

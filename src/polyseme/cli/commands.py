@@ -802,9 +802,9 @@ def review(
 ) -> None:
     """Answer the tags that `tag --sidecars` suggested; without an answer, list them."""
     from polyseme._validation import InputError
-    from polyseme.io.xmp import answer_suggestions, lacking, pending_tags
+    from polyseme.io.xmp import answer_suggestions, lacking, read_sidecar
 
-    waiting = [(file, place, pending_tags(place)) for file, place in _sidecars(paths)]
+    waiting = [(file, place, read_sidecar(place).pending) for file, place in _sidecars(paths)]
     if not (accept or refuse):
         pending = [{"file": file, "suggested": tags} for file, _, tags in waiting if tags]
         emit(pending, form)

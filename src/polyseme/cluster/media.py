@@ -29,7 +29,7 @@ from polyseme.features.extraction import (
     map_files,
 )
 from polyseme.features.keywords import keywords_of
-from polyseme.io.xmp import among, lacking, merge_tags, refused_tags, sidecar_of, sidecars_of
+from polyseme.io.xmp import among, lacking, merge_tags, read_sidecar, sidecar_of, sidecars_of
 
 # Files tagged at a time: the same ones on every engine, whole batches of every feature extractor.
 TAGGED_AT_ONCE = 64
@@ -118,7 +118,7 @@ def _without_refused(record: dict[str, Any], path: Path) -> dict[str, Any]:
     refused: list[str] = []
     for sidecar in sidecars_of(path):
         with contextlib.suppress(InputError):  # who writes to it says what is wrong with it
-            refused += refused_tags(sidecar)
+            refused += read_sidecar(sidecar).refused
     return _only(record, lacking(refused, record["labels"])) if refused else record
 
 
