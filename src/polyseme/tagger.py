@@ -52,7 +52,7 @@ from polyseme.corpus import (
 from polyseme.corrections import SKETCH, Correction, correct
 from polyseme.documents import label_column, training_tables
 from polyseme.evidence import Evidence, TagEvidence, tag_parts
-from polyseme.features import extractor_from_state
+from polyseme.features import extractor_class
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
 from polyseme.feedback import Feedback, Question, answer_table, check_strategy, choose
 from polyseme.holdout import Validation, validate
@@ -1583,8 +1583,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         made.space_ = made.space = ConceptSpace.from_state(config["space"], within(arrays, "space"))
         made.features_ = None
         if config["media"] is not None:
-            made.features_ = made.features = extractor_from_state(
-                config["media"], config["features"], within(arrays, "features")
+            made.features_ = made.features = extractor_class(config["media"]).from_state(
+                config["features"], within(arrays, "features")
             )
         made.n_vocabulary_, made.n_fitted_ = config["n_vocabulary"], config["n_fitted"]
         made.seen_, made.dropped_ = frozenset(config["seen"]), tuple(config["dropped"])
