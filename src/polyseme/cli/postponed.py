@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
@@ -18,6 +19,10 @@ HARDLY_USED = ("pandas", "scipy.stats")
 
 class Postponed(ModuleType):
     """Stands for a module until something of it is asked for."""
+
+    def __init__(self, name: str, spec: ModuleSpec) -> None:
+        super().__init__(name)
+        self.__spec__ = spec  # by which others see whether it is installed
 
     def __getattr__(self, name: str) -> Any:
         """Load the module, which takes this one's place, and give what was asked for."""
@@ -30,5 +35,4 @@ def postpone(names: tuple[str, ...] = HARDLY_USED) -> None:
     """Let modules wait that are installed and not loaded yet."""
     for name in names:
         if name not in sys.modules and (spec := find_spec(name)) is not None:
-            sys.modules[name] = Postponed(name)
-            sys.modules[name].__spec__ = spec
+            sys.modules[name] = Postponed(name, spec)
