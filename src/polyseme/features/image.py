@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from importlib import import_module
 from pathlib import Path
 from typing import ClassVar
 
@@ -141,7 +142,9 @@ class ImageFeatures(MediaFeatures):
 
     def single_threaded(self) -> AbstractContextManager[object]:
         """Keep torch to one thread, and Pillow quiet; see `MediaFeatures.single_threaded`."""
-        self._network().load()  # before there are threads
+        import_module("torch")  # first: what is loaded later would not be limited
+        with one_thread(training=False):
+            self._network().load()  # before there are threads
         # Remarks on strangers' files; a context would change what other threads hear as well.
         warnings.filterwarnings("ignore", module=r"PIL\.\w+Plugin$")
         return one_thread(training=False)
