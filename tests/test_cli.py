@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import json
 import re
@@ -14,6 +15,7 @@ import pytest
 import polyseme
 from polyseme.cli import app
 from polyseme.cli.output import bar
+from polyseme.cli.postponed import Postponed, postpone
 from polyseme.cli.reading import Reading, tags_of_items
 from polyseme.corpus import LabelCorpus
 from polyseme.published.training import Checkpoint, ConceptTrainer
@@ -412,6 +414,7 @@ def test_every_mistake_gets_one_sentence_and_exit_code_one(run, files, model, pu
         ("Give tag sets with --documents", ["add", model, "--vectors", "words.npz"]),
         ("`--label` and `--vectors` belong", ["add", model, "--label", "coast"]),
         ("`device` of `ConceptSpace` is 'nowhere'", ["fit", out, *inputs, "--device", "nowhere"]),
+        ("`device` of `validate` is 'nowhere'", ["validate", *inputs, "--device", "nowhere"]),
         (
             "must be a whole number or 'hdp'",
             ["fit", out, *inputs, "--preset", "paper", "--topics", "many"],
@@ -546,3 +549,40 @@ def test_tags_of_one_kind_are_ranked_where_that_is_asked_for(run, files, model):
     code, out, _ = run("rank", model, files / "test.npy", "--kind", "unseen", "--top", 2)
     rows = [json.loads(line) for line in out.splitlines()]
     assert code == 0 and all(row["kinds"] == ["unseen", "unseen"] for row in rows)
+
+
+# ------------------------------------------------------------------ starting
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["complete", "model", "sea"], ["rank", "model", "test.npy"], ["info", "model"]],
+    ids=lambda words: words[0],
+)
+def test_what_only_training_needs_is_not_loaded_to_use_a_model(model, words):
+    code = "import atexit, sys; from polyseme.cli import main; "
+    code += "atexit.register(lambda: print(*sys.modules, file=sys.stderr)); main()"
+    wanted = [sys.executable, "-c", code, *words]
+    done = subprocess.run(wanted, capture_output=True, text=True, check=True, cwd=model.parent)
+    loaded = set(done.stderr.split())
+    assert "polyseme.space" in loaded
+    heavy = {"torch", "tomotopy", "sklearn.cluster", "pandas.core", "scipy.stats._stats_py"}
+    assert not heavy & loaded
+
+
+def test_a_module_that_waits_is_loaded_when_something_of_it_is_asked_for(tmp_path, monkeypatch):
+    (tmp_path / "waiting").mkdir()
+    (tmp_path / "waiting" / "__init__.py").write_text("from waiting.inner import value\n")
+    (tmp_path / "waiting" / "inner.py").write_text("value = 7\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "waiting", raising=False)
+    postpone(("waiting", "nowhere_to_be_found", "json"))
+    stand_in = importlib.import_module("waiting")
+    assert isinstance(stand_in, Postponed) and importlib.util.find_spec("waiting") is not None
+    assert sys.modules["json"] is json and "nowhere_to_be_found" not in sys.modules
+    assert "waiting.inner" not in sys.modules
+    assert stand_in.value == 7
+    assert not isinstance(sys.modules["waiting"], Postponed)
+    assert importlib.import_module("waiting.inner").value == stand_in.inner.value
+    with pytest.raises(AttributeError, match="missing"):
+        stand_in.missing  # noqa: B018

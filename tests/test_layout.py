@@ -64,7 +64,8 @@ ALLOWED = {
     # one space
     "members": set(),
     "training": BASE | {"members", "calibration"},
-    "gpu_training": {"members", "training"},
+    "steps": {"members", "training"},
+    "gpu_training": {"steps", "training"},
     "calibration": set(),
     "corrections": {"calibration"},
     "space": BASE | {"members", "training", "calibration", "corrections"},
@@ -89,8 +90,8 @@ ALLOWED = {
     "__init__": ANYTHING,
     "__main__": ANYTHING,
 }
-# A training reaches the module that trains on a GPU when there is one.
-INSIDE_FUNCTIONS_ONLY = {"training": {"gpu_training"}}
+# A training reaches the modules that need torch when there is something to train.
+INSIDE_FUNCTIONS_ONLY = {"training": {"gpu_training", "steps"}}
 
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 UNSAFE_CALLS = {"torch.save", "print", "eval", "exec"}

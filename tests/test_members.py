@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from polyseme.members import Batch, MemberOptimizer, Members, Shape, step
+from polyseme.members import Members, Shape, likely, mean_of
+from polyseme.steps import Batch, MemberOptimizer, start_members, step
 
 N_MEMBERS, N_ROWS, N_ITEMS = 3, 6, 4
 SHAPE = Shape(n_labels=5, n_outputs=7, n_features=4, hidden=6, code=3)
@@ -18,7 +19,7 @@ SHAPE = Shape(n_labels=5, n_outputs=7, n_features=4, hidden=6, code=3)
 def random_members(shape, n_members=N_MEMBERS, dtype=torch.float64, seed=0):
     """Give members whose weights and biases are all drawn."""
     draws = torch.Generator().manual_seed(seed)
-    sizes = Members.start(shape, np.full(shape.n_outputs, 0.5), range(n_members)).groups
+    sizes = start_members(shape, np.full(shape.n_outputs, 0.5), range(n_members)).groups
     groups = (torch.randn(group.shape, generator=draws, dtype=dtype) for group in sizes)
     return Members(shape, *groups)
 
@@ -120,7 +121,7 @@ def test_codes_and_logits_are_those_of_each_member(dtype):
 
 def test_members_start_with_every_output_at_its_prior():
     priors = np.array([0.001, 0.02, 0.1, 0.3, 0.5, 0.8, 0.99])
-    members = Members.start(SHAPE._replace(hidden=32, code=32), priors, list(range(40)))
+    members = start_members(SHAPE._replace(hidden=32, code=32), priors, list(range(40)))
     wanted = np.log(priors) - np.log1p(-priors)
     nothing = members.read(members.encode_documents(torch.zeros(1, SHAPE.n_labels)))
     np.testing.assert_allclose(nothing.numpy(), np.broadcast_to(wanted, nothing.shape), atol=1e-5)
@@ -135,9 +136,9 @@ def test_members_start_with_every_output_at_its_prior():
 
 def test_a_members_first_weights_do_not_depend_on_its_companions():
     priors = np.full(SHAPE.n_outputs, 0.2)
-    together = Members.start(SHAPE, priors, [11, 5, 7])
+    together = start_members(SHAPE, priors, [11, 5, 7])
     for place, seed in enumerate([11, 5, 7]):
-        alone = Members.start(SHAPE, priors, [seed])
+        alone = start_members(SHAPE, priors, [seed])
         for group, one in zip(together.groups, alone.groups, strict=True):
             assert torch.equal(group[place], one[0])
     for group in together.groups:
@@ -155,11 +156,30 @@ def test_a_selection_shares_its_weights_and_a_copy_does_not():
 
 @pytest.mark.parametrize("n_rows", [0, 1, 5])
 def test_sparse_rows_have_the_codes_of_dense_ones(n_rows):
-    members = random_members(SHAPE, dtype=torch.float32)
+    members = random_members(SHAPE, dtype=torch.float32).arrays()
     tags = (np.random.default_rng(0).random((n_rows, SHAPE.n_labels)) < 0.5).astype(np.float32)
     found = members.encode_rows(sp.csr_matrix(tags))
     assert found.shape == (N_MEMBERS, n_rows, SHAPE.code)
-    torch.testing.assert_close(found, members.encode_documents(torch.from_numpy(tags)))
+    np.testing.assert_allclose(found, members.encode_documents(tags), atol=1e-6)
+
+
+@pytest.mark.parametrize("n_rows", [1, 9])
+def test_arrays_give_what_tensors_give(n_rows):
+    tensors, draws = random_members(SHAPE, dtype=torch.float32), np.random.default_rng(0)
+    arrays = tensors.arrays()
+    for name, size in (("documents", SHAPE.n_labels), ("items", SHAPE.n_features)):
+        rows = draws.normal(size=(n_rows, size)).astype(np.float32)
+        kept = rows.copy()
+        codes, wanted = (
+            getattr(members, f"encode_{name}")(members.rows(rows)) for members in (arrays, tensors)
+        )
+        np.testing.assert_allclose(codes, wanted, atol=1e-6)
+        for way in (mean_of, likely):
+            read, known = (way(m.read(c)) for m, c in ((arrays, codes), (tensors, wanted)))
+            np.testing.assert_allclose(read, known, atol=1e-5)
+        np.testing.assert_array_equal(rows, kept, err_msg="what was given is not written to")
+    arrays.labels.fill(9)
+    assert not (tensors.labels == 9).any(), "arrays are copies"
 
 
 @pytest.mark.parametrize("n_features", [0, 4])

@@ -26,6 +26,7 @@ from polyseme.corpus import as_corpus
 from polyseme.datasets import load_dataset
 from polyseme.features import Extracted
 from polyseme.io import Table, arrays, columns, read_documents, read_features, read_table, tag_cells
+from polyseme.vocabulary import Vocabulary
 
 NAMES = [f"x{column}" for column in range(5)]
 READING = Reading()
@@ -596,13 +597,21 @@ def test_a_corpus_is_split_like_any_other_y(world):
     assert corpus[2] == ("a", "b") and corpus[1:3].ids == ("1", "2")
 
 
-def test_reprs_are_short(world):
+def test_reprs_are_short(world, toy_tagger):
     corpus = LabelCorpus.from_documents(world.documents)
     extracted = Extracted("image", {}, ("a",) * 900, [np.zeros(3)] * 900)
     things = [corpus, extracted, load_dataset("hsun", sample=True)]
     things.append(Table(features=np.zeros((900, 3)), ids=["a"] * 900))
-    for thing, told in zip(things, [str(len(corpus)), "900", "hsun", "900"], strict=True):
-        assert len(repr(thing)) < 200 and told in repr(thing)
+    told = [str(len(corpus)), "900", "hsun", "900"]
+    things += [toy_tagger.explain(world.X_test[0], "apple"), toy_tagger.senses("apple")]
+    told += ["apple (seen)", "apple:"]
+    space, store = toy_tagger.space_, toy_tagger.store_
+    things += [store, toy_tagger.concepts(), space.calibration_, space.reference_, space.members_]
+    told += [str(len(store.ids)), "Concepts(", "99 thresholds", " items", " dimensions"]
+    things.append(Vocabulary(blocked=tuple("abc" * 99), aliases={str(n): "a" for n in range(99)}))
+    told.append("99 other names")
+    for thing, words in zip(things, told, strict=True):
+        assert len(repr(thing)) < 200 and words in repr(thing)
 
 
 def test_info_has_one_form_for_programs_and_takes_the_options_of_tables(run, tmp_path):

@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import torch
 from scipy.special import expit
 
 from polyseme import ConceptSpace, SpacePlan, space
@@ -65,7 +64,7 @@ def small_space(**parameters):
 
 def side_by_side(codes):
     """Give codes (n_members, n, code) of all members as rows."""
-    return np.concatenate(list(codes.numpy()), axis=1)
+    return np.concatenate(list(codes), axis=1)
 
 
 def changed(fitted, **values):
@@ -80,7 +79,7 @@ def mean_logits(fitted, codes):
     each = np.split(codes, len(fitted.members_), axis=1)
     for number, mine in enumerate(each):
         member = fitted.members_.select(slice(number, number + 1))
-        each[number] = member.read(torch.from_numpy(mine)[None])[0].numpy().astype(np.float64)
+        each[number] = member.read(mine[None])[0].astype(np.float64)
     return np.mean(each, axis=0)[:, np.argsort(fitted.order_)]
 
 
@@ -98,7 +97,7 @@ def test_labels_of_items_come_first_in_the_order_of_members(fitted, world):
 @pytest.mark.parametrize("given", [False, True], ids=["features", "features and tags"])
 def test_the_code_of_an_item_is_its_features_and_its_probable_tags(fitted, tables, world, given):
     tags = tables.documents[100:125] if given else None
-    features = torch.from_numpy(standardise(world.X_test, fitted.mean_, fitted.scale_))
+    features = standardise(world.X_test, fitted.mean_, fitted.scale_)
     direct = side_by_side(fitted.members_.encode_items(features))
     probable = np.zeros((25, len(fitted.order_)), dtype=np.float32)
     seen = mean_logits(fitted, direct)[:, fitted.order_[: fitted.n_seen_]]
@@ -108,7 +107,7 @@ def test_the_code_of_an_item_is_its_features_and_its_probable_tags(fitted, table
         assert probable[:, fitted.n_seen_ :].any(), "unseen tags may be given"
     else:
         assert not probable[:, fitted.n_seen_ :].any(), "unseen tags are never guessed"
-    context = side_by_side(fitted.members_.encode_documents(torch.from_numpy(probable)))
+    context = side_by_side(fitted.members_.encode_documents(probable))
     for share in (0.0, 0.3, 0.5, 1.0):
         found = changed(fitted, context=share).item_codes(world.X_test, tags)
         assert found.dtype == np.float32 and found.shape == (25, fitted.n_dimensions)
@@ -123,7 +122,7 @@ def test_the_code_of_an_item_is_its_features_and_its_probable_tags(fitted, table
 
 def test_the_code_of_a_document_is_that_of_its_tags(fitted, tables):
     rows = tables.documents[:9]
-    ordered = torch.from_numpy(rows[:, fitted.order_].toarray().astype(np.float32))
+    ordered = rows[:, fitted.order_].toarray().astype(np.float32)
     wanted = side_by_side(fitted.members_.encode_documents(ordered))
     np.testing.assert_allclose(fitted.document_codes(rows), wanted, atol=1e-5)
 
@@ -234,8 +233,8 @@ def held_out_probabilities(fitted):
     codes, folds, _ = fitted.reference_
     found = np.empty((len(codes), len(fitted.order_)))
     for row, fold in enumerate(folds):
-        mine = torch.from_numpy(codes[row].reshape(-1, 1, fitted.plan_.code))
-        logits = members_of(fitted, fold).read(mine).mean(dim=0)[0].numpy()
+        mine = codes[row].reshape(-1, 1, fitted.plan_.code)
+        logits = members_of(fitted, fold).read(mine).mean(axis=0)[0]
         found[row] = logits[: found.shape[1]]
     return expit(found * fitted.calibration_.slopes + fitted.calibration_.intercepts)
 
@@ -256,15 +255,15 @@ def test_reference_codes_are_those_of_members_that_had_not_seen_the_item(at_home
     codes, folds, weights = at_home.reference_
     assert folds.tolist() == data.folds.tolist() and len(weights) == N_HOMELY
     assert at_home.plan_.members_per_fold == 2
-    features = torch.from_numpy(standardise(X, at_home.mean_, at_home.scale_))
+    features = standardise(X, at_home.mean_, at_home.scale_)
     for row in range(0, N_HOMELY, 37):
         mine = members_of(at_home, folds[row])
         direct = mine.encode_items(features[row : row + 1])
-        seen = mine.read(direct)[..., : at_home.n_seen_].mean(dim=0)
-        tags = torch.zeros(1, len(at_home.order_))
-        tags[:, : at_home.n_seen_] = torch.sigmoid(seen)
+        seen = mine.read(direct)[..., : at_home.n_seen_].mean(axis=0)
+        tags = np.zeros((1, len(at_home.order_)), dtype=np.float32)
+        tags[:, : at_home.n_seen_] = expit(seen)
         wanted = 0.5 * direct + 0.5 * mine.encode_documents(tags)
-        np.testing.assert_allclose(codes[row], wanted.numpy().ravel(), atol=1e-5)
+        np.testing.assert_allclose(codes[row], wanted.ravel(), atol=1e-5)
 
 
 def test_thresholds_rise_with_precision_and_keep_it(at_home, homely):

@@ -17,7 +17,8 @@ from polyseme import ConceptSpace, SpacePlan, training
 from polyseme._validation import InputError
 from polyseme.gpu_training import GpuLearner
 from polyseme.persistence import read_model
-from polyseme.training import Answers, SpaceTraining, read_columns, standardise
+from polyseme.steps import read_columns
+from polyseme.training import Answers, SpaceTraining, standardise
 
 N_LABEL_SETS, N_ITEMS = 40, 36
 PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -57,27 +58,20 @@ def one_thread(*, training: bool = True) -> Iterator[None]:
     global _n_single
     from threadpoolctl import threadpool_limits
 
-    for name in ("scipy.linalg", *(("sklearn.cluster", "tomotopy") if training else ())):
+    for name in ("scipy.linalg", *(("sklearn.cluster", "tomotopy", "torch") if training else ())):
         import_module(name)  # a library that is loaded later would not be limited
-    with one_torch_thread(), threadpool_limits(limits=1):
+    torch = sys.modules.get("torch")
+    n_before = torch.get_num_threads() if torch else 0
+    with threadpool_limits(limits=1):
         _n_single += 1
+        if torch:
+            torch.set_num_threads(1)
         try:
             yield
         finally:
             _n_single -= 1
-
-
-@contextmanager
-def one_torch_thread() -> Iterator[None]:
-    """Keep torch to one thread here, so that sums have the same bits on every machine."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+            if torch:
+                torch.set_num_threads(n_before)
 
 
 @contextmanager

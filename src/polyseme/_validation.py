@@ -303,6 +303,7 @@ def check_device(device: object, *, owner: str) -> str:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         # torch says the same thing in several ways, one of them an assertion.
         raise InputError(
-            f"`device` of `{owner}` is {device!r}, which torch cannot use here; 'cpu' always works."
+            f"`device` of `{owner}` is {device!r}, which torch cannot use here; 'cpu' "
+            "(--device cpu) always works."
         ) from error
     return str(device)

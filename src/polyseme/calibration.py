@@ -30,6 +30,10 @@ class Calibration(NamedTuple):
     intercepts: Matrix  # added after that, (n_labels,)
     thresholds: Matrix  # for seen labels, (99,); empty where no item could be held out
 
+    def __repr__(self) -> str:
+        """Tell its size, in a line."""
+        return f"Calibration({len(self.slopes)} labels, {len(self.thresholds)} thresholds)"
+
 
 def logit(probabilities: Matrix) -> Matrix:
     """Give the logits of probabilities, which are kept a millionth away from 0 and 1."""

@@ -35,6 +35,11 @@ class Concepts:
     labels: tuple[str, ...]
     dropped: NDArray[np.int64]
 
+    def __repr__(self) -> str:
+        """Tell its size, in a line."""
+        n_concepts, n_components = self.points.shape
+        return f"Concepts({n_concepts} of {len(self.labels)} labels, {n_components} components)"
+
     def __len__(self) -> int:
         """Count the concepts."""
         return len(self.label_ids)

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from polyseme.members import Members
+from polyseme.members import Members, affine, rectified, squashed
 from polyseme.store import Neighbour
 
 Matrix = NDArray[np.float64]
@@ -99,6 +98,11 @@ class Evidence:
             *((("answers about it", self.verdicts),) if self.verdicts else ()),
         )
 
+    def __repr__(self) -> str:
+        """Tell what it is evidence of, in a line; `str` tells the parts."""
+        rests = f"{len(self.tags)} tags, {len(self.neighbours)} known tag sets"
+        return f"Evidence({self.label} ({self.kind}), logit {self.logit:+.2f}: {rests})"
+
     def __str__(self) -> str:
         lines = [f"{part:+.2f} {name}" for name, part in self.parts()]
         label = f"{self.label} ({self.kind}) has the probability {self.probability:.2f}"
@@ -116,17 +120,16 @@ def tag_parts(
     (n_dimensions,). Parts (n_labels,) sum to the change of the logit: midpoints leave a small rest,
     which is shared out in proportion to the parts' sizes.
     """
-    places = (torch.arange(_PLACES) + 0.5) / _PLACES
-    moved = torch.from_numpy(end - start)
-    way = torch.from_numpy(start) + places[:, None] * moved
-    read = torch.from_numpy(weights.reshape(len(members), 1, -1)).float()
+    places = (np.arange(_PLACES, dtype=np.float32) + 0.5) / _PLACES
+    moved = end - start
+    read = weights.reshape(len(members), 1, -1).astype(np.float32)
     (first, bias), (second, offset) = members.document_layers
-    units = torch.relu(torch.baddbmm(bias, way.expand(len(members), -1, -1), first))
-    codes = torch.tanh(torch.baddbmm(offset, units, second))
+    units = rectified(affine(start + places[:, None] * moved, first, bias))
+    codes = squashed(affine(units, second, offset))
     back = ((read * (1 - codes * codes)) @ second.mT) * (units > 0)
-    slopes = (back @ first.mT).sum(dim=0).mean(dim=0)
-    parts = (slopes * moved).numpy().astype(np.float64)
-    ends = members.encode_documents(torch.from_numpy(np.stack([start, end])))
-    change = float((read * (ends[:, 1:] - ends[:, :1])).double().sum())
+    slopes = (back @ first.mT).sum(axis=0).mean(axis=0)
+    parts = (slopes * moved).astype(np.float64)
+    ends = members.encode_documents(np.stack([start, end]))
+    change = float((read * (ends[:, 1:] - ends[:, :1])).sum(dtype=np.float64))
     rest, sizes = change - parts.sum(), np.abs(parts)
     return np.asarray(parts + rest * sizes / sizes.sum()) if sizes.sum() > 0 else parts

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyseme.members import step
-from polyseme.training import Batches, Learner, Round, SpaceTraining, losses
+from polyseme.steps import Batches, Learner, losses, step
+from polyseme.training import Round, SpaceTraining
 
 # Steps that are taken, and taken back, before the graph is captured.
 _WARM_UP = 3

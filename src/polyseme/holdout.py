@@ -146,6 +146,11 @@ class Validation:
         known = np.flatnonzero(np.isfinite(self.thresholds))
         return float(PRECISIONS[known[-1]]) if len(known) else 0.0
 
+    def __repr__(self) -> str:
+        """Tell the mean precision of rankings, in a line; `str` tells more."""
+        seen, unseen = (100 * part.example_map for part in (self.seen, self.unseen))
+        return f"Validation({self.n_draws} draws, E-MAP seen {seen:.1f}, unseen {unseen:.1f})"
+
     def __str__(self) -> str:
         lines = [
             f"{name} labels: {_precision_and_recall(part)}; E-MAP {part.example_map:.3f}, "

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._validation import IntArray, RandomState, as_generator, draw_seed
+from polyseme._validation import IntArray, RandomState, as_generator, draw_seed, first_few
 from polyseme.concepts import Concepts
 
 SENSES = (2, 3, 4)
@@ -45,6 +45,12 @@ class SenseMap:
     words: tuple[tuple[str, ...], ...]
     background: NDArray[np.float64]
     silhouette: float
+
+    def __repr__(self) -> str:
+        """Tell the first word of each sense, in a line."""
+        named = first_few([words[0] if words else "?" for words in self.words])
+        n_senses, n_documents = len(self.words), len(self.documents)
+        return f"SenseMap({self.label}: {n_senses} senses of {n_documents} tag sets: {named})"
 
 
 def label_senses(

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator
 from polyseme._folds import fold_numbers
-from polyseme._threads import one_blas_thread, one_torch_thread
+from polyseme._threads import one_blas_thread
 from polyseme._validation import (
     InputError,
     IntArray,
@@ -40,7 +39,7 @@ from polyseme.calibration import (
     sigmoid,
 )
 from polyseme.corrections import sketch
-from polyseme.members import Members, Shape, aligned
+from polyseme.members import Members, Shape, mean_of
 from polyseme.persistence import plain, within
 from polyseme.training import (
     Features,
@@ -100,6 +99,10 @@ class Reference(NamedTuple):
     codes: Floats  # (n, members_per_fold * code)
     folds: IntArray  # (n,)
     weights: Matrix  # of each item, (n,)
+
+    def __repr__(self) -> str:
+        """Tell its size, in a line."""
+        return f"Reference({len(self.codes)} items)"
 
 
 class Background(NamedTuple):
@@ -254,7 +257,7 @@ class ConceptSpace(Estimator):
 
         with one_blas_thread():
             training.run(after=after)
-        return self.finish(data, training.members.to("cpu"), training.history)
+        return self.finish(data, training.members.arrays(), training.history)
 
     def planned(self, n_documents: int) -> SpacePlan:
         """Give the plan for so many documents, with what the parameters say."""
@@ -332,7 +335,7 @@ class ConceptSpace(Estimator):
         ----------
         data : TrainingData
         members : Members
-            All of them, on the processor.
+            All of them, as arrays.
         history : list of dict
         """
         self.members_, self.history_ = members, history
@@ -340,7 +343,7 @@ class ConceptSpace(Estimator):
         self.digest_ = _digest(members)
         self.priors_ = np.empty(data.n_labels)
         self.priors_[self.order_] = data.priors()[: data.n_labels]
-        with one_blas_thread(), one_torch_thread():
+        with one_blas_thread():
             self._learn_scatter(data)
             self._learn_axes(data)
             self._calibrate(data)
@@ -406,7 +409,7 @@ class ConceptSpace(Estimator):
             logits[rows] = _read(members, codes[rows])[:, :n_labels]
             if self.priming and held_out:
                 votes[rows] = self._held_out_votes(data, int(fold), codes[rows], documents[rows])
-            everybodys = self.members_.encode_items(torch.from_numpy(features))
+            everybodys = self.members_.encode_items(features)
             code_sum += _side_by_side(everybodys).sum(axis=0)
             unseen, _ = mean_answers(members, features, truth[rows])
             expected[rows, n_seen:] = unseen[:, : n_labels - n_seen]
@@ -522,7 +525,7 @@ class ConceptSpace(Estimator):
 
     def encode_tags(self, tags: Floats, members: Members | None = None) -> Floats:
         """Give the codes of probable tags, (n, n_labels) in the order of members; see `views`."""
-        return _side_by_side((members or self.members_).encode_documents(torch.from_numpy(tags)))
+        return _side_by_side((members or self.members_).encode_documents(tags))
 
     def document_codes(self, tags: sp.csr_matrix) -> Floats:
         """Give the codes (n, n_dimensions) of documents or partial tag sets (n, n_labels)."""
@@ -536,7 +539,7 @@ class ConceptSpace(Estimator):
     def document_points(self, tags: sp.csr_matrix) -> Floats:
         """Give the points (n, n_axes) of documents (n, n_labels), some rows at a time."""
         points = np.empty((tags.shape[0], self.axes_.shape[1]), dtype=np.float32)
-        with one_torch_thread():
+        with one_blas_thread():
             for start in range(0, len(points), _BLOCK):
                 rows = slice(start, start + _BLOCK)
                 points[rows] = self.points(self.document_codes(tags[rows]))
@@ -562,9 +565,9 @@ class ConceptSpace(Estimator):
         """
         n_labels, columns = len(self.order_), np.argsort(self.order_)
         # The one readout that members side by side have.
-        weights = self.members_.labels.numpy().astype(np.float64) / len(self.members_)
+        weights = self.members_.labels.astype(np.float64) / len(self.members_)
         weights = weights.reshape(-1, weights.shape[2])[:, :n_labels]
-        bias = self.members_.bias.numpy()[:, 0].astype(np.float64).mean(axis=0)[:n_labels]
+        bias = self.members_.bias[:, 0].astype(np.float64).mean(axis=0)[:n_labels]
         slopes, intercepts = np.ones(n_labels), np.zeros(n_labels)
         if of_items:
             slopes = self.calibration_.slopes * (1 - self.priming)
@@ -678,7 +681,7 @@ class ConceptSpace(Estimator):
         of_items, of_tags : Readout
         """
         n_members, code = self.document_mean_.shape
-        seen = self.members_.labels[..., : self.n_seen_].numpy().astype(np.float64)
+        seen = self.members_.labels[..., : self.n_seen_].astype(np.float64)
         directions = seen @ likeness.T * SLOPES[0]
         typical = frequencies
         if typical is None:
@@ -730,7 +733,7 @@ class ConceptSpace(Estimator):
             "digest": self.digest_,
         }
         arrays = {name: getattr(self, f"{name}_") for name in _ARRAYS}
-        groups = {str(place): group.numpy() for place, group in enumerate(self.members_.groups)}
+        groups = {str(place): group for place, group in enumerate(self.members_.groups)}
         parts = {
             "calibration": self.calibration_._asdict(),
             "reference": self.reference_._asdict(),
@@ -752,8 +755,8 @@ class ConceptSpace(Estimator):
         space.history_, space.data_digest_ = list(config["history"]), config["data_digest"]
         space.digest_ = config["digest"]
         groups = within(copies, "members")
-        tensors = [torch.from_numpy(groups[str(place)]) for place in range(len(groups))]
-        space.members_ = Members(Shape(*config["shape"]), *tensors)
+        flat = [groups[str(place)] for place in range(len(groups))]
+        space.members_ = Members(Shape(*config["shape"]), *flat)
         space.calibration_ = Calibration(**within(copies, "calibration"))
         space.reference_ = Reference(**within(copies, "reference"))
         space.background_ = Background(**within(copies, "background"))
@@ -806,25 +809,25 @@ def _digest(members: Members) -> str:
     """Digest the weights of members."""
     digest = hashlib.sha256()
     for group in members.groups:
-        digest.update(group.numpy().tobytes())
+        digest.update(group.tobytes())
     return digest.hexdigest()
 
 
-def _side_by_side(codes: torch.Tensor) -> Floats:
+def _side_by_side(codes: Floats) -> Floats:
     """Give codes (n_members, n, code) as rows (n, n_members * code)."""
     n_members, n, code = codes.shape
-    return np.ascontiguousarray(codes.numpy().transpose(1, 0, 2)).reshape(n, n_members * code)
+    return np.ascontiguousarray(codes.transpose(1, 0, 2)).reshape(n, n_members * code)
 
 
 def _read(members: Members, codes: Floats) -> Matrix:
     """Give the mean of members' raw logits from codes that are side by side, (n, n_outputs)."""
-    split = torch.from_numpy(codes.reshape(len(codes), len(members), -1)).transpose(0, 1)
-    return members.read(aligned(split)).mean(dim=0).numpy().astype(np.float64)
+    split = codes.reshape(len(codes), len(members), -1).transpose(1, 0, 2)
+    return mean_of(members.read(np.ascontiguousarray(split))).astype(np.float64)
 
 
 def _views(members: Members, features: Floats, n_seen: int) -> tuple[Floats, Matrix]:
     """Give codes of standardised features, and how probable they make seen tags, (n, n_seen)."""
-    direct = _side_by_side(members.encode_items(torch.from_numpy(features)))
+    direct = _side_by_side(members.encode_items(features))
     return direct, sigmoid(_read(members, direct)[:, :n_seen])
 
 

@@ -83,6 +83,11 @@ class ConceptStore:
     sets: IntArray
     points: Floats
 
+    def __repr__(self) -> str:
+        """Tell its size, in a line."""
+        n_sets, n_labels = len(self.points), len(self.labels)
+        return f"ConceptStore({len(self.ids)} documents, {n_sets} tag sets, {n_labels} labels)"
+
     @classmethod
     def of(
         cls,

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polyseme._estimator import Estimator, TransformerMixin, copy_of
 from polyseme._progress import FileProgress, working
-from polyseme._threads import one_blas_thread, one_torch_thread
+from polyseme._threads import one_blas_thread
 from polyseme._validation import (
     InputError,
     IntArray,
@@ -52,7 +52,7 @@ from polyseme.corpus import (
 from polyseme.corrections import SKETCH, Correction, correct
 from polyseme.documents import label_column, training_tables
 from polyseme.evidence import Evidence, TagEvidence, tag_parts
-from polyseme.features import extractor_from_state
+from polyseme.features import extractor_class
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
 from polyseme.feedback import Feedback, Question, answer_table, check_strategy, choose
 from polyseme.holdout import Validation, validate
@@ -101,6 +101,10 @@ class NamedLabels(NamedTuple):
 
     labels: tuple[str, ...]
     likeness: Matrix  # (n_named, n_seen): how like each label of items they are, by their names
+
+    def __repr__(self) -> str:
+        """Tell the first of them, in a line."""
+        return f"NamedLabels({first_few(self.labels)})"
 
 
 class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no types there
@@ -472,7 +476,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             kept = [row for row, label in enumerate(named.labels) if self._key(label) not in held]
             names = tuple(named.labels[row] for row in kept)
             named = NamedLabels(names, named.likeness[kept]) if kept else None
-        with one_blas_thread(), one_torch_thread():
+        with one_blas_thread():
             of_items, of_tags = self._readouts(store, named)
         # Nothing is set before everything is made: what is refused leaves the tagger as it was.
         self.store_, self.named_ = store, named
@@ -1435,7 +1439,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 names.setdefault(column, []).append(label)
         wanted = {places.get(self._key(resolve(label))) for label in labels}
         background = self.space_.background_
-        with one_blas_thread(), one_torch_thread():
+        with one_blas_thread():
             if self._usual is None:
                 self._usual = np.zeros((0, len(self._labels)))
                 if len(background.codes):
@@ -1580,8 +1584,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         made.space_ = made.space = ConceptSpace.from_state(config["space"], within(arrays, "space"))
         made.features_ = None
         if config["media"] is not None:
-            made.features_ = made.features = extractor_from_state(
-                config["media"], config["features"], within(arrays, "features")
+            made.features_ = made.features = extractor_class(config["media"]).from_state(
+                config["features"], within(arrays, "features")
             )
         made.n_vocabulary_, made.n_fitted_ = config["n_vocabulary"], config["n_fitted"]
         made.seen_, made.dropped_ = frozenset(config["seen"]), tuple(config["dropped"])

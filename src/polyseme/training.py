@@ -21,14 +21,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from polyseme._threads import n_cores
 from polyseme._validation import InputError, IntArray, check_number
 from polyseme.calibration import match_frequencies, sigmoid
-from polyseme.members import Batch, MemberOptimizer, Members, Shape, step
+from polyseme.members import Members, Shape, likely, mean_of
 from polyseme.persistence import read_model, within, write_model
 
 Matrix = NDArray[np.float64]
@@ -330,6 +328,8 @@ class SpaceTraining:
         device: str = "cpu",
         share: tuple[int, int] = (0, 1),
     ) -> None:
+        from polyseme.steps import Learner, start_members
+
         self.data, self.plan, self.seed, self.device = data, plan, seed, device
         self.n_folds = int(data.folds.max(initial=0)) + 1
         self.n_members = self.n_folds * plan.members_per_fold
@@ -339,7 +339,7 @@ class SpaceTraining:
         n_features = 0 if data.X is None else data.X.shape[1]
         shape = Shape(data.n_labels, data.n_outputs, n_features, plan.hidden, plan.code)
         seeds = [self.seed_of(number, 0) for number in self.numbers]
-        self.members = Members.start(shape, data.priors(), seeds).to(device)
+        self.members = start_members(shape, data.priors(), seeds).to(device)
         self.round = 0
         self.history: list[dict[str, float]] = []
         m, n_labels = data.documents.shape
@@ -395,6 +395,8 @@ class SpaceTraining:
 
     def _pool(self) -> ThreadPoolExecutor:
         """Open threads in each of which torch keeps to one thread."""
+        import torch
+
         return ThreadPoolExecutor(self.n_threads, initializer=torch.set_num_threads, initargs=(1,))
 
     def _begin_round(self, exchange: Exchange | None) -> Round | None:
@@ -469,8 +471,8 @@ class SpaceTraining:
             member = self.members.select(slice(place, place + 1))
             rows = np.flatnonzero(folds == self.fold_of[place])
             pool_rows = len(truth) + np.flatnonzero(pool_folds == self.fold_of[place])
-            unseen, seen = mean_answers(member, features[rows], truth[rows], self.device)
-            pool = pool_answers(member, features[pool_rows], self.data.n_seen, self.device)
+            unseen, seen = mean_answers(member, features[rows], truth[rows])
+            pool = pool_answers(member, features[pool_rows], self.data.n_seen)
             return int(self.numbers[place]), Answers(unseen, seen, pool)
 
         with self._pool() as pool:
@@ -480,6 +482,8 @@ class SpaceTraining:
 
     def get_state(self) -> dict[str, NDArray[Any]]:
         """Give weights and the optimisers' moments as arrays by name, a row for each member."""
+        import torch
+
         state = {f"weights.{place}": group for place, group in enumerate(self.members.groups)}
         moments = [learner.optimizer.get_state() for learner in self.learners]
         for name in moments[0]:
@@ -493,6 +497,8 @@ class SpaceTraining:
         history: Sequence[dict[str, float]],
     ) -> None:
         """Go back to the end of a round; see `get_state`."""
+        import torch
+
         for place, group in enumerate(self.members.groups):
             group.copy_(torch.from_numpy(np.array(arrays[f"weights.{place}"])))
         self.round, self.history = round_, list(history)
@@ -561,9 +567,7 @@ def data_digest(data: TrainingData) -> str:
     return digest.hexdigest()
 
 
-def mean_answers(
-    members: Members, features: Floats, truth: Floats, device: str = "cpu"
-) -> tuple[Floats, Floats]:
+def mean_answers(members: Members, features: Floats, truth: Floats) -> tuple[Floats, Floats]:
     """Give the mean answer of members for items by features and true tags (n, n_seen).
 
     Probabilities of unseen labels by true tags, and logits of seen ones by features; see `Answers`.
@@ -573,26 +577,26 @@ def mean_answers(
     seen = np.empty((len(features), n_seen), dtype=np.float32)
     for start in range(0, len(features), 4096):
         rows = slice(start, start + 4096)
-        tags = torch.zeros(len(features[rows]), shape.n_labels, device=device)
-        tags[:, :n_seen] = torch.from_numpy(truth[rows]).to(device)
-        logits = members.read(members.encode_documents(tags), slice(n_seen, None))
-        unseen[rows] = torch.sigmoid(logits).mean(dim=0).cpu().numpy()
-        codes = members.encode_items(torch.from_numpy(features[rows]).to(device))
-        seen[rows] = members.read(codes, slice(0, n_seen)).mean(dim=0).cpu().numpy()
+        tags = np.zeros((len(features[rows]), shape.n_labels), dtype=np.float32)
+        tags[:, :n_seen] = truth[rows]
+        codes = members.encode_documents(members.rows(tags))
+        unseen[rows] = mean_of(likely(members.read(codes, slice(n_seen, None))))
+        codes = members.encode_items(members.rows(features[rows]))
+        seen[rows] = mean_of(members.read(codes, slice(0, n_seen)))
     return unseen, seen
 
 
-def pool_answers(members: Members, features: Floats, n_seen: int, device: str = "cpu") -> Floats:
+def pool_answers(members: Members, features: Floats, n_seen: int) -> Floats:
     """Give the mean logits (n, n_labels) of untagged items, by features and probable tags."""
     n_labels = members.shape.n_labels
     logits = np.empty((len(features), n_labels), dtype=np.float32)
     for start in range(0, len(features), 4096):
         rows = slice(start, start + 4096)
-        codes = members.encode_items(torch.from_numpy(features[rows]).to(device))
-        tags = torch.zeros(len(features[rows]), n_labels, device=device)
-        tags[:, :n_seen] = torch.sigmoid(members.read(codes, slice(0, n_seen))).mean(dim=0)
-        codes = 0.5 * (codes + members.encode_documents(tags))
-        logits[rows] = members.read(codes, slice(0, n_labels)).mean(dim=0).cpu().numpy()
+        codes = members.encode_items(members.rows(features[rows]))
+        tags = np.zeros((len(features[rows]), n_labels), dtype=np.float32)
+        tags[:, :n_seen] = mean_of(likely(members.read(codes, slice(0, n_seen))))
+        codes = 0.5 * (codes + members.encode_documents(members.rows(tags)))
+        logits[rows] = mean_of(members.read(codes, slice(0, n_labels)))
     return logits
 
 
@@ -614,232 +618,3 @@ def pool_targets(logits: Floats, priors: Matrix, hard: float) -> Floats:
         among[order[: counts[column], column]] = 1
         targets[:, column] += hard * (among - targets[:, column])
     return targets
-
-
-# ---------------------------------------------------------------------- steps
-
-
-class Learner:
-    """Some members with their optimiser; on the processor one.
-
-    Parameters
-    ----------
-    training : SpaceTraining
-    places : slice
-        Which of its members.
-    """
-
-    def __init__(self, training: SpaceTraining, places: slice) -> None:
-        self.training, plan = training, training.plan
-        self.members = training.members.select(places)
-        self.gradients = self.members.to(training.device)
-        self.optimizer = MemberOptimizer(
-            self.members, self.gradients, plan.learning_rates, plan.decays
-        )
-        self.batches = self._batches(places)
-
-    def _batches(self, places: slice) -> Batches:
-        return Batches(self.training, places)
-
-    def train(self, items: Round | None) -> list[tuple[float, float]]:
-        """Take the steps of a round; give each member's last losses, (documents, items)."""
-        plan = self.training.plan
-        self.batches.begin(items)
-        for number in self.training.next_steps:
-            batch = self.batches.draw()
-            logits = step(self.members, batch, self.gradients)
-            self.optimizer.step(plan.rate_factor(number))
-        return losses(batch, logits, plan.document_batch)
-
-
-def losses(batch: Batch, logits: Tensor, n_documents: int) -> list[tuple[float, float]]:
-    """Give each member's mean cross-entropy of documents and of items by their features."""
-    entropies = torch.nn.functional.binary_cross_entropy_with_logits(
-        logits, batch.targets, reduction="none"
-    )
-    of_rows, first = (entropies * batch.weights).sum(dim=2).cpu(), batch.tags.shape[1]
-    return [(float(rows[:n_documents].sum()), float(rows[first:].sum())) for rows in of_rows]
-
-
-def read_columns(targets: Tensor, drawn: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Choose the labels that a step reads: those in targets, and others by numbers that were drawn.
-
-    Gives columns (most,), and for how many labels each stands (most,). Blocks of labels that are
-    drawn without looking cost 7 points of E-MAP at 10,000 labels and 2,048 a step; these cost less
-    than one.
-    """
-    there = (targets > 0.5).flatten(0, -2).any(dim=0).float()
-    n, n_there = len(drawn), there.sum()
-    columns = (drawn + there).topk(most).indices
-    n_read = n_there.clamp(max=most)
-    others = (n - n_there) / (most - n_read).clamp(min=1)
-    return columns, torch.where(there[columns] > 0, n_there / n_read.clamp(min=1), others)
-
-
-class Batches:
-    """Draw the batches of some members; `polyseme.gpu_training` has other sources of numbers.
-
-    Parameters
-    ----------
-    training : SpaceTraining
-    places : slice
-        Which of its members; on the processor one.
-    """
-
-    def __init__(self, training: SpaceTraining, places: slice) -> None:
-        self.training, self.data, self.plan = training, training.data, training.plan
-        data, self.device = training.data, training.device
-        self.number, self.places = int(training.numbers[places][0]), places
-        # Which documents each member may see, (n_members, m).
-        self.sees = data.folds != training.fold_of[places, None]
-        if training.n_folds == 1:
-            self.sees[:] = True
-        self.documents = self._candidates(self.sees)
-        self.label_weights = torch.from_numpy(data.label_weights(self.plan.rarity)).to(self.device)
-        # Of the outputs of items, before rarity; and what probable tags are weighted by.
-        self.output_weights = torch.zeros(data.n_outputs, device=self.device)
-        self.output_weights[: data.n_seen] = 1.0
-        self.probable_scale = torch.zeros((), device=self.device)
-        self.items: dict[str, Tensor] = {}
-        self.n_items = self.n_probable = self.n_pool = 0
-
-    def begin(self, items: Round | None) -> None:
-        """Take over the items of a round, and seed its draws."""
-        data, plan = self.data, self.plan
-        self._seed(self.training.seed_of(self.number, 1, self.training.round))
-        if items is None:
-            return
-        sees = self.sees[:, data.item_documents[items.rows]]
-        sees[~sees.any(axis=1)] = True
-        self.n_items, self.n_probable = self._item_counts(int(sees.sum(axis=1).min()), items.soft)
-        self.n_pool = self._pool_count(len(items.pool_rows), items.pooled)
-        names = ("features", "targets", "probable", "weights")
-        tables = {name: torch.from_numpy(getattr(items, name)) for name in names}
-        tables["rows"], tables["sizes"] = self._candidates(sees)
-        if self.n_pool and data.pool_folds is not None:
-            folds, own = data.pool_folds[items.pool_rows], self.training.fold_of[self.places, None]
-            sees = folds != own
-            sees[~sees.any(axis=1)] = True
-            rows, tables["pool_sizes"] = self._candidates(sees)
-            tables["pool_rows"] = rows + len(items.rows)
-        self._hold(tables)
-        self.output_weights[data.n_seen : data.n_labels] = plan.soft_weight * items.soft
-        scale = plan.probable_weight / (max(self.n_probable, 1) * data.n_outputs)
-        self.probable_scale.fill_(scale * items.soft)
-
-    def draw(self) -> Batch:
-        """Draw one batch for each member."""
-        data, plan, n_items = self.data, self.plan, self.n_items
-        tags, targets, weights = self._draw_documents(plan.document_batch)
-        features = None
-        if self.items:
-            chosen = self._choose(self.items["rows"], self.items["sizes"], n_items)
-            if self.n_pool:
-                tables = self.items["pool_rows"], self.items["pool_sizes"]
-                chosen = torch.cat([chosen, self._choose(*tables, self.n_pool)], dim=1)
-            features, item_targets = self.items["features"][chosen], self.items["targets"][chosen]
-            item_weights = self.items["weights"][chosen][..., None] * self.output_weights
-            if data.verdicts is not None:
-                said = (item_targets < 0) | (item_targets > 1)
-                item_weights = torch.where(said, plan.verdict_weight, item_weights)
-                item_targets = item_targets.clamp(0, 1)
-            # Some of the items are read by their probable tags, then all by their features.
-            some = slice(0, self.n_probable)
-            probable = torch.zeros(len(chosen), self.n_probable, data.n_labels, device=self.device)
-            probable[..., : data.n_seen] = self.items["probable"][chosen[:, some]]
-            by_tags = item_weights[:, some] * self.probable_scale
-            by_features = item_weights.div_(n_items * data.n_outputs)
-            by_features[:, n_items:] *= n_items / max(self.n_pool, 1)
-            tags = torch.cat([tags, probable], dim=1)
-            targets = torch.cat([targets, item_targets[:, some], item_targets], dim=1)
-            weights = torch.cat([weights, by_tags, by_features], dim=1)
-        weights, columns = weights.mul_(self.label_weights), None
-        if data.n_outputs > plan.label_block:
-            drawn = self._uniform(data.n_outputs)[0]
-            columns, factors = read_columns(targets, drawn, plan.label_block)
-            targets, weights = targets[..., columns], weights[..., columns].mul_(factors)
-        n_features, n_tag_rows = 0 if features is None else features.shape[2], tags.shape[1]
-        n_read = n_items + self.n_pool
-        dropout = [
-            self._dropout(plan.dropout[0], n_read, n_features),
-            self._dropout(plan.dropout[1], n_read, plan.hidden),
-            self._dropout(plan.dropout[2], n_tag_rows, plan.hidden),
-            self._dropout(plan.dropout[3], n_tag_rows + n_read, plan.code),
-        ]
-        return Batch(tags, features, targets, weights, columns, dropout)
-
-    def _draw_documents(self, n: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw documents: what is left of their tags, targets and weights."""
-        data, plan, n_seen, n_labels = self.data, self.plan, self.data.n_seen, self.data.n_labels
-        chosen = self._choose(*self.documents, n)
-        truth = targets = self._tags_of(chosen)
-        hidden = self._hidden(n)
-        scale = 1 / (n * data.n_outputs)
-        shape = (*chosen.shape, data.n_outputs)
-        weights = torch.full(shape, plan.seen_weight * scale, device=self.device)
-        if data.n_unseen:
-            all_unseen = (self._uniform(n, 1) < plan.unseen_hidden).float()
-            unseen = hidden[..., n_seen:]
-            torch.maximum(unseen, all_unseen, out=unseen)
-            # Only label sets say which unseen labels a document holds.
-            scales = (chosen < data.n_label_sets).float()[..., None] * scale
-            kept = plan.kept_weight
-            weights[..., n_seen:n_labels] = (unseen * (1 - kept)).add_(kept).mul_(scales)
-            weights[..., n_labels:] = all_unseen * scales
-            targets = torch.cat([truth, truth[..., n_seen:].amax(dim=2, keepdim=True)], dim=2)
-        return truth * hidden.neg_().add_(1), targets, weights
-
-    def _candidates(self, sees: NDArray[np.bool_]) -> tuple[Tensor, Tensor]:
-        """Give the rows that each member may see, first of all (n_members, n), and how many."""
-        rows, sizes = np.argsort(~sees, axis=1, kind="stable"), sees.sum(axis=1, keepdims=True)
-        return torch.from_numpy(rows).to(self.device), torch.from_numpy(sizes).to(self.device)
-
-    # ------------------------------------------------------------------ on the processor
-
-    def _seed(self, seed: int) -> None:
-        """Seed all draws."""
-        self.bits = np.random.SFC64(seed)
-        self.generator = np.random.Generator(self.bits)
-
-    def _item_counts(self, n_visible: int, soft: bool) -> tuple[int, int]:
-        """Say how many items a step reads by features and by probable tags, if there are any."""
-        n_items = min(self.plan.item_batch, n_visible)
-        return n_items, min(self.plan.probable_batch, n_items) if soft else 0
-
-    def _pool_count(self, n: int, pooled: bool) -> int:
-        """Say how many untagged items a step reads, of so many, if they have targets."""
-        return min(self.plan.item_batch, n) if pooled else 0
-
-    def _hold(self, items: dict[str, Tensor]) -> None:
-        """Keep the tables of a round's items."""
-        self.items = items
-
-    def _choose(self, rows: Tensor, sizes: Tensor, n: int) -> Tensor:
-        """Draw n of each member's rows, (n_members, n)."""
-        return rows[:, torch.from_numpy(self.generator.integers(0, int(sizes[0, 0]), n))]
-
-    def _tags_of(self, documents: Tensor) -> Tensor:
-        """Give the tags of documents, (n_members, n, n_labels)."""
-        if self.training.dense is not None:
-            return torch.from_numpy(self.training.dense[documents.numpy()])
-        return torch.from_numpy(self.data.documents[documents[0].numpy()].toarray())[None]
-
-    def _uniform(self, *shape: int) -> Tensor:
-        """Draw numbers between 0 and 1."""
-        return torch.from_numpy(self.generator.random((1, *shape), dtype=np.float32))
-
-    def _bytes(self, *shape: int) -> Tensor:
-        """Draw whole numbers from 0 to 255 as float32; much faster than fractions."""
-        n = int(np.prod(shape))
-        drawn = np.asarray(self.bits.random_raw(n // 8 + 1)).view(np.uint8)[:n]
-        return torch.from_numpy(drawn).view(1, *shape).float()
-
-    def _hidden(self, n: int) -> Tensor:
-        """Draw which tags are hidden, 1 or 0, (n_members, n, n_labels)."""
-        rates = self._uniform(n, 1).mul_(256 * self.plan.hidden_tags)
-        return self._bytes(n, self.data.n_labels).lt_(rates)
-
-    def _dropout(self, share: float, *shape: int) -> Tensor:
-        """Draw factors that leave a share of units out and strengthen the others."""
-        lowest = round(256 * share)
-        return self._bytes(*shape).ge_(lowest).mul_(256 / (256 - lowest))

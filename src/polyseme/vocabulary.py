@@ -49,6 +49,11 @@ class Vocabulary:
     aliases: dict[str, str] = field(default_factory=dict)
     implies: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """Tell its size, in a line."""
+        counts = f"{len(self.blocked)} blocked, {len(self.aliases)} other names"
+        return f"Vocabulary({counts}, {len(self.implies)} implications)"
+
     @classmethod
     def read(cls, path: str | Path) -> Vocabulary:
         """Read a TOML file: a list `blocked`, and tables `[aliases]` and `[implies]`.

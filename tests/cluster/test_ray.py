@@ -19,7 +19,7 @@ from polyseme.cli import app
 from polyseme.cluster import RayEngine, open_engine, rank_shards
 from polyseme.features import ImageFeatures, extract_folder
 from polyseme.io.shards import write_shards
-from polyseme.io.xmp import read_tags
+from polyseme.io.xmp import read_sidecar
 from ray_workers import kill_one
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
@@ -173,6 +173,6 @@ def test_tags_are_the_same_printed_or_written_beside_files(engine, pictures, tmp
         shutil.copytree(pictures / "files" / "noto", tmp_path / name, symlinks=True)
         words = ["tag", pictures / "model", tmp_path / name, "--sidecars", "-k", 2, *options]
         records = [json.loads(line) for line in run(*words).stdout.splitlines()]
-        assert all(read_tags(Path(line["sidecar"])) == line["added"] for line in records)
+        assert all(read_sidecar(Path(line["sidecar"])).tags == line["added"] for line in records)
         sidecars.append([p.read_bytes() for p in sorted((tmp_path / name).glob("*.xmp"))])
     assert len(sidecars[0]) > 30 and sidecars[0] == sidecars[1]

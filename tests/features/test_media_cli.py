@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from polyseme import ImageFeatures, load
 from polyseme.cli import app
 from polyseme.features import read_extraction
-from polyseme.io.xmp import read_tags
+from polyseme.io.xmp import read_sidecar
 from sidecar_files import write_sidecar
 
 FAST = ["--preset", "paper", "--components", "8", "--topics", "4", "--epochs", "3"]
@@ -77,6 +77,15 @@ def test_files_and_extracted_numbers_are_tagged_alike(pictures):
     assert lines(run("explain", model, numbers, label, "--form", "jsonl").stdout)
 
 
+def test_a_device_that_is_not_there_is_refused_before_any_file_is_looked_at(pictures, tmp_path):
+    files, there = pictures / "files", ("--device", "abacus")
+    for command in (
+        ("tag", pictures / "model", files),
+        ("extract", "image", files, "-o", tmp_path),
+    ):
+        assert "'abacus', which torch cannot use here; 'cpu'" in complaint(*command, *there)
+
+
 def test_the_default_learns_from_files_too(pictures, tmp_path):
     tags = pictures / "files" / "tags.jsonl"
     done = run("fit", tmp_path / "model", "-x", pictures / "numbers", "-d", tags)
@@ -111,8 +120,8 @@ def test_sidecars_get_tags_and_lose_none(pictures, tmp_path):
     done = run("tag", pictures / "model", tmp_path / "photos", "--sidecars", "-k", 2)
     records = lines(done.stdout)
     assert len(records) == len(photos)
-    assert read_tags(Path(records[0]["sidecar"]))[0] == "mine"
-    assert read_tags(Path(records[0]["sidecar"]))[1:] == records[0]["added"]
+    assert read_sidecar(Path(records[0]["sidecar"])).tags[0] == "mine"
+    assert read_sidecar(Path(records[0]["sidecar"])).tags[1:] == records[0]["added"]
     assert before == [path.read_bytes() for path in photos], "media are only read"
     again = lines(run("tag", pictures / "model", tmp_path / "photos", "--sidecars", "-k", 2).stdout)
     assert all(record["added"] == [] for record in again)
@@ -191,9 +200,11 @@ def test_suggestions_are_reviewed_and_accepted_ones_teach(pictures, tmp_path):
     tags = dict(zip(*attrgetter("ids", "tags")(read_extraction(tmp_path / "numbers")), strict=True))
     assert tags[photo.name] == (first,)
     assert "waits for an answer" in complaint("review", tmp_path / "photos", "--accept", first)
-    assert "both accepted and refused" in complaint(
-        "review", retagged(pictures, photo), "-a", "*", "-r", "*"
-    )
+    again = retagged(pictures, photo)
+    assert "both accepted and refused" in complaint("review", again, "-a", "*", "-r", "*")
+    ((right, *wrong),) = (one["suggested"] for one in lines(run("review", again).stdout))
+    (done,) = lines(run("review", again, "-a", right, "-r", "*").stdout)
+    assert (done["accepted"], done["refused"]) == ([right], wrong)
 
 
 def retagged(pictures: Path, photo: Path) -> Path:

@@ -13,6 +13,7 @@ pytest.importorskip("soundfile", reason="needs the extra `audio`")
 
 import h5py
 import soundfile
+import torch
 from PIL import Image
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
@@ -207,6 +208,27 @@ def test_emoji_files_get_the_committed_features_and_arrays_count_as_files_do(emo
     assert (stored == emoji.features[rows]).mean() > 0.99
     arrays = [np.asarray(Image.open(path)) for path in paths[:9]]
     np.testing.assert_array_equal(ImageFeatures(size=192).fit_transform(arrays), features[:9])
+
+
+# The device "cpu:0" goes the way of devices, on the processor.
+no_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")
+DEVICES = ["cpu:0", pytest.param("cuda", marks=no_gpu)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_device_changes_no_more_than_the_rounding_and_is_not_remembered(device):
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), dtype=np.uint8)
+    here = ImageFeatures(size=64).fit_transform(pixels)
+    there = ImageFeatures(size=64, device=device)
+    np.testing.assert_allclose(there.fit_transform(pixels), here, atol=1e-2)
+    config, arrays = there.get_state()
+    assert ImageFeatures.from_state(config, arrays).device == "cpu"
+    assert there.digest() == ImageFeatures(size=64).digest()
+
+
+def test_a_device_that_is_not_there_is_refused_in_a_sentence():
+    with pytest.raises(InputError, match="`device` of `efficientnet-lite0` is 'abacus', which"):
+        ImageFeatures(size=64, device="abacus").fit(np.zeros((1, 64, 64), dtype=np.uint8))
 
 
 def test_other_weights_and_a_missing_extra_are_named(monkeypatch):

@@ -19,9 +19,7 @@ from polyseme.io import xmp
 from polyseme.io.xmp import (
     answer_suggestions,
     merge_tags,
-    pending_tags,
-    read_tags,
-    refused_tags,
+    read_sidecar,
     sidecar_of,
     undo_suggestions,
 )
@@ -169,19 +167,19 @@ def test_the_sidecar_is_found_by_each_convention(tmp_path, present, expected):
 @pytest.mark.parametrize(("text", "tags"), SPELLINGS.values(), ids=SPELLINGS)
 def test_every_spelling_is_read_and_extended(sidecar, text, tags):
     sidecar.write_text(text, "utf-8")
-    assert read_tags(sidecar) == tags
+    assert read_sidecar(sidecar).tags == tags
     assert merge_tags(sidecar, ["new", *tags, "x<y"]) == ["new", "x<y"]
-    assert read_tags(sidecar) == [*tags, "new", "x<y"]
-    assert read_tags(sidecar, suggested=False) == tags
+    assert read_sidecar(sidecar).tags == [*tags, "new", "x<y"]
+    assert read_sidecar(sidecar).pending == ["new", "x<y"]
     assert merge_tags(sidecar, ["more"]) == ["more"]
-    assert read_tags(sidecar) == [*tags, "new", "x<y", "more"]
+    assert read_sidecar(sidecar).tags == [*tags, "new", "x<y", "more"]
     assert suggested(sidecar) == ["new", "x<y", "more"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_all_else_in_the_file_is_kept(sidecar, encoding):
     sidecar.write_bytes(RICH.encode(encoding))
-    assert read_tags(sidecar) == ["Brazil", "Beach", "São   Paulo"]
+    assert read_sidecar(sidecar).tags == ["Brazil", "Beach", "São   Paulo"]
     assert merge_tags(sidecar, ["beach", "dog 🐕"]) == ["dog 🐕"]
     text = sidecar.read_text("utf-8")
     assert "Paulo</rdf:li>\n    <rdf:li>dog 🐕</rdf:li>\n   </rdf:Bag>" in text
@@ -214,7 +212,7 @@ def test_a_tag_taken_out_by_a_person_is_not_suggested_again(sidecar):
     text = sidecar.read_text("utf-8")
     sidecar.write_text(text.replace("<rdf:li>dog</rdf:li>", "", 1), "utf-8")
     assert merge_tags(sidecar, ["Dog", "bird"]) == ["bird"]
-    assert read_tags(sidecar) == ["cat", "bird"]
+    assert read_sidecar(sidecar).tags == ["cat", "bird"]
     assert suggested(sidecar) == ["dog", "cat", "bird"]
 
 
@@ -236,27 +234,27 @@ def hierarchy(prefix: str, space: str, name: str, path: str, subjects: str = "")
 @pytest.mark.parametrize("case", HIERARCHIES.values(), ids=HIERARCHIES)
 def test_a_hierarchy_gives_its_last_part(sidecar, case):
     sidecar.write_text(hierarchy(*case[:4], "<rdf:li>x</rdf:li>"), "utf-8")
-    assert read_tags(sidecar) == [case[4], "x"]
+    assert read_sidecar(sidecar).tags == [case[4], "x"]
     assert merge_tags(sidecar, [case[4], "new"]) == ["new"]
 
 
 def test_a_tag_with_a_slash_is_no_hierarchy_where_it_is_a_subject(sidecar):
     text = hierarchy(*HIERARCHIES["digikam"][:3], "AC/DC", "<rdf:li>AC/DC</rdf:li>")
     sidecar.write_text(text, "utf-8")
-    assert read_tags(sidecar) == ["AC/DC"]
+    assert read_sidecar(sidecar).tags == ["AC/DC"]
 
 
 def test_what_darktable_notes_for_itself_is_no_tag(sidecar):
     subjects = "".join(f"<rdf:li>{tag}</rdf:li>" for tag in ("darktable", "exported", "sea"))
     text = hierarchy(*HIERARCHIES["lightroom"][:3], "darktable|exported", subjects)
     sidecar.write_text(text, "utf-8")
-    assert read_tags(sidecar) == ["sea"]
+    assert read_sidecar(sidecar).tags == ["sea"]
 
 
 def test_too_many_tags_are_refused(sidecar):
     sidecar.write_text(array("Bag", "<rdf:li>a</rdf:li>" * 1001), "utf-8")
     with pytest.raises(InputError, match="more than 1,000 tags"):
-        read_tags(sidecar)
+        read_sidecar(sidecar)
 
 
 @pytest.mark.parametrize(("text", "tags"), SPELLINGS.values(), ids=SPELLINGS)
@@ -265,7 +263,8 @@ def test_undo_gives_back_what_every_spelling_had(sidecar, text, tags):
     merge_tags(sidecar, ["new", "x<y"])
     assert undo_suggestions(sidecar, dry_run=True) == ["new", "x<y"]
     assert undo_suggestions(sidecar) == ["new", "x<y"]
-    assert read_tags(sidecar) == tags and pending_tags(sidecar) == []
+    found = read_sidecar(sidecar)
+    assert found.tags == tags and not found.pending
     assert merge_tags(sidecar, ["new"]) == ["new"], "what is undone may be suggested again"
 
 
@@ -290,9 +289,9 @@ def test_undo_removes_a_sidecar_that_holds_nothing_else(sidecar):
 def test_answers_outlive_undo(sidecar):
     merge_tags(sidecar, ["dog", "cat", "bird"])
     assert answer_suggestions(sidecar, accept=["DOG", "fish"], refuse=["cat"]) == (["dog"], ["cat"])
-    assert pending_tags(sidecar) == ["bird"] and refused_tags(sidecar) == ["cat"]
+    assert read_sidecar(sidecar)[1:] == (["bird"], ["cat"])
     assert undo_suggestions(sidecar) == ["bird"]
-    assert read_tags(sidecar, suggested=False) == ["dog"] and refused_tags(sidecar) == ["cat"]
+    assert read_sidecar(sidecar) == (["dog"], [], ["cat"])
     assert merge_tags(sidecar, ["cat", "dog"]) == []
 
 
@@ -314,14 +313,16 @@ def test_tags_that_stand_elsewhere_are_not_added(sidecar):
 
 
 def test_a_new_sidecar_is_a_whole_packet(sidecar):
-    assert merge_tags(sidecar, [" "]) == [] and not sidecar.exists() and read_tags(sidecar) == []
+    assert merge_tags(sidecar, [" "]) == [] and not sidecar.exists()
+    assert read_sidecar(sidecar).tags == []
     tags = ["a & b <c> ]]> \"'", "café", "👩‍🚀", "שלום", "  wide  space\n", "x" * 100_000]
     cleaned = [" ".join(tag.split()) for tag in tags]
     assert merge_tags(sidecar, tags) == cleaned
     raw = sidecar.read_bytes()
     assert raw.startswith('<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>\n'.encode())
     assert raw.endswith(b'\n<?xpacket end="w"?>\n')
-    assert items(sidecar, f"{{{DC}}}subject") == suggested(sidecar) == cleaned == read_tags(sidecar)
+    assert items(sidecar, f"{{{DC}}}subject") == suggested(sidecar) == cleaned
+    assert read_sidecar(sidecar).tags == cleaned
 
 
 BAD = {
@@ -345,7 +346,7 @@ BAD = {
 def test_what_is_no_packet_is_refused_and_left_alone(sidecar, raw, message):
     sidecar.write_bytes(raw)
     with pytest.raises(InputError, match=rf"photo\.jpg\.xmp .*{message}"):
-        read_tags(sidecar)
+        read_sidecar(sidecar)
     with pytest.raises(InputError, match=rf"photo\.jpg\.xmp .*{message}"):
         merge_tags(sidecar, ["a"])
     assert sidecar.read_bytes() == raw
@@ -362,14 +363,14 @@ def test_what_is_no_file_of_its_own_is_refused(tmp_path, sidecar, monkeypatch):
         merge_tags(tmp_path / "missing" / "a.xmp", ["a"])
     merge_tags(tmp_path / "target.xmp", ["a"])
     sidecar.symlink_to(tmp_path / "target.xmp")
-    assert read_tags(sidecar) == ["a"]
+    assert read_sidecar(sidecar).tags == ["a"]
     with pytest.raises(InputError, match="is a symbolic link; name the file it points to"):
         merge_tags(sidecar, ["b"])
     # The owner of everything may write everything, so permissions alone would not show it.
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
     with pytest.raises(InputError, match="is write-protected; make it writable first"):
         merge_tags(tmp_path / "target.xmp", ["b"])
-    assert read_tags(tmp_path / "target.xmp") == ["a"]
+    assert read_sidecar(tmp_path / "target.xmp").tags == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -448,10 +449,10 @@ def test_merging_gives_the_union_and_keeps_what_was_there_first(first, second, s
             path = Path(folder) / "a.xmp"
             if start is not None:
                 path.write_text(start, "utf-8", newline="")
-            states = [read_tags(path)]
+            states = [read_sidecar(path).tags]
             for tags in (one, other, one, other):
                 added = merge_tags(path, tags)
-                states.append(read_tags(path))
+                states.append(read_sidecar(path).tags)
                 assert states[-1] == states[-2] + added
         assert states[2] == states[3] == states[4]
         keys = [canon(tag) for tag in states[-1]]
@@ -470,4 +471,4 @@ def test_processes_that_merge_into_one_sidecar_lose_no_tags(sidecar):
     commands = [[sys.executable, "-c", code, str(sidecar), name] for name in ("a", "b")]
     running = [subprocess.Popen(command) for command in commands]
     assert [process.wait(timeout=120) for process in running] == [0, 0]
-    assert sorted(read_tags(sidecar)) == sorted(f"{n}{i}" for n in "ab" for i in range(25))
+    assert sorted(read_sidecar(sidecar).tags) == sorted(f"{n}{i}" for n in "ab" for i in range(25))

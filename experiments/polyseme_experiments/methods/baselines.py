@@ -74,7 +74,7 @@ class FeatureSet(Method):
         return super().config(config) | {
             "preprocessing": extractor.preprocessing(),
             # Which network it is, the preprocessing says.
-            "parameters": reprs(extractor.get_params(), {"network", "weights"}),
+            "parameters": reprs(extractor.get_params(), {"network", "weights", "device"}),
             "reduction": self.reduction,
             "n_components": self._n_components(config),
             "classifiers": reprs(SeenClassifiers().get_params()),

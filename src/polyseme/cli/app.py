@@ -69,6 +69,10 @@ def command(panel: str) -> Callable[[Command], Command]:
 
         @functools.wraps(function)
         def call(**given: Any) -> None:
+            from polyseme.cli.postponed import postpone
+
+            # Libraries that are hardly ever used wait until they are.
+            postpone()
             if "tables" in signature.parameters:
                 given["tables"] = TableOptions(**{name: given.pop(name) for name in group})
             function(**given)

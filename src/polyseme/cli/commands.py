@@ -430,12 +430,14 @@ def validate(
 ) -> None:
     """Hide some of your tags and say how such tags would fare in your collection."""
     from polyseme._progress import working
+    from polyseme._validation import check_device
     from polyseme.cli.reading import Reading, extractor_of, read_items
     from polyseme.cli.validation_page import validation_page
     from polyseme.features.base import learned_copy
     from polyseme.holdout import validate as validate_collection
     from polyseme.io import replacing
 
+    check_device(device, owner="validate")
     reading = Reading(tables, features_column, normalize)
     items = read_items(features, documents, split, reading)
     if items.X is None:
@@ -656,6 +658,7 @@ def extract(
     max_seconds: float = 600.0,
     network: str | None = None,
     weights: Path | None = None,
+    device: str = "cpu",
     engine: Engine = "local",
     address: str | None = None,
     workers: int | None = None,
@@ -676,7 +679,7 @@ def extract(
             refuse("`--weights` is for networks that look at pictures.")
     given = {"network": network, "weights": weights}
     parameters |= {name: value for name, value in given.items() if value is not None}
-    extractor = extractor_class(kind)(n_jobs=workers, **parameters)
+    extractor = extractor_class(kind)(n_jobs=workers, device=device, **parameters)
     if trained := extractor.trained_tags():
         say(
             f"{network} was trained on {len(trained)} tags ({first_few(trained, most=3)}): such a "
@@ -722,6 +725,7 @@ def tag(
     sidecars: bool = False,
     dry_run: bool = False,
     undo: bool = False,
+    device: str = "cpu",
     engine: Engine = "local",
     address: str | None = None,
     workers: int | None = None,
@@ -729,12 +733,15 @@ def tag(
 ) -> None:
     """Tag media files. They are only read; with --sidecars, tags go into files beside them."""
     if undo:
-        emit(_undone(paths, dry_run), form)
+        undone = _undone(paths, dry_run)
+        if for_people(form):  # a sidecar is called like its file
+            undone = [{name: one[name] for name in ("file", "removed")} for one in undone]
+        emit(undone, form)
         return
     from polyseme.cluster import Tagging, open_engine
 
     options: dict[str, Any] = {"precision": precision, "kind": kind, "n_jobs": workers}
-    options["extraction"] = features
+    options |= {"extraction": features, "device": device}
     with open_engine(engine, address, workers, say) as where:
         tagging = Tagging(model, paths, top, engine=where, **options)
         if top is None and precision is None and tagging.suggestions.precision is not None:
@@ -793,19 +800,21 @@ def review(
 ) -> None:
     """Answer the tags that `tag --sidecars` suggested; without an answer, list them."""
     from polyseme._validation import InputError
-    from polyseme.io.xmp import answer_suggestions, pending_tags
+    from polyseme.io.xmp import answer_suggestions, lacking, read_sidecar
 
-    waiting = [(file, place, pending_tags(place)) for file, place in _sidecars(paths)]
+    waiting = [(file, place, read_sidecar(place).pending) for file, place in _sidecars(paths)]
     if not (accept or refuse):
         pending = [{"file": file, "suggested": tags} for file, _, tags in waiting if tags]
         emit(pending, form)
         if not pending:
             say("no suggestion waits for an answer; `polyseme tag --sidecars` makes some")
         return
-    records = []
+    yes, no, records = accept or [], refuse or [], []
     for file, place, tags in waiting:
+        # A star stands for all tags that the other answer does not name.
         wanted, unwanted = (
-            tags if "*" in (given or ()) else given or () for given in (accept, refuse)
+            lacking(named, tags) if "*" in given else given
+            for given, named in ((yes, no), (no, yes))
         )
         accepted, refused = answer_suggestions(place, accept=wanted, refuse=unwanted)
         if accepted or refused:

@@ -15,7 +15,7 @@ from typing import Any
 
 from polyseme._progress import FileProgress
 from polyseme._threads import one_thread
-from polyseme._validation import InputError
+from polyseme._validation import InputError, check_device
 from polyseme.cluster.engine import RayEngine
 from polyseme.cluster.ranking import Suggestions
 from polyseme.features import Extracted, MediaError
@@ -29,7 +29,7 @@ from polyseme.features.extraction import (
     map_files,
 )
 from polyseme.features.keywords import keywords_of
-from polyseme.io.xmp import among, lacking, merge_tags, refused_tags, sidecar_of, sidecars_of
+from polyseme.io.xmp import among, lacking, merge_tags, read_sidecar, sidecar_of, sidecars_of
 
 # Files tagged at a time: the same ones on every engine, whole batches of every feature extractor.
 TAGGED_AT_ONCE = 64
@@ -41,8 +41,8 @@ class Tagging:
     `model` is the folder of a tagger that was fitted with a feature extractor; `places` are media
     files and folders that hold some. For `k`, `precision` and `kind` see `Suggestions`.
     `extraction` is a folder that `extract_folder` wrote, by default those beside the model: what
-    they have of a file is taken from there. `skipped` lists the files that could not be used so
-    far, and why.
+    they have of a file is taken from there. `n_jobs` and `device` are the extractor's. `skipped`
+    lists the files that could not be used so far, and why.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class Tagging:
         kind: str | None = None,
         extraction: Path | None = None,
         n_jobs: int | None = None,
+        device: str = "cpu",
         engine: RayEngine | None = None,
     ) -> None:
         self.suggestions = Suggestions(model, k, precision, kind=kind)
@@ -64,7 +65,10 @@ class Tagging:
                 "This model was fitted on numbers, not on files, and cannot look at any; fit it on "
                 "a folder that `polyseme extract` wrote, or use `polyseme rank`."
             )
-        self.kind, self.n_jobs, self.engine = extractor.kind, n_jobs, engine
+        check_device(device, owner=type(extractor).__name__)
+        self.kind, self.engine = extractor.kind, engine
+        # Workers use one thread each.
+        self.parameters = {"n_jobs": n_jobs if engine is None else 1, "device": device}
         if extraction is not None and not is_extraction(extraction):
             raise InputError(f"'{extraction}' is no folder that `polyseme extract` wrote.")
         self.caches = [extraction / CACHE] if extraction else caches_beside(Path(model))
@@ -78,8 +82,7 @@ class Tagging:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield a record for each file, in order and as they come; note what is skipped."""
-        n_jobs = self.n_jobs if self.engine is None else 1
-        tag = partial(_tag, self.suggestions, n_jobs, self.caches)
+        tag = partial(_tag, self.suggestions, self.parameters, self.caches)
         paths = [file.path for file in self.files]
         outcomes = map_files(self.engine, tag, paths, TAGGED_AT_ONCE)
         with FileProgress("tagging") as progress:
@@ -115,7 +118,7 @@ def _without_refused(record: dict[str, Any], path: Path) -> dict[str, Any]:
     refused: list[str] = []
     for sidecar in sidecars_of(path):
         with contextlib.suppress(InputError):  # who writes to it says what is wrong with it
-            refused += refused_tags(sidecar)
+            refused += read_sidecar(sidecar).refused
     return _only(record, lacking(refused, record["labels"])) if refused else record
 
 
@@ -127,11 +130,14 @@ def _only(record: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
 
 
 def _tag(
-    suggestions: Suggestions, n_jobs: int | None, caches: Sequence[Path], paths: Sequence[str]
+    suggestions: Suggestions,
+    parameters: dict[str, Any],
+    caches: Sequence[Path],
+    paths: Sequence[str],
 ) -> list[Any]:
     """Give a record of tags for each file, or a `MediaError`; look only at what no cache has."""
     extractor: Any = suggestions.tagger.features_
-    extractor.set_params(n_jobs=n_jobs)
+    extractor.set_params(**parameters)
     with one_thread(training=False):
         known = from_caches(caches, extractor.digest(), [Path(path) for path in paths])
         unknown = [path for path in paths if Path(path) not in known]

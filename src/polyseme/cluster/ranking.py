@@ -257,7 +257,7 @@ def _rank_blocks(
 ) -> Iterator[Record]:
     """Rank blocks in this process, taken as they are needed; yield records in order."""
     waiting = iter(blocks)
-    with one_thread():
+    with one_thread(training=False):
         # The first one alone: what a tagger makes when it is first asked is then there for all.
         for block in itertools.islice(waiting, 1):
             yield from suggestions.records(*block)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from polyseme._validation import InputError, check_number
 from polyseme.cluster.engine import RETRIES, open_engine
@@ -159,7 +158,7 @@ def _gathered(folder: Path, workers: int) -> tuple[Members, list[dict[str, float
         whole = np.empty((sum(map(len, parts)), parts[0].shape[1]), dtype=np.float32)
         for rank, part in enumerate(parts):
             whole[rank::workers] = part
-        groups.append(torch.from_numpy(whole))
+        groups.append(whole)
     counts = [len(arrays["weights.2"]) for _, arrays in shares]
     history = []
     for rounds in zip(*(state["history"] for state, _ in shares), strict=True):

@@ -12,7 +12,6 @@ from polyseme.features.audio import AudioFeatures
 from polyseme.features.base import Extracted, MediaError, MediaFeatures
 from polyseme.features.extraction import extract_folder, match_documents, read_extraction
 from polyseme.features.image import ImageFeatures
-from polyseme.persistence import Arrays, Config
 
 __all__ = [
     "AudioFeatures",
@@ -22,7 +21,6 @@ __all__ = [
     "MediaFeatures",
     "extract_folder",
     "extractor_class",
-    "extractor_from_state",
     "match_documents",
     "read_extraction",
 ]
@@ -35,8 +33,3 @@ def extractor_class(kind: str) -> type[MediaFeatures]:
     if kind not in EXTRACTORS:
         raise unknown_name("kind of media", kind, EXTRACTORS)
     return EXTRACTORS[kind]
-
-
-def extractor_from_state(kind: str, config: Config, arrays: Arrays) -> MediaFeatures:
-    """Rebuild a fitted feature extractor that `MediaFeatures.get_state` gave."""
-    return extractor_class(kind).from_state(config, arrays)

@@ -18,7 +18,6 @@ from polyseme._validation import RandomState, as_generator, check_number, draw_s
 from polyseme.features.base import MediaError, MediaFeatures, Raw, attempt, is_path
 from polyseme.features.codebook import Codebook
 from polyseme.features.networks import SOUNDS, find_network
-from polyseme.features.timbre import RATE, segment_timbre, with_derivatives
 from polyseme.persistence import JSON, Arrays, Config, State, within
 
 # The content decides what a file is; libsndfile reads more formats than these names. The last row
@@ -30,7 +29,8 @@ SUFFIXES = frozenset(
 SONG_SUFFIXES = frozenset({".h5", ".hdf5"})
 # To be raised whenever the same sound would get other numbers.
 VERSION = 1
-NETWORK_RATE = 16_000  # samples a second that networks listen to
+# Samples a second that segments are cut from, and that networks listen to.
+RATE, NETWORK_RATE = 22_050, 16_000
 
 
 class AudioFeatures(MediaFeatures):
@@ -54,6 +54,9 @@ class AudioFeatures(MediaFeatures):
     network : {"musicnn", "musicnn-msd"}, optional
         Listens in place of segments and words: musicnn, trained on 50 tags of MagnaTagATune or of
         the Million Song Dataset (`trained_tags`). Such a tag is not new to it where it is unseen.
+    device : str
+        Where the network runs, as torch names it: "cpu", "cuda". Another device gives the same
+        numbers but for rounding; saved models do not remember it.
     n_jobs : int, optional
         Files decoded at a time; by default one for each processor.
     random_state : int, numpy Generator or None
@@ -82,6 +85,7 @@ class AudioFeatures(MediaFeatures):
         max_seconds: float = 600.0,
         rate: int = RATE,
         network: str | None = None,
+        device: str = "cpu",
         n_jobs: int | None = None,
         random_state: RandomState = None,
     ) -> None:
@@ -90,6 +94,7 @@ class AudioFeatures(MediaFeatures):
         self.max_seconds = max_seconds
         self.rate = rate
         self.network = network
+        self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -157,7 +162,7 @@ class AudioFeatures(MediaFeatures):
 
     def _network(self) -> Any:
         """Give the network, from samples to numbers of each three seconds."""
-        return find_network(self.network, None, SOUNDS).load()
+        return find_network(self.network, None, SOUNDS, self.device).load()
 
     def _heard(self, item: object) -> Raw:
         """Have the network listen to one clip, (n_patches, 200)."""
@@ -168,6 +173,8 @@ class AudioFeatures(MediaFeatures):
 
     def _segments(self, item: object) -> Raw:
         """Cut one clip into segments and describe them, (n_segments, 36)."""
+        from polyseme.features.timbre import segment_timbre, with_derivatives
+
         if is_path(item) and Path(item).suffix.lower() in SONG_SUFFIXES:
             from polyseme.features.echonest import read_timbre
 

@@ -28,6 +28,8 @@ from polyseme._validation import InputError, as_row, check_fitted, check_number
 from polyseme.persistence import JSON, Arrays, Config, State
 
 Raw = NDArray[np.float32]
+# Parameters that say how the work is done, and not what comes of it.
+_HERE_ONLY = ("device", "n_jobs", "random_state")
 T = TypeVar("T")
 
 
@@ -81,6 +83,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     suffixes: ClassVar[frozenset[str]]
     batch_size: ClassVar[int] = 1
     n_jobs: int | None
+    device: str
     n_features_out_: int
 
     @abstractmethod
@@ -171,7 +174,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     def plain_parameters(self) -> dict[str, JSON]:
         """Give what another extractor is made with, here or elsewhere, as JSON values."""
         named = self.get_params().items()
-        kept = {name: one for name, one in named if name not in ("n_jobs", "random_state")}
+        kept = {name: one for name, one in named if name not in _HERE_ONLY}
         if kept.get("weights") is not None:
             kept["weights"] = str(Path(kept["weights"]).absolute())
         return kept

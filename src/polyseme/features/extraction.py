@@ -79,6 +79,11 @@ class Summary:
     places: dict[str, int]  # files by where their keywords come from, such as XMP or sidecar
     unread: tuple[tuple[str, str], ...]  # extracted files some of whose keywords cannot be read
 
+    def __repr__(self) -> str:
+        """Tell how many, in a line; its methods say it in sentences."""
+        done = f"{self.n_extracted} {self.kind} files, {len(self.skipped)} skipped"
+        return f"Summary({done}, {self.n_tagged} with keywords)"
+
     def sentence(self) -> str:
         """Say it in one sentence."""
         total = self.n_extracted + len(self.skipped)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from importlib import import_module
 from pathlib import Path
 from typing import ClassVar
 
@@ -67,6 +68,9 @@ class ImageFeatures(MediaFeatures):
         A file with the weights of a library's network: .safetensors, or a state dict that
         `torch.save` wrote; for sentence-transformers the folder of the model. Saved models
         remember where they lie, not what they hold.
+    device : str
+        Where the network runs, as torch names it: "cpu", "cuda". Another device gives the same
+        numbers but for rounding; saved models do not remember it.
     n_jobs : int, optional
         Pictures looked at at a time; by default one for each processor.
 
@@ -96,6 +100,7 @@ class ImageFeatures(MediaFeatures):
         max_megapixels: float = 100.0,
         network: str = "efficientnet-lite0",
         weights: str | Path | None = None,
+        device: str = "cpu",
         n_jobs: int | None = None,
     ) -> None:
         self.depth = depth
@@ -104,6 +109,7 @@ class ImageFeatures(MediaFeatures):
         self.max_megapixels = max_megapixels
         self.network = network
         self.weights = weights
+        self.device = device
         self.n_jobs = n_jobs
 
     def preprocessing(self) -> dict[str, JSON]:
@@ -136,14 +142,16 @@ class ImageFeatures(MediaFeatures):
 
     def single_threaded(self) -> AbstractContextManager[object]:
         """Keep torch to one thread, and Pillow quiet; see `MediaFeatures.single_threaded`."""
-        self._network().load()  # before there are threads
+        import_module("torch")  # first: what is loaded later would not be limited
+        with one_thread(training=False):
+            self._network().load()  # before there are threads
         # Remarks on strangers' files; a context would change what other threads hear as well.
         warnings.filterwarnings("ignore", module=r"PIL\.\w+Plugin$")
         return one_thread(training=False)
 
     def _network(self) -> Network:
         """Find the network; loaded, it takes pictures (n, size, size, 3) and a depth."""
-        return find_network(self.network, self.weights, PICTURES)
+        return find_network(self.network, self.weights, PICTURES, self.device)
 
     def _size(self) -> int:
         """Give the pixels a side: those that were asked for, or the network's own."""

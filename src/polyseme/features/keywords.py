@@ -16,8 +16,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 from polyseme._validation import InputError
 from polyseme.features.base import MediaError, needs
-from polyseme.io.xmp import MAX_TAGS, distinct, lacking, read_packet, read_tags, sidecars_of
-from polyseme.io.xmp import suggested_tags as suggested_in
+from polyseme.io import xmp
+from polyseme.io.xmp import Tags, distinct, lacking
 
 # Read of one file at the most: what holds keywords is small, what claims to be large is not one.
 MOST_BYTES = 64 * 2**20
@@ -30,8 +30,7 @@ _XP_KEYWORDS, _IPTC_KEYWORDS, _IPTC_CHARSET = 0x9C9E, (2, 25), (1, 90)
 _LATE_CHUNKS = re.compile(rb"iTXtXML:com\.adobe\.xmp|eXIf|zTXtRaw profile type")
 _RAW_IPTC = "Raw profile type iptc"
 
-Found = tuple[list[str], list[str]]  # keywords, and those of them that a machine suggested
-Place = tuple[str, Callable[[], Found]]  # what it is called, and what reads it
+Place = tuple[str, Callable[[], Tags]]  # what it is called, and what reads it
 
 
 class Keywords(NamedTuple):
@@ -51,17 +50,17 @@ def keywords_of(path: Path, kind: str) -> Keywords:
     with warnings.catch_warnings(action="ignore"):  # remarks on strangers' files
         for name, read in _places(path, kind):
             try:
-                found, machine = read()
-                found = distinct(found)
-                _check(found)
+                found = read()
+                held = distinct(found.tags)
+                _check(held)
             except InputError as error:
                 unread.append(str(error))
             except Exception as error:  # decoders raise nearly everything on broken files
                 unread.append(f"{name}: {str(error).strip()[:200] or type(error).__name__}")
             else:
-                suggested += machine
-                tags += found
-                places += [name] if lacking(machine, found) else []
+                suggested += found.suggested
+                tags += held
+                places += [name] if lacking(found.suggested, held) else []
     # A program may have copied a suggestion into the file, without the note that it is one.
     return Keywords(lacking(suggested, distinct(tags)), distinct(places), distinct(unread))
 
@@ -71,19 +70,14 @@ def _places(path: Path, kind: str) -> Iterator[Place]:
     inside = {"image": _in_picture, "audio": _in_sound}[kind]
     with path.open("rb", buffering=0) as raw:
         yield from inside(_Bounded(raw))
-    for sidecar in sidecars_of(path):
-        yield "sidecar", partial(_in_sidecar, sidecar)
-
-
-def _in_sidecar(sidecar: Path) -> Found:
-    """Read a sidecar."""
-    return read_tags(sidecar), suggested_in(sidecar)
+    for sidecar in xmp.sidecars_of(path):
+        yield "sidecar", partial(xmp.read_sidecar, sidecar)
 
 
 def _check(keywords: Sequence[str]) -> None:
     """Refuse absurd numbers and lengths."""
-    if len(keywords) > MAX_TAGS:
-        raise ValueError(f"more than {MAX_TAGS:,} keywords")
+    if len(keywords) > xmp.MAX_TAGS:
+        raise ValueError(f"more than {xmp.MAX_TAGS:,} keywords")
     if any(len(keyword) > MOST_LETTERS for keyword in keywords):
         raise ValueError(f"a keyword of more than {MOST_LETTERS:,} letters")
 
@@ -137,19 +131,19 @@ def _read_late_chunks(picture: Any, file: BinaryIO) -> None:
             picture.load()
 
 
-def _fail(error: Exception) -> Found:
+def _fail(error: Exception) -> Tags:
     """Raise what went wrong before there was a place to read."""
     raise error
 
 
-def _xmp(picture: Any) -> Found:
+def _xmp(picture: Any) -> Tags:
     """Read the XMP packet of a picture."""
     packet = picture.info.get("xmp") or picture.info.get("XML:com.adobe.xmp") or b""
     packet = packet.encode() if isinstance(packet, str) else bytes(packet)
-    return read_packet(packet, "its XMP block") if packet.strip(b"\0 ") else ([], [])
+    return xmp.read_packet(packet, "its XMP block") if packet.strip(b"\0 ") else Tags([])
 
 
-def _iptc(picture: Any) -> Found:
+def _iptc(picture: Any) -> Tags:
     """Read the keywords of a picture's IPTC block."""
     from PIL import IptcImagePlugin, JpegImagePlugin
 
@@ -162,7 +156,8 @@ def _iptc(picture: Any) -> Found:
     fields: Any = IptcImagePlugin.getiptcinfo(picture) or {}
     values = fields.get(_IPTC_KEYWORDS, [])
     utf8 = b"\x1b%G" in fields.get(_IPTC_CHARSET, b"")
-    return [_text(value, utf8) for value in ([values] if isinstance(values, bytes) else values)], []
+    values = [values] if isinstance(values, bytes) else values
+    return Tags([_text(value, utf8) for value in values])
 
 
 def _text(value: bytes, utf8: bool) -> str:
@@ -173,11 +168,11 @@ def _text(value: bytes, utf8: bool) -> str:
         return value.decode("utf-8" if utf8 else "cp1252", "replace")
 
 
-def _exif(picture: Any) -> Found:
+def _exif(picture: Any) -> Tags:
     """Read the keywords that Windows keeps in EXIF: UTF-16, with semicolons between them."""
     value = picture.getexif().get(_XP_KEYWORDS, b"")
     text = value if isinstance(value, str) else bytes(value).decode("utf-16-le", "replace")
-    return text.rstrip("\0").split(";"), []
+    return Tags(text.rstrip("\0").split(";"))
 
 
 # ---------------------------------------------------------------------- sound
@@ -188,7 +183,7 @@ def _in_sound(file: BinaryIO) -> Iterator[Place]:
     yield "sound tags", partial(_sound_tags, file)
 
 
-def _sound_tags(file: BinaryIO) -> Found:
+def _sound_tags(file: BinaryIO) -> Tags:
     """Read genre, mood, style, keywords and tags: ID3, Vorbis comments, MP4."""
     try:
         from tinytag import TinyTag
@@ -202,4 +197,4 @@ def _sound_tags(file: BinaryIO) -> Found:
             marks = r"[;\0,]" if field in ("keywords", "tags") else r"[;\0]"
             for value in values:
                 keywords += re.split(marks, str(value))
-    return keywords, []
+    return Tags(keywords)

@@ -31,6 +31,7 @@ class Parts(NamedTuple):
     """What a library's network consists of for us."""
 
     layers: dict[str, Layer]  # by depth: from a batch (n, 3, size, size) to features
+    modules: tuple[nn.Module, ...]  # that layers consist of
     mean: tuple[float, ...] = (0.485, 0.456, 0.406)  # ImageNet's colours, unless others are given
     spread: tuple[float, ...] = (0.229, 0.224, 0.225)
 
@@ -38,16 +39,19 @@ class Parts(NamedTuple):
 class LibraryNetwork:
     """A network of a library; colours are brought to the scale of its training."""
 
-    def __init__(self, name: str, parts: Parts) -> None:
-        self.name, self.layers = name, parts.layers
-        self.mean, self.spread = (torch.tensor(one).view(3, 1, 1) for one in parts[1:])
+    def __init__(self, name: str, parts: Parts, device: str) -> None:
+        self.name, self.layers, self.device = name, parts.layers, device
+        for module in parts.modules:
+            module.to(device)
+        colours = (parts.mean, parts.spread)
+        self.mean, self.spread = (torch.tensor(one, device=device).view(3, 1, 1) for one in colours)
 
     @torch.inference_mode()
     def __call__(self, pictures: NDArray[np.uint8], depth: str) -> NDArray[np.float32]:
         """Give the features (n, n_features) of pictures (n, size, size, 3) at a depth."""
         if depth not in self.layers:
             raise InputError(f"The weights of '{self.name}' have no last layer for `{depth}`.")
-        batch = torch.from_numpy(pictures).permute(0, 3, 1, 2).float().div_(255)
+        batch = torch.from_numpy(pictures).to(self.device).permute(0, 3, 1, 2).float().div_(255)
         batch = batch.sub_(self.mean).div_(self.spread).contiguous()
         try:
             features = self.layers[depth](batch)
@@ -56,7 +60,7 @@ class LibraryNetwork:
                 f"The network '{self.name}' takes no pictures of {pictures.shape[1]} pixels a side "
                 f"({error}); give the `size` (--size) that it was trained with."
             ) from error
-        return np.ascontiguousarray(features.flatten(1).numpy(), dtype=np.float32)
+        return np.ascontiguousarray(features.flatten(1).cpu().numpy(), dtype=np.float32)
 
 
 def load(network: Network) -> LibraryNetwork:
@@ -77,7 +81,7 @@ def load(network: Network) -> LibraryNetwork:
         raise InputError(f"{library} has no network '{inner}'; ask it for the names it knows.")
     tensors = _read_weights(Path(weights or ""))
     try:
-        return LibraryNetwork(name, build(package, inner, tensors))
+        return LibraryNetwork(name, build(package, inner, tensors), network.device)
     except (RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise InputError(
@@ -97,7 +101,7 @@ def _timm(package: Any, name: str, tensors: Weights) -> Parts:
     }
     if model.num_classes:
         layers["logits"] = model
-    return Parts(layers, model.pretrained_cfg["mean"], model.pretrained_cfg["std"])
+    return Parts(layers, (model,), model.pretrained_cfg["mean"], model.pretrained_cfg["std"])
 
 
 def _torchvision(package: Any, name: str, tensors: Weights) -> Parts:
@@ -105,14 +109,15 @@ def _torchvision(package: Any, name: str, tensors: Weights) -> Parts:
     model = package.models.get_model(name, weights=None)
     linear = [one for one, module in model.named_modules() if isinstance(module, nn.Linear)]
     if not linear:
-        return Parts({"logits": _filled(model, tensors)})
+        return Parts({"logits": _filled(model, tensors)}, (model,))
     head = model.get_submodule(linear[-1])
     classes = tensors.get(f"{linear[-1]}.weight", head.weight)
     head = nn.Linear(head.in_features, len(classes))
     model.set_submodule(linear[-1], head)
     body = _filled(model, tensors)
     body.set_submodule(linear[-1], nn.Identity())
-    return Parts({"pre-logit": body, "logits": lambda batch: head(body(batch))})
+    layers: dict[str, Layer] = {"pre-logit": body, "logits": lambda batch: head(body(batch))}
+    return Parts(layers, (body, head))
 
 
 def _open_clip(package: Any, name: str, tensors: Weights) -> Parts:
@@ -123,7 +128,7 @@ def _open_clip(package: Any, name: str, tensors: Weights) -> Parts:
     colours = package.get_model_preprocess_cfg(model)
     # Of length 1, as it is compared with vectors of texts.
     layers: dict[str, Layer] = {"pre-logit": lambda batch: nn.functional.normalize(visual(batch))}
-    return Parts(layers, colours["mean"], colours["std"])
+    return Parts(layers, (visual,), colours["mean"], colours["std"])
 
 
 # For each library: which networks it knows, and how one is built. A new library is a line here and

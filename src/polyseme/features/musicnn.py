@@ -35,9 +35,11 @@ _TRAINED = {"musicnn": ("MTT_musicnn", "MTT_LABELS"), "musicnn-msd": ("MSD_music
 class Musicnn:
     """The network: filters for timbre and for rhythm, three layers over time, two dense ones."""
 
-    def __init__(self, tensors: dict[str, NDArray[np.float32]], tags: tuple[str, ...]) -> None:
-        self.tags = tags
-        self.tensors = {name: torch.from_numpy(one.copy()) for name, one in tensors.items()}
+    def __init__(
+        self, tensors: dict[str, NDArray[np.float32]], tags: tuple[str, ...], device: str = "cpu"
+    ) -> None:
+        self.tags, self.device = tags, device
+        self.tensors = {name: torch.tensor(one, device=device) for name, one in tensors.items()}
 
     def __call__(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
         """Give the features of each three seconds of samples (n,), (n_patches, 200)."""
@@ -48,12 +50,12 @@ class Musicnn:
         """Give what enters the last layer, (n_patches, 200), of patches (n_patches, 187, 96)."""
         starts = range(0, len(spectra), _AT_ONCE)
         parts = (torch.from_numpy(spectra[start : start + _AT_ONCE]) for start in starts)
-        return torch.cat([self._features(part) for part in parts]).numpy()
+        return torch.cat([self._features(part.to(self.device)) for part in parts]).cpu().numpy()
 
     @torch.inference_mode()
     def logits(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """Give the logits of `tags`, (n, 50), of features (n, 200)."""
-        return self._dense(torch.from_numpy(features), "dense_1").numpy()
+        return self._dense(torch.from_numpy(features).to(self.device), "dense_1").cpu().numpy()
 
     def _features(self, spectra: Tensor) -> Tensor:
         """Give the features of a few patches."""
@@ -142,4 +144,4 @@ def load(network: Network) -> Musicnn:
             "--no-deps musicnn==0.1.0 again."
         )
     tensors = {name: one for name, one in read_checkpoint(*parts).items() if "Adam" not in name}
-    return Musicnn(tensors, tuple(getattr(constants, labels)))
+    return Musicnn(tensors, tuple(getattr(constants, labels)), network.device)

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polyseme._validation import InputError, unknown_name
+from polyseme._validation import InputError, check_device, unknown_name
 from polyseme.features.base import MediaError, check_file, is_path
 
 
@@ -73,6 +73,7 @@ class Network(NamedTuple):
     name: str
     spec: NetworkSpec
     weights: Path | None  # the user's
+    device: str = "cpu"  # where it runs, which is no part of its identity
 
     def identity(self) -> str:
         """Name the network together with its weights, as "timm:resnet50 0123456789ab"."""
@@ -100,10 +101,13 @@ class Network(NamedTuple):
 
     def load(self) -> Any:
         """Give the network itself, loaded once as long as its weights stay the same."""
+        check_device(self.device, owner=self.name)
         return _load(self, self.identity())
 
 
-def find_network(name: object, weights: object, known: Mapping[str, NetworkSpec]) -> Network:
+def find_network(
+    name: object, weights: object, known: Mapping[str, NetworkSpec], device: str = "cpu"
+) -> Network:
     """Find a network by its name, or by that of its library in front of a colon."""
     library, colon, inner = str(name).partition(":")
     if library not in known:
@@ -121,7 +125,7 @@ def find_network(name: object, weights: object, known: Mapping[str, NetworkSpec]
             f"The network '{name}' needs {'the folder' if spec.folder else 'a file'} of its "
             f"weights: `weights` (--weights); got {weights!r}."
         )
-    return Network(str(name), spec, Path(weights) if is_path(weights) else None)
+    return Network(str(name), spec, Path(weights) if is_path(weights) else None, device)
 
 
 @lru_cache(maxsize=2)

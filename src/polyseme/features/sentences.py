@@ -55,7 +55,7 @@ def load(network: Network) -> SentenceNetwork:
         raise needs("sentence-transformers", f"The network '{network.name}'") from None
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # its progress bars
-            model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+            model = SentenceTransformer(str(folder), device=network.device, local_files_only=True)
     except (KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"'{folder}' holds no whole model: {reason[:200]}.") from error

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import InputError, check_number
+from polyseme.features.audio import RATE
 from polyseme.features.base import MediaError, check_file, needs
-from polyseme.features.timbre import RATE
 
 try:
     import soundfile

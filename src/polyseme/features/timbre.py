@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.fft import dct, rfft
 from scipy.ndimage import maximum_filter1d, uniform_filter1d
 
+from polyseme.features.audio import RATE
+
 N_COEFFICIENTS = 12
-RATE = 22050  # samples a second
 FRAME, HOP = 1024, 256  # windows of 46 ms, every 12 ms
 N_BANDS = 64
 # Below lies rumble, above the slope of the resampler: neither says anything about the sound.

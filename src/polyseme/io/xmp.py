@@ -15,21 +15,19 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from polyseme._validation import InputError
 from polyseme.io import locked, parse_xml, replacing
 
 __all__ = [
+    "Tags",
     "answer_suggestions",
     "merge_tags",
-    "pending_tags",
     "read_packet",
-    "read_tags",
-    "refused_tags",
+    "read_sidecar",
     "sidecar_of",
     "sidecars_of",
-    "suggested_tags",
     "undo_suggestions",
 ]
 
@@ -93,23 +91,27 @@ def sidecars_of(media: Path) -> list[Path]:
     return found
 
 
-def read_tags(path: Path, *, suggested: bool = True) -> list[str]:
-    """Read the tags of a sidecar, in order and stripped; none where it is missing.
+class Tags(NamedTuple):
+    """The tags of a sidecar or packet, in order, stripped, each in the first of its spellings."""
 
-    Of a hierarchy such as `animal|bird` the last part counts. Of tags that differ in case, white
-    space or Unicode composition only, the first is given. Without `suggested`, tags that
-    `merge_tags` added are left out: who learns from tags should not take a machine's guesses for a
-    person's.
-    """
+    tags: list[str]  # all of them; of a hierarchy such as `animal|bird` the last part
+    pending: Sequence[str] = ()  # those that were suggested and that nobody has answered
+    refused: Sequence[str] = ()  # those that somebody has refused or taken out
+
+    @property
+    def suggested(self) -> list[str]:
+        """A machine's guesses: who learns from tags should not take them for a person's."""
+        return [*self.pending, *self.refused]
+
+
+def read_sidecar(path: Path) -> Tags:
+    """Read the tags of a sidecar; none where it is missing."""
     rdf = _load(Path(path))
-    if rdf is None:
-        return []
-    tags, noted = _tags(rdf, str(path))
-    return tags if suggested else lacking(noted, tags)
+    return Tags([]) if rdf is None else _tags(rdf, str(path))
 
 
-def read_packet(packet: bytes, name: str) -> tuple[list[str], list[str]]:
-    """Give the tags of an XMP packet, as `read_tags` does, and those noted as suggested.
+def read_packet(packet: bytes, name: str) -> Tags:
+    """Read the tags of an XMP packet.
 
     `name` says in errors what is wrong; entities, a DOCTYPE and absurd sizes are refused.
     """
@@ -119,36 +121,19 @@ def read_packet(packet: bytes, name: str) -> tuple[list[str], list[str]]:
     return _tags(_rdf(packet if b"\0" in packet[:4] else packet.rstrip(b"\0"), name), name)
 
 
-def suggested_tags(path: Path) -> list[str]:
-    """Give all tags that a sidecar notes as suggested, waiting or refused."""
-    rdf = _load(Path(path))
-    return [] if rdf is None else distinct(_values(rdf, _SUGGESTED))
-
-
-def pending_tags(path: Path) -> list[str]:
-    """Give the suggested tags of a sidecar that nobody has accepted, refused or taken out."""
-    rdf = _load(Path(path))
-    return [] if rdf is None else _pending(rdf)
-
-
-def refused_tags(path: Path) -> list[str]:
-    """Give the suggested tags of a sidecar that somebody has refused or taken out."""
-    rdf = _load(Path(path))
-    return [] if rdf is None else lacking(_pending(rdf), distinct(_values(rdf, _SUGGESTED)))
-
-
 def merge_tags(
     path: Path, tags: Sequence[str], *, present: Iterable[str] = (), dry_run: bool = False
 ) -> list[str]:
     """Add tags to a sidecar, creating it if it is missing; give those that were added.
 
     White space in tags is made single spaces, empty ones are dropped, characters that XML forbids
-    refused. Tags that are there, compared as in `read_tags`, or `present` elsewhere, as in the
-    media file itself, stay as and where they are; tags that were suggested before and refused or
-    taken out since are not added again. The file is written as UTF-8 and replaced as a whole or
-    not at all; where nothing is added, or in a `dry_run`, it is not touched. A symbolic link is
-    refused: replacing it would cut the link, and following it would change a file in a folder that
-    was not named. Several calls for files of one folder wait for each other by a lock on it.
+    refused. Tags that are there (case, white space and Unicode composition aside), or `present`
+    elsewhere, as in the media file itself, stay as and where they are; tags that were suggested
+    before and refused or taken out since are not added again. The file is written as UTF-8 and
+    replaced as a whole or not at all; where nothing is added, or in a `dry_run`, it is not touched.
+    A symbolic link is refused: replacing it would cut the link, and following it would change a
+    file in a folder that was not named. Several calls for files of one folder wait for each other
+    by a lock on it.
     """
     path = Path(path)
     if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
@@ -221,9 +206,8 @@ def _merge(path: Path, wanted: Sequence[str], dry_run: bool) -> list[str]:
     rdf = _load_writable(path)
     if rdf is None:
         rdf = _rdf(_EMPTY_PACKET, str(path))
-    # What was suggested before and is no tag any more was taken out by somebody.
-    tags, noted = _tags(rdf, str(path))
-    added = lacking([*_values(rdf, _SUBJECT), *tags, *noted], wanted)
+    found = _tags(rdf, str(path))
+    added = lacking([*_values(rdf, _SUBJECT), *found.tags, *found.refused], wanted)
     if added and not dry_run:
         _append(rdf, _SUBJECT, added)
         _append(rdf, _SUGGESTED, added)
@@ -279,9 +263,9 @@ def _write(path: Path, rdf: Any) -> None:
         stream.writelines(written)
 
 
-def _tags(rdf: Any, name: str) -> tuple[list[str], list[str]]:
-    """Give the tags of a packet, of hierarchies their last part, and those noted as suggested."""
-    subjects, noted = _values(rdf, _SUBJECT), _values(rdf, _SUGGESTED)
+def _tags(rdf: Any, name: str) -> Tags:
+    """Give the tags of a packet; what was suggested and is no tag any more, somebody took out."""
+    subjects, pending = _values(rdf, _SUBJECT), _pending(rdf)
     paths = [(path, mark) for key, mark in _HIERARCHIES.items() for path in _values(rdf, key)]
     if len(subjects) + len(paths) > MAX_TAGS:
         raise InputError(f"{name} holds more than {MAX_TAGS:,} tags; remove some.")
@@ -293,7 +277,8 @@ def _tags(rdf: Any, name: str) -> tuple[list[str], list[str]]:
         for path, mark in paths
         if not path.startswith(_BOOKKEEPING)
     ]
-    return distinct([*leaves, *lacking(own, subjects)]), distinct(noted)
+    refused = lacking(pending, distinct(_values(rdf, _SUGGESTED)))
+    return Tags(distinct([*leaves, *lacking(own, subjects)]), pending, refused)
 
 
 def _pending(rdf: Any) -> list[str]:

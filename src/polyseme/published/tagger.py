@@ -37,7 +37,7 @@ from polyseme._validation import (
 )
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, in_order_of
 from polyseme.documents import label_column
-from polyseme.features import extractor_from_state
+from polyseme.features import extractor_class
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
 from polyseme.persistence import State, joined, plain, within, write_model
 from polyseme.published.embedding import ConceptEmbedding
@@ -393,8 +393,8 @@ class PublishedTagger(Estimator):
             mapper = InstanceMapper.from_state(config["mapper"], within(arrays, "mapper"))
             made.mapper_ = made.mapper = mapper.set_params(device="cpu")
         if "features" in config:
-            made.features_ = made.features = extractor_from_state(
-                config["media"], config["features"], within(arrays, "features")
+            made.features_ = made.features = extractor_class(config["media"]).from_state(
+                config["features"], within(arrays, "features")
             )
         made.seen_, made.dropped_ = frozenset(config["seen"]), tuple(config["dropped"])
         made.n_features_in_ = config["n_features_in"]
