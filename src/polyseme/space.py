@@ -259,13 +259,15 @@ class ConceptSpace(Estimator):
             training.run(after=after)
         return self.finish(data, training.members.arrays(), training.history)
 
-    def planned(self, n_documents: int) -> SpacePlan:
-        """Give the plan for so many documents, with what the parameters say."""
+    def planned(self, n_documents: int, *, pool: bool = False) -> SpacePlan:
+        """Give the plan for so many documents, with or without a pool, as the parameters say."""
         plan = self.plan or SpacePlan().sized(n_documents)
         names = ("n_folds", "members_per_fold", "n_steps")
         chosen = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if self.n_steps is not None:
             chosen["round_steps"] = min(plan.round_steps, max(self.n_steps // 4, 1))
+        elif pool:
+            chosen["n_steps"] = int(plan.n_steps * plan.pool_steps)
         return replace(plan, **chosen)
 
     def prepare(
@@ -305,7 +307,8 @@ class ConceptSpace(Estimator):
             self.mean_, self.scale_ = _column_statistics(X)
         self.order_ = np.concatenate([np.flatnonzero(seen), np.flatnonzero(~seen)])
         self.n_seen_ = int(seen.sum())
-        self.plan_ = self.planned(n_documents).within(n_documents, n_items)
+        plan = self.planned(n_documents, pool=pool is not None)
+        self.plan_ = plan.within(n_documents, n_items)
         generator = np.random.default_rng(seed)
         folds = fold_numbers(n_documents, self.plan_.n_folds, generator, groups)
         pool_folds = None

@@ -86,6 +86,8 @@ class SpacePlan:
     selection_weights : bool
         Whether training items, which hold no unseen label, are weighted so that they stand for a
         natural mix of items.
+    pool_steps : float
+        With untagged items there are so many times as many steps.
     pool_from, pool_weight : float
         Untagged items join in after this share of the steps, with this weight beside tagged ones.
     pool_hard : float
@@ -120,7 +122,8 @@ class SpacePlan:
     probable_weight: float = 0.5
     soft_weight: float = 1.0
     selection_weights: bool = True
-    pool_from: float = 0.35
+    pool_steps: float = 1.6
+    pool_from: float = 0.25
     pool_weight: float = 1.0
     pool_hard: float = 0.5
     verdict_weight: float = 3.0
@@ -141,7 +144,7 @@ class SpacePlan:
         for name in ("hidden_tags", "unseen_hidden", "rarity", "pool_from", "pool_hard"):
             check_number(name, getattr(self, name), owner=owner, low=0, high=1)
         weights = "seen_weight kept_weight probable_weight soft_weight pool_weight verdict_weight"
-        for name in weights.split():
+        for name in (*weights.split(), "pool_steps"):
             check_number(name, getattr(self, name), owner=owner, low=0)
         check_number("memory_mb", self.memory_mb, owner=owner, low=0, above=True)
         for name, length in (("learning_rates", 3), ("decays", 3), ("dropout", 4)):

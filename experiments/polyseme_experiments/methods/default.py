@@ -53,7 +53,7 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
     }
 
 
-_OF_POOLS = ("pool_from", "pool_weight", "pool_hard", "verdict_weight")
+_OF_POOLS = ("pool_steps", "pool_from", "pool_weight", "pool_hard", "verdict_weight")
 
 
 def _is_number(value: object) -> bool:

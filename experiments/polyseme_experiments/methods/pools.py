@@ -81,8 +81,11 @@ class PoolSystem(System):
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Give what decides its results; see `Method.config`."""
-        asked = {"way": self.way, "estimator": self.estimator}
-        return super().config(config) | pool_config(config) | {"asked": asked}
+        asked = {"way": self.way, "estimator": self.estimator, "tagged": TAGGED}
+        described = super().config(config) | {"asked": asked}
+        if self.way in ("none", "ceiling"):
+            return described | default_config(config)
+        return described | pool_config(config)
 
     def scores(self, trial: Trial, X: NDArray[np.float32]) -> tuple[Any, Matrix]:
         """Score instances; see `System.scores`."""
