@@ -38,9 +38,11 @@ BASELINES = {
     "ConSE": baselines.ConSE(vectors=WORDS, random_state=0),
     "COSTA": Costa(random_state=0),
     "Fast0Tag": Fast0Tag(vectors=WORDS, random_state=0),
+    "joint factors": baselines.JointFactors([(8, 1.0, 1.0, 1.0, 1.0)], 4, random_state=0),
     "latent semantic": baselines.LatentSemantic(random_state=0),
     "nearest instances": baselines.NearestInstances(random_state=0),
     "popularity": baselines.Popularity(),
+    "transduction": baselines.Transduction(random_state=0),
     "tuned COSTA": baselines.TunedCosta(random_state=0),
 }
 
@@ -151,8 +153,10 @@ def grouped(documents, size):
         "ConSE": 2,
         "COSTA": 3,
         "Fast0Tag": 6,
+        "joint factors": 1,
         "latent semantic": 2,
         "nearest instances": 1,
+        "transduction": 2,
         "tuned COSTA": 2,
     }.items(),
 )
@@ -175,7 +179,17 @@ def test_a_group_is_never_torn_apart(name, n_drawings, world, monkeypatch):
             assert len(np.unique(folds[np.asarray(groups) == group])) == 1
 
 
-@pytest.mark.parametrize("name", ["COSTA", "latent semantic", "nearest instances", "tuned COSTA"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "COSTA",
+        "joint factors",
+        "latent semantic",
+        "nearest instances",
+        "transduction",
+        "tuned COSTA",
+    ],
+)
 def test_a_single_group_can_be_learned_from(name, world):
     baseline = clone(BASELINES[name])
     baseline.fit(world.X, grouped(world.documents, 300), grouped(world.label_sets, 300))

@@ -61,6 +61,13 @@ class Baseline(Estimator, ABC):
 
     def fit(self, X: object, y: Documents, label_sets: Documents | None = None) -> Self:
         """Learn from instances and label sets, as `ZeroShotTagger.fit`."""
+        self._fit(*self._checked(X, y, label_sets))
+        return self
+
+    def _checked(
+        self, X: object, y: Documents, label_sets: Documents | None
+    ) -> tuple[Features, sp.csr_matrix, sp.csr_matrix]:
+        """Check what `fit` was given, note what it says of labels, give the arguments of `_fit`."""
         owner = type(self).__name__
         if y is None:
             raise InputError(f"`{owner}` requires y to be passed, but the target y is None.")
@@ -79,8 +86,7 @@ class Baseline(Estimator, ABC):
         self._set_feature_names(column_names(X))
         self.groups_ = group_numbers(corpus.groups, len(corpus))
         self.label_set_groups_ = group_numbers(sets.groups, len(sets))
-        self._fit(features, Y, Z)
-        return self
+        return features, Y, Z
 
     def __sklearn_tags__(self) -> Any:
         """Say to scikit-learn what it takes."""
