@@ -178,28 +178,27 @@ class WeightedRidge:
         self.landmarks = self._scaled(X[some])
         kernel = self._kernel(X[some])
         self.root = scipy.linalg.cholesky(kernel + _JITTER * np.eye(len(kernel)), lower=True)
-        # Rows as points whose inner products are the kernel, (n, n_landmarks).
+        # Rows as points whose inner products are the kernel, (n_landmarks, n).
         across = kernel if n == len(kernel) else self._kernel(X)
-        solved = scipy.linalg.solve_triangular(self.root, across.T, lower=True)
-        self.points: Matrix = np.ascontiguousarray(solved.T)
-        gram = self.points.T @ self.points
+        points = scipy.linalg.solve_triangular(self.root, across.T, lower=True)
+        gram = points @ points.T
         gram[np.diag_indices_from(gram)] += self.penalty
-        self.factor = scipy.linalg.cho_factor(gram, lower=True, overwrite_a=True)
-        half = scipy.linalg.solve_triangular(self.factor[0], self.points.T, lower=True)
-        self.leverages = np.minimum((half**2).sum(axis=0), 1.0 - 1e-6)
+        self.factor = scipy.linalg.cholesky(gram, lower=True, overwrite_a=True)
+        # What the regression predicts of targets is this matrix, transposed, times itself.
+        self.half: Matrix = scipy.linalg.solve_triangular(self.factor, points, lower=True)
+        self.leverages = np.minimum((self.half**2).sum(axis=0), 1.0 - 1e-6)
 
     def fit(self, targets: Matrix, heavy: sp.csr_matrix | None = None) -> Matrix:
         """Fit targets (n, d), some of which (n, d) weigh more; predict each row from the others."""
-        mean = targets.mean(axis=0)
-        moved = targets - mean
-        weights = self._solve(moved)
+        self.intercept = targets.mean(axis=0)
+        moved = targets - self.intercept
+        residuals = moved - self.half.T @ (self.half @ moved)
         if heavy is not None and heavy.nnz:
-            moved = moved + self._moves(moved - self.points @ weights, heavy.tocsc())
-            weights = self._solve(moved)
-        residuals = moved - self.points @ weights
+            moved = moved + self._moves(residuals, heavy.tocsc())
+            residuals = moved - self.half.T @ (self.half @ moved)
+        weights = scipy.linalg.solve_triangular(self.factor.T, self.half @ moved, lower=False)
         self.coefficients = scipy.linalg.solve_triangular(self.root.T, weights, lower=False)
-        self.intercept = mean
-        return np.asarray(moved + mean - residuals / (1.0 - self.leverages)[:, None])
+        return np.asarray(moved + self.intercept - residuals / (1.0 - self.leverages)[:, None])
 
     def predict(self, X: Features) -> Matrix:
         """Predict targets of other rows, (m, d)."""
@@ -207,20 +206,15 @@ class WeightedRidge:
 
     def forget_training(self) -> None:
         """Let go of all that `predict` does not need."""
-        del self.root, self.points, self.factor, self.leverages
-
-    def _solve(self, targets: Matrix) -> Matrix:
-        """Give weights of the points' coordinates, (n_landmarks, d)."""
-        return np.asarray(scipy.linalg.cho_solve(self.factor, self.points.T @ targets))
+        del self.root, self.factor, self.half, self.leverages
 
     def _moves(self, residuals: Matrix, heavy: sp.csc_matrix) -> Matrix:
         """Move heavy targets so that equal weights give the solution of unequal ones, (n, d)."""
         moves, share = np.zeros_like(residuals), 1.0 - 1.0 / VERDICT_WEIGHT
         for column in np.flatnonzero(np.diff(heavy.indptr)):
             rows = heavy.indices[heavy.indptr[column] : heavy.indptr[column + 1]]
-            points = self.points[rows]
-            smoothed = points @ scipy.linalg.cho_solve(self.factor, points.T)
-            system = (1.0 - share) * np.eye(len(rows)) + share * smoothed
+            half = self.half[:, rows]
+            system = (1.0 - share) * np.eye(len(rows)) + share * half.T @ half
             moves[rows, column] = share * np.linalg.solve(system, residuals[rows, column])
         return moves
 
