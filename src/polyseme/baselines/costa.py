@@ -74,7 +74,7 @@ _BLOCK_BYTES = 2**28
 # Learning from a pool, chosen on labels and items of training sets alone: rounds; how much of a
 # target is whether an item is among the likeliest; how much of an unseen label's score is its own
 # classifier's, the rest being transferred from seen labels.
-_N_ROUNDS, _HARD_SEEN, _HARD, _POOL_SHARE = 4, 0.25, 0.5, 0.7
+_N_ROUNDS, _HARD_SEEN, _HARD, _POOL_SHARE = 4, 0.25, 0.5, 0.5
 
 
 class SeenClassifiers(Estimator):
@@ -430,7 +430,7 @@ class TunedCosta(PoolBaseline):
     probability and half whether the item is among the likeliest (for seen labels three quarters
     and one quarter). New regressions on instances and pool then predict all labels. Instances have
     their labels as targets, and for other labels what these labels let expect. The score of a label
-    without instances is 0.7 its own regression's and 0.3 the transfer from seen labels. Verdicts
+    without instances is half its own regression's and half the transfer from seen labels. Verdicts
     replace targets and weigh three times as much. These numbers were chosen on labels made
     pseudo-unseen among training items of four corpora; without a pool nothing changes.
 

@@ -100,7 +100,7 @@ class Transduction(PoolBaseline):
         self,
         prior: Prior | None = None,
         prior_weight: float = 1.0,
-        mixture_weight: float = 10.0,
+        mixture_weight: float = 5.0,
         neighbour_weight: float = 1.0,
         n_neighbours: int = 3,
         max_iter: int = 3,
