@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from polyseme import LabelCorpus, WordVectors, baselines
 from polyseme._folds import fold_numbers
-from polyseme._validation import InputError, NotFittedError
+from polyseme._validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.baselines import Costa, Fast0Tag, SeenClassifiers, costa, latent, simple, words
 from polyseme.datasets.toy import THEMES
 from polyseme.published import mapping as search
@@ -79,6 +79,13 @@ def test_bad_input_gets_one_sentence(fitted, world):
         fitted.rank(np.zeros((1, 3)))
     with pytest.raises(NotFittedError, match="not fitted yet"):
         clone(fitted).rank(world.X_test)
+
+
+def test_documents_without_labels_are_told_of_once_where_fit_was_called(fitted, world):
+    with pytest.warns(PolysemeWarning) as told:
+        clone(fitted).fit(world.X, [(), *world.documents[1:]], world.label_sets)
+    here = [one.filename for one in told if "have no label" in str(one.message)]
+    assert here == [__file__]
 
 
 def test_an_indicator_matrix_scores_as_the_tag_sets(fitted, world):

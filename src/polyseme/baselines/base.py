@@ -29,7 +29,7 @@ from polyseme._validation import (
     in_order,
     without_ids,
 )
-from polyseme.corpus import Documents, as_corpus, check_corpus, in_order_of
+from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, in_order_of
 from polyseme.documents import met_documents
 from polyseme.published.mapping import InstanceMapper
 from polyseme.tags import rank_labels
@@ -61,18 +61,24 @@ class Baseline(Estimator, ABC):
 
     def fit(self, X: object, y: Documents, label_sets: Documents | None = None) -> Self:
         """Learn from instances and label sets, as `ZeroShotTagger.fit`."""
-        self._fit(*self._checked(X, y, label_sets))
+        corpus = check_corpus(self._tagged(y), owner=type(self).__name__, n_labels=1)
+        self._fit(*self._tables(X, y, corpus, label_sets))
         return self
 
-    def _checked(
-        self, X: object, y: Documents, label_sets: Documents | None
-    ) -> tuple[Features, sp.csr_matrix, sp.csr_matrix]:
-        """Check what `fit` was given, note what it says of labels, give the arguments of `_fit`."""
-        owner = type(self).__name__
+    def _tagged(self, y: Documents) -> LabelCorpus:
+        """Check the parameters, and give the labels of the instances."""
         if y is None:
+            owner = type(self).__name__
             raise InputError(f"`{owner}` requires y to be passed, but the target y is None.")
         check_ranges(self, self.ranges)
-        X, corpus = in_order_of(X, y, check_corpus(as_corpus(y), owner=owner, n_labels=1))
+        return as_corpus(y)
+
+    def _tables(
+        self, X: object, y: Documents, corpus: LabelCorpus, label_sets: Documents | None
+    ) -> tuple[Features, sp.csr_matrix, sp.csr_matrix]:
+        """Note what is known of labels before anything is learned; give the arguments of `_fit`."""
+        owner = type(self).__name__
+        X, corpus = in_order_of(X, y, corpus)
         features = check_instances(X, len(corpus), owner=owner)
         sets = corpus if label_sets is None else as_corpus(label_sets)
         Y, extra = corpus.align(sets.labels)

@@ -17,7 +17,7 @@ from scipy.special import expit, logit
 
 from polyseme._validation import InputError, IntArray, check_features, in_order
 from polyseme.baselines.base import Baseline, Features, Matrix, counts_of
-from polyseme.corpus import Documents
+from polyseme.corpus import Documents, check_corpus
 from polyseme.published.kernels import Rows, row_blocks, scale_rows, squared_distances
 from polyseme.published.mapping import InstanceMapper
 
@@ -75,7 +75,8 @@ class PoolBaseline(Baseline):
             raise InputError(
                 f"`verdicts` of `{owner}.fit` are about untagged items; give these as `unlabelled`."
             )
-        features, Y, Z = self._checked(X, y, label_sets)
+        corpus = check_corpus(self._tagged(y), owner=owner, n_labels=1)
+        features, Y, Z = self._tables(X, y, corpus, label_sets)
         self._fit(features, Y, Z)
         if unlabelled is not None:
             table = in_order(unlabelled, getattr(self, "feature_names_in_", None), owner=owner)

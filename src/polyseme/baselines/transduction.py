@@ -6,6 +6,7 @@ that a mixture of normal distributions and the nearest items support, too.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -15,7 +16,14 @@ from scipy.special import expit
 from sklearn.neighbors import NearestNeighbors
 
 from polyseme._estimator import copy_of
-from polyseme._validation import InputError, IntArray, RandomState, as_generator, draw_seed
+from polyseme._validation import (
+    InputError,
+    IntArray,
+    PolysemeWarning,
+    RandomState,
+    as_generator,
+    draw_seed,
+)
 from polyseme.baselines.base import Baseline, Features, Matrix, counts_of
 from polyseme.baselines.costa import TunedCosta
 from polyseme.baselines.pool import (
@@ -124,7 +132,9 @@ class Transduction(PoolBaseline):
                 self.prior_.set_params(random_state=seed)
             names = tuple(self.classes_.tolist())
             known = _corpus(names, Z, self.label_set_groups_)
-            self.prior_.fit(X, _corpus(names, Y, self.groups_), known)
+            with warnings.catch_warnings():  # said already, of the same documents
+                warnings.filterwarnings("ignore", ".*have no label", PolysemeWarning)
+                self.prior_.fit(X, _corpus(names, Y, self.groups_), known)
         elif not callable(self.prior_):
             raise InputError(
                 "`prior` of `Transduction` must be a baseline or a function; got "
