@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from polyseme import LabelCorpus, WordVectors, baselines
 from polyseme._folds import fold_numbers
-from polyseme._validation import InputError, NotFittedError
+from polyseme._validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.baselines import Costa, Fast0Tag, SeenClassifiers, costa, latent, simple, words
 from polyseme.datasets.toy import THEMES
 from polyseme.published import mapping as search
@@ -38,9 +38,11 @@ BASELINES = {
     "ConSE": baselines.ConSE(vectors=WORDS, random_state=0),
     "COSTA": Costa(random_state=0),
     "Fast0Tag": Fast0Tag(vectors=WORDS, random_state=0),
+    "joint factors": baselines.JointFactors([(8, 1.0, 1.0, 1.0, 1.0)], 4, random_state=0),
     "latent semantic": baselines.LatentSemantic(random_state=0),
     "nearest instances": baselines.NearestInstances(random_state=0),
     "popularity": baselines.Popularity(),
+    "transduction": baselines.Transduction(random_state=0),
     "tuned COSTA": baselines.TunedCosta(random_state=0),
 }
 
@@ -77,6 +79,13 @@ def test_bad_input_gets_one_sentence(fitted, world):
         fitted.rank(np.zeros((1, 3)))
     with pytest.raises(NotFittedError, match="not fitted yet"):
         clone(fitted).rank(world.X_test)
+
+
+def test_documents_without_labels_are_told_of_once_where_fit_was_called(fitted, world):
+    with pytest.warns(PolysemeWarning) as told:
+        clone(fitted).fit(world.X, [(), *world.documents[1:]], world.label_sets)
+    here = [one.filename for one in told if "have no label" in str(one.message)]
+    assert here == [__file__]
 
 
 def test_an_indicator_matrix_scores_as_the_tag_sets(fitted, world):
@@ -151,8 +160,10 @@ def grouped(documents, size):
         "ConSE": 2,
         "COSTA": 3,
         "Fast0Tag": 6,
+        "joint factors": 1,
         "latent semantic": 2,
         "nearest instances": 1,
+        "transduction": 2,
         "tuned COSTA": 2,
     }.items(),
 )
@@ -175,7 +186,17 @@ def test_a_group_is_never_torn_apart(name, n_drawings, world, monkeypatch):
             assert len(np.unique(folds[np.asarray(groups) == group])) == 1
 
 
-@pytest.mark.parametrize("name", ["COSTA", "latent semantic", "nearest instances", "tuned COSTA"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "COSTA",
+        "joint factors",
+        "latent semantic",
+        "nearest instances",
+        "transduction",
+        "tuned COSTA",
+    ],
+)
 def test_a_single_group_can_be_learned_from(name, world):
     baseline = clone(BASELINES[name])
     baseline.fit(world.X, grouped(world.documents, 300), grouped(world.label_sets, 300))

@@ -29,7 +29,7 @@ from polyseme._validation import (
     in_order,
     without_ids,
 )
-from polyseme.corpus import Documents, as_corpus, check_corpus, in_order_of
+from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, in_order_of
 from polyseme.documents import met_documents
 from polyseme.published.mapping import InstanceMapper
 from polyseme.tags import rank_labels
@@ -48,7 +48,9 @@ class Baseline(Estimator, ABC):
     classes_ : array of str, shape (n_labels,)
         The vocabulary of the label sets, then labels that only instances carry.
     kinds_ : array of str, shape (n_labels,)
-        "seen", "unseen" or "oov".
+        "seen" (on instances), "unseen" (only in the label sets) or "oov" (in neither).
+    named_ : bool array, shape (n_labels,)
+        Whether a label set holds the label.
     n_occurrences_ : int64 array, shape (n_labels,)
         Known documents with each label: the label sets, and instances' not among them.
     groups_, label_set_groups_ : int64 array or None
@@ -61,11 +63,24 @@ class Baseline(Estimator, ABC):
 
     def fit(self, X: object, y: Documents, label_sets: Documents | None = None) -> Self:
         """Learn from instances and label sets, as `ZeroShotTagger.fit`."""
-        owner = type(self).__name__
+        corpus = check_corpus(self._tagged(y), owner=type(self).__name__, n_labels=1)
+        self._fit(*self._tables(X, y, corpus, label_sets))
+        return self
+
+    def _tagged(self, y: Documents) -> LabelCorpus:
+        """Check the parameters, and give the labels of the instances."""
         if y is None:
+            owner = type(self).__name__
             raise InputError(f"`{owner}` requires y to be passed, but the target y is None.")
         check_ranges(self, self.ranges)
-        X, corpus = in_order_of(X, y, check_corpus(as_corpus(y), owner=owner, n_labels=1))
+        return as_corpus(y)
+
+    def _tables(
+        self, X: object, y: Documents, corpus: LabelCorpus, label_sets: Documents | None
+    ) -> tuple[Features, sp.csr_matrix, sp.csr_matrix]:
+        """Note what is known of labels before anything is learned; give the arguments of `_fit`."""
+        owner = type(self).__name__
+        X, corpus = in_order_of(X, y, corpus)
         features = check_instances(X, len(corpus), owner=owner)
         sets = corpus if label_sets is None else as_corpus(label_sets)
         Y, extra = corpus.align(sets.labels)
@@ -73,14 +88,14 @@ class Baseline(Estimator, ABC):
         carried, named = counts_of(Y), counts_of(Z)
         new = met_documents(corpus, sets) < 0
         self.classes_ = np.array(sets.labels + extra, dtype=object)
-        self.kinds_ = np.where(named == 0, "oov", np.where(carried > 0, "seen", "unseen"))
+        self.named_ = named > 0
+        self.kinds_ = np.where(carried > 0, "seen", np.where(self.named_, "unseen", "oov"))
         self.n_occurrences_ = named + counts_of(Y[new])
         self.n_features_in_ = features.shape[1]
         self._set_feature_names(column_names(X))
         self.groups_ = group_numbers(corpus.groups, len(corpus))
         self.label_set_groups_ = group_numbers(sets.groups, len(sets))
-        self._fit(features, Y, Z)
-        return self
+        return features, Y, Z
 
     def __sklearn_tags__(self) -> Any:
         """Say to scikit-learn what it takes."""
