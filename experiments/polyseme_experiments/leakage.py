@@ -366,16 +366,6 @@ def _relearned(
     return _check(name, looked_at, wrong, _SAME, "not what these documents give")
 
 
-def _of_label_sets(fitted: object, kinds: NDArray[np.str_]) -> NDArray[np.bool_]:
-    """Say which labels a tagger or baseline has from semantics documents, (n_labels,)."""
-    named = getattr(fitted, "named_", None)
-    if named is not None:
-        return np.asarray(named)
-    n_vocabulary = getattr(fitted, "n_vocabulary_", None)
-    named = kinds != "oov" if n_vocabulary is None else np.arange(len(kinds)) < n_vocabulary
-    return np.asarray(named)
-
-
 def _of_ranker(split: ZeroShotSplit, fitted: object) -> Iterator[Check]:
     """Check the kinds of labels and the known documents of a tagger or baseline."""
     key = split.target.key
@@ -391,8 +381,8 @@ def _of_ranker(split: ZeroShotSplit, fitted: object) -> Iterator[Check]:
         wrong = [label for label, is_shown in pairs if is_shown and label in unseen]
         title, looked_at = "no unseen label learned from instances", f"{len(labels)} labels"
         yield _check(title, looked_at, wrong, "none was", "labels that were")
-        pairs = zip(labels, _of_label_sets(fitted, np.asarray(kinds)), strict=True)
-        wrong = [label for label, is_named in pairs if label in oov and is_named]
+        kinds_of = zip(labels, kinds, strict=True)
+        wrong = [label for label, kind in kinds_of if label in oov and kind != "oov"]
         words = ("none came from semantics documents", "labels that did not")
         yield _check("oov labels only from instances", looked_at, wrong, *words)
     known = getattr(fitted, "store_", None)

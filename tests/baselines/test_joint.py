@@ -85,7 +85,7 @@ def test_labels_are_expected_as_often_as_label_sets_hold_them(world):
     joint = JointFactors([(8, 1.0, 1.0, 1.0, 1.0)], random_state=0)
     joint.fit(world.X, world.documents, world.label_sets)
     likely = expit(joint.decision_function(world.X)).mean(axis=0)
-    for column in np.flatnonzero(joint.named_):
+    for column in np.flatnonzero(joint.kinds_ != "oov"):
         label = joint.classes_[column]
         share = np.mean([label in tags for tags in world.label_sets])
         np.testing.assert_allclose(likely[column], share, atol=0.05)

@@ -112,14 +112,14 @@ def test_latent_semantics_reconstruct_labels_from_the_mapped_points(world):
     mapper.set_params(penalty=latent.mapper_.penalty_).fit(world.X, (Y * idf) @ right)
     expected = mapper.predict(world.X_test) @ (right / idf[:, None]).T
     found = latent.decision_function(world.X_test)
-    inside = latent.named_
+    inside = latent.kinds_ != "oov"
     np.testing.assert_allclose(found[:, inside], expected[:, inside], atol=1e-8)
     assert np.isneginf(found[:, ~inside]).all()
 
 
 def test_latent_semantics_solve_the_toy_world(world):
     latent = LatentSemantic(random_state=0).fit(world.X, world.documents, world.label_sets)
-    inside = latent.named_
+    inside = latent.kinds_ != "oov"
     truth, scores = world.truth(latent.classes_), latent.decision_function(world.X_test)
     assert example_map(truth[:, inside], scores[:, inside]) > 0.9
     assert latent.n_components_ in (8, 16)

@@ -48,9 +48,7 @@ class Baseline(Estimator, ABC):
     classes_ : array of str, shape (n_labels,)
         The vocabulary of the label sets, then labels that only instances carry.
     kinds_ : array of str, shape (n_labels,)
-        "seen" (on instances), "unseen" (only in the label sets) or "oov" (in neither).
-    named_ : bool array, shape (n_labels,)
-        Whether a label set holds the label.
+        "seen", "unseen" or "oov".
     n_occurrences_ : int64 array, shape (n_labels,)
         Known documents with each label: the label sets, and instances' not among them.
     groups_, label_set_groups_ : int64 array or None
@@ -88,8 +86,7 @@ class Baseline(Estimator, ABC):
         carried, named = counts_of(Y), counts_of(Z)
         new = met_documents(corpus, sets) < 0
         self.classes_ = np.array(sets.labels + extra, dtype=object)
-        self.named_ = named > 0
-        self.kinds_ = np.where(carried > 0, "seen", np.where(self.named_, "unseen", "oov"))
+        self.kinds_ = np.where(named == 0, "oov", np.where(carried > 0, "seen", "unseen"))
         self.n_occurrences_ = named + counts_of(Y[new])
         self.n_features_in_ = features.shape[1]
         self._set_feature_names(column_names(X))

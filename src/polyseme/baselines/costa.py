@@ -300,8 +300,8 @@ class Costa(Baseline):
 
     Notes
     -----
-    Scores lie in [1e-6, 1] before priors are applied. Labels that no label set holds are ignored,
-    as in the paper: their score is 0, the lowest score.
+    Scores lie in [1e-6, 1] before priors are applied. Oov labels are ignored, as in the paper:
+    their score is 0, the lowest score.
 
     References
     ----------
@@ -340,7 +340,7 @@ class Costa(Baseline):
             check_fitted(self.classifiers_, "slope_")
             n_features = self.classifiers_.n_features_in_
             check_features(X, owner="SeenClassifiers", n_features=n_features)
-        self._seen = np.flatnonzero((self.kinds_ == "seen") & self.named_)
+        self._seen = np.flatnonzero(self.kinds_ == "seen")
         self._unseen = np.flatnonzero(self.kinds_ == "unseen")
         self._columns = self._classifier_columns(Y)
         self.priors_ = np.asarray(Z.mean(axis=0)).ravel()
@@ -356,7 +356,7 @@ class Costa(Baseline):
         self.weights_, self.intercept_ = ridge(inputs, targets, self.penalty_)
 
     def _scores(self, X: Features) -> Matrix:
-        """Turn probabilities of seen labels into scores of all labels that label sets hold."""
+        """Turn probabilities of seen labels into scores of all but the oov labels."""
         likely = self.classifiers_.predict_proba(X)[:, self._columns]
         scores = np.zeros((X.shape[0], len(self.classes_)))
         scores[:, self._seen] = np.clip(likely, _FLOOR, 1.0)

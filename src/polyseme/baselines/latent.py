@@ -40,7 +40,7 @@ class LatentSemantic(Baseline):
     n_components_ : int
         The number used.
     directions_ : float64 array, shape (n_labels, n_components_)
-        The right singular vectors of the weighted label sets; zeros for labels that none holds.
+        The right singular vectors of the weighted label sets; zeros for oov labels.
     idf_ : float64 array, shape (n_labels,)
         The weight of each label, ``1 + log((1 + m) / (1 + m_label))`` over m label sets.
     mapper_ : InstanceMapper
@@ -51,9 +51,8 @@ class LatentSemantic(Baseline):
     -----
     A document's point is its weighted labels times the directions. A label's vector is its
     direction divided by its weight: the inner product of both is then the least-squares
-    reconstruction of the label's 0 or 1, which makes scores of different labels comparable.
-    Labels that no label set holds have no place in the space: their score is minus infinity, the
-    lowest score.
+    reconstruction of the label's 0 or 1, which makes scores of different labels comparable. Oov
+    labels have no place in the space: their score is minus infinity, the lowest score.
     """
 
     ranges: ClassVar = {"n_components": {"low": 1, "whole": True}}
@@ -85,7 +84,7 @@ class LatentSemantic(Baseline):
         if len(sizes) > 1:
             groups = None if self.groups_ is None else self.groups_[placed]
             folds = fold_numbers(len(placed), _N_FOLDS, generator, groups)
-            seen = (self.kinds_ == "seen") & self.named_
+            seen = self.kinds_ == "seen"
             truth = labels[:, seen].toarray().astype(np.float64)
             predicted = out_of_fold(self.mapper_, X[placed], truth, folds)
             nested = [directions[seen, :size] for size in sizes]
@@ -97,7 +96,7 @@ class LatentSemantic(Baseline):
         """Reconstruct each label at the points that the features predict."""
         points = self.mapper_.predict(X)[:, : self.n_components_]
         scores = points @ (self.directions_ / self.idf_[:, None]).T
-        scores[:, ~self.named_] = -np.inf
+        scores[:, self.kinds_ == "oov"] = -np.inf
         return np.asarray(scores)
 
 
