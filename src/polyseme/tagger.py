@@ -146,8 +146,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         Every label it can rank: those it was fitted with, then new ones. Of an indicator matrix
         the columns come first, in their order.
     kinds_ : array of str, shape (n_labels,)
-        "seen" (on training items), "unseen" (only in the label sets) or "oov" (in neither: in later
-        documents only, or known by name or by answers alone).
+        "seen" (on training items), "unseen" (only in the label sets) or "oov" (never in the label
+        sets: on items or in later documents only, or known by name or by answers alone).
     space_ : ConceptSpace
     store_ : ConceptStore
         The documents that are known.
@@ -160,7 +160,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     name_share_ : float
         The share that `label_vectors` have in reading unseen labels; 0 where they did not help.
     seen_ : frozenset of str
-        The labels that training items carry.
+        The labels of the label sets that training items carry.
     dropped_ : tuple of str
         Names of documents left out, because they hold no label that the space has learned.
     n_features_in_ : int
@@ -367,8 +367,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
         self.space_, self.features_ = space, extractor
         self.n_vocabulary_, self.n_fitted_ = len(sets.labels), len(store.ids)
-        self.seen_ = frozenset() if X is None else corpus.used(labels)
-        self.dropped_, self.validation_ = dropped, validation
+        self.seen_, self.dropped_, self.validation_ = shared, dropped, validation
         self.name_share_, self._likeness = 0.0, np.zeros((0, 0))
         if words is not None and share:
             self.name_share_, self._likeness = share, self._unseen_likeness(words, labels)
@@ -714,7 +713,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             check_option("kinds", kind, KINDS, owner="rank")
         if kinds is not None:
             of_labels = label_kinds(self._labels, self.seen_, self.n_vocabulary_)
-            in_use = in_use & np.isin(of_labels, sorted(kinds))
+            asked = np.isin(of_labels, sorted(kinds))
+            if "seen" in kinds:
+                # Also those on training items that no label set holds: they are as well known.
+                asked[self.space_.order_[: self.space_.n_seen_]] = True
+            in_use = in_use & asked
         check_option("method", method, METHODS, owner="rank")
         n = (features if features is not None else tags).shape[0]  # type: ignore[union-attr]
         lowest, highest = (0.0, 1.0) if method == "priming" else (-np.inf, np.inf)

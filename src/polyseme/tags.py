@@ -69,9 +69,10 @@ def complete_each(
 
 
 def label_kinds(labels: Labels, seen: Collection[str], n_vocabulary: int) -> NDArray[np.str_]:
-    """Say of every label whether it is "seen", else "unseen" or, beyond the vocabulary, "oov"."""
-    others = np.where(np.arange(len(labels)) < n_vocabulary, "unseen", "oov")
-    return np.where(np.isin(np.asarray(labels), sorted(seen)), "seen", others)
+    """Say of every label whether it is "seen", "unseen" or, beyond the vocabulary, "oov"."""
+    kinds = np.where(np.isin(np.asarray(labels), sorted(seen)), "seen", "unseen")
+    kinds[n_vocabulary:] = "oov"
+    return kinds
 
 
 def _warn_unknown(unknown: Sequence[str]) -> None:
