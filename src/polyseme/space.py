@@ -77,7 +77,6 @@ _VOTERS = 8192
 # Items that calibration is learned on, and of those how many are kept for labels that come later.
 _CALIBRATED = 4096
 _REFERENCE = 512
-_BACKGROUND = 256
 _BLOCK = 1024
 # Of a new label's direction: on the variance of codes, more for a label of few documents; and how
 # many documents its mean is worth.
@@ -437,15 +436,20 @@ class ConceptSpace(Estimator):
         self._keep_background(data, items, weights, generator)
 
     def _keep_background(
-        self, data: TrainingData, items: IntArray, weights: Matrix, generator: np.random.Generator
+        self,
+        data: TrainingData,
+        items: IntArray,
+        weights: Matrix,
+        generator: np.random.Generator,
+        most: int = 256,
     ) -> None:
         """Keep some items, and some of the pool, that stand for all; items have weights (n,)."""
         assert data.X is not None
         share = len(data.item_documents) / (len(data.item_documents) + data.n_pool)
-        tagged = generator.permutation(len(items))[: max(int(share * _BACKGROUND), 1)]
+        tagged = generator.permutation(len(items))[: max(int(share * most), 1)]
         parts, of_parts = [data.X[items[tagged]]], [weights[tagged]]
         if data.pool is not None:
-            some = generator.permutation(data.n_pool)[: _BACKGROUND - len(tagged)]
+            some = generator.permutation(data.n_pool)[: most - len(tagged)]
             parts.append(data.pool[some])
             of_parts.append(np.ones(len(some)))
         self.background_ = Background(

@@ -44,8 +44,6 @@ _MOST_CERTAIN = 0.9
 # Threads wait for Python's lock between products: ten of them on sixteen cores were no faster than
 # two on two. More cores are used by processes; see `polyseme.cluster.RayTraining`.
 _MOST_THREADS = 4
-# Untagged items by which the frequencies of labels among them are matched, at the most.
-_MATCHED = 2048
 # Tables over documents and labels up to this size are kept dense.
 _DENSE_BYTES = 64 * 2**20
 
@@ -603,15 +601,15 @@ def pool_answers(members: Members, features: Floats, n_seen: int) -> Floats:
     return logits
 
 
-def pool_targets(logits: Floats, priors: Matrix, hard: float) -> Floats:
+def pool_targets(logits: Floats, priors: Matrix, hard: float, most: int = 2048) -> Floats:
     """Say what untagged items are taken to have, (n, n_labels): each label as often as documents.
 
     Logits (n, n_labels) are shifted so that every label is expected as often as its prior
     (n_labels,) says; of the target a share is hard: 1 for as many of the likeliest items as should
-    have the label, 0 for the others.
+    have the label, 0 for the others. Frequencies are matched on `most` items.
     """
     n = len(logits)
-    some = logits[:: max(n // _MATCHED, 1)].astype(np.float64)
+    some = logits[:: max(n // most, 1)].astype(np.float64)
     shifts = match_frequencies(some, np.ones(len(some)), priors)
     targets = np.asarray(sigmoid(logits + shifts), dtype=np.float32)
     counts = np.minimum(np.round(priors * n).astype(np.int64), n)
