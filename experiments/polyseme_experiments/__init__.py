@@ -12,7 +12,17 @@ SEED = 10
 EXPERIMENTS = (
     *("fig1", "table1", "fig5", "fig6", "fig7", "table2", "fig8", "fig9", "fig10", "fig11"),
     *("fig12", "fig13", "fig14", "figA1", "figA2"),
-    *("default", "parts", "shares", "calibration", "precision", "compare", "clips"),
+    *(
+        "default",
+        "parts",
+        "shares",
+        "calibration",
+        "precision",
+        "pool",
+        "clicks",
+        "compare",
+        "clips",
+    ),
 )
 
 __all__ = ["EXPERIMENTS", "SEED"]

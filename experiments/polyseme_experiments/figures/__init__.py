@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from polyseme_experiments.definitions import find, make_all, read_toml
-from polyseme_experiments.figures import calibration, compare, paper
+from polyseme_experiments.figures import calibration, compare, paper, pools
 from polyseme_experiments.figures.base import Experiment
 
 
@@ -17,7 +17,7 @@ from polyseme_experiments.figures.base import Experiment
 def experiments() -> dict[str, Experiment]:
     """Read all tables and figures, in the order of the report."""
     tables = read_toml(Path(__file__).with_name("figures.toml"))
-    return make_all(tables, (paper, compare, calibration))
+    return make_all(tables, (paper, compare, calibration, pools))
 
 
 def get_experiment(name: str) -> Experiment:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme import baselines, corrections, feedback
@@ -76,7 +77,7 @@ def pool_config(config: RunConfig) -> dict[str, Any]:
 class PoolSystem(System):
     """The default, or a baseline, with or without a pool."""
 
-    way: str = "pool"  # or "none", "gauged", "ceiling"
+    way: str = "pool"  # or "none", "gauged", "ceiling", or for a baseline "clicks"
     estimator: str | None = None  # a baseline in place of the default
 
     def config(self, config: RunConfig) -> dict[str, Any]:
@@ -93,8 +94,12 @@ class PoolSystem(System):
             fitted: Any = tagger_of(trial, self.way)
             return fitted, fitted.predict_proba(X)
         made = getattr(baselines, self.estimator)(random_state=trial.seed)
-        pool = trial.features(split_of(trial).pool) if self.way == "pool" else None
+        pool = None if self.way == "none" else trial.features(split_of(trial).pool)
         fitted = fit(trial, made, pool)
+        if self.way == "clicks":
+            scores = fitted.decision_function(pool)
+            said = answered(trial, [str(label) for label in fitted.classes_], scores)
+            fitted = fit(trial, made, pool, verdicts=said)
         return fitted, fitted.decision_function(X)
 
     def run(self, trial: Trial) -> Outcome:
@@ -111,6 +116,18 @@ class PoolSystem(System):
         if self.way == "ceiling":
             return metrics, trial.audit()
         return metrics, audited(trial, fitted)
+
+
+def answered(trial: Trial, labels: list[str], scores: Matrix) -> sp.csr_matrix:
+    """Answer for the likeliest pool items of each unseen label, (n_pool, n_labels)."""
+    target, pool = trial.split.target, split_of(trial).pool
+    truth = target.select(pool).align(labels)[0][:, : len(labels)].toarray().astype(bool)
+    unseen = {target.key(label) for label in trial.split.labels.unseen}
+    said = np.zeros(scores.shape)
+    for column in np.flatnonzero([target.key(label) in unseen for label in labels]):
+        rows = np.argsort(-scores[:, column], kind="stable")[:REFIT]
+        said[rows, column] = np.where(truth[rows, column], 1.0, -1.0)
+    return sp.csr_matrix(said)
 
 
 def inputs(trial: Trial) -> FitInputs:

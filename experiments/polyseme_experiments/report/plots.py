@@ -106,9 +106,14 @@ def bars(name: str, series: Mapping[str, Mapping[str, Cell]], *, measure: str) -
     return draw(paint, name=name, label=label, size=(WIDTH, 3.1))
 
 
-def curves(name: str, series: Mapping[str, Mapping[float, Cell]], *, measure: str) -> str:
-    """Draw a measure against the dimension of the concept space, the published values dashed."""
-    x_name = "dimensions of the concept space"
+def curves(
+    name: str,
+    series: Mapping[str, Mapping[float, Cell]],
+    *,
+    measure: str,
+    x_name: str = "dimensions of the concept space",
+) -> str:
+    """Draw a measure against a number, the published values dashed."""
     numbers = sorted({number for cells in series.values() for number in cells})
 
     def paint(figure: Figure) -> None:
