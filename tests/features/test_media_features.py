@@ -267,3 +267,13 @@ def test_million_song_files_bring_their_own_timbre(tmp_path, fitted):
     (raw,) = AudioFeatures().extract([tmp_path / "song.h5"])
     np.testing.assert_allclose(raw, with_derivatives(timbre.astype(np.float32)), atol=1e-6)
     assert fitted.transform([tmp_path / "song.h5"]).sum() == pytest.approx(1.0)
+
+
+def test_a_missing_library_of_sounds_is_said_once(tmp_path, monkeypatch):
+    paths = [tmp_path / f"{number}.wav" for number in range(4)]
+    for path in paths:
+        soundfile.write(path, np.zeros(4000), 8000)
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    monkeypatch.delitem(sys.modules, "polyseme.features.sound", raising=False)
+    with pytest.raises(InputError, match="Reading sounds needs the extra `audio`"):
+        AudioFeatures(n_jobs=2).fit(paths)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -119,6 +120,7 @@ class AudioFeatures(MediaFeatures):
 
     def single_threaded(self) -> AbstractContextManager[object]:
         """Keep torch to one thread, where it is used; see `MediaFeatures.single_threaded`."""
+        import_module("polyseme.features.sound")  # what is missing is said once, before threads
         if self.network is None:
             return super().single_threaded()
         self._network()  # loaded before there are threads
