@@ -3,7 +3,7 @@
 In: the dataset `delicious` with its split. Out: a line for each method: Parabel run live by
 omikuji (the extra `extreme` of polyseme-experiments), the default tagger, tuned COSTA's kernel
 ridge regression, and figures that others have published. Run it as
-`python experiments/scripts/delicious_published.py [parabel] [ridge] [tagger] [--device cuda]`; no
+`python experiments/scripts/delicious_published.py [parabel] [ridge] [tagger] [longer] [--device cuda]`; no
 name runs all. On two cores Parabel takes half a minute, the regression two minutes; the tagger
 wants a GPU.
 """
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from polyseme import LabelCorpus, ZeroShotTagger
 from polyseme.baselines import TunedCosta
 from polyseme.datasets import load_dataset
+from polyseme.space import ConceptSpace
 
 DEPTHS = (1, 3, 5)
 SEED = 0
@@ -100,17 +101,29 @@ def ridge(split: Split, device: str | None) -> NDArray[np.float64]:
     return in_order(split, costa.classes_, costa.decision_function(split.X[split.test]))
 
 
-def tagger(split: Split, device: str | None) -> NDArray[np.float64]:
+def tagger(
+    split: Split, device: str | None, space: ConceptSpace | None = None
+) -> NDArray[np.float64]:
     """Score test documents by the default tagger."""
-    made = ZeroShotTagger(n_validations=0, device=device, random_state=SEED)
+    made = ZeroShotTagger(space=space, n_validations=0, device=device, random_state=SEED)
     made.fit(split.X[split.train], split.documents)
     return in_order(split, made.classes_, made.predict_proba(split.X[split.test]))
+
+
+def longer(split: Split, device: str | None) -> NDArray[np.float64]:
+    """Score by a tagger of 1,200 steps, which did better on held-out training documents.
+
+    There, 2,500 documents of the training side, 500 steps gave 69.3 / 63.9 / 58.4 and 1,200 gave
+    70.0 / 64.6 / 59.0.
+    """
+    return tagger(split, device, ConceptSpace(n_steps=1200))
 
 
 METHODS: dict[str, Callable[[Split, str | None], NDArray[np.float64]]] = {
     "parabel": parabel,
     "ridge": ridge,
     "tagger": tagger,
+    "longer": longer,
 }
 
 
