@@ -4,8 +4,8 @@ In: the dataset `delicious` with its split. Out: a line for each method: Parabel
 omikuji (the extra `extreme` of polyseme-experiments), the default tagger, tuned COSTA's kernel
 ridge regression, and figures that others have published. Run it as
 `python experiments/scripts/delicious_published.py [parabel] [ridge] [tagger] [longer]`, with
-`--device cuda` on a GPU; no name runs all. On two cores Parabel takes half a minute, the regression two minutes, the
-tagger three and, with more steps, six.
+`--device cuda` on a GPU; no name runs all. On two cores Parabel takes half a minute, the regression
+two minutes, the tagger three and, with more steps, six.
 """
 
 from __future__ import annotations
