@@ -843,7 +843,8 @@ def read_verdicts(path: PathLike) -> list[Verdict]:
     path : str or path
         A `.jsonl`, `.csv` or `.tsv` file, gzipped or not, or a `.parquet`, `.arrow` or `.feather`
         file. Every row has `item` (or `id`), `label` and `answer` (true or false, yes or no, 1 or
-        0), and may have `score`, `rank`, `model`, `who` and `time`.
+        0), and may have `score`, `rank`, `model`, `who` and `time`. Rows whose `answer` is empty
+        are questions that nobody has answered yet; they are passed over, with a warning.
 
     Returns
     -------
@@ -860,11 +861,21 @@ def read_verdicts(path: PathLike) -> list[Verdict]:
         raise InputError(f"There is no file at {place}; check the path.")
     verdicts: list[Verdict] = []
     unread: set[str] = set()
+    open_questions = 0
     for where, record in _records(place):
         _check_count(len(verdicts) + 1, place.name)
-        verdicts.append(_parsed(record, where))
         unread.update(record.keys())
-    unread -= {*Verdict._fields, "id"}
+        if "answer" in record and record["answer"] in (None, ""):
+            open_questions += 1
+        else:
+            verdicts.append(_parsed(record, where))
+    if open_questions:
+        warnings.warn(
+            f"Rows of {place.name} that have no answer are passed over: {open_questions}.",
+            PolysemeWarning,
+            stacklevel=2,
+        )
+    unread -= {*Verdict._fields, "id", "reason"}  # the last one says why `ask` asked
     if unread:
         warnings.warn(
             f"Column(s) of {place.name} that are not read: {first_few(sorted(unread))}; verdicts "
