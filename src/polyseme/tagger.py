@@ -1387,9 +1387,22 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if other:
             raise InputError(
                 f"Row {other[0]} was answered for in another table, where it is another item; "
-                "give the items of both an `id`."
+                "give items an `id`, or take a model without these answers."
             )
         return {name: vectors[name] for name in new}
+
+    def check_rows(self, X: object) -> None:
+        """Refuse rows without ids that are other items than verdicts know by their numbers.
+
+        Parameters
+        ----------
+        X : as for `learn`
+        """
+        asked = self._feedback.answers(self._feedback.labels)
+        table, ids = without_ids(X)
+        known = {str(row) for row in range(table.shape[0])} if ids is None else set()
+        if rows := [item for item in asked if item in known and self._feedback.knows(item)]:
+            self._asked_vectors(rows, X)
 
     def undo(self, numbers: Iterable[int]) -> Self:
         """Take verdicts back; every score is then as if they had never been given.

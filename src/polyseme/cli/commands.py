@@ -76,7 +76,7 @@ def fit(
         verdicts_for,
     )
     from polyseme.cluster import RayTraining
-    from polyseme.persistence import check_destination, remove_model
+    from polyseme.persistence import MANIFEST, check_destination, remove_model
 
     if engine == "local" and not (address is None and workers is None):
         raise typer.BadParameter("--address and --workers of `fit` need --engine ray.")
@@ -135,6 +135,12 @@ def fit(
                 words_of_labels = polyseme.WordVectors.read(label_vectors, labels=known)
             answers = log if log.count else None
             if answers is not None:
+                # Numbers of rows are those of the pool, or else of the items, where these have no
+                # names; they must be what was answered for.
+                rows = pool if pool is not None else items.X
+                for place in filter(None, (model, update, verdicts)):
+                    if rows is not None and rows.ids is None and (place / MANIFEST).exists():
+                        default_tagger(place, "learn").check_rows(rows)
                 say(f"learned from, too: {told(answers.standing())}")
             tagger.fit(items.X, items.documents, sets, words_of_labels, trainer, pool, answers)
         if trainer is not None:
@@ -344,10 +350,10 @@ def add(
     from polyseme.persistence import check_destination
 
     labels, shown, place = label or [], items or [], out or model
-    if documents is None and not labels:
-        refuse("Give tag sets with --documents, or tags with --label and --vectors or items.")
     if shown and not labels:
         refuse("Say with --label which tag these items carry.")
+    if documents is None and not labels:
+        refuse("Give tag sets with --documents, or tags with --label and --vectors or items.")
     if bool(labels) != bool(vectors is not None or shown):
         refuse("`--label` and `--vectors` belong together: a name needs word vectors, or items.")
     if place != model:
