@@ -72,7 +72,7 @@ def fit(
         Reading,
         extractor_of,
         read_items,
-        read_untagged,
+        read_pool,
         verdicts_for,
     )
     from polyseme.cluster import RayTraining
@@ -113,7 +113,7 @@ def fit(
     if unlabelled is not None:
         if items.X is None:
             refuse("`--unlabelled` stands beside items with tags; give theirs with --features.")
-        pool = read_untagged(unlabelled, extractor, reading)
+        pool = read_pool(unlabelled, items.X, extractor, reading)
     shared: dict[str, Any] = {"features": extractor, "device": device, "random_state": seed}
     trainer, tagger = None, None
     with resumable(), verdicts_for(model, verdicts, update) as log:
@@ -348,6 +348,7 @@ def add(
     from polyseme._validation import first_few
     from polyseme.cli.reading import Reading, items_to_learn
     from polyseme.persistence import check_destination
+    from polyseme.verdicts import Verdict
 
     labels, shown, place = label or [], items or [], out or model
     if shown and not labels:
@@ -373,7 +374,7 @@ def add(
     if shown:
         # The log of the model that was written: to teach is to say yes, as `learn` does.
         tagger = default_tagger(place, "add ITEMS")
-        said = [polyseme.verdicts.Verdict(one, each, True) for each in labels for one in names]
+        said = [Verdict(one, each, True) for each in labels for one in names]
         tagger.learn(said, X)
         added.append(told(said))
     new = [name for name in tagger.classes_ if name not in before]
@@ -530,7 +531,7 @@ def validate(
     """Hide some of your tags and say how such tags would fare in your collection."""
     from polyseme._progress import working
     from polyseme._validation import check_device, check_features, column_names, in_order
-    from polyseme.cli.reading import Reading, extractor_of, read_items, read_untagged
+    from polyseme.cli.reading import Reading, extractor_of, read_items, read_pool
     from polyseme.cli.validation_page import validation_page
     from polyseme.features.base import learned_copy
     from polyseme.holdout import validate as validate_collection
@@ -543,7 +544,7 @@ def validate(
         refuse("`validate` measures items; give their features with --features.")
     sets = items.everything if label_sets is None else reading.corpus(label_sets)
     X, extractor = items.X, extractor_of(items.X, words)
-    pool = None if unlabelled is None else read_untagged(unlabelled, extractor, reading)
+    pool = None if unlabelled is None else read_pool(unlabelled, X, extractor, reading)
     if extractor is None:
         pool = None if pool is None else in_order(pool, column_names(X), owner="validate")
         X = X.to_numpy()
@@ -935,7 +936,9 @@ def review(
 ) -> None:
     """Answer the tags that `tag --sidecars` suggested; without an answer, list them."""
     from polyseme._validation import InputError
+    from polyseme.cli.reading import Reading, items_to_learn
     from polyseme.io.xmp import answer_suggestions, lacking, read_sidecar
+    from polyseme.verdicts import Verdict
 
     tagger = None if model is None else default_tagger(model, "review --model")
     if tagger is not None and tagger.features_ is None:
@@ -948,6 +951,19 @@ def review(
             say("no suggestion waits for an answer; `polyseme tag --sidecars` makes some")
         return
     yes, no, records = accept or [], refuse or [], []
+    # What is to be learned from is looked at before anything is changed.
+    names: dict[str, str] = {}
+    X: Any = None
+    if tagger is not None:
+        answers = [*yes, *no]
+        answered = [
+            file
+            for file, _, tags in waiting
+            if tags and ("*" in answers or len(lacking(answers, tags)) < len(tags))
+        ]
+        if answered:
+            found, X = items_to_learn(answered, tagger, features, Reading())
+            names = dict(zip(answered, found, strict=True))
     for file, place, tags in waiting:
         # A star stands for all tags that the other answer does not name.
         wanted, unwanted = (
@@ -964,25 +980,13 @@ def review(
         )
     emit(records, form)
     if tagger is not None:
-        _teach(tagger, records, features)
+        said = [
+            Verdict(names[str(record["file"])], label, answer)
+            for record in records
+            for answer, key in ((True, "accepted"), (False, "refused"))
+            for label in record[key]
+        ]
+        tagger.learn(said, X)
+        say(f"the model has learned from {told(said)}")
     if any(record["accepted"] for record in records):
         say("accepted tags are yours now: `polyseme extract` again, and the next `fit` learns them")
-
-
-def _teach(
-    tagger: ZeroShotTagger, records: Sequence[dict[str, Any]], features: Path | None
-) -> None:
-    """Let a model learn from accepted and refused tags of files."""
-    from polyseme.cli.reading import Reading, items_to_learn
-    from polyseme.verdicts import Verdict
-
-    files = [record["file"] for record in records]
-    names, X = items_to_learn(files, tagger, features, Reading())
-    said = [
-        Verdict(name, label, answer)
-        for name, record in zip(names, records, strict=True)
-        for answer, key in ((True, "accepted"), (False, "refused"))
-        for label in record[key]
-    ]
-    tagger.learn(said, X)
-    say(f"the model has learned from {told(said)}")

@@ -314,6 +314,19 @@ def read_untagged(place: Path, extractor: MediaFeatures | None, reading: Reading
     return read_media([place], extractor)
 
 
+def read_pool(place: Path, X: Any, extractor: MediaFeatures | None, reading: Reading) -> Any:
+    """Read items without tags that stand beside others; of these none is taken twice."""
+    pool = read_untagged(place, extractor, reading)
+    tagged = set(X.ids or ())
+    kept = [row for row, name in enumerate(pool.ids or ()) if name not in tagged]
+    if not pool.ids or len(kept) == len(pool.ids):
+        return pool
+    if not kept:
+        raise InputError(f"All items in '{place}' have tags; leave out --unlabelled.")
+    say(f"{place.name}: {counted(len(pool.ids) - len(kept), 'item')} with tags left out")
+    return pool[kept]
+
+
 def read_media(places: Sequence[Path], extractor: MediaFeatures) -> Extracted:
     """Look at media files, which are named by their paths below the folders that are given."""
     files = find_media(places, extractor.suffixes)[0]
