@@ -86,11 +86,6 @@ class Feedback:
         """Say whether an item has a vector."""
         return item in self._vectors
 
-    def differs(self, item: str, vector: Floats) -> bool:
-        """Say whether an item is known by another vector."""
-        known = self._vectors.get(item)
-        return known is not None and not np.allclose(known, vector, atol=1e-3)
-
     def answers(self, labels: Collection[str]) -> dict[str, bool]:
         """Give items and answers of one label, which may have been said under several names."""
         said = (self._answers.get(label, {}) for label in labels)
@@ -133,7 +128,7 @@ def check_strategy(strategy: str, *, tagged: bool) -> None:
             f"`strategy` of `ask` must be one of {', '.join(STRATEGIES)}; got {strategy!r}."
         )
     if strategy == "errors" and not tagged:
-        raise InputError("To look for missing and wrong tags, give the items' tags (--documents).")
+        raise InputError("To look for missing and wrong tags, give the items' tags.")
 
 
 def choose(

@@ -1359,9 +1359,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     def _asked_vectors(self, names: list[str], X: object) -> dict[str, NDArray[np.float32]]:
         """Give the vectors of items that verdicts are about and that have none yet."""
         new = [name for name in names if not self._feedback.knows(name)]
+        if not new:
+            return {}
         if X is None:
-            if not new:
-                return {}
             if self.features_ is None:
                 raise InputError(
                     f"Nothing is known of the item '{new[0]}'; give `X` with its features."
@@ -1377,32 +1377,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 f"X has no item '{lost[0]}'; verdicts name items by "
                 f"{'their ids' if ids is not None else 'the numbers of their rows, from 0'}."
             )
-        # Numbers of rows mean items of one table only, ids the same ones everywhere.
-        wanted = [name for name in names if name in rows] if ids is None else new
-        if not wanted:
-            return {}
-        places = np.array([rows[name] for name in wanted])
-        vectors = dict(zip(wanted, self._vectors(features[places]), strict=True))
-        other = [name for name in wanted if self._feedback.differs(name, vectors[name])]
-        if other:
-            raise InputError(
-                f"Row {other[0]} was answered for in another table, where it is another item; "
-                "give items an `id`, or take a model without these answers."
-            )
-        return {name: vectors[name] for name in new}
-
-    def check_rows(self, X: object) -> None:
-        """Refuse rows without ids that are other items than verdicts know by their numbers.
-
-        Parameters
-        ----------
-        X : as for `learn`
-        """
-        asked = self._feedback.answers(self._feedback.labels)
-        table, ids = without_ids(X)
-        known = {str(row) for row in range(table.shape[0])} if ids is None else set()
-        if rows := [item for item in asked if item in known and self._feedback.knows(item)]:
-            self._asked_vectors(rows, X)
+        places = np.array([rows[name] for name in new])
+        return dict(zip(new, self._vectors(features[places]), strict=True))
 
     def undo(self, numbers: Iterable[int]) -> Self:
         """Take verdicts back; every score is then as if they had never been given.
@@ -1414,20 +1390,17 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """
         check_fitted(self, "store_")
         self._feedback.undo(numbers)
-        return self.set_store(self.store_, self._named_still())
-
-    def _named_still(self) -> NamedLabels | None:
-        """Give labels by name; those that answers alone made known go with their last answer."""
-        if self.named_ is None:
-            return None
         left = {self._key(label) for label in self._feedback.labels}
-        kept = [
-            row
-            for row, label in enumerate(self.named_.labels)
-            if self.named_.likeness[row].any() or self._key(label) in left
-        ]
-        names = tuple(self.named_.labels[row] for row in kept)
-        return NamedLabels(names, self.named_.likeness[kept])
+        if self.named_ is not None:
+            # Labels that were known by answers alone go with their last answer.
+            kept = [
+                row
+                for row, label in enumerate(self.named_.labels)
+                if self.named_.likeness[row].any() or self._key(label) in left
+            ]
+            names = tuple(self.named_.labels[row] for row in kept)
+            return self.set_store(self.store_, NamedLabels(names, self.named_.likeness[kept]))
+        return self.set_store(self.store_)
 
     def take_up(self, log: VerdictLog) -> Self:
         """Learn from verdicts that are kept elsewhere, in place of those it has.
@@ -1439,9 +1412,6 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         check_fitted(self, "store_")
         self.verdicts_, self._feedback = log, Feedback(log, self.space_.digest_)
         self._corrections = {}
-        named = self._named_still()
-        if named is not None and self.named_ is not None and named.labels != self.named_.labels:
-            self.set_store(self.store_, named)
         self._take_answers(self._feedback.labels)
         return self
 

@@ -44,6 +44,8 @@ def ask(
         tags = tags_of_items(reading.corpus(documents), items, documents, features, reading)
     elif files and any(X.tags):
         tags = list(X.tags)  # keywords of the files
+    if strategy == "errors" and tags is None:
+        refuse("To look for missing and wrong tags, give the items' tags with --documents.")
     with working("looking for questions", shown=True):
         questions = tagger.ask(X, label, top, strategy, tags, seed)
     records = [

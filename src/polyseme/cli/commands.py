@@ -70,6 +70,7 @@ def fit(
     """Learn a tagger. Interrupted? The same command goes on where it stopped."""
     from polyseme.cli.reading import (
         Reading,
+        check_rows,
         extractor_of,
         read_items,
         read_pool,
@@ -139,8 +140,8 @@ def fit(
                 # names; they must be what was answered for.
                 rows = pool if pool is not None else items.X
                 for place in filter(None, (model, update, verdicts)):
-                    if rows is not None and rows.ids is None and (place / MANIFEST).exists():
-                        default_tagger(place, "learn").check_rows(rows)
+                    if rows is not None and (place / MANIFEST).exists():
+                        check_rows(default_tagger(place, "learn"), rows)
                 say(f"learned from, too: {told(answers.standing())}")
             tagger.fit(items.X, items.documents, sets, words_of_labels, trainer, pool, answers)
         if trainer is not None:

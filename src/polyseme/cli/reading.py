@@ -5,7 +5,7 @@ In: paths and options of a command. Out: corpora and items, or one sentence abou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._progress import FileProgress
-from polyseme._validation import InputError, IntArray, first_few
+from polyseme._validation import InputError, IntArray, check_features, first_few, in_order
 from polyseme.cli.app import TableOptions
 from polyseme.cli.output import counted, say
 from polyseme.corpus import LabelCorpus
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from polyseme.tagger import ZeroShotTagger
 
 _NAMED = 20  # files that were skipped and are told
+_SAME = 1e-3  # how far numbers of one item may lie apart
 
 
 class Reading(NamedTuple):
@@ -370,7 +371,9 @@ def items_to_learn(
     """
     if features is not None:
         X = read_untagged(features, tagger.features_, reading)
-        return _names_within(names, X, features), X
+        own = _names_within(names, X, features)
+        check_rows(tagger, X, own)
+        return own, X
     known = tagger.verdicts_.codes(tagger.space_.digest_)
     new = [name for name in dict.fromkeys(names) if name not in known]
     if not new:
@@ -378,8 +381,30 @@ def items_to_learn(
     if tagger.features_ is None or not Path(new[0]).exists():
         what = "item" if tagger.features_ is None else "file"
         raise InputError(f"Nothing is known of the {what} '{new[0]}'; say with --features where.")
-    own = {name: Path(name).as_posix() for name in new}
-    return [own.get(name, name) for name in names], read_media([*map(Path, new)], tagger.features_)
+    paths = {name: Path(name) for name in new}
+    own = [paths[name].as_posix() if name in paths else name for name in names]
+    return own, read_media(list(paths.values()), tagger.features_)
+
+
+def check_rows(tagger: ZeroShotTagger, X: Any, names: Collection[str] | None = None) -> None:
+    """Refuse rows without ids that are other items than were answered for by their numbers."""
+    if X.ids is not None or not tagger.verdicts_.count:
+        return
+    codes = tagger.verdicts_.codes(tagger.space_.digest_)
+    asked = {verdict.item for verdict in tagger.verdicts_.standing()} if names is None else names
+    known = {str(row): row for row in range(X.shape[0])}
+    items = [item for item in asked if item in codes and item in known]
+    if not items or X.shape[1] != tagger.n_features_in_:
+        return
+    table = in_order(X, getattr(tagger, "feature_names_in_", None), owner="learn")
+    rows = np.array([known[item] for item in items])
+    sketches = tagger.space_.sketch(check_features(table, owner="learn")[rows])
+    for item, sketch in zip(items, sketches, strict=True):
+        if np.abs(sketch - codes[item][: len(sketch)]).max() > _SAME:
+            raise InputError(
+                f"Row {item} was answered for in another table, where it is another item; give "
+                "items an `id`, or take a model without these answers."
+            )
 
 
 def _names_within(names: Sequence[str], X: Any, place: Path) -> list[str]:
