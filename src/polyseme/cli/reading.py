@@ -374,7 +374,7 @@ def items_to_learn(
         own = _names_within(names, X, features)
         check_rows(tagger, X, own)
         return own, X
-    known = tagger.verdicts_.codes(tagger.space_.digest_)
+    known = tagger.verdicts_.codes(tagger.space_.digest_, set(names))
     new = [name for name in dict.fromkeys(names) if name not in known]
     if not new:
         return list(names), None
@@ -390,10 +390,10 @@ def check_rows(tagger: ZeroShotTagger, X: Any, names: Collection[str] | None = N
     """Refuse rows without ids that are other items than were answered for by their numbers."""
     if X.ids is not None or not tagger.verdicts_.count:
         return
-    codes = tagger.verdicts_.codes(tagger.space_.digest_)
-    asked = {verdict.item for verdict in tagger.verdicts_.standing()} if names is None else names
+    asked = [verdict.item for verdict in tagger.verdicts_.standing()] if names is None else names
     known = {str(row): row for row in range(X.shape[0])}
-    items = [item for item in asked if item in codes and item in known]
+    codes = tagger.verdicts_.codes(tagger.space_.digest_, {*asked} & known.keys())
+    items = list(codes)
     if not items or X.shape[1] != tagger.n_features_in_:
         return
     table = in_order(X, getattr(tagger, "feature_names_in_", None), owner="learn")
