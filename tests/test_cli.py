@@ -551,12 +551,258 @@ def test_tags_of_one_kind_are_ranked_where_that_is_asked_for(run, files, model):
     assert code == 0 and all(row["kinds"] == ["unseen", "unseen"] for row in rows)
 
 
+# ------------------------------------------------------------------ answers
+
+
+@pytest.fixture
+def own_model(model, tmp_path) -> Path:
+    """A model that a test may teach."""
+    polyseme.load(model).save(tmp_path / "own")
+    return tmp_path / "own"
+
+
+@pytest.fixture
+def quick_space(tiny_space, monkeypatch) -> None:
+    """Let commands learn small spaces, badly."""
+
+    def make() -> polyseme.ConceptSpace:
+        return tiny_space(n_steps=20)
+
+    make.from_state = polyseme.ConceptSpace.from_state
+    monkeypatch.setattr("polyseme.tagger.ConceptSpace", make)
+
+
+def ranked(run, model, features) -> list[dict]:
+    code, out, err = run("rank", model, features, "-k", 50, "-f", "jsonl")
+    assert code == 0, err
+    return records(out)
+
+
+def answered(questions: str, place: Path, answer) -> Path:
+    rows = [row | {"answer": answer(row)} for row in records(questions)]
+    place.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return place
+
+
+def test_questions_are_answered_learned_and_undone_without_a_trace(
+    run, files, own_model, world, tmp_path
+):
+    before = ranked(run, own_model, files / "test.npy")
+    manifest = (own_model / "manifest.json").read_bytes()
+    code, out, _ = run("ask", own_model, files / "test.npy", "-l", "charger", "-k", 8)
+    assert code == 0 and {row["label"] for row in records(out)} == {"charger"}
+    assert len(records(out)) == 8 and all(row["answer"] is None for row in records(out))
+    # Everything that is likely is wrong, so that something must change.
+    answers = answered(out, tmp_path / "answers.jsonl", lambda row: row["reason"] != "likely")
+    code, out, err = run("learn", own_model, answers, "-x", files / "test.npy", "--who", "me")
+    assert (code, out) == (0, "1-8\n"), err
+    assert "learned from 8 answers: charger (4 yes, 4 no)" in err and "--undo 1-8" in err
+    after = ranked(run, own_model, files / "test.npy")
+    assert after != before
+    assert (own_model / "manifest.json").read_bytes() == manifest, "the model is as it was"
+    log = polyseme.load(own_model).verdicts_
+    assert {(one.who, one.score is not None) for one in log.standing()} == {("me", True)}
+    _, out, _ = run("ask", own_model, files / "test.npy", "-l", "charger", "-k", 50)
+    assert len(records(out)) == len(world.X_test) - 8, "what was answered is not asked again"
+    code, out, err = run("learn", own_model, "--undo", "1-3", 4)
+    assert code == 0 and "taken back 4 answers" in err and "4 answers left" in err
+    assert run("learn", own_model, "--undo-last", 4)[0] == 0
+    assert ranked(run, own_model, files / "test.npy") == before
+
+
+def test_answers_by_option_teach_a_tag_that_was_never_heard_of(run, files, own_model, world):
+    office = [row for row, theme in enumerate(world.themes_test) if theme == "office"]
+    before = ranked(run, own_model, files / "test.npy")
+    words = ("--yes", "cubicle", *office[:3], "-x", files / "test.npy")
+    code, out, err = run("learn", own_model, *words)
+    assert (code, out) == (0, "1-3\n") and "new tags: cubicle" in err
+    scores = [
+        dict(zip(row["labels"], row["scores"], strict=True))["cubicle"]
+        for row in ranked(run, own_model, files / "test.npy")
+    ]
+    best = np.argsort(scores)[::-1][: len(office)]
+    assert {world.themes_test[row] for row in best} == {"office"}
+    # They are known by now.
+    code, _, err = run("learn", own_model, "--no", "sea", "--no", "sand", office[0])
+    assert code == 0 and "sea (0 yes, 1 no), sand (0 yes, 1 no)" in err
+    assert run("learn", own_model, "--undo-last", 5)[0] == 0
+    assert ranked(run, own_model, files / "test.npy") == before
+
+
+def test_questions_that_nobody_answered_are_passed_over(run, files, own_model, tmp_path):
+    _, out, _ = run("ask", own_model, files / "test.npy", "-k", 4, "-f", "csv")
+    table = tmp_path / "q.csv"
+    first, *rest = out.splitlines()[1:]
+    head = out.splitlines()[0]
+    table.write_text("\n".join([head, first.replace(",,", ",yes,"), *rest]))
+    code, out, err = run("learn", own_model, table, "-x", files / "test.npy")
+    assert (code, out) == (0, "1\n"), err
+    assert "note: Rows of q.csv that have no answer are passed over: 3." in err
+
+
+def test_items_are_asked_about_by_id_and_not_about_tags_they_have(
+    run, files, own_model, world, tmp_path
+):
+    ids = [f"p{row}" for row in range(len(world.X_test))]
+    np.savez(tmp_path / "pool.npz", X=world.X_test, ids=np.array(ids))
+    tags = [
+        {"id": name, "labels": [*world.themes[theme]]}
+        for name, theme in zip(ids, world.themes_test, strict=True)
+    ]
+    (tmp_path / "tags.jsonl").write_text("".join(json.dumps(one) + "\n" for one in reversed(tags)))
+    ask = ("ask", own_model, tmp_path / "pool.npz", "-d", tmp_path / "tags.jsonl", "-k", 40)
+    code, out, err = run(*ask, "--strategy", "likeliest")
+    assert code == 0 and "joined by id: 25 items" in err
+    has = {one["id"]: one["labels"] for one in tags}
+    assert all(row["label"] not in has[row["item"]] for row in records(out))
+    tags[0]["labels"] = tags[0]["labels"][1:]
+    lost = world.themes[world.themes_test[0]][0]
+    (tmp_path / "tags.jsonl").write_text("".join(json.dumps(one) + "\n" for one in tags))
+    _, out, _ = run(*ask, "--strategy", "errors")
+    assert ("p0", lost, "missing") in [
+        (row["item"], row["label"], row["reason"]) for row in records(out)
+    ]
+
+
+def test_questions_for_people_fit_eighty_columns(run, files, own_model):
+    code, out, _ = run("ask", own_model, files / "test.npy", "-k", 3, "-f", "table")
+    assert code == 0 and max(map(len, out.splitlines())) <= 80 and "answer" not in out
+
+
+def test_items_teach_a_new_tag_and_another_folder_leaves_the_model_alone(
+    run, files, own_model, world, tmp_path
+):
+    beach = [row for row, theme in enumerate(world.themes_test) if theme == "beach"][:2]
+    words = ("--label", "canoe", "-x", files / "test.npy", "--out", tmp_path / "taught")
+    code, out, err = run("add", own_model, *beach, *words)
+    assert (code, out.strip()) == (0, str(tmp_path / "taught"))
+    assert "added 2 answers: canoe (2 yes, 0 no); new labels: canoe" in err
+    assert "canoe" in polyseme.load(tmp_path / "taught").classes_
+    assert not (own_model / "verdicts.sqlite").exists()
+    for words, message in (
+        (("add", own_model, 3), "Say with --label"),
+        (("add", own_model, 3, "--label", "canoe"), "Nothing is known of the item '3'"),
+        (("add", own_model, 99, "--label", "canoe", "-x", files / "test.npy"), "no item '99'"),
+    ):
+        code, _, err = run(*words)
+        assert code == 1 and message in err and err.count("\n") == 1
+
+
+def test_mistakes_about_answers_get_one_sentence(run, files, model, published, tmp_path):
+    test, words = files / "test.npy", ["-x", files / "test.npy"]
+    (tmp_path / "open.jsonl").write_text('{"item": "1", "label": "sea", "answer": "perhaps"}\n')
+    (tmp_path / "lost.jsonl").write_text('{"item": "99", "label": "sea", "answer": true}\n')
+    tags = polyseme.load(model)
+    tags.n_features_in_ = 0
+    tags.save(tmp_path / "tags-only")
+    for message, command in [
+        ("Line 1 of open.jsonl must have true or false", [tmp_path / "open.jsonl", *words]),
+        ("There is no item '99' in", [tmp_path / "lost.jsonl", *words]),
+        ("Nothing is known of the item '99'; say with --features", [tmp_path / "lost.jsonl"]),
+        ("There is no file at", [tmp_path / "none.jsonl"]),
+        ("Give a file of answers", []),
+        ("Give a file of answers", ["--yes", "sea"]),
+        ("has no answers that could be taken back", ["--undo", 1]),
+        ("`--undo` takes numbers", ["--undo"]),
+        ("`--undo` takes numbers", ["--undo-last", 1, "--yes", "sea"]),
+    ]:
+        code, out, err = run("learn", model, *command)
+        assert (code, out) == (1, "") and message in err and err.count("\n") == 1, err
+    for message, command in [
+        ("`learn` needs the default tagger", ["learn", published, "--yes", "sea", 1, *words]),
+        ("fitted without features", ["learn", tmp_path / "tags-only", "--yes", "sea", 1, *words]),
+        ("`ask` needs the default tagger", ["ask", published, test]),
+        ("Unknown label 'appel'", ["ask", model, test, "-l", "appel"]),
+        ("give the items' tags with --documents", ["ask", model, test, "--strategy", "errors"]),
+    ]:
+        code, out, err = run(*command)
+        assert (code, out) == (1, "") and message in err.splitlines()[-1], err
+    assert not (model / "verdicts.sqlite").exists()
+
+
+def test_undo_takes_only_numbers_that_were_given(run, files, own_model):
+    run("learn", own_model, "--yes", "sea", 1, 2, "-x", files / "test.npy")
+    for words, message in [(("7",), "There is no verdict 7"), (("1-x",), "got '1-x'")]:
+        code, _, err = run("learn", own_model, "--undo", *words)
+        assert code == 1 and message in err
+    assert run("learn", own_model, "--undo", 2)[0] == 0
+    code, _, err = run("learn", own_model, "--undo", 2)
+    assert code == 1 and "was undone already" in err
+
+
+def test_numbers_of_rows_are_those_of_one_table(run, files, own_model):
+    assert run("learn", own_model, "--yes", "sea", 1, "-x", files / "test.npy")[0] == 0
+    code, _, err = run("learn", own_model, "--no", "sand", 1, "-x", files / "features.npy")
+    assert code == 1 and "Row 1 was answered for in another table" in err
+    inputs = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
+    code, _, err = run("fit", own_model, *inputs)
+    assert code == 1 and "Row 1 was answered for in another table" in err
+
+
+def test_fit_learns_from_a_pool_and_answers_and_an_update_carries_them_over(
+    run, files, own_model, tmp_path, quick_space, world
+):
+    inputs = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
+    inputs += ["-u", files / "test.npy"]
+    (tmp_path / "a.jsonl").write_text('{"item": 3, "label": "sea", "answer": "no"}\n')
+    code, _, err = run("fit", tmp_path / "m", *inputs, "--verdicts", tmp_path / "a.jsonl")
+    assert code == 0, err
+    assert "learned from, too: 1 answer: sea (0 yes, 1 no)" in err
+    assert re.search(r"items without tags: [+-]\d+\.\d points on unseen labels, so they are", err)
+    assert run("block", tmp_path / "m", "sun")[0] == 0
+    _, out, _ = run("info", tmp_path / "m", "-f", "jsonl")
+    (facts,) = records(out)
+    assert (facts["answers"], facts["answers undone"]) == (1, 0)
+    assert facts["answers are about"] == ["sea (1)"]
+    gain = facts["foretold gain by untagged items"]
+    assert facts["learned from untagged items"] == (gain > 0)
+    assert facts["foretold gain by 10 answers a label"] is not None
+    update = ("fit", tmp_path / "new", "--update", tmp_path / "m", "--validations", 0)
+    code, _, err = run(*update, *inputs)
+    assert code == 0, err
+    assert "a new fit to all 300 items that are given; carried over: 1 blocked label" in err
+    assert "what they bring was not measured" in err
+    new = polyseme.load(tmp_path / "new")
+    assert new.vocabulary_.blocked == ("sun",) and len(new.verdicts_.standing()) == 1
+    assert new.pooled_ and polyseme.load(tmp_path / "m").verdicts_.count == 1
+    narrow = write_npy(tmp_path / "narrow.npy", world.X[:, :3])
+    code, _, err = run(*update, *inputs[:2], "-x", narrow)
+    assert code == 1 and "These items have 3 features" in err.splitlines()[-1]
+    code, _, err = run(*update, *inputs[:2])
+    assert code == 1 and "The model of --update has features" in err.splitlines()[-1]
+    run("learn", own_model, "--yes", "sea", 1, "-x", files / "test.npy")
+    code, _, err = run(*update, *inputs, "--verdicts", own_model)
+    assert code == 1 and "have verdicts that differ" in err.splitlines()[-1]
+    code, _, err = run("fit", tmp_path / "x", *inputs, "--verdicts", files)
+    assert code == 1 and "There are no verdicts in" in err.splitlines()[-1]
+    code, _, err = run("fit", tmp_path / "x", *inputs, "--preset", "paper")
+    assert code == 1 and "`--unlabelled` belongs to the default tagger" in err
+
+
+def test_validate_says_what_a_pool_and_answers_would_bring(run, files, tmp_path, quick_space):
+    given = ("-d", files / "documents.jsonl", "-x", files / "features.npy", "--draws", 1)
+    page = tmp_path / "page.html"
+    code, _, err = run("validate", *given, "-u", files / "test.npy", "--page", page)
+    assert code == 0 and "items without tags: " in err and "yes or no to 10 items" in err
+    assert "precision: " in err
+    drawn = page.read_text("utf-8")
+    assert "fit --unlabelled" in drawn and "ask, learn" in drawn
+    narrow = write_npy(tmp_path / "narrow.npy", np.ones((5, 3)))
+    code, _, err = run("validate", *given, "-u", narrow)
+    assert code == 1 and "5 features" in err.splitlines()[-1]
+
+
 # ------------------------------------------------------------------ starting
 
 
 @pytest.mark.parametrize(
     "words",
-    [["complete", "model", "sea"], ["rank", "model", "test.npy"], ["info", "model"]],
+    [
+        ["complete", "model", "sea"],
+        ["rank", "model", "test.npy"],
+        ["info", "model"],
+        ["ask", "model", "test.npy"],
+    ],
     ids=lambda words: words[0],
 )
 def test_what_only_training_needs_is_not_loaded_to_use_a_model(model, words):

@@ -749,6 +749,15 @@ def test_json_lines_are_read_gzipped_or_not(tmp_path):
     assert read_verdicts(tmp_path / "v.jsonl") == READ == read_verdicts(tmp_path / "v.jsonl.gz")
 
 
+@pytest.mark.parametrize("cell", ['"answer": null', '"answer": ""'])
+def test_questions_without_an_answer_are_passed_over(tmp_path, cell):
+    asked = f'{{"item": "b", "label": "sea", "reason": "likely", {cell}}}\n'
+    (tmp_path / "v.jsonl").write_text(asked + '{"item": "a", "label": "sea", "answer": "no"}\n')
+    with pytest.warns(PolysemeWarning, match="no answer are passed over: 1") as told:
+        assert read_verdicts(tmp_path / "v.jsonl") == [Verdict("a", "sea", False)]
+    assert len(told) == 1, "why it was asked is no unknown column"
+
+
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet", "feather"])
 def test_tables_are_read_as_pandas_writes_them(tmp_path, suffix):
     pandas = pytest.importorskip("pandas")

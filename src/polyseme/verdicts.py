@@ -17,7 +17,7 @@ import tempfile
 import threading
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -76,6 +76,9 @@ _COLUMNS = {"events": 11, "codes": 5}
 # Of every connection; the last one keeps a file small into which a large batch was written.
 _SETTINGS = ["trusted_schema = OFF", "cell_size_check = ON", "synchronous = FULL"]
 _SETTINGS += ["journal_size_limit = 16777216"]
+
+# Items that are asked for at a time.
+_ASKED = 500
 
 Row = tuple[Any, ...]
 
@@ -289,20 +292,33 @@ class VerdictLog:
                     latest[verdict[:2]] = verdict  # type: ignore[index, assignment]
         return sorted(latest.values(), key=lambda verdict: verdict.number or 0)
 
-    def codes(self, space: str) -> dict[str, NDArray[np.float32]]:
+    def codes(
+        self, space: str, items: Collection[str] | None = None
+    ) -> dict[str, NDArray[np.float32]]:
         """Give the codes of items in one space.
 
         Parameters
         ----------
         space : str
             The digest of the space.
+        items : collection of str, optional
+            Of these alone; by default of all.
 
         Returns
         -------
         dict of str to float32 array, shape (n_axes,)
             In the order in which the items came; they are rows of one array.
         """
-        rows = self._read("SELECT item, code FROM codes WHERE space = ? ORDER BY number", (space,))
+        query = "SELECT item, code FROM codes WHERE space = ? ORDER BY number"
+        if items is None:
+            rows = self._read(query, (space,))
+        else:
+            wanted, rows = list(items), []
+            for start in range(0, len(wanted), _ASKED):
+                some = wanted[start : start + _ASKED]
+                marks = ", ".join("?" * len(some))
+                among = query.replace(" ORDER", f" AND item IN ({marks}) ORDER")
+                rows += self._read(among, (space, *some))
         if any(type(item) is not str or type(code) is not bytes for item, code in rows):
             raise self._damaged("a code is of another type")
         sizes = {len(code) for _, code in rows}
@@ -843,7 +859,8 @@ def read_verdicts(path: PathLike) -> list[Verdict]:
     path : str or path
         A `.jsonl`, `.csv` or `.tsv` file, gzipped or not, or a `.parquet`, `.arrow` or `.feather`
         file. Every row has `item` (or `id`), `label` and `answer` (true or false, yes or no, 1 or
-        0), and may have `score`, `rank`, `model`, `who` and `time`.
+        0), and may have `score`, `rank`, `model`, `who` and `time`. Rows whose `answer` is empty
+        are questions that nobody has answered yet; they are passed over, with a warning.
 
     Returns
     -------
@@ -860,11 +877,21 @@ def read_verdicts(path: PathLike) -> list[Verdict]:
         raise InputError(f"There is no file at {place}; check the path.")
     verdicts: list[Verdict] = []
     unread: set[str] = set()
+    open_questions = 0
     for where, record in _records(place):
         _check_count(len(verdicts) + 1, place.name)
-        verdicts.append(_parsed(record, where))
         unread.update(record.keys())
-    unread -= {*Verdict._fields, "id"}
+        if "answer" in record and record["answer"] in (None, ""):
+            open_questions += 1
+        else:
+            verdicts.append(_parsed(record, where))
+    if open_questions:
+        warnings.warn(
+            f"Rows of {place.name} that have no answer are passed over: {open_questions}.",
+            PolysemeWarning,
+            stacklevel=2,
+        )
+    unread -= {*Verdict._fields, "id", "reason"}  # the last one says why `ask` asked
     if unread:
         warnings.warn(
             f"Column(s) of {place.name} that are not read: {first_few(sorted(unread))}; verdicts "

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from polyseme import ImageFeatures, load
+from polyseme import ConceptSpace, ImageFeatures, load
 from polyseme.cli import app
 from polyseme.features import read_extraction
 from polyseme.io.xmp import read_sidecar
@@ -205,6 +205,68 @@ def test_suggestions_are_reviewed_and_accepted_ones_teach(pictures, tmp_path):
     ((right, *wrong),) = (one["suggested"] for one in lines(run("review", again).stdout))
     (done,) = lines(run("review", again, "-a", right, "-r", "*").stdout)
     assert (done["accepted"], done["refused"]) == ([right], wrong)
+
+
+@pytest.fixture
+def taught(pictures, tmp_path, tiny_space, monkeypatch) -> Path:
+    """A folder with photographs and a default model of them that a test may teach."""
+
+    def make() -> ConceptSpace:
+        return tiny_space(n_steps=20)
+
+    make.from_state = ConceptSpace.from_state
+    monkeypatch.setattr("polyseme.tagger.ConceptSpace", make)
+    tags = pictures / "files" / "tags.jsonl"
+    words = ("-x", pictures / "numbers", "-d", tags, "--validations", 0)
+    run("fit", tmp_path / "model", *words)
+    shutil.copytree(pictures / "files" / "noto", tmp_path / "photos" / "noto")
+    return tmp_path
+
+
+def test_files_are_asked_about_answered_and_reviewed(pictures, taught):
+    model, numbers = taught / "model", pictures / "numbers"
+    questions = run("ask", model, numbers, "-k", 5, "-f", "jsonl").stdout
+    assert {row["item"] for row in lines(questions)} <= set(read_extraction(numbers).ids)
+    (taught / "q.jsonl").write_text(questions.replace("null", "false"))
+    assert run("learn", model, taught / "q.jsonl", "-x", numbers).stdout == "1-5\n"
+    photo = sorted((taught / "photos" / "noto").glob("*.png"))[0]
+    # The same file by another path, and as a file of its own.
+    run("learn", model, "--yes", "canoe", pictures / "files" / "noto" / photo.name, "-x", numbers)
+    run("add", model, photo, "--label", "canoe")
+    (first, second) = lines(run("tag", model, photo, "-k", 2, "--sidecars").stdout)[0]["added"]
+    done = run("review", photo, "-a", first, "-r", second, "--model", model, "-x", numbers)
+    assert "the model has learned from 2 answers" in done.stderr
+    said = [(one.item, one.label, one.answer) for one in load(model).verdicts_.events(5)]
+    own = f"noto/{photo.name}"
+    yes, no = (own, first, True), (own, second, False)
+    assert said == [(own, "canoe", True), (str(photo), "canoe", True), yes, no]
+    assert "Nothing is known of the file 'nowhere.png'" in complaint(
+        "learn", model, "--yes", "canoe", "nowhere.png"
+    )
+    assert "There is no item 'nowhere.png' in" in complaint(
+        "learn", model, "--yes", "canoe", "nowhere.png", "-x", numbers
+    )
+
+
+def test_files_without_tags_are_a_pool_and_an_update_keeps_the_extractor(pictures, taught):
+    tags = pictures / "files" / "tags.jsonl"
+    words = ("-x", pictures / "numbers", "-d", tags, "--validations", 0)
+    update = ("fit", taught / "new", "--update", taught / "model")
+    for place in (taught / "photos", pictures / "numbers"):
+        assert "have tags; leave out --unlabelled" in complaint(*update, *words, "-u", place)
+    shutil.copytree(pictures / "files" / "noto", taught / "photos" / "other")
+    done = run(*update, *words, "-u", taught / "photos")
+    assert "photos: 30 items with tags left out" in done.stderr
+    assert "items without tags are learned from" in done.stderr
+    new = load(taught / "new")
+    assert new.pooled_ and new.features_.size == 64
+    run("extract", "image", pictures / "files", "-o", taught / "larger", "--size", 96)
+    assert "96" in complaint(*update, "-d", tags, "-x", taught / "larger")
+    numbers = pictures / "numbers" / "features.npy"
+    assert "was made of image files" in complaint(*update, "-x", numbers, "-d", tags)
+    assert "was extracted from files" in complaint(
+        "validate", "-x", numbers, "-d", tags, "-u", pictures / "numbers"
+    )
 
 
 def retagged(pictures: Path, photo: Path) -> Path:

@@ -26,7 +26,8 @@ app = typer.Typer(
 )
 # Groups of commands in the help.
 SHOWING = "See that it works"
-LEARNING = "Learn, rank and ask"
+LEARNING = "Learn and rank"
+ANSWERING = "Yes, no, and what to look at next"
 VOCABULARY = "Care for the vocabulary"
 FILES = "From files to tags"
 _OPTIONS = tomllib.loads(Path(__file__).with_name("options.toml").read_text("utf-8"))

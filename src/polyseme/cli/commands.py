@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,11 +24,13 @@ from polyseme.cli.app import (
     refuse,
     resumable,
 )
-from polyseme.cli.output import Form, counted, emit, emit_evidence, for_people, say
+from polyseme.cli.output import Form, counted, emit, emit_evidence, for_people, say, told
 
 if TYPE_CHECKING:
+    from polyseme.features import MediaFeatures
     from polyseme.published.tagger import PublishedTagger
     from polyseme.tagger import Tagger, ZeroShotTagger
+    from polyseme.verdicts import VerdictLog
 
 Engine = Literal["local", "ray"]
 LabelKind = Literal["seen", "unseen", "oov"]
@@ -57,14 +60,24 @@ def fit(
     label_vectors: Path | None = None,
     vocabulary: Path | None = None,
     validations: int = 2,
+    unlabelled: Path | None = None,
+    verdicts: Path | None = None,
+    update: Path | None = None,
     engine: Engine = "local",
     address: str | None = None,
     workers: int | None = None,
 ) -> None:
     """Learn a tagger. Interrupted? The same command goes on where it stopped."""
-    from polyseme.cli.reading import Reading, extractor_of, read_items
+    from polyseme.cli.reading import (
+        Reading,
+        check_rows,
+        extractor_of,
+        read_items,
+        read_pool,
+        verdicts_for,
+    )
     from polyseme.cluster import RayTraining
-    from polyseme.persistence import check_destination, remove_model
+    from polyseme.persistence import MANIFEST, check_destination, remove_model
 
     if engine == "local" and not (address is None and workers is None):
         raise typer.BadParameter("--address and --workers of `fit` need --engine ray.")
@@ -75,20 +88,36 @@ def fit(
         refuse(
             "`--engine ray` trains the default tagger; the published one trains in this process."
         )
-    if preset != Preset.default and not (label_vectors is None and vocabulary is None):
-        refuse("`--label-vectors` and `--vocabulary` belong to the default tagger.")
+    of_default: dict[str, Any] = {"label-vectors": label_vectors, "vocabulary": vocabulary}
+    of_default |= {"unlabelled": unlabelled, "verdicts": verdicts, "update": update}
+    for name, value in of_default.items():
+        if preset != Preset.default and value is not None:
+            refuse(f"`--{name}` belongs to the default tagger; leave out --preset.")
     for name, value in published.items():
         if preset == Preset.default and value is not None:
             refuse(f"`--{name}` belongs to the published method; add --preset paper.")
+    old = None if update is None else default_tagger(update, "fit --update")
+    if old is not None:
+        normalize = old.normalize_labels_
     reading = Reading(tables, features_column, normalize)
     items = read_items(features, documents, split, reading)
     sets = items.everything if label_sets is None else reading.corpus(label_sets)
     # The state of an interrupted run lies beside the model, never inside an older one.
     checkpoint = model.resolve().with_name(model.resolve().name + ".checkpoint")
     extractor = extractor_of(items.X, words)
+    care: Any = vocabulary
+    if old is not None:
+        extractor = _extractor_to_update(old, items.X, extractor, words)
+        care = old.vocabulary_ if vocabulary is None else vocabulary
+        say(_carried_over(old, len(items.documents)))
+    pool = None
+    if unlabelled is not None:
+        if items.X is None:
+            refuse("`--unlabelled` stands beside items with tags; give theirs with --features.")
+        pool = read_pool(unlabelled, items.X, extractor, reading)
     shared: dict[str, Any] = {"features": extractor, "device": device, "random_state": seed}
     trainer, tagger = None, None
-    with resumable():
+    with resumable(), verdicts_for(model, verdicts, update) as log:
         if preset != Preset.default:
             tagger = _published_tagger(published, checkpoint, normalize, shared)
             tagger.fit(items.X, items.documents, sets)
@@ -97,7 +126,7 @@ def fit(
                 # Beside the model: where that is a folder of all machines, this is one as well.
                 storage = checkpoint.with_suffix(".ray")
                 trainer = RayTraining(workers or 2, address, storage, device or "cpu")
-            shared |= {"vocabulary": vocabulary, "n_validations": validations}
+            shared |= {"vocabulary": care, "n_validations": validations}
             tagger = polyseme.ZeroShotTagger(
                 checkpoint=checkpoint, normalize_labels=normalize, verbose=True, **shared
             )
@@ -105,13 +134,67 @@ def fit(
             if label_vectors is not None:
                 known = [*items.documents.labels, *(sets.labels if sets is not None else ())]
                 words_of_labels = polyseme.WordVectors.read(label_vectors, labels=known)
-            tagger.fit(items.X, items.documents, sets, words_of_labels, trainer)
+            answers = log if log.count else None
+            if answers is not None:
+                # Numbers of rows are those of the pool, or else of the items, where these have no
+                # names; they must be what was answered for.
+                rows = pool if pool is not None else items.X
+                for place in filter(None, (model, update, verdicts)):
+                    if rows is not None and (place / MANIFEST).exists():
+                        check_rows(default_tagger(place, "learn"), rows)
+                say(f"learned from, too: {told(answers.standing())}")
+            tagger.fit(items.X, items.documents, sets, words_of_labels, trainer, pool, answers)
         if trainer is not None:
             trainer.forget()
-    tagger.save(model)
+        tagger.save(model)
     remove_model(checkpoint)
     say(_summary(tagger))
     typer.echo(str(model))
+
+
+def _extractor_to_update(
+    old: ZeroShotTagger, X: Any, extractor: MediaFeatures | None, words: int | None
+) -> MediaFeatures | None:
+    """Give a model's extractor anew for items that are like its own; refuse others."""
+    from polyseme._estimator import copy_of
+    from polyseme._validation import in_order
+    from polyseme.features import Extracted
+
+    if (X is None) != (old.n_features_in_ == 0):
+        has = "has no features" if X is not None else "has features"
+        refuse(f"The model of --update {has}, and these items are not so; leave out --update.")
+    if (extractor is None) != (old.features_ is None):
+        made = "numbers" if old.features_ is None else f"{old.features_.kind} files"
+        refuse(f"The model of --update was made of {made}, and these items are others.")
+    if isinstance(X, Extracted) and old.features_ is not None:
+        old.features_.raw(X)  # refuses what was extracted in another way
+        return copy_of(old.features_) if words is None else extractor
+    if X is not None:
+        in_order(X, getattr(old, "feature_names_in_", None), owner="fit --update")
+        if X.shape[1] != old.n_features_in_:
+            refuse(
+                f"These items have {X.shape[1]} features, and the model of --update was fitted "
+                f"with {old.n_features_in_}; leave out --update, or mend the features."
+            )
+    return extractor
+
+
+def _carried_over(old: ZeroShotTagger, n_items: int) -> str:
+    """Say what a new fit takes from an older model, and what it does not."""
+    words = old.vocabulary_
+    sentence = (
+        f"a new fit to all {n_items:,} items that are given; carried over: "
+        f"{counted(len(words.blocked), 'blocked label')}, "
+        f"{counted(len(words.aliases), 'other name')}, "
+        f"{counted(len(words.implies), 'implication')}, "
+        f"{counted(len(old.verdicts_.standing()), 'answer')}"
+    )
+    later = len(old.store_.ids) - old.n_fitted_
+    if later:
+        sentence += (
+            f"; not {counted(later, 'tag set')} that came by `add`: give them with --label-sets"
+        )
+    return sentence
 
 
 def _published_tagger(
@@ -158,6 +241,8 @@ def _summary(tagger: Tagger) -> str:
     )
     if tagger.name_share_:
         summary += f"; names of labels have a share of {tagger.name_share_:g} in unseen ones"
+    if tagger.pooled_ and (tagger.validation_ is None or tagger.validation_.pool_gain is None):
+        summary += "; items without tags are learned from, and what they bring was not measured"
     if tagger.validation_ is None:
         return summary
     return f"{summary}\nmeasured on held-out items, by smaller spaces:\n{tagger.validation_}"
@@ -250,26 +335,35 @@ def _readable(ranked: dict[str, Any]) -> dict[str, Any]:
 @command(LEARNING)
 def add(
     model: Path,
+    items: list[str] | None = None,
     documents: Path | None = None,
     label: list[str] | None = None,
     vectors: Path | None = None,
+    features: Path | None = None,
     out: Path | None = None,
+    features_column: str | None = None,
     *,
     tables: TableOptions,
 ) -> None:
-    """Let a model know more tag sets, or tags by name. Nothing is trained."""
+    """Let a model know more tag sets, or tags by name or by items. Nothing is trained."""
     from polyseme._validation import first_few
-    from polyseme.cli.reading import Reading
+    from polyseme.cli.reading import Reading, items_to_learn
     from polyseme.persistence import check_destination
+    from polyseme.verdicts import Verdict
 
-    labels, place = label or [], out or model
+    labels, shown, place = label or [], items or [], out or model
+    if shown and not labels:
+        refuse("Say with --label which tag these items carry.")
     if documents is None and not labels:
-        refuse("Give tag sets with --documents, or tags with --label and --vectors.")
-    if bool(labels) != (vectors is not None):
-        refuse("`--label` and `--vectors` belong together: a name needs word vectors.")
+        refuse("Give tag sets with --documents, or tags with --label and --vectors or items.")
+    if bool(labels) != bool(vectors is not None or shown):
+        refuse("`--label` and `--vectors` belong together: a name needs word vectors, or items.")
     if place != model:
         check_destination(place)
-    tagger = polyseme.load(model)
+    tagger: Any = default_tagger(model, "add ITEMS") if shown else polyseme.load(model)
+    if shown:
+        reading = Reading(tables, features_column)
+        names, X = items_to_learn(shown, tagger, features, reading)
     before, added = frozenset(tagger.classes_), []
     if documents is not None:
         corpus = Reading(tables, normalize=tagger.normalize_labels_).corpus(documents)
@@ -278,6 +372,12 @@ def add(
         words = polyseme.WordVectors.read(vectors, labels=[*tagger.classes_, *labels])
         added.append(counted(len(tagger.add_labels(labels, words)), "label") + " by name")
     tagger.save(place)
+    if shown:
+        # The log of the model that was written: to teach is to say yes, as `learn` does.
+        tagger = default_tagger(place, "add ITEMS")
+        said = [Verdict(one, each, True) for each in labels for one in names]
+        tagger.learn(said, X)
+        added.append(told(said))
     new = [name for name in tagger.classes_ if name not in before]
     say(f"added {' and '.join(added)}; new labels: {first_few(new) if new else 'none'}")
     typer.echo(str(place))
@@ -340,7 +440,7 @@ def explain(
 @command(LEARNING)
 def senses(model: Path, tag: str, form: Form = Form.auto) -> None:
     """Show the senses in which a tag is used, by the known tag sets that hold it."""
-    split = _default_tagger(model, "senses").senses(tag)
+    split = default_tagger(model, "senses").senses(tag)
     if split is None:
         say(f"the tag sets that hold '{tag}' do not fall apart: it has one sense here")
         return
@@ -423,6 +523,7 @@ def validate(
     words: int | None = None,
     split: str | None = None,
     features_column: str | None = None,
+    unlabelled: Path | None = None,
     *,
     tables: TableOptions,
     normalize: bool = True,
@@ -430,8 +531,8 @@ def validate(
 ) -> None:
     """Hide some of your tags and say how such tags would fare in your collection."""
     from polyseme._progress import working
-    from polyseme._validation import check_device
-    from polyseme.cli.reading import Reading, extractor_of, read_items
+    from polyseme._validation import check_device, check_features, column_names, in_order
+    from polyseme.cli.reading import Reading, extractor_of, read_items, read_pool
     from polyseme.cli.validation_page import validation_page
     from polyseme.features.base import learned_copy
     from polyseme.holdout import validate as validate_collection
@@ -444,22 +545,40 @@ def validate(
         refuse("`validate` measures items; give their features with --features.")
     sets = items.everything if label_sets is None else reading.corpus(label_sets)
     X, extractor = items.X, extractor_of(items.X, words)
-    X = X.to_numpy() if extractor is None else learned_copy(extractor, X, seed)[1]
+    pool = None if unlabelled is None else read_pool(unlabelled, X, extractor, reading)
+    if extractor is None:
+        pool = None if pool is None else in_order(pool, column_names(X), owner="validate")
+        X = X.to_numpy()
+    else:
+        extractor, X = learned_copy(extractor, X, seed)
+        pool = None if pool is None else extractor.transform(pool)
+    if pool is not None:
+        pool = check_features(pool, owner="validate", n_features=X.shape[1])
     tagger = polyseme.ZeroShotTagger(device=device, n_validations=0, random_state=seed)
     with working(f"fitting to what is left, {draws} times", shown=True):
         found = validate_collection(
-            tagger, X, items.documents, sets or items.documents, draws, seed, n_examples=6
+            tagger,
+            X,
+            items.documents,
+            sets or items.documents,
+            draws,
+            seed,
+            n_examples=6,
+            pool=pool,
         )
     if not found:
         refuse("There are too few items or tags to hold any out: 40 items and 8 tags it takes.")
+    measured = found[0]
+    if pool is not None:
+        measured = replace(measured, pool_gain=found[-1].gain_over(measured))
     emit(
-        ({"labels": kind} | asdict(getattr(found[0], kind)) for kind in ("seen", "unseen")),
+        ({"labels": kind} | asdict(getattr(measured, kind)) for kind in ("seen", "unseen")),
         form,
     )
-    say(str(found[0]).splitlines()[-1])
+    say("\n".join(str(measured).splitlines()[2:]))
     if page is not None:
         with replacing(page) as stream:
-            stream.write(validation_page(found[0], f"Tags of {documents or features}").encode())
+            stream.write(validation_page(measured, f"Tags of {documents or features}").encode())
         typer.echo(str(page))
 
 
@@ -532,6 +651,9 @@ def _describe_model(path: Path) -> dict[str, Any]:
                     f"held-out recall at 0.5, {kind}": part.recall,
                 }
             facts["highest precision of unseen"] = tagger.validation_.highest_precision
+            facts["foretold gain by untagged items"] = tagger.validation_.pool_gain
+            facts["foretold gain by 10 answers a label"] = tagger.validation_.click_gain
+        facts |= {"learned from untagged items": tagger.pooled_, **_describe_log(tagger.verdicts_)}
         facts["blocked"] = list(tagger.vocabulary_.blocked)
     else:
         embedding = tagger.embedding_
@@ -554,6 +676,19 @@ def _describe_model(path: Path) -> dict[str, Any]:
     }
 
 
+def _describe_log(log: VerdictLog) -> dict[str, Any]:
+    """Count the answers that a model has been given."""
+    from polyseme.verdicts import Undo
+
+    stands = log.standing()
+    counts = Counter(verdict.label for verdict in stands)
+    return {
+        "answers": len(stands),
+        "answers undone": sum(isinstance(event, Undo) for event in log.events()),
+        "answers are about": [f"{label} ({count})" for label, count in counts.most_common(10)],
+    }
+
+
 def _saved(path: Path) -> str:
     """Say when a model was saved, by its manifest."""
     seconds = (path / "manifest.json").stat().st_mtime
@@ -572,7 +707,7 @@ def labels(
     form: Form = Form.auto,
 ) -> None:
     """List a model's tags, with what is known of each, or suggest which to merge."""
-    tagger = _default_tagger(model, "labels")
+    tagger = default_tagger(model, "labels")
     if merges:
         pairs = tagger.similar_labels(top)
         names = ("label", "into", "alike")
@@ -622,7 +757,7 @@ def remove(model: Path, labels: list[str], out: Path | None = None) -> None:
     _change(model, out, "remove", lambda tagger: tagger.remove_labels(labels))
 
 
-def _default_tagger(model: Path, name: str) -> ZeroShotTagger:
+def default_tagger(model: Path, name: str) -> ZeroShotTagger:
     """Load a model that must be a default tagger."""
     tagger = polyseme.load(model)
     if not isinstance(tagger, polyseme.ZeroShotTagger):
@@ -638,7 +773,7 @@ def _change(
 
     if out is not None:
         check_destination(out)
-    tagger = _default_tagger(model, name)
+    tagger = default_tagger(model, name)
     change(tagger)
     tagger.save(out or model)
     typer.echo(str(out or model))
@@ -796,12 +931,19 @@ def review(
     paths: list[Path],
     accept: list[str] | None = None,
     refuse: list[str] | None = None,
+    model: Path | None = None,
+    features: Path | None = None,
     form: Form = Form.auto,
 ) -> None:
     """Answer the tags that `tag --sidecars` suggested; without an answer, list them."""
     from polyseme._validation import InputError
+    from polyseme.cli.reading import Reading, items_to_learn
     from polyseme.io.xmp import answer_suggestions, lacking, read_sidecar
+    from polyseme.verdicts import Verdict
 
+    tagger = None if model is None else default_tagger(model, "review --model")
+    if tagger is not None and tagger.features_ is None:
+        raise InputError("This model takes numbers; `review --model` needs one that takes files.")
     waiting = [(file, place, read_sidecar(place).pending) for file, place in _sidecars(paths)]
     if not (accept or refuse):
         pending = [{"file": file, "suggested": tags} for file, _, tags in waiting if tags]
@@ -810,6 +952,19 @@ def review(
             say("no suggestion waits for an answer; `polyseme tag --sidecars` makes some")
         return
     yes, no, records = accept or [], refuse or [], []
+    # What is to be learned from is looked at before anything is changed.
+    names: dict[str, str] = {}
+    X: Any = None
+    if tagger is not None:
+        answers = [*yes, *no]
+        answered = [
+            file
+            for file, _, tags in waiting
+            if tags and ("*" in answers or len(lacking(answers, tags)) < len(tags))
+        ]
+        if answered:
+            found, X = items_to_learn(answered, tagger, features, Reading())
+            names = dict(zip(answered, found, strict=True))
     for file, place, tags in waiting:
         # A star stands for all tags that the other answer does not name.
         wanted, unwanted = (
@@ -825,5 +980,14 @@ def review(
             "--refuse lists those that do."
         )
     emit(records, form)
+    if tagger is not None:
+        said = [
+            Verdict(names[str(record["file"])], label, answer)
+            for record in records
+            for answer, key in ((True, "accepted"), (False, "refused"))
+            for label in record[key]
+        ]
+        tagger.learn(said, X)
+        say(f"the model has learned from {told(said)}")
     if any(record["accepted"] for record in records):
         say("accepted tags are yours now: `polyseme extract` again, and the next `fit` learns them")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from enum import StrEnum
@@ -12,9 +13,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from polyseme.evidence import Evidence
+    from polyseme.verdicts import Verdict
 
 _HALF = 9  # letters of a bar on either side of zero
 _NAMED = 3  # documents that a known tag set names
+_LABELS = 5  # labels that are named where answers are counted
 _RIGHT: dict[str, Any] = {"justify": "right"}
 
 
@@ -35,6 +38,17 @@ def say(message: str) -> None:
 def counted(count: int, noun: str) -> str:
     """Give a number of things."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def told(verdicts: Iterable[Verdict]) -> str:
+    """Say how many answers there are, and to which labels; the first ones are named."""
+    yes, no = Counter[str](), Counter[str]()
+    for verdict in verdicts:
+        (yes if verdict.answer else no)[verdict.label] += 1
+    labels = list(yes | no)
+    named = ", ".join(f"{label} ({yes[label]} yes, {no[label]} no)" for label in labels[:_LABELS])
+    named += f" and {len(labels) - _LABELS} more" if len(labels) > _LABELS else ""
+    return f"{counted(yes.total() + no.total(), 'answer')}: {named or 'none'}"
 
 
 def for_people(form: Form) -> bool:

@@ -5,15 +5,18 @@ In: paths and options of a command. Out: corpora and items, or one sentence abou
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._validation import InputError, IntArray, first_few
+from polyseme._progress import FileProgress
+from polyseme._validation import InputError, IntArray, check_features, first_few, in_order
 from polyseme.cli.app import TableOptions
 from polyseme.cli.output import counted, say
 from polyseme.corpus import LabelCorpus
@@ -24,10 +27,19 @@ from polyseme.features import (
     match_documents,
     read_extraction,
 )
-from polyseme.features.extraction import is_extraction
+from polyseme.features.base import MediaError, quiet_decoders
+from polyseme.features.extraction import find_media, is_extraction
 from polyseme.io import Table, Wanted, read_table
 from polyseme.io import read_items as read_features_of
 from polyseme.io.shards import is_sharded
+from polyseme.persistence import ModelFileError
+from polyseme.verdicts import Verdict, VerdictLog, read_verdicts
+
+if TYPE_CHECKING:
+    from polyseme.tagger import ZeroShotTagger
+
+_NAMED = 20  # files that were skipped and are told
+_SAME = 1e-3  # how far numbers of one item may lie apart
 
 
 class Reading(NamedTuple):
@@ -284,3 +296,158 @@ def read_item(path: Path, name: str, reading: Reading) -> tuple[Any, dict[str, A
     if extracted:
         return table[[row]], {"file": names[row]}
     return table[row : row + 1], ({"id": names[row]} if names else {}) | {"row": row}
+
+
+# ---------------------------------------------------------------------- items without tags
+
+
+def read_untagged(place: Path, extractor: MediaFeatures | None, reading: Reading) -> Any:
+    """Read items as a model takes them: a table, or an extraction, a folder or a file of media."""
+    if extractor is None:
+        if is_extraction(place):
+            raise InputError(
+                f"'{place}' was extracted from files, but numbers are asked for; give a table."
+            )
+        table = read_features_of(place, reading.wanted)
+        return table.merged(place.name, strict=reading.tables.strict)
+    if is_extraction(place):
+        return read_extraction(place)
+    return read_media([place], extractor)
+
+
+def read_pool(place: Path, X: Any, extractor: MediaFeatures | None, reading: Reading) -> Any:
+    """Read items without tags that stand beside others; of these none is taken twice."""
+    pool = read_untagged(place, extractor, reading)
+    tagged = set(X.ids or ())
+    kept = [row for row, name in enumerate(pool.ids or ()) if name not in tagged]
+    if not pool.ids or len(kept) == len(pool.ids):
+        return pool
+    if not kept:
+        raise InputError(f"All items in '{place}' have tags; leave out --unlabelled.")
+    say(f"{place.name}: {counted(len(pool.ids) - len(kept), 'item')} with tags left out")
+    return pool[kept]
+
+
+def read_media(places: Sequence[Path], extractor: MediaFeatures) -> Extracted:
+    """Look at media files, which are named by their paths below the folders that are given."""
+    files = find_media(places, extractor.suffixes)[0]
+    ids, raw, skipped = [], [], []
+    with FileProgress(f"looking at {extractor.kind} files") as bar, quiet_decoders():
+        found = extractor.extract([file.path for file in files])
+        for number, (file, one) in enumerate(zip(files, found, strict=True)):
+            if isinstance(one, MediaError):
+                skipped.append((file.id, str(one)))
+            else:
+                ids.append(file.id)
+                raw.append(one)
+            bar.tell(number + 1, len(files), len(skipped))
+    for name, reason in skipped[:_NAMED]:
+        say(f"skipped {name}: {reason}")
+    if not ids:
+        listed = first_few([str(place) for place in places])
+        raise InputError(f"There are no {extractor.kind} files that can be used in {listed}.")
+    return Extracted(extractor.kind, extractor.preprocessing(), tuple(ids), raw)
+
+
+# ---------------------------------------------------------------------- answers
+
+
+def read_answers(path: Path) -> list[Verdict]:
+    """Read answers that people gave; there must be one."""
+    verdicts = read_verdicts(path)
+    if not verdicts:
+        raise InputError(
+            f"'{path}' has no answer; write true or false as the `answer` of its questions."
+        )
+    return verdicts
+
+
+def items_to_learn(
+    names: Sequence[str], tagger: ZeroShotTagger, features: Path | None, reading: Reading
+) -> tuple[list[str], Any]:
+    """Give items as a model's verdicts name them, and where their features are found.
+
+    Without features, they are files that the model looks at, or known to it from former verdicts.
+    """
+    if features is not None:
+        X = read_untagged(features, tagger.features_, reading)
+        own = _names_within(names, X, features)
+        check_rows(tagger, X, own)
+        return own, X
+    known = tagger.verdicts_.codes(tagger.space_.digest_, set(names))
+    new = [name for name in dict.fromkeys(names) if name not in known]
+    if not new:
+        return list(names), None
+    if tagger.features_ is None or not Path(new[0]).exists():
+        what = "item" if tagger.features_ is None else "file"
+        raise InputError(f"Nothing is known of the {what} '{new[0]}'; say with --features where.")
+    paths = {name: Path(name) for name in new}
+    own = [paths[name].as_posix() if name in paths else name for name in names]
+    return own, read_media(list(paths.values()), tagger.features_)
+
+
+def check_rows(tagger: ZeroShotTagger, X: Any, names: Collection[str] | None = None) -> None:
+    """Refuse rows without ids that are other items than were answered for by their numbers."""
+    if X.ids is not None or not tagger.verdicts_.count:
+        return
+    asked = [verdict.item for verdict in tagger.verdicts_.standing()] if names is None else names
+    known = {str(row): row for row in range(X.shape[0])}
+    codes = tagger.verdicts_.codes(tagger.space_.digest_, {*asked} & known.keys())
+    items = list(codes)
+    if not items or X.shape[1] != tagger.n_features_in_:
+        return
+    table = in_order(X, getattr(tagger, "feature_names_in_", None), owner="learn")
+    rows = np.array([known[item] for item in items])
+    sketches = tagger.space_.sketch(check_features(table, owner="learn")[rows])
+    for item, sketch in zip(items, sketches, strict=True):
+        if np.abs(sketch - codes[item][: len(sketch)]).max() > _SAME:
+            raise InputError(
+                f"Row {item} was answered for in another table, where it is another item; give "
+                "items an `id`, or take a model without these answers."
+            )
+
+
+def _names_within(names: Sequence[str], X: Any, place: Path) -> list[str]:
+    """Give items under the names they have among others; files may be named by any path."""
+    known = set(map(str, range(X.shape[0])) if X.ids is None else X.ids)
+    own = {name: name for name in names if name in known}
+    for name in dict.fromkeys(names):
+        if name in own:
+            continue
+        rows: Sequence[int] = ()
+        if isinstance(X, Extracted):
+            with suppress(InputError):
+                rows = match_documents(X.ids, [name])[0].tolist()
+        if not rows:
+            by = "the numbers of its rows, from 0" if X.ids is None else "its ids, each once"
+            raise InputError(f"There is no item '{name}' in '{place}'; items are named by {by}.")
+        own[name] = X.ids[rows[0]]
+    return [own[name] for name in names]
+
+
+@contextmanager
+def verdicts_for(model: Path, given: Path | None, update: Path | None) -> Iterator[VerdictLog]:
+    """Bring together what a new model is to learn from; no log is changed by that.
+
+    These are the verdicts that a model in its place has, those of the model that is updated, and
+    those that are given: a file, or a folder with a log.
+    """
+    folder = given if given is not None and (given.is_dir() or given.suffix == ".sqlite") else None
+    fresh = read_answers(given) if given is not None and folder is None else []
+    with TemporaryDirectory() as place:
+        log = VerdictLog(Path(place) / "together.sqlite")
+        assert log.file is not None
+        for source in filter(None, (model, update, folder)):
+            with closing(VerdictLog(source)) as other:
+                if source == folder and not other.count:
+                    raise InputError(f"There are no verdicts in '{source}'; `learn` makes some.")
+                try:
+                    other.copy_to(log.file)
+                except ModelFileError as error:
+                    raise InputError(
+                        f"'{source}' and '{model}' have verdicts that differ; write the new model "
+                        "to another folder."
+                    ) from error
+        log.append(fresh)
+        with closing(log):
+            yield log

@@ -10,7 +10,7 @@ from html import escape
 
 import numpy as np
 
-from polyseme.holdout import Validation
+from polyseme.holdout import CLICKS, Validation
 
 _NONE = "&ndash;"
 _STYLE = """
@@ -55,6 +55,7 @@ def validation_page(found: Validation, title: str) -> str:
         "hidden from training by leaving out the items that carry them. What follows was "
         f"measured on the items held out. {promise}</p>",
         _summary(found),
+        _headroom(found),
         "<h2>Can probabilities be believed?</h2><p>On the diagonal, half of the tags with a "
         "probability of one half are true; below it fewer are.</p>",
         _curves(found),
@@ -101,6 +102,21 @@ def _summary(found: Validation) -> str:
             ("tags in a ranking", str(found.seen.n_labels), str(found.unseen.n_labels)),
             ("held-out items that carry one", str(found.seen.n_items), str(found.unseen.n_items)),
         ],
+    )
+
+
+def _headroom(found: Validation) -> str:
+    """Write what items without tags and a few answers would bring to unseen tags."""
+    gains = [
+        ("items without tags (fit --unlabelled)", found.pool_gain),
+        (f"yes or no to {CLICKS} items for each tag (ask, learn)", found.click_gain),
+    ]
+    rows = [(name, f"{100 * gain:+.1f}") for name, gain in gains if gain is not None]
+    if not rows:
+        return ""
+    return (
+        "<h2>What would bring more?</h2><p>Points that the mean of E-MAP and C-MAP of hidden tags "
+        f"rose by, on items held out.</p>{_table(('', 'points'), rows)}"
     )
 
 
