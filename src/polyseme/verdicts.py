@@ -17,7 +17,7 @@ import tempfile
 import threading
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -76,6 +76,9 @@ _COLUMNS = {"events": 11, "codes": 5}
 # Of every connection; the last one keeps a file small into which a large batch was written.
 _SETTINGS = ["trusted_schema = OFF", "cell_size_check = ON", "synchronous = FULL"]
 _SETTINGS += ["journal_size_limit = 16777216"]
+
+# Items that are asked for at a time.
+_ASKED = 500
 
 Row = tuple[Any, ...]
 
@@ -289,20 +292,33 @@ class VerdictLog:
                     latest[verdict[:2]] = verdict  # type: ignore[index, assignment]
         return sorted(latest.values(), key=lambda verdict: verdict.number or 0)
 
-    def codes(self, space: str) -> dict[str, NDArray[np.float32]]:
+    def codes(
+        self, space: str, items: Collection[str] | None = None
+    ) -> dict[str, NDArray[np.float32]]:
         """Give the codes of items in one space.
 
         Parameters
         ----------
         space : str
             The digest of the space.
+        items : collection of str, optional
+            Of these alone; by default of all.
 
         Returns
         -------
         dict of str to float32 array, shape (n_axes,)
             In the order in which the items came; they are rows of one array.
         """
-        rows = self._read("SELECT item, code FROM codes WHERE space = ? ORDER BY number", (space,))
+        query = "SELECT item, code FROM codes WHERE space = ? ORDER BY number"
+        if items is None:
+            rows = self._read(query, (space,))
+        else:
+            wanted, rows = list(items), []
+            for start in range(0, len(wanted), _ASKED):
+                some = wanted[start : start + _ASKED]
+                marks = ", ".join("?" * len(some))
+                among = query.replace(" ORDER", f" AND item IN ({marks}) ORDER")
+                rows += self._read(among, (space, *some))
         if any(type(item) is not str or type(code) is not bytes for item, code in rows):
             raise self._damaged("a code is of another type")
         sizes = {len(code) for _, code in rows}
