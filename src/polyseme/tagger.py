@@ -1650,10 +1650,11 @@ def _place_answered(
         return
     asked = feedback.items()
     places = {item: rows[item] for item in asked if item in rows}
-    if len(places) < len(asked):
+    known = feedback.vectors([item for item in asked if item not in rows])
+    if n_lost := len(asked) - len(places) - len(known):
         warnings.warn(
-            f"Verdicts on {len(asked) - len(places)} items are kept but not learned from: these "
-            "items are among neither X nor `unlabelled`.",
+            f"Verdicts on {n_lost} items are kept but not learned from: these items are among "
+            "neither X nor `unlabelled`.",
             PolysemeWarning,
             stacklevel=4,
         )
