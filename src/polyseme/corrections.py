@@ -33,6 +33,8 @@ OFFSET = 1.0
 SKETCH = 512
 # Newton's steps at the most, and the change that is small enough to stop: its square is left.
 _STEPS, _SMALL = 30, 1e-4
+# A strength whose log evidence is so far behind another's has no share.
+_HOPELESS = 12.0
 # Beyond so many answers to one label they are solved in the dimensions of sketches, not of answers.
 _DUAL = 600
 
@@ -100,6 +102,8 @@ def correct(
     found: list[tuple[Matrix, float, float]] = []
     for strength in STRENGTHS:
         found.append(_solved(known, logits, target, strength, *(found[-1][:2] if found else ())))
+        if found[-1][2] < max(one[2] for one in found) - _HOPELESS:
+            break  # what is stronger still explains the answers even worse
     evidence = np.array([one[2] for one in found])
     shares = np.exp(evidence - evidence.max())
     shares /= shares.sum()
