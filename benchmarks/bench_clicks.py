@@ -44,8 +44,8 @@ TEXT = """\
 A tagger of {documents:,} documents, {labels:,} labels and {columns} features; answers are drawn. \
 One answer, {each} answers for one label, and {each} for each of ten labels are learned in closed \
 form, on disk when the call returns, beside a whole new fit with the same answers. Then \
-{verdicts:,} verdicts on {pool:,} items and {asked} labels: appended to the log with the items' vectors, taken up \
-by a tagger that is loaded, one more answer, and one undone."""
+{verdicts:,} verdicts on {pool:,} items and {asked} labels: appended to the log with the items' \
+vectors, taken up by a tagger that is loaded, one more answer, and one undone."""
 
 
 def measure(size: str) -> Report:

@@ -217,7 +217,7 @@ def choose(
         value, has = logits[may], tagged[may]
         for reason in reasons:
             if reason == "random":
-                worth = generator.random(len(value))
+                worth = generator.random(may.shape)[may]
             elif reason == "errors":
                 worth = np.where(has, -value, value)
             else:

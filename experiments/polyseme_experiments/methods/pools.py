@@ -22,7 +22,7 @@ from polyseme._validation import IntArray, PolysemeWarning
 from polyseme.calibration import sigmoid
 from polyseme.corpus import LabelCorpus
 from polyseme.corrections import correct
-from polyseme.feedback import choose
+from polyseme.feedback import Block, choose
 from polyseme.metrics import concept_map, example_map, reliability
 from polyseme.tagger import ZeroShotTagger
 from polyseme.verdicts import Verdict
@@ -282,11 +282,8 @@ class Game:
                     logits += self.sketches @ found.weights + found.intercept
                 answered = np.zeros((len(logits), 1), dtype=bool)
                 answered[rows] = True
-                everything = slice(0, len(logits))
-                told = [(everything, answered, np.zeros_like(answered))]
-                chosen = choose(
-                    [(everything, logits[:, None])], told, upto - done, strategy, self.generator
-                )
+                everything = Block(0, logits[:, None], answered, np.zeros_like(answered))
+                chosen = choose([everything], upto - done, strategy, self.generator)
                 asked[column] = np.append(rows, [row for row, _, _, _ in chosen]).astype(np.int64)
             done = upto
             if done in CLICKS:
