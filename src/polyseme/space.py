@@ -259,7 +259,14 @@ class ConceptSpace(Estimator):
         return self.finish(data, training.members.arrays(), training.history)
 
     def planned(self, n_documents: int, *, pool: bool = False) -> SpacePlan:
-        """Give the plan for so many documents, with or without a pool, as the parameters say."""
+        """Give the plan of a training, as the parameters say.
+
+        Parameters
+        ----------
+        n_documents : int
+        pool : bool
+            Whether there are items without tags.
+        """
         plan = self.plan or SpacePlan().sized(n_documents)
         names = ("n_folds", "members_per_fold", "n_steps")
         chosen = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
