@@ -52,6 +52,7 @@ BENCHMARKS = (
     Benchmark("ray", needs=("ray",)),
     Benchmark("fit"),
     Benchmark("space"),
+    Benchmark("clicks"),
     Benchmark("extraction", needs=("efficientnet_lite_pytorch", "librosa", "soundfile")),
 )
 NAMES = tuple(one.name for one in BENCHMARKS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import ClassVar
 
@@ -13,7 +14,7 @@ from polyseme import ZeroShotTagger, load
 from polyseme._validation import PolysemeWarning
 from polyseme.calibration import PRECISIONS, sigmoid
 from polyseme.corpus import LabelCorpus
-from polyseme.holdout import Validation, unseen_thresholds, validate
+from polyseme.holdout import CLICKS, Validation, unseen_thresholds, validate
 from polyseme.metrics import concept_map
 
 N, LABELS = 200, tuple(f"label{number:02}" for number in range(12))
@@ -216,3 +217,101 @@ def test_names_join_in_where_they_help_on_labels_made_unseen(world, tiny_space, 
         assert gain[0] > gain[1]
         evidence = tagger.explain(world.X_test[0], "charger")
         assert sum(part for _, part in evidence.parts()) == pytest.approx(evidence.logit)
+
+
+# ------------------------------------------------------------------ what a pool and clicks bring
+
+
+class Pooled(Reader):
+    """Ranks well when it has learned from items without tags, and badly before."""
+
+    def __init__(self, sign=1.0, gains=True):
+        super().__init__(sign)
+        self.gains = gains
+
+    def fit(self, X, y, label_sets, unlabelled=None):
+        super().fit(X, y, label_sets)
+        self.pool_ = unlabelled
+        Reader.fits[-1] += (unlabelled,)
+        return self
+
+    def decision_function(self, X):
+        better = (self.pool_ is not None) == self.gains
+        return (1.0 if better else -1.0) * super().decision_function(X)
+
+
+@pytest.mark.parametrize("gains", [True, False])
+def test_the_gain_of_a_pool_is_the_last_validation_over_the_first(fits, gains):
+    X, corpus, known = collection()
+    plain, pooled = validate(Pooled(gains=gains), X, corpus, known, 2, 0, pool=X[:50])
+    gain = pooled.gain_over(plain)
+    quality = [one.unseen.example_map + one.unseen.concept_map for one in (plain, pooled)]
+    assert gain == pytest.approx((quality[1] - quality[0]) / 2) and (gain > 0.3) == gains
+    assert plain.gain_over(plain) == 0 and plain.click_gain is None, "it cannot learn from clicks"
+
+
+def test_the_pool_of_a_validation_has_what_was_left_out_and_nothing_held_out(fits):
+    X, corpus, known = collection()
+    X = X + np.arange(N)[:, None] / 1e4  # rows can be told apart
+    validate(Pooled(), X, corpus, known, 1, 0, pool=X[:3] + 100)
+    (_, items, sets, none), (*_, pool) = fits
+    assert none is None
+    rows = {row.tobytes(): place for place, row in enumerate(X)}
+    drawn = {rows.get(row.tobytes(), -1) for row in pool}
+    assert -1 in drawn and len(pool) == 3 + len(drawn - {-1})
+    held_out = {place for place, name in enumerate(corpus.ids) if name not in set(sets.ids)}
+    trained = {corpus.ids.index(name) for name in items.ids}
+    assert drawn - {-1} == set(range(N)) - held_out - trained
+
+
+def test_unknown_quality_counts_as_no_gain():
+    X, corpus, known = collection()
+    (found,) = validate(Reader(), X, corpus, known, 1, 0)
+    unknown = replace(found, unseen=replace(found.unseen, example_map=np.nan, concept_map=np.nan))
+    assert unknown.gain_over(found) == found.gain_over(unknown) == 0
+
+
+class Clicked(Reader):
+    """Ranks badly what it was not told of, and notes what it is told."""
+
+    def fit(self, X, y, label_sets):
+        super().fit(X, y, label_sets)
+        self.told_ = {}
+        return self
+
+    def learn(self, verdicts, X):
+        for item, label, answer in verdicts:
+            self.told_.setdefault(label, []).append((int(item), answer))
+        Reader.fits.append((self.told_, X))
+
+    def decision_function(self, X):
+        signs = [1.0 if label in self.told_ else -1.0 for label in self.classes_]
+        return np.array(signs) * super().decision_function(X)
+
+
+def test_the_gain_of_clicks_is_measured_on_items_that_were_not_asked_about(fits):
+    X, corpus, known = collection()
+    (found,) = validate(Clicked(), X, corpus, known, 1, 0)
+    assert 0.3 < found.click_gain <= 1
+    told, tested = fits[-1]
+    for label, answers in told.items():
+        assert len(answers) == CLICKS and all(row % 2 == 0 for row, _ in answers)
+        column = LABELS.index(label)
+        assert [answer for _, answer in answers] == [tested[row, column] == 1 for row, _ in answers]
+    assert f"{100 * found.click_gain:+.1f} points" in str(found)
+    assert Validation.from_state(found.get_state()).click_gain == found.click_gain
+
+
+@pytest.mark.parametrize(("gain", "told"), [(0.023, "+2.3 points.*are used"), (-0.01, "left out")])
+def test_what_a_pool_would_bring_is_told(gain, told):
+    X, corpus, known = collection()
+    (found,) = validate(Reader(), X, corpus, known, 1, 0)
+    assert re.search(told.replace("+", r"\+"), str(replace(found, pool_gain=gain)))
+
+
+def test_a_fitted_tagger_knows_what_clicks_and_a_pool_bring(world, tiny_space):
+    tagger = ZeroShotTagger(space=tiny_space(n_steps=40), random_state=0)
+    tagger.fit(world.X, world.documents, world.label_sets, unlabelled=world.X_test)
+    found = tagger.validation_
+    assert found.click_gain is not None and (found.pool_gain > 0) == tagger.pooled_
+    assert not tagger.verdicts_.count, "what was tried is nobody's verdict"

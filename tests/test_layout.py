@@ -73,7 +73,7 @@ ALLOWED = {
     "evidence": {"members", "store"},
     "senses": {"_validation", "concepts"},
     "holdout": BASE | {"corpus", "documents", "calibration", "metrics"},
-    "feedback": {"_validation", "verdicts"},
+    "feedback": {"_validation", "verdicts", "calibration"},
     "tagger": DATA | SPACE | {"metrics", "published", "holdout", "verdicts", "feedback"},
     # the paper's own method
     "published": DATA | {"index", "metrics"},

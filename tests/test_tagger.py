@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import warnings
 from dataclasses import replace
 
@@ -27,7 +28,7 @@ from polyseme.metrics import example_map
 from polyseme.persistence import ModelFileError, write_model
 from polyseme.tags import rank_blocks, rank_labels
 from polyseme.training import SpaceTraining
-from polyseme.verdicts import VerdictLog
+from polyseme.verdicts import Verdict, VerdictLog
 from polyseme.word_vectors import WordVectors, name_likeness
 
 PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)
@@ -904,6 +905,8 @@ def test_an_extractor_is_learned_by_fit_and_used_ever_after():
 
 def test_only_some_kinds_are_given_where_that_is_asked_for(toy_tagger, world):
     kinds = dict(zip(toy_tagger.classes_, toy_tagger.kinds_.tolist(), strict=True))
+    # Labels on training items are asked for as seen, also where no label set holds them.
+    kinds |= dict.fromkeys(world.oov, "seen")
     for wanted in ("seen", "unseen"):
         labels, scores = toy_tagger.rank(world.X_test, k=3, kinds=(wanted,))
         assert {kinds[label] for label in labels[scores > 0]} == {wanted}
@@ -916,3 +919,322 @@ def test_only_some_kinds_are_given_where_that_is_asked_for(toy_tagger, world):
     assert [[t for t in tags if kinds[t] == "seen"] for tags in every] == [list(t) for t in seen]
     with pytest.raises(InputError, match="`kinds` of `rank` must be one of 'seen'"):
         toy_tagger.rank(world.X_test, kinds=("sean",))
+
+
+# ------------------------------------------------------------------ clicks
+
+
+def apart(tagger):
+    """Copy a tagger that has been told nothing, with a log of its own."""
+    return copy.deepcopy(tagger).take_up(VerdictLog())
+
+
+def answers_of(world, theme, label, n=4):
+    """Yes for items of a theme, no for others, by the numbers of their rows."""
+    here = at(world, theme)
+    rows = [*np.flatnonzero(here)[:n], *np.flatnonzero(~here)[:n]]
+    return [(str(row), label, bool(here[row])) for row in rows]
+
+
+@pytest.mark.parametrize("label", ["phone", "charger", "parasol"])
+def test_scores_move_towards_answers_and_those_of_others_stay(own_tagger, world, label):
+    """Seen, unseen and brand-new labels, said to belong to the beach."""
+    before, known = own_tagger.decision_function(world.X_test), list(own_tagger.classes_)
+    own_tagger.learn(answers_of(world, "beach", label), world.X_test)
+    after, here = own_tagger.decision_function(world.X_test), at(world, "beach")
+    others = [name for name in known if name != label]
+    for name in others:
+        np.testing.assert_array_equal(
+            after[:, column_of(own_tagger, name)], before[:, known.index(name)]
+        )
+    column = after[:, column_of(own_tagger, label)]
+    gap = column[here].mean() - column[~here].mean()
+    old = before[:, known.index(label)] if label in known else np.zeros(len(here))
+    assert gap > old[here].mean() - old[~here].mean() + 0.5
+
+
+def test_a_new_label_by_two_answers_is_ranked_on_like_items(own_tagger, world):
+    rows = np.flatnonzero(at(world, "beach"))[:2]
+    own_tagger.learn([(row, "parasol", True) for row in rows], world.X_test)
+    assert own_tagger.kinds_[column_of(own_tagger, "parasol")] == "oov"
+    scores = own_tagger.predict_proba(world.X_test)[:, column_of(own_tagger, "parasol")]
+    here = at(world, "beach")
+    assert scores[here].min() > scores[~here].max()
+
+
+@pytest.mark.parametrize("label", ["phone", "charger", "parasol"])
+@pytest.mark.parametrize("again", [False, True], ids=["at once", "after loading"])
+def test_undoing_is_exact_to_the_bit(own_tagger, world, tmp_path, label, again):
+    own_tagger.learn(answers_of(world, "office", "sea"), world.X_test)
+    own_tagger.learn([("3", label, True), ("1", label, False)], world.X_test)
+    own_tagger.undo(own_tagger.learn([("1", label, True)]))
+    if label == "parasol":
+        own_tagger.undo([own_tagger.verdicts_.count - 3, own_tagger.verdicts_.count - 2])
+    labels, before = list(own_tagger.classes_), own_tagger.decision_function(world.X_test)
+    numbers = own_tagger.learn(answers_of(world, "beach", label), world.X_test)
+    assert len(numbers) == 8
+    assert not np.array_equal(own_tagger.decision_function(world.X_test), before)
+    if again:
+        own_tagger.save(tmp_path / "other")
+        own_tagger = polyseme.load(tmp_path / "other")
+    own_tagger.undo(numbers)
+    assert list(own_tagger.classes_) == labels
+    np.testing.assert_array_equal(own_tagger.decision_function(world.X_test), before)
+
+
+def test_the_order_of_verdicts_changes_no_bit(toy_tagger, world):
+    said, scores = answers_of(world, "beach", "phone") + answers_of(world, "office", "sea"), []
+    for verdicts in (said, said[::-1]):
+        mine = apart(toy_tagger)
+        for one in verdicts:
+            mine.learn([one], world.X_test)
+        scores.append(mine.decision_function(world.X_test))
+    np.testing.assert_array_equal(*scores)
+
+
+def test_verdicts_on_a_blocked_label_count_when_it_is_suggested_again(own_tagger, world):
+    said, column = answers_of(world, "beach", "phone"), column_of(own_tagger, "phone")
+    own_tagger.block(["phone"]).learn(said, world.X_test)
+    assert not own_tagger.predict_proba(world.X_test)[:, column].any()
+    own_tagger.block(["phone"], undo=True)
+    other = polyseme.load(own_tagger.verdicts_.file.parent)
+    np.testing.assert_array_equal(
+        own_tagger.decision_function(world.X_test), other.decision_function(world.X_test)
+    )
+    with pytest.raises(InputError, match="'phone' is blocked or was removed, so that nothing"):
+        own_tagger.block(["phone"]).ask(world.X_test, "phone")
+
+
+def test_a_renamed_label_keeps_its_answers(own_tagger, world, tmp_path):
+    own_tagger.learn(answers_of(world, "beach", "phone"), world.X_test)
+    before = own_tagger.decision_function(world.X_test)
+    own_tagger.rename("phone", "telephone")
+    np.testing.assert_array_equal(own_tagger.decision_function(world.X_test), before)
+    own_tagger.save(tmp_path / "renamed")
+    again = polyseme.load(tmp_path / "renamed")
+    assert "phone" not in again.classes_, "its old name is no label of its own"
+    np.testing.assert_array_equal(again.decision_function(world.X_test), before)
+
+
+def test_answers_to_merged_labels_count_for_the_one_that_is_left(own_tagger, world):
+    plain = apart(own_tagger).merge("phone", into="screen")
+    own_tagger.learn(answers_of(world, "beach", "phone"), world.X_test)
+    own_tagger.merge("phone", into="screen")
+    gap, here = [], at(world, "beach")
+    for tagger in (plain, own_tagger):
+        scores = tagger.decision_function(world.X_test)[:, column_of(tagger, "screen")]
+        gap.append(scores[here].mean() - scores[~here].mean())
+    assert gap[1] > gap[0] + 0.5
+
+
+def test_answers_to_a_removed_label_count_no_more(own_tagger, world):
+    n = len(own_tagger.learn(answers_of(world, "beach", "parasol"), world.X_test))
+    own_tagger.remove_labels(["parasol"])
+    assert "parasol" not in own_tagger.classes_
+    assert not own_tagger.verdicts_.standing() and own_tagger.verdicts_.count == 2 * n
+
+
+def test_verdicts_survive_saving_copying_and_pickling(toy_tagger, world, tmp_path):
+    mine = apart(toy_tagger)
+    mine.learn(answers_of(world, "beach", "parasol"), world.X_test)
+    expected = mine.decision_function(world.X_test)
+    mine.save(tmp_path / "model")
+    for other in (polyseme.load(tmp_path / "model"), pickle.loads(pickle.dumps(mine))):
+        np.testing.assert_array_equal(other.decision_function(world.X_test), expected)
+        assert len(other.verdicts_.standing()) == 8
+    assert not toy_tagger.verdicts_.count, "a copy's clicks are its own"
+
+
+def test_a_loaded_tagger_learns_what_its_folder_was_told_meanwhile(own_tagger, world):
+    own_tagger.learn(answers_of(world, "beach", "parasol"), world.X_test)
+    other = polyseme.load(own_tagger.verdicts_.file.parent)
+    np.testing.assert_array_equal(
+        other.decision_function(world.X_test), own_tagger.decision_function(world.X_test)
+    )
+    own_tagger.save(own_tagger.verdicts_.file.parent)
+    other.take_up(VerdictLog())
+    assert "parasol" not in other.classes_
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "X", "message"),
+    [
+        ([("photo", "sea", True)], None, "Nothing is known of the item 'photo'; give `X`"),
+        ([("photo", "sea", True)], "X", "X has no item 'photo'; .* numbers of their rows, from 0"),
+        ([("photo", "sea", True)], "frame", "X has no item 'photo'; .* by their ids"),
+        ([("0", "sea", 1)], "X", "must have True or False as `answer`"),
+        ([("0", "sea")], "X", r"tuple \(item, label, answer\)"),
+        ([("0", "", True)], "X", "empty"),
+    ],
+)
+def test_what_cannot_be_learned_is_said_and_leaves_no_trace(
+    own_tagger, world, verdicts, X, message
+):
+    frame = (
+        pd.DataFrame(world.X_test).rename(columns=str).assign(id=[*map(str, world.X_test[:, 0])])
+    )
+    given = {None: None, "X": world.X_test, "frame": frame}[X]
+    before = own_tagger.decision_function(world.X_test)
+    with pytest.raises(InputError, match=message):
+        own_tagger.learn(verdicts, given)
+    assert not own_tagger.verdicts_.count
+    np.testing.assert_array_equal(own_tagger.decision_function(world.X_test), before)
+
+
+def test_a_row_of_another_table_is_not_taken_for_an_item_that_is_known(own_tagger, world):
+    own_tagger.learn([(0, "sea", True)], world.X_test)
+    own_tagger.learn([(0, "sea", False)], world.X_test)
+    with pytest.raises(InputError, match="Row 0 of X is not the item '0' that verdicts were given"):
+        own_tagger.learn([(0, "sea", True)], world.X_test[::-1])
+
+
+def test_items_of_frames_are_known_by_their_ids(own_tagger, world):
+    names = [f"photo {row}" for row in range(len(world.X_test))]
+    frame = pd.DataFrame(world.X_test, columns=[*"abcde"]).assign(id=names)
+    (first, *_) = own_tagger.ask(frame, "sea", k=3, strategy="likeliest")
+    assert first.item == names[first.row]
+    own_tagger.learn([(first.item, "sea", True)], frame)
+    own_tagger.learn([(first.item, "wave", True)])
+    assert first.item not in {one.item for one in own_tagger.ask(frame, "sea", k=500)}
+
+
+def test_a_tagger_without_features_learns_no_verdicts(tiny_space, world):
+    tagger = ZeroShotTagger(space=tiny_space(n_steps=8), random_state=0)
+    tagger.fit(None, world.label_sets)
+    for call in (lambda: tagger.learn([("0", "sea", True)]), lambda: tagger.ask(world.X_test)):
+        with pytest.raises(InputError, match="was fitted without features"):
+            call()
+
+
+@pytest.mark.parametrize("label", ["phone", "parasol"])
+def test_parts_of_evidence_add_up_with_answers(own_tagger, world, label):
+    own_tagger.learn(answers_of(world, "beach", label), world.X_test)
+    found = own_tagger.explain(world.X_test[0], label, k=100)
+    parts = [found.frequency, found.features, found.other_tags, found.known, found.verdicts]
+    assert found.verdicts and found.logit == pytest.approx(
+        sum(parts) + sum(one.part for one in found.tags)
+    )
+    logits = own_tagger.decision_function(world.X_test[:1])
+    assert found.logit == pytest.approx(logits[0, column_of(own_tagger, label)])
+
+
+def test_questions_about_one_label_or_any_leave_out_what_is_known(own_tagger, world):
+    (one, *rest) = own_tagger.ask(world.X_test, "sea", k=5, strategy="likeliest")
+    assert {question.label for question in rest} == {"sea"}
+    scores = own_tagger.predict_proba(world.X_test)
+    assert one.probability == pytest.approx(scores[:, column_of(own_tagger, "sea")].max())
+    own_tagger.learn([(one.item, "SEA", True)], world.X_test)
+    asked = own_tagger.ask(world.X_test, k=10**6, strategy="likeliest")
+    assert len(asked) == scores.size - 1
+    assert (one.item, "sea") not in {(each.item, each.label) for each in asked}
+    tags = [["sea"]] * len(world.X_test)
+    with_tags = own_tagger.ask(world.X_test, k=10**6, strategy="likeliest", tags=tags)
+    assert "sea" not in {each.label for each in with_tags}
+
+
+def test_missing_and_wrong_tags_are_found(own_tagger, world):
+    wrong = [list(world.themes[theme]) for theme in world.themes_test]
+    row = next(row for row, tags in enumerate(wrong) if "sea" in tags and "desk" not in tags)
+    wrong[row] = [tag for tag in wrong[row] if tag != "sea"] + ["desk"]
+    found = own_tagger.ask(world.X_test, "desk", k=3, strategy="errors", tags=wrong)
+    assert (found[0].row, found[0].reason) == (row, "wrong")
+    found = own_tagger.ask(world.X_test[[row]], k=3, strategy="errors", tags=[wrong[row]])
+    assert {"wrong", "missing"} == {one.reason for one in found}
+
+
+def test_questions_of_an_indicator_matrix_are_about_its_columns(world, tiny_space):
+    frame = pd.DataFrame({"phone": [1, 0] * 20, "sea": [0, 1] * 20, "sun": [0, 1] * 20})
+    X = np.eye(2)[[0, 1] * 20] + np.random.default_rng(0).normal(size=(40, 2)) / 9
+    tagger = tiny(n_steps=60, n_validations=0).fit(X, frame)
+    asked = tagger.ask(X, "sea", k=4, strategy="likeliest")
+    assert {(one.label, one.row % 2) for one in asked} == {("sea", 1)}
+
+
+# ------------------------------------------------------------------ items without tags
+
+
+def test_without_validation_the_pool_is_used_as_told(world):
+    fitted = tiny(n_validations=0).fit(
+        world.X, world.documents, world.label_sets, unlabelled=world.X_test
+    )
+    plain = tiny(n_validations=0).fit(world.X, world.documents, world.label_sets)
+    assert (fitted.pooled_, plain.pooled_, fitted.validation_) == (True, False, None)
+    assert fitted.space_.digest_ != plain.space_.digest_
+
+
+@pytest.mark.parametrize(("gain", "used"), [(0.02, True), (-0.02, False), (0.0, False)])
+def test_the_pool_is_used_where_it_helps_on_labels_made_unseen(world, monkeypatch, gain, used):
+    monkeypatch.setattr("polyseme.holdout.Validation.gain_over", lambda *_: gain)
+    fitted = tiny().fit(world.X, world.documents, world.label_sets, unlabelled=world.X_test)
+    plain = tiny().fit(world.X, world.documents, world.label_sets)
+    assert fitted.pooled_ == used and fitted.validation_.pool_gain == gain
+    assert (fitted.space_.digest_ == plain.space_.digest_) != used
+
+
+def test_a_pool_in_every_form_is_the_same_and_columns_are_put_in_order(world):
+    names = [*"abcde"]
+    X, pool = (pd.DataFrame(table, columns=names) for table in (world.X, world.X_test))
+    forms = [pool, pool[names[::-1]], pl.DataFrame(world.X_test, names)[names[::-1]]]
+    digests = {
+        tiny(n_validations=0)
+        .fit(X, world.documents, world.label_sets, unlabelled=form)
+        .space_.digest_
+        for form in forms
+    }
+    assert len(digests) == 1
+    with pytest.raises(InputError, match="columns"):
+        tiny().fit(X, world.documents, unlabelled=pool.rename(columns={"a": "z"}))
+    with pytest.raises(InputError, match="features"):
+        tiny().fit(world.X, world.documents, unlabelled=world.X_test[:, :3])
+    with pytest.raises(InputError, match="give X, too"):
+        tiny().fit(None, world.documents, unlabelled=world.X_test)
+
+
+def test_a_pool_of_files_is_known_by_their_names():
+    words = ["seashore", "sandsea", "oakwood", "woodoak"] * 10
+    documents = [["sea", "wet"], ["sea"], ["oak", "dry"], ["oak"]] * 10
+    pool = ["sea", "wood", "sandshore"]
+    tagger = tiny(features=Words(), n_validations=0).fit(words, documents, unlabelled=pool)
+    assert {one.item for one in tagger.ask(pool, k=50)} == set(pool)
+    tagger.learn([("sandshore", "wet", False), ("wood", "wet", True)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PolysemeWarning)
+        tagger.fit(words, documents, unlabelled=pool)
+    assert tagger.space_.sketch(np.ones((1, tagger.n_features_in_))).shape == (1, 10)
+    assert tagger._corrections, "what was said of files is placed in the new space"
+
+
+def test_verdicts_teach_the_next_fit_and_new_labels_come_back(world):
+    tagger = tiny(n_validations=0)
+    given = (world.X, world.documents, world.label_sets)
+    tagger.fit(*given, unlabelled=world.X_test)
+    plain = tagger.space_.digest_
+    tagger.learn(answers_of(world, "beach", "phone"), world.X_test)
+    tagger.learn(answers_of(world, "beach", "parasol"), world.X_test)
+    tagger.fit(*given, unlabelled=world.X_test)
+    assert tagger.space_.digest_ != plain and "parasol" in tagger.classes_
+    assert len(tagger._corrections) == 2 and len(tagger.verdicts_.standing()) == 16
+    said = [Verdict(*one) for one in answers_of(world, "beach", "phone")]
+    other = tiny(n_validations=0).fit(*given, unlabelled=world.X_test, verdicts=said)
+    assert other.space_.digest_ == tagger.space_.digest_
+
+
+def test_numbers_of_rows_that_are_other_items_now_are_passed_over(world):
+    tagger = tiny(n_validations=0).fit(world.X, world.documents)
+    tagger.learn([(0, "sea", True), (1, "sea", False)], world.X_test)
+    with pytest.warns(PolysemeWarning, match="Verdicts on 2 items are kept but not learned from"):
+        tagger.set_params(random_state=1).fit(world.X, world.documents)
+    assert not tagger._corrections and len(tagger.verdicts_.standing()) == 2
+
+
+def test_a_fit_that_fails_leaves_scores_and_verdicts(own_tagger, world, monkeypatch):
+    own_tagger.set_params(space=tiny().space, n_validations=0)
+    own_tagger.learn(answers_of(world, "beach", "phone"), world.X_test)
+    before, log = own_tagger.decision_function(world.X_test), own_tagger.verdicts_
+    monkeypatch.setattr("polyseme.tagger._place_answered", fail)
+    with pytest.raises(MemoryError):
+        own_tagger.fit(world.X, world.documents, verdicts=[])
+    assert own_tagger.verdicts_ is log
+    np.testing.assert_array_equal(own_tagger.decision_function(world.X_test), before)
+    own_tagger.learn([("0", "sun", True)], world.X_test)
+    assert log.count == 9

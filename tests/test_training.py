@@ -18,7 +18,7 @@ from polyseme._validation import InputError
 from polyseme.gpu_training import GpuLearner
 from polyseme.persistence import read_model
 from polyseme.steps import read_columns
-from polyseme.training import Answers, SpaceTraining, standardise
+from polyseme.training import Answers, SpaceTraining, pool_targets, standardise
 
 N_LABEL_SETS, N_ITEMS = 40, 36
 PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)
@@ -563,3 +563,210 @@ def test_sparse_features_give_the_codes_of_dense_ones():
     assert codes.std() > 0.1
     np.testing.assert_allclose(sparse.item_codes(sp.csr_matrix(X)), codes, atol=1e-4)
     np.testing.assert_allclose(dense.item_codes(sp.csr_matrix(X)), codes, atol=1e-6)
+
+
+# ------------------------------------------------------------------ items without tags
+
+N_POOL = 30
+POOL_TOPICS = np.arange(N_POOL) % 4
+
+
+def pool_world(verdicts=False, sparse=False):
+    """Items of the same topics without tags, and verdicts on two of them and on a tagged one."""
+    rng = np.random.default_rng(5)
+    pool = np.eye(4)[POOL_TOPICS] + 0.2 * rng.normal(size=(N_POOL, 4))
+    X = little_world()["X"]
+    if sparse:
+        X, pool = (sp.csr_matrix(np.where(table > 0.1, table, 0.0)) for table in (X, pool))
+    world = {"X": X, "pool": pool}
+    if verdicts:
+        said = np.zeros((N_ITEMS + N_POOL, 16))
+        said[N_ITEMS, 4], said[N_ITEMS + 1, 5], said[0, 6] = 1, -1, -1
+        world["verdicts"] = sp.csr_matrix(said)
+    return world
+
+
+@pytest.fixture(scope="module")
+def pooled():
+    return trained(**pool_world(verdicts=True))
+
+
+@pytest.mark.parametrize("n", [40, 5000])
+def test_each_label_is_expected_in_the_pool_as_often_as_in_documents(n):
+    rng = np.random.default_rng(0)
+    logits = (2 * rng.normal(size=(n, 70)) + 4 * rng.normal(size=70)).astype(np.float32)
+    priors = rng.uniform(0.03, 0.6, 70)
+    soft, hard = (pool_targets(logits, priors, share) for share in (0.0, 1.0))
+    np.testing.assert_allclose(soft.mean(axis=0), priors, atol=0.002 if n == 40 else 0.02)
+    np.testing.assert_array_equal(hard.sum(axis=0), np.round(priors * n))
+    for column in range(70):
+        among = hard[:, column] == 1
+        assert logits[among, column].min() >= logits[~among, column].max()
+    np.testing.assert_allclose(pool_targets(logits, priors, 0.5), (soft + hard) / 2, atol=1e-6)
+
+
+def test_a_label_that_nothing_should_have_stays_soft():
+    logits = np.linspace(-3, 3, 20, dtype=np.float32)[:, None]
+    found = pool_targets(logits, np.array([0.01]), 0.5)
+    assert found.mean() == pytest.approx(0.01, abs=1e-3) and (np.diff(found[:, 0]) > 0).all()
+
+
+@pytest.mark.parametrize("way", ["alone", *TOGETHER])
+def test_a_member_learns_from_the_pool_of_other_folds_only_and_when_it_has_begun(way):
+    run = made(way, plan=replace(PLAN, pool_from=0.5, pool_weight=2.0), **pool_world())
+    data, features = run.data, standardise(run.data.pool, run.data.mean, run.data.scale)
+    names = {row.tobytes(): place for place, row in enumerate(features)}
+    seen, asked = {}, []
+
+    def exchange(answers):
+        asked.append({number: len(one.pool) for number, one in answers.items()})
+        return answers
+
+    for run.round in range(4):
+        items = run._begin_round(exchange)
+        begun = run.round >= 2
+        assert items.pooled == begun and (items.weights[N_ITEMS:] == 2.0 * begun).all()
+        for learner in run.learners:
+            learner.batches.begin(items)
+            n_items = learner.batches.n_items
+            for _ in range(20):
+                batch = learner.batches.draw()
+                if not begun and way == "alone":
+                    assert batch.features.shape[1] == n_items
+                    continue
+                rows = batch.features[:, n_items:].cpu().numpy()
+                weights = batch.weights[:, -rows.shape[1] :]
+                assert bool(weights[..., : data.n_labels].any()) == begun
+                for place, drawn in enumerate(rows):
+                    places = {names[row.tobytes()] for row in drawn}
+                    seen.setdefault(learner.batches.number + place, set()).update(places)
+    for number, places in seen.items():
+        assert places == set(np.flatnonzero(data.pool_folds != number // 2))
+    sizes = np.bincount(data.pool_folds)
+    assert asked[0] == dict.fromkeys(range(6), 0)
+    assert asked[-1] == {number: sizes[number // 2] for number in range(6)}
+
+
+def test_verdicts_take_the_place_of_guesses_and_weigh_more():
+    run = made(plan=replace(PLAN, verdict_weight=7.0, rarity=0.0), **pool_world(verdicts=True))
+    columns = [int(np.flatnonzero(run.data.verdicts.toarray()[row])[0]) for row in (0, 36, 37)]
+    for run.round in (0, 2):
+        items = run._begin_round(None)
+        assert items.targets[0, columns[0]] == -1
+        if run.round:
+            assert items.targets[36, columns[1]] == 2 and items.targets[37, columns[2]] == -1
+        guesses = np.delete(items.targets, [0, 36, 37], axis=0)
+        assert (guesses >= 0).all() and (guesses <= 1).all()
+    batches = run.learners[0].batches
+    batches.begin(items)
+    told = {items.features[36].tobytes(): (columns[1], 1.0)}
+    told[items.features[37].tobytes()] = (columns[2], 0.0)
+    met = 0
+    for _ in range(60):
+        batch = batches.draw()
+        n_read, n_pool = batch.features.shape[1], batches.n_pool
+        for place in range(batches.n_items, n_read):
+            column, target = told.get(batch.features[0, place].numpy().tobytes(), (None, None))
+            if column is not None:
+                met += 1
+                row = place - n_read
+                assert batch.targets[0, row, column] == target
+                weight = batch.weights[0, row, column] * n_pool * run.data.n_outputs
+                assert weight == pytest.approx(7.0, rel=1e-5)
+        assert batch.targets.min() >= 0 and batch.targets.max() <= 1
+    assert met
+
+
+def test_shares_of_members_learn_from_a_pool_to_the_same_bits(pooled):
+    answers, meeting = {}, threading.Barrier(2, timeout=60)
+
+    def exchange(mine):
+        answers.update(mine)
+        meeting.wait()
+        everybody = dict(answers)
+        meeting.wait()
+        return everybody
+
+    world = pool_world(verdicts=True)
+    with ThreadPoolExecutor(2) as threads:
+        done = list(
+            threads.map(lambda one: trained(share=(one, 2), exchange=exchange, **world), range(2))
+        )
+    for share, run in enumerate(done):
+        parts = [group[share::2] for group in pooled.members.groups]
+        assert_same_bits(run.members.groups, parts)
+
+
+@pytest.mark.parametrize("n_rounds", [1, 2, 3])
+def test_an_interrupted_fit_with_a_pool_goes_on_to_the_same_bits(tmp_path, n_rounds):
+    world = little_world() | pool_world(verdicts=True)
+    whole = space_of().fit(**world).get_state()[1]
+    with pytest.raises(KeyboardInterrupt):
+        space_of(tmp_path / "run").fit(**world, progress=interrupted_after(n_rounds))
+    again = space_of(tmp_path / "run").fit(**world).get_state()[1]
+    assert whole.keys() == again.keys()
+    assert_same_bits(whole.values(), again.values())
+
+
+@pytest.mark.parametrize("changed", ["pool", "verdicts", "none"])
+def test_a_checkpoint_with_another_pool_or_other_verdicts_is_refused(tmp_path, changed):
+    world = little_world() | pool_world(verdicts=True)
+    with pytest.raises(KeyboardInterrupt):
+        space_of(tmp_path / "run").fit(**world, progress=interrupted_after(1))
+    others = {"pool": {"pool": world["pool"] + 1}, "verdicts": {"verdicts": -world["verdicts"]}}
+    others["none"] = {"pool": None, "verdicts": None}
+    with pytest.raises(InputError, match="belongs to other data"):
+        space_of(tmp_path / "run").fit(**(world | others[changed]))
+
+
+def test_without_a_pool_what_is_said_of_pools_changes_no_bit(whole):
+    plan = replace(PLAN, pool_from=0.9, pool_weight=9.0, pool_hard=0.1, verdict_weight=9.0)
+    again = trained(plan=replace(plan, pool_steps=5.0))
+    assert_same_bits(again.members.groups, whole.members.groups)
+    assert again.history == whole.history
+
+
+def test_a_pool_and_verdicts_each_change_what_is_learned(whole, pooled):
+    alone = trained(**pool_world())
+    others = (whole.members.items, pooled.members.items, alone.members.items)
+    assert len({group.numpy().tobytes() for group in others}) == 3
+
+
+def test_a_sparse_pool_gives_the_codes_of_a_dense_one():
+    world = little_world() | pool_world(sparse=True)
+    sparse = space_of().fit(**world)
+    tables = {name: world[name].toarray() for name in ("X", "pool")}
+    dense = space_of().fit(**(world | tables))
+    codes = dense.item_codes(tables["pool"])
+    assert codes.std() > 0.1
+    np.testing.assert_allclose(sparse.item_codes(world["pool"]), codes, atol=1e-4)
+
+
+@pytest.mark.parametrize(("n", "n_pool"), [(700, 100), (100, 700), (700, 700)])
+def test_where_items_do_not_fit_some_of_the_pool_are_drawn(n, n_pool):
+    rng = np.random.default_rng(0)
+    table = (rng.random((n, 6)) < 0.4).astype(float)
+    world = {"documents": sp.csr_matrix(table), "X": rng.normal(size=(n, 3))}
+    world |= {"item_documents": None, "n_label_sets": n, "pool": rng.normal(size=(n_pool, 3))}
+    run, drawn = made(plan=replace(PLAN, memory_mb=0.001), **world), []
+    for run.round in range(2):
+        items = run._begin_round(None)
+        assert len(items.rows) + len(items.pool_rows) == 512 and len(items.pool_rows) >= 100
+        assert len(set(items.pool_rows.tolist())) == len(items.pool_rows)
+        np.testing.assert_array_equal(
+            items.features[len(items.rows) :],
+            standardise(run.data.pool[items.pool_rows], run.data.mean, run.data.scale),
+        )
+        drawn.append(items.pool_rows.tolist())
+    assert (drawn[0] == drawn[1]) == (n_pool == 100)
+
+
+@pytest.mark.parametrize("way", ["alone", *TOGETHER])
+def test_unseen_labels_of_pool_items_are_learned(way):
+    run = trained(way=way, n_steps=160, plan=QUICK, **pool_world(verdicts=True))
+    features = standardise(run.data.pool, run.data.mean, run.data.scale)
+    codes = run.members.encode_items(torch.from_numpy(features))
+    read = run.members.read(codes).mean(dim=0).numpy()
+    assert np.isfinite(read).all()
+    found = read[POOL_TOPICS < 3, 13:16].argmax(axis=1)
+    assert (found == POOL_TOPICS[POOL_TOPICS < 3]).mean() > 0.9

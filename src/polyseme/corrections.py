@@ -14,6 +14,7 @@ their answers are as good as any others'. How often a label is expected stays as
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -32,6 +33,8 @@ OFFSET = 1.0
 SKETCH = 512
 # Newton's steps at the most, and the change that is small enough to stop.
 _STEPS, _SMALL = 30, 1e-6
+# A strength whose log evidence is so far behind another's has no share.
+_HOPELESS = 12.0
 # Beyond so many answers to one label they are solved in the dimensions of sketches, not of answers.
 _DUAL = 600
 
@@ -68,6 +71,13 @@ def sketch(features: Floats) -> Floats:
     return np.asarray(made / np.maximum(lengths, 1e-9), dtype=np.float32)
 
 
+def corrected(sketches: Floats, corrections: Mapping[int, Correction]) -> Matrix:
+    """Say what corrections add to the logits of items, by their sketches, (n, n_corrections)."""
+    weights = np.stack([one.weights for one in corrections.values()], axis=1)
+    intercepts = np.array([one.intercept for one in corrections.values()])
+    return np.asarray(sketches @ weights + intercepts)
+
+
 def correct(
     sketches: Floats,
     logits: Matrix,
@@ -89,7 +99,11 @@ def correct(
         Items that stand for all others, on which the label stays as frequent as it was.
     """
     known, target = sketches.astype(np.float64), answers.astype(np.float64)
-    found = [_solved(known, logits, target, strength) for strength in STRENGTHS]
+    found: list[tuple[Matrix, float, float]] = []
+    for strength in STRENGTHS:
+        found.append(_solved(known, logits, target, strength, *(found[-1][:2] if found else ())))
+        if found[-1][2] < max(one[2] for one in found) - _HOPELESS:
+            break  # what is stronger still explains the answers even worse
     evidence = np.array([one[2] for one in found])
     shares = np.exp(evidence - evidence.max())
     shares /= shares.sum()
@@ -104,13 +118,24 @@ def correct(
 
 
 def _solved(
-    known: Matrix, logits: Matrix, target: Matrix, strength: float
+    known: Matrix,
+    logits: Matrix,
+    target: Matrix,
+    strength: float,
+    start: Matrix | float = 0.0,
+    start_offset: float = 0.0,
 ) -> tuple[Matrix, float, float]:
     """Give the most likely weights and offset for a strength, and the log evidence for it."""
     rows = np.hstack([known * strength**0.5, np.full((len(known), 1), OFFSET**0.5)])
-    dual = len(rows) <= _DUAL
-    gram = rows @ rows.T if dual else None
-    weights = np.zeros(rows.shape[1])
+    gram = rows @ rows.T if len(rows) <= _DUAL else None
+
+    def posterior(weights: Matrix) -> float:
+        z = logits + rows @ weights
+        return float(-np.logaddexp(0, np.where(target > 0, -z, z)).sum() - 0.5 * weights @ weights)
+
+    weights = np.empty(rows.shape[1])
+    weights[:-1], weights[-1] = start / strength**0.5, start_offset / OFFSET**0.5
+    value = posterior(weights)
     for _ in range(_STEPS):
         moved = rows @ weights
         likely = sigmoid(logits + moved)
@@ -120,14 +145,15 @@ def _solved(
             root = np.sqrt(spread)
             inner = np.eye(len(rows)) + root[:, None] * gram * root
             solved = wanted - root * np.linalg.solve(inner, root * (gram @ wanted))
-            after = rows.T @ solved
+            change = rows.T @ solved - weights
         else:
             inner = np.eye(rows.shape[1]) + rows.T @ (rows * spread[:, None])
-            after = np.linalg.solve(inner, rows.T @ wanted)
-        change, weights = np.abs(after - weights).max(), after
-        if change < _SMALL:
+            change = np.linalg.solve(inner, rows.T @ wanted) - weights
+        # Where answers contradict what was certain, a whole step leads too far.
+        while (after := posterior(weights + change)) < value and np.abs(change).max() > 1e-9:
+            change *= 0.5
+        weights, value = weights + change, after
+        if np.abs(change).max() < _SMALL:
             break
-    moved = logits + rows @ weights
-    fits = -np.logaddexp(0, np.where(target > 0, -moved, moved)).sum()
-    evidence = fits - 0.5 * weights @ weights - 0.5 * np.linalg.slogdet(inner)[1]
+    evidence = value - 0.5 * np.linalg.slogdet(inner)[1]
     return weights[:-1] * strength**0.5, float(weights[-1] * OFFSET**0.5), float(evidence)

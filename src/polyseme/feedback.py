@@ -6,20 +6,32 @@ items that were answered for, and questions that are worth asking.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._validation import InputError, IntArray
+from polyseme._validation import InputError
+from polyseme.calibration import sigmoid
 from polyseme.verdicts import Verdict, VerdictLog
 
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
-STRATEGIES = ("active", "likeliest", "random", "errors")
+# Why each strategy asks.
+_REASONS = {
+    "active": ("likely", "uncertain"),
+    "likeliest": ("likely",),
+    "random": ("random",),
+    "errors": ("errors",),
+}
+STRATEGIES = tuple(_REASONS)
+# Vectors of items are held in memory up to this size; others are read when they are needed.
+_HELD_BYTES = 256 * 2**20
 
 
 class Question(NamedTuple):
@@ -30,6 +42,15 @@ class Question(NamedTuple):
     label: str
     probability: float
     reason: str  # "likely", "uncertain", "random", "missing" or "wrong"
+
+
+class Block(NamedTuple):
+    """Some rows of items that may be asked about."""
+
+    start: int  # the number of the first
+    logits: Matrix  # minus infinity for what is not to be asked, (n, n_labels)
+    answered: NDArray[np.bool_]  # what was answered already, (n, n_labels)
+    tagged: NDArray[np.bool_]  # which tags items have, (n, n_labels)
 
 
 class Feedback:
@@ -45,14 +66,15 @@ class Feedback:
 
     def __init__(self, log: VerdictLog, space: str) -> None:
         self.log, self.space = log, space
-        self._vectors: dict[str, Floats] = dict(log.codes(space)) if log.count else {}
+        self._held: dict[str, Floats] = {}
         self._load()
 
     def _load(self) -> None:
         """Read what stands from the log."""
-        self._answers: dict[str, dict[str, bool]] = {}
-        for verdict in self.log.standing() if self.log.count else ():
-            self._answers.setdefault(verdict.label, {})[verdict.item] = verdict.answer
+        # The number of each verdict and its answer, by label and item.
+        self._answers: dict[str, dict[str, tuple[int, bool]]] = {}
+        for one in self.log.standing() if self.log.count else ():
+            self._answers.setdefault(one.label, {})[one.item] = (one.number or 0, one.answer)
 
     def __len__(self) -> int:
         return sum(map(len, self._answers.values()))
@@ -62,59 +84,94 @@ class Feedback:
         """Labels that verdicts are about."""
         return tuple(self._answers)
 
+    def items(self) -> dict[str, None]:
+        """Give the items that verdicts are about, as keys."""
+        return dict.fromkeys(item for said in self._answers.values() for item in said)
+
+    def triples(self) -> Iterator[tuple[str, str, bool]]:
+        """Yield item, label and answer of every verdict, of one label's in the order of events."""
+        for label, said in self._answers.items():
+            for item, (_, answer) in said.items():
+                yield item, label, answer
+
     def add(self, verdicts: Collection[Verdict], vectors: Mapping[str, Floats]) -> range:
         """Keep verdicts, and vectors of items that are new; give the verdicts' numbers."""
-        fresh = {item: vector for item, vector in vectors.items() if item not in self._vectors}
-        numbers = self.log.append(verdicts, fresh, self.space)
-        self._vectors |= fresh
-        for verdict in verdicts:
-            self._answers.setdefault(verdict.label, {})[verdict.item] = verdict.answer
+        numbers = self.log.append(verdicts, vectors, self.space)
+        for number, one in zip(numbers, verdicts, strict=True):
+            self._answers.setdefault(one.label, {})[one.item] = (number, bool(one.answer))
         return numbers
 
-    def undo(self, numbers: Iterable[int]) -> range:
-        """Take verdicts back; what stood before them stands again."""
-        undone = self.log.undo(numbers)
+    def undo(self, numbers: Iterable[int]) -> set[str]:
+        """Take verdicts back; what stood before them stands again. Gives their labels."""
+        self.log.undo(numbers)
+        before = self._answers
         self._load()
-        return undone
+        labels = set(before) | set(self._answers)
+        return {label for label in labels if before.get(label) != self._answers.get(label)}
 
     def numbers(self, labels: Collection[str]) -> list[int]:
         """Give the numbers of the standing verdicts on labels."""
-        stands = self.log.standing() if self.log.count else []
-        return [one.number for one in stands if one.label in labels and one.number is not None]
+        return [number for label in labels for number, _ in self._answers[label].values()]
 
-    def knows(self, item: str) -> bool:
-        """Say whether an item has a vector."""
-        return item in self._vectors
+    def vectors(self, items: Collection[str]) -> dict[str, Floats]:
+        """Give the vectors of items that have one; some are held in memory."""
+        missing = [item for item in items if item not in self._held]
+        read = self.log.codes(self.space, missing) if missing else {}
+        found = {item: self._held[item] for item in items if item in self._held} | read
+        width = next((vector.nbytes for vector in found.values()), 0)
+        if width * (len(self._held) + len(read)) > _HELD_BYTES:
+            self._held = {}
+        if width * len(read) <= _HELD_BYTES:
+            self._held = self._held | read
+        return found
 
     def answers(self, labels: Collection[str]) -> dict[str, bool]:
-        """Give items and answers of one label, which may have been said under several names."""
-        said = (self._answers.get(label, {}) for label in labels)
-        return {item: answer for one in said for item, answer in one.items()}
+        """Give items and answers of one label, which may have been said under several names.
+
+        They are in the order of the items' names, whatever came first, and the latest counts.
+        """
+        said = [(item, told) for one in labels for item, told in self._answers.get(one, {}).items()]
+        return {item: answer for item, (_, answer) in sorted(said)}
 
     def placed(self, labels: Collection[str]) -> tuple[Floats, NDArray[np.bool_]]:
         """Give vectors (n, n_dimensions) and answers (n,) of items that have a vector here."""
-        known = {item: yes for item, yes in self.answers(labels).items() if item in self._vectors}
+        answers = self.answers(labels)
+        vectors = self.vectors(answers)
+        known = [item for item in answers if item in vectors]
         if not known:
             return np.zeros((0, 0), dtype=np.float32), np.zeros(0, dtype=bool)
-        return np.stack([self._vectors[item] for item in known]), np.array([*known.values()])
+        return np.stack([vectors[item] for item in known]), np.array([answers[x] for x in known])
+
+
+def as_verdict(given: Verdict | tuple[Any, ...], model: str) -> Verdict:
+    """Give a verdict of a tuple that begins with item, label and answer; items are text."""
+    try:
+        verdict = given if isinstance(given, Verdict) else Verdict(*given)
+    except TypeError:
+        raise InputError(
+            f"A verdict must be a `Verdict` or a tuple (item, label, answer); got "
+            f"{reprlib.repr(given)}."
+        ) from None
+    return verdict._replace(item=str(verdict.item), model=verdict.model or model)
 
 
 def answer_table(
-    verdicts: Iterable[Verdict],
+    verdicts: Iterable[tuple[Any, ...]],
     rows: Mapping[str, int],
     columns: Callable[[str], int | None],
     shape: tuple[int, int],
 ) -> sp.csr_matrix | None:
     """Give verdicts as a table of 1 for yes and -1 for no, of the shape (n, n_labels).
 
-    Rows of items are known by their names, columns by a function that gives None for a label that
-    is not there; verdicts on others are passed over. None where no verdict is left.
+    Verdicts begin with item, label and answer; of several for one place the last counts. Rows of
+    items are known by their names, columns by a function that gives None for a label that is not
+    there; verdicts on others are passed over. None where no verdict is left.
     """
-    found = {}
-    for verdict in verdicts:
-        row, column = rows.get(verdict.item), columns(verdict.label)
+    found, known = {}, lru_cache(maxsize=None)(columns)
+    for item, label, answer, *_ in verdicts:
+        row, column = rows.get(item), known(label)
         if row is not None and column is not None:
-            found[row, column] = 1.0 if verdict.answer else -1.0
+            found[row, column] = 1.0 if answer else -1.0
     if not found:
         return None
     places = np.array([*found], dtype=np.int64)
@@ -132,69 +189,50 @@ def check_strategy(strategy: str, *, tagged: bool) -> None:
 
 
 def choose(
-    blocks: Iterable[tuple[slice, Matrix]],
-    told: Iterable[tuple[slice, NDArray[np.bool_], NDArray[np.bool_]]],
-    k: int,
-    strategy: str,
-    generator: np.random.Generator,
-) -> Iterator[tuple[int, int, float, str]]:
+    blocks: Iterable[Block], k: int, strategy: str, generator: np.random.Generator
+) -> list[tuple[int, int, float, str]]:
     """Choose which of many items and labels to ask about, without holding all of them.
 
     Parameters
     ----------
-    blocks : iterable of (slice, float64 array, shape (n, n_labels))
-        Rows and their logits; minus infinity for what is not to be asked.
-    told : iterable of (slice, bool array, bool array), shapes (n, n_labels)
-        For the same rows, what was answered already, and which tags items have.
+    blocks : iterable of Block
     k : int
     strategy : {"active", "likeliest", "random", "errors"}
         Half the likeliest and half the most uncertain; the likeliest; any; or tags that are missing
         or wrong, the most surprising first.
     generator : numpy Generator
 
-    Yields
-    ------
-    row, column, logit, reason
-        Of k questions at the most, the first ones first.
+    Returns
+    -------
+    list of (row, column, probability, reason)
+        k questions at the most, the first ones first.
     """
-    reasons = {
-        "likeliest": ("likely",),
-        "active": ("likely", "uncertain"),
-        "random": ("random",),
-        "errors": ("errors",),
-    }[strategy]
-    kept: dict[str, list[tuple[Matrix, IntArray, IntArray, Matrix, NDArray[np.bool_]]]] = {
-        reason: [] for reason in reasons
-    }
-    for (rows, logits), (_, answered, tagged) in zip(blocks, told, strict=True):
-        may = np.isfinite(logits) & ~answered
-        if strategy != "errors":
-            may &= ~tagged
-        worth = {
-            "likely": logits,
-            "uncertain": -np.abs(logits),
-            "random": generator.random(logits.shape) if strategy == "random" else logits,
-            "errors": np.where(tagged, -logits, logits),
-        }
+    reasons = _REASONS[strategy]
+    # For each reason the best so far: worth, row, column, logit, tagged.
+    kept: dict[str, list[NDArray[Any]]] = {}
+    for block in blocks:
+        logits, tagged = block.logits, block.tagged
+        may = np.isfinite(logits) & ~block.answered & (tagged <= (strategy == "errors"))
+        row, column = np.nonzero(may)
+        value, has = logits[may], tagged[may]
         for reason in reasons:
-            values = np.where(may, worth[reason], -np.inf)
-            flat = np.argsort(-values, axis=None, kind="stable")[: 2 * k]
-            flat = flat[np.isfinite(values.ravel()[flat])]
-            row, column = np.unravel_index(flat, values.shape)
-            some = row, column
-            kept[reason].append(
-                (values[some], row + rows.start, column, logits[some], tagged[some]),
-            )
-    found: dict[tuple[int, int], tuple[float, str]] = {}
-    for place, reason in enumerate(reasons):
-        wanted = k * (place + 1) // len(reasons)
-        worths, row, column, logit, tagged = (
-            np.concatenate(parts) for parts in zip(*kept[reason], strict=True)
-        )
-        for one in np.argsort(-worths, kind="stable").tolist():
-            if len(found) >= wanted:
+            if reason == "random":
+                worth = generator.random(may.shape)[may]
+            elif reason == "errors":
+                worth = np.where(has, -value, value)
+            else:
+                worth = value if reason == "likely" else -np.abs(value)
+            found = [worth, row + block.start, column, value, has]
+            if reason in kept:
+                found = [np.concatenate(pair) for pair in zip(kept[reason], found, strict=True)]
+            # Twice as many as are wanted: those for one reason may be chosen for another.
+            best = np.argsort(np.negative(found[0]), kind="stable")[: 2 * k]
+            kept[reason] = [part[best] for part in found]
+    chosen: dict[tuple[int, int], tuple[float, str]] = {}
+    for place, (reason, (_, *parts)) in enumerate(kept.items()):
+        for row, column, value, has in zip(*(part.tolist() for part in parts), strict=True):
+            if len(chosen) >= k * (place + 1) // len(reasons):
                 break
-            why = reason if reason != "errors" else ("wrong" if tagged[one] else "missing")
-            found.setdefault((int(row[one]), int(column[one])), (float(logit[one]), why))
-    for (at, label), (value, why) in found.items():
-        yield at, label, value, why
+            why = reason if reason != "errors" else ("wrong" if has else "missing")
+            chosen.setdefault((row, column), (float(sigmoid(np.array(value))), why))
+    return [(*place, *told) for place, told in chosen.items()]

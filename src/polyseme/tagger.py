@@ -49,12 +49,20 @@ from polyseme.corpus import (
     is_indicator,
     normalize_label,
 )
-from polyseme.corrections import SKETCH, Correction, correct
+from polyseme.corrections import SKETCH, Correction, correct, corrected
 from polyseme.documents import label_column, training_tables
 from polyseme.evidence import Evidence, TagEvidence, tag_parts
 from polyseme.features import extractor_class
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
-from polyseme.feedback import Feedback, Question, answer_table, check_strategy, choose
+from polyseme.feedback import (
+    Block,
+    Feedback,
+    Question,
+    answer_table,
+    as_verdict,
+    check_strategy,
+    choose,
+)
 from polyseme.holdout import Validation, validate
 from polyseme.metrics import evaluate, example_map
 from polyseme.persistence import (
@@ -247,8 +255,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             say that this helps: see `pooled_`. Their probable tags are brought to the frequency
             that documents have, so that they should be such items as will be ranked.
         verdicts : VerdictLog, its path, or iterable of Verdict, optional
-            What people said of single labels of these items, by their ids or row numbers; those of
-            `unlabelled` come after those of X. By default what the tagger has been told so far.
+            What people said of single labels of these items, by their ids, files or row numbers;
+            where there is a pool without ids, numbers are those of its rows. By default what the
+            tagger has been told so far, but for rows that are other items now.
         """
         owner = type(self).__name__
         if y is None:
@@ -275,12 +284,13 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 extractor, table = learned_copy(self.features, X, feature_seed)
         features = None if table is None else check_instances(table, len(corpus), owner=owner)
         pool: Features | None = None
-        pool_ids: tuple[str, ...] = ()
+        pool_names: list[str] | None = None
         if unlabelled is not None:
             if features is None:
                 raise InputError("Items without tags are learned from beside others; give X, too.")
             with working("reading items without tags", shown=self.verbose):
-                pool, pool_ids = self._pool(unlabelled, extractor, column_names(X), features)
+                pool = self._pool(unlabelled, extractor, column_names(X), features)
+            pool_names = _item_names(unlabelled)
         log = self._told(verdicts)
         sets = sets.without_unused()
         items = sets if X is None else corpus
@@ -331,14 +341,16 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                     gain = with_pool.gain_over(validations[0])
                     pooled = gain > 0
                     validation = replace(with_pool if pooled else validation, pool_gain=gain)
-        answers, named_rows = None, self._rows_of(items, pool_ids)
+        answers, named_rows = None, self._rows_of(items, X, pool_names, pool)
+        if verdicts is None and features is not None:
+            named_rows = self._unchanged(named_rows, features, pool)
         if log.count:
             by_key = {self._key_of(label): column for column, label in enumerate(labels)}
             answers = answer_table(
                 log.standing(),
                 named_rows,
                 lambda label: by_key.get(self._key_of(vocabulary.resolve(label))),
-                (len(items) + len(pool_ids), len(labels)),
+                (len(items) + (0 if pool is None else pool.shape[0]), len(labels)),
             )
         if pool is not None and not pooled:
             # Only what people have answered for.
@@ -364,6 +376,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             )
         # Dropped are those without a label, of which `check_corpus` has told.
         store, dropped = ConceptStore.of(space, labels, sets, items)
+        feedback = Feedback(log, space.digest_)
+        _place_answered(feedback, space, features, pool, named_rows)
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
         self.space_, self.features_ = space, extractor
         self.n_vocabulary_, self.n_fitted_ = len(sets.labels), len(store.ids)
@@ -374,11 +388,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self.n_features_in_ = 0 if features is None else features.shape[1]
         self._set_feature_names(None if self.features is not None else column_names(X))
         self.normalize_labels_, self.vocabulary_ = self.normalize_labels, vocabulary
-        self.verdicts_, self.pooled_ = log, pooled
-        self._feedback = Feedback(log, space.digest_)
-        self._place_answered(features, pool, named_rows)
+        self.verdicts_, self.pooled_, self._feedback = log, pooled, feedback
         self.indicator_ = corpus.labels if is_indicator(y) else None
-        return self.set_store(store)
+        self.set_store(store)
+        self._take_answers(())
+        return self
 
     def _pool(
         self,
@@ -386,20 +400,19 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         extractor: MediaFeatures | None,
         columns: tuple[str, ...] | None,
         features: Features,
-    ) -> tuple[Features, tuple[str, ...]]:
-        """Check items without tags against those with tags; give features and names, or numbers."""
+    ) -> Features:
+        """Check items without tags against those with tags; give features of the same form."""
         owner = type(self).__name__
-        table, ids = without_ids(unlabelled)
         if extractor is not None:
             table = extractor.transform(unlabelled)
         else:
-            table = in_order(table, columns, owner=owner)
+            table = in_order(without_ids(unlabelled)[0], columns, owner=owner)
         pool = check_features(table, owner=owner, n_features=features.shape[1])
         if sp.issparse(features) and not sp.issparse(pool):
             pool = sp.csr_matrix(pool)
         elif sp.issparse(pool) and not sp.issparse(features):
             pool = np.asarray(pool.toarray())
-        return pool, tuple(map(str, range(pool.shape[0])) if ids is None else ids)
+        return pool
 
     def _told(self, verdicts: VerdictLog | str | Path | Iterable[Verdict] | None) -> VerdictLog:
         """Give the log of verdicts to learn from."""
@@ -414,52 +427,50 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return log
 
     @staticmethod
-    def _rows_of(items: LabelCorpus, pool_ids: Sequence[str]) -> dict[str, int]:
+    def _rows_of(
+        items: LabelCorpus, X: object, pool_names: list[str] | None, pool: Features | None
+    ) -> dict[str, int]:
         """Say which rows names stand for: those of items, then those of the pool.
 
-        Where items have no names, numbers are those of the pool, if there is one.
+        Where items have no names, numbers are those of the pool, if it has none either.
         """
-        rows: dict[str, int] = {}
-        if not (items.numbered and pool_ids):
-            rows |= {name: row for row, name in enumerate(items.ids)}
-        return rows | {name: len(items) + row for row, name in enumerate(pool_ids)}
+        names = _item_names(X) if items.numbered else list(items.ids)
+        if names is None and (pool is None or pool_names is not None):
+            names = list(items.ids)
+        rows = {name: row for row, name in enumerate(names or ())}
+        if pool is not None:
+            of_pool = map(str, range(pool.shape[0])) if pool_names is None else pool_names
+            rows |= {name: len(items) + row for row, name in enumerate(of_pool)}
+        return rows
+
+    def _unchanged(
+        self, rows: dict[str, int], features: Features, pool: Features | None
+    ) -> dict[str, int]:
+        """Leave out numbers of rows that are not the items which verdicts were given on."""
+        told = getattr(self, "_feedback", None)
+        if told is None or not len(told):
+            return rows
+        numbers = [item for item in told.items() if item in rows and item.isdecimal()]
+        same = features.shape[1] == self.n_features_in_
+        kept = told.vectors(numbers) if same else {}
+        for table, first in ((features, 0), (pool, features.shape[0])):
+            if table is None:
+                continue
+            here = [item for item in kept if 0 <= rows[item] - first < table.shape[0]]
+            found = self._sketches(table, [rows[item] - first for item in here])
+            for item, sketch in zip(here, found, strict=True):
+                if not _alike(sketch, kept[item]):
+                    del kept[item]
+        others = set(numbers) - set(kept)
+        return {item: row for item, row in rows.items() if item not in others}
+
+    def _sketches(self, features: Features, rows: Sequence[int]) -> NDArray[np.float32]:
+        """Give the sketches of some rows, (n, n_sketch)."""
+        return self.space_.sketch(features[np.array(rows, dtype=np.int64)])
 
     def _key_of(self, label: str) -> str:
         """Give what labels are compared by in a fit."""
         return normalize_label(label) if self.normalize_labels else label
-
-    def _place_answered(
-        self, features: Features | None, pool: Features | None, rows: Mapping[str, int]
-    ) -> None:
-        """Keep the vectors of items that verdicts are about, in this space."""
-        if features is None or not len(self._feedback):
-            return
-        asked = self._feedback.answers(self._feedback.labels)
-        places = {item: rows[item] for item in asked if item in rows}
-        lost = len(asked) - len(places)
-        if lost:
-            warnings.warn(
-                f"Verdicts on {lost} items are kept but not learned from: these items are among "
-                "neither X nor `unlabelled`.",
-                PolysemeWarning,
-                stacklevel=3,
-            )
-        n = features.shape[0]
-        vectors: dict[str, NDArray[np.float32]] = {}
-        for table, first in ((features, 0), (pool, n)):
-            here = {
-                item: row - first
-                for item, row in places.items()
-                if table is not None and 0 <= row - first < table.shape[0]
-            }
-            if here and table is not None:
-                rows_here = np.fromiter(here.values(), np.int64)
-                vectors |= dict(zip(here, self._vectors(table[rows_here]), strict=True))
-        self._feedback.add([], vectors)
-
-    def _vectors(self, features: Features) -> NDArray[np.float32]:
-        """Give what is kept of items that verdicts are about: sketches, then codes."""
-        return np.hstack([self.space_.sketch(features), self.space_.item_codes(features)])
 
     def set_store(self, store: ConceptStore, named: NamedLabels | None = None) -> Self:
         """Take over known documents, and labels by name, with all readouts that follow.
@@ -487,6 +498,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         blocked = {self._key(label) for label in self.vocabulary_.blocked}
         self._in_use &= [self._key(label) not in blocked for label in self._labels]
         self._raised = self.vocabulary_.raised(self._labels)
+        self._places = {self._key(label): column for column, label in enumerate(self._labels)}
         self._set_classes()
         self._corrections: dict[int, Correction] = {}
         self._usual: Matrix | None = None
@@ -652,13 +664,17 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             return tags
         return self.vocabulary_.complete(tags)
 
-    def _features_of(self, X: object) -> Features:
-        """Check items, after the feature extractor where there is one, (n, n_features)."""
+    def _check_featured(self) -> None:
+        """Raise where nothing is known of features."""
         if not self.n_features_in_:
             raise InputError(
                 "This ZeroShotTagger was fitted without features, so it cannot rank items; use "
                 "`complete`, or fit it with X."
             )
+
+    def _features_of(self, X: object) -> Features:
+        """Check items, after the feature extractor where there is one, (n, n_features)."""
+        self._check_featured()
         names = getattr(self, "feature_names_in_", None)
         table = in_order(without_ids(X)[0], names, owner=type(self).__name__)
         if self.features_ is not None:
@@ -680,25 +696,20 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """Read every label from codes, (n, n_labels), as verdicts correct them."""
         if features is None:
             return np.asarray(codes @ self._of_tags.weights + self._of_tags.intercepts)
-        logits = self._plain_logits(codes)
-        if self._corrections:
-            logits[:, [*self._corrections]] += self._corrected(self.space_.sketch(features))
+        logits, corrections = self._plain_logits(codes), self._corrections
+        if corrections:
+            logits[:, [*corrections]] += corrected(self.space_.sketch(features), corrections)
         return logits
 
-    def _plain_logits(self, codes: NDArray[np.float32]) -> Matrix:
-        """Read every label from codes of items, (n, n_labels), without corrections."""
-        logits = codes @ self._of_items.weights + self._of_items.intercepts
-        if self.space_.priming:
-            learned = slice(0, self.store_.n_learned)
-            votes = self.store_.votes(self.space_.points(codes))[:, learned]
-            logits[:, learned] += self.space_.priming * logit(votes)
+    def _plain_logits(self, codes: NDArray[np.float32], column: int | None = None) -> Matrix:
+        """Read every label from codes of items, (n, n_labels), or one, without corrections."""
+        first, last = (0, len(self._labels)) if column is None else (column, column + 1)
+        readout, voted = self._of_items, min(last, self.store_.n_learned)
+        logits = codes @ readout.weights[:, first:last] + readout.intercepts[first:last]
+        if self.space_.priming and first < voted:
+            votes = self.store_.votes(self.space_.points(codes))[:, first:voted]
+            logits[:, : voted - first] += self.space_.priming * logit(votes)
         return np.asarray(logits)
-
-    def _corrected(self, sketches: NDArray[np.float32]) -> Matrix:
-        """Say what verdicts add to the logits of labels that have some, (n, n_corrected)."""
-        weights = np.stack([one.weights for one in self._corrections.values()], axis=1)
-        intercepts = np.array([one.intercept for one in self._corrections.values()])
-        return np.asarray(sketches @ weights + intercepts)
 
     def _scored(
         self,
@@ -1093,8 +1104,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             known = space.priming * float(logit(np.array(votes))) - usual
         answers = 0.0
         if features is not None and column in self._corrections:
-            place = [*self._corrections].index(column)
-            answers = float(self._corrected(space.sketch(features))[0, place])
+            own = {column: self._corrections[column]}
+            answers = float(corrected(space.sketch(features), own)[0, 0])
         first = np.argsort(-np.abs(parts), kind="stable")[:k]
         named = []
         for place in first[parts[first] != 0].tolist():
@@ -1235,7 +1246,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if gone & set(store.labels):
             store = store.without_labels(self.space_, gone)
         # Answers about them stay in the log, but count no more.
-        told = [one for one in self._feedback.labels if any(self._same(one, each) for each in gone)]
+        told = [one for one in self._feedback.labels if self._place(one) in columns]
         if told:
             self._feedback.undo(self._feedback.numbers(told))
         return self.set_store(store, named)
@@ -1330,8 +1341,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         Parameters
         ----------
         verdicts : iterable of Verdict, or of tuples that begin with item, label and answer
-            Items are ids of X, or numbers of its rows. Without X they are items that verdicts were
-            given on before, or what `features` takes, such as files.
+            Items are ids of X, its files, or numbers of its rows. Without X they are items that
+            verdicts were given on before, or what `features` takes, such as files.
         X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
 
         Returns
@@ -1340,45 +1351,49 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             The verdicts' numbers, for `undo`.
         """
         check_fitted(self, "store_")
-        said = []
-        for one in verdicts:
-            verdict = one if isinstance(one, Verdict) else Verdict(*one)
-            model = verdict.model or self.space_.digest_
-            said.append(verdict._replace(item=str(verdict.item), model=model))
-        labels = self._names([verdict.label for verdict in said]) if said else ()
-        spelled = {self._key(label): label for label in labels}
-        said = [
-            one._replace(label=self.vocabulary_.resolve(spelled[self._key(one.label)]))
-            for one in said
-        ]
+        self._check_featured()
+        said = [as_verdict(one, self.space_.digest_) for one in verdicts]
+        given = dict.fromkeys(one.label for one in said)
+        tidied = {self._key(name): name for name in self._names(list(given))} if said else {}
+        own = {label: self.vocabulary_.resolve(tidied[self._key(label)]) for label in given}
+        said = [one._replace(label=own[one.label]) for one in said]
         vectors = self._asked_vectors(list(dict.fromkeys(one.item for one in said)), X)
         numbers = tuple(self._feedback.add(said, vectors))
-        self._take_answers({one.label for one in said})
+        self._take_answers(set(own.values()))
         return numbers
 
     def _asked_vectors(self, names: list[str], X: object) -> dict[str, NDArray[np.float32]]:
         """Give the vectors of items that verdicts are about and that have none yet."""
-        new = [name for name in names if not self._feedback.knows(name)]
-        if not new:
-            return {}
+        known = self._feedback.vectors(names)
+        new = [name for name in names if name not in known]
         if X is None:
-            if self.features_ is None:
+            if new and self.features_ is None:
                 raise InputError(
                     f"Nothing is known of the item '{new[0]}'; give `X` with its features."
                 )
-            return dict(zip(new, self._vectors(self._features_of(new)), strict=True))
-        _, ids = without_ids(X)
-        features = self._features_of(X)
-        known = map(str, range(features.shape[0])) if ids is None else ids
-        rows = {name: row for row, name in enumerate(known)}
-        lost = [name for name in new if name not in rows]
-        if lost:
-            raise InputError(
-                f"X has no item '{lost[0]}'; verdicts name items by "
-                f"{'their ids' if ids is not None else 'the numbers of their rows, from 0'}."
-            )
+            features = self._features_of(new) if new else None
+            rows = {name: row for row, name in enumerate(new)}
+        else:
+            features, given = self._features_of(X), _item_names(X)
+            of_X = map(str, range(features.shape[0])) if given is None else given
+            rows = {name: row for row, name in enumerate(of_X)}
+            by = "the numbers of their rows, from 0" if given is None else "their ids"
+            lost = [name for name in new if name not in rows]
+            if lost:
+                raise InputError(f"X has no item '{lost[0]}'; verdicts name items by {by}.")
+            # A number may have been another table's.
+            again = [name for name in known if given is None and name in rows]
+            found = self._sketches(features, [rows[name] for name in again])
+            for name, sketch in zip(again, found, strict=True):
+                if not _alike(sketch, known[name]):
+                    raise InputError(
+                        f"Row {name} of X is not the item '{name}' that verdicts were given on "
+                        "before; give items names of their own, by a column `id`."
+                    )
+        if features is None or not new:
+            return {}
         places = np.array([rows[name] for name in new])
-        return dict(zip(new, self._vectors(features[places]), strict=True))
+        return dict(zip(new, _vectors(self.space_, features[places]), strict=True))
 
     def undo(self, numbers: Iterable[int]) -> Self:
         """Take verdicts back; every score is then as if they had never been given.
@@ -1389,18 +1404,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             As `learn` gave them.
         """
         check_fitted(self, "store_")
-        self._feedback.undo(numbers)
-        left = {self._key(label) for label in self._feedback.labels}
-        if self.named_ is not None:
-            # Labels that were known by answers alone go with their last answer.
-            kept = [
-                row
-                for row, label in enumerate(self.named_.labels)
-                if self.named_.likeness[row].any() or self._key(label) in left
-            ]
-            names = tuple(self.named_.labels[row] for row in kept)
-            return self.set_store(self.store_, NamedLabels(names, self.named_.likeness[kept]))
-        return self.set_store(self.store_)
+        self._take_answers(self._feedback.undo(numbers))
+        return self
 
     def take_up(self, log: VerdictLog) -> Self:
         """Learn from verdicts that are kept elsewhere, in place of those it has.
@@ -1416,50 +1421,59 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return self
 
     def _take_answers(self, labels: Collection[str]) -> None:
-        """Correct labels that were answered for; unknown ones become labels without a hint."""
-        known = {self._key(label) for label in self._labels}
-        new = tuple(label for label in labels if self._key(label) not in known)
-        if new and self.n_features_in_:
-            likeness = np.zeros((len(new), self.space_.n_seen_))
-            named = NamedLabels(new, likeness)
-            if self.named_ is not None:
-                both = np.concatenate([self.named_.likeness, likeness])
-                named = NamedLabels(self.named_.labels + new, both)
-            self.set_store(self.store_, named)
-        else:
+        """Correct labels that were answered for; some are known for as long as answers stand."""
+        if not self.n_features_in_:
+            return
+        resolved = map(self.vocabulary_.resolve, self._feedback.labels)
+        answered = {self._key(label): label for label in resolved}
+        named = self.named_ or NamedLabels((), np.zeros((0, self.space_.n_seen_)))
+        kept = [
+            row
+            for row, label in enumerate(named.labels)
+            if named.likeness[row].any() or self._key(label) in answered
+        ]
+        new = tuple(label for key, label in answered.items() if key not in self._places)
+        if not new and len(kept) == len(named.labels):
             self._correct(labels)
+            return
+        # A label without a hint by its name.
+        likeness = np.pad(named.likeness[kept], ((0, len(new)), (0, 0)))
+        names = tuple(named.labels[row] for row in kept) + new
+        self.set_store(self.store_, NamedLabels(names, likeness))
 
     def _correct(self, labels: Collection[str]) -> None:
         """Learn the corrections of some labels from the verdicts that stand."""
         if not self.n_features_in_ or not labels:
             return
-        resolve = self.vocabulary_.resolve
-        places = {self._key(label): column for column, label in enumerate(self._labels)}
-        names: dict[int, list[str]] = {}
+        names: dict[int | None, list[str]] = {}
         for label in self._feedback.labels:
-            column = places.get(self._key(resolve(label)))
-            if column is not None:
-                names.setdefault(column, []).append(label)
-        wanted = {places.get(self._key(resolve(label))) for label in labels}
-        background = self.space_.background_
+            names.setdefault(self._place(label), []).append(label)
+        background, n_sketch = self.space_.background_, min(self.n_features_in_, SKETCH)
+        corrections = dict(self._corrections)
         with one_blas_thread():
             if self._usual is None:
                 self._usual = np.zeros((0, len(self._labels)))
                 if len(background.codes):
                     self._usual = self._plain_logits(background.codes)
-            n_sketch = min(self.n_features_in_, SKETCH)
-            for column in sorted(one for one in wanted if one is not None):
+            for column in {self._place(label) for label in labels} - {None}:
+                assert column is not None
                 vectors, answers = self._feedback.placed(names.get(column, ()))
-                self._corrections.pop(column, None)
+                corrections.pop(column, None)
                 if len(answers):
-                    self._corrections[column] = correct(
+                    corrections[column] = correct(
                         vectors[:, :n_sketch],
-                        self._plain_logits(vectors[:, n_sketch:])[:, column],
+                        self._plain_logits(vectors[:, n_sketch:], column)[:, 0],
                         answers,
                         background.sketches,
                         self._usual[:, column],
                         background.weights,
                     )
+        # Ranking may go on in other threads; and the same answers give the same bits in any order.
+        self._corrections = dict(sorted(corrections.items()))
+
+    def _place(self, label: str) -> int | None:
+        """Give the column of a label that was answered for; None where it is not known."""
+        return self._places.get(self._key(self.vocabulary_.resolve(label)))
 
     def ask(
         self,
@@ -1493,44 +1507,40 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """
         check_number("k", k, owner="ask", low=1, whole=True)
         check_strategy(strategy, tagged=tags is not None)
-        features, _ = self._asked(X, None)
-        assert features is not None
-        _, ids = without_ids(X)
+        check_fitted(self, "store_")
+        features, given = self._features_of(X), _item_names(X)
         n = features.shape[0]
-        names = [str(row) for row in range(n)] if ids is None else list(ids)
-        column = None if label is None else self._column(label)
-        shown = np.arange(len(self.classes_)) if self._shown is None else self._shown
-        chosen = np.arange(len(shown)) if column is None else np.flatnonzero(shown == column)
+        names = [str(row) for row in range(n)] if given is None else given
+        shown = np.arange(len(self._labels)) if self._shown is None else self._shown
+        chosen = np.arange(len(shown))
+        if label is not None:
+            column = self._column(label)
+            if not self._in_use[column]:
+                raise InputError(
+                    f"'{label}' is blocked or was removed, so that nothing is asked about it."
+                )
+            chosen = np.flatnonzero(shown == column)
         carried = None if tags is None else self._truth(X, tags)
-        said = {
-            self._key(self.classes_[place]): self._feedback.answers(
-                [one for one in self._feedback.labels if self._same(one, self.classes_[place])]
-            )
-            for place in chosen
-        }
-
-        def told(rows: slice) -> tuple[slice, NDArray[np.bool_], NDArray[np.bool_]]:
-            answered = np.zeros((len(names[rows]), len(chosen)), dtype=bool)
-            for place, one in enumerate(chosen):
-                answers = said[self._key(self.classes_[one])]
-                if answers:
-                    answered[:, place] = [name in answers for name in names[rows]]
-            there = np.zeros_like(answered) if carried is None else carried[rows][:, chosen]
-            return rows, answered, there
-
-        blocks = [(rows, part[:, chosen]) for rows, part in self._scored(features, None)]
-        questions = choose(
-            blocks, (told(rows) for rows, _ in blocks), k, strategy, as_generator(random_state)
+        places = {column: place for place, column in enumerate(shown[chosen].tolist())}
+        answered = answer_table(
+            self._feedback.triples(),
+            {name: row for row, name in enumerate(names)},
+            lambda one: places.get(self._place(one)),
+            (n, len(chosen)),
         )
-        return [
-            Question(names[row], row, str(self.classes_[chosen[at]]), likely, why)
-            for row, at, z, why in questions
-            for likely in [float(sigmoid(np.array(z)))]
-        ]
 
-    def _same(self, said: str, label: str) -> bool:
-        """Say whether a label that was said is one of `classes_`."""
-        return self._key(self.vocabulary_.resolve(said)) == self._key(label)
+        def blocks() -> Iterator[Block]:
+            for rows, logits in self._scored(features, None):
+                there = np.zeros((len(logits), len(chosen)), dtype=bool)
+                told = there if answered is None else answered[rows].toarray() != 0
+                has = there if carried is None else carried[rows][:, chosen]
+                yield Block(rows.start, logits[:, chosen], told, has)
+
+        found = choose(blocks(), k, strategy, as_generator(random_state))
+        return [
+            Question(names[row], row, str(self.classes_[chosen[at]]), probability, why)
+            for row, at, probability, why in found
+        ]
 
     # ------------------------------------------------------------------ persistence
 
@@ -1607,6 +1617,55 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             named = NamedLabels(tuple(config["named"]), arrays["named"])
         store = ConceptStore.from_state(config["store"], within(arrays, "store"))
         return made.set_store(store, named)
+
+
+def _item_names(X: Any) -> list[str] | None:
+    """Give the ids of items, or their files; None where only their numbers tell them apart."""
+    _, ids = without_ids(X)
+    if ids is None and isinstance(X, (list, tuple)) and X:
+        files = [str(one) for one in X if isinstance(one, (str, Path))]
+        ids = files if len(files) == len(X) else None
+    return ids
+
+
+def _vectors(space: ConceptSpace, features: Features) -> NDArray[np.float32]:
+    """Give what is kept of items that verdicts are about: sketches, then codes."""
+    return np.hstack([space.sketch(features), space.item_codes(features)])
+
+
+def _alike(sketch: NDArray[np.float32], vector: NDArray[np.float32]) -> bool:
+    """Say whether an item is the one that a vector is kept of."""
+    return bool(np.abs(sketch - vector[: len(sketch)]).max() < 1e-3)
+
+
+def _place_answered(
+    feedback: Feedback,
+    space: ConceptSpace,
+    features: Features | None,
+    pool: Features | None,
+    rows: Mapping[str, int],
+) -> None:
+    """Keep the vectors of items that verdicts are about, in a space."""
+    if features is None or not len(feedback):
+        return
+    asked = feedback.items()
+    places = {item: rows[item] for item in asked if item in rows}
+    known = feedback.vectors([item for item in asked if item not in rows])
+    if n_lost := len(asked) - len(places) - len(known):
+        warnings.warn(
+            f"Verdicts on {n_lost} items are kept but not learned from: these items are among "
+            "neither X nor `unlabelled`.",
+            PolysemeWarning,
+            stacklevel=4,
+        )
+    for table, first in ((features, 0), (pool, features.shape[0])):
+        if table is None:
+            continue
+        here = [item for item, row in places.items() if 0 <= row - first < table.shape[0]]
+        for start in range(0, len(here), 4096):
+            some = here[start : start + 4096]
+            numbers = np.array([places[item] - first for item in some])
+            feedback.add([], dict(zip(some, _vectors(space, table[numbers]), strict=True)))
 
 
 def load(path: str | Path) -> Tagger:

@@ -443,7 +443,8 @@ class SpaceTraining:
         weights[n:] = self.plan.pool_weight * pooled
         if data.verdicts is not None:
             chosen = np.concatenate([rows, len(data.item_documents) + pool_rows])
-            said = data.verdicts[chosen].tocoo()
+            # Of the pool nothing is learned before it joins in.
+            said = data.verdicts[chosen[: None if pooled else n]].tocoo()
             targets[said.row, said.col] = np.where(said.data > 0, 2.0, -1.0)
         return Round(
             rows, pool_rows, self._features, targets, probable, weights, self.round > 0, pooled
@@ -606,16 +607,22 @@ def pool_targets(logits: Floats, priors: Matrix, hard: float, most: int = 2048) 
 
     Logits (n, n_labels) are shifted so that every label is expected as often as its prior
     (n_labels,) says; of the target a share is hard: 1 for as many of the likeliest items as should
-    have the label, 0 for the others. Frequencies are matched on `most` items.
+    have the label, 0 for the others; a label that no item should have is left soft. Frequencies
+    are matched on `most` items.
     """
     n = len(logits)
     some = logits[:: max(n // most, 1)].astype(np.float64)
     shifts = match_frequencies(some, np.ones(len(some)), priors)
-    targets = np.asarray(sigmoid(logits + shifts), dtype=np.float32)
     counts = np.minimum(np.round(priors * n).astype(np.int64), n)
-    order = np.argsort(-logits, axis=0, kind="stable")
-    for column in np.flatnonzero(counts):
-        among = np.zeros(n, dtype=np.float32)
-        among[order[: counts[column], column]] = 1
-        targets[:, column] += hard * (among - targets[:, column])
+    targets = np.empty_like(logits)
+    # A few labels at a time: orders and float64 of a whole table would be several times its size.
+    for start in range(0, logits.shape[1], 64):
+        columns = slice(start, start + 64)
+        block, count = np.asfortranarray(logits[:, columns]), counts[columns]
+        found = np.asarray(sigmoid(block + shifts[columns]), dtype=np.float32)
+        for place in np.flatnonzero(count):
+            among = np.zeros(n, dtype=np.float32)
+            among[np.argsort(-block[:, place], kind="stable")[: count[place]]] = 1
+            found[:, place] += hard * (among - found[:, place])
+        targets[:, columns] = found
     return targets

@@ -15,6 +15,7 @@ from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger
 from polyseme._validation import InputError
 from polyseme.cluster import RayEngine, RayTraining, open_engine
 from polyseme.cluster.training import run_name
+from polyseme.verdicts import Verdict
 from ray_workers import kill_one
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
@@ -62,6 +63,19 @@ def test_two_workers_train_what_one_process_trains_although_one_is_killed(engine
         for losses in alone.space_.history_
     ]
     assert killed.is_set(), "no worker was there to be killed"
+
+
+@pytest.mark.slow
+def test_workers_learn_from_a_pool_and_verdicts_what_one_process_learns(engine, tmp_path):
+    pool = np.random.default_rng(1).normal(size=(30, 8))
+    said = [Verdict("3", "charger", True), Verdict("4", "knife", False)]
+    given = {"unlabelled": pool, "verdicts": said}
+    alone, together, without = (
+        tagger().set_params(n_validations=0).fit(X, TAGS, SETS, **options)
+        for options in (given, given | {"trainer": RayTraining(2, storage=tmp_path)}, {})
+    )
+    assert together.space_.digest_ == alone.space_.digest_ != without.space_.digest_
+    assert np.array_equal(together.predict_proba(pool), alone.predict_proba(pool))
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from polyseme._validation import IntArray, PolysemeWarning
 from polyseme.calibration import sigmoid
 from polyseme.corpus import LabelCorpus
 from polyseme.corrections import correct
-from polyseme.feedback import choose
+from polyseme.feedback import Block, choose
 from polyseme.metrics import concept_map, example_map, reliability
 from polyseme.tagger import ZeroShotTagger
 from polyseme.verdicts import Verdict
@@ -40,6 +40,10 @@ BATCH = 10
 STRATEGIES = ("likeliest", "active", "random")
 # Answers for each label that the whole new fit learns from.
 REFIT = 30
+
+
+# Constants of corrections that decide what answers teach.
+_DECIDE = ("STRENGTHS", "OFFSET", "SKETCH", "_STEPS", "_SMALL", "_DUAL")
 
 
 class Split(NamedTuple):
@@ -62,12 +66,8 @@ def split_of(trial: Trial) -> Split:
 def pool_config(config: RunConfig) -> dict[str, Any]:
     """Give all that decides what is learned with a pool and answers."""
     learned = default_config(config)
-    constants = {
-        name: repr(value)
-        for module in (corrections, feedback)
-        for name, value in vars(module).items()
-        if name.isupper()
-    }
+    constants = {name: repr(getattr(corrections, name)) for name in _DECIDE}
+    constants["STRATEGIES"] = repr(feedback.STRATEGIES)
     plan = make_space(config).planned(10_000)
     of_pool = {name: getattr(plan, name) for name in vars(plan) if "pool" in name}
     return learned | {"tagged": TAGGED, "of_pool": of_pool, "corrections": constants}
@@ -282,11 +282,8 @@ class Game:
                     logits += self.sketches @ found.weights + found.intercept
                 answered = np.zeros((len(logits), 1), dtype=bool)
                 answered[rows] = True
-                everything = slice(0, len(logits))
-                told = [(everything, answered, np.zeros_like(answered))]
-                chosen = choose(
-                    [(everything, logits[:, None])], told, upto - done, strategy, self.generator
-                )
+                everything = Block(0, logits[:, None], answered, np.zeros_like(answered))
+                chosen = choose([everything], upto - done, strategy, self.generator)
                 asked[column] = np.append(rows, [row for row, _, _, _ in chosen]).astype(np.int64)
             done = upto
             if done in CLICKS:

@@ -1,0 +1,147 @@
+"""Corrections by answers: the optimum they are, how far answers are believed, and sketches."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from polyseme import corrections
+from polyseme.calibration import sigmoid
+from polyseme.corrections import OFFSET, SKETCH, STRENGTHS, _solved, correct, sketch
+
+NOTHING = (np.zeros((0, 0), dtype=np.float32), np.zeros(0), np.zeros(0))
+
+
+def asked(n=20, n_features=6, agree=True, seed=0):
+    """Sketches, logits and answers that agree with the logits or contradict them."""
+    rng = np.random.default_rng(seed)
+    sketches = sketch(rng.normal(size=(n, n_features)).astype(np.float32))
+    logits = 6.0 * sketches[:, 0].astype(np.float64)
+    return sketches, logits, (logits > 0) == agree
+
+
+def minus_log_posterior(parameters, sketches, logits, answers, strength):
+    """The logistic loss of answers, and the Gaussian of weights and offset."""
+    weights, offset = parameters[:-1], parameters[-1]
+    z = logits + sketches @ weights + offset
+    likelihood = np.logaddexp(0, np.where(answers, -z, z)).sum()
+    return likelihood + 0.5 * weights @ weights / strength + 0.5 * offset**2 / OFFSET
+
+
+@pytest.mark.parametrize("strength", STRENGTHS)
+@pytest.mark.parametrize("certain", [1.0, 4.0])
+@pytest.mark.parametrize("agree", [True, False])
+def test_the_closed_form_is_the_optimum_of_the_posterior(strength, agree, certain):
+    sketches, logits, answers = asked(agree=agree)
+    logits *= certain
+    known = sketches.astype(np.float64)
+    weights, offset, _ = _solved(known, logits, answers.astype(float), strength)
+    best = minimize(
+        minus_log_posterior,
+        np.zeros(known.shape[1] + 1),
+        args=(known, logits, answers, strength),
+        options={"gtol": 1e-9},
+    )
+    np.testing.assert_allclose([*weights, offset], best.x, atol=1e-5)
+
+
+def test_answers_beside_dimensions_are_solved_alike(monkeypatch):
+    sketches, logits, answers = asked(40)
+    given = (sketches.astype(np.float64), logits, answers.astype(float), 3.0)
+    dual = _solved(*given)
+    monkeypatch.setattr(corrections, "_DUAL", len(sketches) - 1)
+    primal = _solved(*given)
+    for one, other in zip(dual, primal, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(("agree", "weak"), [(True, True), (False, False)])
+def test_answers_that_confirm_are_explained_by_the_weakest_function(agree, weak):
+    sketches, logits, answers = asked(30, agree=agree)
+    given = (sketches.astype(np.float64), logits, answers.astype(float))
+    evidence = [_solved(*given, strength)[2] for strength in STRENGTHS]
+    assert (int(np.argmax(evidence)) == 0) == weak
+
+
+def test_contradiction_moves_more_than_confirmation():
+    moved = [
+        np.abs(correct(*asked(30, agree=agree), *NOTHING).weights).max() for agree in (True, False)
+    ]
+    assert moved[1] > 3 * moved[0]
+
+
+def test_yes_to_what_was_very_unlikely_is_taken():
+    """Full steps of Newton's way and back again would never end there."""
+    same = np.repeat(sketch(np.eye(1, 6, dtype=np.float32)), 10, axis=0)
+    found = correct(same, np.full(10, -8.0), np.ones(10, dtype=bool), *NOTHING)
+    assert -8.0 + same[0] @ found.weights + found.intercept > 0
+
+
+def test_answers_are_agreed_with():
+    sketches, logits, answers = asked(30, agree=False)
+    found = correct(sketches, logits, answers, *NOTHING)
+    after = logits + sketches @ found.weights + found.intercept
+    assert ((after > 0) == answers).mean() > 0.9 and not ((logits > 0) == answers).any()
+
+
+def test_the_label_is_expected_as_often_as_before_on_the_background():
+    rng = np.random.default_rng(1)
+    background = sketch(rng.normal(size=(200, 6)).astype(np.float32))
+    usual, weights = rng.normal(size=200) - 2, rng.random(200) + 0.5
+    found = correct(*asked(30, agree=False), background, usual, weights)
+    before, after = (
+        weights @ sigmoid(z) / weights.sum()
+        for z in (usual, usual + background @ found.weights + found.intercept)
+    )
+    assert np.abs(background @ found.weights).max() > 0.5
+    assert after == pytest.approx(before, abs=1e-4)
+
+
+def test_the_order_of_answers_changes_the_last_bits_at_the_most():
+    sketches, logits, answers = asked()
+    order = np.random.default_rng(0).permutation(len(answers))
+    one, other = (
+        correct(sketches[rows], logits[rows], answers[rows], *NOTHING)
+        for rows in (np.arange(len(answers)), order)
+    )
+    np.testing.assert_allclose(one.weights, other.weights, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_features", [1, 6, SKETCH])
+def test_few_features_are_left_as_they_are_but_for_their_length(n_features):
+    features = np.random.default_rng(0).normal(size=(5, n_features)).astype(np.float32)
+    lengths = np.linalg.norm(features, axis=1, keepdims=True)
+    np.testing.assert_allclose(sketch(features), features / lengths, rtol=1e-5)
+
+
+def test_sketches_of_many_features_keep_cosines():
+    rng = np.random.default_rng(0)
+    themes = rng.normal(size=(4, 3000))
+    features = (themes[np.arange(40) % 4] + rng.normal(size=(40, 3000))).astype(np.float32)
+    short = sketch(features)
+    assert short.shape == (40, SKETCH)
+    exact = features / np.linalg.norm(features, axis=1, keepdims=True)
+    assert np.abs(short @ short.T - exact @ exact.T).max() < 5 / SKETCH**0.5
+
+
+def test_sketches_are_the_same_in_a_new_process():
+    code = (
+        "import numpy as np, hashlib; from polyseme.corrections import _signs;"
+        "print(hashlib.sha256(_signs(600).tobytes()).hexdigest())"
+    )
+    runs = {
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for _ in range(2)
+    }
+    # The sketches of saved models would be of another space if this changed.
+    assert runs == {"595bc584b66fd57f2aa7a52754bc1e20835bf4bdd493ede68f79a60ef85c1336"}
+
+
+def test_an_item_without_features_has_a_sketch_of_zeros():
+    assert not sketch(np.zeros((1, 4), dtype=np.float32)).any()
