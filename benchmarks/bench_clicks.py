@@ -33,7 +33,7 @@ class Amount(NamedTuple):
 
 
 AMOUNTS = {
-    "full": Amount(4000, 1000, 20_000, 1_000_000, 100, None),
+    "full": Amount(2000, 300, 10_000, 1_000_000, 100, None),
     "quick": Amount(300, 30, 200, 2000, 50, 8),
 }
 N_FEATURES = 512
