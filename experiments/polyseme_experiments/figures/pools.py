@@ -10,7 +10,7 @@ from polyseme_experiments.figures.base import MEASURES, Experiment, Results, tit
 from polyseme_experiments.methods.pools import CLICKS, REFIT, STRATEGIES
 from polyseme_experiments.report.page import Figure, Section
 from polyseme_experiments.report.plots import curves
-from polyseme_experiments.report.statistics import measured
+from polyseme_experiments.report.statistics import ABOVE, BELOW, measured
 from polyseme_experiments.report.tables import Cell, Row, Table
 from polyseme_experiments.settings import get_setting
 
@@ -44,8 +44,13 @@ class PoolFigure(Experiment):
             for measure in MEASURES:
                 cells = []
                 for setting in self.settings:
+                    if method not in self.methods_in(setting):
+                        cells.append(Cell(None, None, 0))
+                        continue
                     test = results.tests(setting, method, [NONE], (COLUMN,))[NONE, measure, COLUMN]
-                    cells.append(Cell(test.difference, test.error, test.n, mark=test.mark))
+                    # The mark is of the other, which is below where this one is above.
+                    mark = {ABOVE: BELOW, BELOW: ABOVE}.get(test.mark, "")
+                    cells.append(Cell(test.difference, test.error, test.n, mark=mark))
                 rows.append((title_of(method), measure, *cells, mean_of(cells)))
         return self.table(
             results,

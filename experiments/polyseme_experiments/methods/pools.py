@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -24,7 +25,9 @@ from polyseme.corpus import LabelCorpus
 from polyseme.corrections import correct
 from polyseme.feedback import Block, choose
 from polyseme.metrics import concept_map, example_map, reliability
+from polyseme.space import ConceptSpace
 from polyseme.tagger import ZeroShotTagger
+from polyseme.training import pool_targets
 from polyseme.verdicts import Verdict
 from polyseme_experiments.embedding_cache import make_space
 from polyseme_experiments.leakage import FitInputs
@@ -63,9 +66,20 @@ def split_of(trial: Trial) -> Split:
     return Split(tagged, np.setdiff1d(known, tagged), known)
 
 
-def pool_config(config: RunConfig) -> dict[str, Any]:
-    """Give all that decides what is learned with a pool and answers."""
+def tagger_config(config: RunConfig) -> dict[str, Any]:
+    """Give all that decides what the default learns here, sizes of samples included."""
     learned = default_config(config)
+    samples: dict[str, Callable[..., Any]] = {
+        "polyseme.space._BACKGROUND": ConceptSpace._keep_background,
+        "polyseme.training._MATCHED": pool_targets,
+    }
+    for name, function in samples.items():
+        learned["constants"][name] = repr(signature(function).parameters["most"].default)
+    return learned
+
+
+def pool_config(config: RunConfig, learned: dict[str, Any]) -> dict[str, Any]:
+    """Give all that decides what is learned with a pool and answers."""
     constants = {name: repr(getattr(corrections, name)) for name in _DECIDE}
     constants["STRATEGIES"] = repr(feedback.STRATEGIES)
     plan = make_space(config).planned(10_000)
@@ -84,9 +98,10 @@ class PoolSystem(System):
         """Give what decides its results; see `Method.config`."""
         asked = {"way": self.way, "estimator": self.estimator, "tagged": TAGGED}
         described = super().config(config) | {"asked": asked}
+        learned = tagger_config(config) if self.estimator is None else default_config(config)
         if self.way in ("none", "ceiling"):
-            return described | default_config(config)
-        return described | pool_config(config)
+            return described | learned
+        return described | pool_config(config, learned)
 
     def scores(self, trial: Trial, X: NDArray[np.float32]) -> tuple[Any, Matrix]:
         """Score instances; see `System.scores`."""
@@ -198,7 +213,8 @@ class Clicks(Method):
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Give what decides its results; see `Method.config`."""
         asked = {"clicks": CLICKS, "batch": BATCH, "strategies": STRATEGIES, "refit": REFIT}
-        return super().config(config) | pool_config(config) | {"asked": asked}
+        learned = pool_config(config, tagger_config(config))
+        return super().config(config) | learned | {"asked": asked}
 
     def run(self, trial: Trial) -> Outcome:
         """Ask, learn in closed form, and measure; then fit anew with the same answers."""
