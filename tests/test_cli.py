@@ -225,6 +225,8 @@ def test_a_model_takes_in_documents_and_names_without_training(run, files, model
     assert "added 2 documents; new labels: jellyfish" in err
     code, _, err = run("add", grown, "--label", "coast", "--vectors", files / "words.npz")
     assert code == 0 and "added 1 label by name; new labels: coast" in err
+    code, _, err = run("add", grown, "--label", "coast", "--vectors", files / "words.npz")
+    assert code == 0 and "known already, so nothing is added by name: coast" in err
     _, out, _ = run("rank", grown, files / "test.npy", "-k", 50)
     assert all({"jellyfish", "coast"} <= set(row["labels"]) for row in records(out))
     _, out, _ = run("rank", model, files / "test.npy", "-k", 50)

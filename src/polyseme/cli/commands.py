@@ -348,6 +348,7 @@ def add(
     """Let a model know more tag sets, or tags by name or by items. Nothing is trained."""
     from polyseme._validation import first_few
     from polyseme.cli.reading import Reading, items_to_learn
+    from polyseme.corpus import normalize_label
     from polyseme.persistence import check_destination
     from polyseme.verdicts import Verdict
 
@@ -370,7 +371,12 @@ def add(
         added.append(counted(len(tagger.add_documents(corpus)), "document"))
     if vectors is not None:
         words = polyseme.WordVectors.read(vectors, labels=[*tagger.classes_, *labels])
-        added.append(counted(len(tagger.add_labels(labels, words)), "label") + " by name")
+        fresh = tagger.add_labels(labels, words)
+        keys = {normalize_label(one) for one in fresh}
+        known = [one for one in labels if normalize_label(one) not in keys]
+        if known:
+            say(f"known already, so nothing is added by name: {first_few(known)}")
+        added.append(counted(len(fresh), "label") + " by name")
     tagger.save(place)
     if shown:
         # The log of the model that was written: to teach is to say yes, as `learn` does.
