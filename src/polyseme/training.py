@@ -385,8 +385,8 @@ class SpaceTraining:
         """
         while self.round < self.plan.n_rounds:
             items = self._begin_round(exchange)
-            with self._pool() as pool:
-                running = [pool.submit(learner.train, items) for learner in self.learners]
+            with self._workers() as threads:
+                running = [threads.submit(learner.train, items) for learner in self.learners]
                 pairs = [pair for future in running for pair in future.result()]
             self.round += 1
             of_documents, of_items = np.mean(pairs, axis=0)
@@ -394,7 +394,7 @@ class SpaceTraining:
             if after is not None:
                 after()
 
-    def _pool(self) -> ThreadPoolExecutor:
+    def _workers(self) -> ThreadPoolExecutor:
         """Open threads in each of which torch keeps to one thread."""
         import torch
 
@@ -477,8 +477,8 @@ class SpaceTraining:
             pool = pool_answers(member, features[pool_rows], self.data.n_seen)
             return int(self.numbers[place]), Answers(unseen, seen, pool)
 
-        with self._pool() as pool:
-            return dict(pool.map(answer, range(len(self.numbers))))
+        with self._workers() as threads:
+            return dict(threads.map(answer, range(len(self.numbers))))
 
     # ------------------------------------------------------------------ state
 
