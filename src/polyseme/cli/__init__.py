@@ -7,7 +7,7 @@ import sys
 import warnings
 
 from polyseme._plugins import load_plugins
-from polyseme.cli import answers, commands
+from polyseme.cli import answers, commands, serving
 from polyseme.cli.app import app
 from polyseme.cli.output import say
 
@@ -15,7 +15,7 @@ __all__ = ["app", "main"]
 
 # Importing the modules has put their commands into the application; other packages add theirs by
 # the entry points "polyseme.commands".
-_COMMANDS = [commands, answers, *load_plugins("polyseme.commands").values()]
+_COMMANDS = [commands, answers, serving, *load_plugins("polyseme.commands").values()]
 
 
 def main() -> None:

@@ -30,6 +30,7 @@ LEARNING = "Learn and rank"
 ANSWERING = "Yes, no, and what to look at next"
 VOCABULARY = "Care for the vocabulary"
 FILES = "From files to tags"
+SERVING = "Serve and review in the browser"
 _OPTIONS = tomllib.loads(Path(__file__).with_name("options.toml").read_text("utf-8"))
 
 Kind = Literal["image", "audio"]

@@ -1,0 +1,133 @@
+"""Who may do what: bearer tokens with a scope, of which only hashes are kept.
+
+In: a file of tokens, which `polyseme token` writes. Out: the name and scope of whoever sent one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polyseme._validation import InputError
+from polyseme.io import replacing
+
+# Each may do what those before it may.
+SCOPES = ("read", "review", "admin")
+_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,64}")
+_HASH = re.compile(r"[0-9a-f]{64}")
+_LARGEST = 2**20
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Somebody who asks: a name for the log of verdicts, and the scope."""
+
+    name: str | None
+    scope: str
+
+    def may(self, scope: str) -> bool:
+        """Say whether something that needs a scope is allowed."""
+        return SCOPES.index(self.scope) >= SCOPES.index(scope)
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """All that is allowed."""
+        return SCOPES[: SCOPES.index(self.scope) + 1]
+
+
+class Tokens:
+    """The tokens that a service knows, by their SHA-256.
+
+    They are drawn from 256 random bits, so that a plain hash cannot be turned back.
+
+    Parameters
+    ----------
+    callers : mapping of str to Caller
+        By hash, in hexadecimal digits.
+    """
+
+    def __init__(self, callers: Mapping[str, Caller]) -> None:
+        self._callers = dict(callers)
+
+    @classmethod
+    def read(cls, path: Path) -> Tokens:
+        """Read a file that `new_token` has written; one that others may read is refused."""
+        try:
+            if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise InputError(
+                    f"The tokens in '{path}' can be read by others; run: chmod 600 '{path}'."
+                )
+            return cls({entry["sha256"]: _caller(entry) for entry in _entries(path)})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(
+                f"'{path}' is no file of tokens; `polyseme token {path} NAME` makes one."
+            ) from error
+
+    def __len__(self) -> int:
+        return len(self._callers)
+
+    def caller(self, token: str) -> Caller | None:
+        """Say who sent a token; None where nobody has it."""
+        sent = _hash(token)
+        found = None
+        for known, caller in self._callers.items():  # all are compared, in the same time
+            if hmac.compare_digest(known, sent):
+                found = caller
+        return found
+
+
+def new_token(path: Path, name: str, scope: str) -> str:
+    """Make a token, keep its hash in a file, and give the token, which is not kept.
+
+    Parameters
+    ----------
+    path : Path
+        The file, which may be there already; only its owner may read it.
+    name : str
+        Whose it is; a token of the same name is replaced.
+    scope : {"read", "review", "admin"}
+    """
+    if scope not in SCOPES:
+        raise InputError(f"`scope` must be one of {', '.join(SCOPES)}; got '{scope}'.")
+    if not _NAME.fullmatch(name):
+        raise InputError("The name of a token must be 1 to 64 letters on one line.")
+    path.touch(0o600, exist_ok=True)
+    kept = [entry for entry in _entries(path) if entry["name"] != name]
+    token = f"ps_{secrets.token_urlsafe(32)}"
+    entries = [*kept, {"name": name, "scope": scope, "sha256": _hash(token)}]
+    with replacing(path) as stream:
+        stream.write((json.dumps({"tokens": entries}, indent=1) + "\n").encode())
+    return token
+
+
+def _entries(path: Path) -> list[dict[str, Any]]:
+    """Read the entries of a file of tokens."""
+    size = path.stat().st_size
+    if size > _LARGEST:
+        raise InputError(f"'{path}' is too large to be a file of tokens.")
+    entries = json.loads(path.read_text("utf-8"))["tokens"] if size else []
+    if not all(_HASH.fullmatch(entry["sha256"]) and _caller(entry) for entry in entries):
+        raise ValueError("no hash")
+    return list(entries)
+
+
+def _caller(entry: Mapping[str, Any]) -> Caller:
+    """Give one entry as a caller."""
+    if entry["scope"] not in SCOPES or not isinstance(entry["name"], str):
+        raise ValueError("no scope")
+    return Caller(entry["name"], entry["scope"])
+
+
+def _hash(token: str) -> str:
+    """Give the SHA-256 of a token, in hexadecimal digits."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

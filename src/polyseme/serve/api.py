@@ -1,0 +1,1038 @@
+"""Routes of our own, under `/v1`: asking, looking around, reviewing, caring for the vocabulary.
+
+In: requests that `app` has let through. Out: answers of a `ModelHost`. What is scored waits in the
+host's queue and is answered together; all else works in a thread.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+
+import numpy as np
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi import Path as InPath
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+import polyseme
+from polyseme._validation import InputError
+from polyseme.evidence import Evidence
+from polyseme.io.xmp import answer_suggestions, merge_tags, sidecar_of
+from polyseme.serve.access import Caller
+from polyseme.serve.collection import Collection
+from polyseme.serve.host import Ask, ModelHost, Snapshot, Suggestion
+from polyseme.serve.landscape import companions, shared_labels
+from polyseme.serve.questions import (
+    FORM,
+    JSON,
+    NUMBERS,
+    NUMPY,
+    Question,
+    parsed,
+    read_question,
+    row_of,
+    table_of,
+)
+from polyseme.serve.schemas import (
+    MOST_BATCH,
+    AddBody,
+    AddedOut,
+    AskBody,
+    BatchBody,
+    BatchItem,
+    BlockBody,
+    CompleteBody,
+    DocumentsBody,
+    ExplainBody,
+    Facts,
+    LearnBody,
+    MergeBody,
+    NeighboursBody,
+    NumberedOut,
+    Problem,
+    RenameBody,
+    SidecarBody,
+    SuggestBody,
+    SuggestOut,
+    Thing,
+    UndoBody,
+    VersionOut,
+)
+from polyseme.store import Neighbour
+from polyseme.tagger import ZeroShotTagger
+from polyseme.verdicts import Undo, Verdict
+
+_SENTENCES = {
+    401: "No token was sent, or one that nobody has.",
+    403: "The token's scope does not allow it.",
+    404: "There is no such model, label, item or version.",
+    413: "More was sent than is allowed.",
+    415: "The body is of a type that cannot be read.",
+    422: "Something in the request cannot be used.",
+    429: "Too much is waiting.",
+    503: "The model cannot answer just now.",
+}
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    code: {
+        "description": text,
+        "model": Problem,
+        "content": {
+            "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
+        },
+    }
+    for code, text in _SENTENCES.items()
+}
+router = APIRouter(prefix="/v1", responses=_PROBLEMS)
+
+LabelName = Annotated[str, InPath(min_length=1, max_length=200)]
+ItemName = Annotated[str, InPath(min_length=1, max_length=1024)]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+Offset = Annotated[int, Query(ge=0, le=10**9)]
+
+
+# ---------------------------------------------------------------------- who asks what
+
+
+def host_of(request: Request, model: Annotated[str, InPath(max_length=200)]) -> ModelHost:
+    """Find the model that a path names."""
+    hosts: dict[str, ModelHost] = request.app.state.hosts
+    if model not in hosts:
+        raise HTTPException(404, f"There is no model '{model[:60]}'; there is {', '.join(hosts)}.")
+    return hosts[model]
+
+
+Host = Annotated[ModelHost, Depends(host_of)]
+
+
+def caller_of(request: Request) -> Caller:
+    """Say who asks."""
+    caller: Caller = request.scope["caller"]
+    return caller
+
+
+def needs(scope: str) -> Callable[[Request], Caller]:
+    """Make a dependency that lets only callers of a scope through."""
+
+    def check(request: Request) -> Caller:
+        caller = caller_of(request)
+        if not caller.may(scope):
+            raise HTTPException(403, f"This needs the scope '{scope}'; yours is '{caller.scope}'.")
+        return caller
+
+    return check
+
+
+Reviewer = Annotated[Caller, Depends(needs("review"))]
+Admin = Annotated[Caller, Depends(needs("admin"))]
+
+
+def collection_of(host: ModelHost) -> Collection:
+    """Give the items that people review, or say that there are none."""
+    if host.collection is None:
+        raise InputError("This model has no items to review; start the service with --items.")
+    return host.collection
+
+
+def answer(content: Any, version: str | None = None) -> Response:
+    """Give an answer as JSON, with the version of the model that gave it."""
+    data = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    headers = None if version is None else {"X-Model-Version": version}
+    return Response(data.encode("utf-8", "replace"), headers=headers, media_type=JSON)
+
+
+def listed(found: Sequence[Suggestion]) -> list[dict[str, Any]]:
+    """Give suggestions as JSON."""
+    return [
+        {"label": one.label, "probability": round(one.probability, 6), "kind": one.kind}
+        for one in found
+    ]
+
+
+# ---------------------------------------------------------------------- models
+
+
+@router.get("/models", tags=["models"], summary="All models")
+def models(request: Request) -> Response:
+    """List the models that answer here."""
+    hosts: dict[str, ModelHost] = request.app.state.hosts
+    caller = caller_of(request)
+    return answer({"models": [_described(host, caller) for host in hosts.values()]})
+
+
+@router.get("/models/{model}", tags=["models"], summary="One model")
+def model(host: Host, request: Request) -> Response:
+    """Describe a model: its sizes, what it takes, and what was measured of it."""
+    return answer(_described(host, caller_of(request)), host.now.version)
+
+
+def _described(host: ModelHost, caller: Caller) -> Facts:
+    """Describe a model."""
+    now = host.now
+    tagger, measured = now.tagger, now.tagger.validation_
+    kinds = list(now.kinds.values())
+    collection, quality = host.collection, None
+    if measured is not None:
+        quality = {
+            kind: {
+                "e_map": _number(part.example_map),
+                "c_map": _number(part.concept_map),
+                "precision": _number(part.precision),
+                "recall": _number(part.recall),
+            }
+            for kind, part in (("seen", measured.seen), ("unseen", measured.unseen))
+        } | {
+            "highest_precision_unseen": measured.highest_precision,
+            "pool_gain": _number(measured.pool_gain),
+            "click_gain": _number(measured.click_gain),
+        }
+    return {
+        "id": host.name,
+        "version": now.version,
+        "n_labels": len(kinds),
+        "kinds": {kind: kinds.count(kind) for kind in ("seen", "unseen", "oov")},
+        "n_documents": len(tagger.store_.ids),
+        "n_features": tagger.n_features_in_,
+        "media": None if tagger.features_ is None else tagger.features_.kind,
+        "learned_from_pool": tagger.pooled_,
+        "can_rank_items": bool(tagger.n_features_in_),
+        "takes_names": host.words is not None,
+        "collection": None
+        if collection is None
+        else {
+            "n_items": len(collection),
+            "has_media": collection.media is not None,
+            "media": collection.media,
+            "n_reviewed": len(now.reviewed & set(collection.ids)),
+        },
+        "quality": quality,
+        "verdicts": {
+            "standing": sum(yes + no for yes, no in now.answers.values()),
+            "undone": now.n_undone,
+        },
+        "status": "ready",
+        "trouble": host.told.trouble,
+        "changed": host.changed,
+        "scopes": list(caller.scopes),
+    }
+
+
+def _number(value: float | None) -> float | None:
+    """Give a measure; None where there is none."""
+    return None if value is None or not np.isfinite(value) else float(value)
+
+
+@router.post("/models/{model}/reload", tags=["models"], summary="Load the model on disk")
+def reload(host: Host, who: Admin) -> VersionOut:
+    """Load the model beside the one in use; if it cannot be used, the old one goes on."""
+    host.reload()
+    return VersionOut(version=host.now.version)
+
+
+@router.get("/models/{model}/versions", tags=["models"], summary="What changed, and when")
+def versions(host: Host) -> Response:
+    """List the versions that are kept, the oldest first."""
+    kept = host.versions.all()
+    current = max((one.number for one in kept if one.digest == host.now.digest), default=None)
+    return answer({"current": current, "versions": [asdict(one) for one in kept]})
+
+
+@router.post("/models/{model}/versions/{number}/restore", tags=["models"], summary="Roll back")
+def restore(host: Host, who: Admin, number: Annotated[int, InPath(ge=1, lt=10**9)]) -> VersionOut:
+    """Put a former version in place, as a new one; what people have answered stays."""
+    if number not in {one.number for one in host.versions.all()}:
+        raise HTTPException(404, f"There is no version {number}.")
+    host.restore(number, who.name)
+    return VersionOut(version=host.now.version)
+
+
+@router.get("/models/{model}/reliability", tags=["models"], summary="Are probabilities true?")
+def reliability(host: Host) -> Response:
+    """Give predicted and observed frequencies of held-out items, and thresholds by precision."""
+    tagger = host.now.tagger
+    measured = tagger.validation_
+    curves = {} if measured is None else measured.curves
+    bins = {
+        kind: [
+            {"predicted": predicted, "observed": observed, "n": n}
+            for n, predicted, observed in curves.get(kind, ())
+            if n
+        ]
+        for kind in ("seen", "unseen")
+    }
+    wanted = []
+    if tagger.n_features_in_:
+        for precision in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9):
+            unseen = np.inf if measured is None else measured.threshold(precision)
+            seen = float(tagger.space_.threshold(precision))
+            wanted.append(
+                {"precision": precision, "seen": _number(seen), "unseen": _number(unseen)}
+            )
+    return answer(bins | {"thresholds": wanted}, host.now.version)
+
+
+# ---------------------------------------------------------------------- asking
+
+
+_ROW = {"schema": {"type": "string", "format": "binary"}}
+_FORM_FIELDS = {
+    "schema": {
+        "type": "object",
+        "properties": {"file": {"type": "string", "format": "binary"}, "tags": {"type": "string"}},
+    }
+}
+
+
+def _any_body(kind: type[Thing]) -> dict[str, Any]:
+    """Describe a body that may have several forms, for OpenAPI."""
+    schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
+    content = {JSON: {"schema": schema}, NUMBERS: _ROW, NUMPY: _ROW, FORM: _FORM_FIELDS}
+    content |= {"image/*": _ROW, "audio/*": _ROW}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def _ask_of(question: Question, k: int | None = None) -> Ask:
+    """Give the question that a model is asked."""
+    body: SuggestBody = question.body
+    kinds = None if body.kinds is None else tuple(sorted(set(body.kinds)))
+    return Ask(question.row, tuple(body.tags), k or body.k, body.threshold, body.precision, kinds)
+
+
+@router.post(
+    "/models/{model}/suggest",
+    tags=["ask"],
+    summary="Tags for one item",
+    response_model=SuggestOut,
+    openapi_extra=_any_body(SuggestBody),
+)
+async def suggest(request: Request, host: Host, place: bool = False) -> Response:
+    """Rank tags for features, a picture, a sound, an item of the collection, or tags alone.
+
+    Features are sent as JSON, as base64, or as raw float32 numbers (`application/octet-stream`),
+    which is fastest; for these, options are in the query.
+    """
+    question = await read_question(request, SuggestBody, host)
+    ask, unknown = host.check(_ask_of(question))
+    now, found = await host.scoring.submit(ask)
+    content: dict[str, Any] = {
+        "model": host.name,
+        "version": now.version,
+        "suggestions": listed(found),
+        "unknown_tags": unknown,
+        "place": None,
+    }
+    if place:
+        x, y = await run_in_threadpool(_place, host, ask.features, ask.tags)
+        content["place"] = {"x": x, "y": y}
+    return answer(content, now.version)
+
+
+def _place(host: ModelHost, row: Any, tags: Sequence[str]) -> tuple[float, float]:
+    """Say where a row, or tags, lie on the map."""
+    X = None if row is None else host.items([row])
+    return host.place(X, [tags] if tags else None)
+
+
+@router.post(
+    "/models/{model}/suggest-batch",
+    tags=["ask"],
+    summary="Tags for many items",
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                JSON: {"schema": {"$ref": "#/components/schemas/BatchBody"}},
+                NUMPY: _ROW,
+            },
+        }
+    },
+)
+async def suggest_batch(request: Request, host: Host) -> Response:
+    """Rank tags for up to 256 items; one that cannot be used has an error and harms no other."""
+    media = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    if media == NUMPY:
+        rows = table_of(await request.body())
+        if len(rows) > MOST_BATCH:
+            raise InputError(f"A batch has {MOST_BATCH} items at the most; got {len(rows)}.")
+        options = dict(request.query_params)
+        body = BatchBody.model_validate({"items": [{}]} | _whole(options))
+        things: list[tuple[str | None, Any]] = [(str(place), row) for place, row in enumerate(rows)]
+    else:
+        body = parsed(BatchBody, await request.body())
+        things = [(item.id, item) for item in body.items]
+    asks: list[Ask] = []
+    results: list[dict[str, Any]] = []
+    for name, thing in things:
+        try:
+            asks.append(_batch_ask(host, body, thing))
+            results.append({"id": name})
+        except InputError as error:
+            results.append({"id": name, "error": {"status": 422, "detail": str(error)}})
+    answers = iter(await run_in_threadpool(host.suggest, asks) if asks else [])
+    for result in results:
+        if "error" not in result:
+            result["suggestions"] = listed(next(answers)[1])
+    now = host.now
+    return answer({"model": host.name, "version": now.version, "results": results}, now.version)
+
+
+def _whole(options: dict[str, str]) -> dict[str, Any]:
+    """Give options of a query that a batch has."""
+    return {name: options[name] for name in ("k", "threshold", "precision") if name in options}
+
+
+def _batch_ask(host: ModelHost, body: BatchBody, thing: Any) -> Ask:
+    """Give one question of a batch, checked."""
+    kinds = None if body.kinds is None else tuple(sorted(set(body.kinds)))
+    row, tags = thing, tuple[str, ...]()
+    if isinstance(thing, BatchItem):
+        tags, row = tuple(thing.tags), row_of(thing.features)
+        if thing.item is not None:
+            row = collection_of(host).row(thing.item)
+    ask = Ask(row, tags, body.k, body.threshold, body.precision, kinds)
+    return host.check(ask)[0]
+
+
+@router.post("/models/{model}/complete", tags=["ask"], summary="Tags that go with tags")
+async def complete(body: CompleteBody, host: Host) -> Response:
+    """Suggest tags that go with a partial tag set; nothing else is known of the item."""
+    ask, unknown = host.check(Ask(None, tuple(body.tags), body.k))
+    now, found = await host.scoring.submit(ask)
+    content = {"model": host.name, "version": now.version, "unknown_tags": unknown}
+    return answer(content | {"suggestions": listed(found)}, now.version)
+
+
+@router.post(
+    "/models/{model}/explain",
+    tags=["ask"],
+    summary="Why a tag has its score",
+    openapi_extra=_any_body(ExplainBody),
+)
+async def explain(request: Request, host: Host) -> Response:
+    """Take a score apart: the parts add up to its logit."""
+    question = await read_question(request, ExplainBody, host)
+    body: ExplainBody = question.body
+    ask, unknown = host.check(Ask(question.row, tuple(body.tags)))
+    now = host.now
+    label = now.label(body.label)
+
+    def explained() -> Evidence:
+        x = None if ask.features is None else host.items([ask.features])
+        return now.tagger.explain(x, label, body.k, ask.tags or None)
+
+    evidence = await run_in_threadpool(explained)
+    return answer(_evidence(evidence) | {"unknown_tags": unknown}, now.version)
+
+
+def _evidence(evidence: Evidence) -> Facts:
+    """Give evidence as JSON."""
+
+    def part(name: str, value: float, role: str, **more: Any) -> Facts:
+        return {
+            "name": name,
+            "part": value,
+            "role": role,
+            "probability": None,
+            "without": None,
+        } | more
+
+    parts = [
+        part("how common the tag is", evidence.frequency, "frequency"),
+        part("features", evidence.features, "features"),
+        *(
+            part(tag.tag, tag.part, "tag", probability=tag.probability, without=tag.without)
+            for tag in evidence.tags
+        ),
+        part("other tags", evidence.other_tags, "other_tags"),
+        part("known tag sets nearby", evidence.known, "known"),
+    ]
+    if evidence.verdicts:
+        parts.append(part("answers about it", evidence.verdicts, "verdicts"))
+    return {
+        "label": evidence.label,
+        "kind": evidence.kind,
+        "probability": evidence.probability,
+        "logit": evidence.logit,
+        "implied_by": evidence.implied_by,
+        "parts": parts,
+        "neighbours": [_neighbour(one) | {"holds": one.holds} for one in evidence.neighbours],
+    }
+
+
+def _neighbour(one: Neighbour) -> Facts:
+    """Give a known tag set as JSON."""
+    return {
+        "labels": list(one.document),
+        "ids": list(one.document_ids[:5]),
+        "distance": one.distance,
+        "share": one.share,
+    }
+
+
+@router.post(
+    "/models/{model}/neighbours",
+    tags=["ask"],
+    summary="Known tag sets that are near",
+    openapi_extra=_any_body(NeighboursBody),
+)
+async def neighbours(request: Request, host: Host) -> Response:
+    """Give the known tag sets that lie nearest to an item or to tags."""
+    question = await read_question(request, NeighboursBody, host)
+    ask, _ = host.check(Ask(question.row, tuple(question.body.tags)))
+    now = host.now
+
+    def found() -> list[Facts]:
+        X = None if ask.features is None else host.items([ask.features])
+        point = now.tagger.points(X, [ask.tags] if ask.tags else None)[0]
+        return _near(host, now, point, question.body.k)
+
+    return answer({"neighbours": await run_in_threadpool(found)}, now.version)
+
+
+def _near(host: ModelHost, now: Snapshot, point: Any, k: int) -> list[Facts]:
+    """Give the known tag sets nearest to a point, with their places on the map."""
+    store, places = now.tagger.store_, host.map()
+    listed = []
+    for one in store.nearest(point, len(store.labels), k):
+        document = now.documents[one.document_ids[0]]
+        x, y = places.places[store.sets[document]].tolist()
+        listed.append(_neighbour(one) | {"document": document, "x": x, "y": y})
+    return listed
+
+
+# ---------------------------------------------------------------------- looking around
+
+
+@router.post(
+    "/models/{model}/place",
+    tags=["map"],
+    summary="Where something lies",
+    openapi_extra=_any_body(Thing),
+)
+async def place(request: Request, host: Host) -> Response:
+    """Say where an item, or tags, lie on the map."""
+    question = await read_question(request, Thing, host)
+    ask, _ = host.check(Ask(question.row, tuple(question.body.tags)))
+    x, y = await run_in_threadpool(_place, host, ask.features, ask.tags)
+    return answer({"x": x, "y": y}, host.now.version)
+
+
+@router.get("/models/{model}/space", tags=["map"], summary="The map of the concept space")
+def space(host: Host) -> Response:
+    """Describe the map: labels, captions, bounds, and where its points are found."""
+    picture, now = host.map(), host.now
+    dots, store = picture.dots, picture.store
+    bounds = [-1.0, -1.0, 1.0, 1.0]
+    if len(dots.xy):
+        bounds = [*dots.xy.min(axis=0).tolist(), *dots.xy.max(axis=0).tolist()]
+    content = {
+        "n_points": len(dots.labels),
+        "n_documents": len(store.ids),
+        "labels": list(store.labels),
+        "kinds": [now.kinds.get(label, "oov") for label in store.labels],
+        "bounds": bounds,
+        "anchors": [asdict(one) for one in picture.anchors],
+        "layout": picture.landscape.layout,
+        "version": picture.digest,
+        "points": f"/v1/models/{host.name}/space/points?v={picture.digest}",
+    }
+    return answer(content, now.version)
+
+
+@router.get(
+    "/models/{model}/space/points",
+    tags=["map"],
+    summary="The map's points",
+    response_class=Response,
+    responses={200: {"content": {NUMBERS: {}}}, 304: {"description": "As it was."}},
+)
+def points(host: Host, request: Request) -> Response:
+    """Give all points: x and y in turn (float32), then labels, then documents (uint32)."""
+    picture = host.map()
+    headers = {"ETag": f'"{picture.digest}"', "Cache-Control": "private, max-age=86400"}
+    if request.headers.get("if-none-match") == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(picture.points, headers=headers, media_type=NUMBERS)
+
+
+@router.get("/models/{model}/documents/{number}", tags=["map"], summary="A known tag set")
+def document(host: Host, number: Annotated[int, InPath(ge=0, lt=2**31)]) -> Response:
+    """Give a known document, and those that lie nearest to it in the space."""
+    now = host.now
+    store = now.tagger.store_
+    if number >= len(store.ids):
+        raise HTTPException(404, f"There is no document {number}; there are {len(store.ids)}.")
+    row = int(store.sets[number])
+    x, y = host.map().places[row].tolist()
+    near = [one for one in _near(host, now, store.points[row], 9) if one["document"] != number]
+    content = {
+        "index": number,
+        "id": store.ids[number],
+        "labels": list(store.document(number)),
+        "x": x,
+        "y": y,
+        "neighbours": near[:8],
+    }
+    return answer(content, now.version)
+
+
+@router.post("/models/{model}/documents/shared", tags=["map"], summary="Tags that documents share")
+def shared(body: DocumentsBody, host: Host) -> Response:
+    """Give the tags that set some known documents apart from all others."""
+    found = shared_labels(host.now.tagger.store_, body.documents)
+    return answer(
+        {"n": len(set(body.documents)), "labels": [asdict(one) for one in found]},
+        host.now.version,
+    )
+
+
+# ---------------------------------------------------------------------- labels
+
+
+@router.get("/models/{model}/labels", tags=["vocabulary"], summary="All labels")
+def labels(
+    host: Host,
+    query: Annotated[str, Query(max_length=200)] = "",
+    kind: Literal["seen", "unseen", "oov"] | None = None,
+    blocked: bool | None = None,
+    order: Literal["count", "name", "quality"] = "count",
+    offset: Offset = 0,
+    limit: Limit = 100,
+) -> Response:
+    """List labels, those that begin with the query first."""
+    now = host.now
+    wanted = now.key(query) if query else ""
+    hidden = set(now.tagger.vocabulary_.blocked)
+    found = [
+        label
+        for label, own in now.kinds.items()
+        if kind in (None, own)
+        and (not wanted or wanted in now.key(label))
+        and (blocked is None or blocked == (label in hidden))
+    ]
+    measured = now.tagger.validation_
+    quality = {} if measured is None else measured.labels
+
+    def rank(label: str) -> tuple[Any, ...]:
+        first = bool(wanted) and not now.key(label).startswith(wanted)
+        if order == "name":
+            return (first, label.casefold())
+        if order == "quality":
+            value = next((one for one in quality.get(label, ()) if one is not None), None)
+            return (first, value is None, -(value or 0.0), label)
+        return (first, -now.counts.get(label, 0), label)
+
+    found.sort(key=rank)
+    page = [_label(now, label) for label in found[offset : offset + limit]]
+    return answer({"total": len(found), "labels": page}, now.version)
+
+
+def _label(now: Snapshot, label: str) -> Facts:
+    """Say what is known of a label."""
+    measured = now.tagger.validation_
+    seen, unseen = (None, None) if measured is None else measured.labels.get(label, (None, None))
+    yes, no = now.answers.get(label, (0, 0))
+    return {
+        "label": label,
+        "kind": now.kinds[label],
+        "count": now.counts.get(label, 0),
+        "blocked": label in now.tagger.vocabulary_.blocked,
+        "quality": _number(seen),
+        "quality_unseen": _number(unseen),
+        "verdicts": {"yes": yes, "no": no},
+    }
+
+
+@router.get("/models/{model}/labels/{label}", tags=["vocabulary"], summary="One label")
+def card(host: Host, label: LabelName) -> Response:
+    """Say what a label means here: its senses, what stands beside it, how well it is found."""
+    now = host.now
+    tagger, name = now.tagger, now.label(label)
+    vocabulary = tagger.vocabulary_
+    content = _label(now, name) | {
+        "aliases": [old for old, new in vocabulary.aliases.items() if new == name],
+        "implies": list(vocabulary.implies.get(name, ())),
+        "senses": [],
+        "silhouette": None,
+        "companions": [],
+        "similar": [],
+    }
+    if now.counts.get(name):
+        content["companions"] = [
+            asdict(one)
+            for one in companions(tagger.store_, name, normalize=tagger.normalize_labels_)
+        ]
+        content["similar"] = [
+            {"label": other, "alike": alike} for other, alike in now.similar.get(name, ())
+        ]
+        content |= _senses(tagger, name)
+    return answer(content, now.version)
+
+
+def _senses(tagger: ZeroShotTagger, label: str) -> Facts:
+    """Give the senses of a label, each with some of its documents."""
+    found = tagger.senses(label)
+    if found is None:
+        return {"senses": [], "silhouette": None}
+    senses = []
+    for sense, words in enumerate(found.words):
+        rows = found.documents[found.senses == sense].tolist()
+        sets = dict.fromkeys(tagger.store_.document(row) for row in rows[:50])
+        senses.append(
+            {
+                "words": list(words),
+                "count": len(rows),
+                "documents": rows,
+                "example_sets": [list(one) for one in islice(sets, 5)],
+            }
+        )
+    return {"senses": senses, "silhouette": found.silhouette}
+
+
+@router.post("/models/{model}/labels", tags=["vocabulary"], summary="New labels")
+def add(body: AddBody, host: Host, who: Admin) -> AddedOut:
+    """Add labels by tag sets, by items of the collection that have them, or by their names."""
+    ways = [bool(body.documents), bool(body.items), bool(body.labels)]
+    if sum(ways) != 1 or bool(body.label) != bool(body.items):
+        raise InputError("Give `documents`, or `label` with `items`, or `labels` by name.")
+    before = set(host.now.kinds)
+    documents: tuple[str, ...] = ()
+    if body.documents:
+        detail = ", ".join(dict.fromkeys(tag for one in body.documents for tag in one))
+        documents = host.change(
+            "add", detail[:200], who.name, lambda tagger: tagger.add_documents(body.documents)
+        )
+    elif body.labels:
+        if host.words is None:
+            raise InputError(
+                "Labels by name need word vectors; start the service with --word-vectors."
+            )
+        words = host.words
+        host.change(
+            "add by name",
+            ", ".join(body.labels)[:200],
+            who.name,
+            lambda tagger: tagger.add_labels(body.labels, words),
+        )
+    else:
+        collection = collection_of(host)
+        assert body.label is not None
+        unknown = [name for name in body.items if name not in collection]
+        if unknown:
+            raise HTTPException(404, f"There is no item '{unknown[0][:60]}'.")
+        host.learn([Verdict(name, body.label, True, who=who.name) for name in body.items])
+    now = host.now
+    added = [label for label in now.kinds if label not in before]
+    return AddedOut(added=added, documents=list(documents), version=now.version)
+
+
+@router.delete("/models/{model}/labels/{label}", tags=["vocabulary"], summary="Remove a label")
+def remove(host: Host, label: LabelName, who: Admin) -> VersionOut:
+    """Remove a label for good: it is taken out of all known documents."""
+    name = host.now.label(label)
+    host.change("remove", name, who.name, lambda tagger: tagger.remove_labels([name]))
+    return VersionOut(version=host.now.version)
+
+
+@router.post("/models/{model}/labels/{label}/rename", tags=["vocabulary"], summary="Rename")
+def rename(body: RenameBody, host: Host, label: LabelName, who: Admin) -> VersionOut:
+    """Give a label another name; the former one is still understood."""
+    name = host.now.label(label)
+    detail = f"{name} to {body.name}"
+    host.change("rename", detail, who.name, lambda tagger: tagger.rename(name, body.name))
+    return VersionOut(version=host.now.version)
+
+
+@router.post("/models/{model}/labels/{label}/merge", tags=["vocabulary"], summary="Merge")
+def merge(body: MergeBody, host: Host, label: LabelName, who: Admin) -> VersionOut:
+    """Let another label stand for this one, too."""
+    name, into = host.now.label(label), host.now.label(body.into)
+    detail = f"{name} into {into}"
+    host.change("merge", detail, who.name, lambda tagger: tagger.merge(name, into))
+    return VersionOut(version=host.now.version)
+
+
+@router.post("/models/{model}/labels/{label}/block", tags=["vocabulary"], summary="Block")
+def block(body: BlockBody, host: Host, label: LabelName, who: Admin) -> VersionOut:
+    """Never suggest a label, or suggest it again."""
+    name = host.now.label(label)
+    action = "unblock" if body.undo else "block"
+    host.change(action, name, who.name, lambda tagger: tagger.block([name], undo=body.undo))
+    return VersionOut(version=host.now.version)
+
+
+@router.get("/models/{model}/merges", tags=["vocabulary"], summary="Labels that may be one")
+def merges(host: Host, limit: Limit = 20) -> Response:
+    """Suggest labels to merge, such as cards into card."""
+    pairs = host.now.tagger.similar_labels(limit)
+    return answer(
+        {"pairs": [{"label": a, "into": b, "alike": alike} for a, b, alike in pairs]},
+        host.now.version,
+    )
+
+
+@router.get("/models/{model}/candidates", tags=["vocabulary"], summary="Tags it does not know")
+def candidates(host: Host, limit: Limit = 100) -> Response:
+    """Give tags outside the vocabulary: of the collection's items, and that people asked with."""
+    now = host.now
+    found = []
+    if host.collection is not None:
+        counts = host.collection.tag_counts
+        unknown = [(tag, n) for tag, n in counts.items() if now.known(tag) is None]
+        found += [{"label": tag, "count": n, "source": "items"} for tag, n in unknown]
+    typed = list(host.told.typed.items())
+    found += [
+        {"label": tag, "count": n, "source": "asked"} for tag, n in typed if now.known(tag) is None
+    ]
+    found.sort(key=lambda one: (-int(str(one["count"])), str(one["label"])))
+    return answer({"candidates": found[:limit]}, now.version)
+
+
+# ---------------------------------------------------------------------- reviewing
+
+
+@router.post("/models/{model}/ask", tags=["review"], summary="What to look at next")
+def ask(body: AskBody, host: Host) -> Response:
+    """Say which label of which item is worth a yes or no; what was answered is not asked again."""
+    collection, now = collection_of(host), host.now
+    label = None if body.label is None else now.label(body.label)
+    found = collection.ask(now.tagger, label, body.k, body.strategy)
+    return answer(
+        {
+            "questions": [
+                {
+                    "item": one.item,
+                    "label": one.label,
+                    "probability": one.probability,
+                    "rank": rank,
+                    "why": one.why,
+                }
+                for rank, one in enumerate(found)
+            ]
+        },
+        now.version,
+    )
+
+
+@router.get("/models/{model}/items", tags=["review"], summary="Items of the collection")
+def items(
+    host: Host,
+    query: Annotated[str, Query(max_length=200)] = "",
+    reviewed: bool | None = None,
+    offset: Offset = 0,
+    limit: Limit = 50,
+) -> Response:
+    """List items by their ids and tags."""
+    collection, now = collection_of(host), host.now
+    found = collection.find(query)
+    if reviewed is not None:
+        found = [name for name in found if (name in now.reviewed) == reviewed]
+    page = [_item(host, now, name) for name in found[offset : offset + limit]]
+    return answer({"total": len(found), "items": page}, now.version)
+
+
+@router.get("/models/{model}/items/{item:path}", tags=["review"], summary="One item")
+def item(host: Host, item: ItemName, k: Annotated[int, Query(ge=1, le=1000)] = 10) -> Response:
+    """Give an item with what was answered of it and what is suggested."""
+    collection, now = collection_of(host), host.now
+    if item not in collection:
+        raise HTTPException(404, f"There is no item '{item[:60]}'.")
+    found: list[Suggestion] = []
+    if now.tagger.n_features_in_:
+        found = [Suggestion(*one) for one in collection.suggest(now.tagger, item, k)]
+    return answer(_item(host, now, item) | {"suggestions": listed(found)}, now.version)
+
+
+def _item(host: ModelHost, now: Snapshot, name: str) -> Facts:
+    """Say what is known of an item."""
+    collection, media = collection_of(host), None
+    if collection.has_media(name):
+        media = f"/v1/models/{quote(host.name)}/media/{quote(name)}"
+    picture = media is not None and collection.media == "image"
+    said = now.said.get(name, ())
+    return {
+        "id": name,
+        "tags": list(collection.tags_of(name)),
+        "media": media,
+        "thumbnail": f"{media}?size=256" if picture else None,
+        "verdicts": [
+            {"label": one.label, "answer": one.answer, "number": one.number} for one in said
+        ],
+    }
+
+
+@router.get(
+    "/models/{model}/media/{item:path}",
+    tags=["review"],
+    summary="An item's picture or sound",
+    response_class=Response,
+    responses={200: {"content": {"image/jpeg": {}, "image/png": {}, "audio/mpeg": {}}}},
+)
+def media(
+    host: Host, item: ItemName, size: Annotated[int, Query(ge=16, le=2048)] = 1024
+) -> Response:
+    """Give a picture, no larger than asked, or a sound, of an item of the collection."""
+    collection = collection_of(host)
+    if item not in collection or not collection.has_media(item):
+        raise HTTPException(404, f"There is no file of '{item[:60]}'.")
+    data, kind = collection.picture(item, size)
+    return Response(data, media_type=kind, headers={"Cache-Control": "private, max-age=3600"})
+
+
+@router.post("/models/{model}/learn", tags=["review"], summary="Yes and no")
+def learn(body: LearnBody, host: Host, who: Reviewer, request: Request) -> NumberedOut:
+    """Take answers; they are on disk, and scores have changed, when this returns."""
+    name = who.name or body.who
+    now = host.now
+    said = [
+        Verdict(one.item, one.label, one.answer, one.score, one.rank, now.version, name)
+        for one in body.verdicts
+    ]
+    rows = None
+    if body.features is not None:
+        rows = {name: np.asarray(one, dtype=np.float32) for name, one in body.features.items()}
+        for row in rows.values():
+            host.check_row(row)
+    numbers = host.learn(said, rows)
+    counted = request.app.state.metrics.verdicts
+    for one in body.verdicts:
+        kind = host.now.kinds.get(host.now.known(one.label) or "", "oov")
+        counted.labels(kind, "yes" if one.answer else "no").inc()
+    return NumberedOut(numbers=list(numbers), version=host.now.version)
+
+
+@router.post("/models/{model}/undo", tags=["review"], summary="Take answers back")
+def undo(body: UndoBody, host: Host, who: Reviewer) -> VersionOut:
+    """Take answers back by their numbers; every score is as if they had never been given."""
+    host.undo(body.numbers)
+    return VersionOut(version=host.now.version)
+
+
+@router.get("/models/{model}/verdicts", tags=["review"], summary="What people answered")
+def verdicts(
+    host: Host, label: Annotated[str | None, Query(max_length=200)] = None, limit: Limit = 100
+) -> Response:
+    """List the latest answers, also those that were taken back."""
+    now = host.now
+    wanted = None if label is None else now.label(label)
+    events = list(now.tagger.verdicts_.events())
+    undone = {event.undoes for event in events if isinstance(event, Undo)}
+    found = [
+        event
+        for event in reversed(events)
+        if isinstance(event, Verdict) and wanted in (None, now.known(event.label) or event.label)
+    ]
+    page = [one._asdict() | {"undone": one.number in undone} for one in found[:limit]]
+    return answer({"verdicts": page}, now.version)
+
+
+# ---------------------------------------------------------------------- export
+
+
+@router.get(
+    "/models/{model}/export",
+    tags=["review"],
+    summary="What was accepted",
+    response_class=Response,
+    responses={200: {"content": {"application/jsonl": {}, JSON: {}}}},
+)
+def export(host: Host, form: Literal["jsonl", "documents", "label-studio"] = "jsonl") -> Response:
+    """Give answers (`jsonl`), or items with their tags as accepted (`documents`, Label Studio)."""
+    now = host.now
+    if form == "jsonl":
+        return _download(_answers(now), "verdicts.jsonl")
+    collection = collection_of(host)
+    if form == "documents":
+        return _download(_documents(now, collection), "documents.jsonl")
+    tasks = [
+        {
+            "data": {"item": name},
+            "annotations": [
+                {
+                    "result": [
+                        {
+                            "from_name": "tags",
+                            "to_name": "item",
+                            "type": "taxonomy",
+                            "value": {"taxonomy": [[tag] for tag in tags]},
+                        }
+                    ]
+                }
+            ],
+        }
+        for name, tags in _accepted(now, collection)
+    ]
+    return JSONResponse(
+        tasks, headers={"Content-Disposition": 'attachment; filename="label-studio.json"'}
+    )
+
+
+def _download(lines: Iterator[Facts], name: str) -> Response:
+    """Stream JSON lines as a file."""
+    encoded = (json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines)
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(encoded, headers=headers, media_type="application/jsonl")
+
+
+def _answers(now: Snapshot) -> Iterator[Facts]:
+    """Give all standing answers, as `polyseme learn` takes them."""
+    for one in now.tagger.verdicts_.standing():
+        yield {key: value for key, value in one._asdict().items() if value is not None}
+
+
+def _documents(now: Snapshot, collection: Collection) -> Iterator[Facts]:
+    """Give items with their tags, as `polyseme fit --documents` takes them."""
+    for name, tags in _accepted(now, collection):
+        yield {"id": name, "labels": tags}
+
+
+def _accepted(now: Snapshot, collection: Collection) -> Iterator[tuple[str, list[str]]]:
+    """Give items with their own tags, with accepted ones and without refused ones."""
+    for name in collection.ids:
+        tags = dict.fromkeys(collection.tags_of(name))
+        for one in now.said.get(name, ()):
+            if one.answer:
+                tags[one.label] = None
+            else:
+                key = now.key(one.label)
+                tags = {tag: None for tag in tags if now.key(tag) != key}
+        if tags:
+            yield name, list(tags)
+
+
+@router.post(
+    "/models/{model}/export/sidecars", tags=["review"], summary="Accepted tags beside the files"
+)
+def sidecars(body: SidecarBody, host: Host, who: Admin) -> Response:
+    """Write accepted tags to XMP files beside the collection's files, or count them."""
+    collection, now = collection_of(host), host.now
+    n_files, n_tags = 0, 0
+    for name, said in now.said.items():
+        accepted = [one.label for one in said if one.answer]
+        path = collection.file_of(name) if name in collection else None
+        if not accepted or path is None:
+            continue
+        added = _write_sidecar(path, accepted, dry_run=body.dry_run)
+        n_files += bool(added)
+        n_tags += len(added)
+    return answer({"files": n_files, "tags": n_tags, "dry_run": body.dry_run}, now.version)
+
+
+def _write_sidecar(path: Path, tags: Sequence[str], *, dry_run: bool) -> list[str]:
+    """Add accepted tags to the sidecar of a file; give those that it lacked."""
+    sidecar = sidecar_of(path)
+    added = merge_tags(sidecar, tags, dry_run=dry_run)
+    if added and not dry_run:
+        answer_suggestions(sidecar, accept=added)
+    return added
+
+
+@router.get("/", tags=["models"], summary="What this is")
+def root() -> dict[str, str]:
+    """Say what answers here."""
+    return {"title": "polyseme", "version": polyseme.__version__}

@@ -1,0 +1,420 @@
+"""The application: models behind HTTP, with limits on everything that a stranger can send.
+
+In: hosts of models, and settings. Out: an ASGI application. Routes are in `api`, `annif`,
+`label_studio` and `photoprism`; here is what all of them share: who may ask, how much may be sent,
+how long it may take, how errors are told, what is counted and logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from anyio.to_thread import current_default_thread_limiter
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.exceptions import HTTPException
+
+import polyseme
+from polyseme._validation import InputError, NotFittedError
+from polyseme.persistence import ModelFileError
+from polyseme.serve.access import Caller, Tokens
+from polyseme.serve.batching import QueueFullError
+from polyseme.serve.host import BusyError, ModelHost, UnknownLabelError
+from polyseme.serve.questions import UnsupportedError
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Scope = MutableMapping[str, Any]
+
+STATIC = Path(__file__).with_name("static")
+_ID = re.compile(r"[\w.:-]{1,64}")
+_LOCAL = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\]|testserver)(:\d{1,5})?", re.IGNORECASE)
+_PUBLIC = ("/health/", "/static/")
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (
+        b"content-security-policy",
+        b"default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; "
+        b"object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    ),
+]
+_log = logging.getLogger("polyseme.serve")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Limits and habits of a service.
+
+    Attributes
+    ----------
+    tokens : Tokens or None
+        Who may ask; without any, everybody on this machine may do everything.
+    max_body : int
+        Bytes that a request may send.
+    deadline : float
+        Seconds that a request may take.
+    threads : int
+        How many requests that are not scored together are worked on at once.
+    watch : float
+        Seconds between two looks at the models' folders; 0 looks never.
+    """
+
+    tokens: Tokens | None = None
+    max_body: int = 32 * 2**20
+    deadline: float = 30.0
+    threads: int = 4
+    watch: float = 2.0
+
+
+class Metrics:
+    """What is counted, for Prometheus."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        given: dict[str, Any] = {"registry": self.registry}
+        self.requests = Counter(
+            "polyseme_requests", "Requests by route and status.", ["route", "status"], **given
+        )
+        self.seconds = Histogram(
+            "polyseme_request_seconds", "Seconds of a request.", ["route"], **given
+        )
+        self.batch = Histogram(
+            "polyseme_batch_rows",
+            "Rows that were scored together.",
+            buckets=(1, 2, 4, 8, 16, 32, 64),
+            **given,
+        )
+        self.waiting = Gauge("polyseme_waiting_rows", "Rows that wait.", ["model"], **given)
+        self.verdicts = Counter(
+            "polyseme_verdicts", "Answers by the kind of the label.", ["kind", "answer"], **given
+        )
+        self.model = Gauge(
+            "polyseme_model_labels", "Labels of a model's version.", ["model", "version"], **given
+        )
+
+
+def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> FastAPI:
+    """Make the application.
+
+    Parameters
+    ----------
+    hosts : sequence of ModelHost
+        The models, each under a name of its own.
+    settings : Settings, optional
+    """
+    from polyseme.serve import annif, api, label_studio, photoprism
+
+    names = [host.name for host in hosts]
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"Models need different names; got {', '.join(names) or 'none'}.")
+    settings = Settings() if settings is None else settings
+    app = FastAPI(
+        title="polyseme",
+        version=polyseme.__version__,
+        summary="Ranked tags for items: seen, unseen and new ones.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan,
+    )
+    app.state.hosts = {host.name: host for host in hosts}
+    app.state.settings, app.state.metrics = settings, Metrics()
+    app.state.ready = False
+    for host in hosts:
+        host.scoring.sizes = app.state.metrics.batch.observe
+    for module in (api, annif, label_studio, photoprism):
+        app.include_router(module.router)
+    _add_errors(app)
+    _add_care(app)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.add_middleware(Frame, settings=settings, metrics=app.state.metrics)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Warm the models up, look after them, and end in order."""
+    current_default_thread_limiter().total_tokens = app.state.settings.threads
+    hosts = list(app.state.hosts.values())
+    warming = asyncio.create_task(_warm(app, hosts))
+    watching = asyncio.create_task(_watch(hosts, app.state.settings.watch))
+    try:
+        yield
+    finally:
+        app.state.ready = False
+        for task in (warming, watching):
+            task.cancel()
+        for host in hosts:
+            await host.close()
+
+
+async def _warm(app: FastAPI, hosts: Sequence[ModelHost]) -> None:
+    """Ask every model once, then say that the service is ready; lay out the maps after that."""
+    for host in hosts:
+        await asyncio.to_thread(host.warm)
+    app.state.ready = True
+    for host in hosts:
+        await asyncio.to_thread(host.lay_out)
+
+
+async def _watch(hosts: Sequence[ModelHost], seconds: float) -> None:
+    """Take up what others write to the models' folders."""
+    while seconds > 0:
+        await asyncio.sleep(seconds)
+        for host in hosts:
+            try:
+                await asyncio.to_thread(host.refresh)
+            except InputError as error:
+                if host.told.trouble != str(error):
+                    _log.warning("%s: %s", host.name, error)
+            except Exception:
+                _log.exception("%s: the model's folder could not be looked at", host.name)
+
+
+# ---------------------------------------------------------------------- errors
+
+
+def problem(status: int, detail: str, request_id: str | None = None) -> JSONResponse:
+    """Give an error in one sentence, as RFC 9457 has it.
+
+    Parameters
+    ----------
+    status : int
+    detail : str
+    request_id : str, optional
+    """
+    body = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "request_id": request_id,
+    }
+    headers = {"Retry-After": "1"} if status in (429, 503) else None
+    return JSONResponse(body, status, headers, media_type="application/problem+json")
+
+
+# The first that fits.
+_STATUS: list[tuple[type[Exception], int]] = [
+    (QueueFullError, 429),
+    (UnknownLabelError, 404),
+    (UnsupportedError, 415),
+    (BusyError, 409),
+    (ModelFileError, 503),
+    (NotFittedError, 503),
+    (InputError, 422),
+]
+
+
+def _add_errors(app: FastAPI) -> None:
+    """Tell all errors in one form."""
+
+    async def refused(request: Request, error: Exception) -> Response:
+        status = next(code for kind, code in _STATUS if isinstance(error, kind))
+        detail = str(error) or "Too much is waiting; try again in a second."
+        return problem(status, detail, request.scope.get("request_id"))
+
+    async def malformed(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"][1:5])
+        detail = f"`{place[:100]}`: {str(first['msg'])[:200]}." if place else f"{first['msg']}."
+        return problem(422, detail, request.scope.get("request_id"))
+
+    async def plain(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        response = problem(error.status_code, str(error.detail), request.scope.get("request_id"))
+        response.headers.update(error.headers or {})
+        return response
+
+    app.add_exception_handler(InputError, refused)
+    app.add_exception_handler(QueueFullError, refused)
+    app.add_exception_handler(RequestValidationError, malformed)
+    app.add_exception_handler(HTTPException, plain)
+
+
+# ---------------------------------------------------------------------- looking after it
+
+
+def _add_care(app: FastAPI) -> None:
+    """Add health, metrics and the studio's page."""
+    no_store = {"Cache-Control": "no-cache"}
+
+    @app.get("/", include_in_schema=False)
+    async def studio() -> Response:
+        return FileResponse(STATIC / "index.html", headers=no_store)
+
+    @app.get("/health/live", tags=["care"], summary="Whether the process answers")
+    async def live() -> dict[str, str]:
+        return {"status": "live"}
+
+    @app.get(
+        "/health/ready",
+        tags=["care"],
+        summary="Whether the models answer",
+        responses={503: {"description": "Not yet, or not any more."}},
+    )
+    async def ready(request: Request) -> Response:
+        if not app.state.ready:
+            return problem(503, "The models are being loaded.", request.scope.get("request_id"))
+        return JSONResponse({"status": "ready"})
+
+    @app.get("/metrics", tags=["care"], summary="Counts for Prometheus")
+    async def metrics() -> Response:
+        counted: Metrics = app.state.metrics
+        counted.model.clear()
+        for host in app.state.hosts.values():
+            counted.waiting.labels(host.name).set(host.scoring.n_waiting)
+            now = host.now
+            counted.model.labels(host.name, now.version).set(len(now.tagger.classes_))
+        return Response(
+            generate_latest(counted.registry), media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
+
+
+class TooLargeError(HTTPException):
+    """More was sent than is allowed."""
+
+
+class Frame:
+    """What every request goes through: a name, a caller, limits, a deadline, headers, a log line.
+
+    It is ASGI itself, because nothing between a socket and a batch may cost much.
+    """
+
+    def __init__(self, app: Any, settings: Settings, metrics: Metrics) -> None:
+        self.app, self.settings, self.metrics = app, settings, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        given = headers.get(b"x-request-id", b"").decode("latin-1")
+        request_id = given if _ID.fullmatch(given) else secrets.token_hex(8)
+        scope["request_id"] = request_id
+        start, answered = time.perf_counter(), [0]
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                answered[0] = message["status"]
+                raw = message.setdefault("headers", [])
+                raw.append((b"x-request-id", request_id.encode()))
+                raw += _HEADERS
+            await send(message)
+
+        try:
+            refusal = self._refusal(scope, headers)
+            if refusal is not None:
+                await refusal(scope, receive, sending)
+            else:
+                limited = self._limited(receive)
+                async with asyncio.timeout(self.settings.deadline):
+                    await self.app(scope, limited, sending)
+        except TimeoutError:
+            detail = f"This took longer than the {self.settings.deadline:g} s that are allowed."
+            await self._fail(scope, receive, sending, answered, 503, detail)
+        except Exception:
+            _log.exception("request %s failed", request_id)
+            detail = f"Something went wrong here; the log has it under {request_id}."
+            await self._fail(scope, receive, sending, answered, 500, detail)
+        finally:
+            self._count(scope, answered[0], time.perf_counter() - start)
+
+    async def _fail(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        answered: list[int],
+        status: int,
+        detail: str,
+    ) -> None:
+        """Tell an error, unless an answer is under way already."""
+        if not answered[0]:
+            await problem(status, detail, scope["request_id"])(scope, receive, send)
+
+    def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
+        """Say why somebody may not ask, or note who it is."""
+        path, name = scope["path"], scope["request_id"]
+        host = headers.get(b"host", b"").decode("latin-1")
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if origin and origin.partition("://")[2] != host:
+            return problem(403, "Pages of other origins may not ask.", name)
+        tokens = self.settings.tokens
+        if tokens is None:
+            # A page elsewhere can let its own name point to this machine.
+            if not _LOCAL.fullmatch(host):
+                return problem(403, "Without tokens only this machine may ask.", name)
+            scope["caller"] = Caller(None, "admin")
+        elif path == "/" or path.startswith(_PUBLIC):
+            scope["caller"] = Caller(None, "read")
+        else:
+            kind, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+            caller = tokens.caller(token.strip()) if kind.lower() == "bearer" else None
+            if caller is None:
+                response = problem(401, "Send a token: Authorization: Bearer …", name)
+                response.headers["WWW-Authenticate"] = "Bearer"
+                return response
+            scope["caller"] = caller
+        if int(_digits(headers.get(b"content-length", b"0"))) > self.settings.max_body:
+            return problem(413, self._too_large(), name)
+        return None
+
+    def _too_large(self) -> str:
+        """Say how much may be sent."""
+        return f"A request may send {self.settings.max_body / 2**20:g} MiB at the most."
+
+    def _limited(self, receive: Receive) -> Receive:
+        """Count what is sent, whatever its length was said to be."""
+        left = self.settings.max_body
+
+        async def receiving() -> Message:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            if left < 0:
+                raise TooLargeError(413, self._too_large())
+            return message
+
+        return receiving
+
+    def _count(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count and log an answer."""
+        route = getattr(scope.get("route"), "path", "other")
+        self.metrics.requests.labels(route, str(status)).inc()
+        self.metrics.seconds.labels(route).observe(seconds)
+        if _log.isEnabledFor(logging.INFO):
+            caller = scope.get("caller")
+            entry = {
+                "request": scope["request_id"],
+                "method": scope["method"],
+                "path": scope["path"],
+                "status": status,
+                "ms": round(1000 * seconds, 1),
+                "who": caller.name if caller else None,
+            }
+            _log.info(json.dumps(entry, ensure_ascii=True))
+
+
+def _digits(value: bytes) -> bytes:
+    """Give a length that is one, else 0."""
+    return value if value.isdigit() and len(value) < 16 else b"0"

@@ -1,0 +1,118 @@
+"""Micro-batches: requests that wait at the same time are scored together.
+
+In: rows, one by one, from an event loop. Out: each row's result, as soon as its batch is done. A
+batch is whatever waits when the worker is free, so that nobody waits for company; a row that fails
+is scored by itself, so that it harms no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class QueueFullError(RuntimeError):
+    """More is waiting than is allowed; try again later."""
+
+
+class Batcher(Generic[T, R]):
+    """Score what waits, many at a time, in one thread of its own.
+
+    Parameters
+    ----------
+    score : callable
+        Takes a list of rows, gives a list of as many results; runs in the worker's thread.
+    largest : int
+        Rows of a batch at the most.
+    most_waiting : int
+        Rows that may wait; one more raises `QueueFullError`.
+    """
+
+    def __init__(
+        self,
+        score: Callable[[Sequence[T]], Sequence[R]],
+        *,
+        largest: int = 64,
+        most_waiting: int = 1024,
+    ) -> None:
+        self._score, self.largest, self.most_waiting = score, largest, most_waiting
+        self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="scoring")
+        self._running: asyncio.Task[None] | None = None
+        self._closed = False
+        self.sizes: Callable[[int], object] = lambda size: None  # told of every batch
+
+    @property
+    def n_waiting(self) -> int:
+        """How many rows wait."""
+        return len(self._waiting)
+
+    async def submit(self, row: T) -> R:
+        """Give the result of one row; must be called in the event loop.
+
+        Parameters
+        ----------
+        row : as `score` takes it
+        """
+        if self._closed or len(self._waiting) >= self.most_waiting:
+            raise QueueFullError
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[R] = loop.create_future()
+        self._waiting.append((row, answer))
+        # The task ends when nothing waits: no worker can die unseen between two requests.
+        if self._running is None or self._running.done():
+            self._running = loop.create_task(self._work())
+        return await answer
+
+    async def _work(self) -> None:
+        """Score batches until nothing waits."""
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            taken = [self._waiting.popleft() for _ in range(min(self.largest, self.n_waiting))]
+            batch = [(row, answer) for row, answer in taken if not answer.done()]  # still wanted
+            if not batch:
+                continue
+            self.sizes(len(batch))
+            rows = [row for row, _ in batch]
+            try:
+                results = await loop.run_in_executor(self._executor, self._results, rows)
+            except BaseException as error:
+                for _, answer in [*batch, *self._waiting]:
+                    if not answer.done():
+                        answer.set_exception(
+                            error if isinstance(error, Exception) else RuntimeError("stopping")
+                        )
+                self._waiting.clear()
+                raise
+            for (_, answer), result in zip(batch, results, strict=True):
+                if answer.done():
+                    continue
+                if isinstance(result, Exception):
+                    answer.set_exception(result)
+                else:
+                    answer.set_result(result)
+
+    def _results(self, rows: Sequence[T]) -> Sequence[R | Exception]:
+        """Score rows together, or, where that fails, each by itself."""
+        try:
+            results = list(self._score(rows))
+            if len(results) == len(rows):
+                return results
+            raise RuntimeError(f"{len(results)} results for {len(rows)} rows")
+        except Exception as error:
+            if len(rows) == 1:
+                return [error]
+        return [self._results([row])[0] for row in rows]
+
+    async def close(self) -> None:
+        """Take no more, let what waits be scored, and end the thread."""
+        self._closed = True
+        if self._running is not None and not self._running.done():
+            await asyncio.wait([self._running])
+        self._executor.shutdown(wait=True)

@@ -1,0 +1,632 @@
+"""A model in use: one tagger that answers, and how it is changed, saved and replaced.
+
+In: a model's folder. Out: answers by the tagger of the moment. Whoever asks holds a snapshot; a
+change is made to a copy, saved, and put in the snapshot's place, so that no answer mixes two states.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import threading
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme._validation import InputError, PolysemeWarning, unknown_name
+from polyseme.corpus import normalize_label
+from polyseme.features.base import Extracted, MediaError, MediaFeatures
+from polyseme.io import Table
+from polyseme.persistence import MANIFEST
+from polyseme.serve.batching import Batcher
+from polyseme.serve.collection import Collection
+from polyseme.serve.landscape import Anchor, Dots, Landscape, anchors, concept_positions
+from polyseme.serve.versions import Version, Versions
+from polyseme.store import ConceptStore
+from polyseme.tagger import ZeroShotTagger, load
+from polyseme.verdicts import Undo, Verdict, VerdictLog
+from polyseme.word_vectors import WordVectors
+
+Row = NDArray[np.float32]
+T = TypeVar("T")
+
+MOST_LABELS = 1000  # that one answer names
+# Rows that a new model must answer for before it is used, and how many failures among the first
+# answers afterwards bring the old one back.
+_CANARY, _TRIAL, _FAILURES = 16, 50, 3
+_MOST_TYPED, _MOST_SIMILAR = 10_000, 500
+
+
+class Ask(NamedTuple):
+    """One question: features, tags or both, and what is wanted."""
+
+    features: Row | None
+    tags: tuple[str, ...] = ()
+    k: int = 10
+    threshold: float | None = None
+    precision: float | None = None
+    kinds: tuple[str, ...] | None = None
+
+
+class Suggestion(NamedTuple):
+    """A label that may be true of an item."""
+
+    label: str
+    probability: float
+    kind: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A tagger as it is at one moment, with what is looked up in it."""
+
+    tagger: ZeroShotTagger
+    digest: str  # of the files it was read from
+    n_events: int  # verdicts and undos that it has learned from
+
+    @property
+    def version(self) -> str:
+        """Name this state, in every answer."""
+        return f"{self.digest}-{self.n_events}"
+
+    @cached_property
+    def kinds(self) -> dict[str, str]:
+        """The kind of each label."""
+        tagger = self.tagger
+        return dict(zip(tagger.classes_.tolist(), tagger.kinds_.tolist(), strict=True))
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """How many known documents hold each label."""
+        store = self.tagger.store_
+        return dict(zip(store.labels, store.counts.tolist(), strict=True))
+
+    @cached_property
+    def answers(self) -> dict[str, tuple[int, int]]:
+        """How often yes and no were said of each label."""
+        said: dict[str, list[int]] = {}
+        for one in (one for told in self.said.values() for one in told):
+            name = self.known(one.label) or one.label
+            said.setdefault(name, [0, 0])[not one.answer] += 1
+        return {label: (yes, no) for label, (yes, no) in said.items()}
+
+    @cached_property
+    def said(self) -> dict[str, list[Verdict]]:
+        """The answers that stand, by item."""
+        said: dict[str, list[Verdict]] = {}
+        for one in self.tagger.verdicts_.standing():
+            said.setdefault(one.item, []).append(one)
+        return said
+
+    @property
+    def reviewed(self) -> KeysView[str]:
+        """Items that somebody has answered for."""
+        return self.said.keys()
+
+    @cached_property
+    def n_undone(self) -> int:
+        """How many answers were taken back."""
+        return sum(isinstance(event, Undo) for event in self.tagger.verdicts_.events())
+
+    @cached_property
+    def similar(self) -> dict[str, list[tuple[str, float]]]:
+        """Labels that are used alike, of both of each pair."""
+        found: dict[str, list[tuple[str, float]]] = {}
+        for one, other, alike in self.tagger.similar_labels(_MOST_SIMILAR):
+            found.setdefault(one, []).append((other, alike))
+            found.setdefault(other, []).append((one, alike))
+        return found
+
+    @cached_property
+    def documents(self) -> dict[str, int]:
+        """The numbers of known documents, by their names."""
+        return {name: row for row, name in enumerate(self.tagger.store_.ids)}
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return {self.key(label): label for label in self.kinds}
+
+    def key(self, label: str) -> str:
+        """Give what labels are compared by."""
+        return normalize_label(label) if self.tagger.normalize_labels_ else label
+
+    def known(self, label: str) -> str | None:
+        """Give a label under its own name; None where it is not known."""
+        return self._names.get(self.key(self.tagger.vocabulary_.resolve(label)))
+
+    def label(self, name: str) -> str:
+        """Give a label under its own name, or raise an `UnknownLabelError`."""
+        found = self.known(name)
+        if found is None:
+            raise UnknownLabelError(str(unknown_name("label", name, list(self.kinds)[:20])))
+        return found
+
+    @cached_property
+    def _thresholds(self) -> dict[float, NDArray[np.float64]]:
+        return {}
+
+    def least(self, precision: float) -> dict[str, float]:
+        """Give how likely each label must be for a precision."""
+        if precision not in self._thresholds:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PolysemeWarning)
+                self._thresholds[precision] = self.tagger.thresholds(precision)
+            if len(self._thresholds) > 128:
+                self._thresholds.pop(next(iter(self._thresholds)))
+        return dict(zip(self.kinds, self._thresholds[precision].tolist(), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """Known documents on a plane."""
+
+    store: ConceptStore
+    landscape: Landscape
+
+    @cached_property
+    def dots(self) -> Dots:
+        """Every label in every known document."""
+        return concept_positions(self.store, self.landscape)
+
+    @cached_property
+    def anchors(self) -> list[Anchor]:
+        """Where labels' captions stand."""
+        return anchors(self.dots, self.store.labels)
+
+    @cached_property
+    def places(self) -> NDArray[np.float32]:
+        """Where each distinct tag set lies, (n_sets, 2)."""
+        return self.landscape.place(self.store.points)
+
+    @cached_property
+    def points(self) -> bytes:
+        """All dots as bytes: x and y in turn (float32), labels and documents (uint32)."""
+        dots = self.dots
+        parts = (dots.xy.astype("<f4"), dots.labels.astype("<u4"), dots.documents.astype("<u4"))
+        return b"".join(part.tobytes() for part in parts)
+
+    @cached_property
+    def digest(self) -> str:
+        """Name the picture, for caches."""
+        return hashlib.sha256(self.points).hexdigest()[:16]
+
+
+class UnknownLabelError(InputError):
+    """No label of that name is known."""
+
+
+class BusyError(InputError):
+    """The model cannot be changed just now."""
+
+
+@dataclass
+class Trial:
+    """A new model on trial: how it does, and what to go back to."""
+
+    before: Snapshot
+    n_answers: int = 0
+    n_failures: int = 0
+
+
+@dataclass
+class Told:
+    """What the host has noticed, for people who look after it."""
+
+    typed: Counter[str] = field(default_factory=Counter)  # tags that were given and are not known
+    trouble: str | None = None  # why the last reload was not taken, or was taken back
+
+
+class ModelHost:
+    """One model that answers, is changed and is replaced.
+
+    Parameters
+    ----------
+    path : str or Path
+        The model's folder, which `ZeroShotTagger.save` wrote.
+    collection : Collection, optional
+        The items that people review.
+    words : WordVectors, optional
+        Vectors of words, by which labels can be added by name.
+    name : str, optional
+        What it is called; by default as its folder.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        collection: Collection | None = None,
+        words: WordVectors | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.path = Path(path).resolve()
+        self.name = self.path.name if name is None else name
+        self.collection, self.words = collection, words
+        self.versions, self.told = Versions(self.path), Told()
+        self._writing = threading.RLock()
+        self._trial: Trial | None = None
+        self._asked: deque[Row] = deque(maxlen=_CANARY)  # the latest, for the next canary
+        self._now = self._read()
+        self.scoring: Batcher[Ask, tuple[Snapshot, list[Suggestion]]] = Batcher(self.suggest)
+        self.looking: Batcher[bytes, Row] = Batcher(self._look, largest=8, most_waiting=64)
+        self._map: Map | None = None
+        tagger = self._now.tagger
+        if _can_write(self.path):
+            with self.versions.writing():
+                self._keep("opened", "by the service", None, tagger)
+
+    # ------------------------------------------------------------------ answers
+
+    @property
+    def now(self) -> Snapshot:
+        """The state that answers at this moment."""
+        return self._now
+
+    @property
+    def changed(self) -> str:
+        """When the model on disk was last saved."""
+        seconds = (self.path / MANIFEST).stat().st_mtime
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+    @property
+    def extractor(self) -> MediaFeatures | None:
+        """What turns files into numbers; None where the model takes numbers."""
+        return self._now.tagger.features_
+
+    def items(self, rows: Sequence[Row], names: Sequence[str] | None = None) -> Any:
+        """Give rows of features as the tagger takes items: a table, or what was extracted."""
+        extractor = self.extractor
+        if extractor is None:
+            features = np.stack(rows)
+            columns = getattr(self._now.tagger, "feature_names_in_", None)
+            named = None if columns is None else tuple(columns)
+            ids = None if names is None else list(names)
+            return Table(features=features, columns=named, ids=ids)
+        ids = tuple(map(str, range(len(rows)))) if names is None else tuple(names)
+        raw: Any = np.stack(rows) if extractor.kind == "image" else list(rows)
+        return Extracted(extractor.kind, extractor.preprocessing(), ids, raw)
+
+    def suggest(self, asks: Sequence[Ask]) -> list[tuple[Snapshot, list[Suggestion]]]:
+        """Answer several questions at once, all by the same state.
+
+        Parameters
+        ----------
+        asks : sequence of Ask
+            Checked by `check`.
+        """
+        now = self._now
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for place, ask in enumerate(asks):
+            groups.setdefault((ask.features is None, ask.kinds), []).append(place)
+        found: list[list[Suggestion]] = [[] for _ in asks]
+        try:
+            for (no_features, kinds), places in groups.items():
+                some = [asks[place] for place in places]
+                rows = [ask.features for ask in some if ask.features is not None]
+                X = None if no_features else self.items(rows)
+                tags = [ask.tags for ask in some] if any(ask.tags for ask in some) else None
+                # Given tags come first, and are taken out of the answer.
+                most = max(ask.k + len(ask.tags) for ask in some)
+                labels, scores = now.tagger.rank(X, most, tags, kinds=kinds)
+                for place, names, values in zip(places, labels, scores, strict=True):
+                    found[place] = _chosen(now, asks[place], names.tolist(), values.tolist())
+                self._asked.extend(rows[:_CANARY])
+        except InputError:
+            raise
+        except Exception:
+            self._answered(now, failed=True)
+            raise
+        self._answered(now, failed=False)
+        return [(now, one) for one in found]
+
+    def check(self, ask: Ask) -> tuple[Ask, list[str]]:
+        """Check a question before it waits with others; give it with known tags, and the others.
+
+        Raises
+        ------
+        InputError
+            With one sentence about what is wrong.
+        """
+        now = self._now
+        known, unknown = [], []
+        for tag in dict.fromkeys(ask.tags):
+            name = now.known(tag)
+            (unknown if name is None else known).append(tag if name is None else name)
+        self._typed(unknown)
+        if ask.features is None and not known:
+            if unknown:
+                raise InputError(f"None of the tags is known: {', '.join(unknown[:5])}.")
+            raise InputError("Give features, an item, a file or tags.")
+        if ask.features is not None:
+            self.check_row(ask.features)
+        if ask.precision is not None and ask.features is None:
+            raise InputError("A precision is promised of items; for tags alone give a threshold.")
+        return ask._replace(tags=tuple(dict.fromkeys(known))), unknown
+
+    def check_row(self, row: Row) -> None:
+        """Raise unless a row of features fits the model."""
+        if not self._now.tagger.n_features_in_:
+            raise InputError("This model was fitted without features; give tags.")
+        extractor, given = self.extractor, row.shape[-1]
+        if extractor is None or extractor.kind == "image":
+            wanted = self._now.tagger.n_features_in_
+            if row.ndim != 1 or given != wanted:
+                raise InputError(f"This model takes {wanted} features an item; got {given}.")
+        elif row.ndim != 2:
+            raise InputError("This model listens to sounds: send a file, or name an item.")
+        if not np.isfinite(row).all():
+            raise InputError("Features must be finite; got NaN or infinity.")
+
+    def _typed(self, unknown: Iterable[str]) -> None:
+        """Note tags that people give and the vocabulary lacks."""
+        typed = self.told.typed
+        for tag in unknown:
+            if len(typed) < _MOST_TYPED or tag in typed:
+                typed[tag] += 1
+
+    def _look(self, files: Sequence[bytes]) -> list[Any]:
+        """Give the numbers of uploaded files, or why there are none."""
+        extractor, paths = self.extractor, list[Path]()
+        assert extractor is not None
+        try:
+            for data in files:
+                with tempfile.NamedTemporaryFile(prefix="polyseme-", delete=False) as file:
+                    paths.append(Path(file.name))
+                    file.write(data)
+            with extractor.single_threaded():
+                found = extractor.extract_batch(paths)
+        finally:
+            for path in paths:
+                path.unlink(missing_ok=True)
+        failed = (
+            InputError(f"The file {one}.") if isinstance(one, MediaError) else one for one in found
+        )
+        return list(failed)
+
+    def warm(self) -> None:
+        """Ask once, so that nobody waits for what is loaded at the first time."""
+        tagger = self._now.tagger
+        if self.collection is not None and tagger.n_features_in_:
+            self.collection.warm(tagger)
+        tagger.rank(None, 1, [[tagger.store_.labels[0]]])
+
+    async def close(self) -> None:
+        """Answer what waits, and end."""
+        await self.scoring.close()
+        await self.looking.close()
+
+    # ------------------------------------------------------------------ the map
+
+    def map(self) -> Map:
+        """Give the known documents on a plane: at once by their axes, better when laid out."""
+        now, known = self._now, self._map
+        space = now.tagger.space_.digest_
+        if known is not None and known.store is now.tagger.store_:
+            return known
+        landscape = known.landscape if known and known.landscape.digest == space else None
+        store = now.tagger.store_
+        if landscape is None:
+            landscape = Landscape.read(self.path, space, store.points.shape[1])
+        if landscape is None:
+            landscape = Landscape.quick(store.points, space)
+        self._map = Map(store, landscape)
+        return self._map
+
+    def lay_out(self) -> None:
+        """Lay out the map so that neighbours stay neighbours, unless it is; takes seconds."""
+        known = self.map()
+        if known.landscape.layout == "axes":
+            better = Landscape.learn(known.store.points, known.landscape.digest)
+            if better.layout != "axes":
+                better.save(self.path)
+                self._map = Map(self._now.tagger.store_, better)
+
+    def place(self, X: Any, tags: Sequence[Sequence[str]] | None) -> tuple[float, float]:
+        """Say where one item, or one tag set, lies on the map."""
+        point = self._now.tagger.points(X, tags)
+        x, y = self.map().landscape.place(point)[0].tolist()
+        return x, y
+
+    # ------------------------------------------------------------------ verdicts
+
+    def learn(
+        self, verdicts: Sequence[Verdict], rows: Mapping[str, Row] | None = None
+    ) -> tuple[int, ...]:
+        """Take yes and no; they are on disk, and every score is changed, when this returns.
+
+        Parameters
+        ----------
+        verdicts : sequence of Verdict
+        rows : mapping of str to float32 array, optional
+            Features of items that are not in the collection.
+        """
+        with self._writing:
+            clone = copy(self._now.tagger)
+            numbers = clone.learn(verdicts, self._answered_items(verdicts, rows))
+            self._use(clone, self._now.digest)
+        return numbers
+
+    def _answered_items(self, verdicts: Sequence[Verdict], rows: Mapping[str, Row] | None) -> Any:
+        """Find the items that verdicts are about: given, of the collection, or known already."""
+        names = list(dict.fromkeys(one.item for one in verdicts))
+        if rows:
+            missing = [name for name in names if name not in rows]
+            if missing:
+                raise InputError(f"Give the features of '{missing[0]}' as well.")
+            return self.items([rows[name] for name in names], names)
+        if self.collection is None:
+            return None
+        known = [name for name in names if name in self.collection]
+        return self.collection.select(known) if known else None
+
+    def undo(self, numbers: Sequence[int]) -> None:
+        """Take verdicts back by their numbers."""
+        with self._writing:
+            clone = copy(self._now.tagger)
+            clone.undo(numbers)
+            self._use(clone, self._now.digest)
+
+    # ------------------------------------------------------------------ changes
+
+    def change(
+        self,
+        action: str,
+        detail: str,
+        who: str | None,
+        function: Callable[[ZeroShotTagger], T],
+    ) -> T:
+        """Change a copy of the tagger, save it, and let it answer from then on.
+
+        Parameters
+        ----------
+        action, detail : str
+            What is done, for the list of versions.
+        who : str, optional
+        function : callable
+            Takes the tagger and changes it in place; what it raises leaves everything as it was.
+        """
+        with self._writing, self.versions.writing():
+            if self.versions.current() != self._now.digest:
+                self._replace(self._read())  # somebody else has saved meanwhile
+            clone = copy(self._now.tagger)
+            result = function(clone)
+            clone.save(self.path)
+            version = self._keep(action, detail, who, clone)
+            self._use(clone, version.digest)
+        return result
+
+    def restore(self, number: int, who: str | None) -> None:
+        """Put a former version in place; what people have answered stays."""
+        state = self.versions.state(number)
+
+        def put_back(tagger: ZeroShotTagger) -> None:
+            former = ZeroShotTagger.from_state(*state)
+            former.take_up(VerdictLog(self.path))
+            tagger.__dict__.clear()
+            tagger.__dict__.update(former.__dict__)
+
+        self.change("restore", f"version {number}", who, put_back)
+
+    def _keep(self, action: str, detail: str, who: str | None, tagger: ZeroShotTagger) -> Version:
+        """Keep the model on disk as a version."""
+        sizes = len(tagger.classes_), len(tagger.store_.ids)
+        return self.versions.keep(action, detail, who, *sizes)
+
+    def _use(self, tagger: ZeroShotTagger, digest: str) -> None:
+        """Let a tagger answer from now on."""
+        self._now = Snapshot(tagger, digest, tagger.verdicts_.count)
+
+    # ------------------------------------------------------------------ reloading
+
+    def refresh(self) -> bool:
+        """Take up what others have written to the model's folder; give whether anything changed."""
+        with self._writing:
+            if self.versions.current() != self._now.digest:
+                return self.reload()
+            if self._now.tagger.verdicts_.count == self._now.n_events:
+                return False
+            clone = copy(self._now.tagger)
+            clone.catch_up()
+            self._use(clone, self._now.digest)
+            return True
+
+    def reload(self) -> bool:
+        """Load the model on disk beside the one in use; swap them if it answers a canary.
+
+        Raises
+        ------
+        InputError
+            Where the new one cannot be used; the old one goes on.
+        """
+        with self._writing:
+            try:
+                fresh = self._read()
+                self._canary(fresh)
+            except Exception as error:
+                reason = str(error) or type(error).__name__
+                self.told.trouble = f"A reload was refused, and the former model goes on: {reason}"
+                raise InputError(self.told.trouble) from error
+            changed = fresh.version != self._now.version
+            self._replace(fresh)
+            self.told.trouble = None
+            if _can_write(self.path):
+                with self.versions.writing():
+                    self._keep("reload", "found changed on disk", None, fresh.tagger)
+            return changed
+
+    def _read(self) -> Snapshot:
+        """Read the model on disk."""
+        digest = self.versions.current()
+        tagger = load(self.path)
+        if not isinstance(tagger, ZeroShotTagger):
+            raise InputError(
+                f"'{self.path.name}' is a model of the published method; the service takes the "
+                "default tagger, which `polyseme fit` without --preset makes."
+            )
+        return Snapshot(tagger, digest, tagger.verdicts_.count)
+
+    def _canary(self, fresh: Snapshot) -> None:
+        """Refuse a model that does not take the same features, or does not answer."""
+        old, new = self._now.tagger, fresh.tagger
+        if new.n_features_in_ != old.n_features_in_:
+            raise InputError(
+                f"it takes {new.n_features_in_} features, and callers send {old.n_features_in_}."
+            )
+        if not new.n_features_in_:
+            scores = new.predict_proba(None, [[new.store_.labels[0]]])
+        else:
+            width = new.n_features_in_
+            noise = np.random.default_rng(0).normal(size=(_CANARY, width)).astype(np.float32)
+            rows: Any = np.stack(self._asked) if self._asked and new.features_ is None else noise
+            codes = new.space_.item_codes(np.asarray(rows, dtype=np.float64))
+            scores = codes
+        if not np.isfinite(scores).all():
+            raise InputError("its answers are not finite.")
+
+    def _replace(self, fresh: Snapshot) -> None:
+        """Use another model, and keep the one before until the new one has proved itself."""
+        self._trial, self._now = Trial(self._now), fresh
+
+    def _answered(self, now: Snapshot, *, failed: bool) -> None:
+        """Count answers of a new model; after several failures the former one comes back."""
+        trial = self._trial
+        if trial is None or now is trial.before:
+            return
+        trial.n_answers += 1
+        trial.n_failures += failed
+        if trial.n_failures >= _FAILURES:
+            self._now, self._trial = trial.before, None
+            self.told.trouble = "The last reload failed to answer and was taken back."
+        elif trial.n_answers >= _TRIAL:
+            self._trial = None
+
+
+def _chosen(
+    now: Snapshot, ask: Ask, labels: Sequence[str], scores: Sequence[float]
+) -> list[Suggestion]:
+    """Give the labels that are likely enough, without those that were given."""
+    given = set(ask.tags)
+    least = None if ask.precision is None else now.least(ask.precision)
+    low = 0.0 if ask.threshold is None else ask.threshold
+    chosen = []
+    for label, score in zip(labels, scores, strict=True):
+        if label in given or score <= 0 or score < low or (least and score < least[label]):
+            continue
+        chosen.append(Suggestion(label, score, now.kinds[label]))
+        if len(chosen) == ask.k:
+            break
+    return chosen
+
+
+def _can_write(folder: Path) -> bool:
+    """Say whether versions can be kept in a folder."""
+    return os.access(folder, os.W_OK)

@@ -1,0 +1,41 @@
+"""One process that serves: uvicorn with our limits, our log, and an end in order."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+
+def run(app: Any, host: str, port: int, *, json_log: bool = False) -> None:
+    """Serve an application until the process is told to stop.
+
+    Parameters
+    ----------
+    app : ASGI application
+    host : str
+    port : int
+    json_log : bool
+        Whether each request is logged, as a line of JSON on standard error.
+    """
+    import uvicorn
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log = logging.getLogger("polyseme.serve")
+    log.handlers, log.propagate = [handler], False
+    log.setLevel(logging.INFO if json_log else logging.WARNING)
+    uvicorn.run(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        backlog=512,
+        h11_max_incomplete_event_size=2**16,
+        timeout_keep_alive=15,
+        timeout_graceful_shutdown=15,
+    )

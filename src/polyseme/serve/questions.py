@@ -1,0 +1,176 @@
+"""What is asked, in any form that HTTP carries: JSON, raw numbers, pictures, sounds, forms.
+
+In: a request. Out: a `Question` with checked numbers and tags, or one sentence about what is wrong.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+from starlette.datastructures import QueryParams, UploadFile
+from starlette.requests import Request
+
+from polyseme._validation import InputError
+from polyseme.serve.host import ModelHost, Row
+from polyseme.serve.schemas import Encoded, Thing
+
+B = TypeVar("B", bound=Thing)
+JSON, NUMBERS, NUMPY = "application/json", "application/octet-stream", "application/x-npy"
+FORM = "multipart/form-data"
+_FIELDS_BYTES = 2**16  # of the other fields of a form
+
+
+class UnsupportedError(InputError):
+    """The body is of a type that cannot be read."""
+
+
+class Question(NamedTuple):
+    """What is asked about: the fields of a body, and the numbers of an item where it has some."""
+
+    body: Any
+    row: Row | None
+
+
+def row_of(features: list[float] | Encoded | None) -> Row | None:
+    """Give features of a JSON body as a row."""
+    if features is None:
+        return None
+    if isinstance(features, Encoded):
+        try:
+            return _row(base64.b64decode(features.base64, validate=True))
+        except binascii.Error:
+            raise InputError("`base64` of the features cannot be decoded.") from None
+    return np.asarray(features, dtype=np.float32)
+
+
+def _row(data: bytes) -> Row:
+    """Give little-endian float32 numbers as a row."""
+    if not data or len(data) % 4:
+        raise InputError(f"Raw features are float32 numbers of 4 bytes; got {len(data)} bytes.")
+    return np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)
+
+
+def table_of(data: bytes) -> Row:
+    """Give the array of an .npy file, (n, n_features), without executing anything in it."""
+    try:
+        array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    except (ValueError, EOFError, MemoryError, OverflowError, TypeError) as error:
+        raise InputError("The body is no .npy file of numbers.") from error
+    if array.dtype.kind not in "fiu" or array.ndim not in (1, 2) or not array.size:
+        raise InputError(
+            "An .npy file must hold one row of numbers or several; got an array of "
+            f"{array.dtype} with the shape {array.shape}."
+        )
+    with np.errstate(over="ignore"):  # told of as infinity
+        return np.atleast_2d(array).astype(np.float32)
+
+
+async def read_question(request: Request, kind: type[B], host: ModelHost) -> Question:
+    """Read a question of any form; options that are not in a JSON body are in the query.
+
+    Parameters
+    ----------
+    request : Request
+    kind : type
+        The body's schema, a `Thing` with what else is asked.
+    host : ModelHost
+        Whose collection and extractor may be needed.
+    """
+    media, _, _ = request.headers.get("content-type", JSON).partition(";")
+    media = media.strip().lower()
+    if media == JSON or media.endswith("+json"):
+        body = parsed(kind, await request.body())
+        return Question(body, await _row_of_thing(body, host))
+    if media == NUMBERS:
+        return Question(_options(kind, request.query_params), _row(await request.body()))
+    if media == NUMPY:
+        rows = table_of(await request.body())
+        if len(rows) != 1:
+            raise InputError(f"One row is asked about at a time; got {len(rows)}: use -batch.")
+        return Question(_options(kind, request.query_params), rows[0])
+    if media == FORM:
+        return await _read_form(request, kind, host)
+    if media.startswith(("image/", "audio/")):
+        data = await request.body()
+        return Question(_options(kind, request.query_params), await row_of_file(data, host))
+    raise UnsupportedError(
+        f"'{media[:60]}' cannot be read; send {JSON}, {NUMBERS} (float32), {NUMPY}, image/*, "
+        f"audio/* or {FORM}."
+    )
+
+
+async def _row_of_thing(body: Thing, host: ModelHost) -> Row | None:
+    """Give the numbers of what a JSON body asks about."""
+    if body.item is None:
+        return row_of(body.features)
+    if body.features is not None:
+        raise InputError("Give `features` or `item`, not both.")
+    if host.collection is None:
+        raise InputError("This model has no items; start the service with --items.")
+    return host.collection.row(body.item)
+
+
+async def _read_form(request: Request, kind: type[B], host: ModelHost) -> Question:
+    """Read a form with a file and other fields."""
+    async with request.form(max_files=1, max_fields=32, max_part_size=_FIELDS_BYTES) as form:
+        files = [value for value in form.values() if isinstance(value, UploadFile)]
+        fields = [(name, str(one)) for name, one in form.multi_items() if isinstance(one, str)]
+        body = _options(kind, QueryParams(fields))
+        if not files:
+            return Question(body, await _row_of_thing(body, host))
+        return Question(body, await row_of_file(await files[0].read(), host))
+
+
+def _options(kind: type[B], query: QueryParams) -> B:
+    """Read the fields of a body from a query or a form; lists are repeated or have commas."""
+    fields: dict[str, Any] = {}
+    for name in query:
+        if name in ("place", "file"):
+            continue
+        values = query.getlist(name)
+        if name in ("tags", "kinds"):
+            parts = [part.strip() for value in values for part in value.split(",")]
+            fields[name] = [part for part in parts if part]
+        elif name == "features":
+            raise InputError("Features are sent in the body, not in a field.")
+        else:
+            fields[name] = values[-1]
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        raise InputError(sentence_of(error)) from None
+
+
+_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
+
+
+def parsed(kind: type[B], data: bytes) -> B:
+    """Read a JSON body."""
+    adapter = _ADAPTERS.setdefault(kind, TypeAdapter(kind))
+    try:
+        body: B = adapter.validate_json(data)
+    except ValidationError as error:
+        raise InputError(sentence_of(error)) from None
+    return body
+
+
+def sentence_of(error: ValidationError) -> str:
+    """Say in one sentence what is wrong with a body."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"][:4])
+    what = f"{first['msg'][:200]}"
+    return f"`{place[:100]}`: {what}." if place else f"The body cannot be read: {what}."
+
+
+async def row_of_file(data: bytes, host: ModelHost) -> Row:
+    """Look at an uploaded picture or sound; pictures that come together are looked at together."""
+    if host.extractor is None:
+        raise InputError("This model takes numbers, not files; send features.")
+    if not data:
+        raise InputError("The file is empty.")
+    return await host.looking.submit(data)

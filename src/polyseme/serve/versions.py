@@ -1,0 +1,137 @@
+"""Versions of a model: every state that was saved by the service, and what changed.
+
+In: a model's folder, after each change. Out: folders `versions/0001`, `0002` … inside it, each a
+whole model that can be read and put back. Files that did not change are shared by hard links.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from polyseme._validation import InputError
+from polyseme.io import locked
+from polyseme.persistence import MANIFEST, ModelFileError, State, read_manifest, read_model
+
+FOLDER = "versions"
+_CHANGE = "change.json"
+_NUMBER = re.compile(r"[0-9]{4,9}")
+_WAIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Version:
+    """One state of a model, and what made it from the one before."""
+
+    number: int
+    digest: str  # of its manifest, 12 hexadecimal digits
+    time: str
+    who: str | None
+    action: str
+    detail: str
+    n_labels: int
+    n_documents: int
+
+
+class Versions:
+    """The versions of one model.
+
+    Parameters
+    ----------
+    model : Path
+        The model's folder.
+    most : int
+        How many are kept; the oldest go first.
+    """
+
+    def __init__(self, model: Path, most: int = 50) -> None:
+        self.model, self.most, self._folder = model, most, model / FOLDER
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the model for a change; other services that have it wait."""
+        self._folder.mkdir(exist_ok=True)
+        with locked(self._folder, _WAIT_SECONDS, ModelFileError):
+            yield
+
+    def current(self) -> str:
+        """Give the digest of the model that is on disk, 12 hexadecimal digits."""
+        return hashlib.sha256(read_manifest(self.model)).hexdigest()[:12]
+
+    def all(self) -> list[Version]:
+        """Give all versions that are kept, the oldest first; damaged ones are passed over."""
+        found = []
+        for number in self._numbers():
+            with suppress(OSError, ValueError, TypeError, KeyError):
+                text = (self._folder / f"{number:04d}" / _CHANGE).read_text("utf-8")
+                entry = Version(**json.loads(text))
+                if entry.number == number:
+                    found.append(entry)
+        return found
+
+    def keep(
+        self, action: str, detail: str, who: str | None, n_labels: int, n_documents: int
+    ) -> Version:
+        """Keep the model that is on disk now as a version, unless the last one is the same.
+
+        Parameters
+        ----------
+        action, detail : str
+            What was done, such as "rename", and to what.
+        who : str, optional
+        n_labels, n_documents : int
+            What the model holds.
+        """
+        digest, known = self.current(), self.all()
+        if known and known[-1].digest == digest:
+            return known[-1]
+        number = max(self._numbers(), default=0) + 1
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        version = Version(number, digest, now, who, action, detail, n_labels, n_documents)
+        unfinished = self._folder / f".{number:04d}.unfinished"
+        shutil.rmtree(unfinished, ignore_errors=True)  # one that a kill has left
+        unfinished.mkdir(parents=True)
+        named = json.loads(read_manifest(self.model))["files"]
+        for name in (*named, MANIFEST):
+            _link(self.model / name, unfinished / name)
+        (unfinished / _CHANGE).write_text(json.dumps(asdict(version), indent=1) + "\n", "utf-8")
+        unfinished.rename(self._folder / f"{number:04d}")
+        for old in self._numbers()[: -self.most]:
+            shutil.rmtree(self._folder / f"{old:04d}", ignore_errors=True)
+        return version
+
+    def state(self, number: int) -> State:
+        """Read a version, with all checks of a model.
+
+        Parameters
+        ----------
+        number : int
+        """
+        if number not in self._numbers():
+            kept = self._numbers()
+            known = f"{kept[0]} to {kept[-1]}" if kept else "none"
+            raise InputError(f"There is no version {number}; kept are {known}.")
+        return read_model(self._folder / f"{number:04d}", "tagger")
+
+    def _numbers(self) -> list[int]:
+        """Give the numbers of all versions, in order."""
+        if not self._folder.is_dir():
+            return []
+        names = (entry.name for entry in self._folder.iterdir() if entry.is_dir())
+        return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
+
+
+def _link(source: Path, target: Path) -> None:
+    """Share a file; where the system cannot, copy it. Payloads are never written to again."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
