@@ -7,7 +7,7 @@ host's queue and is answered together; all else works in a thread.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -89,6 +89,8 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
     for code, text in _SENTENCES.items()
 }
 router = APIRouter(prefix="/v1", responses=_PROBLEMS)
+# Bodies of routes that take several forms, for OpenAPI.
+BODIES = (BatchBody, ExplainBody, NeighboursBody, SuggestBody, Thing)
 
 LabelName = Annotated[str, InPath(min_length=1, max_length=200)]
 ItemName = Annotated[str, InPath(min_length=1, max_length=1024)]
@@ -99,7 +101,8 @@ Offset = Annotated[int, Query(ge=0, le=10**9)]
 # ---------------------------------------------------------------------- who asks what
 
 
-def host_of(request: Request, model: Annotated[str, InPath(max_length=200)]) -> ModelHost:
+# Coroutines: FastAPI would call functions in a thread, for every request.
+async def host_of(request: Request, model: Annotated[str, InPath(max_length=200)]) -> ModelHost:
     """Find the model that a path names."""
     hosts: dict[str, ModelHost] = request.app.state.hosts
     if model not in hosts:
@@ -116,10 +119,10 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
-def needs(scope: str) -> Callable[[Request], Caller]:
+def needs(scope: str) -> Callable[[Request], Awaitable[Caller]]:
     """Make a dependency that lets only callers of a scope through."""
 
-    def check(request: Request) -> Caller:
+    async def check(request: Request) -> Caller:
         caller = caller_of(request)
         if not caller.may(scope):
             raise HTTPException(403, f"This needs the scope '{scope}'; yours is '{caller.scope}'.")

@@ -23,9 +23,11 @@ from typing import Any
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 
 import polyseme
@@ -144,8 +146,28 @@ def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> 
     _add_errors(app)
     _add_care(app)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.openapi = lambda: _schema(app)  # type: ignore[method-assign]  # FastAPI's own way
     app.add_middleware(Frame, settings=settings, metrics=app.state.metrics)
     return app
+
+
+def _schema(app: FastAPI) -> dict[str, Any]:
+    """Describe the API, with bodies that have several forms, and with tokens where they count."""
+    if app.openapi_schema is None:
+        from polyseme.serve.api import BODIES
+
+        schema = get_openapi(
+            title=app.title, version=app.version, summary=app.summary, routes=app.routes
+        )
+        template = "#/components/schemas/{model}"
+        _, made = models_json_schema([(one, "validation") for one in BODIES], ref_template=template)
+        components = schema.setdefault("components", {})
+        components["schemas"] = made["$defs"] | components.get("schemas", {})
+        if app.state.settings.tokens is not None:
+            components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            schema["security"] = [{"token": []}]
+        app.openapi_schema = schema
+    return app.openapi_schema
 
 
 @asynccontextmanager

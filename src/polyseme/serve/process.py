@@ -6,6 +6,8 @@ import logging
 import sys
 from typing import Any
 
+from polyseme._threads import one_blas_thread
+
 
 def run(app: Any, host: str, port: int, *, json_log: bool = False) -> None:
     """Serve an application until the process is told to stop.
@@ -25,17 +27,20 @@ def run(app: Any, host: str, port: int, *, json_log: bool = False) -> None:
     log = logging.getLogger("polyseme.serve")
     log.handlers, log.propagate = [handler], False
     log.setLevel(logging.INFO if json_log else logging.WARNING)
-    uvicorn.run(
-        app,
-        host=host,
-        port=port,
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        backlog=512,
-        h11_max_incomplete_event_size=2**16,
-        timeout_keep_alive=15,
-        timeout_graceful_shutdown=15,
-    )
+    # One thread scores and another speaks HTTP: more would only wait for each other.
+    with one_blas_thread():
+        uvicorn.run(
+            app,
+            host=host,
+            port=port,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            backlog=512,
+            h11_max_incomplete_event_size=2**16,
+            timeout_keep_alive=15,
+            timeout_graceful_shutdown=15,
+        )
