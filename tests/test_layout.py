@@ -38,7 +38,9 @@ SPACE = {
     "evidence",
     "senses",
 }
-TAGGERS = DATA | SPACE | {"tagger", "holdout", "published", "index", "metrics", "verdicts"}
+TAGGERS = (
+    DATA | SPACE | {"tagger", "encoded", "holdout", "published", "index", "metrics", "verdicts"}
+)
 ANYTHING = None
 
 # For each file or folder of the package: what else of the package it may import.
@@ -74,7 +76,8 @@ ALLOWED = {
     "senses": {"_validation", "concepts"},
     "holdout": BASE | {"corpus", "documents", "calibration", "metrics"},
     "feedback": {"_validation", "verdicts", "calibration"},
-    "tagger": DATA | SPACE | {"metrics", "published", "holdout", "verdicts", "feedback"},
+    "encoded": {"_validation"},
+    "tagger": DATA | SPACE | {"encoded", "metrics", "published", "holdout", "verdicts", "feedback"},
     # the paper's own method
     "published": DATA | {"index", "metrics"},
     # beside both

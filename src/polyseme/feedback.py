@@ -213,20 +213,23 @@ def choose(
     for block in blocks:
         logits, tagged = block.logits, block.tagged
         may = np.isfinite(logits) & ~block.answered & (tagged <= (strategy == "errors"))
-        row, column = np.nonzero(may)
-        value, has = logits[may], tagged[may]
         for reason in reasons:
             if reason == "random":
-                worth = generator.random(may.shape)[may]
+                worth = generator.random(may.shape)
             elif reason == "errors":
-                worth = np.where(has, -value, value)
+                worth = np.where(tagged, -logits, logits)
             else:
-                worth = value if reason == "likely" else -np.abs(value)
-            found = [worth, row + block.start, column, value, has]
-            if reason in kept:
-                found = [np.concatenate(pair) for pair in zip(kept[reason], found, strict=True)]
+                worth = logits if reason == "likely" else -np.abs(logits)
+            before = kept.get(reason)
+            # Of equals the first is kept, so that only what is better than the last one matters.
+            least = -np.inf if before is None or len(before[0]) < 2 * k else before[0][-1]
+            row, column = np.nonzero(may & (worth > least))
+            places = (row, column)
+            found = [worth[places], row + block.start, column, logits[places], tagged[places]]
+            if before is not None:
+                found = [np.concatenate(pair) for pair in zip(before, found, strict=True)]
             # Twice as many as are wanted: those for one reason may be chosen for another.
-            best = np.argsort(np.negative(found[0]), kind="stable")[: 2 * k]
+            best = _largest(np.asarray(found[0]), 2 * k)
             kept[reason] = [part[best] for part in found]
     chosen: dict[tuple[int, int], tuple[float, str]] = {}
     for place, (reason, (_, *parts)) in enumerate(kept.items()):
@@ -236,3 +239,11 @@ def choose(
             why = reason if reason != "errors" else ("wrong" if has else "missing")
             chosen.setdefault((row, column), (float(sigmoid(np.array(value))), why))
     return [(*place, *told) for place, told in chosen.items()]
+
+
+def _largest(values: Matrix, k: int) -> NDArray[np.int64]:
+    """Give the places of the k largest values, the largest and of equals the first first."""
+    near = np.arange(len(values))
+    if len(values) > 8 * k:
+        near = np.flatnonzero(values >= np.partition(values, -k)[-k])
+    return near[np.argsort(-values[near], kind="stable")[:k]]

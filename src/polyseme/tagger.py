@@ -51,6 +51,7 @@ from polyseme.corpus import (
 )
 from polyseme.corrections import SKETCH, Correction, correct, corrected
 from polyseme.documents import label_column, training_tables
+from polyseme.encoded import EncodedItems
 from polyseme.evidence import Evidence, TagEvidence, tag_parts
 from polyseme.features import extractor_class
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
     from polyseme.published.tagger import PublishedTagger
 
 Features = NDArray[np.float64] | sp.csr_matrix
+Items = Features | EncodedItems
 Matrix = NDArray[np.float64]
 StrArray = NDArray[np.str_]
 METHODS = ("space", "priming")
@@ -101,6 +103,9 @@ KINDS = ("seen", "unseen", "oov")
 NAME_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5)
 # Of the small spaces that a fit is validated by; more of them say the same.
 _VALIDATION_STEPS = 300
+# Rows are coded by blocks that a table of so many numbers a row leaves, however many labels are
+# read from them: codes depend on the rows beside them in their last bits.
+_CODED = 4096
 Tagger: TypeAlias = "ZeroShotTagger | PublishedTagger"
 
 
@@ -464,9 +469,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         others = set(numbers) - set(kept)
         return {item: row for item, row in rows.items() if item not in others}
 
-    def _sketches(self, features: Features, rows: Sequence[int]) -> NDArray[np.float32]:
+    def _sketches(self, features: Items, rows: Sequence[int]) -> NDArray[np.float32]:
         """Give the sketches of some rows, (n, n_sketch)."""
-        return self.space_.sketch(features[np.array(rows, dtype=np.int64)])
+        return self.space_.sketch(_rows(features, rows))
 
     def _key_of(self, label: str) -> str:
         """Give what labels are compared by in a fit."""
@@ -646,7 +651,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     def _asked(
         self, X: object, tags: Iterable[Collection[str]] | None
-    ) -> tuple[Features | None, sp.csr_matrix | None]:
+    ) -> tuple[Items | None, sp.csr_matrix | None]:
         """Check items and tags that are asked about: features, and tags over all labels."""
         check_fitted(self, "space_")
         features = None if X is None else self._features_of(X)
@@ -672,16 +677,68 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 "`complete`, or fit it with X."
             )
 
-    def _features_of(self, X: object) -> Features:
+    def _features_of(self, X: object, *, keep_single: bool = False) -> Items:
         """Check items, after the feature extractor where there is one, (n, n_features)."""
         self._check_featured()
+        owner = type(self).__name__
+        if isinstance(X, EncodedItems):
+            if X.space != self.space_.digest_:
+                raise InputError("These items were coded in another space; `encode` them again.")
+            return X
         names = getattr(self, "feature_names_in_", None)
-        table = in_order(without_ids(X)[0], names, owner=type(self).__name__)
+        table = in_order(without_ids(X)[0], names, owner=owner)
         if self.features_ is not None:
             table = self.features_.transform(X)
-        return check_features(table, owner=type(self).__name__, n_features=self.n_features_in_)
+        n_features = self.n_features_in_
+        return check_features(table, owner=owner, n_features=n_features, keep_single=keep_single)
 
-    def _codes(self, features: Features | None, tags: sp.csr_matrix | None) -> NDArray[np.float32]:
+    def encode(
+        self, X: object, ids: Sequence[str] | None = None, most_bytes: int = 2**30
+    ) -> EncodedItems:
+        """Code items once, to ask about them again and again.
+
+        What it gives stands for X in every method that asks about items, and answers to the last
+        bit as X does, as long as the space is the same: also when documents and labels come and go
+        and verdicts are given. Logits are kept as well, so that what was answered for one label
+        costs no more than that label.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+        ids : sequence of str, optional
+            Names of the items, by which verdicts know them; by default those that X has.
+        most_bytes : int
+            What may be kept in memory beside X. Where codes are too large, they are made again
+            whenever documents or labels come or go; where all is, whenever items are asked about.
+
+        Returns
+        -------
+        EncodedItems
+        """
+        check_fitted(self, "store_")
+        check_number("most_bytes", most_bytes, owner="encode", low=0, whole=True)
+        features: Any = self._features_of(X, keep_single=True)
+        if isinstance(features, EncodedItems):
+            features = features.features
+        n, space = features.shape[0], self.space_
+        n_sketch = min(self.n_features_in_, SKETCH)
+        left, logits = most_bytes - 4 * n * n_sketch, 8 * n * len(self._labels)
+        kept, codes_kept = left >= logits, left - 4 * n * space.n_dimensions >= logits
+        sketches = np.empty((n if kept else 0, n_sketch), dtype=np.float32)
+        codes = np.empty((n if codes_kept else 0, space.n_dimensions), dtype=np.float32)
+        names = _item_names(X) if ids is None else list(ids)
+        if names is not None and len(names) != n:
+            raise InputError(f"`ids` of `encode` names {len(names)} items; X has {n}.")
+        items = EncodedItems(features, names, space.digest_, left - codes.nbytes)
+        for rows in rank_blocks(n, _CODED) if kept else ():
+            table = items[rows].table()
+            sketches[rows] = space.sketch(table)
+            if codes_kept:
+                codes[rows] = space.item_codes(table)
+        items.sketches, items.codes = sketches if kept else None, codes if codes_kept else None
+        return items
+
+    def _codes(self, features: Items | None, tags: sp.csr_matrix | None) -> NDArray[np.float32]:
         """Code checked items; new labels have no place in codes."""
         learned = None if tags is None else sp.csr_matrix(tags[:, : self.store_.n_learned])
         if features is None:
@@ -690,6 +747,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             if len(lost):
                 self._refuse_new(tags[lost[0]].indices)
             return self.space_.document_codes(learned)
+        if isinstance(features, EncodedItems):
+            if features.codes is not None and learned is None:
+                return features.codes
+            features = features.table()
         return self.space_.item_codes(features, learned)
 
     def _logits(self, codes: NDArray[np.float32], features: Features | None) -> Matrix:
@@ -713,12 +774,17 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     def _scored(
         self,
-        features: Features | None,
+        features: Items | None,
         tags: sp.csr_matrix | None,
         method: str = "space",
         kinds: Collection[str] | None = None,
+        columns: Sequence[int] | None = None,
     ) -> Iterator[tuple[slice, Matrix]]:
-        """Give scores of checked items, some rows at a time: logits, or shares of votes."""
+        """Give scores of checked items, some rows at a time: logits, or shares of votes.
+
+        They are in the order of `classes_`, or those of some columns of `_labels`, by which no
+        other column's score is raised then.
+        """
         in_use = self._in_use
         for kind in kinds or ():
             check_option("kinds", kind, KINDS, owner="rank")
@@ -730,30 +796,93 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 asked[self.space_.order_[: self.space_.n_seen_]] = True
             in_use = in_use & asked
         check_option("method", method, METHODS, owner="rank")
-        n = (features if features is not None else tags).shape[0]  # type: ignore[union-attr]
         lowest, highest = (0.0, 1.0) if method == "priming" else (-np.inf, np.inf)
-        # A block is also a table over known documents.
-        for rows in rank_blocks(n, max(len(self._labels), 4096)):
-            part = None if features is None else features[rows]
-            known = None if tags is None else tags[rows]
-            codes = self._codes(part, known)
-            if method == "priming":
-                scores = np.zeros((len(codes), len(self._labels)))
-                points = self.space_.points(codes)
-                scores[:, : len(self.store_.labels)] = self.store_.votes(points)
-            else:
-                scores = self._logits(codes, part)
-            own = scores.copy() if self._raised else scores
-            for source, target in self._raised:
+        some = np.arange(len(self._labels)) if columns is None else np.array(columns)
+        place = {column: at for at, column in enumerate(some.tolist())}
+        raised = [(place[a], place[b]) for a, b in self._raised if a in place and b in place]
+        for rows, scores, known in self._read(features, tags, method, columns):
+            own = scores.copy() if raised else scores
+            for source, target in raised:
                 np.maximum(scores[:, target], own[:, source], out=scores[:, target])
-            scores = np.where(in_use, scores, lowest)
+            scores = np.where(in_use[some], scores, lowest)
             if known is not None:
-                scores = np.where(known.toarray() > 0, highest, scores)
-            yield rows, self._show(scores, lowest)
+                scores = np.where(known.toarray()[:, some] > 0, highest, scores)
+            yield rows, self._show(scores, lowest) if columns is None else scores
+
+    def _read(
+        self,
+        features: Items | None,
+        tags: sp.csr_matrix | None,
+        method: str = "space",
+        columns: Sequence[int] | None = None,
+        *,
+        plain: bool = False,
+    ) -> Iterator[tuple[slice, Matrix, sp.csr_matrix | None]]:
+        """Read labels, or some columns, from checked items, some rows at a time; see `_scored`.
+
+        What is given may be changed. `plain` leaves corrections out, and what is kept of logits.
+        """
+        n = (features if features is not None else tags).shape[0]  # type: ignore[union-attr]
+        of_items = features is not None and method == "space"
+        corrections = self._corrections if of_items and not plain else {}
+        if columns is not None:
+            places = enumerate(columns)
+            corrections = {at: corrections[one] for at, one in places if one in corrections}
+        kept = None
+        if isinstance(features, EncodedItems) and of_items and tags is None and not plain:
+            kept = self._kept_logits(features)
+        for block in rank_blocks(n, _CODED):
+            part = None if features is None else features[block]
+            known = None if tags is None else tags[block]
+            codes = self._codes(part, known) if kept is None else None
+            sketches = self._sketched(part) if part is not None and corrections else None
+            # A block is also a table over known documents.
+            for own in rank_blocks(block.stop - block.start, max(len(self._labels), 4096)):
+                rows = slice(block.start + own.start, block.start + own.stop)
+                if codes is None:
+                    assert kept is not None
+                    scores = kept[rows].copy() if columns is None else kept[rows]
+                elif method == "priming":
+                    scores = np.zeros((own.stop - own.start, len(self._labels)))
+                    points = self.space_.points(codes[own])
+                    scores[:, : len(self.store_.labels)] = self.store_.votes(points)
+                elif part is None:
+                    scores = np.asarray(
+                        codes[own] @ self._of_tags.weights + self._of_tags.intercepts
+                    )
+                else:
+                    scores = self._plain_logits(codes[own])
+                scores = scores if columns is None else scores[:, columns]
+                if sketches is not None:
+                    with one_blas_thread():  # too small a product for several
+                        scores[:, [*corrections]] += corrected(sketches[own], corrections)
+                yield rows, scores, None if known is None else known[own]
+
+    def _kept_logits(self, items: EncodedItems) -> Matrix | None:
+        """Give the logits of encoded items without corrections, (n, n_labels), as they are kept."""
+        matrix, space = self.store_.matrix, self.space_
+        state: list[NDArray[Any]] = [self.store_.points, self.store_.sets]
+        state += [matrix.indices, matrix.indptr, *self._of_items]
+        state.append(np.array([space.priming, space.context]))
+
+        def read(whole: EncodedItems) -> Matrix:
+            table = np.empty((len(whole), len(self._labels)))
+            for rows, logits, _ in self._read(whole, None, plain=True):
+                table[rows] = logits
+            return table
+
+        return items.logits(state, len(self._labels), read)
+
+    def _sketched(self, features: Items) -> NDArray[np.float32]:
+        """Give the sketches of checked items, (n, n_sketch)."""
+        if not isinstance(features, EncodedItems):
+            return self.space_.sketch(features)
+        kept = features.sketches
+        return self.space_.sketch(features.table()) if kept is None else kept
 
     def _probable(
         self,
-        features: Features | None,
+        features: Items | None,
         tags: sp.csr_matrix | None,
         method: str = "space",
         kinds: Collection[str] | None = None,
@@ -810,6 +939,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     def _truth(self, X: object, y: Documents) -> NDArray[np.bool_]:
         """Say which of `classes_` each item carries, (n, n_classes)."""
+        return np.asarray(self._carried(X, y).toarray(), dtype=bool)
+
+    def _carried(self, X: object, y: Documents) -> sp.csr_matrix:
+        """Give the labels that items carry, (n, n_classes)."""
         corpus = self.vocabulary_.apply(as_corpus(y, normalize=self.normalize_labels_))
         _, corpus = in_order_of(X, y, corpus)
         matrix, unknown = corpus.align(self.classes_.tolist())
@@ -817,9 +950,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             warnings.warn(
                 f"{len(unknown)} true labels are not known and are left out: {first_few(unknown)}.",
                 PolysemeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        return np.asarray(matrix[:, : len(self.classes_)].toarray(), dtype=bool)
+        return sp.csr_matrix(matrix[:, : len(self.classes_)])
 
     def evaluate(self, X: object, y: Documents, k: int = 5) -> dict[str, float]:
         """Give all metrics of the items' rankings; labels are brought together by name.
@@ -1025,7 +1158,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         Parameters
         ----------
         x : array-like, shape (n_features,) or (1, n_features), or None
-            One item; None explains what `complete` says about the tags alone.
+            One item, which may be one of those that were encoded; None explains what `complete`
+            says about the tags alone.
         label : str
             One of `classes_`.
         k : int
@@ -1040,8 +1174,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         check_fitted(self, "space_")
         check_number("k", k, owner="explain", low=1, whole=True)
         column = self._column(label)
-        one = None if x is None else one_item(x, self.features_)
-        features, given = self._asked(one, None if tags is None else [tags])
+        one = x if x is None or isinstance(x, EncodedItems) else one_item(x, self.features_)
+        items, given = self._asked(one, None if tags is None else [tags])
+        features = items.table() if isinstance(items, EncodedItems) else items
         n = (features if features is not None else given).shape[0]  # type: ignore[union-attr]
         if n != 1:
             raise InputError(f"`explain` takes one item; got {n}.")
@@ -1392,8 +1527,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                     )
         if features is None or not new:
             return {}
-        places = np.array([rows[name] for name in new])
-        return dict(zip(new, _vectors(self.space_, features[places]), strict=True))
+        asked = _rows(features, [rows[name] for name in new])
+        return dict(zip(new, _vectors(self.space_, asked), strict=True))
 
     def undo(self, numbers: Iterable[int]) -> Self:
         """Take verdicts back; every score is then as if they had never been given.
@@ -1512,7 +1647,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         n = features.shape[0]
         names = [str(row) for row in range(n)] if given is None else given
         shown = np.arange(len(self._labels)) if self._shown is None else self._shown
-        chosen = np.arange(len(shown))
+        chosen, columns = np.arange(len(shown)), None
         if label is not None:
             column = self._column(label)
             if not self._in_use[column]:
@@ -1520,7 +1655,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                     f"'{label}' is blocked or was removed, so that nothing is asked about it."
                 )
             chosen = np.flatnonzero(shown == column)
-        carried = None if tags is None else self._truth(X, tags)
+            raising = [source for source, target in self._raised if target == column]
+            columns = list(dict.fromkeys([column, *raising]))
+        carried = None if tags is None else self._carried(X, tags)[:, chosen]
         places = {column: place for place, column in enumerate(shown[chosen].tolist())}
         answered = answer_table(
             self._feedback.triples(),
@@ -1530,11 +1667,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         )
 
         def blocks() -> Iterator[Block]:
-            for rows, logits in self._scored(features, None):
+            for rows, logits in self._scored(features, None, columns=columns):
                 there = np.zeros((len(logits), len(chosen)), dtype=bool)
                 told = there if answered is None else answered[rows].toarray() != 0
-                has = there if carried is None else carried[rows][:, chosen]
-                yield Block(rows.start, logits[:, chosen], told, has)
+                has = there if carried is None else carried[rows].toarray()
+                yield Block(rows.start, logits[:, : len(chosen)], told, has)
 
         found = choose(blocks(), k, strategy, as_generator(random_state))
         return [
@@ -1626,6 +1763,12 @@ def _item_names(X: Any) -> list[str] | None:
         files = [str(one) for one in X if isinstance(one, (str, Path))]
         ids = files if len(files) == len(X) else None
     return ids
+
+
+def _rows(features: Items, rows: Sequence[int]) -> Features:
+    """Give the features of some rows."""
+    part = features[np.array(rows, dtype=np.int64)]
+    return part.table() if isinstance(part, EncodedItems) else part
 
 
 def _vectors(space: ConceptSpace, features: Features) -> NDArray[np.float32]:
