@@ -6,6 +6,7 @@ import os
 import sys
 import tracemalloc
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def toy_tagger(world: ToyWorld, tiny_space: Callable[..., ConceptSpace]) -> Zero
 @pytest.fixture
 def own_tagger(toy_tagger: ZeroShotTagger, tmp_path: Path) -> Tagger:
     """A copy of the fitted tagger that a test may change."""
-    toy_tagger.save(tmp_path / "model")
+    copy(toy_tagger).save(tmp_path / "model")  # whose answers are kept there from then on
     return polyseme.load(tmp_path / "model")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 
 import numpy as np
 import pandas as pd
@@ -189,7 +190,7 @@ def test_verdicts_learned_from_them_are_those_of_the_items(toy_tagger, many, tmp
     said = [("item 3", "pie", True), ("item 900", "sea", False)]
     scores = []
     for place, X in enumerate((frame, frame)):
-        toy_tagger.save(tmp_path / str(place))
+        copy(toy_tagger).save(tmp_path / str(place))
         model = polyseme.load(tmp_path / str(place))
         items = model.encode(X) if place else model.encode(many, names)
         model.learn(said, items if place else X)

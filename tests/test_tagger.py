@@ -212,7 +212,6 @@ def test_of_equal_scores_the_commoner_label_is_first(own_tagger, world, monkeypa
         return np.zeros((len(codes), len(self.classes_)))
 
     monkeypatch.setattr(ZeroShotTagger, "_plain_logits", level)
-    monkeypatch.setattr(own_tagger, "_corrections", {})
     labels, scores = own_tagger.rank(world.X_test[:2], k=50)
     assert (scores == 0.5).all()
     order = np.argsort(-own_tagger.store_.counts, kind="stable")
