@@ -82,7 +82,8 @@ def toy_tagger(world: ToyWorld, tiny_space: Callable[..., ConceptSpace]) -> Zero
 @pytest.fixture
 def own_tagger(toy_tagger: ZeroShotTagger, tmp_path: Path) -> Tagger:
     """A copy of the fitted tagger that a test may change."""
-    copy(toy_tagger).save(tmp_path / "model")  # whose answers are kept there from then on
+    # Who saves a tagger has its verdicts in that folder from then on, so a copy does it.
+    copy(toy_tagger).save(tmp_path / "model")
     return polyseme.load(tmp_path / "model")
 
 
