@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -81,6 +81,7 @@ _SETTINGS += ["journal_size_limit = 16777216"]
 _ASKED = 500
 
 Row = tuple[Any, ...]
+T = TypeVar("T")
 
 
 class Verdict(NamedTuple):
@@ -217,7 +218,7 @@ class VerdictLog:
         ModelFileError
             When there are verdicts that this log does not have.
         """
-        last = {"events": self.count, "codes": self._last("codes")[0]}  # codes come with events
+        last = {table: number for table, (number, _) in self.heads().items()}
         target = VerdictLog(path)
         if target.file is None or not any(last.values()) or _same_file(self.file, target.file):
             return
@@ -268,8 +269,26 @@ class VerdictLog:
             for row in page:
                 yield self._event(row)
 
-    def standing(self) -> list[Verdict]:
+    def heads(self) -> dict[str, tuple[int, bytes]]:
+        """Give number and digest of the last event, and of the last code; see `holds`."""
+        # Codes come with events, so that those of all events are there.
+        return {table: self._last(table) for table in _COLUMNS}
+
+    def holds(self, heads: Mapping[str, tuple[int, bytes]]) -> bool:
+        """Say whether all is here that was here when `heads` gave this."""
+        query = "SELECT digest FROM {} WHERE number = ?"
+        return all(
+            not number or self._read(query.format(table), (number,)) == [(digest,)]
+            for table, (number, digest) in heads.items()
+        )
+
+    def standing(self, labels: Collection[str] | None = None) -> list[Verdict]:
         """Give the verdicts that stand now, in order: not undone, and the latest on their label.
+
+        Parameters
+        ----------
+        labels : collection of str, optional
+            On these labels alone; by default on all.
 
         Returns
         -------
@@ -278,24 +297,30 @@ class VerdictLog:
             one before stands again.
         """
         last = self.count
-        undone = {
-            number
-            for (number,) in self._read(
-                "SELECT undoes FROM events WHERE undoes IS NOT NULL AND number <= ?", (last,)
-            )
-        }
+        query = "SELECT undoes FROM events WHERE undoes IS NOT NULL AND number <= ?"
+        undone = {number for (number,) in self._read(query, (last,))}
+        pages: Iterable[list[Row]] = self._pages("events", 0, last)
+        if labels is not None:
+            query = "SELECT * FROM events WHERE number <= ? AND label IN ({}) ORDER BY number"
+            pages = [self._read(query.format(marks), (last, *some)) for marks, some in _cut(labels)]
         latest: dict[tuple[str, str], Verdict] = {}
-        for page in self._pages("events", 0, last):
+        for page in pages:
             for row in page:
                 if row[9] is None and row[0] not in undone:
                     verdict = self._event(row)
                     latest[verdict[:2]] = verdict  # type: ignore[index, assignment]
         return sorted(latest.values(), key=lambda verdict: verdict.number or 0)
 
-    def codes(
-        self, space: str, items: Collection[str] | None = None
-    ) -> dict[str, NDArray[np.float32]]:
-        """Give the codes of items in one space.
+    def labels_of(self, numbers: Collection[int]) -> set[str]:
+        """Give the labels that verdicts of some numbers are about."""
+        query = "SELECT DISTINCT label FROM events WHERE undoes IS NULL AND number IN ({})"
+        cut = [self._read(query.format(marks), some) for marks, some in _cut(numbers)]
+        return {label for rows in cut for (label,) in rows}
+
+    def coded(
+        self, space: str, items: Collection[str] | None = None, after: int = 0
+    ) -> dict[str, int]:
+        """Give the numbers of items' codes in one space.
 
         Parameters
         ----------
@@ -303,31 +328,59 @@ class VerdictLog:
             The digest of the space.
         items : collection of str, optional
             Of these alone; by default of all.
+        after : int
+            Leave out codes up to this number.
+
+        Returns
+        -------
+        dict of str to int
+            The number of the latest code of each, in the order in which the items came.
+        """
+        # Answered by the index of items alone, or, where only the last are wanted, by numbers.
+        query = "SELECT item, max(number), min(number) FROM codes WHERE {} GROUP BY item"
+        where = "+space = ? AND number > ?" if after else "space = ? AND number > ?"
+        cut = [("", ())] if items is None else [(f" AND item IN ({m})", s) for m, s in _cut(items)]
+        rows: list[Row] = []
+        for among, some in cut:
+            rows += self._read(query.format(where + among), (space, after, *some))
+        if any(type(item) is not str for item, _, _ in rows):
+            raise self._damaged("a code is of another type")
+        return {item: number for item, number, _ in sorted(rows, key=lambda row: row[2])}
+
+    def vectors(self, numbers: Collection[int]) -> NDArray[np.float32]:
+        """Give codes by their numbers, (n, n_axes), all of one space."""
+        query = "SELECT number, code FROM codes WHERE number IN ({})"
+        found: dict[int, Any] = {}
+        for marks, some in _cut(numbers):
+            found.update(self._read(query.format(marks), some))
+        rows: list[Any] = [found.get(number) for number in numbers]
+        if any(type(row) is not bytes for row in rows):
+            raise self._damaged("a code is missing or of another type")
+        sizes = {len(row) for row in rows}
+        if len(sizes) > 1 or any(size % 4 or not size for size in sizes):
+            raise self._damaged("codes of one space differ in length")
+        data = np.frombuffer(b"".join(rows), dtype="<f4").astype(np.float32, copy=False)
+        return data.reshape(len(rows), -1) if rows else data.reshape(0, 0)
+
+    def codes(
+        self, space: str, items: Collection[str] | None = None
+    ) -> dict[str, NDArray[np.float32]]:
+        """Give the codes of items in one space; for parameters see `coded`.
 
         Returns
         -------
         dict of str to float32 array, shape (n_axes,)
             In the order in which the items came; they are rows of one array.
         """
-        query = "SELECT item, code FROM codes WHERE space = ? ORDER BY number"
-        if items is None:
-            rows = self._read(query, (space,))
-        else:
-            wanted, rows = list(items), []
-            for start in range(0, len(wanted), _ASKED):
-                some = wanted[start : start + _ASKED]
-                marks = ", ".join("?" * len(some))
-                among = query.replace(" ORDER", f" AND item IN ({marks}) ORDER")
-                rows += self._read(among, (space, *some))
-        if any(type(item) is not str or type(code) is not bytes for item, code in rows):
-            raise self._damaged("a code is of another type")
-        sizes = {len(code) for _, code in rows}
-        if len(sizes) > 1 or any(size % 4 or not size for size in sizes):
-            raise self._damaged("codes of one space differ in length")
-        data = b"".join(code for _, code in rows)
-        vectors = np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)
-        matrix = vectors.reshape(len(rows), -1) if rows else vectors
-        return {item: vector for (item, _), vector in zip(rows, matrix, strict=True)}
+        numbers = self.coded(space, items)
+        return dict(zip(numbers, self.vectors(numbers.values()), strict=True))
+
+    def code_digest(self, number: int) -> bytes:
+        """Give the digest of a code, in which all codes before it have a part."""
+        found = self._read("SELECT digest FROM codes WHERE number = ?", (number,))
+        if len(found) != 1 or type(found[0][0]) is not bytes:
+            raise self._damaged(f"code {number} is missing")
+        return bytes(found[0][0])
 
     def verify(self, head: tuple[int, str] | None = None) -> None:
         """Check every event and code against the chain of digests.
@@ -652,6 +705,14 @@ def _check_files(file: Path) -> None:
                 f"'{name}' must be a regular file, not a link or a folder; put the file itself in "
                 "its place."
             )
+
+
+def _cut(values: Collection[T]) -> Iterator[tuple[str, tuple[T, ...]]]:
+    """Cut values into what one query may ask for, each with its marks."""
+    every = tuple(values)
+    for start in range(0, len(every), _ASKED):
+        some = every[start : start + _ASKED]
+        yield ", ".join("?" * len(some)), some
 
 
 def _code(error: sqlite3.Error) -> int:
