@@ -262,3 +262,12 @@ def test_a_digest_tells_of_answers_items_and_vectors(log):
     assert len(set(digests)) == len(digests) and found.digest(["nothing"]) == b""
     log.append([("a", "y", True)], {"d": np.ones(3)}, "space")
     assert found.caught_up()[0].digest(["x"]) == digests[-1], "what is new is not about it"
+
+
+def test_a_digest_tells_logs_apart_that_have_other_vectors_under_the_same_numbers():
+    digests = set()
+    for value in (1.0, 2.0):
+        log = VerdictLog()
+        log.append([("b", "x", True)], {"a": np.full(3, value), "b": np.ones(3)}, "space")
+        digests.add(Feedback(log, "space").digest(["x"]))
+    assert len(digests) == 2

@@ -68,7 +68,7 @@ def tagger(request):
 @pytest.fixture
 def own(tagger, tmp_path):
     """A copy that a test may change."""
-    tagger.save(tmp_path / "model")
+    copy.copy(tagger).save(tmp_path / "model")
     return polyseme.load(tmp_path / "model")
 
 
@@ -1299,6 +1299,17 @@ def test_another_space_or_another_version_uses_nothing_that_is_kept(told, world,
     assert len(n_learned) == 3
 
 
+def test_known_documents_decide_what_is_learned_of_labels_that_they_vote_for(told):
+    def sources():
+        columns = [column_of(told, label) for label in ("phone", "parasol")]
+        return [told._source(column, b"the same answers") for column in columns]
+
+    before = sources()
+    told.store_ = told.store_.remove(told.store_.ids[:1])
+    after = sources()
+    assert before[0] != after[0] and before[1] == after[1]
+
+
 def test_what_is_kept_follows_the_answers_but_is_not_written_for_every_one(told, world):
     file = folder_of(told) / CORRECTIONS
 
@@ -1413,7 +1424,7 @@ def test_labels_by_answers_alone_come_in_the_order_of_their_names(told, world):
 
 def doings(world):
     """What a service does to copies of a tagger, as functions of a copy."""
-    yield lambda one: one.learn(answers_of(world, "beach", "phone"), world.X_test)
+    yield lambda one: one.learn(answers_of(world, "beach", "phone", 7), world.X_test)
     yield lambda one: one.learn([("7", "zebra", True), ("1", "phone", False)], world.X_test)
     yield lambda one: one.undo([1, 2])
     yield lambda one: one.catch_up()

@@ -719,8 +719,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """Read every label from codes of items, (n, n_labels), or one, without corrections."""
         first, last = (0, len(self._labels)) if column is None else (column, column + 1)
         readout, voted = self._of_items, min(last, self.store_.n_learned)
-        # One label's are the same to the bit wherever among others it stands.
-        weights = np.ascontiguousarray(readout.weights[:, first:last])
+        weights = readout.weights[:, first:last]
+        if column is not None:  # to the bit the same wherever among others it stands
+            weights = np.ascontiguousarray(weights)
         logits = codes @ weights + readout.intercepts[first:last]
         if self.space_.priming and first < voted:
             votes = self.store_.votes(self.space_.points(codes))[:, first:voted]
