@@ -69,7 +69,7 @@ ALLOWED = {
     "steps": {"members", "training"},
     "gpu_training": {"steps", "training"},
     "calibration": set(),
-    "corrections": {"calibration"},
+    "corrections": {"calibration", "persistence"},
     "space": BASE | {"members", "training", "calibration", "corrections"},
     "store": BASE | {"corpus", "concepts", "documents", "space"},
     "evidence": {"members", "store"},

@@ -6,6 +6,7 @@ re-training, and is kept on disk.
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -49,7 +50,15 @@ from polyseme.corpus import (
     is_indicator,
     normalize_label,
 )
-from polyseme.corrections import SKETCH, Correction, correct, corrected
+from polyseme.corrections import (
+    SKETCH,
+    Correction,
+    correct,
+    corrected,
+    keep_corrections,
+    kept_corrections,
+    learned_by,
+)
 from polyseme.documents import label_column, training_tables
 from polyseme.encoded import EncodedItems
 from polyseme.evidence import Evidence, TagEvidence, tag_parts
@@ -67,6 +76,7 @@ from polyseme.feedback import (
 from polyseme.holdout import Validation, validate
 from polyseme.metrics import evaluate, example_map
 from polyseme.persistence import (
+    CORRECTIONS,
     ModelFileError,
     State,
     joined,
@@ -382,7 +392,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         # Dropped are those without a label, of which `check_corpus` has told.
         store, dropped = ConceptStore.of(space, labels, sets, items)
         feedback = Feedback(log, space.digest_)
-        _place_answered(feedback, space, features, pool, named_rows)
+        feedback = _place_answered(feedback, space, features, pool, named_rows)
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
         self.space_, self.features_ = space, extractor
         self.n_vocabulary_, self.n_fitted_ = len(sets.labels), len(store.ids)
@@ -394,6 +404,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self._set_feature_names(None if self.features is not None else column_names(X))
         self.normalize_labels_, self.vocabulary_ = self.normalize_labels, vocabulary
         self.verdicts_, self.pooled_, self._feedback = log, pooled, feedback
+        self._forget_learned()
         self.indicator_ = corpus.labels if is_indicator(y) else None
         self.set_store(store)
         self._take_answers(())
@@ -489,7 +500,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if named is not None:
             held = {self._key(label) for label in store.labels}
             kept = [row for row, label in enumerate(named.labels) if self._key(label) not in held]
-            names = tuple(named.labels[row] for row in kept)
+            # Those without a hint come last, by their names, whoever was answered for first.
+            hints, names = np.atleast_1d(named.likeness.any(axis=1)), named.labels
+            kept.sort(key=lambda row: (0, "") if hints[row] else (1, names[row]))
+            names = tuple(names[row] for row in kept)
             named = NamedLabels(names, named.likeness[kept]) if kept else None
         with one_blas_thread():
             of_items, of_tags = self._readouts(store, named)
@@ -766,7 +780,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """Read every label from codes of items, (n, n_labels), or one, without corrections."""
         first, last = (0, len(self._labels)) if column is None else (column, column + 1)
         readout, voted = self._of_items, min(last, self.store_.n_learned)
-        logits = codes @ readout.weights[:, first:last] + readout.intercepts[first:last]
+        weights = readout.weights[:, first:last]
+        if column is not None:  # to the bit the same wherever among others it stands
+            weights = np.ascontiguousarray(weights)
+        logits = codes @ weights + readout.intercepts[first:last]
         if self.space_.priming and first < voted:
             votes = self.store_.votes(self.space_.points(codes))[:, first:voted]
             logits[:, : voted - first] += self.space_.priming * logit(votes)
@@ -1371,6 +1388,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         ----------
         labels : collection of str
         """
+        self.catch_up()
         columns = [self._column(label) for label in self._names(labels)]
         gone = {self._labels[column] for column in columns}
         named = self.named_
@@ -1382,9 +1400,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             store = store.without_labels(self.space_, gone)
         # Answers about them stay in the log, but count no more.
         told = [one for one in self._feedback.labels if self._place(one) in columns]
-        if told:
-            self._feedback.undo(self._feedback.numbers(told))
-        return self.set_store(store, named)
+        self._feedback.log.undo(self._feedback.numbers(told))
+        self._feedback = self._feedback.caught_up()[0]
+        self.set_store(store, named)._take_answers(())
+        return self
 
     def block(self, labels: Collection[str], undo: bool = False) -> Self:
         """Never suggest some labels, or suggest them again; given tags may still be among them.
@@ -1492,10 +1511,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         tidied = {self._key(name): name for name in self._names(list(given))} if said else {}
         own = {label: self.vocabulary_.resolve(tidied[self._key(label)]) for label in given}
         said = [one._replace(label=own[one.label]) for one in said]
+        self.catch_up()  # others may have told of these items
         vectors = self._asked_vectors(list(dict.fromkeys(one.item for one in said)), X)
-        numbers = tuple(self._feedback.add(said, vectors))
-        self._take_answers(set(own.values()))
-        return numbers
+        numbers = self._feedback.log.append(said, vectors, self._feedback.space)
+        self.catch_up()
+        return tuple(numbers)
 
     def _asked_vectors(self, names: list[str], X: object) -> dict[str, NDArray[np.float32]]:
         """Give the vectors of items that verdicts are about and that have none yet."""
@@ -1539,7 +1559,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             As `learn` gave them.
         """
         check_fitted(self, "store_")
-        self._take_answers(self._feedback.undo(numbers))
+        self._feedback.log.undo(numbers)
+        self.catch_up()
         return self
 
     def take_up(self, log: VerdictLog) -> Self:
@@ -1550,30 +1571,78 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         log : VerdictLog
         """
         check_fitted(self, "store_")
-        self.verdicts_, self._feedback = log, Feedback(log, self.space_.digest_)
-        self._corrections = {}
-        self._take_answers(self._feedback.labels)
+        feedback = Feedback(log, self.space_.digest_)
+        self._take_over(feedback, {*self._feedback.labels, *feedback.labels}, None)
         return self
+
+    def catch_up(self) -> bool:
+        """Learn from verdicts that others have added to `verdicts_` or taken back since.
+
+        Every score is then as if the tagger were loaded anew. `learn` and `undo` do this as well;
+        where nothing is new it costs next to nothing.
+
+        Returns
+        -------
+        bool
+            Whether anything has changed.
+
+        Notes
+        -----
+        This method, `learn`, `undo` and all that change labels or documents replace what they
+        change: a shallow copy of a tagger can learn while other threads rank and ask with the
+        original, and then take its place.
+        """
+        check_fitted(self, "store_")
+        feedback, labels = self._feedback.caught_up()
+        if feedback is not self._feedback:
+            self._take_over(feedback, labels, self._cache)
+        return bool(labels)
+
+    def _forget_learned(self) -> None:
+        """Know no correction that was learned before, nor a file that would keep them."""
+        self._learned: dict[bytes, Correction] = {}
+        self._cache: Path | None = None
+        self._cached: frozenset[bytes] = frozenset()
+
+    def _take_up_kept(self, folder: Path) -> None:
+        """Learn from the verdicts in a model's folder, but for what was learned before."""
+        cache = folder / CORRECTIONS
+        self._learned = kept_corrections(cache, min(self.n_features_in_, SKETCH))
+        self._cached = frozenset(self._learned)
+        feedback = Feedback(VerdictLog(folder), self.space_.digest_)
+        self._take_over(feedback, feedback.labels, cache)
+
+    def _keep_learned(self) -> None:
+        """Keep corrections beside the log, where some are not there yet, but not for every one."""
+        sources = {one.source for one in self._corrections.values()}
+        if self._cache is not None and 8 * len(sources - self._cached) > len(sources):
+            keep_corrections(self._cache, self._corrections.values())
+            self._cached = frozenset(sources)
+
+    def _take_over(self, feedback: Feedback, labels: Collection[str], cache: Path | None) -> None:
+        """Correct labels by what stands now; where that fails, all is as it was."""
+        made = copy(self)
+        made.verdicts_, made._feedback, made._cache = feedback.log, feedback, cache
+        made._take_answers(labels)
+        made._keep_learned()
+        self.__dict__.update(made.__dict__)
 
     def _take_answers(self, labels: Collection[str]) -> None:
         """Correct labels that were answered for; some are known for as long as answers stand."""
         if not self.n_features_in_:
             return
-        resolved = map(self.vocabulary_.resolve, self._feedback.labels)
-        answered = {self._key(label): label for label in resolved}
         named = self.named_ or NamedLabels((), np.zeros((0, self.space_.n_seen_)))
-        kept = [
-            row
-            for row, label in enumerate(named.labels)
-            if named.likeness[row].any() or self._key(label) in answered
-        ]
-        new = tuple(label for key, label in answered.items() if key not in self._places)
-        if not new and len(kept) == len(named.labels):
+        hinted = np.flatnonzero(named.likeness.any(axis=1))
+        names = tuple(named.labels[row] for row in hinted)
+        known = {self._key(label) for label in (*self.store_.labels, *names)}
+        spelled = sorted(map(self.vocabulary_.resolve, self._feedback.labels), reverse=True)
+        answered = {self._key(label): label for label in spelled}
+        names += tuple(sorted(label for key, label in answered.items() if key not in known))
+        if names == named.labels:
             self._correct(labels)
             return
-        # A label without a hint by its name.
-        likeness = np.pad(named.likeness[kept], ((0, len(new)), (0, 0)))
-        names = tuple(named.labels[row] for row in kept) + new
+        # Labels that are known by answers alone have no hint by their names.
+        likeness = np.pad(named.likeness[hinted], ((0, len(names) - len(hinted)), (0, 0)))
         self.set_store(self.store_, NamedLabels(names, likeness))
 
     def _correct(self, labels: Collection[str]) -> None:
@@ -1583,28 +1652,67 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         names: dict[int | None, list[str]] = {}
         for label in self._feedback.labels:
             names.setdefault(self._place(label), []).append(label)
-        background, n_sketch = self.space_.background_, min(self.n_features_in_, SKETCH)
-        corrections = dict(self._corrections)
+        corrections, learned = dict(self._corrections), dict(self._learned)
         with one_blas_thread():
             if self._usual is None:
-                self._usual = np.zeros((0, len(self._labels)))
-                if len(background.codes):
-                    self._usual = self._plain_logits(background.codes)
+                self._set_usual()
             for column in {self._place(label) for label in labels} - {None}:
                 assert column is not None
-                vectors, answers = self._feedback.placed(names.get(column, ()))
                 corrections.pop(column, None)
-                if len(answers):
-                    corrections[column] = correct(
-                        vectors[:, :n_sketch],
-                        self._plain_logits(vectors[:, n_sketch:], column)[:, 0],
-                        answers,
-                        background.sketches,
-                        self._usual[:, column],
-                        background.weights,
-                    )
+                told = self._feedback.digest(names.get(column, ()))
+                if not told:
+                    continue
+                source = self._source(column, told)
+                if source not in learned:
+                    learned[source] = self._learned_anew(column, names[column], source)
+                corrections[column] = learned[source]
         # Ranking may go on in other threads; and the same answers give the same bits in any order.
         self._corrections = dict(sorted(corrections.items()))
+        # Some more than are in use: what was undone may be said again.
+        if len(learned) > 2 * len(corrections) + 100:
+            learned = {one.source: one for one in corrections.values()}
+        self._learned = learned
+
+    def _set_usual(self) -> None:
+        """Say what labels are on items that stand for all, and digest what all labels share."""
+        space, background = self.space_, self.space_.background_
+        usual = np.zeros((0, len(self._labels)))
+        if len(background.codes):
+            usual = self._plain_logits(background.codes)
+        digest = hashlib.sha256(f"{learned_by()} {space.digest_} {space.priming}".encode())
+        for part in (background.sketches, background.weights, space.document_mean_, space.axes_):
+            digest.update(f"{part.dtype.str} {part.shape}".encode() + part.tobytes())
+        self._shared, self._usual = digest.digest(), usual
+
+    def _source(self, column: int, told: bytes) -> bytes:
+        """Digest all that decides the correction of a column; answers and items are one already.
+
+        Whatever changes a label's logits without corrections has a part: its readout, the items
+        that stand for all, and known documents where they vote.
+        """
+        assert self._usual is not None
+        digest = hashlib.sha256(self._shared + told)
+        readout = self._of_items
+        for part in (readout.weights, readout.intercepts[None], self._usual):
+            digest.update(part[:, column].tobytes())
+        if self.space_.priming and column < self.store_.n_learned:
+            digest.update(self.store_.digest + str(column).encode())
+        return digest.digest()
+
+    def _learned_anew(self, column: int, names: Collection[str], source: bytes) -> Correction:
+        """Learn the correction of a column from answers to labels of some names."""
+        background, n_sketch = self.space_.background_, min(self.n_features_in_, SKETCH)
+        vectors, answers = self._feedback.placed(names)
+        assert self._usual is not None
+        found = correct(
+            vectors[:, :n_sketch],
+            self._plain_logits(vectors[:, n_sketch:], column)[:, 0],
+            answers,
+            background.sketches,
+            self._usual[:, column],
+            background.weights,
+        )
+        return found._replace(source=source)
 
     def _place(self, label: str) -> int | None:
         """Give the column of a label that was answered for; None where it is not known."""
@@ -1697,7 +1805,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         write_model(path, "tagger", *self.get_state())
         if self.verdicts_.file is None:
             self.verdicts_ = VerdictLog(path)
-            self._feedback = Feedback(self.verdicts_, self.space_.digest_)
+            self._feedback = self._feedback.kept_in(self.verdicts_)
+            self._cache = Path(path) / CORRECTIONS
+        if self._corrections:
+            keep_corrections(Path(path) / CORRECTIONS, self._corrections.values())
 
     def get_state(self) -> State:
         """Give the fitted tagger as JSON values and arrays; see `from_state`."""
@@ -1748,6 +1859,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         made.vocabulary_ = made.vocabulary = Vocabulary.from_state(config["vocabulary"])
         made.verdicts_, made.pooled_ = VerdictLog(), config["pooled"]
         made._feedback = Feedback(made.verdicts_, made.space_.digest_)
+        made._forget_learned()
         made.indicator_ = None if config["indicator"] is None else tuple(config["indicator"])
         named = None
         if config["named"] is not None:
@@ -1787,10 +1899,10 @@ def _place_answered(
     features: Features | None,
     pool: Features | None,
     rows: Mapping[str, int],
-) -> None:
-    """Keep the vectors of items that verdicts are about, in a space."""
+) -> Feedback:
+    """Keep the vectors of items that verdicts are about, in a space; give what is then known."""
     if features is None or not len(feedback):
-        return
+        return feedback
     asked = feedback.items()
     places = {item: rows[item] for item in asked if item in rows}
     known = feedback.vectors([item for item in asked if item not in rows])
@@ -1808,7 +1920,9 @@ def _place_answered(
         for start in range(0, len(here), 4096):
             some = here[start : start + 4096]
             numbers = np.array([places[item] - first for item in some])
-            feedback.add([], dict(zip(some, _vectors(space, table[numbers]), strict=True)))
+            vectors = dict(zip(some, _vectors(space, table[numbers]), strict=True))
+            feedback.log.append([], vectors, feedback.space)
+    return feedback.caught_up()[0]
 
 
 def load(path: str | Path) -> Tagger:
@@ -1828,7 +1942,8 @@ def load(path: str | Path) -> Tagger:
     config, arrays = read_model(path, "tagger")
     if config.get("method") == "space":
         tagger = ZeroShotTagger.from_state(config, arrays)
-        return tagger.take_up(VerdictLog(path))
+        tagger._take_up_kept(Path(path))
+        return tagger
     from polyseme.published.tagger import PublishedTagger
 
     if config.get("method") == "published":

@@ -607,8 +607,9 @@ def pool_targets(logits: Floats, priors: Matrix, hard: float, most: int = 2048) 
 
     Logits (n, n_labels) are shifted so that every label is expected as often as its prior
     (n_labels,) says; of the target a share is hard: 1 for as many of the likeliest items as should
-    have the label, 0 for the others; a label that no item should have is left soft. Frequencies
-    are matched on `most` items.
+    have the label, 0 for the others. A label that half an item or less should have is left wholly
+    soft: zeros for all would take that share away from it, and 1 for one item would be twice its
+    due or more. Frequencies are matched on `most` items.
     """
     n = len(logits)
     some = logits[:: max(n // most, 1)].astype(np.float64)
