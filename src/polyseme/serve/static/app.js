@@ -201,7 +201,7 @@ async function show(anew = false) {
   const mine = turn;
   leave();
   studio.view = here.view;
-  studio.ready = false;
+  setReady(false);
   viewKeys = [];
   document.title = `${VIEWS[here.view].title} · polyseme studio`;
   const root = h("div", { class: `view view-${here.view}` }, loading());
@@ -219,7 +219,14 @@ async function show(anew = false) {
     studio.errors.push(String(error));
     clear(root, failed(error, () => show(true)));
   }
-  studio.ready = true;
+  setReady(true);
+}
+
+/** Tests wait for `html[data-ready="map"]`. @param {boolean} ready */
+function setReady(ready) {
+  studio.ready = ready;
+  if (ready) document.documentElement.dataset.ready = studio.view || "none";
+  else delete document.documentElement.dataset.ready;
 }
 
 function leave() {
@@ -240,7 +247,7 @@ async function start() {
   drawEnd();
   if (!models.length) {
     clear(main, empty("No model yet", "Fit one with “polyseme fit”, and start the service with its folder."));
-    studio.ready = true;
+    setReady(true);
     return;
   }
   use(new URL(location.href).searchParams.get("model") || models[0].id);
