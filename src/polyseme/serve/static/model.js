@@ -69,10 +69,11 @@ export function mount(root, context) {
         h("button", { type: "button", disabled: !may, title: may ? "Read the model's folder again" : "Your token lacks the scope “admin”", onclick: reload }, "Reload")),
       models.length > 1 && modelList(models, model),
       h("div", { class: "model-grid" },
-        h("section", { class: "card stack", aria_label: "Facts" }, h("h2", null, "Facts"), facts(model)),
-        h("section", { class: "card stack", aria_label: "Measures" }, h("h2", null, "How good it is"), measures(model)),
+        h("div", { class: "model-column" },
+          h("section", { class: "card stack", aria_label: "Facts" }, h("h2", null, "Facts"), facts(model)),
+          h("section", { class: "card stack", aria_label: "Measures" }, h("h2", null, "How good it is"), measures(model)),
+          h("section", { class: "card stack", aria_label: "Headroom" }, h("h2", null, "What would make it better"), headroom(model))),
         section("How far probabilities can be believed", () => api.get(api.model("reliability")), reliability),
-        h("section", { class: "card stack", aria_label: "Headroom" }, h("h2", null, "What would make it better"), headroom(model)),
         section("Versions", () => api.get(api.model("versions")), (found) => versions(found, context, may, act)),
         section("Answers", () => api.get(api.model("verdicts"), { params: { limit: 200 } }), (found) => verdicts(found.verdicts, context, act))));
   };
@@ -175,7 +176,7 @@ function reliability(found) {
     h("div", { class: "reliability" },
       diagram(found, kinds),
       h("div", { class: "legend" }, kinds.map((kind) => h("span", { class: `legend-${kind}` }, KIND_WORDS[kind])))),
-    h("details", { class: "sense" }, h("summary", null, "The figures"),
+    h("details", { class: "fold" }, h("summary", null, "The figures"),
       h("div", { class: "scroll-x" }, h("table", { class: "table" },
         h("thead", null, h("tr", null, ["Kind", "Probability", "True", "Tags"].map((name) => h("th", { scope: "col" }, name)))),
         h("tbody", null, kinds.map((kind) => found[kind].map((/** @type {any} */ one) =>
@@ -227,7 +228,8 @@ function versions(found, context, may, act) {
   const { api } = context;
   const list = [...found.versions].sort((a, b) => b.number - a.number);
   if (!list.length) return empty("No versions yet", "The first change to the vocabulary keeps one.");
-  const isCurrent = (/** @type {any} */ one) => one.number === found.current || one.version === found.current;
+  const newest = list.find((one) => one.number === found.current || one.version === found.current);
+  const isCurrent = (/** @type {any} */ one) => one === newest;
   const back = async (/** @type {any} */ one) => {
     const sure = await dialog(`Back to version ${one.number}?`, (close) =>
       h("div", { class: "stack" },

@@ -305,7 +305,7 @@ function byTag(stage, context, box, label) {
   const board = h("div", { class: "board", role: "list", aria_label: `Items for ${label}` });
   const progress = h("div", { class: "progress", role: "status" });
   const about = h("span", { class: "row" });
-  const means = h("p", { class: "muted" });
+  const means = h("p", { class: "muted small" });
   const more = h("div", { class: "row center" });
   const undoButton = h("button", { type: "button", disabled: true, onclick: () => undo() }, icon("undo"), "Undo");
   const strategies = h("fieldset", { class: "segments", aria_label: "Which items" },
@@ -315,11 +315,9 @@ function byTag(stage, context, box, label) {
         h("span", null, name))));
   add(stage,
     h("div", { class: "board-head" },
-      h("a", { class: "back", href: "#/review" }, icon("back"), "All tags"),
-      h("div", { class: "row" }, h("h2", null, label), about),
-      h("div", { class: "row" }, strategies, h("div", { class: "grow" }), undoButton),
-      means,
-      progress),
+      h("div", { class: "row" }, h("a", { class: "back", href: "#/review" }, icon("back"), "All tags"), h("h2", null, label), about),
+      h("div", { class: "row" }, strategies, means)),
+    h("div", { class: "board-status" }, progress, undoButton),
     board,
     more);
   context.shortcuts([
@@ -524,7 +522,7 @@ function byTag(stage, context, box, label) {
   async function showMore() {
     try {
       const before = entries.length;
-      const { questions } = await ask(entries.filter(isOpen).length + ASKED);
+      const { questions } = await ask(Math.min(500, entries.filter(isOpen).length + ASKED));
       append(questions);
       if (entries.length > before) focus(before);
       else context.toast("There are no further items to ask about.");

@@ -203,7 +203,7 @@ function labelList(side, { context }) {
             label.blocked && h("span", { class: "kind kind-blocked" }, "blocked"),
             label.kind !== "seen" && h("span", { class: `kind kind-${label.kind}` }, label.kind),
             h("span", { class: "vcol" }, count(label.count)),
-            h("span", { class: "vcol" }, probabilityText(quality)))
+            h("span", { class: "vcol" }, percent(quality)))
         : h("span", { class: "vghost", aria_hidden: "true" }));
     row.style.setProperty("top", `${at * ROW}px`);
     row.known = Boolean(label);
@@ -328,7 +328,7 @@ function labelCard(card, { context, change, may }) {
       card.implies.length > 0 && h("p", { class: "muted small" }, `Implies: ${card.implies.join(", ")}`),
       h("div", { class: "row" },
         h("a", { class: "button", href: `#/review/label/${encodeURIComponent(name)}` }, icon("review"), "Review"),
-        h("a", { class: "button", href: `#/map/${encodeURIComponent(name)}` }, icon("map"), "On the map")),
+        h("a", { class: "button", href: `#/map/label/${encodeURIComponent(name)}` }, icon("map"), "On the map")),
       h("div", { class: "row" },
         h("button", { type: "button", disabled: !may, onclick: rename }, "Rename"),
         h("button", { type: "button", disabled: !may, onclick: merge }, "Merge…"),
@@ -343,7 +343,7 @@ function labelCard(card, { context, change, may }) {
     card.senses.length > 0 && h("section", { class: "stack tight" },
       h("h3", null, card.senses.length > 1 ? `${count(card.senses.length)} senses` : "One sense"),
       card.senses.map((/** @type {any} */ sense) =>
-        h("details", { class: "sense" },
+        h("details", { class: "fold" },
           h("summary", null, h("span", { class: "grow" }, sense.words.join(", ")), h("span", { class: "muted small" }, plural(sense.count, "tag set"))),
           h("ul", null, sense.example_sets.map((/** @type {string[]} */ set) => h("li", { class: "small" }, set.join(", "))))))),
     card.companions.length > 0 && h("section", { class: "stack tight" },
@@ -361,7 +361,7 @@ function qualitySentence(card) {
   const measured = card.kind === "seen" ? card.quality : card.quality_unseen;
   if (measured === null || measured === undefined) return "How well this label is ranked was not measured: too few held-out items carry it.";
   const words = measured >= 0.6 ? "Items that carry it stand high" : measured >= 0.3 ? "Items that carry it stand fairly high" : "Items that carry it are hard to find";
-  return `${words} when all are ranked for it (1 would be perfect: ${measured.toFixed(2)}).`;
+  return `${words} when all are ranked for it.`;
 }
 
 /** @param {(value?: any) => void} close @param {string} text */
@@ -483,7 +483,12 @@ function bySets({ api }, close, name = "") {
       return;
     }
     try {
-      const unknown = new Set((await api.post(api.model("complete"), { tags, k: 1 })).unknown_tags.map(spelled));
+      /** @type {Set<string>} */
+      const unknown = new Set();
+      for (let at = 0; at < tags.length; at += 200) {
+        const answer = await api.post(api.model("complete"), { tags: tags.slice(at, at + 200), k: 1 });
+        answer.unknown_tags.forEach((/** @type {string} */ tag) => unknown.add(spelled(tag)));
+      }
       fresh = [...new Map(tags.filter((tag) => unknown.has(spelled(tag))).map((tag) => [spelled(tag), tag])).values()];
       const adrift = given.filter((/** @type {string[]} */ set) => set.every((tag) => unknown.has(spelled(tag))));
       submit.disabled = adrift.length > 0;
