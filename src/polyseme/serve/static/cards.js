@@ -109,7 +109,7 @@ export function documentCard(one) {
     h("header", null,
       h("p", { class: "muted" }, "Known tag set", one.id ? h("span", { class: "mono" }, ` ${one.id}`) : null),
       h("h1", { class: "headword set" }, tagSet(one.labels))),
-    h("div", { class: "row actions" }, h("a", { class: "button", href: to("ask/tags", one.labels.join(",")) }, "Ask with these tags")),
+    h("div", { class: "row actions" }, h("a", { class: "button", href: `#/ask/tags/${one.labels.map(encodeURIComponent).join("/")}` }, "Ask with these tags")),
     one.neighbours?.length ? section("Nearest known tag sets", h("ol", { class: "near" }, one.neighbours.map((/** @type {any} */ near) =>
       h("li", null,
         h("a", { href: `#/map/document/${near.document}`, aria_label: `Tag set: ${near.labels.join(", ")}` }, near.labels.map((/** @type {string} */ tag) => [h("span", { class: one.labels.includes(tag) ? "strong" : null }, tag), " "])),
