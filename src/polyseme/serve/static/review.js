@@ -708,8 +708,8 @@ function byItem(stage, context, box, id) {
   let item = null;
   let current = 0;
 
-  const previous = h("a", { class: "button", aria_disabled: "true" }, icon("back"), "Previous");
-  const next = h("a", { class: "button", aria_disabled: "true" }, "Next", icon("next"));
+  const previous = h("a", { class: "button", role: "link", aria_disabled: "true", aria_label: "Previous item" }, icon("back"), h("span", null, "Previous"));
+  const next = h("a", { class: "button", role: "link", aria_disabled: "true", aria_label: "Next item" }, h("span", null, "Next"), icon("next"));
   const place = h("span", { class: "muted" });
   const body = h("div", { class: "item" }, loading("Loading the item…"));
   const undoButton = h("button", { type: "button", disabled: true, onclick: () => undo() }, icon("undo"), "Undo");

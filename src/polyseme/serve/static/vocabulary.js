@@ -54,9 +54,10 @@ export function mount(root, context) {
   const change = async (says, run, then) => {
     try {
       const { current, versions } = await api.get(api.model("versions"));
-      const before = versions.find((/** @type {any} */ one) => one.number === current || one.version === current);
+      const before = versions.findLast((/** @type {any} */ one) => one.number === current || one.version === current);
+      const from = location.hash;
       await run();
-      toast(says, before && { undo: () => restore(before.number) });
+      toast(says, before && { undo: () => restore(before.number, from) });
       await settle(then);
       return true;
     } catch (error) {
@@ -65,11 +66,15 @@ export function mount(root, context) {
     }
   };
 
-  const restore = async (/** @type {number} */ number) => {
+  /** Undo by going back to a version; changes that came after the one to undo go with it, so ask. @param {number} number @param {string} hash */
+  const restore = async (number, hash) => {
     try {
+      const { versions } = await api.get(api.model("versions"));
+      const since = versions.filter((/** @type {any} */ one) => one.number > number);
+      if (since.length > 1 && !(await sure(since))) return;
       await api.post(api.model("versions", number, "restore"));
-      toast(`Back to version ${number}.`);
-      await settle();
+      toast("Undone.");
+      await settle(hash);
     } catch (error) {
       toast(/** @type {any} */ (error).message, { error: true });
     }
@@ -351,6 +356,15 @@ function labelCard(card, { context, change, may }) {
       h("ul", { class: "companions" }, card.companions.map((/** @type {any} */ one) =>
         h("li", null, h("a", { href: labelHash(one.label) }, one.label), bar(one.share), h("span", { class: "vcol" }, percent(one.share)))))),
     card.similar.length > 0 && h("section", { class: "stack tight" }, h("h3", null, "Similar labels"), chips(card.similar.map((/** @type {any} */ one) => one.label))));
+}
+
+/** @param {any[]} since versions that would be undone */
+function sure(since) {
+  return dialog("Undo all of these?", (close) =>
+    h("div", { class: "stack" },
+      h("p", null, "More was changed in the meantime. To undo goes back to how things were before all of it:"),
+      h("ul", null, since.map((one) => h("li", { class: "small" }, `${one.action} ${one.detail || ""}`))),
+      h("div", { class: "row end" }, h("button", { type: "button", onclick: () => close() }, "Cancel"), h("button", { type: "button", class: "primary", onclick: () => close(true) }, "Undo all"))));
 }
 
 /** @param {string} name @param {any} value */
