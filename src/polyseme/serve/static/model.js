@@ -67,6 +67,7 @@ export function mount(root, context) {
         h("span", { class: "muted small mono break" }, model.version),
         h("div", { class: "grow" }),
         h("button", { type: "button", disabled: !may, title: may ? "Read the model's folder again" : "Your token lacks the scope “admin”", onclick: reload }, "Reload")),
+      model.trouble && h("p", { class: "notice notice-error" }, model.trouble),
       models.length > 1 && modelList(models, model),
       h("div", { class: "model-grid" },
         h("div", { class: "model-column" },
@@ -228,8 +229,7 @@ function versions(found, context, may, act) {
   const { api } = context;
   const list = [...found.versions].sort((a, b) => b.number - a.number);
   if (!list.length) return empty("No versions yet", "The first change to the vocabulary keeps one.");
-  const newest = list.find((one) => one.number === found.current || one.version === found.current);
-  const isCurrent = (/** @type {any} */ one) => one === newest;
+  const isCurrent = (/** @type {any} */ one) => one.number === found.current;
   const back = async (/** @type {any} */ one) => {
     const sure = await dialog(`Back to version ${one.number}?`, (close) =>
       h("div", { class: "stack" },

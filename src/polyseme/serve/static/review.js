@@ -804,6 +804,8 @@ function byItem(stage, context, box, id) {
           h("h2", null, "A further tag"),
           labelBox({ api, name: "A further tag", placeholder: "Type a tag; new ones are welcome", allowNew: true, search: true, choose: (label, found) => addTag(label, found?.kind) }).element),
         said));
+    current = Math.min(item.tags.length, rows.size - 1);
+    if (document.activeElement === document.body) [...rows.values()][current]?.row.focus({ preventScroll: true });
   }
 
   /** @param {string} label @param {string} [kind] */
@@ -873,6 +875,7 @@ function byItem(stage, context, box, id) {
     };
     const onRow = target.closest(".answer-row") !== null;
     if (undoes) undo();
+    else if ((event.key === "y" || event.key === "n") && !onRow) go(current); // first show what it would be about
     else if (event.key === "y" && entry) (answer(entry, true), go(current + 1));
     else if (event.key === "n" && entry) (answer(entry, false), go(current + 1));
     else if (event.key === "ArrowDown" && rows.size) go(onRow ? current + 1 : current);

@@ -14,7 +14,7 @@ import { picture } from "./review.js";
 
 /** @typedef {import("./app.js").Context} Context */
 /** @typedef {import("./app.js").Route} Route */
-/** @typedef {(says: string, run: () => Promise<any>, then?: string) => Promise<boolean>} Change */
+/** @typedef {(says: string, run: () => Promise<any>, then?: string, back?: () => Promise<any>) => Promise<void>} Change */
 /** @typedef {{by?: "sets" | "items" | "name", name?: string}} Prefill */
 
 const PAGE = 100;
@@ -51,28 +51,31 @@ export function mount(root, context) {
   };
 
   /** @type {Change} */
-  const change = async (says, run, then) => {
+  const change = async (says, run, then, back) => {
     try {
-      const { current, versions } = await api.get(api.model("versions"));
-      const before = versions.findLast((/** @type {any} */ one) => one.number === current || one.version === current);
       const from = location.hash;
+      const before = back ? null : (await api.get(api.model("versions"))).current;
       await run();
-      toast(says, before && { undo: () => restore(before.number, from) });
+      toast(says, back || before ? { undo: () => takeBack(back || (() => restore(before)), from) } : {});
       await settle(then);
-      return true;
     } catch (error) {
       toast(/** @type {any} */ (error).message, { error: true });
-      return false;
     }
   };
 
-  /** Undo by going back to a version; changes that came after the one to undo go with it, so ask. @param {number} number @param {string} hash */
-  const restore = async (number, hash) => {
+  /** Go back to a version; changes that came after the one to undo go with it, so ask. @param {number} number */
+  const restore = async (number) => {
+    const { versions } = await api.get(api.model("versions"));
+    const since = versions.filter((/** @type {any} */ one) => one.number > number);
+    if (since.length > 1 && !(await sure(since))) return false;
+    await api.post(api.model("versions", number, "restore"));
+    return true;
+  };
+
+  /** @param {() => Promise<any>} back gives false if it was not done after all @param {string} hash */
+  const takeBack = async (back, hash) => {
     try {
-      const { versions } = await api.get(api.model("versions"));
-      const since = versions.filter((/** @type {any} */ one) => one.number > number);
-      if (since.length > 1 && !(await sure(since))) return;
-      await api.post(api.model("versions", number, "restore"));
+      if ((await back()) === false) return;
       toast("Undone.");
       await settle(hash);
     } catch (error) {
@@ -93,7 +96,7 @@ export function mount(root, context) {
     const added = await addDialog(context, prefill);
     if (!added) return;
     const first = added.labels[0];
-    await change(added.labels.length ? `Added: ${added.labels.join(", ")}.` : `Added ${plural(added.sets, "tag set")}; all tags were known.`, added.run, first && labelHash(first));
+    await change(added.labels.length ? `Added: ${added.labels.join(", ")}.` : `Added ${plural(added.sets, "tag set")}; all tags were known.`, added.run, first && labelHash(first), added.back);
   };
 
   const drawSide = () => {
@@ -148,6 +151,9 @@ export function mount(root, context) {
 
 /* ------------------------------------------------------------------ the list */
 
+/** @param {string} kind */
+const filtered = (kind) => (kind === "blocked" ? { blocked: true } : { kind });
+
 /** @param {HTMLElement} side @param {Tools} tools */
 function labelList(side, { context }) {
   const { api, state } = context;
@@ -182,7 +188,7 @@ function labelList(side, { context }) {
     pages.set(at, null);
     const mine = control;
     try {
-      const answer = await api.get(api.model("labels"), { params: { query: settings.query, kind: settings.kind, order: settings.order, offset: at * PAGE, limit: PAGE }, signal: mine.signal });
+      const answer = await api.get(api.model("labels"), { params: { query: settings.query, ...filtered(settings.kind), order: settings.order, offset: at * PAGE, limit: PAGE }, signal: mine.signal });
       pages.set(at, answer.labels);
       total = answer.total;
       space.style.setProperty("height", `${Math.min(total, MOST_ROWS) * ROW}px`);
@@ -416,7 +422,8 @@ function candidates(side, { context, change, may, openAdd }) {
       const carrying = items.filter((/** @type {any} */ item) => item.tags.some((/** @type {string} */ tag) => spelled(tag) === spelled(one.label)));
       if (!carrying.length) return await openAdd({ by: "items", name: one.label });
       const ids = carrying.map((/** @type {any} */ item) => item.id);
-      await change(`Added “${one.label}” by ${plural(ids.length, "item")}.`, () => api.post(api.model("labels"), { label: one.label, items: ids }), labelHash(one.label));
+      const { run, back } = throughItems(context, one.label, ids);
+      await change(`Added “${one.label}” by ${plural(ids.length, "item")}.`, run, labelHash(one.label), back);
     } catch (error) {
       toast(/** @type {any} */ (error).message, { error: true });
     }
@@ -458,7 +465,7 @@ function merges(side, { context, change, may }) {
 /**
  * Ask how to add; resolves with the labels that will be new and the call that adds them.
  * @param {Context} context @param {Prefill} prefill
- * @returns {Promise<{labels: string[], sets: number, run: () => Promise<any>} | undefined>}
+ * @returns {Promise<{labels: string[], sets: number, run: () => Promise<any>, back?: () => Promise<any>} | undefined>}
  */
 function addDialog(context, prefill) {
   const { api, model } = context;
@@ -527,6 +534,21 @@ function bySets({ api }, close, name = "") {
     h("div", { class: "row end" }, h("button", { type: "button", onclick: () => close() }, "Cancel"), submit));
 }
 
+/**
+ * Add a label by items that carry it: these are answers, so to undo takes the answers back.
+ * @param {Context} context @param {string} label @param {string[]} items
+ */
+function throughItems({ api }, label, items) {
+  return {
+    run: () => api.post(api.model("labels"), { label, items }),
+    back: async () => {
+      const { verdicts } = await api.get(api.model("verdicts"), { params: { label, limit: 1000 } });
+      const numbers = verdicts.filter((/** @type {any} */ one) => !one.undone && one.answer && items.includes(one.item)).map((/** @type {any} */ one) => one.number);
+      if (numbers.length) await api.post(api.model("undo"), { numbers });
+    },
+  };
+}
+
 /** @param {Context} context @param {(value?: any) => void} close @param {string} [name] */
 function byItems(context, close, name = "") {
   const { api } = context;
@@ -564,7 +586,7 @@ function byItems(context, close, name = "") {
   return h("form", { class: "stack", onsubmit: (/** @type {Event} */ event) => {
     event.preventDefault();
     const label = field.value.trim();
-    if (!submit.disabled) close({ labels: [label], sets: 0, run: () => api.post(api.model("labels"), { label, items: [...chosen] }) });
+    if (!submit.disabled) close({ labels: [label], sets: 0, ...throughItems(context, label, [...chosen]) });
   } },
     h("label", { class: "field" }, h("span", null, "New tag"), field),
     search, grid, said,
@@ -572,7 +594,10 @@ function byItems(context, close, name = "") {
 }
 
 /** @param {Context} context @param {(value?: any) => void} close @param {string} [name] */
-function byName({ api }, close, name = "") {
+function byName({ api, model }, close, name = "") {
+  if (model.takes_names === false) {
+    return h("p", { class: "muted" }, "A tag can be placed by its name alone if the service is started with word vectors; it was started without. Add it by tag sets or items instead.");
+  }
   const field = h("input", { value: name, required: true, autocomplete: "off", placeholder: "seaside, promenade", aria_label: "Names, with commas between" });
   return h("form", { class: "stack", onsubmit: (/** @type {Event} */ event) => {
     event.preventDefault();
