@@ -162,6 +162,7 @@ function drawEnd() {
 function choose(id) {
   const url = new URL(location.href);
   url.searchParams.set("model", id);
+  url.hash = `#/${route().view}`;
   history.replaceState(null, "", url);
   for (const key of Object.keys(state)) delete state[key];
   use(id);
@@ -256,7 +257,7 @@ async function start() {
 }
 
 api.onUnauthorized = askToken;
-api.onVersion = (version) => {
+api.onVersion = (/** @type {string} */ version) => {
   studio.version = version;
 };
 window.addEventListener("hashchange", () => context && show());

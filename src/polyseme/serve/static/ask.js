@@ -8,7 +8,7 @@
 
 import { clear, debounce, h } from "./dom.js";
 import { isAbort } from "./api.js";
-import { bar, empty, failed, iconButton, kindBadge, loading, percent, probabilityText } from "./parts.js";
+import { bar, empty, failed, iconButton, kindBadge, kindLegend, loading, percent, probabilityText } from "./parts.js";
 import { chipBox } from "./chips.js";
 import { intake } from "./intake.js";
 import { landing } from "./landing.js";
@@ -31,8 +31,26 @@ class AskView {
     /** @type {{tags: string[], file?: File, features?: number[], item?: string, precision: number}} */
     this.given = context.state.ask = context.state.ask || { tags: [], precision: 0 };
     this.asked = new AbortController();
+    this.hook = /** @type {any} */ (window).__studio;
+    this.hook.ask = { suggestions: [], unknown: [], place: null, busy: false };
     this.later = debounce(() => this.ask(), 180);
-    this.build(root);
+    this.chips = chipBox({ api: context.api, tags: this.given.tags, change: (tags) => this.change({ tags }) });
+    this.intake = intake({
+      model: context.model,
+      area: root,
+      take: (one) => this.change({ file: one.file, features: one.features, item: undefined }),
+      complain: (text) => context.toast(text, { error: true }),
+    });
+    this.more = h("div", { class: "also", hidden: true });
+    this.slider = h("input", { type: "range", min: "0", max: "95", step: "5", aria_label: "Precision", oninput: () => this.slide(Number(this.slider.value)) });
+    this.slider.value = String(this.given.precision);
+    this.promise = h("p", { class: "muted small", role: "status" });
+    this.level = h("output", { class: "level" });
+    this.results = h("section", { class: "results", aria_label: "Suggested tags" });
+    this.status = h("p", { class: "sr", role: "status" });
+    this.landing = landing(context);
+    this.own = this.given.tags.join("/");
+    this.compose(root);
     context.shortcuts([
       { keys: "/", does: "to the tag box" },
       { keys: "Enter", does: "take the tag" },
@@ -41,29 +59,15 @@ class AskView {
   }
 
   /** @param {HTMLElement} root */
-  build(root) {
-    const { context, given } = this;
-    this.chips = chipBox({ api: context.api, tags: given.tags, change: (tags) => this.change({ tags }) });
-    this.intake = intake({
-      model: context.model,
-      area: root,
-      take: (one) => this.change({ file: one.file, features: one.features, item: undefined }),
-      complain: (text) => context.toast(text, { error: true }),
-    });
-    this.intake.show(given);
-    this.more = h("div", { class: "also", hidden: true });
-    this.slider = h("input", { type: "range", min: "0", max: "95", step: "5", value: String(given.precision), aria_label: "Precision", oninput: () => this.slide(Number(this.slider.value)) });
-    this.promise = h("p", { class: "muted small", role: "status" });
-    this.level = h("output", { class: "level" });
-    this.results = h("section", { class: "results", aria_label: "Suggested tags", aria_live: "polite" });
-    this.landing = landing(context);
+  compose(root) {
+    this.intake.show(this.given);
     clear(root, h("div", { class: "page ask" },
       h("div", { class: "ask-in" },
         h("header", null, h("h1", { class: "headword" }, "Which tags does it have?"), h("p", { class: "muted" }, this.intro())),
         h("div", { class: "stack" }, this.chips.element, this.more),
         this.intake.element,
         h("div", { class: "precision" }, h("div", { class: "row between" }, h("h3", null, "Precision"), this.level), this.slider, this.promise)),
-      h("div", { class: "ask-out" }, this.results, this.landing.element)));
+      h("div", { class: "ask-out" }, this.status, this.results, this.landing.element)));
     this.sayPrecision();
   }
 
@@ -89,8 +93,21 @@ class AskView {
     } else if (what === "item" && values.length) {
       Object.assign(this.given, { item: values.join("/"), file: undefined, features: undefined });
       this.intake.show(this.given);
+      this.picture(values.join("/"));
     }
     this.ask();
+  }
+
+  /** Show an item's picture, or let it be heard. @param {string} item */
+  async picture(item) {
+    const { api, model } = this.context;
+    if (!model.collection?.has_media) return;
+    try {
+      const path = `${api.model("media")}/${item.split("/").map(encodeURIComponent).join("/")}`;
+      this.intake.picture(await api.media(model.collection.media === "image" ? `${path}?size=512` : path), model.collection.media);
+    } catch {
+      // the name of the item is shown already
+    }
   }
 
   clearThing() {
@@ -151,6 +168,7 @@ class AskView {
     const { signal } = this.asked;
     if (!this.something) return this.nothing();
     const { api } = this.context;
+    this.hook.ask.busy = true;
     this.results.setAttribute("aria-busy", "true");
     if (!this.results.querySelector(".ranking")) clear(this.results, loading("Ranking tags…"));
     const precision = this.given.precision ? this.given.precision / 100 : undefined;
@@ -167,7 +185,10 @@ class AskView {
       clear(this.results, failed(error, () => this.ask()));
       this.landing.show(null, [], "");
     } finally {
-      if (!signal.aborted) this.results.removeAttribute("aria-busy");
+      if (!signal.aborted) {
+        this.hook.ask.busy = false;
+        this.results.removeAttribute("aria-busy");
+      }
     }
   }
 
@@ -177,11 +198,16 @@ class AskView {
     const { tags } = this.given;
     this.more.hidden = !tags.length;
     if (!tags.length) return clear(this.more);
-    const answer = await api.post(api.model("complete"), { tags, k: 6 }, { signal });
+    /** @type {any[]} */
+    let found = [];
+    try {
+      found = (await api.post(api.model("complete"), { tags, k: 6 }, { signal })).suggestions.slice(0, 6);
+    } catch (error) {
+      if (isAbort(error)) return;
+    }
     if (signal.aborted) return;
-    const found = answer.suggestions.slice(0, 6);
     this.more.hidden = !found.length;
-    clear(this.more, h("h3", null, "Also complete"), h("div", { class: "chips" }, found.map((/** @type {any} */ one) =>
+    clear(this.more, h("h3", null, "Also complete"), h("div", { class: "chips" }, found.map((one) =>
       h("button", { type: "button", class: "chip chip-add", aria_label: `Add ${one.label}`, title: `${probabilityText(one.probability)}, ${one.kind}`, onclick: () => this.chips.put([one.label]) }, `+ ${one.label}`))));
   }
 
@@ -207,12 +233,14 @@ class AskView {
   show(answer) {
     const given = new Set(this.given.tags.map((tag) => tag.toLowerCase()));
     const found = answer.suggestions.filter((/** @type {any} */ one) => !given.has(one.label.toLowerCase()));
-    this.chips.mark(answer.unknown_tags || []);
     const unknown = answer.unknown_tags || [];
+    this.chips.mark(unknown);
+    this.status.textContent = found.length ? `Likeliest: ${found.slice(0, 3).map((/** @type {any} */ one) => `${one.label} ${probabilityText(one.probability)}`).join(", ")}` : "No tag is sure enough.";
+    this.hook.ask = { suggestions: found, unknown, place: answer.place, busy: false };
     clear(this.results,
       h("header", { class: "row between" }, h("h2", null, "Suggested tags"), h("span", { class: "muted small" }, "probability")),
       unknown.length ? h("p", { class: "muted small" }, `No known tag set holds ${unknown.map((/** @type {string} */ tag) => `“${tag}”`).join(", ")}, so ${unknown.length > 1 ? "they say" : "it says"} nothing here.`) : null,
-      found.length ? h("ol", { class: "ranking" }, found.map((/** @type {any} */ one) => this.row(one))) : empty("No tag is sure enough", "Ask for less precision to see more."));
+      found.length ? [h("ol", { class: "ranking" }, found.map((/** @type {any} */ one) => this.row(one))), kindLegend(found.map((/** @type {any} */ one) => one.kind))] : empty("No tag is sure enough", "Ask for less precision to see more."));
   }
 
   /** @param {any} one */

@@ -8,7 +8,7 @@
 
 import { h } from "./dom.js";
 
-/** @typedef {{key: string, text: string, x: number, y: number, level: number, className?: string, choose?: () => void}} Anchor */
+/** @typedef {{key: string, text: string, x: number, y: number, level: number, className?: string, above?: number, keep?: boolean, choose?: () => void}} Anchor */
 
 const HEIGHT = [26, 22, 20, 18];
 const measure = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
@@ -47,9 +47,11 @@ export class Captions {
     const wanted = new Set();
     for (const one of anchors) {
       if (taken.length >= this.most) break;
-      const [x, y] = points.toScreen(one.x, one.y);
-      if (x < 8 || y < 8 || x > points.width - 8 || y > points.height - 8) continue;
+      let [x, y] = points.toScreen(one.x, one.y);
       const w = this.width(one) / 2;
+      if (one.above) y -= one.above;
+      if (x < 8 || y < 8 || x > points.width - 8 || y > points.height - 8) continue;
+      if (one.keep) x = Math.max(w + 4, Math.min(points.width - w - 4, x));
       const t = HEIGHT[Math.min(3, one.level)] / 2;
       const box = /** @type {[number, number, number, number]} */ ([x - w, y - t, x + w, y + t]);
       if (taken.some((other) => box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1])) continue;

@@ -6,7 +6,7 @@
  * studio's content security policy forbids style attributes.
  */
 
-/** @typedef {Node | string | number | null | undefined | false | Child[]} Child */
+/** @typedef {any} Child a node, text, a number, a list of these; nothing for null, undefined and false */
 /** @typedef {Record<string, any>} Props */
 
 const SVG = "http://www.w3.org/2000/svg";

@@ -40,7 +40,7 @@ function partRow(part, widest) {
   const notes = [ROLES[part.role] || ""];
   if (part.probability !== null && part.probability !== undefined) notes.push(`has it with probability ${probabilityText(part.probability)}`);
   if (part.without !== null && part.without !== undefined) notes.push(`without it the tag would have ${probabilityText(part.without)}`);
-  return h("li", { title: notes.filter(Boolean).join("; "), class: part.part < 0 ? "against" : "for" },
+  return h("li", { title: notes.filter(Boolean).join("; "), class: part.part < 0 ? "part-minus" : null },
     h("span", { class: part.role === "tag" ? "part-name part-tag" : "part-name" }, part.name,
       part.probability !== null && part.probability !== undefined ? h("span", { class: "muted" }, ` ${probabilityText(part.probability)}`) : null),
     h("span", { class: "signed", aria_hidden: "true" }, h("span", { style: { width: `${half}%`, [part.part < 0 ? "right" : "left"]: "50%" } })),

@@ -108,6 +108,12 @@ export function intake({ model, area, take, complain }) {
   return {
     element,
     show,
+    /** The medium of an item that stands there already. @param {string} url @param {string} kind */
+    picture(url, kind) {
+      const figure = element.querySelector(".given");
+      if (!figure) return;
+      figure.prepend(kind === "audio" ? h("audio", { controls: true, src: url }) : h("img", { src: url, alt: "The item" }));
+    },
     dispose() {
       window.removeEventListener("paste", paste);
       if (preview) URL.revokeObjectURL(preview);

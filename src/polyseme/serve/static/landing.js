@@ -33,12 +33,12 @@ export function landing(context) {
 
   const begin = async () => {
     if (points || ended) return;
-    const made = new Points(canvas, { most: 60000, onview: () => (captions.place(made, anchors), overlay.draw(made)) });
+    const made = new Points(canvas, { most: 60000, dot: 0.6, onview: () => (captions.place(made, anchors), overlay.draw(made)) });
     points = made;
     listen(points, {});
     const space = await loadSpace(context);
     if (ended) return;
-    anchors = [...space.header.anchors].filter((one) => one.level === 0).map((one, i) => ({ key: `${i}`, text: one.label, x: one.x, y: one.y, level: 3, className: "caption-own" }));
+    anchors = [...space.header.anchors].filter((one) => one.level < 2).sort((a, b) => a.level - b.level || b.count - a.count).map((one, i) => ({ key: `${i}`, text: one.label, x: one.x, y: one.y, level: 3, className: "caption-own" }));
     points.load(space);
   };
 
@@ -59,6 +59,7 @@ export function landing(context) {
         await begin();
         const space = await loadSpace(context);
         if (ended || !points) return;
+        points.fly(place.x, place.y, points.fitScale * 2);
         points.light(neighbours.length ? [{ points: neighbours.flatMap((one) => Array.from(space.ofDocument(one.document))), colour: token("--sense-2") }] : []);
       } catch {
         element.hidden = true;

@@ -8,7 +8,7 @@
 
 import { clear, h } from "./dom.js";
 import { isAbort } from "./api.js";
-import { failed, iconButton, loading, plural } from "./parts.js";
+import { empty, failed, iconButton, loading, plural } from "./parts.js";
 import { searchBox } from "./labelbox.js";
 import { centre, island, loadSpace } from "./space.js";
 import { Points } from "./points.js";
@@ -24,7 +24,12 @@ const HITS = 12; // tag sets that the panel lists
 /** @param {HTMLElement} root @param {import("./app.js").Context} context */
 export async function mount(root, context) {
   root.append(loading("Loading the map…"));
-  const view = new MapView(root, context, await loadSpace(context));
+  const space = await loadSpace(context);
+  if (!space.n) {
+    clear(root, empty("No known tag sets", "The map shows the tag sets that the model knows, and it knows none. Add some in the vocabulary.", h("a", { class: "button", href: "#/vocabulary" }, "Open the vocabulary")));
+    return {};
+  }
+  const view = new MapView(root, context, space);
   await view.update(context.route);
   return { unmount: () => view.unmount(), update: (/** @type {any} */ route) => view.update(route) };
 }
@@ -39,10 +44,31 @@ class MapView {
     /** @type {AbortController} */
     this.asked = new AbortController();
     this.hook = /** @type {any} */ (window).__studio.map;
-    this.build(root);
+    /** @type {import("./captions.js").Anchor[]} */
+    this.names = [];
+    this.lassoing = false;
+    this.selected = false;
+    this.tipped = -1;
+    const phone = matchMedia("(max-width: 48rem)").matches;
+    const canvas = h("canvas", {
+      class: "map-canvas", tabindex: "0", role: "application", aria_roledescription: "map",
+      aria_label: `Map of ${plural(space.n, "dot")}. Arrow keys move, plus and minus zoom, Enter opens the tag set in the middle.`,
+    });
+    this.layer = h("div", { class: "captions", aria_hidden: "true" });
+    this.tip = h("div", { class: "tip", hidden: true, aria_hidden: "true" });
+    this.panel = h("aside", { class: "panel", aria_label: "What is chosen", tabindex: "-1" });
+    this.status = h("p", { class: "sr", role: "status" });
+    this.search = searchBox({ api: context.api, name: "Find a label", placeholder: "Find a label", choose: (label) => context.navigate(to("map/label", label)) });
+    this.lassoButton = iconButton("lasso", "Lasso: draw around dots", { aria_pressed: "false", onclick: () => this.setLasso(!this.lassoing) });
+    this.captions = new Captions(this.layer, phone ? 22 : 48);
+    this.overlay = new Overlay(h("canvas", { class: "map-overlay", aria_hidden: "true" }));
+    this.points = new Points(canvas, { onview: () => this.onView(), inset: phone ? { top: 56, bottom: 56 } : { top: 32, right: 24 } });
+    this.onKey = (/** @type {any} */ event) => this.key(event);
     this.anchors = [...space.header.anchors]
       .sort((a, b) => a.level - b.level || b.count - a.count)
       .map((one, i) => ({ key: `${i} ${one.label}`, text: one.label, x: one.x, y: one.y, level: one.level, choose: () => context.navigate(to("map/label", one.label)) }));
+    this.compose(root);
+    this.listen();
     this.points.load(space);
     this.report();
     context.shortcuts([
@@ -55,45 +81,47 @@ class MapView {
   }
 
   /** @param {HTMLElement} root */
-  build(root) {
-    const { context } = this;
-    const canvas = h("canvas", {
-      class: "map-canvas", tabindex: "0", role: "application", aria_roledescription: "map",
-      aria_label: `Map of ${plural(this.space.n, "dot")}. Arrow keys move, plus and minus zoom, Enter opens the tag set in the middle.`,
-    });
-    this.layer = h("div", { class: "captions", aria_hidden: "true" });
-    const overlay = h("canvas", { class: "map-overlay", aria_hidden: "true" });
-    this.tip = h("div", { class: "tip", hidden: true, aria_hidden: "true" });
-    this.search = searchBox({ api: context.api, name: "Find a label", placeholder: "Find a label", choose: (label) => context.navigate(to("map/label", label)) });
-    this.lassoButton = iconButton("lasso", "Lasso: draw around dots", { aria_pressed: "false", onclick: () => this.setLasso(!this.lassoing) });
+  compose(root) {
     const tools = h("div", { class: "map-tools", role: "group", aria_label: "Map" },
       iconButton("plus", "Zoom in", { onclick: () => this.points.zoom(1.6) }),
       iconButton("minus", "Zoom out", { onclick: () => this.points.zoom(1 / 1.6) }),
       iconButton("fit", "Show all", { onclick: () => this.points.fit(this.space.header.bounds) }),
       this.lassoButton,
       iconButton("list", "What the tag sets in view share", { onclick: () => this.selectView() }));
-    const stage = h("div", { class: "map-stage" }, canvas, overlay, this.layer, this.tip, h("div", { class: "map-search" }, this.search.element), tools);
-    this.panel = h("aside", { class: "panel", aria_label: "What is chosen", aria_live: "polite", tabindex: "-1" });
-    clear(root, h("div", { class: "map" }, stage, this.panel));
-    this.captions = new Captions(this.layer, matchMedia("(max-width: 48rem)").matches ? 22 : 48);
-    this.overlay = new Overlay(overlay);
-    this.points = new Points(canvas, { onview: () => this.onView() });
-    listen(this.points, {
-      tap: (x, y) => this.open(this.points.pick(x, y, 18)),
+    const stage = h("div", { class: "map-stage" }, this.points.canvas, this.overlay.canvas, this.layer, this.tip, h("div", { class: "map-search" }, this.search.element), tools);
+    clear(root, h("div", { class: "map" }, stage, this.panel, this.status));
+  }
+
+  listen() {
+    const { points, overlay } = this;
+    listen(points, {
+      tap: (x, y) => this.open(points.pick(x, y, 18)),
       hover: (x, y) => this.hover(x, y),
       lasso: (polygon, done) => this.lasso(polygon, done),
       lassoing: () => this.lassoing,
-      enter: () => this.open(this.points.pick(this.points.width / 2, this.points.height / 2, Math.hypot(this.points.width, this.points.height) / 3)),
-      escape: () => (this.lassoing ? this.setLasso(false) : context.navigate("#/map")),
+      enter: () => this.open(points.pick(points.width / 2, points.height / 2, Math.hypot(points.width, points.height) / 3)),
+      escape: () => this.back(),
     });
-    canvas.addEventListener("keydown", () => ((this.overlay.cross = true), this.onView()));
-    for (const end of ["blur", "pointerdown"]) canvas.addEventListener(end, () => ((this.overlay.cross = false), this.onView()));
-    this.onKey = (/** @type {any} */ event) => {
-      if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
-      if (event.key === "l") this.setLasso(!this.lassoing);
-      if (event.key === "v") this.selectView();
+    const cross = (/** @type {boolean} */ on) => {
+      overlay.cross = on;
+      overlay.draw(points);
     };
+    points.canvas.addEventListener("keydown", (event) => event.key !== "Tab" && cross(true));
+    for (const end of ["blur", "pointerdown"]) points.canvas.addEventListener(end, () => cross(false));
     window.addEventListener("keydown", this.onKey);
+  }
+
+  /** @param {any} event */
+  key(event) {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
+    if (event.key === "l") this.setLasso(!this.lassoing);
+    else if (event.key === "v") this.selectView();
+    else if (event.key === "Escape") this.back();
+  }
+
+  back() {
+    if (this.lassoing) this.setLasso(false);
+    else if (this.context.route.args.length || this.points.groups.length) this.context.navigate("#/map");
   }
 
   unmount() {
@@ -129,8 +157,9 @@ class MapView {
     }
   }
 
-  /** @param {any} body */
-  say(body) {
+  /** @param {any} body @param {string} [summary] what a screen reader says of it */
+  say(body, summary = "") {
+    this.status.textContent = summary;
     const close = this.context.route.args.length || this.selected ? iconButton("close", "Close", { class: "icon-button panel-close", onclick: () => this.context.navigate("#/map") }) : null;
     clear(this.panel, close, body);
     this.panel.scrollTop = 0;
@@ -146,7 +175,7 @@ class MapView {
     await this.ask(`Looking up ${label}…`, (signal) => api.get(api.model("labels", label), { signal }), (card) => {
       const groups = this.senses(card, own);
       this.light(groups.map((points, i) => ({ points, colour: token(SENSES[i % SENSES.length]) })), groups.map((points, i) => this.islandOf(card, points, i)).filter(Boolean));
-      this.say(labelCard(card, { sense: (i) => this.goTo(groups[i]) }, this.hits(own)));
+      this.say(labelCard(card, { sense: (i) => this.goTo(groups[i]) }, this.hits(own)), `${card.label}, ${card.kind}: ${plural(card.count, "tag set")}, ${plural(card.senses.length, "sense")}`);
       this.goTo(own);
     });
   }
@@ -178,12 +207,16 @@ class MapView {
     await this.ask("Looking up the tag set…", (signal) => api.get(api.model("documents", index), { signal }), (one) => {
       const near = one.neighbours.flatMap((/** @type {any} */ other) => Array.from(this.space.ofDocument(other.document)));
       this.light([{ points: near, colour: token("--sense-2") }, { points: own, colour: token("--accent") }], []);
-      const here = centre(this.space.xy, own) || one;
-      this.overlay.links = one.neighbours.map((/** @type {any} */ other) => [here, this.space.place(other.document)]).filter((/** @type {any[]} */ pair) => pair[1]);
-      this.names = Array.from(own, (i) => ({ key: `d${i}`, text: this.space.labels[this.space.label[i]], x: this.space.xy[2 * i], y: this.space.xy[2 * i + 1], level: 2, className: "caption-own" }));
-      this.say(documentCard(one));
+      this.overlay.stars = [...one.neighbours.map((/** @type {any} */ other) => this.star(this.space.ofDocument(other.document), "--sense-2")), this.star(own, "--accent")];
+      this.names = Array.from(own, (i) => ({ key: `d${i}`, text: this.space.labels[this.space.label[i]], x: this.space.xy[2 * i], y: this.space.xy[2 * i + 1], level: 2, className: "caption-own", above: 15 }));
+      this.say(documentCard(one), `Tag set: ${one.labels.join(", ")}`);
       this.goTo([...own, ...near]);
     });
+  }
+
+  /** A tag set as a star: its middle, and where its tags lie. @param {Uint32Array} points @param {string} colour */
+  star(points, colour) {
+    return { colour, middle: centre(this.space.xy, points), ends: Array.from(points, (i) => ({ x: this.space.xy[2 * i], y: this.space.xy[2 * i + 1] })) };
   }
 
   /** @param {any} ghost */
@@ -199,7 +232,7 @@ class MapView {
     this.islands = islands;
     this.names = [];
     this.overlay.islands = islands;
-    this.overlay.links = [];
+    this.overlay.stars = [];
     this.overlay.ghost = null;
     this.points.light(groups.filter((group) => group.points.length));
     this.report();
@@ -279,6 +312,7 @@ class MapView {
   /** @param {number[]} points */
   async select(points) {
     this.setLasso(false);
+    this.hideTip();
     if (!points.length) return this.context.toast("There is no dot inside.");
     const outline = this.overlay.lasso;
     if (this.context.route.args.length) history.replaceState(null, "", "#/map");
@@ -294,7 +328,7 @@ class MapView {
     const { api } = this.context;
     await this.ask("Counting the tags they share…", (signal) => api.post(api.model("documents/shared"), { documents: sent }, { signal }), (shared) => {
       this.selected = true;
-      this.say(selectionCard(shared, this.hits(points), documents.length));
+      this.say(selectionCard(shared, this.hits(points), documents.length), `${plural(documents.length, "tag set")} selected; they share ${shared.labels.slice(0, 3).map((/** @type {any} */ one) => one.label).join(", ") || "no tag"}`);
     });
   }
 
@@ -302,10 +336,8 @@ class MapView {
     const { points } = this;
     const level = Math.log2(Math.max(0.7, points.scale / points.fitScale)) + 0.8;
     const named = this.islands.map((one) => {
-      const [, y] = points.toScreen(one.x, one.y);
       const rise = Math.hypot(one.a * Math.sin(one.turn), one.b * Math.cos(one.turn)) * points.scale;
-      const [, top] = points.toMap(0, Math.max(20, y - rise - 14));
-      return { key: `island ${one.sense} ${one.text}`, text: one.text, x: one.x, y: top, level: 2, className: `caption-island sense-${(one.sense % SENSES.length) + 1}` };
+      return { key: `island ${one.sense} ${one.text}`, text: one.text, x: one.x, y: one.y, level: 2, above: rise + 18, keep: true, className: `caption-island sense-${(one.sense % SENSES.length) + 1}` };
     });
     const busy = this.points.groups.length > 0;
     const words = busy ? [] : this.anchors.filter((one) => one.level <= level);

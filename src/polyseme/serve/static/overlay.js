@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * What lies over the dots: islands of senses, links to neighbours, a lasso, where something lands.
+ * What lies over the dots: islands of senses, tag sets as stars, a lasso, where something lands.
  *
  * In: shapes in the map's own coordinates. Out: strokes on a canvas of its own.
  */
@@ -13,8 +13,8 @@ export class Overlay {
     this.canvas = canvas;
     /** @type {any[]} */
     this.islands = [];
-    /** @type {[Place, Place][]} */
-    this.links = [];
+    /** @type {{colour: string, middle: Place | null, ends: Place[]}[]} */
+    this.stars = [];
     /** @type {[number, number][]} */
     this.lasso = [];
     /** @type {Place | null} */
@@ -47,13 +47,16 @@ export class Overlay {
       flat.lineWidth = 1.25;
       flat.stroke();
     }
-    flat.globalAlpha = 0.55;
-    flat.strokeStyle = colour("--sense-2");
+    flat.globalAlpha = 0.45;
     flat.lineWidth = 1.25;
-    for (const [from, to] of this.links) {
+    for (const { colour: name, middle, ends } of this.stars) {
+      if (!middle) continue;
+      flat.strokeStyle = colour(name);
       flat.beginPath();
-      flat.moveTo(...points.toScreen(from.x, from.y));
-      flat.lineTo(...points.toScreen(to.x, to.y));
+      for (const end of ends) {
+        flat.moveTo(...points.toScreen(middle.x, middle.y));
+        flat.lineTo(...points.toScreen(end.x, end.y));
+      }
       flat.stroke();
     }
     flat.globalAlpha = 1;

@@ -180,9 +180,13 @@ export class FlatPainter {
   constructor(canvas) {
     this.flat = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     this.kind = "2d";
+    /** @type {Float32Array} */
     this.xy = new Float32Array(0);
+    /** @type {Uint32Array} */
     this.ids = new Uint32Array(0);
+    /** @type {Float32Array} */
     this.litXy = new Float32Array(0);
+    /** @type {Uint32Array} */
     this.groups = new Uint32Array(0);
     /** @type {string[]} */
     this.css = [];

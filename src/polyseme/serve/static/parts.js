@@ -50,7 +50,13 @@ export function iconButton(name, label, props = {}) {
 
 /** The badge of a label's kind, with its meaning as tooltip. @param {string} kind */
 export function kindBadge(kind) {
-  return h("span", { class: `kind kind-${kind}`, title: KINDS[kind] || kind, tabindex: "0", aria_label: KINDS[kind] || kind }, kind);
+  return h("span", { class: `kind kind-${kind}`, title: KINDS[kind] || kind }, kind);
+}
+
+/** What the kinds that occur mean, in words that need no pointer. @param {Iterable<string>} kinds */
+export function kindLegend(kinds) {
+  const here = new Set(kinds);
+  return h("ul", { class: "legend muted small" }, Object.keys(KINDS).filter((kind) => here.has(kind)).map((kind) => h("li", null, kindBadge(kind), h("span", null, KINDS[kind].split(": ")[1]))));
 }
 
 /** A probability as people read it: `0.87`, `< 0.01`. @param {number | null | undefined} p */

@@ -22,11 +22,15 @@ export class Points {
    * @param {object} [options]
    * @param {number} [options.most] draw no more points than this
    * @param {() => void} [options.onview] called after each frame
+   * @param {number} [options.dot] size of lit points, 1 as usual
+   * @param {{top?: number, right?: number, bottom?: number, left?: number}} [options.inset] CSS pixels at the edges that something covers
    */
-  constructor(canvas, { most = Infinity, onview = () => {} } = {}) {
+  constructor(canvas, { most = Infinity, onview = () => {}, dot = 1, inset = {} } = {}) {
     this.canvas = canvas;
     this.most = most;
     this.onview = onview;
+    this.dot = dot;
+    this.inset = { top: 0, right: 0, bottom: 0, left: 0, ...inset };
     /** @type {import("./space.js").Space | null} */
     this.space = null;
     /** @type {Group[]} */
@@ -45,17 +49,21 @@ export class Points {
     this.frame = 0;
     this.last = 0;
     this.lost = false;
-    /** @type {Uint32Array | null} */
-    this.cells = null;
+    this.gone = false;
+    this.flight = 0;
+    this.rest = 0;
+    this.nLit = 0;
+    /** @type {ReturnType<typeof makeGrid> | null} */
+    this.grid = null;
     this.painter = painterFor(canvas);
+    this.observer = new ResizeObserver(() => this.resize());
+    this.theme = matchMedia("(prefers-color-scheme: dark)");
+    this.onTheme = () => this.recolour();
     this.watch();
   }
 
   watch() {
-    this.observer = new ResizeObserver(() => this.resize());
     this.observer.observe(this.canvas);
-    this.theme = matchMedia("(prefers-color-scheme: dark)");
-    this.onTheme = () => this.recolour();
     this.theme.addEventListener("change", this.onTheme);
     this.canvas.addEventListener("webglcontextlost", (event) => {
       event.preventDefault();
@@ -71,8 +79,8 @@ export class Points {
 
   dispose() {
     this.gone = true;
-    this.observer?.disconnect();
-    this.theme?.removeEventListener("change", this.onTheme);
+    this.observer.disconnect();
+    this.theme.removeEventListener("change", this.onTheme);
     cancelAnimationFrame(this.frame);
     cancelAnimationFrame(this.flight);
     clearTimeout(this.rest);
@@ -82,7 +90,6 @@ export class Points {
   /** @param {import("./space.js").Space} space */
   load(space) {
     this.space = space;
-    this.cells = null;
     this.resize();
     this.fit(space.header.bounds, 0);
     this.upload();
@@ -138,15 +145,18 @@ export class Points {
 
   /** @param {number[]} bounds */
   scaleFor([x0, y0, x1, y1]) {
-    const margin = Math.min(56, this.width * 0.06);
-    return Math.min((this.width - 2 * margin) / (x1 - x0 || 1), (this.height - 2 * margin) / (y1 - y0 || 1));
+    const { top, right, bottom, left } = this.inset;
+    const margin = Math.min(40, this.width * 0.05);
+    const room = (/** @type {number} */ size) => Math.max(40, size - 2 * margin);
+    return Math.min(room(this.width - left - right) / (x1 - x0 || 1), room(this.height - top - bottom) / (y1 - y0 || 1));
   }
 
   /** Show these bounds. @param {number[]} bounds @param {number} [time] in milliseconds */
   fit(bounds, time = 450) {
     const scale = Math.min(this.scaleFor(bounds), this.space ? this.scaleFor(this.space.header.bounds) * 64 : Infinity);
     if (this.space && bounds === this.space.header.bounds) this.fitScale = scale;
-    this.fly((bounds[0] + bounds[2]) / 2, (bounds[1] + bounds[3]) / 2, scale, time);
+    const { top, right, bottom, left } = this.inset;
+    this.fly((bounds[0] + bounds[2] + (right - left) / scale) / 2, (bounds[1] + bounds[3] + (top - bottom) / scale) / 2, scale, time);
   }
 
   /** Go to a place. @param {number} cx @param {number} cy @param {number} scale @param {number} [time] */
@@ -242,7 +252,7 @@ export class Points {
   /** Few lit points are large, many are small. @param {number} size */
   litSize(size) {
     const n = this.nLit || 1;
-    return Math.max(size * 1.25, this.ratio * Math.min(11, Math.max(2.2, 14 - 2.6 * Math.log10(n) * 1.3)));
+    return Math.max(size * 1.25, this.dot * this.ratio * Math.min(10, Math.max(2.2, 13 - 3.2 * Math.log10(n))));
   }
 
   /** Wait until the last frame is on the canvas; for measuring. */
