@@ -176,7 +176,7 @@ function reliability(found) {
     h("p", { class: "muted" }, "Of all tags that got about this probability, how many were true? On the line, what is said is what is so; below it, the model promises too much."),
     h("div", { class: "reliability" },
       diagram(found, kinds),
-      h("div", { class: "legend" }, kinds.map((kind) => h("span", { class: `legend-${kind}` }, KIND_WORDS[kind])))),
+      h("div", { class: "series-names" }, kinds.map((kind) => h("span", { class: `series-name-${kind}` }, KIND_WORDS[kind])))),
     h("details", { class: "fold" }, h("summary", null, "The figures"),
       h("div", { class: "scroll-x" }, h("table", { class: "table" },
         h("thead", null, h("tr", null, ["Kind", "Probability", "True", "Tags"].map((name) => h("th", { scope: "col" }, name)))),

@@ -391,14 +391,19 @@ function byTag(stage, context, box, label) {
   function makeTile(entry) {
     const at = () => entries.indexOf(entry);
     const name = baseName(entry.item);
+    /** By hand the page stays where it is, so that the next tap hits what was aimed at. @param {boolean | null} said */
+    const answerHere = (said) => {
+      focus(at(), false);
+      answer(entry, said, false);
+    };
     const number = h("span", { class: "tile-number" });
     const reason = REASONS[entry.why];
     const face = h("button", {
       type: "button", class: "tile-face", disabled: !may, aria_label: `Yes: ${name}`, tabindex: "-1",
-      onclick: () => (focus(at()), answer(entry, entry.answer === true ? null : true)),
+      onclick: () => answerHere(entry.answer === true ? null : true),
     }, picture(context, entry.item, 256));
-    const yes = h("button", { type: "button", class: "yes", disabled: !may, tabindex: "-1", onclick: () => (focus(at()), answer(entry, true)) }, icon("review"), "Yes");
-    const no = h("button", { type: "button", class: "no", disabled: !may, tabindex: "-1", onclick: () => (focus(at()), answer(entry, false)) }, icon("close"), "No");
+    const yes = h("button", { type: "button", class: "yes", disabled: !may, tabindex: "-1", onclick: () => answerHere(true) }, icon("review"), "Yes");
+    const no = h("button", { type: "button", class: "no", disabled: !may, tabindex: "-1", onclick: () => answerHere(false) }, icon("close"), "No");
     const big = iconButton("fit", "Full size", { class: "icon-button tile-large", tabindex: "-1", onclick: () => (focus(at()), enlarge()) });
     const tile = h("article", {
       class: "tile", role: "listitem", tabindex: "-1",
@@ -406,8 +411,7 @@ function byTag(stage, context, box, label) {
       oncontextmenu: (/** @type {any} */ event) => {
         if (!may || event.pointerType === "touch") return;
         event.preventDefault();
-        focus(at());
-        answer(entry, entry.answer === false ? null : false);
+        answerHere(entry.answer === false ? null : false);
       },
     }, face, big, h("span", { class: "tile-mark", aria_hidden: "true" }),
       h("div", { class: "tile-facts" }, h("span", { class: "tile-name", title: entry.item }, name), number),
@@ -429,8 +433,8 @@ function byTag(stage, context, box, label) {
     return { tile, draw };
   }
 
-  /** Make one tile the one that keys speak of. @param {number} at @param {boolean} [move] take the keyboard there */
-  function focus(at, move = true) {
+  /** Make one tile the one that keys speak of. @param {number} at @param {boolean} [move] take the keyboard there @param {boolean} [scroll] */
+  function focus(at, move = true, scroll = true) {
     const before = tiles.get(entries[current]);
     if (before) enable(before.tile, false);
     current = Math.max(0, Math.min(entries.length - 1, at));
@@ -439,7 +443,7 @@ function byTag(stage, context, box, label) {
     enable(now.tile, true);
     if (move && !large) {
       now.tile.focus({ preventScroll: true });
-      now.tile.scrollIntoView({ block: "nearest" });
+      if (scroll) now.tile.scrollIntoView({ block: "nearest" });
     }
     large?.draw();
   }
@@ -451,12 +455,12 @@ function byTag(stage, context, box, label) {
     for (const button of tile.querySelectorAll("button")) button.tabIndex = on ? 0 : -1;
   }
 
-  /** @param {Entry} entry @param {boolean | null} said @param {boolean} [step] go to the next open one */
-  function answer(entry, said, step = true) {
+  /** @param {Entry} entry @param {boolean | null} said @param {boolean} [scroll] to the next open one */
+  function answer(entry, said, scroll = true) {
     if (!may || entry.answer === said) return;
     acts.push({ entry, before: entry.answer });
     record(entry, said);
-    if (step && said !== null) skip();
+    if (said !== null) skip(scroll);
   }
 
   /** @param {Entry} entry @param {boolean | null} said */
@@ -477,13 +481,13 @@ function byTag(stage, context, box, label) {
     focus(entries.indexOf(act.entry));
   }
 
-  /** On to the next open one, from here or else from the start. */
-  function skip() {
+  /** On to the next open one, from here or else from the start. @param {boolean} [scroll] */
+  function skip(scroll = true) {
     for (let step = 1; step <= entries.length; step += 1) {
       const at = (current + step) % entries.length;
-      if (isOpen(entries[at])) return focus(at);
+      if (isOpen(entries[at])) return focus(at, true, scroll);
     }
-    if (entries.length) focus(current);
+    if (entries.length) focus(current, true, scroll);
   }
 
   function drawProgress() {
@@ -542,10 +546,11 @@ function byTag(stage, context, box, label) {
 
   function enlarge() {
     if (large || !entries.length) return;
-    const body = h("div", { class: "large" });
+    const body = h("div", { class: "large", tabindex: "-1", autofocus: true });
     let shown = "";
     const draw = () => {
       const entry = entries[current];
+      const inside = body.contains(document.activeElement);
       if (shown !== entry.item) {
         shown = entry.item;
         const tags = h("p", { class: "muted" });
@@ -561,6 +566,7 @@ function byTag(stage, context, box, label) {
         h("span", { class: "tile-number" }, probabilityText(entry.probability)),
         h("button", { type: "button", class: "yes", disabled: !may, aria_pressed: String(entry.answer === true), onclick: () => answer(entry, true) }, icon("review"), "Yes"),
         iconButton("next", "Next item", { onclick: () => focus(current + 1) }));
+      if (inside) body.focus();
     };
     dialog(label, (close) => {
       large = { close, draw };
@@ -743,8 +749,8 @@ function byItem(stage, context, box, id) {
     const entry = entryOf(label);
     const number = h("span", { class: "tile-number" });
     const meter = h("span", { class: "grow" });
-    const yes = h("button", { type: "button", class: "yes", disabled: !may, aria_label: `Yes: ${label}`, onclick: () => answer(entry, entry.answer === true ? null : true) }, icon("review"), "Yes");
-    const no = h("button", { type: "button", class: "no", disabled: !may, aria_label: `No: ${label}`, onclick: () => answer(entry, entry.answer === false ? null : false) }, icon("close"), "No");
+    const yes = h("button", { type: "button", class: "yes", disabled: !may, aria_label: `Yes: ${label}`, onclick: () => answer(entry, entry.answer === true ? null : true) }, icon("review"), h("span", null, "Yes"));
+    const no = h("button", { type: "button", class: "no", disabled: !may, aria_label: `No: ${label}`, onclick: () => answer(entry, entry.answer === false ? null : false) }, icon("close"), h("span", null, "No"));
     const row = h("li", { class: "answer-row", tabindex: "-1", onfocus: () => (current = [...rows.keys()].indexOf(label)) },
       h("a", { class: "answer-label", href: `#/review/label/${encodeURIComponent(label)}` }, label), kinds.has(label) && kindBadge(kinds.get(label) || ""), meter, number, h("span", { class: "answer-buttons" }, no, yes));
     const draw = () => {

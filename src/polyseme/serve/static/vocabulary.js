@@ -476,7 +476,7 @@ function addDialog(context, prefill) {
       items: () => byItems(context, close, prefill.name),
       name: () => byName(context, close, prefill.name),
     };
-    const show = (/** @type {keyof forms} */ which) => clear(pane, forms[which]());
+    const show = (/** @type {"sets" | "items" | "name"} */ which) => clear(pane, forms[which]());
     const first = prefill.by || "sets";
     const ways = [["sets", "By tag sets"], ...(model.collection ? [["items", "By items"]] : []), ["name", "By name"]];
     show(first);
