@@ -238,7 +238,7 @@ class AskView {
     this.status.textContent = found.length ? `Likeliest: ${found.slice(0, 3).map((/** @type {any} */ one) => `${one.label} ${probabilityText(one.probability)}`).join(", ")}` : "No tag is sure enough.";
     this.hook.ask = { suggestions: found, unknown, place: answer.place, busy: false };
     clear(this.results,
-      h("header", { class: "row between" }, h("h2", null, "Suggested tags"), h("span", { class: "muted small" }, "probability")),
+      h("header", null, h("h2", null, "Suggested tags"), h("p", { class: "muted small" }, "with the probability of each")),
       unknown.length ? h("p", { class: "muted small" }, `No known tag set holds ${unknown.map((/** @type {string} */ tag) => `“${tag}”`).join(", ")}, so ${unknown.length > 1 ? "they say" : "it says"} nothing here.`) : null,
       found.length ? [h("ol", { class: "ranking" }, found.map((/** @type {any} */ one) => this.row(one))), kindLegend(found.map((/** @type {any} */ one) => one.kind))] : empty("No tag is sure enough", "Ask for less precision to see more."));
   }

@@ -21,13 +21,14 @@ import { count, icon } from "./parts.js";
  * @param {boolean} [options.search] the key "/" goes here
  * @param {() => void} [options.backspace] Backspace in the empty box
  * @param {Record<string, any>} [options.params] further parameters of the question, such as `kind`
- * @returns {{element: HTMLElement, input: HTMLInputElement, close: () => void}}
+ * @returns {{element: HTMLElement, input: HTMLInputElement, close: () => void, set: (label: string) => void}}
  */
 export function labelBox({ api, name, choose, placeholder = "", allowNew = false, keep = false, search = false, backspace, params = {} }) {
   const id = uid("labels");
   /** @type {any[]} */
   let shown = [];
   let at = -1;
+  let chosen = "";
   /** @type {AbortController | null} */
   let pending = null;
   const input = h("input", {
@@ -50,6 +51,7 @@ export function labelBox({ api, name, choose, placeholder = "", allowNew = false
 
   const take = (/** @type {any} */ one) => {
     close();
+    chosen = one.label;
     input.value = keep ? one.label : "";
     choose(one.label, one.fresh ? null : one);
   };
@@ -78,7 +80,7 @@ export function labelBox({ api, name, choose, placeholder = "", allowNew = false
   };
 
   const ask = debounce(async () => {
-    const typed = input.value.trim();
+    const typed = keep && input.value === chosen ? "" : input.value.trim();
     pending?.abort();
     pending = new AbortController();
     const { signal } = pending;
@@ -91,6 +93,7 @@ export function labelBox({ api, name, choose, placeholder = "", allowNew = false
   }, 110);
 
   input.addEventListener("input", () => ask());
+  input.addEventListener("focus", () => keep && input.select());
   input.addEventListener("click", () => list.hidden && ask());
   input.addEventListener("blur", close);
   input.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
@@ -106,7 +109,10 @@ export function labelBox({ api, name, choose, placeholder = "", allowNew = false
     event.preventDefault();
     event.stopPropagation();
   });
-  return { element, input, close };
+  const set = (/** @type {string} */ label) => {
+    input.value = chosen = label;
+  };
+  return { element, input, close, set };
 }
 
 /** The box with a magnifying glass before it. @param {Parameters<typeof labelBox>[0]} options */

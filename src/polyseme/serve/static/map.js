@@ -140,7 +140,7 @@ class MapView {
     if (what === "label" && value) return this.showLabel(value);
     if (what === "document" && value) return this.showDocument(Number(value));
     if (what === "place" && this.context.state.ghost) return this.showGhost(this.context.state.ghost);
-    this.search.input.value = "";
+    this.search.set("");
     this.light([], []);
     this.say(overview(this.context.model, this.space));
   }
@@ -168,7 +168,7 @@ class MapView {
 
   /** @param {string} label */
   async showLabel(label) {
-    this.search.input.value = label;
+    this.search.set(label);
     const own = this.space.ofLabel(this.space.indexOf.get(label) ?? -1);
     this.light([{ points: own, colour: token(SENSES[0]) }], []);
     const { api } = this.context;
@@ -200,7 +200,7 @@ class MapView {
 
   /** @param {number} index */
   async showDocument(index) {
-    this.search.input.value = "";
+    this.search.set("");
     const own = this.space.ofDocument(index);
     const { api } = this.context;
     this.light([{ points: own, colour: token("--accent") }], []);
@@ -317,7 +317,7 @@ class MapView {
     const outline = this.overlay.lasso;
     if (this.context.route.args.length) history.replaceState(null, "", "#/map");
     this.context.route.args = [];
-    this.search.input.value = "";
+    this.search.set("");
     this.asked.abort();
     this.asked = new AbortController();
     const documents = [...new Set(points.map((i) => this.space.document[i]))];

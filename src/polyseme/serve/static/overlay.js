@@ -47,11 +47,11 @@ export class Overlay {
       flat.lineWidth = 1.25;
       flat.stroke();
     }
-    flat.globalAlpha = 0.45;
     flat.lineWidth = 1.25;
     for (const { colour: name, middle, ends } of this.stars) {
       if (!middle) continue;
       flat.strokeStyle = colour(name);
+      flat.globalAlpha = name === "--accent" ? 0.7 : 0.3;
       flat.beginPath();
       for (const end of ends) {
         flat.moveTo(...points.toScreen(middle.x, middle.y));

@@ -56,7 +56,7 @@ export function kindBadge(kind) {
 /** What the kinds that occur mean, in words that need no pointer. @param {Iterable<string>} kinds */
 export function kindLegend(kinds) {
   const here = new Set(kinds);
-  return h("ul", { class: "legend muted small" }, Object.keys(KINDS).filter((kind) => here.has(kind)).map((kind) => h("li", null, kindBadge(kind), h("span", null, KINDS[kind].split(": ")[1]))));
+  return h("ul", { class: "kind-legend muted small" }, Object.keys(KINDS).filter((kind) => here.has(kind)).map((kind) => h("li", null, kindBadge(kind), h("span", null, KINDS[kind].split(": ")[1]))));
 }
 
 /** A probability as people read it: `0.87`, `< 0.01`. @param {number | null | undefined} p */

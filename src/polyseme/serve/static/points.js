@@ -130,10 +130,12 @@ export class Points {
   resize() {
     const box = this.canvas.getBoundingClientRect();
     if (!box.width || !box.height) return;
+    const ratio = Math.min(2, window.devicePixelRatio || 1);
+    if (box.width === this.width && box.height === this.height && ratio === this.ratio) return;
     const fitted = Math.abs(this.scale / this.fitScale - 1) < 0.01;
     this.width = box.width;
     this.height = box.height;
-    this.ratio = Math.min(2, window.devicePixelRatio || 1);
+    this.ratio = ratio;
     this.canvas.width = Math.round(box.width * this.ratio);
     this.canvas.height = Math.round(box.height * this.ratio);
     if (this.space) {
