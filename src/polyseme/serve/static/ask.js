@@ -16,6 +16,7 @@ import { evidenceOf } from "./evidence.js";
 import { to } from "./cards.js";
 
 const SHOWN = 15; // tags when no precision is asked for
+const MOST = 50; // tags when one is
 
 /** @param {HTMLElement} root @param {import("./app.js").Context} context */
 export function mount(root, context) {
@@ -174,7 +175,7 @@ class AskView {
     const precision = this.given.precision ? this.given.precision / 100 : undefined;
     try {
       const [answer] = await Promise.all([
-        api.post(api.model("suggest"), this.body({ k: precision ? undefined : SHOWN + this.given.tags.length, precision }), { params: { place: true }, signal }),
+        api.post(api.model("suggest"), this.body({ k: precision ? MOST : SHOWN + this.given.tags.length, precision }), { params: { place: true }, signal }),
         this.complete(signal),
       ]);
       if (signal.aborted) return;
@@ -277,7 +278,7 @@ class AskView {
     const { api } = this.context;
     /** @type {any[]} */
     let near = [];
-    if (answer.place && !this.given.file) {
+    if (answer.place) {
       try {
         near = (await api.post(api.model("neighbours"), this.body({ k: 6 }), { signal })).neighbours;
       } catch (error) {

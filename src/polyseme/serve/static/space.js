@@ -41,11 +41,8 @@ export function loadSpace(context) {
 
 /** @param {import("./api.js").Api} api @returns {Promise<Space>} */
 async function readSpace(api) {
-  const path = api.model("space");
-  const [header, bytes] = await Promise.all([
-    api.get(path),
-    api.binary(`${path}/points`).then((answer) => answer.arrayBuffer()),
-  ]);
+  const header = await api.get(api.model("space"));
+  const bytes = await (await api.binary(api.model("space/points"), { params: { v: header.version } })).arrayBuffer();
   const n = Math.min(header.n_points, Math.floor(bytes.byteLength / 16));
   const order = shuffled(n);
   const from = {
