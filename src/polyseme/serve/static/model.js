@@ -8,6 +8,7 @@
 
 import { add, clear, h, s, uid } from "./dom.js";
 import { count, dialog, empty, failed, icon, loading, percent, plural, probabilityText } from "./parts.js";
+import { to } from "./cards.js";
 
 /** @typedef {import("./app.js").Context} Context */
 
@@ -256,7 +257,7 @@ function verdicts(list, context, act) {
     h("li", { class: one.undone ? "undone" : null },
       h("span", { class: one.answer ? "said said-yes" : "said said-no" }, icon(one.answer ? "review" : "close"), h("span", { class: "sr" }, one.answer ? "yes" : "no")),
       h("div", { class: "grow" },
-        h("p", { class: "break" }, h("a", { href: `#/review/label/${encodeURIComponent(one.label)}` }, one.label), " · ", h("a", { class: "quiet-link", href: `#/review/item/${encodeURIComponent(one.item)}` }, one.item)),
+        h("p", { class: "break" }, h("a", { href: to("review/label", one.label) }, one.label), " · ", h("a", { class: "quiet-link", href: to("review/item", one.item) }, one.item)),
         h("p", { class: "muted small" }, when(one.time), one.who && ` by ${one.who}`, one.score !== null && one.score !== undefined && `, shown ${probabilityText(one.score)}`, one.undone && ", undone")),
       !one.undone && h("button", { type: "button", class: "quiet", disabled: !may, aria_label: `Undo the answer to ${one.label} for ${one.item}`, onclick: () => undo(one) }, "Undo")));
   return shortened(rows, (shown) => h("ul", { class: "timeline" }, shown));

@@ -11,6 +11,7 @@ import { add, clear, debounce, h, s } from "./dom.js";
 import { Problem, isAbort } from "./api.js";
 import { bar, count, dialog, empty, failed, icon, iconButton, kindBadge, loading, percent, plural, probabilityText } from "./parts.js";
 import { labelBox, searchBox } from "./labelbox.js";
+import { to } from "./cards.js";
 
 /** @typedef {import("./app.js").Context} Context */
 /** @typedef {import("./app.js").Route} Route */
@@ -171,6 +172,7 @@ export function mount(root, context) {
   let leave = () => {};
 
   const showUnsent = () => {
+    /** @type {any} */ (window).__studio.review = { waiting: box.waiting.length, failed: Boolean(box.error) };
     clear(
       unsent,
       box.error &&
@@ -223,7 +225,7 @@ export function mount(root, context) {
 /** @param {HTMLElement} stage @param {Context} context */
 function chooseTag(stage, context) {
   const { api, navigate } = context;
-  const go = (/** @type {string} */ label) => navigate(`#/review/label/${encodeURIComponent(label)}`);
+  const go = (/** @type {string} */ label) => navigate(to("review/label", label));
   const unseen = h("div", { class: "tag-cards" }, loading("Looking for tags worth asking about…"));
   const uncertain = h("div", { class: "tag-cards" }, loading());
   add(stage,
@@ -242,7 +244,7 @@ function chooseTag(stage, context) {
 
   const control = new AbortController();
   const card = (/** @type {any} */ label, /** @type {string} */ says) =>
-    h("a", { class: "tag-card", href: `#/review/label/${encodeURIComponent(label.label)}` },
+    h("a", { class: "tag-card", href: to("review/label", label.label) },
       h("strong", null, label.label),
       h("span", { class: "muted" }, says));
   const answers = (/** @type {any} */ one) => one.verdicts.yes + one.verdicts.no;
@@ -332,7 +334,7 @@ function byTag(stage, context, box, label) {
 
   api.get(api.model("labels", label), { signal: control.signal }).then(
     (card) => {
-      clear(about, kindBadge(card.kind), h("a", { href: `#/vocabulary/${encodeURIComponent(label)}` }, "In the vocabulary"));
+      clear(about, kindBadge(card.kind), h("a", { href: to("vocabulary", label) }, "In the vocabulary"));
     },
     () => {},
   );
@@ -690,7 +692,7 @@ function chooseItem(stage, context) {
 /** @param {any} list */
 const listParams = (list) => ({ query: list.query, reviewed: list.reviewed });
 /** @param {string} id */
-const itemHash = (id) => `#/review/item/${encodeURIComponent(id)}`;
+const itemHash = (id) => to("review/item", id);
 /** @param {string} id */
 const baseName = (id) => id.split("/").pop() || id;
 
@@ -752,7 +754,7 @@ function byItem(stage, context, box, id) {
     const yes = h("button", { type: "button", class: "yes", disabled: !may, aria_label: `Yes: ${label}`, onclick: () => answer(entry, entry.answer === true ? null : true) }, icon("review"), h("span", null, "Yes"));
     const no = h("button", { type: "button", class: "no", disabled: !may, aria_label: `No: ${label}`, onclick: () => answer(entry, entry.answer === false ? null : false) }, icon("close"), h("span", null, "No"));
     const row = h("li", { class: "answer-row", tabindex: "-1", onfocus: () => (current = [...rows.keys()].indexOf(label)) },
-      h("a", { class: "answer-label", href: `#/review/label/${encodeURIComponent(label)}` }, label), kinds.has(label) && kindBadge(kinds.get(label) || ""), meter, number, h("span", { class: "answer-buttons" }, no, yes));
+      h("a", { class: "answer-label", href: to("review/label", label) }, label), kinds.has(label) && kindBadge(kinds.get(label) || ""), meter, number, h("span", { class: "answer-buttons" }, no, yes));
     const draw = () => {
       row.dataset.answer = entry.answer === null ? "open" : entry.answer ? "yes" : "no";
       row.dataset.sending = String(entry.answer !== entry.saved);
@@ -801,7 +803,7 @@ function byItem(stage, context, box, id) {
     add(own, item.tags.map(makeRow));
     add(suggestions, [...entries.keys()].filter((label) => !tags.has(label)).map(makeRow));
     clear(body,
-      h("figure", { class: "item-media" }, medium(context, id, item), h("figcaption", { class: "small break" }, id)),
+      h("figure", { class: "item-media" }, medium(context, id, item), h("figcaption", { class: "small break" }, id, " · ", h("a", { href: to("ask/item", id) }, "Why these tags?"))),
       h("div", { class: "item-tags" },
         item.tags.length ? [h("h2", null, "Own tags"), own] : h("p", { class: "muted" }, "This item has no tags of its own."),
         h("div", { class: "row" }, h("h2", { class: "grow" }, "Suggested"), undoButton),

@@ -10,6 +10,7 @@ import { add, clear, debounce, h } from "./dom.js";
 import { isAbort } from "./api.js";
 import { bar, count, dialog, empty, failed, icon, kindBadge, loading, percent, plural, probabilityText } from "./parts.js";
 import { labelBox } from "./labelbox.js";
+import { to } from "./cards.js";
 import { picture } from "./review.js";
 
 /** @typedef {import("./app.js").Context} Context */
@@ -23,7 +24,7 @@ const ROW = 48;
 const MOST_ROWS = 200_000;
 
 /** @param {string} name */
-const labelHash = (name) => `#/vocabulary/${encodeURIComponent(name)}`;
+const labelHash = (name) => to("vocabulary", name);
 /** Spellings that differ in case or white space only are one label. @param {string} text */
 const spelled = (text) => text.trim().replace(/\s+/g, " ").toLowerCase();
 
@@ -338,8 +339,8 @@ function labelCard(card, { context, change, may }) {
       card.aliases.length > 0 && h("p", { class: "muted small" }, `Also: ${card.aliases.join(", ")}`),
       card.implies.length > 0 && h("p", { class: "muted small" }, `Implies: ${card.implies.join(", ")}`),
       h("div", { class: "row" },
-        h("a", { class: "button", href: `#/review/label/${encodeURIComponent(name)}` }, icon("review"), "Review"),
-        h("a", { class: "button", href: `#/map/label/${encodeURIComponent(name)}` }, icon("map"), "On the map")),
+        h("a", { class: "button", href: to("review/label", name) }, icon("review"), "Review"),
+        h("a", { class: "button", href: to("map/label", name) }, icon("map"), "On the map")),
       h("div", { class: "row" },
         h("button", { type: "button", disabled: !may, onclick: rename }, "Rename"),
         h("button", { type: "button", disabled: !may, onclick: merge }, "Merge…"),
