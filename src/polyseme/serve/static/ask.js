@@ -67,7 +67,7 @@ class AskView {
         h("header", null, h("h1", { class: "headword" }, "Which tags does it have?"), h("p", { class: "muted" }, this.intro())),
         h("div", { class: "stack" }, this.chips.element, this.more),
         this.intake.element,
-        h("div", { class: "precision" }, h("div", { class: "row between" }, h("h3", null, "Precision"), this.level), this.slider, this.promise)),
+        h("div", { class: "precision" }, h("div", { class: "row between" }, h("h2", { class: "minor" }, "Precision"), this.level), this.slider, this.promise)),
       h("div", { class: "ask-out" }, this.status, this.results, this.landing.element)));
     this.sayPrecision();
   }
@@ -208,7 +208,7 @@ class AskView {
     }
     if (signal.aborted) return;
     this.more.hidden = !found.length;
-    clear(this.more, h("h3", null, "Also complete"), h("div", { class: "chips" }, found.map((one) =>
+    clear(this.more, h("h2", { class: "minor" }, "Also complete"), h("div", { class: "chips" }, found.map((one) =>
       h("button", { type: "button", class: "chip chip-add", aria_label: `Add ${one.label}`, title: `${probabilityText(one.probability)}, ${one.kind}`, onclick: () => this.chips.put([one.label]) }, `+ ${one.label}`))));
   }
 

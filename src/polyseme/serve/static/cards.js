@@ -21,7 +21,7 @@ export function tagSet(labels, strong) {
 
 /** @param {string} title @param {...any} body */
 function section(title, ...body) {
-  return h("section", { class: "section" }, h("h3", null, title), body);
+  return h("section", { class: "section" }, h("h2", { class: "minor" }, title), body);
 }
 
 /** Rows of a label, a bar and a number. @param {{label: string, part: number, text: string, title?: string}[]} rows */
@@ -64,10 +64,10 @@ export function labelCard(card, does, hits) {
     section(several ? `${card.senses.length} senses` : "Sense",
       h("ol", { class: "senses" }, card.senses.map((/** @type {any} */ sense, /** @type {number} */ i) =>
         h("li", { style: { "--sense": `var(${SENSES[i % SENSES.length]})` } },
-          h("button", { type: "button", class: "sense-row", onclick: () => does.sense(i), aria_label: `Sense ${i + 1}: ${sense.words.join(", ")}; ${plural(sense.count, "tag set")}; show on the map` },
-            h("span", { class: "sense-number", aria_hidden: "true" }, String(i + 1)),
-            h("span", { class: "sense-words" }, sense.words.join(", ")),
-            h("span", { class: "muted" }, count(sense.count))),
+          h("button", { type: "button", class: "sense-row", title: "Show it on the map", onclick: () => does.sense(i) },
+            h("span", { class: "sense-number" }, h("span", { class: "sr" }, "Sense "), String(i + 1)), " ",
+            h("span", { class: "sense-words" }, sense.words.join(", ")), " ",
+            h("span", { class: "muted" }, count(sense.count), h("span", { class: "sr" }, sense.count === 1 ? " tag set" : " tag sets"))),
           sense.example_sets?.length ? h("p", { class: "example" }, sense.example_sets[0].join(", ")) : null))),
       several && card.silhouette !== null && card.silhouette !== undefined
         ? h("p", { class: "muted small", title: "Silhouette: 1 is wide apart, 0 is one heap" }, `The senses lie ${card.silhouette > 0.5 ? "wide apart" : card.silhouette > 0.25 ? "apart" : "close together"} (silhouette ${card.silhouette.toFixed(2)}).`)

@@ -132,5 +132,6 @@ export function dialog(title, body) {
     box.addEventListener("click", (/** @type {MouseEvent} */ event) => event.target === box && close(undefined));
     document.body.append(box);
     box.showModal();
+    box.querySelector("input, textarea, select, .primary")?.focus();
   });
 }
