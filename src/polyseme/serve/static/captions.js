@@ -10,6 +10,23 @@ import { h } from "./dom.js";
 
 /** @typedef {{key: string, text: string, x: number, y: number, level: number, className?: string, above?: number, keep?: boolean, choose?: () => void}} Anchor */
 
+/**
+ * The service's anchors as captions: `shown` is the zoom from which on they stand there (2 ** shown),
+ * `level` how small they are written; what has many dots is large.
+ * @param {import("./space.js").Space} space @param {(label: string) => void} choose
+ * @returns {(Anchor & {shown: number})[]}
+ */
+export function anchorsOf(space, choose) {
+  const most = Math.max(1, ...space.header.anchors.map((/** @type {any} */ one) => one.count));
+  return [...space.header.anchors]
+    .sort((a, b) => a.level - b.level || b.count - a.count)
+    .map((one, i) => {
+      const part = Math.sqrt(one.count / most);
+      const least = one.level > 3 ? 3 : one.level > 0 ? 1 : 0;
+      return { key: `${i} ${one.label}`, text: one.label, x: one.x, y: one.y, shown: one.level, level: Math.max(least, part > 0.6 ? 0 : part > 0.35 ? 1 : part > 0.15 ? 2 : 3), choose: () => choose(one.label) };
+    });
+}
+
 const HEIGHT = [26, 22, 20, 18];
 const measure = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
 

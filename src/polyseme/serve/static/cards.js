@@ -16,7 +16,13 @@ export function to(start, label) {
 
 /** Tags of a set as small links to the map. @param {string[]} labels @param {string} [strong] */
 export function tagSet(labels, strong) {
-  return h("span", { class: "tagset" }, labels.map((label) => h("a", { href: to("map/label", label), class: label === strong ? "strong" : null }, label)));
+  return h("span", { class: "tagset" }, labels.map((label, i) => [i ? ", " : "", h("a", { href: to("map/label", label), class: label === strong ? "strong" : null }, label)]));
+}
+
+/** A known tag set as one link to its place. @param {{document: number, labels: string[]}} one @param {(tag: string) => boolean} [strong] */
+export function setLink(one, strong = () => false) {
+  return h("a", { href: `#/map/document/${one.document}`, aria_label: `Tag set: ${one.labels.join(", ")}` },
+    one.labels.map((tag, i) => [i ? " · " : "", strong(tag) ? h("span", { class: "strong" }, tag) : tag]));
 }
 
 /** @param {string} title @param {...any} body */
@@ -37,7 +43,7 @@ export function overview(model, space) {
     h("header", null,
       h("h1", { class: "headword" }, "All known tag sets"),
       h("p", { class: "muted" }, `Every dot is a tag in the company of its tag set: ${plural(space.n, "dot")} of ${plural(space.labels.length, "label")} in ${plural(model.n_documents, "tag set")}. What lies close together is used alike.`)),
-    section("Kinds of labels", h("ul", { class: "kinds" }, Object.entries(model.kinds || {}).map(([kind, n]) => h("li", null, kindBadge(kind), h("span", null, count(n)))))),
+    section("Kinds of labels", h("ul", { class: "kinds" }, Object.entries(model.kinds || {}).filter(([, n]) => n).map(([kind, n]) => h("li", null, kindBadge(kind), h("span", null, count(n)))))),
     section("Labels with most dots", h("div", { class: "chips" }, frequent.map((one) => h("a", { class: "chip", href: to("map/label", one.label) }, one.label)))),
     h("p", { class: "muted small" }, "Search for a label, tap a dot, or draw around some with the lasso. The key ? shows the keys."));
 }
@@ -46,7 +52,7 @@ export function overview(model, space) {
  * A label, as a dictionary has it: the word, its kind, its senses.
  * @param {any} card @param {object} does
  * @param {(sense: number) => void} does.sense go to the island of a sense
- * @param {{document: number, tags: string[]}[]} hits some of its tag sets
+ * @param {{document: number, labels: string[]}[]} hits some of its tag sets
  */
 export function labelCard(card, does, hits) {
   const several = card.senses.length > 1;
@@ -57,7 +63,7 @@ export function labelCard(card, does, hits) {
       h("div", { class: "row" }, h("h1", { class: "headword" }, card.label), kindBadge(card.kind), card.blocked && h("span", { class: "kind" }, "blocked")),
       h("p", { class: "muted" }, facts.join(" · ")),
       quality(card)),
-    h("div", { class: "row actions" },
+    h("div", { class: "actions actions-label" },
       h("a", { class: "button primary", href: to("review/label", card.label) }, "Review"),
       h("a", { class: "button", href: to("ask/tags", card.label) }, "Ask with this tag"),
       h("a", { class: "button", href: to("vocabulary", card.label) }, "Open in vocabulary")),
@@ -93,13 +99,12 @@ function quality(card) {
   return h("p", { class: "muted", title: "C-MAP on items held out: how high the items that carry the tag stand when all are ranked for it; 1 is best" }, said.join(" · "));
 }
 
-/** The hits as a list, for those who do not see or point. @param {string} title @param {{document: number, tags: string[]}[]} hits @param {number} total @param {string} [strong] */
+/** The hits as a list, for those who do not see or point. @param {string} title @param {{document: number, labels: string[]}[]} hits @param {number} total @param {string} [strong] */
 function hitList(title, hits, total, strong) {
   if (!hits.length) return null;
   return section(title,
     h("ul", { class: "hits" }, hits.map((hit) =>
-      h("li", null, h("a", { href: `#/map/document/${hit.document}`, aria_label: `Tag set: ${hit.tags.join(", ")}` },
-        hit.tags.map((tag) => [h("span", { class: tag === strong ? "strong" : null }, tag), " "]))))),
+      h("li", null, setLink(hit, (tag) => tag === strong)))),
     total > hits.length ? h("p", { class: "muted small" }, `${count(hits.length)} of ${count(total)}`) : null);
 }
 
@@ -112,11 +117,11 @@ export function documentCard(one) {
     h("div", { class: "row actions" }, h("a", { class: "button", href: `#/ask/tags/${one.labels.map(encodeURIComponent).join("/")}` }, "Ask with these tags")),
     one.neighbours?.length ? section("Nearest known tag sets", h("ol", { class: "near" }, one.neighbours.map((/** @type {any} */ near) =>
       h("li", null,
-        h("a", { href: `#/map/document/${near.document}`, aria_label: `Tag set: ${near.labels.join(", ")}` }, near.labels.map((/** @type {string} */ tag) => [h("span", { class: one.labels.includes(tag) ? "strong" : null }, tag), " "])),
+        setLink(near, (tag) => one.labels.includes(tag)),
         h("span", { class: "muted", title: "Distance in the concept space; the map shows it only roughly" }, near.distance.toFixed(2)))))) : null);
 }
 
-/** What the tag sets of a selection share. @param {any} shared @param {{document: number, tags: string[]}[]} hits @param {number} total */
+/** What the tag sets of a selection share. @param {any} shared @param {{document: number, labels: string[]}[]} hits @param {number} total */
 export function selectionCard(shared, hits, total) {
   const body = h("div", { class: "panel-body" },
     h("header", null,

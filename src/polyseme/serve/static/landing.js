@@ -10,7 +10,8 @@ import { loadSpace } from "./space.js";
 import { Points } from "./points.js";
 import { listen } from "./gestures.js";
 import { Overlay } from "./overlay.js";
-import { Captions } from "./captions.js";
+import { anchorsOf, Captions } from "./captions.js";
+import { setLink, to } from "./cards.js";
 import { token } from "./colours.js";
 
 /** @param {any} context */
@@ -38,7 +39,7 @@ export function landing(context) {
     listen(points, {});
     const space = await loadSpace(context);
     if (ended) return;
-    anchors = [...space.header.anchors].filter((one) => one.level < 2).sort((a, b) => a.level - b.level || b.count - a.count).map((one, i) => ({ key: `${i}`, text: one.label, x: one.x, y: one.y, level: 3, className: "caption-own" }));
+    anchors = anchorsOf(space, (label) => context.navigate(to("map/label", label))).filter((one) => one.shown < 2).map((one) => ({ ...one, level: 3 }));
     points.load(space);
   };
 
@@ -54,12 +55,13 @@ export function landing(context) {
         context.state.ghost = { ...place, text };
         context.navigate("#/map/place");
       };
-      clear(near, neighbours.slice(0, 4).map((one) => h("li", null, h("a", { href: `#/map/document/${one.document}` }, one.labels.map((/** @type {string} */ tag) => [h("span", null, tag), " "])), h("span", { class: "muted", title: "Distance in the concept space" }, one.distance.toFixed(2)))));
+      clear(near, neighbours.slice(0, 4).map((one) => h("li", null, setLink(one), h("span", { class: "muted", title: "Distance in the concept space" }, one.distance.toFixed(2)))));
       try {
         await begin();
         const space = await loadSpace(context);
         if (ended || !points) return;
-        points.fly(place.x, place.y, points.fitScale * 2);
+        const [x0, y0, x1, y1] = space.header.bounds;
+        points.fly(0.65 * place.x + 0.175 * (x0 + x1), 0.65 * place.y + 0.175 * (y0 + y1), points.fitScale * 1.7);
         points.light(neighbours.length ? [{ points: neighbours.flatMap((one) => Array.from(space.ofDocument(one.document))), colour: token("--sense-2") }] : []);
       } catch {
         element.hidden = true;

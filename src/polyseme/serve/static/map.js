@@ -13,7 +13,7 @@ import { searchBox } from "./labelbox.js";
 import { centre, island, loadSpace } from "./space.js";
 import { Points } from "./points.js";
 import { listen } from "./gestures.js";
-import { Captions } from "./captions.js";
+import { anchorsOf, Captions } from "./captions.js";
 import { Overlay } from "./overlay.js";
 import { SENSES, token } from "./colours.js";
 import { documentCard, ghostCard, labelCard, overview, selectionCard, to } from "./cards.js";
@@ -64,9 +64,7 @@ class MapView {
     this.overlay = new Overlay(h("canvas", { class: "map-overlay", aria_hidden: "true" }));
     this.points = new Points(canvas, { onview: () => this.onView(), inset: phone ? { top: 56, bottom: 56 } : { top: 32, right: 24 } });
     this.onKey = (/** @type {any} */ event) => this.key(event);
-    this.anchors = [...space.header.anchors]
-      .sort((a, b) => a.level - b.level || b.count - a.count)
-      .map((one, i) => ({ key: `${i} ${one.label}`, text: one.label, x: one.x, y: one.y, level: one.level, choose: () => context.navigate(to("map/label", one.label)) }));
+    this.anchors = anchorsOf(space, (label) => context.navigate(to("map/label", label)));
     this.compose(root);
     this.listen();
     this.points.load(space);
@@ -210,7 +208,7 @@ class MapView {
       this.overlay.stars = [...one.neighbours.map((/** @type {any} */ other) => this.star(this.space.ofDocument(other.document), "--sense-2")), this.star(own, "--accent")];
       this.names = Array.from(own, (i) => ({ key: `d${i}`, text: this.space.labels[this.space.label[i]], x: this.space.xy[2 * i], y: this.space.xy[2 * i + 1], level: 2, className: "caption-own", above: 15 }));
       this.say(documentCard(one), `Tag set: ${one.labels.join(", ")}`);
-      this.goTo([...own, ...near]);
+      this.goTo([...own, ...own, ...near], 0.15);
     });
   }
 
@@ -238,23 +236,23 @@ class MapView {
     this.report();
   }
 
-  /** Show these points; the few that lie far off do not count. @param {ArrayLike<number>} points */
-  goTo(points) {
+  /** Show these points, but for a share at each edge. @param {ArrayLike<number>} points @param {number} [off] */
+  goTo(points, off = 0.02) {
     if (!points?.length) return;
     const at = Array.from(points);
     const xs = at.map((i) => this.space.xy[2 * i]).sort((a, b) => a - b);
     const ys = at.map((i) => this.space.xy[2 * i + 1]).sort((a, b) => a - b);
     const part = (/** @type {number[]} */ list, /** @type {number} */ q) => list[Math.round(q * (list.length - 1))];
-    const [x0, x1, y0, y1] = [part(xs, 0.02), part(xs, 0.98), part(ys, 0.02), part(ys, 0.98)];
+    const [x0, x1, y0, y1] = [part(xs, off), part(xs, 1 - off), part(ys, off), part(ys, 1 - off)];
     const pad = 0.12 * Math.max(x1 - x0, y1 - y0) + 12 / (this.points.fitScale * 8);
     this.points.fit([x0 - pad, y0 - pad, x1 + pad, y1 + pad], 500);
   }
 
-  /** @param {ArrayLike<number>} points @returns {{document: number, tags: string[]}[]} */
+  /** @param {ArrayLike<number>} points @returns {{document: number, labels: string[]}[]} */
   hits(points) {
     const seen = new Set();
     for (let k = 0; k < points.length && seen.size < HITS; k += 1) seen.add(this.space.document[points[k]]);
-    return [...seen].map((document) => ({ document, tags: this.space.tags(document) }));
+    return [...seen].map((document) => ({ document, labels: this.space.tags(document) }));
   }
 
   /** @param {number} point */
@@ -340,7 +338,7 @@ class MapView {
       return { key: `island ${one.sense} ${one.text}`, text: one.text, x: one.x, y: one.y, level: 2, above: rise + 18, keep: true, className: `caption-island sense-${(one.sense % SENSES.length) + 1}` };
     });
     const busy = this.points.groups.length > 0;
-    const words = busy ? [] : this.anchors.filter((one) => one.level <= level);
+    const words = busy ? [] : this.anchors.filter((one) => one.shown <= level);
     this.captions.place(points, [...named, ...(this.names || []), ...words]);
     this.overlay.draw(points);
     if (!this.tip.hidden && points.moving) this.hideTip();

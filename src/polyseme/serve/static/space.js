@@ -123,7 +123,7 @@ export function centre(xy, points) {
 }
 
 /**
- * The ellipse in which most of some points lie: centre, half axes, turn. The fifth of the points
+ * The ellipse in which most of some points lie: centre, half axes, turn. The third of the points
  * that is farthest off does not count.
  * @param {Float32Array} xy @param {Uint32Array | number[]} points
  */
@@ -134,7 +134,7 @@ export function island(xy, points) {
   const mx = xs[xs.length >> 1];
   const my = ys[ys.length >> 1];
   const far = (/** @type {number} */ i) => (xy[2 * i] - mx) ** 2 + (xy[2 * i + 1] - my) ** 2;
-  const near = Array.from(all).sort((a, b) => far(a) - far(b)).slice(0, Math.max(1, Math.ceil(all.length * 0.8)));
+  const near = Array.from(all).sort((a, b) => far(a) - far(b)).slice(0, Math.max(1, Math.ceil(all.length * 0.65)));
   const middle = /** @type {{x: number, y: number}} */ (centre(xy, near));
   let xx = 0;
   let yy = 0;
@@ -150,8 +150,8 @@ export function island(xy, points) {
   const spread = Math.sqrt(((xx - yy) / 2) ** 2 + xyc ** 2);
   return {
     ...middle,
-    a: 2.2 * Math.sqrt(mean + spread),
-    b: 2.2 * Math.sqrt(Math.max(0, mean - spread)),
+    a: 2.5 * Math.sqrt(mean + spread),
+    b: 2.5 * Math.sqrt(Math.max(0, mean - spread)),
     turn: 0.5 * Math.atan2(2 * xyc, xx - yy),
   };
 }
