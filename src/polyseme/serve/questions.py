@@ -11,7 +11,7 @@ import io
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.datastructures import QueryParams, UploadFile
 from starlette.requests import Request
 
@@ -20,6 +20,7 @@ from polyseme.serve.host import ModelHost, Row
 from polyseme.serve.schemas import Encoded, Thing
 
 B = TypeVar("B", bound=Thing)
+M = TypeVar("M", bound=BaseModel)
 JSON, NUMBERS, NUMPY = "application/json", "application/octet-stream", "application/x-npy"
 FORM = "multipart/form-data"
 _FIELDS_BYTES = 2**16  # of the other fields of a form
@@ -149,11 +150,11 @@ def _options(kind: type[B], query: QueryParams) -> B:
 _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 
-def parsed(kind: type[B], data: bytes) -> B:
+def parsed(kind: type[M], data: bytes) -> M:
     """Read a JSON body."""
     adapter = _ADAPTERS.setdefault(kind, TypeAdapter(kind))
     try:
-        body: B = adapter.validate_json(data)
+        body: M = adapter.validate_json(data)
     except ValidationError as error:
         raise InputError(sentence_of(error)) from None
     return body
