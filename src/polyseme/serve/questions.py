@@ -6,7 +6,6 @@ In: a request. Out: a `Question` with checked numbers and tags, or one sentence 
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 from typing import Any, NamedTuple, TypeVar
 
@@ -44,7 +43,7 @@ def row_of(features: list[float] | Encoded | None) -> Row | None:
     if isinstance(features, Encoded):
         try:
             return _row(base64.b64decode(features.base64, validate=True))
-        except binascii.Error:
+        except ValueError:  # letters that are none of base64's, or too few
             raise InputError("`base64` of the features cannot be decoded.") from None
     return np.asarray(features, dtype=np.float32)
 
