@@ -38,6 +38,7 @@ from polyseme.serve.questions import (
     read_question,
     row_of,
     table_of,
+    whether,
 )
 from polyseme.serve.schemas import (
     MOST_BATCH,
@@ -304,6 +305,15 @@ def _ask_of(question: Question, k: int | None = None) -> Ask:
     body: SuggestBody = question.body
     kinds = None if body.kinds is None else tuple(sorted(set(body.kinds)))
     return Ask(question.row, tuple(body.tags), k or body.k, body.threshold, body.precision, kinds)
+
+
+SUGGEST = "/v1/models/{model}/suggest"
+
+
+async def suggest_directly(request: Request) -> Response:
+    """Do what `suggest` does, without FastAPI's dependencies."""
+    host = await host_of(request, request.path_params["model"])
+    return await suggest(request, host, whether(request.query_params, "place"))
 
 
 @router.post(
