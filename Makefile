@@ -13,7 +13,7 @@ endif
 .PHONY: demo test check lint docs reproduce bench clean
 
 demo: $(VENV)/.core
-	$(BIN)/polyseme demo --out demo.html
+	$(BIN)/polyseme demo --serve --out demo.html
 
 # Two test processes with one thread each are faster than one with two.
 test: $(VENV)/.dev
@@ -40,7 +40,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py $(ONLY) --size $(or $(SIZE),full) $(FLAGS)
 
 $(VENV)/.core: pyproject.toml experiments/pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . -e experiments
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[serve,image]' -e experiments
 	touch $@
 
 $(VENV)/.dev: pyproject.toml experiments/pyproject.toml constraints.txt | $(BIN)/python
@@ -56,4 +56,4 @@ $(BIN)/python:
 	  ($(PYTHON) -m pip install --quiet virtualenv && $(PYTHON) -m virtualenv --clear $(VENV))
 
 clean:
-	rm -rf $(VENV) build dist site demo.html results/cache results-quick
+	rm -rf $(VENV) build dist site demo.html demo-studio results/cache results-quick

@@ -6,6 +6,7 @@ import os
 import sys
 import tracemalloc
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,8 @@ def toy_tagger(world: ToyWorld, tiny_space: Callable[..., ConceptSpace]) -> Zero
 @pytest.fixture
 def own_tagger(toy_tagger: ZeroShotTagger, tmp_path: Path) -> Tagger:
     """A copy of the fitted tagger that a test may change."""
-    toy_tagger.save(tmp_path / "model")
+    # Who saves a tagger has its verdicts in that folder from then on, so a copy does it.
+    copy(toy_tagger).save(tmp_path / "model")
     return polyseme.load(tmp_path / "model")
 
 

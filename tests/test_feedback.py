@@ -138,12 +138,10 @@ def log(request, tmp_path):
 
 def told(log):
     """Feedback with two labels of three items, one of which was answered anew."""
-    found = Feedback(log, "space")
     vectors = {name: np.full(3, number, dtype=np.float32) for number, name in enumerate("abc")}
-    said = [Verdict("c", "x", True), Verdict("a", "x", True), Verdict("b", "y", False)]
-    found.add(said, vectors)
-    found.add([Verdict("c", "x", False)], {})
-    return found
+    log.append([("c", "x", True), ("a", "x", True), ("b", "y", False)], vectors, "space")
+    log.append([("c", "x", False)])
+    return Feedback(log, "space")
 
 
 def facts(one):
@@ -151,28 +149,27 @@ def facts(one):
     return sorted(one.labels), list(one.items()), len(one), vectors.tolist(), answers.tolist()
 
 
-def test_what_is_read_from_the_log_is_what_was_added(log):
-    added = told(log)
-    labels, _, n, vectors, answers = facts(added)
+def test_the_latest_verdicts_stand_with_the_vectors_of_their_items(log):
+    labels, _, n, vectors, answers = facts(told(log))
     assert (labels, n, answers) == (["x", "y"], 3, [True, False, False])
     assert vectors == [[0.0] * 3, [1.0] * 3, [2.0] * 3]
-    read = facts(Feedback(log, "space"))
-    assert read[0] == labels and read[2:] == (n, vectors, answers)
 
 
 def test_undoing_brings_back_what_stood_before_and_says_for_which_labels(log):
     found = told(log)
-    assert found.undo([4]) == {"x"}
-    assert found.answers(["x"]) == {"a": True, "c": True}
-    assert found.undo([3]) == {"y"} and found.labels == ("x",)
+    log.undo([4])
+    found, labels = found.caught_up()
+    assert labels == {"x"} and found.answers(["x"]) == {"a": True, "c": True}
+    log.undo([3])
+    found, labels = found.caught_up()
+    assert labels == {"y"} and found.labels == ("x",)
     assert found.numbers(["x"]) == [1, 2]
 
 
 def test_of_two_names_the_latest_answer_counts(log):
-    found = Feedback(log, "space")
-    found.add([Verdict("a", "new", True), Verdict("a", "old", False)], {})
+    log.append([("a", "new", True), ("a", "old", False)])
     for names in (["new", "old"], ["old", "new"]):
-        assert found.answers(names) == {"a": False}
+        assert Feedback(log, "space").answers(names) == {"a": False}
 
 
 def test_vectors_of_another_space_are_passed_over(log):
@@ -188,3 +185,89 @@ def test_vectors_beyond_what_is_held_are_read_again(log, monkeypatch):
     for _ in range(2):
         assert facts(small)[3] == expected[3]
         assert len(small._held) <= 2
+
+
+# ------------------------------------------------------------------ events of others
+
+
+def one_event(log, rng):
+    """Add a verdict, sometimes with a vector that may be another than before, or undo some."""
+    standing = [verdict.number for verdict in log.standing()]
+    if standing and rng.random() < 0.4:
+        log.undo(rng.choice(standing, size=min(2, len(standing)), replace=False).tolist())
+        return
+    item, label = rng.choice([*"abcd"]), rng.choice([*"xyz"])
+    vectors = {item: rng.integers(3, size=3)} if rng.random() < 0.5 else None
+    log.append([(item, label, bool(rng.random() < 0.5))], vectors, "space")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_was_caught_up_with_is_what_a_new_look_at_the_log_gives(log, seed):
+    rng, found = np.random.default_rng(seed), Feedback(log, "space")
+    for _ in range(25):
+        for _ in range(rng.integers(1, 4)):
+            one_event(log, rng)
+        before, (found, differ) = found, found.caught_up()
+        new = Feedback(log, "space")
+        assert (found._answers, found._places) == (new._answers, new._places)
+        for label in "xyz":
+            assert found.digest([label]) == new.digest([label])
+            np.testing.assert_array_equal(found.placed([label])[0], new.placed([label])[0])
+            same = found.digest([label]) == before.digest([label])
+            assert same or label in differ
+            assert found.answers([label]) == before.answers([label]) or label in differ
+
+
+def test_catching_up_leaves_what_was_known_before_and_itself_where_nothing_is_new(log):
+    before = told(log)
+    expected = facts(before)
+    log.append([("a", "x", False), ("d", "z", True)], {"d": np.ones(3), "a": np.ones(3)}, "space")
+    log.undo([3])
+    after, differ = before.caught_up()
+    assert differ == {"x", "y", "z"} and facts(after) != expected == facts(before)
+    assert after.caught_up() == (after, set())
+
+
+def test_an_answer_that_was_replaced_before_it_was_undone_changes_nothing(log):
+    found = told(log)
+    log.undo([1])
+    after, differ = found.caught_up()
+    assert not differ and facts(after) == facts(found)
+
+
+def test_a_log_that_another_has_taken_the_place_of_is_read_anew(tmp_path):
+    found = told(VerdictLog(tmp_path / "log.sqlite"))
+    found.log.close()
+    other = VerdictLog(tmp_path / "other.sqlite")
+    other.append([(item, "z", True) for item in "abcdef"])
+    other.close()
+    for end in ("-wal", "-shm"):
+        (tmp_path / f"log.sqlite{end}").unlink(missing_ok=True)
+    (tmp_path / "other.sqlite").replace(tmp_path / "log.sqlite")
+    after, differ = found.caught_up()
+    assert after.labels == ("z",) and differ == {"x", "y", "z"}
+
+
+def test_a_digest_tells_of_answers_items_and_vectors(log):
+    found = told(log)
+    digests = [found.digest(["x"]), found.digest(["y"]), found.digest(["x", "y"])]
+    for said, vectors in (
+        ([("a", "x", False)], None),
+        ([("b", "x", True)], None),
+        ([], {"c": np.ones(3)}),
+    ):
+        log.append(said, vectors, "space")
+        found, _ = found.caught_up()
+        digests.append(found.digest(["x"]))
+    assert len(set(digests)) == len(digests) and found.digest(["nothing"]) == b""
+    log.append([("a", "y", True)], {"d": np.ones(3)}, "space")
+    assert found.caught_up()[0].digest(["x"]) == digests[-1], "what is new is not about it"
+
+
+def test_a_digest_tells_logs_apart_that_have_other_vectors_under_the_same_numbers():
+    digests = set()
+    for value in (1.0, 2.0):
+        log = VerdictLog()
+        log.append([("b", "x", True)], {"a": np.full(3, value), "b": np.ones(3)}, "space")
+        digests.add(Feedback(log, "space").digest(["x"]))
+    assert len(digests) == 2

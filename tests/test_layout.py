@@ -38,7 +38,9 @@ SPACE = {
     "evidence",
     "senses",
 }
-TAGGERS = DATA | SPACE | {"tagger", "holdout", "published", "index", "metrics", "verdicts"}
+TAGGERS = (
+    DATA | SPACE | {"tagger", "encoded", "holdout", "published", "index", "metrics", "verdicts"}
+)
 ANYTHING = None
 
 # For each file or folder of the package: what else of the package it may import.
@@ -67,14 +69,15 @@ ALLOWED = {
     "steps": {"members", "training"},
     "gpu_training": {"steps", "training"},
     "calibration": set(),
-    "corrections": {"calibration"},
+    "corrections": {"calibration", "persistence"},
     "space": BASE | {"members", "training", "calibration", "corrections"},
     "store": BASE | {"corpus", "concepts", "documents", "space"},
     "evidence": {"members", "store"},
     "senses": {"_validation", "concepts"},
     "holdout": BASE | {"corpus", "documents", "calibration", "metrics"},
     "feedback": {"_validation", "verdicts", "calibration"},
-    "tagger": DATA | SPACE | {"metrics", "published", "holdout", "verdicts", "feedback"},
+    "encoded": {"_validation"},
+    "tagger": DATA | SPACE | {"encoded", "metrics", "published", "holdout", "verdicts", "feedback"},
     # the paper's own method
     "published": DATA | {"index", "metrics"},
     # beside both

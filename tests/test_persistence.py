@@ -25,10 +25,13 @@ from hypothesis.extra import numpy as hnp
 
 from polyseme import persistence
 from polyseme.persistence import (
+    CORRECTIONS,
     FORMAT_VERSION,
     ModelFileError,
+    read_cache,
     read_model,
     remove_model,
+    write_cache,
     write_model,
 )
 
@@ -537,7 +540,7 @@ def test_every_file_is_on_disk_before_it_is_named_and_old_ones_go_last(model):
 
 @pytest.mark.parametrize("change", [write_new, remove_model])
 def test_no_step_of_a_change_touches_verdicts(model, change):
-    names = [f"verdicts.sqlite{end}" for end in ("", "-wal", "-shm")]
+    names = [*(f"verdicts.sqlite{end}" for end in ("", "-wal", "-shm")), "corrections.cache"]
     for name in names:
         (model / name).write_bytes(b"precious")
     steps, error = attempt(model, job=change)
@@ -709,3 +712,45 @@ def test_a_writer_does_not_wait_for_ever(model, monkeypatch):
     assert same(read_model(model), OLD)
     write(model, NEW)
     assert same(read_model(model), NEW)
+
+
+# ------------------------------------------------------------------ what can be made again
+
+
+def test_a_cache_comes_back_as_it_was_and_is_replaced_as_a_whole(tmp_path):
+    file = tmp_path / "some.cache"
+    assert read_cache(file) == {}
+    for arrays in ({"a": np.arange(6.0).reshape(2, 3)}, {"b": np.zeros(0, dtype=np.uint8)}):
+        write_cache(file, arrays)
+        found = read_cache(file)
+        assert found.keys() == arrays.keys()
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(found[name], array)
+            assert found[name].dtype == array.dtype
+    assert [entry.name for entry in tmp_path.iterdir()] == ["some.cache"]
+
+
+def test_every_change_of_a_byte_makes_a_cache_worth_nothing(tmp_path):
+    file = tmp_path / "some.cache"
+    write_cache(file, {"a": np.arange(3.0)})
+    data = file.read_bytes()
+    for place in range(len(data)):
+        file.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        assert read_cache(file) == {}
+        file.write_bytes(data[:place])
+        assert read_cache(file) == {}
+
+
+def test_a_cache_that_cannot_be_written_is_none_and_breaks_nothing(tmp_path):
+    write_cache(tmp_path / "nowhere" / "some.cache", {"a": np.arange(3.0)})
+    (tmp_path / "folder.cache").mkdir()
+    write_cache(tmp_path / "folder.cache", {"a": np.arange(3.0)})
+    assert read_cache(tmp_path / "folder.cache") == {}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["folder.cache"]
+
+
+def test_a_folder_with_nothing_but_what_lies_beside_a_model_takes_one(tmp_path):
+    write_cache(tmp_path / CORRECTIONS, {"a": np.arange(3.0)})
+    write(tmp_path, FIRST)
+    assert same(read_model(tmp_path), FIRST)
+    assert read_cache(tmp_path / CORRECTIONS).keys() == {"a"}

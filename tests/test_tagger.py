@@ -6,6 +6,7 @@ import copy
 import pickle
 import warnings
 from dataclasses import replace
+from threading import Event, Thread
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,13 @@ from polyseme.datasets.toy import toy_world
 from polyseme.features import Extracted, MediaError
 from polyseme.features.base import MediaFeatures
 from polyseme.metrics import example_map
-from polyseme.persistence import ModelFileError, write_model
+from polyseme.persistence import (
+    CORRECTIONS,
+    ModelFileError,
+    read_cache,
+    write_cache,
+    write_model,
+)
 from polyseme.tags import rank_blocks, rank_labels
 from polyseme.training import SpaceTraining
 from polyseme.verdicts import Verdict, VerdictLog
@@ -61,7 +68,7 @@ def tagger(request):
 @pytest.fixture
 def own(tagger, tmp_path):
     """A copy that a test may change."""
-    tagger.save(tmp_path / "model")
+    copy.copy(tagger).save(tmp_path / "model")
     return polyseme.load(tmp_path / "model")
 
 
@@ -208,10 +215,10 @@ def test_blocks_cover_every_row_once(n, n_labels):
 
 
 def test_of_equal_scores_the_commoner_label_is_first(own_tagger, world, monkeypatch):
-    def level(self, codes, features):
+    def level(self, codes):
         return np.zeros((len(codes), len(self.classes_)))
 
-    monkeypatch.setattr(ZeroShotTagger, "_logits", level)
+    monkeypatch.setattr(ZeroShotTagger, "_plain_logits", level)
     labels, scores = own_tagger.rank(world.X_test[:2], k=50)
     assert (scores == 0.5).all()
     order = np.argsort(-own_tagger.store_.counts, kind="stable")
@@ -1148,6 +1155,338 @@ def test_questions_of_an_indicator_matrix_are_about_its_columns(world, tiny_spac
     tagger = tiny(n_steps=60, n_validations=0).fit(X, frame)
     asked = tagger.ask(X, "sea", k=4, strategy="likeliest")
     assert {(one.label, one.row % 2) for one in asked} == {("sea", 1)}
+
+
+# ------------------------------------------------------------------ what was learned before
+
+
+def folder_of(tagger):
+    return tagger.verdicts_.file.parent
+
+
+def assert_same(one, other, world):
+    """Two taggers know the same labels and score them alike to the bit."""
+    assert list(one.classes_) == list(other.classes_)
+    np.testing.assert_array_equal(
+        one.decision_function(world.X_test), other.decision_function(world.X_test)
+    )
+
+
+def learned_anew(folder):
+    """Load a tagger that finds no correction which was kept."""
+    (folder / CORRECTIONS).unlink()
+    return polyseme.load(folder)
+
+
+@pytest.fixture
+def told(own_tagger, world):
+    """A tagger in a folder that was told of a seen, an unseen and a new label."""
+    for theme, label in (("beach", "phone"), ("office", "shell"), ("beach", "parasol")):
+        own_tagger.learn(answers_of(world, theme, label), world.X_test)
+    return own_tagger
+
+
+def test_nothing_is_learned_twice_and_what_is_kept_has_the_same_bits(told, world, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("polyseme.tagger.correct", fail)
+        kept = polyseme.load(folder_of(told))
+        kept.block(["sea"]).block(["sea"], undo=True)
+    assert len(kept._corrections) == 3
+    assert_same(kept, told, world)
+    assert_same(learned_anew(folder_of(told)), told, world)
+
+
+CHANGES = {
+    "block": lambda one: one.block(["phone"]),
+    "rename": lambda one: one.rename("phone", "telephone"),
+    "merge": lambda one: one.merge("phone", into="screen"),
+    "remove": lambda one: one.remove_labels(["phone"]),
+    "remove a new one": lambda one: one.remove_labels(["parasol"]),
+    "documents": lambda one: one.add_documents([["phone", "sea", "canoe"], ["parasol", "sand"]]),
+    "names": lambda one: one.add_labels(["seaside"], {"seaside": [1.0, 0.0], "sea": [1.0, 0.1]}),
+    "undo": lambda one: one.undo([1, 2, 17]),
+    "learn": lambda one: one.learn([("3", "phone", True), ("2", "aloe", False)]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("elsewhere", [True, False], ids=["elsewhere", "over"])
+def test_what_is_kept_stays_right_when_a_tagger_is_changed(
+    told, world, tmp_path, change, elsewhere
+):
+    told.learn([("2", "sun", True)], world.X_test)
+    CHANGES[change](told)
+    folder = tmp_path / "other" if elsewhere else folder_of(told)
+    told.save(folder)
+    assert_same(polyseme.load(folder), told, world)
+    assert_same(learned_anew(folder), told, world)
+
+
+def test_a_change_that_is_not_saved_leaves_what_is_kept_of_the_saved_one_of_no_harm(told, world):
+    before = told.decision_function(world.X_test)
+    told.add_documents([["phone", "sea"]] * 5)
+    told.undo(told.learn([("9", "sun", True)], world.X_test))
+    again = polyseme.load(folder_of(told))
+    np.testing.assert_array_equal(again.decision_function(world.X_test), before)
+
+
+def other_arrays(file, **changes):
+    """Write what is kept with other arrays, under a right digest."""
+    write_cache(file, read_cache(file) | changes)
+
+
+DAMAGES = {
+    "empty": lambda file: file.write_bytes(b""),
+    "cut": lambda file: file.write_bytes(file.read_bytes()[:-9]),
+    "other bit": lambda file: file.write_bytes(file.read_bytes()[:-1] + b"\x01"),
+    "strange": lambda file: file.write_bytes(b"PK" * 500),
+    "no numbers": lambda file: other_arrays(file, weights=np.full((3, 5), np.nan)),
+    "no intercepts": lambda file: other_arrays(file, intercepts=np.full(3, np.inf)),
+    "few weights": lambda file: other_arrays(file, weights=np.ones((3, 4))),
+    "rough weights": lambda file: other_arrays(file, weights=np.ones((3, 5), dtype=np.float32)),
+    "few sources": lambda file: other_arrays(file, sources=np.ones(64, dtype=np.uint8)),
+    "other sources": lambda file: other_arrays(file, sources=np.ones(96, dtype=np.uint8)),
+    "a number": lambda file: other_arrays(file, intercepts=np.array(1.0)),
+    "something more": lambda file: other_arrays(file, more=np.ones(3)),
+    "nothing": lambda file: write_cache(file, {}),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_damaged_is_learned_anew_and_kept_again(told, world, monkeypatch, damage):
+    file = folder_of(told) / CORRECTIONS
+    assert read_cache(file)["weights"].shape == (3, 5)
+    DAMAGES[damage](file)
+    assert_same(polyseme.load(file.parent), told, world)
+    monkeypatch.setattr("polyseme.tagger.correct", fail)
+    assert_same(polyseme.load(file.parent), told, world)
+
+
+@pytest.mark.parametrize("place", ["folder", "link"])
+def test_a_folder_or_a_link_in_its_place_is_not_followed(told, world, tmp_path, place):
+    file, other = folder_of(told) / CORRECTIONS, tmp_path / "others.cache"
+    other.write_bytes(file.read_bytes())
+    file.unlink()
+    file.mkdir() if place == "folder" else file.symlink_to(other)
+    before = other.read_bytes()
+    told.learn([("2", "sun", True)], world.X_test)
+    assert_same(polyseme.load(file.parent), told, world)
+    assert other.read_bytes() == before
+
+
+def test_a_folder_that_cannot_be_written_to_is_learned_from(told, world, monkeypatch):
+    def refused(*_):
+        raise PermissionError("read-only")
+
+    (folder_of(told) / CORRECTIONS).unlink()
+    monkeypatch.setattr("polyseme.persistence.replacing", refused)
+    assert_same(polyseme.load(folder_of(told)), told, world)
+    assert not (folder_of(told) / CORRECTIONS).exists()
+
+
+def test_another_space_or_another_version_uses_nothing_that_is_kept(told, world, monkeypatch):
+    n_learned, correct = [], polyseme.tagger.correct
+
+    def counted(*given):
+        n_learned.append(1)
+        return correct(*given)
+
+    monkeypatch.setattr("polyseme.tagger.correct", counted)
+    polyseme.load(folder_of(told))
+    assert len(n_learned) == 0
+    monkeypatch.setattr("polyseme.tagger.learned_by", lambda: "somebody else")
+    polyseme.load(folder_of(told))
+    assert len(n_learned) == 3
+
+
+def test_known_documents_decide_what_is_learned_of_labels_that_they_vote_for(told):
+    def sources():
+        columns = [column_of(told, label) for label in ("phone", "parasol")]
+        return [told._source(column, b"the same answers") for column in columns]
+
+    before = sources()
+    told.store_ = told.store_.remove(told.store_.ids[:1])
+    after = sources()
+    assert before[0] != after[0] and before[1] == after[1]
+
+
+def test_what_is_kept_follows_the_answers_but_is_not_written_for_every_one(told, world):
+    file = folder_of(told) / CORRECTIONS
+
+    def n_kept():
+        return len(read_cache(file)["intercepts"])
+
+    labels = [label for label in told.classes_ if label not in ("phone", "shell", "parasol")][:13]
+    told.learn([("2", label, True) for label in labels], world.X_test)
+    assert n_kept() == 16
+    before = file.read_bytes()
+    told.learn([("3", labels[0], True), ("3", labels[1], True)], world.X_test)
+    assert file.read_bytes() == before, "two of sixteen are learned quickly"
+    told.learn([("3", labels[2], True)], world.X_test)
+    assert file.read_bytes() != before
+
+
+def test_a_fit_that_is_not_saved_keeps_nothing_in_the_folder_of_another(told, world):
+    file = folder_of(told) / CORRECTIONS
+    before = file.read_bytes()
+    told.set_params(space=tiny().space, n_validations=0)
+    told.fit(world.X, world.documents, unlabelled=world.X_test)
+    assert told._corrections
+    told.learn([("2", "sun", True)], world.X_test)
+    told.take_up(VerdictLog())
+    told.learn([("2", "sun", True)], world.X_test)
+    assert file.read_bytes() == before
+
+
+# ------------------------------------------------------------------ what others say
+
+
+def both(told):
+    """The same model, loaded twice."""
+    return told, polyseme.load(folder_of(told))
+
+
+def test_a_tagger_catches_up_with_what_another_was_told(told, world):
+    one, other = both(told)
+    assert not other.catch_up()
+    numbers = one.learn(answers_of(world, "beach", "canoe"), world.X_test)
+    one.learn([("1", "phone", True)])
+    assert other.catch_up() and not other.catch_up()
+    assert_same(other, one, world)
+    one.undo((*numbers[:1], 1))
+    one.undo(numbers[1:])
+    assert other.catch_up() and "canoe" not in other.classes_
+    assert_same(other, one, world)
+    assert_same(other, learned_anew(folder_of(one)), world)
+
+
+def test_only_labels_that_were_answered_for_are_corrected_anew(told, world, monkeypatch):
+    one, other = both(told)
+    one.learn([("1", "phone", True)])
+    columns, correct = [], ZeroShotTagger._learned_anew
+
+    def seen(self, column, *given):
+        columns.append(self._labels[column])
+        return correct(self, column, *given)
+
+    monkeypatch.setattr(ZeroShotTagger, "_learned_anew", seen)
+    assert other.catch_up() and columns == ["phone"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whoever_speaks_in_whatever_order_all_end_where_a_new_one_begins(told, world, seed):
+    rng, taggers = np.random.default_rng(seed), both(told)
+    labels = ["phone", "Canoe", "sun", "parasol", "aloe", "canoe"]
+    for _ in range(8):
+        tagger = taggers[rng.integers(2)]
+        mine = [verdict.number for verdict in told.verdicts_.standing()]
+        if rng.random() < 0.4:
+            tagger.undo(rng.choice(mine, size=3, replace=False).tolist())
+        else:
+            rows, label = rng.integers(len(world.X_test), size=2), rng.choice(labels)
+            tagger.learn([(row, label, bool(rng.random() < 0.5)) for row in rows], world.X_test)
+        new = polyseme.load(folder_of(told))
+        assert_same(tagger, new, world)
+    for tagger in taggers:
+        tagger.catch_up()
+        assert_same(tagger, learned_anew(folder_of(told)), world)
+
+
+def test_an_item_that_another_has_placed_again_moves_its_labels(told, world):
+    one, other = both(told)
+    (item, *_) = other._feedback.items()
+    vector = other._feedback.vectors([item])[item]
+    one.verdicts_.append([], {item: vector[::-1]}, one.space_.digest_)
+    before = other.decision_function(world.X_test)
+    assert other.catch_up()
+    assert not np.array_equal(other.decision_function(world.X_test), before)
+    assert_same(other, polyseme.load(folder_of(told)), world)
+
+
+def test_answers_that_could_not_be_learned_are_learned_later(told, world, monkeypatch):
+    before = told.decision_function(world.X_test)
+    with monkeypatch.context() as patched, pytest.raises(MemoryError):
+        patched.setattr("polyseme.tagger.correct", fail)
+        told.learn([("1", "canoe", True)])
+    np.testing.assert_array_equal(told.decision_function(world.X_test), before)
+    assert "canoe" not in told.classes_ and told.catch_up()
+    assert_same(told, polyseme.load(folder_of(told)), world)
+
+
+def test_labels_by_answers_alone_come_in_the_order_of_their_names(told, world):
+    told.learn([("1", "zebra", True), ("1", "canoe", True)])
+    told.add_labels(["seaside"], {"seaside": [1.0, 0.0], "sea": [1.0, 0.1]})
+    assert list(told.classes_[-4:]) == ["seaside", "canoe", "parasol", "zebra"]
+
+
+# ------------------------------------------------------------------ a copy that learns meanwhile
+
+
+def doings(world):
+    """What a service does to copies of a tagger, as functions of a copy."""
+    yield lambda one: one.learn(answers_of(world, "beach", "phone", 7), world.X_test)
+    yield lambda one: one.learn([("7", "zebra", True), ("1", "phone", False)], world.X_test)
+    yield lambda one: one.undo([1, 2])
+    yield lambda one: one.catch_up()
+    yield lambda one: one.add_documents([["canoe", "sea"], ["phone", "sand"]])
+    yield lambda one: one.set_store(one.store_, one.named_)
+    yield lambda one: one.block(["sun"])
+    yield lambda one: one.rename("shell", "scallop")
+    yield lambda one: one.take_up(VerdictLog())
+
+
+def looks(tagger, world):
+    """All that is read while people rank, ask and look into a label."""
+    labels, scores = tagger.rank(world.X_test, k=50)
+    asked = tagger.ask(world.X_test, "phone", k=9)
+    return labels.tolist(), scores.tolist(), asked, tagger.explain(world.X_test[0], "phone")
+
+
+def test_a_copy_that_learns_leaves_the_original_as_it_is(told, world):
+    before, state = looks(told, world), dict(vars(told))
+    answers = copy.deepcopy(told._feedback._answers), dict(told._feedback._places)
+    corrections = copy.deepcopy(told._corrections)
+    for doing in doings(world):
+        clone = copy.copy(told)
+        doing(clone)
+        assert looks(told, world) == before
+        assert all(vars(told)[name] is value for name, value in state.items())
+        assert (told._feedback._answers, told._feedback._places) == answers
+        assert {at: one.source for at, one in told._corrections.items()} == {
+            at: one.source for at, one in corrections.items()
+        }
+
+
+def test_others_rank_and_ask_with_the_original_while_a_copy_learns(told, world):
+    """What a service does: a copy learns and takes the place, nobody waits or sees half of it."""
+    serving, expected, failures, done = [told], {id(told): looks(told, world)}, [], Event()
+    kept = [told]  # so that no two have one identity
+
+    def rank():
+        while not done.is_set():
+            one = serving[0]
+            try:
+                if looks(one, world) != expected[id(one)]:
+                    failures.append("another answer")
+            except Exception as error:  # what a thread raises is lost else
+                failures.append(error)
+
+    readers = [Thread(target=rank) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for turn in range(6):
+        clone = copy.copy(serving[0])
+        numbers = clone.learn(answers_of(world, "beach", "phone", 2 + turn), world.X_test)
+        clone.learn([(turn, "canoe", True)], world.X_test)
+        clone.undo(numbers[:1])
+        expected[id(clone)] = looks(clone, world)
+        kept.append(clone)
+        serving[0] = clone
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert not failures and len(expected) == 7
+    assert_same(serving[0], polyseme.load(folder_of(told)), world)
 
 
 # ------------------------------------------------------------------ items without tags

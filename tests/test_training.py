@@ -521,6 +521,16 @@ def test_members_and_batches_follow_the_number_of_documents(n_documents, members
     assert (plan.item_batch, plan.probable_batch) == (128 * times, 64 * times)
 
 
+@pytest.mark.parametrize(
+    ("n_items", "shares"), [(7999, (1, 1, 1, 1)), (8000, (1 / 3, 0.5, 1, 3 / 7))]
+)
+def test_many_tagged_items_are_trained_with_less_dropout(n_items, shares):
+    plan = SpacePlan()
+    wanted = [share * rate for share, rate in zip(shares, plan.dropout, strict=True)]
+    assert plan.sized(10_000, n_items).dropout == pytest.approx(wanted)
+    assert ConceptSpace().planned(10_000, n_items).dropout == pytest.approx(wanted)
+
+
 @given(st.integers(1, 10**8), st.integers(0, 10**7), st.integers(1, 5000))
 def test_a_sized_plan_goes_over_documents_4_to_100_times(n_documents, n_items, n_steps):
     plan = SpacePlan(n_steps=n_steps).sized(n_documents).within(n_documents, n_items)

@@ -262,6 +262,40 @@ def test_a_log_needs_a_folder(tmp_path):
         VerdictLog(tmp_path / "model").append([said()])
 
 
+# ---- some of it, and whether it is still there ------------------------------------------------
+
+
+def test_what_stands_on_some_labels_is_part_of_what_stands(log):
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        item, label = rng.choice([*"ab"]), rng.choice([*"xyz"])
+        log.append([said(item, label, bool(rng.random() < 0.5))])
+        standing = [one.number for one in log.standing()]
+        if standing and rng.random() < 0.4:
+            log.undo([int(rng.choice(standing))])
+        for labels in ([], ["x"], ["z", "x"], ["none"]):
+            found = [one for one in log.standing() if one.label in labels]
+            assert log.standing(labels) == found
+
+
+def test_labels_are_known_by_the_numbers_of_verdicts(three):
+    three.append([said("a", "tent")])
+    assert three.labels_of([1, 5]) == {"canoe", "tent"} and three.labels_of([4, 99]) == set()
+
+
+def test_a_log_knows_whether_it_holds_what_was_there(three, tmp_path):
+    nothing, before = VerdictLog().heads(), three.heads()
+    assert nothing == {"events": (0, b""), "codes": (0, b"")}
+    assert [before[table][0] for table in ("events", "codes")] == [4, 2]
+    three.append([said("d")], {"d": np.ones(4)}, SPACE)
+    after = three.heads()
+    assert three.holds(nothing) and three.holds(before) and three.holds(after)
+    other = VerdictLog(tmp_path / "other.sqlite")
+    other.append([said(item) for item in "abcdef"], {"a": np.ones(4)}, SPACE)
+    assert other.holds(nothing) and not other.holds(before)
+    assert not other.holds(nothing | {"codes": before["codes"]})
+
+
 # ---- codes ------------------------------------------------------------------------------------
 
 
@@ -272,6 +306,33 @@ def test_codes_come_back_by_space_in_the_order_of_items_the_last_one_of_each(thr
     assert [*found] == ["a", "b", "0"] and found["a"].dtype == np.float32
     np.testing.assert_array_equal(np.stack([*found.values()])[:, 0], [2.5, 1, 3])
     assert three.codes("another")["a"].shape == (2,) and three.codes("none") == {}
+
+
+def test_codes_are_numbered_and_found_by_items_or_among_the_last(three):
+    three.append([], {"0": np.full(4, 3), "a": np.full(4, 2.5)}, SPACE)
+    three.append([], {"z": np.ones(2)}, "another")
+    assert three.coded(SPACE) == {"a": 4, "b": 2, "0": 3}
+    assert [*three.coded(SPACE)] == ["a", "b", "0"]
+    assert three.coded(SPACE, ["0", "z", "a"]) == {"a": 4, "0": 3}
+    assert three.coded(SPACE, after=2) == {"0": 3, "a": 4} and three.coded(SPACE, after=5) == {}
+    assert three.coded(SPACE, ["b"], after=2) == {} == three.coded(SPACE, [])
+    np.testing.assert_array_equal(three.vectors([4, 1, 2])[:, 0], [2.5, 0, 1])
+    assert three.vectors([]).shape == (0, 0)
+    with pytest.raises(ModelFileError, match="a code is missing"):
+        three.vectors([1, 77])
+    with pytest.raises(ModelFileError, match="code 77 is missing"):
+        three.code_digest(77)
+
+
+def test_many_items_and_labels_are_asked_for_some_at_a_time(log, monkeypatch):
+    monkeypatch.setattr(verdicts, "_ASKED", 3)
+    names = [f"{number:02}" for number in range(10)]
+    codes = {name: [float(number), 1.0] for number, name in enumerate(names)}
+    log.append([said(name, name) for name in names], codes, SPACE)
+    assert [*log.coded(SPACE, names[::-1])] == names
+    assert log.vectors(range(10, 0, -1))[:, 0].tolist() == [*range(9, -1, -1)]
+    assert plain(log.standing(names[::-1])) == plain(log.standing())
+    assert log.labels_of(range(1, 11)) == {*names}
 
 
 def test_a_code_that_is_known_is_not_kept_twice(three):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -152,8 +153,23 @@ def demo(
             help="Look at the emoji's picture files instead of taking their stored features.",
         ),
     ] = False,
+    serve: Annotated[
+        bool,
+        typer.Option(
+            "--serve", help="Open the studio on the hidden emoji instead; on a terminal only."
+        ),
+    ] = False,
+    studio: Annotated[
+        Path, typer.Option(help="The studio's folder: its model is kept there.")
+    ] = Path("demo-studio"),
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The studio's port.")] = 8080,
 ) -> None:
     """Tag emoji, with a quarter of the tags hidden, and write a page that shows how it went."""
+    if serve and sys.stdin.isatty():
+        from polyseme_experiments.demo.studio import run_studio
+
+        run_studio(studio, seed=seed, port=port, log=say)
+        return
     from polyseme_experiments.demo import run_demo
 
     run_demo(out, seed=seed, from_pictures=from_pictures, log=say)

@@ -3,7 +3,8 @@
 The pipeline, one file a step: `corpus` (tag sets) -> `space`, learned by `training` and used by
 `members` (tag sets and items become codes, every label is read from a code) -> `calibration`
 (probabilities) -> `store` (known tag sets near a code vote) -> `corrections` (what answers change)
--> `evidence` (the parts of a score) -> `metrics` (how good the rankings are). `tagger` puts them together; `published` is the paper's own method.
+-> `evidence` (the parts of a score) -> `metrics` (how good the rankings are). `tagger` puts them
+together; `published` is the paper's own method.
 
 Names are imported when first used, so that `import polyseme` costs next to nothing.
 """

@@ -142,7 +142,6 @@ def check_features(
     A column of vectors, as frames have them, becomes a matrix. Numbers become float64; with
     `keep_single` float32 stays, for callers that widen block by block.
     """
-    dtype = np.float32 if keep_single and getattr(X, "dtype", None) == np.float32 else np.float64
     given: Any = X
     if hasattr(given, "column_names"):  # a table of pyarrow
         given = given.to_pandas()
@@ -152,6 +151,7 @@ def check_features(
         given = given if sp.issparse(given) else np.asarray(given)
         if given.dtype == object and given.ndim == 1 and len(given) and np.ndim(given[0]):
             given = np.stack([np.asarray(vector) for vector in given])
+        dtype = np.float32 if keep_single and given.dtype == np.float32 else np.float64
         if not np.iscomplexobj(given):
             matrix = (sp.csr_matrix if sp.issparse(given) else np.asarray)(given, dtype=dtype)
     except (TypeError, ValueError) as error:

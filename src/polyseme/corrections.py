@@ -14,14 +14,17 @@ their answers are as good as any others'. How often a label is expected stays as
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Collection, Mapping
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from polyseme.calibration import match_frequencies, sigmoid
+from polyseme.persistence import package_version, read_cache, write_cache
 
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -31,12 +34,13 @@ STRENGTHS = (0.3, 1.0, 3.0, 10.0)
 OFFSET = 1.0
 # Dimensions of a sketch at the most.
 SKETCH = 512
-# Newton's steps at the most, and the change that is small enough to stop.
-_STEPS, _SMALL = 30, 1e-6
+# Steps at the most, the change that is small enough to stop, and the share of the change before
+# from which on a curvature is made anew.
+_STEPS, _SMALL, _SLOW = 100, 1e-7, 0.5
+# The way they are learned, to be raised whenever it changes; bytes of the digest of a source.
+_FORM, SOURCE = 1, 32
 # A strength whose log evidence is so far behind another's has no share.
 _HOPELESS = 12.0
-# Beyond so many answers to one label they are solved in the dimensions of sketches, not of answers.
-_DUAL = 600
 
 
 class Correction(NamedTuple):
@@ -44,6 +48,7 @@ class Correction(NamedTuple):
 
     weights: Matrix  # (n_sketch,)
     intercept: float
+    source: bytes = b""  # the digest of all that it was learned from, where somebody made one
 
 
 @lru_cache(maxsize=2)
@@ -98,23 +103,35 @@ def correct(
     reference, reference_logits, reference_weights : arrays, shapes (m, n_sketch), (m,), (m,)
         Items that stand for all others, on which the label stays as frequent as it was.
     """
-    known, target = sketches.astype(np.float64), answers.astype(np.float64)
-    found: list[tuple[Matrix, float, float]] = []
+    known, target, back = sketches.astype(np.float64), answers.astype(np.float64), None
+    if len(known) < known.shape[1]:
+        # Weights are mixtures of the items' sketches: there are no more dimensions than answers.
+        back, triangle = np.linalg.qr(known.T)
+        known = np.ascontiguousarray(triangle.T)
+    found: list[_Solution] = []
     for strength in STRENGTHS:
-        found.append(_solved(known, logits, target, strength, *(found[-1][:2] if found else ())))
-        if found[-1][2] < max(one[2] for one in found) - _HOPELESS:
+        found.append(_solved(known, logits, target, strength, found[-1] if found else None))
+        if found[-1].evidence < max(one.evidence for one in found) - _HOPELESS:
             break  # what is stronger still explains the answers even worse
-    evidence = np.array([one[2] for one in found])
+    evidence = np.array([one.evidence for one in found])
     shares = np.exp(evidence - evidence.max())
     shares /= shares.sum()
-    weights = sum(share * one[0] for share, one in zip(shares, found, strict=True))
+    mixed = np.asarray(shares @ np.stack([one.weights for one in found]))
+    weights = mixed[:-1] if back is None else back @ mixed[:-1]
     if not len(reference):
-        offset = sum(share * one[1] for share, one in zip(shares, found, strict=True))
-        return Correction(np.asarray(weights), float(offset))
+        return Correction(weights, float(mixed[-1]))
     moved = reference_logits + reference @ weights
     expected = reference_weights @ sigmoid(reference_logits) / reference_weights.sum()
     intercept = match_frequencies(moved[:, None], reference_weights, np.array([expected]))
-    return Correction(np.asarray(weights), float(intercept[0]))
+    return Correction(weights, float(intercept[0]))
+
+
+class _Solution(NamedTuple):
+    """The most likely weights for a strength, the offset last, and how well it explains answers."""
+
+    weights: Matrix  # (n_sketch + 1,)
+    evidence: float  # its logarithm
+    curvature: Matrix  # of the likelihood there, (n_sketch + 1, n_sketch + 1)
 
 
 def _solved(
@@ -122,38 +139,95 @@ def _solved(
     logits: Matrix,
     target: Matrix,
     strength: float,
-    start: Matrix | float = 0.0,
-    start_offset: float = 0.0,
-) -> tuple[Matrix, float, float]:
-    """Give the most likely weights and offset for a strength, and the log evidence for it."""
-    rows = np.hstack([known * strength**0.5, np.full((len(known), 1), OFFSET**0.5)])
-    gram = rows @ rows.T if len(rows) <= _DUAL else None
+    start: _Solution | None = None,
+) -> _Solution:
+    """Find the most likely weights for a strength, from those for another on.
 
-    def posterior(weights: Matrix) -> float:
-        z = logits + rows @ weights
-        return float(-np.logaddexp(0, np.where(target > 0, -z, z)).sum() - 0.5 * weights @ weights)
+    Newton's steps, but a curvature is made anew only where the one at hand leads too slowly: it
+    costs more than several steps do. The last step is always taken with that of its own place.
+    """
+    from scipy.linalg import cho_factor, cho_solve
 
-    weights = np.empty(rows.shape[1])
-    weights[:-1], weights[-1] = start / strength**0.5, start_offset / OFFSET**0.5
-    value = posterior(weights)
+    rows = np.hstack([known, np.ones((len(known), 1))])
+    variances = np.full(rows.shape[1], strength)
+    variances[-1] = OFFSET
+    root = np.sqrt(variances)
+
+    def posterior(weights: Matrix, z: Matrix) -> float:
+        likelihood = -np.logaddexp(0, np.where(target > 0, -z, z)).sum()
+        return float(likelihood - 0.5 * weights @ (weights / variances))
+
+    def curved(z: Matrix) -> Matrix:
+        likely = sigmoid(z)
+        scaled = rows * np.sqrt(np.maximum(likely * (1 - likely), 1e-6))[:, None]
+        return np.asarray(scaled.T @ scaled)
+
+    def factored(curvature: Matrix) -> tuple[Matrix, bool]:
+        # In units of the prior, whose own curvature is then 1.
+        inner = root[:, None] * curvature * root
+        inner.flat[:: len(inner) + 1] += 1
+        factor: tuple[Matrix, bool] = cho_factor(inner, overwrite_a=True, check_finite=False)
+        return factor
+
+    weights = np.zeros(rows.shape[1]) if start is None else start.weights
+    z = logits + rows @ weights
+    curvature, exact = (curved(z), True) if start is None else (start.curvature, False)
+    factor, value, last = factored(curvature), posterior(weights, z), np.inf
     for _ in range(_STEPS):
-        moved = rows @ weights
-        likely = sigmoid(logits + moved)
-        spread = np.maximum(likely * (1 - likely), 1e-6)
-        wanted = spread * moved + target - likely
-        if gram is not None:
-            root = np.sqrt(spread)
-            inner = np.eye(len(rows)) + root[:, None] * gram * root
-            solved = wanted - root * np.linalg.solve(inner, root * (gram @ wanted))
-            change = rows.T @ solved - weights
-        else:
-            inner = np.eye(rows.shape[1]) + rows.T @ (rows * spread[:, None])
-            change = np.linalg.solve(inner, rows.T @ wanted) - weights
+        slope = rows.T @ (target - sigmoid(z)) - weights / variances
+        change = root * cho_solve(factor, root * slope, check_finite=False)
+        size = np.abs(change / root).max()
+        moved = rows @ change
         # Where answers contradict what was certain, a whole step leads too far.
-        while (after := posterior(weights + change)) < value and np.abs(change).max() > 1e-9:
-            change *= 0.5
-        weights, value = weights + change, after
-        if np.abs(change).max() < _SMALL:
+        while (after := posterior(weights + change, z + moved)) < value and size > 1e-9:
+            change, moved, size = change * 0.5, moved * 0.5, size * 0.5
+        weights, z, value = weights + change, z + moved, after
+        if exact and size < _SMALL:
             break
-    evidence = value - 0.5 * np.linalg.slogdet(inner)[1]
-    return weights[:-1] * strength**0.5, float(weights[-1] * OFFSET**0.5), float(evidence)
+        exact = bool(size < _SMALL or size > _SLOW * last)
+        if exact:
+            curvature = curved(z)
+            factor = factored(curvature)
+        last = size
+    evidence = value - np.log(np.diag(factor[0])).sum()
+    return _Solution(weights, float(evidence), curvature)
+
+
+# ---------------------------------------------------------------------- what was learned before
+
+
+@cache
+def learned_by() -> str:
+    """Say who learns corrections; of others, the last bits may differ."""
+    versions = (package_version(), np.__version__, scipy.__version__)
+    return f"{_FORM} {versions} {STRENGTHS} {OFFSET} {_STEPS} {_SMALL} {_SLOW} {_HOPELESS}"
+
+
+def keep_corrections(file: Path, corrections: Collection[Correction]) -> None:
+    """Keep corrections by their sources, in place of those in the file; see `write_cache`."""
+    write_cache(
+        file,
+        {
+            "sources": np.frombuffer(b"".join(one.source for one in corrections), dtype=np.uint8),
+            "weights": np.stack([one.weights for one in corrections]),
+            "intercepts": np.array([one.intercept for one in corrections]),
+        },
+    )
+
+
+def kept_corrections(file: Path, n_sketch: int) -> dict[bytes, Correction]:
+    """Give the corrections that a file keeps, by their sources; none where it cannot be used."""
+    arrays = read_cache(file)
+    weights, intercepts, sources = map(arrays.get, ("weights", "intercepts", "sources"))
+    if weights is None or intercepts is None or sources is None:
+        return {}
+    n = len(intercepts) if intercepts.ndim == 1 else 0
+    told = {"weights": (n, n_sketch), "intercepts": (n,), "sources": (n * SOURCE,)}
+    numbers = weights.dtype == intercepts.dtype == np.float64 and sources.dtype == np.uint8
+    if {name: one.shape for name, one in arrays.items()} != told or not numbers:
+        return {}
+    if not (np.isfinite(weights).all() and np.isfinite(intercepts).all()):
+        return {}
+    names = [one.tobytes() for one in sources.reshape(n, SOURCE)]
+    kept = zip(weights, intercepts.tolist(), names, strict=True)
+    return {one.source: one for one in map(Correction._make, kept)}

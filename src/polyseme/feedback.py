@@ -6,8 +6,10 @@ items that were answered for, and questions that are worth asking.
 
 from __future__ import annotations
 
+import hashlib
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from copy import copy
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 
 from polyseme._validation import InputError
 from polyseme.calibration import sigmoid
-from polyseme.verdicts import Verdict, VerdictLog
+from polyseme.verdicts import Undo, Verdict, VerdictLog
 
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -56,6 +58,8 @@ class Block(NamedTuple):
 class Feedback:
     """The verdicts that stand, by label, and the vectors of their items in one space.
 
+    It is what a log held at some time and does not change: `caught_up` gives another.
+
     Parameters
     ----------
     log : VerdictLog
@@ -66,15 +70,13 @@ class Feedback:
 
     def __init__(self, log: VerdictLog, space: str) -> None:
         self.log, self.space = log, space
-        self._held: dict[str, Floats] = {}
-        self._load()
-
-    def _load(self) -> None:
-        """Read what stands from the log."""
+        # What is read after this may be newer already; it is read again then, with no harm.
+        self._heads = log.heads()
         # The number of each verdict and its answer, by label and item.
-        self._answers: dict[str, dict[str, tuple[int, bool]]] = {}
-        for one in self.log.standing() if self.log.count else ():
-            self._answers.setdefault(one.label, {})[one.item] = (one.number or 0, one.answer)
+        self._answers = _by_label(log.standing())
+        # The number of each item's vector, and vectors by numbers: what has a number never changes.
+        self._places = log.coded(space)
+        self._held: dict[int, Floats] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._answers.values()))
@@ -89,25 +91,52 @@ class Feedback:
         return dict.fromkeys(item for said in self._answers.values() for item in said)
 
     def triples(self) -> Iterator[tuple[str, str, bool]]:
-        """Yield item, label and answer of every verdict, of one label's in the order of events."""
+        """Yield item, label and answer of every verdict."""
         for label, said in self._answers.items():
             for item, (_, answer) in said.items():
                 yield item, label, answer
 
-    def add(self, verdicts: Collection[Verdict], vectors: Mapping[str, Floats]) -> range:
-        """Keep verdicts, and vectors of items that are new; give the verdicts' numbers."""
-        numbers = self.log.append(verdicts, vectors, self.space)
-        for number, one in zip(numbers, verdicts, strict=True):
-            self._answers.setdefault(one.label, {})[one.item] = (number, bool(one.answer))
-        return numbers
+    def caught_up(self) -> tuple[Feedback, set[str]]:
+        """Give what stands by now, whoever has written to the log, and the labels that differ.
 
-    def undo(self, numbers: Iterable[int]) -> set[str]:
-        """Take verdicts back; what stood before them stands again. Gives their labels."""
-        self.log.undo(numbers)
-        before = self._answers
-        self._load()
-        labels = set(before) | set(self._answers)
-        return {label for label in labels if before.get(label) != self._answers.get(label)}
+        Itself, where nothing is new.
+        """
+        heads = self.log.heads()
+        if heads == self._heads:
+            return self, set()
+        if not self.log.holds(self._heads):  # another log has taken its place
+            new = Feedback(self.log, self.space)
+            return new, {*self.labels, *new.labels}
+        new = copy(self)
+        new._heads = heads
+        fresh: dict[str, dict[str, tuple[int, bool]]] = {}
+        undone = []
+        for event in self.log.events(self._heads["events"][0]):
+            if isinstance(event, Undo):
+                undone.append(event.undoes)
+                continue
+            if event.label not in fresh:
+                fresh[event.label] = dict(self._answers.get(event.label, {}))
+            fresh[event.label][event.item] = (event.number or 0, event.answer)
+        if undone:  # what stood before stands again
+            again = self.log.labels_of(undone)
+            standing = _by_label(self.log.standing(again))
+            fresh |= {label: standing.get(label, {}) for label in again}
+        every = self._answers | fresh
+        new._answers = {label: said for label, said in every.items() if said}
+        differ = {one for one, said in fresh.items() if said != self._answers.get(one, {})}
+        placed = self.log.coded(self.space, after=self._heads["codes"][0])
+        moved = {item: at for item, at in placed.items() if self._places.get(item) != at}.keys()
+        if moved:
+            new._places = self._places | placed
+            differ |= {one for one, said in every.items() if not moved.isdisjoint(said.keys())}
+        return new, differ
+
+    def kept_in(self, log: VerdictLog) -> Feedback:
+        """Give the same for another log, to which this one's was copied."""
+        new = copy(self)
+        new.log = log
+        return new
 
     def numbers(self, labels: Collection[str]) -> list[int]:
         """Give the numbers of the standing verdicts on labels."""
@@ -115,14 +144,16 @@ class Feedback:
 
     def vectors(self, items: Collection[str]) -> dict[str, Floats]:
         """Give the vectors of items that have one; some are held in memory."""
-        missing = [item for item in items if item not in self._held]
-        read = self.log.codes(self.space, missing) if missing else {}
-        found = {item: self._held[item] for item in items if item in self._held} | read
+        numbers = {item: self._places[item] for item in items if item in self._places}
+        held = self._held
+        missing = [number for number in numbers.values() if number not in held]
+        read = dict(zip(missing, self.log.vectors(missing), strict=True)) if missing else {}
+        found = {item: read[at] if at in read else held[at] for item, at in numbers.items()}
         width = next((vector.nbytes for vector in found.values()), 0)
-        if width * (len(self._held) + len(read)) > _HELD_BYTES:
-            self._held = {}
-        if width * len(read) <= _HELD_BYTES:
-            self._held = self._held | read
+        if width * (len(held) + len(read)) > _HELD_BYTES:
+            held = {}
+        if read:
+            self._held = held | read if width * len(read) <= _HELD_BYTES else held
         return found
 
     def answers(self, labels: Collection[str]) -> dict[str, bool]:
@@ -133,6 +164,16 @@ class Feedback:
         said = [(item, told) for one in labels for item, told in self._answers.get(one, {}).items()]
         return {item: answer for item, (_, answer) in sorted(said)}
 
+    def digest(self, labels: Collection[str]) -> bytes:
+        """Digest what `placed` gives, without reading it; nothing where it gives nothing."""
+        answers, places = self.answers(labels), self._places
+        told = [(places[item], answer) for item, answer in answers.items() if item in places]
+        if not told:
+            return b""
+        # The last vector's own digest tells of all that came before it.
+        last = self.log.code_digest(max(told)[0])
+        return hashlib.sha256(last + ascii(told).encode("ascii")).digest()
+
     def placed(self, labels: Collection[str]) -> tuple[Floats, NDArray[np.bool_]]:
         """Give vectors (n, n_dimensions) and answers (n,) of items that have a vector here."""
         answers = self.answers(labels)
@@ -141,6 +182,14 @@ class Feedback:
         if not known:
             return np.zeros((0, 0), dtype=np.float32), np.zeros(0, dtype=bool)
         return np.stack([vectors[item] for item in known]), np.array([answers[x] for x in known])
+
+
+def _by_label(verdicts: Iterable[Verdict]) -> dict[str, dict[str, tuple[int, bool]]]:
+    """Give numbers and answers of verdicts, by label and item."""
+    found: dict[str, dict[str, tuple[int, bool]]] = {}
+    for one in verdicts:
+        found.setdefault(one.label, {})[one.item] = (one.number or 0, one.answer)
+    return found
 
 
 def as_verdict(given: Verdict | tuple[Any, ...], model: str) -> Verdict:
@@ -213,20 +262,23 @@ def choose(
     for block in blocks:
         logits, tagged = block.logits, block.tagged
         may = np.isfinite(logits) & ~block.answered & (tagged <= (strategy == "errors"))
-        row, column = np.nonzero(may)
-        value, has = logits[may], tagged[may]
         for reason in reasons:
             if reason == "random":
-                worth = generator.random(may.shape)[may]
+                worth = generator.random(may.shape)
             elif reason == "errors":
-                worth = np.where(has, -value, value)
+                worth = np.where(tagged, -logits, logits)
             else:
-                worth = value if reason == "likely" else -np.abs(value)
-            found = [worth, row + block.start, column, value, has]
-            if reason in kept:
-                found = [np.concatenate(pair) for pair in zip(kept[reason], found, strict=True)]
+                worth = logits if reason == "likely" else -np.abs(logits)
+            before = kept.get(reason)
+            # Of equals the first is kept, so that only what is better than the last one matters.
+            least = -np.inf if before is None or len(before[0]) < 2 * k else before[0][-1]
+            row, column = np.nonzero(may & (worth > least))
+            places = (row, column)
+            found = [worth[places], row + block.start, column, logits[places], tagged[places]]
+            if before is not None:
+                found = [np.concatenate(pair) for pair in zip(before, found, strict=True)]
             # Twice as many as are wanted: those for one reason may be chosen for another.
-            best = np.argsort(np.negative(found[0]), kind="stable")[: 2 * k]
+            best = _largest(np.asarray(found[0]), 2 * k)
             kept[reason] = [part[best] for part in found]
     chosen: dict[tuple[int, int], tuple[float, str]] = {}
     for place, (reason, (_, *parts)) in enumerate(kept.items()):
@@ -236,3 +288,11 @@ def choose(
             why = reason if reason != "errors" else ("wrong" if has else "missing")
             chosen.setdefault((row, column), (float(sigmoid(np.array(value))), why))
     return [(*place, *told) for place, told in chosen.items()]
+
+
+def _largest(values: Matrix, k: int) -> NDArray[np.int64]:
+    """Give the places of the k largest values, the largest and of equals the first first."""
+    near = np.arange(len(values))
+    if len(values) > 8 * k:
+        near = np.flatnonzero(values >= np.partition(values, -k)[-k])
+    return near[np.argsort(-values[near], kind="stable")[:k]]

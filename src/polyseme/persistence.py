@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import InputError
-from polyseme.io import locked
+from polyseme.io import locked, replacing
 
 JSON: TypeAlias = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
 Config: TypeAlias = Mapping[str, Any]
@@ -38,10 +38,12 @@ FORMAT_VERSION = 4
 MANIFEST = "manifest.json"
 # What people said about the model's answers; it lies beside the payload, and no save touches it.
 VERDICTS = "verdicts.sqlite"
+# What was learned from that; it can always be learned again.
+CORRECTIONS = "corrections.cache"
 _KIND = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _PAYLOAD = re.compile(r"config-[0-9a-f]{12}\.json|arrays-[0-9a-f]{12}\.safetensors")
 _TEMPORARY = re.compile(rf"(?:{re.escape(MANIFEST)}|{_PAYLOAD.pattern})?\.[0-9a-f]{{16}}\.tmp")
-_VERDICTS = re.compile(rf"{re.escape(VERDICTS)}(?:-wal|-shm|-journal)?")
+_BESIDE = re.compile(rf"{re.escape(VERDICTS)}(?:-wal|-shm|-journal)?|{re.escape(CORRECTIONS)}")
 _DTYPES = frozenset(np.dtype(code).name for code in "?bhiqBHIQefd")
 _MANIFEST_LIMIT = 1 << 20
 _LOCK_SECONDS = 120.0
@@ -116,7 +118,7 @@ def write_model(path: str | os.PathLike[str], kind: str, config: Config, arrays:
         {
             "format": FORMAT_NAME,
             "format_version": FORMAT_VERSION,
-            "polyseme_version": _package_version(),
+            "polyseme_version": package_version(),
             "kind": kind,
             "files": {name: _summary(data) for name, data in payloads.items()},
         }
@@ -194,7 +196,7 @@ def _summary(data: bytes) -> dict[str, str | int]:
 
 
 @cache
-def _package_version() -> str:
+def package_version() -> str:
     """Look up the installed version, once: checkpoints are written often."""
     try:
         return metadata.version("polyseme")
@@ -236,7 +238,7 @@ def _write_lock(folder: Path) -> AbstractContextManager[bool]:
 def _files_to_replace(folder: Path) -> frozenset[str]:
     """Refuse a folder that is not ours; return the file names its manifest holds."""
     names = [entry.name for entry in folder.iterdir()]
-    foreign = sorted(name for name in names if not (_is_ours(name) or _VERDICTS.fullmatch(name)))
+    foreign = sorted(name for name in names if not (_is_ours(name) or _BESIDE.fullmatch(name)))
     if MANIFEST in foreign:
         content = _parse_object(read_manifest(folder)) or {}
         if content.get("format") == FORMAT_NAME:
@@ -557,3 +559,40 @@ def _named_files(content: Mapping[str, Any]) -> frozenset[str] | None:
 def _fault(folder: Path, name: str, what: str) -> ModelFileError:
     """Build the error about one file of a model."""
     return ModelFileError(f"File '{name}' of the model at '{folder}' {what}.")
+
+
+# ---------------------------------------------------------------------- what can be made again
+
+
+def write_cache(file: Path, arrays: Arrays) -> None:
+    """Put arrays that can be made again into a file, as a whole or, where that fails, not at all.
+
+    Parameters
+    ----------
+    file : Path
+        It is replaced, where it is there.
+    arrays : mapping of str to array
+        As for `write_model`.
+    """
+    data = _encode_arrays(arrays)
+    with suppress(OSError), replacing(file) as stream:
+        stream.write(hashlib.sha256(data).digest() + data)
+
+
+def read_cache(file: Path) -> dict[str, NDArray[Any]]:
+    """Read what `write_cache` wrote; nothing where it is missing, damaged or anything else.
+
+    Parameters
+    ----------
+    file : Path
+
+    Returns
+    -------
+    dict of str to array
+        What they hold is for the caller to check.
+    """
+    with suppress(OSError, ModelFileError):
+        data = _read_file(file.parent, file.name, file.lstat().st_size)
+        if data[:32] == hashlib.sha256(data[32:]).digest():
+            return _parse_arrays(data[32:]) or {}
+    return {}

@@ -258,17 +258,17 @@ class ConceptSpace(Estimator):
             training.run(after=after)
         return self.finish(data, training.members.arrays(), training.history)
 
-    def planned(self, n_documents: int, *, pool: bool = False) -> SpacePlan:
+    def planned(self, n_documents: int, n_items: int = 0, *, pool: bool = False) -> SpacePlan:
         """Give the plan that the parameters and the data ask for.
 
         Parameters
         ----------
-        n_documents : int
-            How many documents there are.
+        n_documents, n_items : int
+            How many documents and tagged items there are.
         pool : bool
             Whether items without tags are learned from, too, which takes more steps.
         """
-        plan = self.plan or SpacePlan().sized(n_documents)
+        plan = self.plan or SpacePlan().sized(n_documents, n_items)
         names = ("n_folds", "members_per_fold", "n_steps")
         chosen = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if self.n_steps is not None:
@@ -314,7 +314,7 @@ class ConceptSpace(Estimator):
             self.mean_, self.scale_ = _column_statistics(X)
         self.order_ = np.concatenate([np.flatnonzero(seen), np.flatnonzero(~seen)])
         self.n_seen_ = int(seen.sum())
-        plan = self.planned(n_documents, pool=pool is not None)
+        plan = self.planned(n_documents, n_items, pool=pool is not None)
         self.plan_ = plan.within(n_documents, n_items)
         generator = np.random.default_rng(seed)
         folds = fold_numbers(n_documents, self.plan_.n_folds, generator, groups)

@@ -6,6 +6,7 @@ all of them; the store grows and shrinks without training.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -174,6 +175,14 @@ class ConceptStore:
     def counts(self) -> IntArray:
         """How many documents hold each label, (n_labels,)."""
         return np.asarray(self.matrix.sum(axis=0), dtype=np.int64).ravel()
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The digest of all that decides `votes`; names have no part in them."""
+        digest = hashlib.sha256(f"{self.matrix.shape}".encode())
+        for name, array in self.get_state()[1].items():
+            digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+        return digest.digest()
 
     def votes(self, points: Floats) -> Matrix:
         """Let all known documents vote for their labels, the nearer the more (priming).

@@ -6,6 +6,7 @@ re-training, and is kept on disk.
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -49,8 +50,17 @@ from polyseme.corpus import (
     is_indicator,
     normalize_label,
 )
-from polyseme.corrections import SKETCH, Correction, correct, corrected
+from polyseme.corrections import (
+    SKETCH,
+    Correction,
+    correct,
+    corrected,
+    keep_corrections,
+    kept_corrections,
+    learned_by,
+)
 from polyseme.documents import label_column, training_tables
+from polyseme.encoded import EncodedItems
 from polyseme.evidence import Evidence, TagEvidence, tag_parts
 from polyseme.features import extractor_class
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
@@ -66,6 +76,7 @@ from polyseme.feedback import (
 from polyseme.holdout import Validation, validate
 from polyseme.metrics import evaluate, example_map
 from polyseme.persistence import (
+    CORRECTIONS,
     ModelFileError,
     State,
     joined,
@@ -93,6 +104,7 @@ if TYPE_CHECKING:
     from polyseme.published.tagger import PublishedTagger
 
 Features = NDArray[np.float64] | sp.csr_matrix
+Items = Features | EncodedItems
 Matrix = NDArray[np.float64]
 StrArray = NDArray[np.str_]
 METHODS = ("space", "priming")
@@ -101,6 +113,9 @@ KINDS = ("seen", "unseen", "oov")
 NAME_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5)
 # Of the small spaces that a fit is validated by; more of them say the same.
 _VALIDATION_STEPS = 300
+# Rows are coded by blocks that a table of so many numbers a row leaves, however many labels are
+# read from them: codes depend on the rows beside them in their last bits.
+_CODED = 4096
 Tagger: TypeAlias = "ZeroShotTagger | PublishedTagger"
 
 
@@ -377,7 +392,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         # Dropped are those without a label, of which `check_corpus` has told.
         store, dropped = ConceptStore.of(space, labels, sets, items)
         feedback = Feedback(log, space.digest_)
-        _place_answered(feedback, space, features, pool, named_rows)
+        feedback = _place_answered(feedback, space, features, pool, named_rows)
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
         self.space_, self.features_ = space, extractor
         self.n_vocabulary_, self.n_fitted_ = len(sets.labels), len(store.ids)
@@ -389,6 +404,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self._set_feature_names(None if self.features is not None else column_names(X))
         self.normalize_labels_, self.vocabulary_ = self.normalize_labels, vocabulary
         self.verdicts_, self.pooled_, self._feedback = log, pooled, feedback
+        self._forget_learned()
         self.indicator_ = corpus.labels if is_indicator(y) else None
         self.set_store(store)
         self._take_answers(())
@@ -464,9 +480,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         others = set(numbers) - set(kept)
         return {item: row for item, row in rows.items() if item not in others}
 
-    def _sketches(self, features: Features, rows: Sequence[int]) -> NDArray[np.float32]:
+    def _sketches(self, features: Items, rows: Sequence[int]) -> NDArray[np.float32]:
         """Give the sketches of some rows, (n, n_sketch)."""
-        return self.space_.sketch(features[np.array(rows, dtype=np.int64)])
+        return self.space_.sketch(_rows(features, rows))
 
     def _key_of(self, label: str) -> str:
         """Give what labels are compared by in a fit."""
@@ -484,7 +500,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if named is not None:
             held = {self._key(label) for label in store.labels}
             kept = [row for row, label in enumerate(named.labels) if self._key(label) not in held]
-            names = tuple(named.labels[row] for row in kept)
+            # Those without a hint come last, by their names, whoever was answered for first.
+            hints, names = np.atleast_1d(named.likeness.any(axis=1)), named.labels
+            kept.sort(key=lambda row: (0, "") if hints[row] else (1, names[row]))
+            names = tuple(names[row] for row in kept)
             named = NamedLabels(names, named.likeness[kept]) if kept else None
         with one_blas_thread():
             of_items, of_tags = self._readouts(store, named)
@@ -646,7 +665,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     def _asked(
         self, X: object, tags: Iterable[Collection[str]] | None
-    ) -> tuple[Features | None, sp.csr_matrix | None]:
+    ) -> tuple[Items | None, sp.csr_matrix | None]:
         """Check items and tags that are asked about: features, and tags over all labels."""
         check_fitted(self, "space_")
         features = None if X is None else self._features_of(X)
@@ -672,16 +691,68 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 "`complete`, or fit it with X."
             )
 
-    def _features_of(self, X: object) -> Features:
+    def _features_of(self, X: object, *, keep_single: bool = False) -> Items:
         """Check items, after the feature extractor where there is one, (n, n_features)."""
         self._check_featured()
+        owner = type(self).__name__
+        if isinstance(X, EncodedItems):
+            if X.space != self.space_.digest_:
+                raise InputError("These items were coded in another space; `encode` them again.")
+            return X
         names = getattr(self, "feature_names_in_", None)
-        table = in_order(without_ids(X)[0], names, owner=type(self).__name__)
+        table = in_order(without_ids(X)[0], names, owner=owner)
         if self.features_ is not None:
             table = self.features_.transform(X)
-        return check_features(table, owner=type(self).__name__, n_features=self.n_features_in_)
+        n_features = self.n_features_in_
+        return check_features(table, owner=owner, n_features=n_features, keep_single=keep_single)
 
-    def _codes(self, features: Features | None, tags: sp.csr_matrix | None) -> NDArray[np.float32]:
+    def encode(
+        self, X: object, ids: Sequence[str] | None = None, most_bytes: int = 2**30
+    ) -> EncodedItems:
+        """Code items once, to ask about them again and again.
+
+        What it gives stands for X in every method that asks about items, and answers to the last
+        bit as X does, as long as the space is the same: also when documents and labels come and go
+        and verdicts are given. Logits are kept as well, so that what was answered for one label
+        costs no more than that label.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+        ids : sequence of str, optional
+            Names of the items, by which verdicts know them; by default those that X has.
+        most_bytes : int
+            What may be kept in memory beside X. Where codes are too large, they are made again
+            whenever documents or labels come or go; where all is, whenever items are asked about.
+
+        Returns
+        -------
+        EncodedItems
+        """
+        check_fitted(self, "store_")
+        check_number("most_bytes", most_bytes, owner="encode", low=0, whole=True)
+        features: Any = self._features_of(X, keep_single=True)
+        if isinstance(features, EncodedItems):
+            features = features.features
+        n, space = features.shape[0], self.space_
+        n_sketch = min(self.n_features_in_, SKETCH)
+        left, logits = most_bytes - 4 * n * n_sketch, 8 * n * len(self._labels)
+        kept, codes_kept = left >= logits, left - 4 * n * space.n_dimensions >= logits
+        sketches = np.empty((n if kept else 0, n_sketch), dtype=np.float32)
+        codes = np.empty((n if codes_kept else 0, space.n_dimensions), dtype=np.float32)
+        names = _item_names(X) if ids is None else list(ids)
+        if names is not None and len(names) != n:
+            raise InputError(f"`ids` of `encode` names {len(names)} items; X has {n}.")
+        items = EncodedItems(features, names, space.digest_, left - codes.nbytes)
+        for rows in rank_blocks(n, _CODED) if kept else ():
+            table = items[rows].table()
+            sketches[rows] = space.sketch(table)
+            if codes_kept:
+                codes[rows] = space.item_codes(table)
+        items.sketches, items.codes = sketches if kept else None, codes if codes_kept else None
+        return items
+
+    def _codes(self, features: Items | None, tags: sp.csr_matrix | None) -> NDArray[np.float32]:
         """Code checked items; new labels have no place in codes."""
         learned = None if tags is None else sp.csr_matrix(tags[:, : self.store_.n_learned])
         if features is None:
@@ -690,6 +761,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             if len(lost):
                 self._refuse_new(tags[lost[0]].indices)
             return self.space_.document_codes(learned)
+        if isinstance(features, EncodedItems):
+            if features.codes is not None and learned is None:
+                return features.codes
+            features = features.table()
         return self.space_.item_codes(features, learned)
 
     def _logits(self, codes: NDArray[np.float32], features: Features | None) -> Matrix:
@@ -705,7 +780,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """Read every label from codes of items, (n, n_labels), or one, without corrections."""
         first, last = (0, len(self._labels)) if column is None else (column, column + 1)
         readout, voted = self._of_items, min(last, self.store_.n_learned)
-        logits = codes @ readout.weights[:, first:last] + readout.intercepts[first:last]
+        weights = readout.weights[:, first:last]
+        if column is not None:  # to the bit the same wherever among others it stands
+            weights = np.ascontiguousarray(weights)
+        logits = codes @ weights + readout.intercepts[first:last]
         if self.space_.priming and first < voted:
             votes = self.store_.votes(self.space_.points(codes))[:, first:voted]
             logits[:, : voted - first] += self.space_.priming * logit(votes)
@@ -713,12 +791,17 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     def _scored(
         self,
-        features: Features | None,
+        features: Items | None,
         tags: sp.csr_matrix | None,
         method: str = "space",
         kinds: Collection[str] | None = None,
+        columns: Sequence[int] | None = None,
     ) -> Iterator[tuple[slice, Matrix]]:
-        """Give scores of checked items, some rows at a time: logits, or shares of votes."""
+        """Give scores of checked items, some rows at a time: logits, or shares of votes.
+
+        They are in the order of `classes_`, or those of some columns of `_labels`, by which no
+        other column's score is raised then.
+        """
         in_use = self._in_use
         for kind in kinds or ():
             check_option("kinds", kind, KINDS, owner="rank")
@@ -730,30 +813,93 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 asked[self.space_.order_[: self.space_.n_seen_]] = True
             in_use = in_use & asked
         check_option("method", method, METHODS, owner="rank")
-        n = (features if features is not None else tags).shape[0]  # type: ignore[union-attr]
         lowest, highest = (0.0, 1.0) if method == "priming" else (-np.inf, np.inf)
-        # A block is also a table over known documents.
-        for rows in rank_blocks(n, max(len(self._labels), 4096)):
-            part = None if features is None else features[rows]
-            known = None if tags is None else tags[rows]
-            codes = self._codes(part, known)
-            if method == "priming":
-                scores = np.zeros((len(codes), len(self._labels)))
-                points = self.space_.points(codes)
-                scores[:, : len(self.store_.labels)] = self.store_.votes(points)
-            else:
-                scores = self._logits(codes, part)
-            own = scores.copy() if self._raised else scores
-            for source, target in self._raised:
+        some = np.arange(len(self._labels)) if columns is None else np.array(columns)
+        place = {column: at for at, column in enumerate(some.tolist())}
+        raised = [(place[a], place[b]) for a, b in self._raised if a in place and b in place]
+        for rows, scores, known in self._read(features, tags, method, columns):
+            own = scores.copy() if raised else scores
+            for source, target in raised:
                 np.maximum(scores[:, target], own[:, source], out=scores[:, target])
-            scores = np.where(in_use, scores, lowest)
+            scores = np.where(in_use[some], scores, lowest)
             if known is not None:
-                scores = np.where(known.toarray() > 0, highest, scores)
-            yield rows, self._show(scores, lowest)
+                scores = np.where(known.toarray()[:, some] > 0, highest, scores)
+            yield rows, self._show(scores, lowest) if columns is None else scores
+
+    def _read(
+        self,
+        features: Items | None,
+        tags: sp.csr_matrix | None,
+        method: str = "space",
+        columns: Sequence[int] | None = None,
+        *,
+        plain: bool = False,
+    ) -> Iterator[tuple[slice, Matrix, sp.csr_matrix | None]]:
+        """Read labels, or some columns, from checked items, some rows at a time; see `_scored`.
+
+        What is given may be changed. `plain` leaves corrections out, and what is kept of logits.
+        """
+        n = (features if features is not None else tags).shape[0]  # type: ignore[union-attr]
+        of_items = features is not None and method == "space"
+        corrections = self._corrections if of_items and not plain else {}
+        if columns is not None:
+            places = enumerate(columns)
+            corrections = {at: corrections[one] for at, one in places if one in corrections}
+        kept = None
+        if isinstance(features, EncodedItems) and of_items and tags is None and not plain:
+            kept = self._kept_logits(features)
+        for block in rank_blocks(n, _CODED):
+            part = None if features is None else features[block]
+            known = None if tags is None else tags[block]
+            codes = self._codes(part, known) if kept is None else None
+            sketches = self._sketched(part) if part is not None and corrections else None
+            # A block is also a table over known documents.
+            for own in rank_blocks(block.stop - block.start, max(len(self._labels), 4096)):
+                rows = slice(block.start + own.start, block.start + own.stop)
+                if codes is None:
+                    assert kept is not None
+                    scores = kept[rows].copy() if columns is None else kept[rows]
+                elif method == "priming":
+                    scores = np.zeros((own.stop - own.start, len(self._labels)))
+                    points = self.space_.points(codes[own])
+                    scores[:, : len(self.store_.labels)] = self.store_.votes(points)
+                elif part is None:
+                    scores = np.asarray(
+                        codes[own] @ self._of_tags.weights + self._of_tags.intercepts
+                    )
+                else:
+                    scores = self._plain_logits(codes[own])
+                scores = scores if columns is None else scores[:, columns]
+                if sketches is not None:
+                    with one_blas_thread():  # too small a product for several
+                        scores[:, [*corrections]] += corrected(sketches[own], corrections)
+                yield rows, scores, None if known is None else known[own]
+
+    def _kept_logits(self, items: EncodedItems) -> Matrix | None:
+        """Give the logits of encoded items without corrections, (n, n_labels), as they are kept."""
+        matrix, space = self.store_.matrix, self.space_
+        state: list[NDArray[Any]] = [self.store_.points, self.store_.sets]
+        state += [matrix.indices, matrix.indptr, *self._of_items]
+        state.append(np.array([space.priming, space.context]))
+
+        def read(whole: EncodedItems) -> Matrix:
+            table = np.empty((len(whole), len(self._labels)))
+            for rows, logits, _ in self._read(whole, None, plain=True):
+                table[rows] = logits
+            return table
+
+        return items.logits(state, len(self._labels), read)
+
+    def _sketched(self, features: Items) -> NDArray[np.float32]:
+        """Give the sketches of checked items, (n, n_sketch)."""
+        if not isinstance(features, EncodedItems):
+            return self.space_.sketch(features)
+        kept = features.sketches
+        return self.space_.sketch(features.table()) if kept is None else kept
 
     def _probable(
         self,
-        features: Features | None,
+        features: Items | None,
         tags: sp.csr_matrix | None,
         method: str = "space",
         kinds: Collection[str] | None = None,
@@ -810,6 +956,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     def _truth(self, X: object, y: Documents) -> NDArray[np.bool_]:
         """Say which of `classes_` each item carries, (n, n_classes)."""
+        return np.asarray(self._carried(X, y).toarray(), dtype=bool)
+
+    def _carried(self, X: object, y: Documents) -> sp.csr_matrix:
+        """Give the labels that items carry, (n, n_classes)."""
         corpus = self.vocabulary_.apply(as_corpus(y, normalize=self.normalize_labels_))
         _, corpus = in_order_of(X, y, corpus)
         matrix, unknown = corpus.align(self.classes_.tolist())
@@ -817,9 +967,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             warnings.warn(
                 f"{len(unknown)} true labels are not known and are left out: {first_few(unknown)}.",
                 PolysemeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        return np.asarray(matrix[:, : len(self.classes_)].toarray(), dtype=bool)
+        return sp.csr_matrix(matrix[:, : len(self.classes_)])
 
     def evaluate(self, X: object, y: Documents, k: int = 5) -> dict[str, float]:
         """Give all metrics of the items' rankings; labels are brought together by name.
@@ -1025,7 +1175,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         Parameters
         ----------
         x : array-like, shape (n_features,) or (1, n_features), or None
-            One item; None explains what `complete` says about the tags alone.
+            One item, which may be one of those that were encoded; None explains what `complete`
+            says about the tags alone.
         label : str
             One of `classes_`.
         k : int
@@ -1040,8 +1191,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         check_fitted(self, "space_")
         check_number("k", k, owner="explain", low=1, whole=True)
         column = self._column(label)
-        one = None if x is None else one_item(x, self.features_)
-        features, given = self._asked(one, None if tags is None else [tags])
+        one = x if x is None or isinstance(x, EncodedItems) else one_item(x, self.features_)
+        items, given = self._asked(one, None if tags is None else [tags])
+        features = items.table() if isinstance(items, EncodedItems) else items
         n = (features if features is not None else given).shape[0]  # type: ignore[union-attr]
         if n != 1:
             raise InputError(f"`explain` takes one item; got {n}.")
@@ -1236,6 +1388,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         ----------
         labels : collection of str
         """
+        self.catch_up()
         columns = [self._column(label) for label in self._names(labels)]
         gone = {self._labels[column] for column in columns}
         named = self.named_
@@ -1247,9 +1400,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             store = store.without_labels(self.space_, gone)
         # Answers about them stay in the log, but count no more.
         told = [one for one in self._feedback.labels if self._place(one) in columns]
-        if told:
-            self._feedback.undo(self._feedback.numbers(told))
-        return self.set_store(store, named)
+        self._feedback.log.undo(self._feedback.numbers(told))
+        self._feedback = self._feedback.caught_up()[0]
+        self.set_store(store, named)._take_answers(())
+        return self
 
     def block(self, labels: Collection[str], undo: bool = False) -> Self:
         """Never suggest some labels, or suggest them again; given tags may still be among them.
@@ -1357,10 +1511,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         tidied = {self._key(name): name for name in self._names(list(given))} if said else {}
         own = {label: self.vocabulary_.resolve(tidied[self._key(label)]) for label in given}
         said = [one._replace(label=own[one.label]) for one in said]
+        self.catch_up()  # others may have told of these items
         vectors = self._asked_vectors(list(dict.fromkeys(one.item for one in said)), X)
-        numbers = tuple(self._feedback.add(said, vectors))
-        self._take_answers(set(own.values()))
-        return numbers
+        numbers = self._feedback.log.append(said, vectors, self._feedback.space)
+        self.catch_up()
+        return tuple(numbers)
 
     def _asked_vectors(self, names: list[str], X: object) -> dict[str, NDArray[np.float32]]:
         """Give the vectors of items that verdicts are about and that have none yet."""
@@ -1392,8 +1547,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                     )
         if features is None or not new:
             return {}
-        places = np.array([rows[name] for name in new])
-        return dict(zip(new, _vectors(self.space_, features[places]), strict=True))
+        asked = _rows(features, [rows[name] for name in new])
+        return dict(zip(new, _vectors(self.space_, asked), strict=True))
 
     def undo(self, numbers: Iterable[int]) -> Self:
         """Take verdicts back; every score is then as if they had never been given.
@@ -1404,7 +1559,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             As `learn` gave them.
         """
         check_fitted(self, "store_")
-        self._take_answers(self._feedback.undo(numbers))
+        self._feedback.log.undo(numbers)
+        self.catch_up()
         return self
 
     def take_up(self, log: VerdictLog) -> Self:
@@ -1415,30 +1571,78 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         log : VerdictLog
         """
         check_fitted(self, "store_")
-        self.verdicts_, self._feedback = log, Feedback(log, self.space_.digest_)
-        self._corrections = {}
-        self._take_answers(self._feedback.labels)
+        feedback = Feedback(log, self.space_.digest_)
+        self._take_over(feedback, {*self._feedback.labels, *feedback.labels}, None)
         return self
+
+    def catch_up(self) -> bool:
+        """Learn from verdicts that others have added to `verdicts_` or taken back since.
+
+        Every score is then as if the tagger were loaded anew. `learn` and `undo` do this as well;
+        where nothing is new it costs next to nothing.
+
+        Returns
+        -------
+        bool
+            Whether anything has changed.
+
+        Notes
+        -----
+        This method, `learn`, `undo` and all that change labels or documents replace what they
+        change: a shallow copy of a tagger can learn while other threads rank and ask with the
+        original, and then take its place.
+        """
+        check_fitted(self, "store_")
+        feedback, labels = self._feedback.caught_up()
+        if feedback is not self._feedback:
+            self._take_over(feedback, labels, self._cache)
+        return bool(labels)
+
+    def _forget_learned(self) -> None:
+        """Know no correction that was learned before, nor a file that would keep them."""
+        self._learned: dict[bytes, Correction] = {}
+        self._cache: Path | None = None
+        self._cached: frozenset[bytes] = frozenset()
+
+    def _take_up_kept(self, folder: Path) -> None:
+        """Learn from the verdicts in a model's folder, but for what was learned before."""
+        cache = folder / CORRECTIONS
+        self._learned = kept_corrections(cache, min(self.n_features_in_, SKETCH))
+        self._cached = frozenset(self._learned)
+        feedback = Feedback(VerdictLog(folder), self.space_.digest_)
+        self._take_over(feedback, feedback.labels, cache)
+
+    def _keep_learned(self) -> None:
+        """Keep corrections beside the log, where some are not there yet, but not for every one."""
+        sources = {one.source for one in self._corrections.values()}
+        if self._cache is not None and 8 * len(sources - self._cached) > len(sources):
+            keep_corrections(self._cache, self._corrections.values())
+            self._cached = frozenset(sources)
+
+    def _take_over(self, feedback: Feedback, labels: Collection[str], cache: Path | None) -> None:
+        """Correct labels by what stands now; where that fails, all is as it was."""
+        made = copy(self)
+        made.verdicts_, made._feedback, made._cache = feedback.log, feedback, cache
+        made._take_answers(labels)
+        made._keep_learned()
+        self.__dict__.update(made.__dict__)
 
     def _take_answers(self, labels: Collection[str]) -> None:
         """Correct labels that were answered for; some are known for as long as answers stand."""
         if not self.n_features_in_:
             return
-        resolved = map(self.vocabulary_.resolve, self._feedback.labels)
-        answered = {self._key(label): label for label in resolved}
         named = self.named_ or NamedLabels((), np.zeros((0, self.space_.n_seen_)))
-        kept = [
-            row
-            for row, label in enumerate(named.labels)
-            if named.likeness[row].any() or self._key(label) in answered
-        ]
-        new = tuple(label for key, label in answered.items() if key not in self._places)
-        if not new and len(kept) == len(named.labels):
+        hinted = np.flatnonzero(named.likeness.any(axis=1))
+        names = tuple(named.labels[row] for row in hinted)
+        known = {self._key(label) for label in (*self.store_.labels, *names)}
+        spelled = sorted(map(self.vocabulary_.resolve, self._feedback.labels), reverse=True)
+        answered = {self._key(label): label for label in spelled}
+        names += tuple(sorted(label for key, label in answered.items() if key not in known))
+        if names == named.labels:
             self._correct(labels)
             return
-        # A label without a hint by its name.
-        likeness = np.pad(named.likeness[kept], ((0, len(new)), (0, 0)))
-        names = tuple(named.labels[row] for row in kept) + new
+        # Labels that are known by answers alone have no hint by their names.
+        likeness = np.pad(named.likeness[hinted], ((0, len(names) - len(hinted)), (0, 0)))
         self.set_store(self.store_, NamedLabels(names, likeness))
 
     def _correct(self, labels: Collection[str]) -> None:
@@ -1448,28 +1652,67 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         names: dict[int | None, list[str]] = {}
         for label in self._feedback.labels:
             names.setdefault(self._place(label), []).append(label)
-        background, n_sketch = self.space_.background_, min(self.n_features_in_, SKETCH)
-        corrections = dict(self._corrections)
+        corrections, learned = dict(self._corrections), dict(self._learned)
         with one_blas_thread():
             if self._usual is None:
-                self._usual = np.zeros((0, len(self._labels)))
-                if len(background.codes):
-                    self._usual = self._plain_logits(background.codes)
+                self._set_usual()
             for column in {self._place(label) for label in labels} - {None}:
                 assert column is not None
-                vectors, answers = self._feedback.placed(names.get(column, ()))
                 corrections.pop(column, None)
-                if len(answers):
-                    corrections[column] = correct(
-                        vectors[:, :n_sketch],
-                        self._plain_logits(vectors[:, n_sketch:], column)[:, 0],
-                        answers,
-                        background.sketches,
-                        self._usual[:, column],
-                        background.weights,
-                    )
+                told = self._feedback.digest(names.get(column, ()))
+                if not told:
+                    continue
+                source = self._source(column, told)
+                if source not in learned:
+                    learned[source] = self._learned_anew(column, names[column], source)
+                corrections[column] = learned[source]
         # Ranking may go on in other threads; and the same answers give the same bits in any order.
         self._corrections = dict(sorted(corrections.items()))
+        # Some more than are in use: what was undone may be said again.
+        if len(learned) > 2 * len(corrections) + 100:
+            learned = {one.source: one for one in corrections.values()}
+        self._learned = learned
+
+    def _set_usual(self) -> None:
+        """Say what labels are on items that stand for all, and digest what all labels share."""
+        space, background = self.space_, self.space_.background_
+        usual = np.zeros((0, len(self._labels)))
+        if len(background.codes):
+            usual = self._plain_logits(background.codes)
+        digest = hashlib.sha256(f"{learned_by()} {space.digest_} {space.priming}".encode())
+        for part in (background.sketches, background.weights, space.document_mean_, space.axes_):
+            digest.update(f"{part.dtype.str} {part.shape}".encode() + part.tobytes())
+        self._shared, self._usual = digest.digest(), usual
+
+    def _source(self, column: int, told: bytes) -> bytes:
+        """Digest all that decides the correction of a column; answers and items are one already.
+
+        Whatever changes a label's logits without corrections has a part: its readout, the items
+        that stand for all, and known documents where they vote.
+        """
+        assert self._usual is not None
+        digest = hashlib.sha256(self._shared + told)
+        readout = self._of_items
+        for part in (readout.weights, readout.intercepts[None], self._usual):
+            digest.update(part[:, column].tobytes())
+        if self.space_.priming and column < self.store_.n_learned:
+            digest.update(self.store_.digest + str(column).encode())
+        return digest.digest()
+
+    def _learned_anew(self, column: int, names: Collection[str], source: bytes) -> Correction:
+        """Learn the correction of a column from answers to labels of some names."""
+        background, n_sketch = self.space_.background_, min(self.n_features_in_, SKETCH)
+        vectors, answers = self._feedback.placed(names)
+        assert self._usual is not None
+        found = correct(
+            vectors[:, :n_sketch],
+            self._plain_logits(vectors[:, n_sketch:], column)[:, 0],
+            answers,
+            background.sketches,
+            self._usual[:, column],
+            background.weights,
+        )
+        return found._replace(source=source)
 
     def _place(self, label: str) -> int | None:
         """Give the column of a label that was answered for; None where it is not known."""
@@ -1512,7 +1755,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         n = features.shape[0]
         names = [str(row) for row in range(n)] if given is None else given
         shown = np.arange(len(self._labels)) if self._shown is None else self._shown
-        chosen = np.arange(len(shown))
+        chosen, columns = np.arange(len(shown)), None
         if label is not None:
             column = self._column(label)
             if not self._in_use[column]:
@@ -1520,7 +1763,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                     f"'{label}' is blocked or was removed, so that nothing is asked about it."
                 )
             chosen = np.flatnonzero(shown == column)
-        carried = None if tags is None else self._truth(X, tags)
+            raising = [source for source, target in self._raised if target == column]
+            columns = list(dict.fromkeys([column, *raising]))
+        carried = None if tags is None else self._carried(X, tags)[:, chosen]
         places = {column: place for place, column in enumerate(shown[chosen].tolist())}
         answered = answer_table(
             self._feedback.triples(),
@@ -1530,11 +1775,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         )
 
         def blocks() -> Iterator[Block]:
-            for rows, logits in self._scored(features, None):
+            for rows, logits in self._scored(features, None, columns=columns):
                 there = np.zeros((len(logits), len(chosen)), dtype=bool)
                 told = there if answered is None else answered[rows].toarray() != 0
-                has = there if carried is None else carried[rows][:, chosen]
-                yield Block(rows.start, logits[:, chosen], told, has)
+                has = there if carried is None else carried[rows].toarray()
+                yield Block(rows.start, logits[:, : len(chosen)], told, has)
 
         found = choose(blocks(), k, strategy, as_generator(random_state))
         return [
@@ -1560,7 +1805,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         write_model(path, "tagger", *self.get_state())
         if self.verdicts_.file is None:
             self.verdicts_ = VerdictLog(path)
-            self._feedback = Feedback(self.verdicts_, self.space_.digest_)
+            self._feedback = self._feedback.kept_in(self.verdicts_)
+            self._cache = Path(path) / CORRECTIONS
+        if self._corrections:
+            keep_corrections(Path(path) / CORRECTIONS, self._corrections.values())
 
     def get_state(self) -> State:
         """Give the fitted tagger as JSON values and arrays; see `from_state`."""
@@ -1611,6 +1859,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         made.vocabulary_ = made.vocabulary = Vocabulary.from_state(config["vocabulary"])
         made.verdicts_, made.pooled_ = VerdictLog(), config["pooled"]
         made._feedback = Feedback(made.verdicts_, made.space_.digest_)
+        made._forget_learned()
         made.indicator_ = None if config["indicator"] is None else tuple(config["indicator"])
         named = None
         if config["named"] is not None:
@@ -1626,6 +1875,12 @@ def _item_names(X: Any) -> list[str] | None:
         files = [str(one) for one in X if isinstance(one, (str, Path))]
         ids = files if len(files) == len(X) else None
     return ids
+
+
+def _rows(features: Items, rows: Sequence[int]) -> Features:
+    """Give the features of some rows."""
+    part = features[np.array(rows, dtype=np.int64)]
+    return part.table() if isinstance(part, EncodedItems) else part
 
 
 def _vectors(space: ConceptSpace, features: Features) -> NDArray[np.float32]:
@@ -1644,10 +1899,10 @@ def _place_answered(
     features: Features | None,
     pool: Features | None,
     rows: Mapping[str, int],
-) -> None:
-    """Keep the vectors of items that verdicts are about, in a space."""
+) -> Feedback:
+    """Keep the vectors of items that verdicts are about, in a space; give what is then known."""
     if features is None or not len(feedback):
-        return
+        return feedback
     asked = feedback.items()
     places = {item: rows[item] for item in asked if item in rows}
     known = feedback.vectors([item for item in asked if item not in rows])
@@ -1665,7 +1920,9 @@ def _place_answered(
         for start in range(0, len(here), 4096):
             some = here[start : start + 4096]
             numbers = np.array([places[item] - first for item in some])
-            feedback.add([], dict(zip(some, _vectors(space, table[numbers]), strict=True)))
+            vectors = dict(zip(some, _vectors(space, table[numbers]), strict=True))
+            feedback.log.append([], vectors, feedback.space)
+    return feedback.caught_up()[0]
 
 
 def load(path: str | Path) -> Tagger:
@@ -1685,7 +1942,8 @@ def load(path: str | Path) -> Tagger:
     config, arrays = read_model(path, "tagger")
     if config.get("method") == "space":
         tagger = ZeroShotTagger.from_state(config, arrays)
-        return tagger.take_up(VerdictLog(path))
+        tagger._take_up_kept(Path(path))
+        return tagger
     from polyseme.published.tagger import PublishedTagger
 
     if config.get("method") == "published":

@@ -158,19 +158,24 @@ class SpacePlan:
         warm = min(1.0, (number + 1) / max(0.1 * self.n_steps, 1.0))
         return float(warm * 0.5 * (1 + np.cos(np.pi * number / self.n_steps)))
 
-    def sized(self, n_documents: int) -> SpacePlan:
-        """Fit members, batches and steps to the number of documents.
+    def sized(self, n_documents: int, n_items: int = 0) -> SpacePlan:
+        """Fit members, batches and steps to the number of documents, dropout to that of items.
 
         Up to 20,000 documents there are two members a fold, beyond that one; below 500 documents
         there is one as well, with half the units. A step looks at 192 documents, at 3,072 where
         there are a million; the steps are those of the plan, but go over the documents at least 4
-        and at most 100 times.
+        and at most 100 times. From 8,000 tagged items on, dropout of features, of hidden units of
+        items and of codes is lower: so many over-fit less.
         """
         batch, times = self.document_batch, 1
         while batch < 3072 and n_documents / batch > 400:
             batch, times = 2 * batch, 2 * times
         one_pass = max(n_documents / batch, 1.0)
         few = n_documents < 500
+        dropout = self.dropout
+        if n_items >= 8000:
+            of_features, of_items, of_documents, of_codes = dropout
+            dropout = (of_features / 3, of_items / 2, of_documents, of_codes * 3 / 7)
         n_steps = int(min(max(self.n_steps, 4 * one_pass), 100 * one_pass))
         return replace(
             self,
@@ -182,6 +187,7 @@ class SpacePlan:
             document_batch=batch,
             item_batch=self.item_batch * times,
             probable_batch=self.probable_batch * times,
+            dropout=dropout,
         )
 
     def within(self, n_documents: int, n_items: int) -> SpacePlan:
@@ -607,8 +613,9 @@ def pool_targets(logits: Floats, priors: Matrix, hard: float, most: int = 2048) 
 
     Logits (n, n_labels) are shifted so that every label is expected as often as its prior
     (n_labels,) says; of the target a share is hard: 1 for as many of the likeliest items as should
-    have the label, 0 for the others; a label that no item should have is left soft. Frequencies
-    are matched on `most` items.
+    have the label, 0 for the others. A label that half an item or less should have is left wholly
+    soft: zeros for all would take that share away from it, and 1 for one item would be twice its
+    due or more. Frequencies are matched on `most` items.
     """
     n = len(logits)
     some = logits[:: max(n // most, 1)].astype(np.float64)

@@ -18,12 +18,11 @@ import threading
 import warnings
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -81,6 +80,7 @@ _SETTINGS += ["journal_size_limit = 16777216"]
 _ASKED = 500
 
 Row = tuple[Any, ...]
+T = TypeVar("T")
 
 
 class Verdict(NamedTuple):
@@ -217,21 +217,20 @@ class VerdictLog:
         ModelFileError
             When there are verdicts that this log does not have.
         """
-        last = {"events": self.count, "codes": self._last("codes")[0]}  # codes come with events
+        last = {table: number for table, (number, _) in self.heads().items()}
         target = VerdictLog(path)
-        if target.file is None or not any(last.values()) or _same_file(self.file, target.file):
+        if target.file is None or not any(last.values()):
+            return
+        if self.file is not None and self.file.resolve() == target.file.resolve():
             return
         if target.file.name == VERDICTS:
             check_destination(target.file.parent)
             make_folder(target.file.parent)
         with closing(target), target._transaction() as connection:
             for table, number in last.items():
-                held, digest = _last(connection, table)
+                held, _ = _last(connection, table)
                 common = min(held, number)
-                if held > number:
-                    digest = _digest_at(connection, table, common)
-                mine = self._read(f"SELECT digest FROM {table} WHERE number = ?", (common,))
-                if common and mine != [(digest,)]:
+                if self._digest_of(table, common) != target._digest_of(table, common):
                     raise ModelFileError(
                         f"'{target.file}' has verdicts of its own, which are not among those to be "
                         "saved there; choose another path, or move that file away."
@@ -268,8 +267,22 @@ class VerdictLog:
             for row in page:
                 yield self._event(row)
 
-    def standing(self) -> list[Verdict]:
+    def heads(self) -> dict[str, tuple[int, bytes]]:
+        """Give number and digest of the last event, and of the last code; see `holds`."""
+        # Codes come with events, so that those of all events are there.
+        return {table: self._last(table) for table in _COLUMNS}
+
+    def holds(self, heads: Mapping[str, tuple[int, bytes]]) -> bool:
+        """Say whether all is here that was here when `heads` gave this."""
+        return all(self._digest_of(table, head[0]) == head[1] for table, head in heads.items())
+
+    def standing(self, labels: Collection[str] | None = None) -> list[Verdict]:
         """Give the verdicts that stand now, in order: not undone, and the latest on their label.
+
+        Parameters
+        ----------
+        labels : collection of str, optional
+            On these labels alone; by default on all.
 
         Returns
         -------
@@ -278,24 +291,30 @@ class VerdictLog:
             one before stands again.
         """
         last = self.count
-        undone = {
-            number
-            for (number,) in self._read(
-                "SELECT undoes FROM events WHERE undoes IS NOT NULL AND number <= ?", (last,)
-            )
-        }
+        query = "SELECT undoes FROM events WHERE undoes IS NOT NULL AND number <= ?"
+        undone = {number for (number,) in self._read(query, (last,))}
+        pages: Iterable[list[Row]] = self._pages("events", 0, last)
+        if labels is not None:
+            query = "SELECT * FROM events WHERE number <= ? AND label IN ({}) ORDER BY number"
+            pages = [self._read(query.format(marks), (last, *some)) for marks, some in _cut(labels)]
         latest: dict[tuple[str, str], Verdict] = {}
-        for page in self._pages("events", 0, last):
+        for page in pages:
             for row in page:
                 if row[9] is None and row[0] not in undone:
-                    verdict = self._event(row)
-                    latest[verdict[:2]] = verdict  # type: ignore[index, assignment]
+                    verdict = self._verdict(row)
+                    latest[verdict.item, verdict.label] = verdict
         return sorted(latest.values(), key=lambda verdict: verdict.number or 0)
 
-    def codes(
-        self, space: str, items: Collection[str] | None = None
-    ) -> dict[str, NDArray[np.float32]]:
-        """Give the codes of items in one space.
+    def labels_of(self, numbers: Collection[int]) -> set[str]:
+        """Give the labels that verdicts of some numbers are about."""
+        query = "SELECT DISTINCT label FROM events WHERE undoes IS NULL AND number IN ({})"
+        cut = [self._read(query.format(marks), some) for marks, some in _cut(numbers)]
+        return {label for rows in cut for (label,) in rows}
+
+    def coded(
+        self, space: str, items: Collection[str] | None = None, after: int = 0
+    ) -> dict[str, int]:
+        """Give the numbers of items' codes in one space.
 
         Parameters
         ----------
@@ -303,31 +322,59 @@ class VerdictLog:
             The digest of the space.
         items : collection of str, optional
             Of these alone; by default of all.
+        after : int
+            Leave out codes up to this number.
+
+        Returns
+        -------
+        dict of str to int
+            The number of the latest code of each, in the order in which the items came.
+        """
+        # Answered by the index of items alone, or, where only the last are wanted, by numbers.
+        query = "SELECT item, max(number), min(number) FROM codes WHERE {} GROUP BY item"
+        where = "+space = ? AND number > ?" if after else "space = ? AND number > ?"
+        cut = [("", ())] if items is None else [(f" AND item IN ({m})", s) for m, s in _cut(items)]
+        rows: list[Row] = []
+        for among, some in cut:
+            rows += self._read(query.format(where + among), (space, after, *some))
+        if any(type(item) is not str for item, _, _ in rows):
+            raise self._damaged("a code is of another type")
+        return {item: number for item, number, _ in sorted(rows, key=lambda row: row[2])}
+
+    def vectors(self, numbers: Collection[int]) -> NDArray[np.float32]:
+        """Give codes by their numbers, (n, n_axes), all of one space."""
+        query = "SELECT number, code FROM codes WHERE number IN ({})"
+        found: dict[int, Any] = {}
+        for marks, some in _cut(numbers):
+            found.update(self._read(query.format(marks), some))
+        rows: list[Any] = [found.get(number) for number in numbers]
+        if any(type(row) is not bytes for row in rows):
+            raise self._damaged("a code is missing or of another type")
+        sizes = {len(row) for row in rows}
+        if len(sizes) > 1 or any(size % 4 or not size for size in sizes):
+            raise self._damaged("codes of one space differ in length")
+        data = np.frombuffer(b"".join(rows), dtype="<f4").astype(np.float32, copy=False)
+        return data.reshape(len(rows), -1) if rows else data.reshape(0, 0)
+
+    def codes(
+        self, space: str, items: Collection[str] | None = None
+    ) -> dict[str, NDArray[np.float32]]:
+        """Give the codes of items in one space; for parameters see `coded`.
 
         Returns
         -------
         dict of str to float32 array, shape (n_axes,)
             In the order in which the items came; they are rows of one array.
         """
-        query = "SELECT item, code FROM codes WHERE space = ? ORDER BY number"
-        if items is None:
-            rows = self._read(query, (space,))
-        else:
-            wanted, rows = list(items), []
-            for start in range(0, len(wanted), _ASKED):
-                some = wanted[start : start + _ASKED]
-                marks = ", ".join("?" * len(some))
-                among = query.replace(" ORDER", f" AND item IN ({marks}) ORDER")
-                rows += self._read(among, (space, *some))
-        if any(type(item) is not str or type(code) is not bytes for item, code in rows):
-            raise self._damaged("a code is of another type")
-        sizes = {len(code) for _, code in rows}
-        if len(sizes) > 1 or any(size % 4 or not size for size in sizes):
-            raise self._damaged("codes of one space differ in length")
-        data = b"".join(code for _, code in rows)
-        vectors = np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)
-        matrix = vectors.reshape(len(rows), -1) if rows else vectors
-        return {item: vector for (item, _), vector in zip(rows, matrix, strict=True)}
+        numbers = self.coded(space, items)
+        return dict(zip(numbers, self.vectors(numbers.values()), strict=True))
+
+    def code_digest(self, number: int) -> bytes:
+        """Give the digest of a code, in which all codes before it have a part."""
+        digest = self._digest_of("codes", number)
+        if type(digest) is not bytes:
+            raise self._damaged(f"code {number} is missing")
+        return digest
 
     def verify(self, head: tuple[int, str] | None = None) -> None:
         """Check every event and code against the chain of digests.
@@ -359,10 +406,8 @@ class VerdictLog:
                         raise self._damaged(f"{what} {number} is not as it was written")
                     if table == "events":
                         self._event(row)
-        if head is not None and head[0]:
-            held = self._read("SELECT digest FROM events WHERE number = ?", (head[0],))
-            if held != [(bytes.fromhex(head[1]),)]:
-                raise self._damaged(f"event {head[0]} is missing or not the one that was learned")
+        if head is not None and self._digest_of("events", head[0]) != bytes.fromhex(head[1]):
+            raise self._damaged(f"event {head[0]} is missing or not the one that was learned")
 
     def close(self) -> None:
         """Let go of the file; the next call opens it again. Events in memory stay."""
@@ -374,12 +419,7 @@ class VerdictLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:
@@ -445,6 +485,11 @@ class VerdictLog:
             connection = self._connected()
             return (0, b"") if connection is None else _last(connection, table)
 
+    def _digest_of(self, table: str, number: int) -> object:
+        """Give the digest of one row; b"" before the first, None where it is missing."""
+        found = self._read(f"SELECT digest FROM {table} WHERE number = ?", (number,))
+        return found[0][0] if found else (None if number else b"")
+
     def _connected(self) -> sqlite3.Connection | None:
         """Give the connection to the file that is there now; None without one."""
         if self.file is None:
@@ -505,20 +550,24 @@ class VerdictLog:
 
     def _event(self, row: Row) -> Verdict | Undo:
         """Give a row of the log as an event; strangers' files may hold anything."""
-        number, item, label, answer, score, rank, model, who, time, undoes, _ = row
-        texts = type(time) is str and (who is None or type(who) is str)
-        if undoes is not None:
-            if texts and type(undoes) is int and 0 < undoes < number:
-                return Undo(undoes, who, time, number)
-        elif (
-            texts
-            and type(item) is str
-            and type(label) is str
+        number, who, time, undoes = row[0], *row[7:10]
+        if undoes is None:
+            return self._verdict(row)
+        if type(undoes) is int and 0 < undoes < number and type(time) is str and _maybe(who, str):
+            return Undo(undoes, who, time, number)
+        raise self._damaged(f"event {number} holds what no verdict can")
+
+    def _verdict(self, row: Row) -> Verdict:
+        """Give a row of the log that undoes nothing as a verdict."""
+        number, item, label, answer, score, rank, model, who, time, _, _ = row
+        if (
+            type(item) is type(label) is type(time) is str
             and type(answer) is int
             and 0 <= answer <= 1
             and (score is None or (type(score) is float and 0 <= score <= 1))
-            and (rank is None or type(rank) is int)
-            and (model is None or type(model) is str)
+            and _maybe(rank, int)
+            and _maybe(model, str)
+            and _maybe(who, str)
         ):
             return Verdict(item, label, answer == 1, score, rank, model, who, time, number)
         raise self._damaged(f"event {number} holds what no verdict can")
@@ -654,14 +703,22 @@ def _check_files(file: Path) -> None:
             )
 
 
+def _maybe(value: object, kind: type) -> bool:
+    """Say whether a value is of a kind, or missing."""
+    return value is None or type(value) is kind
+
+
+def _cut(values: Collection[T]) -> Iterator[tuple[str, tuple[T, ...]]]:
+    """Cut values into what one query may ask for, each with its marks."""
+    every = tuple(values)
+    for start in range(0, len(every), _ASKED):
+        some = every[start : start + _ASKED]
+        yield ", ".join("?" * len(some)), some
+
+
 def _code(error: sqlite3.Error) -> int:
     """Give the primary result code of an error; 0 where SQLite gave none."""
     return int(getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-
-
-def _same_file(one: Path | None, other: Path) -> bool:
-    """Say whether two paths lead to the same file, there or not yet."""
-    return one is not None and one.resolve() == other.resolve()
 
 
 def _last(connection: sqlite3.Connection, table: str) -> tuple[int, bytes]:
@@ -671,13 +728,6 @@ def _last(connection: sqlite3.Connection, table: str) -> tuple[int, bytes]:
     if type(digest) is not bytes or not 0 <= number < 2**53:
         raise sqlite3.DatabaseError("the last event is none")
     return number, digest
-
-
-def _digest_at(connection: sqlite3.Connection, table: str, number: int) -> Any:
-    """Give the digest of one row; None where it is missing."""
-    query = f"SELECT digest FROM {table} WHERE number = ?"
-    found = connection.execute(query, (number,)).fetchone()
-    return found[0] if found else None
 
 
 def _digest(previous: bytes, row: Row) -> bytes:
@@ -731,20 +781,22 @@ def _insert_codes(
 
 def _check_undoable(connection: sqlite3.Connection, number: object) -> None:
     """Raise unless a number is that of a verdict that has not been undone."""
-    whole = isinstance(number, (int, np.integer)) and not isinstance(number, bool)
-    wanted: Any = int(number) if whole else 0  # type: ignore[call-overload]
-    query = "SELECT undoes FROM events WHERE number = ?"
+    wanted = 0
+    if isinstance(number, (int, np.integer)) and not isinstance(number, bool):
+        wanted = int(number)
+    query = "SELECT undoes, (SELECT number FROM events WHERE undoes = ?1) FROM events "
+    query += "WHERE number = ?1"
     found = connection.execute(query, (wanted,)).fetchone() if 0 < wanted < 2**63 else None
     if found is None:
         raise InputError(f"There is no verdict {reprlib.repr(number)}; see `events` for all.")
-    if found[0] is not None:
+    undoes, undone_by = found
+    if undoes is not None:
         raise InputError(
-            f"Event {wanted} undid verdict {found[0]} and cannot be undone; append that verdict "
+            f"Event {wanted} undid verdict {undoes} and cannot be undone; append that verdict "
             "again."
         )
-    query = "SELECT number FROM events WHERE undoes = ?"
-    if (undo := connection.execute(query, (wanted,)).fetchone()) is not None:
-        raise InputError(f"Verdict {wanted} was undone already, by event {undo[0]}.")
+    if undone_by is not None:
+        raise InputError(f"Verdict {wanted} was undone already, by event {undone_by}.")
 
 
 # ---------------------------------------------------------------------- checks
@@ -793,13 +845,9 @@ def _checked(given: Verdict | tuple[Any, ...], where: str, now: str | None) -> V
 def _text(value: object, name: str, where: str) -> str:
     """Give a text as plain str, or say that it is none that can be kept."""
     if isinstance(value, str) and 0 < len(value) <= MAX_TEXT and "\0" not in value:
-        if value.isascii():
-            return str(value)
-        try:
+        with suppress(UnicodeEncodeError):  # half of a character pair
             value.encode()
             return str(value)
-        except UnicodeEncodeError:
-            pass  # half of a character pair
     raise InputError(
         f"{where} must have text of 1 to {MAX_TEXT:,} letters as `{name}`; got "
         f"{reprlib.repr(value)}."
@@ -808,12 +856,10 @@ def _text(value: object, name: str, where: str) -> str:
 
 def _checked_time(time: object, where: str) -> str:
     """Give a time in UTC, or say that it is none."""
-    try:
-        moment = datetime.fromisoformat(time)  # type: ignore[arg-type]
+    with suppress(TypeError, ValueError, OverflowError):
+        moment = datetime.fromisoformat(time)  # type: ignore[arg-type]  # what is no text raises
         if moment.tzinfo is not None:
             return moment.astimezone(UTC).isoformat()
-    except (TypeError, ValueError, OverflowError):
-        pass
     raise InputError(
         f"{where} must have an ISO 8601 time with its zone, such as 2026-01-31T12:00:00Z, as "
         f"`time`; got {reprlib.repr(time)}."

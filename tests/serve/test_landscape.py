@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from itertools import pairwise
 
 import numpy as np
@@ -158,10 +159,10 @@ def test_what_is_kept_is_not_learned_again(tmp_path, points, landscape):
 
 
 def test_a_landscape_lies_beside_a_model_that_is_saved_again(tmp_path, toy_tagger):
-    toy_tagger.save(tmp_path / "model")
+    copy(toy_tagger).save(tmp_path / "model")
     made = Landscape.quick(toy_tagger.store_.points, "abc")
     made.save(tmp_path / "model")
-    toy_tagger.save(tmp_path / "model")
+    copy(toy_tagger).save(tmp_path / "model")
     assert Landscape.read(tmp_path / "model", "abc", made.landmarks.shape[1]) is not None
 
 

@@ -1,0 +1,290 @@
+// @ts-check
+/**
+ * The Ask view: which tags does this have, and why?
+ *
+ * In: a picture, a sound, a row of numbers or an item, and tags; `#/ask`, `#/ask/tags/A/B`,
+ * `#/ask/item/ID`. Out: ranked tags with probabilities, evidence for each, and where it lands.
+ */
+
+import { clear, debounce, h } from "./dom.js";
+import { isAbort } from "./api.js";
+import { bar, empty, failed, iconButton, kindBadge, kindLegend, loading, percent, probabilityText } from "./parts.js";
+import { chipBox } from "./chips.js";
+import { intake } from "./intake.js";
+import { landing } from "./landing.js";
+import { evidenceOf } from "./evidence.js";
+import { to } from "./cards.js";
+
+const SHOWN = 15; // tags when no precision is asked for
+const MOST = 50; // tags when one is
+
+/** @param {HTMLElement} root @param {import("./app.js").Context} context */
+export function mount(root, context) {
+  const view = new AskView(root, context);
+  view.update(context.route);
+  return { unmount: () => view.unmount(), update: (/** @type {any} */ route) => view.update(route) };
+}
+
+class AskView {
+  /** @param {HTMLElement} root @param {import("./app.js").Context} context */
+  constructor(root, context) {
+    this.context = context;
+    /** @type {{tags: string[], file?: File, features?: number[], item?: string, precision: number}} */
+    this.given = context.state.ask = context.state.ask || { tags: [], precision: 0 };
+    this.asked = new AbortController();
+    this.hook = /** @type {any} */ (window).__studio;
+    this.hook.ask = { suggestions: [], unknown: [], place: null, busy: false };
+    this.later = debounce(() => this.ask(), 180);
+    this.chips = chipBox({ api: context.api, tags: this.given.tags, change: (tags) => this.change({ tags }) });
+    this.intake = intake({
+      model: context.model,
+      area: root,
+      take: (one) => this.change({ file: one.file, features: one.features, item: undefined }),
+      complain: (text) => context.toast(text, { error: true }),
+    });
+    this.more = h("div", { class: "also", hidden: true });
+    this.slider = h("input", { type: "range", min: "0", max: "95", step: "5", aria_label: "Precision", oninput: () => this.slide(Number(this.slider.value)) });
+    this.slider.value = String(this.given.precision);
+    this.promise = h("p", { class: "muted small", role: "status" });
+    this.level = h("output", { class: "level" });
+    this.results = h("section", { class: "results", aria_label: "Suggested tags" });
+    this.status = h("p", { class: "sr", role: "status" });
+    this.landing = landing(context);
+    this.own = this.given.tags.join("/");
+    this.compose(root);
+    context.shortcuts([
+      { keys: "/", does: "to the tag box" },
+      { keys: "Enter", does: "take the tag" },
+      { keys: "Backspace", does: "take the last tag away" },
+    ]);
+  }
+
+  /** @param {HTMLElement} root */
+  compose(root) {
+    this.intake.show(this.given);
+    clear(root, h("div", { class: "page ask" },
+      h("div", { class: "ask-in" },
+        h("header", null, h("h1", { class: "headword" }, "Which tags does it have?"), h("p", { class: "muted" }, this.intro())),
+        h("div", { class: "stack" }, this.chips.element, this.more),
+        this.intake.element,
+        h("div", { class: "precision" }, h("div", { class: "row between" }, h("h2", { class: "minor" }, "Precision"), this.level), this.slider, this.promise)),
+      h("div", { class: "ask-out" }, this.status, this.results, this.landing.element)));
+    this.sayPrecision();
+  }
+
+  intro() {
+    const { media } = this.context.model;
+    return media === "image" ? "Give a picture, some of its tags, or both." : media === "audio" ? "Give a sound, some of its tags, or both." : "Give some of its tags, a row of numbers, or both.";
+  }
+
+  unmount() {
+    this.asked.abort();
+    this.later.cancel();
+    this.intake.dispose();
+    this.landing.dispose();
+  }
+
+  /** @param {import("./app.js").Route} route */
+  update(route) {
+    const [what, ...values] = route.args;
+    if (what === "tags" && values.length) {
+      this.chips.set(values, true);
+      this.given.tags = values;
+      if (values.join("/") !== this.own) this.clearThing();
+    } else if (what === "item" && values.length) {
+      Object.assign(this.given, { item: values.join("/"), file: undefined, features: undefined });
+      this.intake.show(this.given);
+      this.picture(values.join("/"));
+    }
+    this.ask();
+  }
+
+  /** Show an item's picture, or let it be heard. @param {string} item */
+  async picture(item) {
+    const { api, model } = this.context;
+    if (!model.collection?.has_media) return;
+    try {
+      const path = `${api.model("media")}/${item.split("/").map(encodeURIComponent).join("/")}`;
+      this.intake.picture(await api.media(model.collection.media === "image" ? `${path}?size=512` : path), model.collection.media);
+    } catch {
+      // the name of the item is shown already
+    }
+  }
+
+  clearThing() {
+    Object.assign(this.given, { file: undefined, features: undefined, item: undefined });
+    this.intake.show(this.given);
+  }
+
+  /** @param {any} what */
+  change(what) {
+    Object.assign(this.given, what);
+    this.own = this.given.tags.join("/");
+    const hash = this.own ? `#/ask/tags/${this.given.tags.map(encodeURIComponent).join("/")}` : "#/ask";
+    history.replaceState(null, "", hash);
+    this.later();
+  }
+
+  /** @param {number} precision */
+  slide(precision) {
+    this.given.precision = precision;
+    this.sayPrecision();
+    this.later();
+  }
+
+  sayPrecision() {
+    const { model } = this.context;
+    const p = this.given.precision / 100;
+    const most = model.quality?.highest_precision_unseen;
+    const others = (model.kinds?.unseen || 0) + (model.kinds?.oov || 0) > 0;
+    let text = `The ${SHOWN} likeliest tags are shown.`;
+    if (p) text = `Of the tags shown, ${percent(p)} should be true.`;
+    if (p && others && model.quality && (most === null || most === undefined)) text += " Unseen tags are left out: nothing can be promised of them.";
+    else if (p && others && typeof most === "number" && p > most) text += ` Unseen tags are left out: no more than ${percent(most)} can be promised of them.`;
+    this.promise.textContent = text;
+    this.level.textContent = p ? percent(p) : "not asked";
+    this.slider.setAttribute("aria-valuetext", p ? percent(p) : "not asked");
+  }
+
+  get something() {
+    return this.given.tags.length > 0 || this.given.file || this.given.features || this.given.item;
+  }
+
+  /** The body of a question about what was given. @param {Record<string, any>} more */
+  body(more) {
+    const { tags, file, features, item } = this.given;
+    const all = { tags, features, item, ...more };
+    if (!file) return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined && value !== null && !(Array.isArray(value) && !value.length)));
+    const form = new FormData();
+    form.append("file", file);
+    if (tags.length) form.append("tags", tags.join(","));
+    for (const [key, value] of Object.entries(more)) if (value !== undefined && value !== null) form.append(key, String(value));
+    return form;
+  }
+
+  async ask() {
+    this.later.cancel();
+    this.asked.abort();
+    this.asked = new AbortController();
+    const { signal } = this.asked;
+    if (!this.something) return this.nothing();
+    const { api } = this.context;
+    this.hook.ask.busy = true;
+    this.results.setAttribute("aria-busy", "true");
+    if (!this.results.querySelector(".ranking")) clear(this.results, loading("Ranking tags…"));
+    const precision = this.given.precision ? this.given.precision / 100 : undefined;
+    try {
+      const [answer] = await Promise.all([
+        api.post(api.model("suggest"), this.body({ k: precision ? MOST : SHOWN + this.given.tags.length, precision }), { params: { place: true }, signal }),
+        this.complete(signal),
+      ]);
+      if (signal.aborted) return;
+      this.show(answer);
+      this.where(answer, signal);
+    } catch (error) {
+      if (isAbort(error) || signal.aborted) return;
+      clear(this.results, failed(error, () => this.ask()));
+      this.landing.show(null, [], "");
+    } finally {
+      if (!signal.aborted) {
+        this.hook.ask.busy = false;
+        this.results.removeAttribute("aria-busy");
+      }
+    }
+  }
+
+  /** Tags that go with those given. @param {AbortSignal} signal */
+  async complete(signal) {
+    const { api } = this.context;
+    const { tags } = this.given;
+    this.more.hidden = !tags.length;
+    if (!tags.length) return clear(this.more);
+    /** @type {any[]} */
+    let found = [];
+    try {
+      found = (await api.post(api.model("complete"), { tags, k: 6 }, { signal })).suggestions.slice(0, 6);
+    } catch (error) {
+      if (isAbort(error)) return;
+    }
+    if (signal.aborted) return;
+    this.more.hidden = !found.length;
+    clear(this.more, h("h2", { class: "minor" }, "Also complete"), h("div", { class: "chips" }, found.map((one) =>
+      h("button", { type: "button", class: "chip chip-add", aria_label: `Add ${one.label}`, title: `${probabilityText(one.probability)}, ${one.kind}`, onclick: () => this.chips.put([one.label]) }, `+ ${one.label}`))));
+  }
+
+  nothing() {
+    clear(this.more);
+    this.more.hidden = true;
+    this.landing.show(null, [], "");
+    this.results.removeAttribute("aria-busy");
+    clear(this.results, empty("Nothing asked yet", "Type one or two tags and see what goes with them; the answer changes as you type.", h("button", { type: "button", onclick: () => this.example() }, "Show an example")));
+  }
+
+  async example() {
+    const { api } = this.context;
+    try {
+      const { labels } = await api.get(api.model("labels"), { params: { limit: 12, order: "count" } });
+      if (labels.length) this.chips.put([labels[Math.min(labels.length - 1, 3)].label]);
+    } catch (error) {
+      this.context.toast(/** @type {Error} */ (error).message, { error: true });
+    }
+  }
+
+  /** @param {any} answer */
+  show(answer) {
+    const given = new Set(this.given.tags.map((tag) => tag.toLowerCase()));
+    const found = answer.suggestions.filter((/** @type {any} */ one) => !given.has(one.label.toLowerCase()));
+    const unknown = answer.unknown_tags || [];
+    this.chips.mark(unknown);
+    this.status.textContent = found.length ? `Likeliest: ${found.slice(0, 3).map((/** @type {any} */ one) => `${one.label} ${probabilityText(one.probability)}`).join(", ")}` : "No tag is sure enough.";
+    this.hook.ask = { suggestions: found, unknown, place: answer.place, busy: false };
+    clear(this.results,
+      h("header", null, h("h2", null, "Suggested tags"), h("p", { class: "muted small" }, "with the probability of each")),
+      unknown.length ? h("p", { class: "muted small" }, `No known tag set holds ${unknown.map((/** @type {string} */ tag) => `“${tag}”`).join(", ")}, so ${unknown.length > 1 ? "they say" : "it says"} nothing here.`) : null,
+      found.length ? [h("ol", { class: "ranking" }, found.map((/** @type {any} */ one) => this.row(one))), kindLegend(found.map((/** @type {any} */ one) => one.kind))] : empty("No tag is sure enough", "Ask for less precision to see more."));
+  }
+
+  /** @param {any} one */
+  row(one) {
+    const why = h("div", { class: "why", hidden: true });
+    const because = h("button", { type: "button", class: "quiet", aria_expanded: "false", aria_label: `Because: why ${one.label}?`, onclick: () => this.because(one.label, because, why) }, "because…");
+    return h("li", null,
+      h("div", { class: "rank-row" },
+        h("span", { class: "rank-label" }, h("a", { href: to("map/label", one.label) }, one.label), kindBadge(one.kind)),
+        bar(one.probability),
+        h("span", { class: "rank-p" }, probabilityText(one.probability)),
+        because,
+        iconButton("plus", `Add ${one.label} to the tags`, { onclick: () => this.chips.put([one.label]) })),
+      why);
+  }
+
+  /** @param {string} label @param {HTMLElement} button @param {HTMLElement} why */
+  async because(label, button, why) {
+    const open = why.hidden;
+    why.hidden = !open;
+    button.setAttribute("aria-expanded", String(open));
+    if (!open) return;
+    clear(why, loading("Adding up the evidence…"));
+    const { api } = this.context;
+    try {
+      clear(why, evidenceOf(await api.post(api.model("explain"), this.body({ label, k: 5 }))));
+    } catch (error) {
+      clear(why, failed(error));
+    }
+  }
+
+  /** @param {any} answer @param {AbortSignal} signal */
+  async where(answer, signal) {
+    const { api } = this.context;
+    /** @type {any[]} */
+    let near = [];
+    if (answer.place) {
+      try {
+        near = (await api.post(api.model("neighbours"), this.body({ k: 6 }), { signal })).neighbours;
+      } catch (error) {
+        if (isAbort(error)) return;
+      }
+    }
+    if (!signal.aborted) this.landing.show(answer.place, near, this.given.tags.length ? `Tags: ${this.given.tags.join(", ")}.` : this.given.file?.name || "A row of numbers.");
+  }
+}

@@ -1,0 +1,281 @@
+// @ts-check
+/**
+ * Model: what the model is, how far it can be believed, and what was done to it.
+ *
+ * In: the Model JSON, its reliability, versions and verdicts. Out: versions restored, answers
+ * undone, the model loaded again.
+ */
+
+import { add, clear, h, s, uid } from "./dom.js";
+import { count, dialog, empty, failed, icon, loading, percent, plural, probabilityText } from "./parts.js";
+import { to } from "./cards.js";
+
+/** @typedef {import("./app.js").Context} Context */
+
+/** What is measured: field, name, meaning. */
+const MEASURES = [
+  ["e_map", "E-MAP", "How high an item's true tags stand in its ranking: the mean precision of its first 1, 2, … m places, for an item with m true tags. 100 % would be perfect."],
+  ["c_map", "C-MAP", "How high the items that carry a tag stand when all items are ranked for it. 100 % would be perfect."],
+  ["precision", "Precision", "Of the tags that are suggested, the share that is true, at a probability of at least 0.5."],
+  ["recall", "Recall", "Of the true tags, the share that is suggested, at a probability of at least 0.5."],
+];
+const KIND_WORDS = /** @type {Record<string, string>} */ ({ seen: "Seen tags", unseen: "Unseen tags" });
+const SHOWN = 12;
+
+/** @param {HTMLElement} root @param {Context} context */
+export function mount(root, context) {
+  const page = h("div", { class: "page" });
+  let gone = false;
+  add(root, page);
+
+  /** Run an action of the person, and show what is so afterwards. @param {() => Promise<string>} run */
+  const act = async (run) => {
+    try {
+      const said = await run();
+      await context.refreshModel();
+      context.toast(said);
+    } catch (error) {
+      context.toast(/** @type {any} */ (error).message, { error: true });
+    }
+    if (!gone) draw();
+  };
+
+  /** A section that reads what it shows. @param {string} title @param {() => Promise<any>} read @param {(found: any) => any} show */
+  const section = (title, read, show) => {
+    const body = h("div", { class: "stack" }, loading());
+    const fill = async () => {
+      try {
+        const found = await read();
+        if (!gone) clear(body, show(found));
+      } catch (error) {
+        if (gone) return;
+        const none = /** @type {any} */ (error).status === 404;
+        clear(body, none ? h("p", { class: "muted" }, /** @type {any} */ (error).message) : failed(error, () => (clear(body, loading()), fill())));
+      }
+    };
+    fill();
+    return h("section", { class: "card stack", aria_label: title }, h("h2", null, title), body);
+  };
+
+  const draw = () => {
+    const { api, model, models } = context;
+    const may = context.can("admin");
+    const reload = () => act(async () => `Loaded again: version ${(await api.post(api.model("reload"))).version}.`);
+    clear(page,
+      h("header", { class: "view-head" },
+        h("h1", null, model.id),
+        h("span", { class: `status status-${model.status}` }, { ready: "ready", loading: "loading…", failed: "failed" }[/** @type {"ready"} */ (model.status)] || model.status),
+        h("span", { class: "muted small mono break" }, model.version),
+        h("div", { class: "grow" }),
+        h("button", { type: "button", disabled: !may, title: may ? "Read the model's folder again" : "Your token lacks the scope “admin”", onclick: reload }, "Reload")),
+      model.trouble && h("p", { class: "notice notice-error" }, model.trouble),
+      models.length > 1 && modelList(models, model),
+      h("div", { class: "model-grid" },
+        h("div", { class: "model-column" },
+          h("section", { class: "card stack", aria_label: "Facts" }, h("h2", null, "Facts"), facts(model)),
+          h("section", { class: "card stack", aria_label: "Measures" }, h("h2", null, "How good it is"), measures(model)),
+          h("section", { class: "card stack", aria_label: "Headroom" }, h("h2", null, "What would make it better"), headroom(model))),
+        section("How far probabilities can be believed", () => api.get(api.model("reliability")), reliability),
+        section("Versions", () => api.get(api.model("versions")), (found) => versions(found, context, may, act)),
+        section("Answers", () => api.get(api.model("verdicts"), { params: { limit: 200 } }), (found) => verdicts(found.verdicts, context, act))));
+  };
+  context.shortcuts([]);
+  draw();
+  context.refreshModel().then(() => !gone && page.querySelector(".facts")?.replaceWith(facts(context.model)), () => {});
+  return () => (gone = true);
+}
+
+/** @param {any[]} models @param {any} here */
+function modelList(models, here) {
+  return h("nav", { class: "model-list", aria_label: "Models" },
+    models.map((one) =>
+      h("a", { href: `?model=${encodeURIComponent(one.id)}#/model`, aria_current: one.id === here.id ? "page" : null },
+        h("strong", null, one.id),
+        h("span", { class: "muted small" }, `${plural(one.n_labels, "label")}, ${one.status}`))));
+}
+
+/** @param {any} model */
+function facts(model) {
+  const { kinds, collection } = model;
+  const one = (/** @type {string} */ name, /** @type {any} */ value) => h("div", null, h("dt", null, name), h("dd", null, value));
+  return h("dl", { class: "facts" },
+    one("Labels", count(model.n_labels)),
+    one("Seen, unseen, oov", `${count(kinds.seen)}, ${count(kinds.unseen)}, ${count(kinds.oov)}`),
+    one("Known tag sets", count(model.n_documents)),
+    one("Features", model.media ? `${count(model.n_features)}, of ${model.media === "image" ? "pictures" : "sound"}` : count(model.n_features)),
+    one("Items to review", collection ? `${count(collection.n_items)}, ${count(collection.n_reviewed)} with answers` : "none"),
+    one("Answers", `${count(model.verdicts.standing)} standing, ${count(model.verdicts.undone)} undone`),
+    one("Untagged items", model.learned_from_pool ? "were learned from" : "were not learned from"),
+    one("Changed", when(model.changed)));
+}
+
+/* ------------------------------------------------------------------ measures */
+
+/** @param {any} model */
+function measures({ quality }) {
+  if (!quality) return h("p", { class: "muted" }, "Nothing was measured when this model was fitted (“n_validations” was 0, or there were too few items).");
+  const found = ["seen", "unseen"].filter((kind) => quality[kind]);
+  const value = (/** @type {number | null} */ share) => (share === null || share === undefined ? "not measured" : percent(share));
+  return [
+    h("p", { class: "muted" }, "On items that were held out, and with labels made unseen on purpose."),
+    h("table", { class: "table measures" },
+      h("thead", null, h("tr", null, h("th", { scope: "col" }, "Measure"), found.map((kind) => h("th", { scope: "col" }, KIND_WORDS[kind])))),
+      h("tbody", null, MEASURES.map(([field, name, meaning]) =>
+        h("tr", null, h("th", { scope: "row" }, explained(name, meaning)), found.map((kind) => h("td", null, value(quality[kind][field]))))))),
+    h("p", null, promised(quality)),
+  ];
+}
+
+/** @param {any} quality */
+function promised({ unseen, highest_precision_unseen: highest }) {
+  if (!unseen) return "Unseen tags were not measured.";
+  return highest
+    ? `Of unseen tags a precision of up to ${percent(highest)} can be promised; if more is asked for, none is given.`
+    : "No precision can be promised of unseen tags; where one is asked for, none is given.";
+}
+
+/** A word with its meaning behind a button, for mouse, touch and keyboard. @param {string} name @param {string} meaning */
+function explained(name, meaning) {
+  const id = uid("meaning");
+  const tip = h("span", { class: "tip-text", id, hidden: true }, meaning);
+  const button = h("button", {
+    type: "button", class: "tip-button", aria_label: `What is ${name}?`, aria_expanded: "false", aria_controls: id, title: meaning,
+    onclick: () => {
+      tip.hidden = !tip.hidden;
+      button.setAttribute("aria-expanded", String(!tip.hidden));
+    },
+  }, icon("help"));
+  return [h("span", { class: "tip-name" }, name, button), tip];
+}
+
+/** @param {any} model */
+function headroom({ quality, learned_from_pool: pooled }) {
+  const points = (/** @type {number} */ gain) => `${gain < 0 ? "−" : "+"}${Math.abs(gain * 100).toFixed(1)} points`;
+  const { pool_gain: pool = null, click_gain: clicks = null } = quality || {};
+  if (pool === null && clicks === null) return h("p", { class: "muted" }, "This was not measured when the model was fitted.");
+  return [
+    pool !== null && h("p", null,
+      h("strong", null, "Untagged items. "),
+      pooled ? `This model has learned from some: ${points(pool)} on unseen tags.`
+        : pool > 0 ? `They would bring about ${points(pool)} on unseen tags: fit again with them.`
+          : `They would not help here (${points(pool)} on unseen tags), so they were left out.`),
+    clicks !== null && h("p", null,
+      h("strong", null, "Answers. "),
+      clicks > 0 ? `Ten answers for a tag bring it about ${points(clicks)}, also on items that nobody was asked about. ` : `Ten answers for a tag changed little on other items (${points(clicks)}). `,
+      h("a", { href: "#/review" }, "Answer some")),
+    h("p", { class: "muted small" }, "Points are percent of the mean of E-MAP and C-MAP, on tags that were made unseen to find out."),
+  ];
+}
+
+/* ------------------------------------------------------------------ reliability */
+
+/** @param {any} found */
+function reliability(found) {
+  const kinds = ["seen", "unseen"].filter((kind) => found[kind]?.length);
+  if (!kinds.length) return h("p", { class: "muted" }, "Nothing was measured when this model was fitted.");
+  return [
+    h("p", { class: "muted" }, "Of all tags that got about this probability, how many were true? On the line, what is said is what is so; below it, the model promises too much."),
+    h("div", { class: "reliability" },
+      diagram(found, kinds),
+      h("div", { class: "series-names" }, kinds.map((kind) => h("span", { class: `series-name-${kind}` }, KIND_WORDS[kind])))),
+    h("details", { class: "fold" }, h("summary", null, "The figures"),
+      h("div", { class: "scroll-x" }, h("table", { class: "table" },
+        h("thead", null, h("tr", null, ["Kind", "Probability", "True", "Tags"].map((name) => h("th", { scope: "col" }, name)))),
+        h("tbody", null, kinds.map((kind) => found[kind].map((/** @type {any} */ one) =>
+          h("tr", null, h("th", { scope: "row" }, kind), h("td", null, percent(one.predicted)), h("td", null, percent(one.observed)), h("td", null, count(one.n))))))))),
+    found.thresholds?.length > 0 && [
+      h("h3", null, "What precision can be asked for"),
+      h("div", { class: "scroll-x" }, h("table", { class: "table" },
+        h("thead", null, h("tr", null, h("th", { scope: "col" }, "Precision"), h("th", { scope: "col" }, "Seen tags from"), h("th", { scope: "col" }, "Unseen tags from"))),
+        h("tbody", null, found.thresholds.map((/** @type {any} */ one) =>
+          h("tr", null, h("th", { scope: "row" }, percent(one.precision)), [one.seen, one.unseen].map((from) =>
+            h("td", { class: from === null ? "muted" : null }, from === null || from === undefined ? "cannot be promised" : probabilityText(from)))))))),
+    ],
+  ];
+}
+
+/** Predicted against observed; the area of a dot is how many tags it stands for. @param {any} found @param {string[]} kinds */
+function diagram(found, kinds) {
+  const [size, left, top] = [220, 40, 10];
+  const x = (/** @type {number} */ share) => left + share * size;
+  const y = (/** @type {number} */ share) => top + (1 - share) * size;
+  const most = Math.max(...kinds.flatMap((kind) => found[kind].map((/** @type {any} */ one) => one.n)), 1);
+  const ticks = [0, 0.25, 0.5, 0.75, 1];
+  const says = kinds.map((kind) => {
+    const all = found[kind].reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one.n, 0) || 1;
+    const off = found[kind].reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one.n * Math.abs(one.predicted - one.observed), 0) / all;
+    return `${KIND_WORDS[kind]} are off by ${percent(off)} on average`;
+  });
+  return s("svg", { class: "diagram", viewBox: `0 0 ${left + size + 14} ${top + size + 40}`, role: "img", aria_label: `Reliability: ${says.join("; ")}.` },
+    ticks.map((at) => [
+      s("line", { class: "grid", x1: x(at), x2: x(at), y1: y(0), y2: y(1) }),
+      s("line", { class: "grid", x1: x(0), x2: x(1), y1: y(at), y2: y(at) }),
+      s("text", { x: x(at), y: y(0) + 16, text_anchor: "middle" }, String(at * 100)),
+      s("text", { x: x(0) - 6, y: y(at) + 4, text_anchor: "end" }, String(at * 100)),
+    ]),
+    s("text", { class: "axis", x: x(0.5), y: y(0) + 34, text_anchor: "middle" }, "probability given, %"),
+    s("text", { class: "axis", transform: `translate(10 ${y(0.5)}) rotate(-90)`, text_anchor: "middle" }, "true, %"),
+    s("line", { class: "ideal", x1: x(0), y1: y(0), x2: x(1), y2: y(1) }),
+    kinds.map((kind) => s("g", { class: `series series-${kind}` },
+      s("polyline", { points: found[kind].map((/** @type {any} */ one) => `${x(one.predicted).toFixed(1)},${y(one.observed).toFixed(1)}`).join(" ") }),
+      found[kind].map((/** @type {any} */ one) =>
+        s("circle", { cx: x(one.predicted), cy: y(one.observed), r: (2.5 + 4.5 * Math.sqrt(one.n / most)).toFixed(1) },
+          s("title", null, `${KIND_WORDS[kind]}: said ${percent(one.predicted)}, true ${percent(one.observed)}, of ${plural(one.n, "tag")}`))))));
+}
+
+/* ------------------------------------------------------------------ versions, answers */
+
+/** @param {any} found @param {Context} context @param {boolean} may @param {(run: () => Promise<string>) => Promise<void>} act */
+function versions(found, context, may, act) {
+  const { api } = context;
+  const list = [...found.versions].sort((a, b) => b.number - a.number);
+  if (!list.length) return empty("No versions yet", "The first change to the vocabulary keeps one.");
+  const isCurrent = (/** @type {any} */ one) => one.number === found.current;
+  const back = async (/** @type {any} */ one) => {
+    const sure = await dialog(`Back to version ${one.number}?`, (close) =>
+      h("div", { class: "stack" },
+        h("p", null, `The model answers as it did on ${whenText(one.time)}, with ${plural(one.n_labels, "label")} and ${plural(one.n_documents, "known tag set")}. Later versions are kept: you can come back to them.`),
+        h("div", { class: "row end" }, h("button", { type: "button", onclick: () => close() }, "Cancel"), h("button", { type: "button", class: "primary", onclick: () => close(true) }, "Roll back"))));
+    if (sure) await act(async () => (await api.post(api.model("versions", one.number, "restore")), `Back to version ${one.number}.`));
+  };
+  const rows = list.map((one) =>
+    h("li", { class: isCurrent(one) ? "current" : null },
+      h("div", { class: "grow" },
+        h("p", null, h("strong", null, `${one.number} · ${one.action}`), one.detail && ` ${one.detail}`),
+        h("p", { class: "muted small" }, when(one.time), one.who && ` by ${one.who}`, ` · ${plural(one.n_labels, "label")}, ${plural(one.n_documents, "tag set")}`)),
+      isCurrent(one) ? h("span", { class: "kind" }, "in use") : h("button", { type: "button", disabled: !may, aria_label: `Roll back to version ${one.number}`, onclick: () => back(one) }, "Roll back")));
+  return shortened(rows, (shown) => h("ol", { class: "timeline" }, shown));
+}
+
+/** @param {any[]} list @param {Context} context @param {(run: () => Promise<string>) => Promise<void>} act */
+function verdicts(list, context, act) {
+  const { api } = context;
+  const may = context.can("review");
+  if (!list.length) return h("p", { class: "muted" }, "Nobody has answered yet. ", h("a", { href: "#/review" }, "Review some items"), ".");
+  const undo = (/** @type {any} */ one) => act(async () => (await api.post(api.model("undo"), { numbers: [one.number] }), `The answer to “${one.label}” was undone.`));
+  const rows = list.map((one) =>
+    h("li", { class: one.undone ? "undone" : null },
+      h("span", { class: one.answer ? "said said-yes" : "said said-no" }, icon(one.answer ? "review" : "close"), h("span", { class: "sr" }, one.answer ? "yes" : "no")),
+      h("div", { class: "grow" },
+        h("p", { class: "break" }, h("a", { href: to("review/label", one.label) }, one.label), " · ", h("a", { class: "quiet-link", href: to("review/item", one.item) }, one.item)),
+        h("p", { class: "muted small" }, when(one.time), one.who && ` by ${one.who}`, one.score !== null && one.score !== undefined && `, shown ${probabilityText(one.score)}`, one.undone && ", undone")),
+      !one.undone && h("button", { type: "button", class: "quiet", disabled: !may, aria_label: `Undo the answer to ${one.label} for ${one.item}`, onclick: () => undo(one) }, "Undo")));
+  return shortened(rows, (shown) => h("ul", { class: "timeline" }, shown));
+}
+
+/** The first rows, and a button for all. @param {any[]} rows @param {(rows: any[]) => any} wrap */
+function shortened(rows, wrap) {
+  if (rows.length <= SHOWN) return wrap(rows);
+  const list = wrap(rows.slice(0, SHOWN));
+  const all = h("button", { type: "button", onclick: () => (add(list, rows.slice(SHOWN)), all.remove()) }, `Show all ${count(rows.length)}`);
+  return [list, all];
+}
+
+/** @param {string | null} time */
+function whenText(time) {
+  const date = new Date(time || "");
+  return Number.isNaN(date.getTime()) ? "an unknown day" : date.toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
+}
+
+/** @param {string | null} time */
+const when = (time) => h("time", { datetime: time }, whenText(time));

@@ -1,0 +1,348 @@
+// @ts-check
+/**
+ * A canvas full of points that can be moved and zoomed.
+ *
+ * In: a space, points to light up, gestures (see gestures.js). Out: a picture, drawn only when
+ * something has changed, and `onview` after each frame so that captions can follow. While the
+ * camera moves only as many points are drawn as keep the motion smooth; at rest, all are.
+ */
+
+import { FlatPainter, GlPainter } from "./painters.js";
+import { isDark, labelColours, token } from "./colours.js";
+
+/** @typedef {import("./colours.js").Rgb} Rgb */
+/** @typedef {{points: Uint32Array | number[], colour: Rgb}} Group */
+
+const REST = 140; // milliseconds without a gesture until all points are drawn
+const CALM = matchMedia("(prefers-reduced-motion: reduce)");
+
+export class Points {
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {object} [options]
+   * @param {number} [options.most] draw no more points than this
+   * @param {() => void} [options.onview] called after each frame
+   * @param {number} [options.dot] size of lit points, 1 as usual
+   * @param {{top?: number, right?: number, bottom?: number, left?: number}} [options.inset] CSS pixels at the edges that something covers
+   */
+  constructor(canvas, { most = Infinity, onview = () => {}, dot = 1, inset = {} } = {}) {
+    this.canvas = canvas;
+    this.most = most;
+    this.onview = onview;
+    this.dot = dot;
+    this.inset = { top: 0, right: 0, bottom: 0, left: 0, ...inset };
+    /** @type {import("./space.js").Space | null} */
+    this.space = null;
+    /** @type {Group[]} */
+    this.groups = [];
+    this.cx = 0;
+    this.cy = 0;
+    this.scale = 1; // CSS pixels for one unit of the map
+    this.fitScale = 1;
+    this.width = 1;
+    this.height = 1;
+    this.ratio = 1;
+    this.budget = 80000;
+    this.moving = false;
+    this.frames = 0;
+    this.full = 0;
+    this.frame = 0;
+    this.last = 0;
+    this.lost = false;
+    this.gone = false;
+    this.flight = 0;
+    this.rest = 0;
+    this.nLit = 0;
+    /** @type {ReturnType<typeof makeGrid> | null} */
+    this.grid = null;
+    this.painter = painterFor(canvas);
+    this.observer = new ResizeObserver(() => this.resize());
+    this.theme = matchMedia("(prefers-color-scheme: dark)");
+    this.onTheme = () => this.recolour();
+    this.watch();
+  }
+
+  watch() {
+    this.observer.observe(this.canvas);
+    this.theme.addEventListener("change", this.onTheme);
+    this.canvas.addEventListener("webglcontextlost", (event) => {
+      event.preventDefault();
+      this.lost = true;
+    });
+    this.canvas.addEventListener("webglcontextrestored", () => {
+      if (this.gone) return;
+      this.lost = false;
+      this.painter = painterFor(this.canvas);
+      this.upload();
+    });
+  }
+
+  dispose() {
+    this.gone = true;
+    this.observer.disconnect();
+    this.theme.removeEventListener("change", this.onTheme);
+    cancelAnimationFrame(this.frame);
+    cancelAnimationFrame(this.flight);
+    clearTimeout(this.rest);
+    this.painter.dispose();
+  }
+
+  /** @param {import("./space.js").Space} space */
+  load(space) {
+    this.space = space;
+    this.resize();
+    this.fit(space.header.bounds, 0);
+    this.upload();
+  }
+
+  upload() {
+    if (!this.space) return;
+    this.painter.load(this.space.xy, this.space.label);
+    this.recolour();
+  }
+
+  recolour() {
+    if (!this.space) return;
+    this.painter.colours(labelColours(this.space), token("--point"));
+    this.light(this.groups);
+  }
+
+  /** Light these points up and fade the others; an empty list lights all. @param {Group[]} groups */
+  light(groups) {
+    this.groups = groups;
+    const n = groups.reduce((sum, group) => sum + group.points.length, 0);
+    const xy = new Float32Array(2 * n);
+    const ids = new Uint32Array(n);
+    let k = 0;
+    groups.forEach((group, g) => {
+      for (const i of group.points) {
+        xy[2 * k] = this.space?.xy[2 * i] || 0;
+        xy[2 * k + 1] = this.space?.xy[2 * i + 1] || 0;
+        ids[k] = g;
+        k += 1;
+      }
+    });
+    this.nLit = n;
+    if (!this.lost) this.painter.lit(xy, ids, groups.map((group) => group.colour));
+    this.redraw();
+  }
+
+  resize() {
+    const box = this.canvas.getBoundingClientRect();
+    if (!box.width || !box.height) return;
+    const ratio = Math.min(2, window.devicePixelRatio || 1);
+    if (box.width === this.width && box.height === this.height && ratio === this.ratio) return;
+    const fitted = Math.abs(this.scale / this.fitScale - 1) < 0.01;
+    this.width = box.width;
+    this.height = box.height;
+    this.ratio = ratio;
+    this.canvas.width = Math.round(box.width * this.ratio);
+    this.canvas.height = Math.round(box.height * this.ratio);
+    if (this.space) {
+      this.fitScale = this.scaleFor(this.space.header.bounds);
+      if (fitted) this.fit(this.space.header.bounds, 0);
+    }
+    this.draw();
+  }
+
+  /** @param {number[]} bounds */
+  scaleFor([x0, y0, x1, y1]) {
+    const { top, right, bottom, left } = this.inset;
+    const margin = Math.min(40, this.width * 0.05);
+    const room = (/** @type {number} */ size) => Math.max(40, size - 2 * margin);
+    return Math.min(room(this.width - left - right) / (x1 - x0 || 1), room(this.height - top - bottom) / (y1 - y0 || 1));
+  }
+
+  /** Show these bounds. @param {number[]} bounds @param {number} [time] in milliseconds */
+  fit(bounds, time = 450) {
+    const scale = Math.min(this.scaleFor(bounds), this.space ? this.scaleFor(this.space.header.bounds) * 64 : Infinity);
+    if (this.space && bounds === this.space.header.bounds) this.fitScale = scale;
+    const { top, right, bottom, left } = this.inset;
+    this.fly((bounds[0] + bounds[2] + (right - left) / scale) / 2, (bounds[1] + bounds[3] + (top - bottom) / scale) / 2, scale, time);
+  }
+
+  /** Go to a place. @param {number} cx @param {number} cy @param {number} scale @param {number} [time] */
+  fly(cx, cy, scale, time = 450) {
+    cancelAnimationFrame(this.flight);
+    const from = { cx: this.cx, cy: this.cy, log: Math.log(this.scale) };
+    const step = (/** @type {number} */ part) => {
+      const ease = part < 0.5 ? 2 * part * part : 1 - 2 * (1 - part) * (1 - part);
+      this.set(from.cx + (cx - from.cx) * ease, from.cy + (cy - from.cy) * ease, Math.exp(from.log + (Math.log(scale) - from.log) * ease));
+    };
+    if (!time || CALM.matches) return step(1);
+    const start = performance.now();
+    const tick = (/** @type {number} */ now) => {
+      const part = Math.min(1, Math.max(0, (now - start) / time));
+      step(part);
+      if (part < 1) this.flight = requestAnimationFrame(tick);
+    };
+    this.flight = requestAnimationFrame(tick);
+  }
+
+  /** @param {number} cx @param {number} cy @param {number} scale */
+  set(cx, cy, scale) {
+    const [x0, y0, x1, y1] = this.space?.header.bounds || [-1, -1, 1, 1];
+    this.cx = Math.min(x1, Math.max(x0, cx));
+    this.cy = Math.min(y1, Math.max(y0, cy));
+    this.scale = Math.min(this.fitScale * 400, Math.max(this.fitScale * 0.5, scale));
+    this.moving = true;
+    clearTimeout(this.rest);
+    this.rest = window.setTimeout(() => {
+      this.moving = false;
+      this.redraw();
+    }, REST);
+    this.redraw();
+  }
+
+  /** Move by CSS pixels. @param {number} dx @param {number} dy */
+  pan(dx, dy) {
+    cancelAnimationFrame(this.flight);
+    this.set(this.cx - dx / this.scale, this.cy + dy / this.scale, this.scale);
+  }
+
+  /** Zoom by a factor, a place on the canvas staying where it is. @param {number} factor @param {number} [x] @param {number} [y] */
+  zoom(factor, x = this.width / 2, y = this.height / 2) {
+    cancelAnimationFrame(this.flight);
+    const scale = Math.min(this.fitScale * 400, Math.max(this.fitScale * 0.5, this.scale * factor));
+    const dx = x - this.width / 2;
+    const dy = this.height / 2 - y;
+    this.set(this.cx + dx / this.scale - dx / scale, this.cy + dy / this.scale - dy / scale, scale);
+  }
+
+  /** @param {number} x @param {number} y @returns {[number, number]} CSS pixels on the canvas */
+  toScreen(x, y) {
+    return [(x - this.cx) * this.scale + this.width / 2, this.height / 2 - (y - this.cy) * this.scale];
+  }
+
+  /** @param {number} x @param {number} y @returns {[number, number]} */
+  toMap(x, y) {
+    return [(x - this.width / 2) / this.scale + this.cx, (this.height / 2 - y) / this.scale + this.cy];
+  }
+
+  redraw() {
+    if (!this.frame) this.frame = requestAnimationFrame((now) => this.tick(now));
+  }
+
+  /** @param {number} now */
+  tick(now) {
+    this.frame = 0;
+    const took = now - this.last;
+    this.last = now;
+    if (this.moving && took < 400) this.budget = Math.max(8000, Math.min(4e6, this.budget * (took > 34 ? 0.85 : took < 22 ? 1.1 : 1)));
+    this.draw();
+  }
+
+  draw() {
+    if (!this.space || this.lost || this.gone) return;
+    const all = Math.min(this.space.n, this.most);
+    const n = this.moving ? Math.min(all, Math.round(this.budget)) : all;
+    const zoom = this.scale / this.fitScale;
+    const size = this.ratio * Math.min(9, (all > 100000 ? 1.3 : all > 20000 ? 1.8 : all > 4000 ? 2.6 : 4) * Math.max(1, zoom) ** 0.4);
+    const cover = (all * size * size) / (this.ratio * this.ratio * this.width * this.height * Math.max(1, zoom) ** 2);
+    const alpha = Math.min(0.85, Math.max(0.16, 0.42 / Math.sqrt(cover)));
+    const more = Math.min(2, Math.sqrt(all / n));
+    const lit = this.groups.length > 0;
+    this.painter.draw(
+      { cx: this.cx, cy: this.cy, scale: this.scale * this.ratio, width: this.canvas.width, height: this.canvas.height },
+      { n, size: size * Math.sqrt(more), alpha: Math.min(0.85, alpha * more) * (lit ? (isDark() ? 0.4 : 0.45) : 1), dim: lit ? 0.85 : 0, litSize: this.litSize(size) },
+    );
+    this.frames += 1;
+    if (n === all) this.full += 1;
+    this.onview();
+  }
+
+  /** Few lit points are large, many are small. @param {number} size */
+  litSize(size) {
+    const n = this.nLit || 1;
+    return Math.max(size * 1.25, this.dot * this.ratio * Math.min(10, Math.max(2.2, 13 - 3.2 * Math.log10(n))));
+  }
+
+  /** Wait until the last frame is on the canvas; for measuring. */
+  finish() {
+    this.painter.finish();
+  }
+
+  /**
+   * The point nearest to a place on the canvas, or -1 if none is within `reach` CSS pixels.
+   * @param {number} x @param {number} y @param {number} [reach]
+   */
+  pick(x, y, reach = 12) {
+    if (!this.space) return -1;
+    const grid = (this.grid = this.grid?.space === this.space ? this.grid : makeGrid(this.space));
+    const [mx, my] = this.toMap(x, y);
+    const r = reach / this.scale;
+    let best = r * r;
+    let found = -1;
+    grid.near(mx, my, r, (i) => {
+      const far = (grid.xy[2 * i] - mx) ** 2 + (grid.xy[2 * i + 1] - my) ** 2;
+      if (far < best) [best, found] = [far, i];
+    });
+    return found;
+  }
+
+  /** Points inside a polygon of CSS pixels. @param {[number, number][]} polygon */
+  within(polygon) {
+    if (!this.space || polygon.length < 3) return [];
+    const corners = polygon.map(([x, y]) => this.toMap(x, y));
+    const xs = corners.map((one) => one[0]);
+    const ys = corners.map((one) => one[1]);
+    const [x0, x1, y0, y1] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+    const { xy, n } = this.space;
+    const found = [];
+    for (let i = 0; i < n; i += 1) {
+      const x = xy[2 * i];
+      const y = xy[2 * i + 1];
+      if (x >= x0 && x <= x1 && y >= y0 && y <= y1 && inside(corners, x, y)) found.push(i);
+    }
+    return found;
+  }
+}
+
+/** @param {HTMLCanvasElement} canvas */
+function painterFor(canvas) {
+  if (new URL(location.href).searchParams.get("renderer") === "2d") return new FlatPainter(canvas);
+  try {
+    return new GlPainter(canvas);
+  } catch {
+    return new FlatPainter(canvas);
+  }
+}
+
+/** @param {[number, number][]} corners @param {number} x @param {number} y */
+function inside(corners, x, y) {
+  let odd = false;
+  for (let i = 0, j = corners.length - 1; i < corners.length; j = i, i += 1) {
+    const [xi, yi] = corners[i];
+    const [xj, yj] = corners[j];
+    if (yi > y !== yj > y && x < ((xj - xi) * (y - yi)) / (yj - yi) + xi) odd = !odd;
+  }
+  return odd;
+}
+
+/** Points in square cells, to find the near ones. @param {import("./space.js").Space} space */
+function makeGrid(space) {
+  const { n, xy } = space;
+  const [x0, y0, x1, y1] = space.header.bounds;
+  const side = Math.max(1, Math.min(1024, Math.round(Math.sqrt(n / 3))));
+  const column = (/** @type {number} */ x) => Math.max(0, Math.min(side - 1, Math.floor(((x - x0) / (x1 - x0 || 1)) * side)));
+  const row = (/** @type {number} */ y) => Math.max(0, Math.min(side - 1, Math.floor(((y - y0) / (y1 - y0 || 1)) * side)));
+  const starts = new Uint32Array(side * side + 1);
+  const cell = new Uint32Array(n);
+  for (let i = 0; i < n; i += 1) {
+    cell[i] = row(xy[2 * i + 1]) * side + column(xy[2 * i]);
+    starts[cell[i] + 1] += 1;
+  }
+  for (let c = 0; c < side * side; c += 1) starts[c + 1] += starts[c];
+  const next = starts.slice();
+  const order = new Uint32Array(n);
+  for (let i = 0; i < n; i += 1) order[next[cell[i]]++] = i;
+  return {
+    space, xy,
+    /** @param {number} x @param {number} y @param {number} r @param {(i: number) => void} visit */
+    near(x, y, r, visit) {
+      for (let a = row(y - r); a <= row(y + r); a += 1) {
+        for (let k = starts[a * side + column(x - r)]; k < starts[a * side + column(x + r) + 1]; k += 1) visit(order[k]);
+      }
+    },
+  };
+}

@@ -1,0 +1,64 @@
+"""A small model behind the service, with items to review."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from polyseme.serve.collection import Collection
+
+from polyseme import ZeroShotTagger
+from polyseme.io import Table
+from polyseme.serve.app import Settings, create_app
+from polyseme.serve.host import ModelHost
+
+
+@pytest.fixture(scope="session")
+def saved_model(tmp_path_factory, world, tiny_space) -> Path:
+    path = tmp_path_factory.mktemp("serve") / "toy"
+    tagger = ZeroShotTagger(space=tiny_space(), n_validations=1, random_state=0)
+    tagger.fit(world.X, world.documents, label_sets=world.label_sets).save(path)
+    return path
+
+
+@pytest.fixture
+def model(saved_model, tmp_path) -> Path:
+    """A copy that a test may change."""
+    return Path(shutil.copytree(saved_model, tmp_path / "toy"))
+
+
+@pytest.fixture
+def collection(world) -> Collection:
+    ids = [f"item-{row}" for row in range(len(world.X_test))]
+    tags = [("sand",) if theme == "beach" else () for theme in world.themes_test]
+    return Collection(tuple(ids), Table(features=world.X_test, ids=ids), tags, None)
+
+
+@pytest.fixture
+def host(model, collection) -> ModelHost:
+    return ModelHost(model, collection)
+
+
+@pytest.fixture
+def serving() -> Iterator[Callable[..., Any]]:
+    """Start services that end with the test."""
+    opened: list[TestClient] = []
+
+    def start(*hosts: ModelHost, **settings: Any) -> TestClient:
+        app = create_app(hosts, Settings(**({"watch": 0} | settings)))
+        client = TestClient(app, raise_server_exceptions=False)
+        opened.append(client)
+        return client.__enter__()
+
+    yield start
+    for client in opened:
+        client.__exit__(None, None, None)
+
+
+@pytest.fixture
+def client(host, serving) -> TestClient:
+    return serving(host)

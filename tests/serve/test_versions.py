@@ -1,0 +1,61 @@
+"""Versions of a model: whole, shared where nothing changed, and put back."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from polyseme import load
+from polyseme._validation import InputError
+from polyseme.persistence import MANIFEST
+from polyseme.serve.versions import Versions
+
+
+def kept(versions, action="change"):
+    with versions.writing():
+        return versions.keep(action, "detail", "ann", 1, 2)
+
+
+def test_every_saved_state_is_kept_once_with_what_changed(model):
+    versions = Versions(model)
+    first = kept(versions, "opened")
+    assert kept(versions).number == first.number
+    tagger = load(model)
+    tagger.block(["sand"]).save(model)
+    second = kept(versions, "block")
+    assert [one.action for one in versions.all()] == ["opened", "block"]
+    assert second.digest == versions.current() != first.digest
+    config, _ = versions.state(1)
+    assert config["vocabulary"] != versions.state(2)[0]["vocabulary"]
+
+
+def test_files_are_shared_and_the_model_itself_loads_beside_them(model):
+    versions = Versions(model)
+    kept(versions)
+    for name in os.listdir(model / "versions" / "0001"):
+        if name not in (MANIFEST, "change.json"):
+            assert os.path.samefile(model / name, model / "versions" / "0001" / name)
+    load(model).save(model)  # the folder is still one of ours
+
+
+def test_the_oldest_go_when_there_are_too_many(model):
+    versions, tagger = Versions(model, most=2), load(model)
+    for label in ("sand", "sea", "sun"):
+        tagger.block([label]).save(model)
+        kept(versions, label)
+    assert [one.action for one in versions.all()] == ["sea", "sun"]
+    with pytest.raises(InputError, match="kept are 2 to 3"):
+        versions.state(1)
+
+
+def test_what_a_kill_leaves_and_what_was_damaged_is_passed_over(model):
+    versions = Versions(model)
+    kept(versions)
+    (model / "versions" / ".0002.unfinished").mkdir()
+    (model / "versions" / "0007").mkdir()
+    (model / "versions" / "0008").mkdir()
+    (model / "versions" / "0008" / "change.json").write_text("{}")
+    assert [one.number for one in versions.all()] == [1]
+    load(model).block(["sand"]).save(model)
+    assert kept(versions).number == 9
