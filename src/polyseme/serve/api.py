@@ -312,6 +312,7 @@ SUGGEST = "/v1/models/{model}/suggest"
 
 async def suggest_directly(request: Request) -> Response:
     """Do what `suggest` does, without FastAPI's dependencies."""
+    request.scope["route"] = _SUGGEST_ROUTE  # as FastAPI notes it, for what is counted
     host = await host_of(request, request.path_params["model"])
     return await suggest(request, host, whether(request.query_params, "place"))
 
@@ -343,6 +344,9 @@ async def suggest(request: Request, host: Host, place: bool = False) -> Response
         x, y = await run_in_threadpool(_place, host, ask.features, ask.tags)
         content["place"] = {"x": x, "y": y}
     return answer(content, now.version)
+
+
+_SUGGEST_ROUTE = next(one for one in router.routes if getattr(one, "path", None) == SUGGEST)
 
 
 def _place(host: ModelHost, row: Any, tags: Sequence[str]) -> tuple[float, float]:
