@@ -13,14 +13,13 @@ import numpy as np
 import pytest
 
 from polyseme._validation import InputError
+from polyseme.cli.serving import make_app
+from polyseme.serve import replicas
 from polyseme.verdicts import VerdictLog
 from ray_workers import kill_one
 
 pytest.importorskip("ray.serve", reason="the extra `ray-serve` is not installed")
 httpx = pytest.importorskip("httpx", reason="httpx is not installed")
-
-from polyseme.cli.serving import make_app
-from polyseme.serve import replicas
 
 PATIENCE = 120.0  # seconds; a bound for a busy machine, not what it takes
 MODEL = "/v1/models/model"
