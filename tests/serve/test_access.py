@@ -58,7 +58,7 @@ def test_a_file_that_others_may_read_is_refused(tmp_path):
 
 @pytest.mark.parametrize(("name", "scope"), [("", "read"), ("a\nb", "read"), ("a", "all")])
 def test_names_and_scopes_are_checked(tmp_path, name, scope):
-    with pytest.raises(InputError, match="name of a token|scope"):
+    with pytest.raises(InputError, match=r"name of a token|scope"):
         new_token(tmp_path / "tokens.json", name, scope)
 
 

@@ -201,7 +201,7 @@ def test_yes_and_no_change_what_is_asked_and_can_be_taken_back(client):
         "label": "wave",
         "answer": False,
         "score": first["probability"],
-        "rank": 0,
+        "rank": first["rank"],
     }
     told = ok(client.post("/v1/models/toy/learn", json={"verdicts": [said], "who": "ann"}))
     again = ok(
@@ -385,8 +385,8 @@ def test_health_and_metrics(client):
     assert 'polyseme_model_labels{model="toy"' in text
 
 
-def test_several_models_answer_side_by_side(host, saved_model, serving):
-    other = ModelHost(saved_model, name="other")
+def test_several_models_answer_side_by_side(host, model, serving):
+    other = ModelHost(model, name="other")
     client = serving(host, other)
     assert [one["id"] for one in ok(client.get("/v1/models"))["models"]] == ["toy", "other"]
     ok(client.post("/v1/models/other/suggest", json={"tags": ["sand"]}))

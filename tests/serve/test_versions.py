@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from polyseme import load
@@ -33,9 +31,9 @@ def test_every_saved_state_is_kept_once_with_what_changed(model):
 def test_files_are_shared_and_the_model_itself_loads_beside_them(model):
     versions = Versions(model)
     kept(versions)
-    for name in os.listdir(model / "versions" / "0001"):
-        if name not in (MANIFEST, "change.json"):
-            assert os.path.samefile(model / name, model / "versions" / "0001" / name)
+    for file in (model / "versions" / "0001").iterdir():
+        if file.name not in (MANIFEST, "change.json"):
+            assert file.samefile(model / file.name)
     load(model).save(model)  # the folder is still one of ours
 
 

@@ -64,6 +64,26 @@ def read_picture(
     white, and are scaled so that the smallest value is black and the largest white. An SVG is drawn
     without text and without pictures that it does not hold.
     """
+    return _squared(_read_file(path, size, framing, max_megapixels), size)
+
+
+def read_thumbnail(
+    path: Path, *, size: int, max_megapixels: float = 100.0, quality: int = 85
+) -> bytes:
+    """Give a picture file in its own proportions, no larger than `size` a side, as JPEG.
+
+    What is smaller stays as it is, but for drawings; for all else see `read_picture`.
+    """
+    small = _read_file(path, size, "pad", max_megapixels, enlarge=False)
+    written = io.BytesIO()
+    small.save(written, "JPEG", quality=quality)
+    return written.getvalue()
+
+
+def _read_file(
+    path: Path, size: int, framing: str, max_megapixels: float, *, enlarge: bool = True
+) -> Image.Image:
+    """Read a picture file, with all that limits it, and resample the part that is used."""
     n_bytes = check_file(path)
     if n_bytes > MOST_BYTES:
         raise MediaError(f"has {n_bytes / 1e9:.1f} GB, more than the {MOST_BYTES / 1e9:g} allowed")
@@ -71,7 +91,7 @@ def read_picture(
         # Pillow gets no file name, so it maps nothing into memory that could shrink under it.
         with path.open("rb") as file:
             if not _MARKUP.match(file.read(512)):
-                return _read(file, size, framing, max_megapixels)
+                return _read(file, size, framing, max_megapixels, enlarge=enlarge)
             file.seek(0)
             drawn = _draw_svg(file.read(SVG_BYTES + 1), size, cover=framing != "pad")
         return _read(io.BytesIO(drawn), size, framing, math.inf)
@@ -121,10 +141,13 @@ def _as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
 # ---------------------------------------------------------------------- from pixels to a square
 
 
-def _read(file: IO[bytes], size: int, framing: str, max_megapixels: float) -> NDArray[np.uint8]:
-    """Decode one raster file, in the order: header, limits, pixels, square."""
+def _read(
+    file: IO[bytes], size: int, framing: str, max_megapixels: float, *, enlarge: bool = True
+) -> Image.Image:
+    """Decode one raster file, in the order: header, limits, pixels, used part."""
     with open_picture(file) as picture:
         pixels = picture.width * picture.height
+        size = size if enlarge else min(size, max(picture.size))
         if picture.format in ("JPEG", "MPO"):
             width, height = _target(picture.size, size, framing)
             picture.draft(None, (2 * width, 2 * height))
@@ -141,7 +164,7 @@ def _read(file: IO[bytes], size: int, framing: str, max_megapixels: float) -> ND
             picture.load()
             small = _framed(_flat(picture), size, framing)
         # Only now: Pillow turns some pictures itself on loading, and then forgets the tag.
-        return _squared(_upright(small, picture), size)
+        return _upright(small, picture)
 
 
 def open_picture(file: IO[bytes]) -> ImageFile:

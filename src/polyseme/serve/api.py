@@ -20,10 +20,10 @@ from fastapi import Path as InPath
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-import polyseme
 from polyseme._validation import InputError
 from polyseme.evidence import Evidence
 from polyseme.io.xmp import answer_suggestions, merge_tags, sidecar_of
+from polyseme.persistence import package_version
 from polyseme.serve.access import Caller
 from polyseme.serve.collection import Collection
 from polyseme.serve.host import Ask, ModelHost, Snapshot, Suggestion
@@ -827,9 +827,9 @@ def ask(body: AskBody, host: Host) -> Response:
                     "label": one.label,
                     "probability": one.probability,
                     "rank": rank,
-                    "why": one.why,
+                    "why": one.reason,
                 }
-                for rank, one in enumerate(found)
+                for rank, one in enumerate(found, start=1)
             ]
         },
         now.version,
@@ -1052,4 +1052,4 @@ def _write_sidecar(path: Path, tags: Sequence[str], *, dry_run: bool) -> list[st
 @router.get("/", tags=["models"], summary="What this is")
 def root() -> dict[str, str]:
     """Say what answers here."""
-    return {"title": "polyseme", "version": polyseme.__version__}
+    return {"title": "polyseme", "version": package_version()}

@@ -31,11 +31,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 
-import polyseme
 from polyseme._validation import InputError, NotFittedError
-from polyseme.persistence import ModelFileError
+from polyseme.persistence import ModelFileError, package_version
 from polyseme.serve.access import Caller, Tokens
 from polyseme.serve.batching import QueueFullError
+from polyseme.serve.collection import UnknownItemError
 from polyseme.serve.host import BusyError, ModelHost, UnknownLabelError
 from polyseme.serve.questions import UnsupportedError
 
@@ -133,7 +133,7 @@ def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> 
     settings = Settings() if settings is None else settings
     app = FastAPI(
         title="polyseme",
-        version=polyseme.__version__,
+        version=package_version(),
         summary="Ranked tags for items: seen, unseen and new ones.",
         docs_url=None,
         redoc_url=None,
@@ -244,6 +244,7 @@ def problem(status: int, detail: str, request_id: str | None = None) -> JSONResp
 _STATUS: list[tuple[type[Exception], int]] = [
     (QueueFullError, 429),
     (UnknownLabelError, 404),
+    (UnknownItemError, 404),
     (UnsupportedError, 415),
     (BusyError, 409),
     (ModelFileError, 503),

@@ -1,7 +1,7 @@
 """A model in use: one tagger that answers, and how it is changed, saved and replaced.
 
 In: a model's folder. Out: answers by the tagger of the moment. Whoever asks holds a snapshot; a
-change is made to a copy, saved, and put in the snapshot's place, so that no answer mixes two states.
+change is made to a copy, saved, and put in its place, so that no answer mixes two states.
 """
 
 from __future__ import annotations

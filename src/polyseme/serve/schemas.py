@@ -104,7 +104,7 @@ class VerdictBody(Body):
     label: Tag
     answer: bool
     score: Share | None = None
-    rank: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    rank: Annotated[int, Field(ge=1, lt=2**31)] | None = None
 
 
 class LearnBody(Body):

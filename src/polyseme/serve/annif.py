@@ -1,0 +1,7 @@
+"""Annif's REST interface."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+router = APIRouter()
