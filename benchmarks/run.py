@@ -18,6 +18,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import which
 from typing import IO
 
 from _markdown import figures, with_figures
@@ -29,10 +30,11 @@ QUICK = FOLDER.parent / "build" / "benchmarks-quick"
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One benchmark: `bench_NAME.py`, and the packages that it cannot do without."""
+    """One benchmark: `bench_NAME.py`, and packages and programs that it cannot do without."""
 
     name: str
     needs: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
 
     @property
     def script(self) -> Path:
@@ -40,8 +42,9 @@ class Benchmark:
         return FOLDER / f"bench_{self.name}.py"
 
     def missing(self) -> list[str]:
-        """Name the packages that are not installed."""
-        return [name for name in self.needs if importlib.util.find_spec(name) is None]
+        """Name the packages and programs that are not installed."""
+        lacking = [name for name in self.needs if importlib.util.find_spec(name) is None]
+        return lacking + [f"the program {name}" for name in self.programs if not which(name)]
 
 
 BENCHMARKS = (
@@ -54,6 +57,10 @@ BENCHMARKS = (
     Benchmark("space"),
     Benchmark("clicks"),
     Benchmark("extraction", needs=("efficientnet_lite_pytorch", "librosa", "soundfile")),
+    Benchmark(
+        "serve", needs=("fastapi", "uvicorn", "efficientnet_lite_pytorch"), programs=("wrk",)
+    ),
+    Benchmark("soak", needs=("fastapi", "uvicorn", "httpx")),
 )
 NAMES = tuple(one.name for one in BENCHMARKS)
 
@@ -110,7 +117,10 @@ def run(benchmark: Benchmark, size: str, out: Path, suffix: str = "") -> str:
         Why it failed, in one line; empty where it did not.
     """
     if missing := benchmark.missing():
-        return f"needs {', '.join(missing)}; install them with pip install '.[bench]' in a checkout"
+        return (
+            f"needs {', '.join(missing)}; install packages with pip install '.[bench]' in a "
+            "checkout, programs as your system does (Debian: apt install)"
+        )
     if not benchmark.script.exists():
         return f"there is no {benchmark.script.name}"
     command = [sys.executable, str(benchmark.script), "--size", size, "--out", str(out)]

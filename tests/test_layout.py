@@ -88,7 +88,7 @@ ALLOWED = {
     "baselines": DATA | {"published", "metrics"},
     "cluster": TAGGERS,
     "plots": TAGGERS,
-    "serve": TAGGERS | {"feedback"},
+    "serve": TAGGERS | {"cluster", "feedback"},
     # on top: nothing below imports these
     "cli": ANYTHING,
     "__init__": ANYTHING,

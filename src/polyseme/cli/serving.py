@@ -33,6 +33,7 @@ def serve(
     watch: float = 2.0,
     log: Literal["quiet", "json"] = "quiet",
     engine: Engine = "local",
+    address: str | None = None,
     workers: int | None = None,
 ) -> None:
     """Answer by REST, and show the studio in the browser.
@@ -69,7 +70,7 @@ def serve(
     if engine == "ray":
         from polyseme.serve.replicas import run_replicas
 
-        run_replicas(make_app, plan, host, port, workers or 2)
+        run_replicas(make_app, plan, host, port, workers or 2, address)
         return
     from polyseme.serve.process import run
 

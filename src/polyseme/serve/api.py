@@ -38,6 +38,7 @@ from polyseme.serve.questions import (
     read_question,
     row_of,
     table_of,
+    whether,
 )
 from polyseme.serve.schemas import (
     MOST_BATCH,
@@ -306,6 +307,16 @@ def _ask_of(question: Question, k: int | None = None) -> Ask:
     return Ask(question.row, tuple(body.tags), k or body.k, body.threshold, body.precision, kinds)
 
 
+SUGGEST = "/v1/models/{model}/suggest"
+
+
+async def suggest_directly(request: Request) -> Response:
+    """Do what `suggest` does, without FastAPI's dependencies."""
+    request.scope["route"] = _SUGGEST_ROUTE  # as FastAPI notes it, for what is counted
+    host = await host_of(request, request.path_params["model"])
+    return await suggest(request, host, whether(request.query_params, "place"))
+
+
 @router.post(
     "/models/{model}/suggest",
     tags=["ask"],
@@ -333,6 +344,9 @@ async def suggest(request: Request, host: Host, place: bool = False) -> Response
         x, y = await run_in_threadpool(_place, host, ask.features, ask.tags)
         content["place"] = {"x": x, "y": y}
     return answer(content, now.version)
+
+
+_SUGGEST_ROUTE = next(one for one in router.routes if getattr(one, "path", None) == SUGGEST)
 
 
 def _place(host: ModelHost, row: Any, tags: Sequence[str]) -> tuple[float, float]:

@@ -8,6 +8,7 @@ how long it may take, how errors are told, what is counted and logged.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import re
@@ -58,6 +59,8 @@ _HEADERS = [
         b"object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     ),
 ]
+# FastAPI would ask for OpenTelemetry's providers at every request.
+_NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False}
 _log = logging.getLogger("polyseme.serve")
 
 
@@ -135,16 +138,20 @@ def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> 
         docs_url=None,
         redoc_url=None,
         lifespan=_lifespan,
+        telemetry=_NO_TELEMETRY,
     )
     app.state.hosts = {host.name: host for host in hosts}
     app.state.settings, app.state.metrics = settings, Metrics()
     app.state.ready = False
     for host in hosts:
         host.scoring.sizes = app.state.metrics.batch.observe
+    # Before the routers: what is asked most often goes without FastAPI's dependencies, which cost
+    # more than the scoring. The router has the same function, and describes it.
+    app.add_route(api.SUGGEST, api.suggest_directly, methods=["POST"], include_in_schema=False)
+    _add_care(app)
     for module in (api, annif, label_studio, photoprism):
         app.include_router(module.router)
     _add_errors(app)
-    _add_care(app)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.openapi = lambda: _schema(app)  # type: ignore[method-assign]  # FastAPI's own way
     app.add_middleware(Frame, settings=settings, metrics=app.state.metrics)
@@ -285,8 +292,8 @@ def _add_care(app: FastAPI) -> None:
         return FileResponse(STATIC / "index.html", headers=no_store)
 
     @app.get("/health/live", tags=["care"], summary="Whether the process answers")
-    async def live() -> dict[str, str]:
-        return {"status": "live"}
+    async def live() -> Response:
+        return JSONResponse({"status": "live"})
 
     @app.get(
         "/health/ready",
@@ -329,6 +336,11 @@ class Frame:
 
     def __init__(self, app: Any, settings: Settings, metrics: Metrics) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics
+        self._start, self._numbers = secrets.token_hex(6), itertools.count(1)
+
+    def _name(self) -> str:
+        """Give a request a name that no other has, here or after a new start."""
+        return f"{self._start}-{next(self._numbers):x}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -337,7 +349,7 @@ class Frame:
             return
         headers = dict(scope["headers"])
         given = headers.get(b"x-request-id", b"").decode("latin-1")
-        request_id = given if _ID.fullmatch(given) else secrets.token_hex(8)
+        request_id = given if given and _ID.fullmatch(given) else self._name()
         scope["request_id"] = request_id
         start, answered = time.perf_counter(), [0]
 

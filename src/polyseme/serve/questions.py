@@ -146,6 +146,18 @@ def _options(kind: type[B], query: QueryParams) -> B:
         raise InputError(sentence_of(error)) from None
 
 
+def whether(query: QueryParams, name: str) -> bool:
+    """Read a yes or no of a query, as `true` or `1`; no where it is not given."""
+    value = query.get(name)
+    if value is None:
+        return False
+    try:
+        return _BOOL.validate_python(value)
+    except ValidationError as error:
+        raise InputError(f"`{name}`: {error.errors()[0]['msg']}.") from None
+
+
+_BOOL = TypeAdapter(bool)
 _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 

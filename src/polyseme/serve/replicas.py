@@ -1,0 +1,162 @@
+"""Many processes that serve, on one machine or many: Ray Serve runs the same application.
+
+In: what makes the application, from folders that all machines see. Out: an HTTP address behind
+which replicas answer; one that dies is replaced. What somebody answers reaches one replica, is on
+disk when it is acknowledged, and is taken up by the others when they next look.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from polyseme._validation import InputError
+from polyseme.cluster import open_engine
+
+NAME = "polyseme"
+# The application refuses what it cannot take, with a sentence; Ray Serve's own bound stands above.
+_AT_ONCE = 2048
+_LOOK_SECONDS, _END_SECONDS = 2.0, 15.0
+
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+
+
+def run_replicas(
+    make_app: Callable[..., Any],
+    plan: Mapping[str, Any],
+    host: str,
+    port: int,
+    n: int,
+    address: str | None = None,
+) -> None:
+    """Serve by several replicas until the process is told to stop.
+
+    Parameters
+    ----------
+    make_app : callable
+        Makes the application; an importable function.
+    plan : mapping
+        Its parameters. Paths must mean the same on all machines.
+    host : str
+    port : int
+    n : int
+        How many replicas.
+    address : str, optional
+        Of a Ray cluster that runs; by default one is started on this machine.
+    """
+    with replicas(make_app, plan, host, port, n, address), suppress(KeyboardInterrupt):
+        signal.signal(signal.SIGTERM, _stop)
+        threading.Event().wait()
+
+
+@contextmanager
+def replicas(
+    make_app: Callable[..., Any],
+    plan: Mapping[str, Any],
+    host: str,
+    port: int,
+    n: int,
+    address: str | None = None,
+) -> Iterator[None]:
+    """Serve by several replicas for as long as the context lasts; see `run_replicas`."""
+    _needs_extra()
+    plan = {name: _absolute(value) for name, value in plan.items()}
+    # Once here: what is wrong is told in a sentence, and files are looked at by one, not by all.
+    make_app(**plan)
+    with open_engine("ray", address, workers=n):
+        from ray import serve
+
+        for name in ("ray", "ray.serve"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+        # Ray Serve keeps its address for as long as it runs; a cluster of our own ends anyway.
+        to_end = address not in (None, "local") and not serve.status().applications
+        try:
+            _start(serve, make_app, plan, {"host": host, "port": port}, n)
+            yield
+        finally:
+            serve.delete(NAME)
+            if to_end:
+                serve.shutdown()
+
+
+def _start(
+    serve: Any,
+    make_app: Callable[..., Any],
+    plan: Mapping[str, Any],
+    http: Mapping[str, Any],
+    n: int,
+) -> None:
+    """Let Ray Serve start the replicas; return when they answer."""
+    quiet = {"log_level": "ERROR", "enable_access_log": False}
+
+    def build() -> Replica:
+        return Replica(make_app(**plan), serve.get_replica_context().replica_id.unique_id)
+
+    deployed = serve.deployment(
+        serve.ingress(build)(),
+        name=NAME,
+        num_replicas=n,
+        max_ongoing_requests=_AT_ONCE,
+        ray_actor_options={"num_cpus": 1},  # to which Ray also keeps the numerical libraries
+        health_check_period_s=_LOOK_SECONDS,
+        graceful_shutdown_timeout_s=_END_SECONDS,
+        logging_config=quiet,
+    )
+    try:
+        serve.start(proxy_location="EveryNode", http_options=dict(http), logging_config=quiet)
+        serve.run(deployed.bind(), name=NAME, route_prefix="/")
+    except Exception as error:  # Ray raises a dozen kinds
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = lines[-1] if lines else type(error).__name__
+        raise InputError(f"The replicas cannot be started: {reason}") from error
+
+
+class Replica:
+    """The application in a process of Ray Serve's, whose name goes with every answer.
+
+    Parameters
+    ----------
+    app : ASGI application
+    name : str
+    """
+
+    def __init__(self, app: Any, name: str) -> None:
+        self.app, self._header = app, (b"x-replica", name.encode())
+
+    async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
+        """Answer one request; Ray's proxy has named it, and sends that name itself."""
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                kept = [one for one in message["headers"] if one[0] != b"x-request-id"]
+                message["headers"] = [*kept, self._header]
+            await send(message)
+
+        await self.app(scope, receive, sending)
+
+
+def _needs_extra() -> None:
+    """Raise where Ray Serve is not installed."""
+    try:
+        import ray.serve
+    except ImportError:
+        raise InputError(
+            "Replicas need the extra `ray-serve`; pip install '.[ray-serve]' in a checkout."
+        ) from None
+    assert ray.serve
+
+
+def _absolute(value: Any) -> Any:
+    """Give a path as it is known from everywhere."""
+    return value.resolve() if isinstance(value, Path) else value
+
+
+def _stop(number: int, frame: object) -> NoReturn:
+    """End in order when the process is told to."""
+    raise KeyboardInterrupt
