@@ -12,6 +12,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -70,8 +71,7 @@ def replicas(
     # Once here: what is wrong is told in a sentence, and files are looked at by one, not by all.
     make_app(**plan)
     with open_engine("ray", address, workers=n):
-        from ray import serve
-
+        serve: Any = import_module("ray.serve")  # not all of it has types
         for name in ("ray", "ray.serve"):
             logging.getLogger(name).setLevel(logging.ERROR)
         # Ray Serve keeps its address for as long as it runs; a cluster of our own ends anyway.
