@@ -103,7 +103,7 @@ def test_a_batch_has_ids_and_up_to_32_documents(client, world):
     for body, sentence in (
         ({"documents": [{"text": "sand"}] * 33}, "at most 32 items"),
         ({"documents": [{"text": 3}]}, "`documents.0.text`"),
-        ([], "`body`"),
+        ([], "The body cannot be read"),
         ({"documents": [{"text": "", "metadata": {"features": "1,2"}}]}, "takes 5 features"),
     ):
         refused = client.post("/v1/projects/toy/suggest-batch", json=body)
@@ -148,7 +148,7 @@ def test_subjects_of_items_with_features_are_answers(client, host, world):
 def test_what_cannot_be_learned_is_told(client):
     for body, sentence in (
         ([{"text": "sand", "subjects": [{"uri": "http://example.org/1"}]}], "is no URI of a label"),
-        ([{"text": "sand", "subjects": [{}]}], "`documents.0.subjects.0.uri`"),
+        ([{"text": "sand", "subjects": [{}]}], "`documents.0.subjects.0"),
         ({"text": "sand"}, "`documents`"),
         ([{"text": "", "metadata": {"features": "1"}, "subjects": [{"uri": uri_of("sea")}]}], ""),
     ):
@@ -176,6 +176,26 @@ def test_uris_name_labels_both_ways(label):
     assert label_of(uri_of(label)) == label
     assert not set(uri_of(label)) & set(" <>\t/?#")
     assert label_of("http://example.org/" + label) is None
+
+
+def test_the_description_of_all_interfaces_refers_to_nothing_that_is_not_there(client):
+    described = client.get("/openapi.json").json()
+
+    def references(part):
+        if isinstance(part, dict):
+            yield from [part["$ref"]] if isinstance(part.get("$ref"), str) else []
+        values = part.values() if isinstance(part, dict) else part
+        for one in values if isinstance(part, (dict, list)) else ():
+            yield from references(one)
+
+    found = set(references(described))
+    assert found
+    for reference in found:
+        place = described
+        for step in reference.removeprefix("#/").split("/"):
+            place = place[step]
+    names = [one["operationId"] for path in described["paths"].values() for one in path.values()]
+    assert len(names) == len(set(names))
 
 
 # ---------------------------------------------------------------------- with Annif itself

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 from urllib.parse import quote, unquote
 
@@ -25,7 +25,8 @@ from polyseme.serve import api
 from polyseme.serve.access import Caller
 from polyseme.serve.api import Host, answer, caller_of
 from polyseme.serve.host import Ask, ModelHost, Row, Suggestion
-from polyseme.serve.questions import row_of
+from polyseme.serve.questions import row_of, sentence_of
+from polyseme.serve.references import known_tags
 from polyseme.serve.schemas import MOST_NUMBERS, MOST_TAGS, Encoded, Tag
 from polyseme.verdicts import Verdict
 
@@ -34,7 +35,6 @@ MOST_RESULTS = 1000
 # No language is known of labels: "undetermined", as ISO 639 has it.
 LANGUAGE = "und"
 _URI = "urn:polyseme:"
-_BETWEEN = re.compile(r"[,;\r\n\t]+")
 _NUMBERS = re.compile(r"[-+0-9.eE\s]+(,[-+0-9.eE\s]+)*")
 _PROBLEM = {"description": "Something in the request cannot be used."}
 
@@ -156,6 +156,17 @@ _FIELDS = {
 }
 
 
+# Without references, which would lead nowhere in the description of the whole service.
+_INDEXED = Document.model_json_schema()
+_INDEXED["properties"]["subjects"] = {"type": "array", "items": Subject.model_json_schema()}
+_DOCUMENTS = {
+    "type": "array",
+    "maxItems": MOST_DOCUMENTS,
+    "items": Document.model_json_schema(),
+}
+_BATCH = {"type": "object", "required": ["documents"], "properties": {"documents": _DOCUMENTS}}
+
+
 @router.post(
     "/projects/{model}/suggest",
     summary="Tags for a text of tags, as Annif suggests subjects",
@@ -191,7 +202,7 @@ async def suggest(request: Request, host: Host) -> Response:
     openapi_extra={
         "requestBody": {
             "required": True,
-            "content": {"application/json": {"schema": Batch.model_json_schema()}},
+            "content": {"application/json": {"schema": _BATCH}},
         },
         "parameters": [
             {"name": name, "in": "query", "schema": schema} for name, schema in _BOUNDS.items()
@@ -203,7 +214,7 @@ async def suggest_batch(request: Request, host: Host) -> Response:
     try:
         documents = Batch.model_validate_json(await request.body()).documents
     except ValidationError as error:
-        raise _refused(error) from error
+        raise HTTPException(400, sentence_of(error)) from error
     found, version = await _suggest(host, documents, *_bounds(request.query_params))
     named = [
         one | {"document_id": document.document_id}
@@ -230,7 +241,7 @@ def _asked(host: ModelHost, document: Document, limit: int, threshold: float) ->
     row = _features(document.metadata.get("features"))
     if row is not None:
         host.check_row(row)
-    tags = tuple(_known(host, document.text))
+    tags = tuple(known_tags(host, document.text))
     if limit == 0 or (row is None and not tags):
         return None
     return Ask(row, tags, limit, threshold or None)
@@ -244,16 +255,6 @@ async def _answered(host: ModelHost, ask: Ask | None) -> list[Suggestion]:
         return (await host.scoring.submit(ask))[1]
     except InputError:  # only tags that are newer than the space
         return []
-
-
-def _known(host: ModelHost, text: str) -> Iterator[str]:
-    """Give the tags of a text that a model knows; others are not taken for tags of people's."""
-    now, found = host.now, dict[str, None]()
-    for part in _BETWEEN.split(text):
-        label = now.known(part.strip()) if 0 < len(part.strip()) <= 200 else None
-        if label is not None and label not in found and len(found) < MOST_TAGS:
-            found[label] = None
-            yield label
 
 
 def _features(given: str | None) -> Row | None:
@@ -293,13 +294,6 @@ def _result(one: Suggestion) -> dict[str, Any]:
     return {"uri": uri_of(one.label), "label": one.label, "notation": None, "score": score}
 
 
-def _refused(error: ValidationError) -> HTTPException:
-    """Say what is wrong with a body."""
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"][:5])
-    return HTTPException(400, f"`{place[:100] or 'body'}`: {str(first['msg'])[:200]}.")
-
-
 # ---------------------------------------------------------------------- learning
 
 
@@ -311,11 +305,7 @@ def _refused(error: ValidationError) -> HTTPException:
     openapi_extra={
         "requestBody": {
             "required": True,
-            "content": {
-                "application/json": {
-                    "schema": {"type": "array", "items": Indexed.model_json_schema()}
-                }
-            },
+            "content": {"application/json": {"schema": {"type": "array", "items": _INDEXED}}},
         }
     },
 )
@@ -329,7 +319,7 @@ async def learn(request: Request, host: Host) -> Response:
         given = json.loads(await request.body())
         documents = Learned.model_validate({"documents": given}).documents
     except ValidationError as error:
-        raise _refused(error) from error
+        raise HTTPException(400, sentence_of(error)) from error
     except ValueError as error:
         raise HTTPException(400, "The body is no JSON.") from error
     taught = [one for one in documents if one.subjects]
@@ -353,7 +343,7 @@ def _learn(host: ModelHost, documents: Sequence[Indexed], caller: Caller) -> Non
         labels = [_taught(one) for one in document.subjects]
         row = _features(document.metadata.get("features"))
         if row is None:
-            sets.append([*_known(host, document.text), *labels])
+            sets.append([*known_tags(host, document.text), *labels])
             continue
         host.check_row(row)
         # The same item, however often it is told of.
