@@ -53,9 +53,11 @@ def run_replicas(
     address : str, optional
         Of a Ray cluster that runs; by default one is started on this machine.
     """
-    with replicas(make_app, plan, host, port, n, address), suppress(KeyboardInterrupt):
-        signal.signal(signal.SIGTERM, _stop)
-        threading.Event().wait()
+    plan = _checked(make_app, plan)
+    with open_engine("ray", address, workers=n), suppress(KeyboardInterrupt):
+        signal.signal(signal.SIGTERM, _stop)  # now that Ray has set a way of its own
+        with _running(make_app, plan, host, port, n, address):
+            threading.Event().wait()
 
 
 @contextmanager
@@ -68,22 +70,49 @@ def replicas(
     address: str | None = None,
 ) -> Iterator[None]:
     """Serve by several replicas for as long as the context lasts; see `run_replicas`."""
+    plan = _checked(make_app, plan)
+    with (
+        open_engine("ray", address, workers=n),
+        _running(make_app, plan, host, port, n, address),
+    ):
+        yield
+
+
+def _checked(make_app: Callable[..., Any], plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a plan with paths that are known from everywhere, after it has been tried.
+
+    Once here: what is wrong is told in a sentence, and files are looked at by one, not by all.
+    """
+    _ray_serve()
+    absolute = {
+        name: value.resolve() if isinstance(value, Path) else value for name, value in plan.items()
+    }
+    make_app(**absolute)
+    return absolute
+
+
+@contextmanager
+def _running(
+    make_app: Callable[..., Any],
+    plan: Mapping[str, Any],
+    host: str,
+    port: int,
+    n: int,
+    address: str | None,
+) -> Iterator[None]:
+    """Let Ray Serve run the replicas on the cluster that is connected."""
     serve = _ray_serve()
-    plan = {name: _absolute(value) for name, value in plan.items()}
-    # Once here: what is wrong is told in a sentence, and files are looked at by one, not by all.
-    make_app(**plan)
-    with open_engine("ray", address, workers=n):
-        for name in ("ray", "ray.serve"):
-            logging.getLogger(name).setLevel(logging.ERROR)
-        # Ray Serve keeps its address for as long as it runs; a cluster of our own ends anyway.
-        to_end = address not in (None, "local") and not serve.status().applications
-        try:
-            _start(serve, make_app, plan, {"host": host, "port": port}, n)
-            yield
-        finally:
-            serve.delete(NAME)
-            if to_end:
-                serve.shutdown()
+    for name in ("ray", "ray.serve"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    # Ray Serve keeps its address for as long as it runs; a cluster of our own ends anyway.
+    to_end = address not in (None, "local") and not serve.status().applications
+    try:
+        _start(serve, make_app, plan, {"host": host, "port": port}, n)
+        yield
+    finally:
+        serve.delete(NAME)
+        if to_end:
+            serve.shutdown()
 
 
 def _start(
@@ -158,11 +187,6 @@ def _ray_serve() -> Any:
         raise InputError(
             "Replicas need the extra `ray-serve`; pip install '.[ray-serve]' in a checkout."
         ) from None
-
-
-def _absolute(value: Any) -> Any:
-    """Give a path as it is known from everywhere."""
-    return value.resolve() if isinstance(value, Path) else value
 
 
 def _stop(number: int, frame: object) -> NoReturn:
