@@ -8,6 +8,7 @@ disk when it is acknowledged, and is taken up by the others when they next look.
 from __future__ import annotations
 
 import logging
+import re
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
@@ -22,6 +23,7 @@ from polyseme.cluster import open_engine
 NAME = "polyseme"
 # The application refuses what it cannot take, with a sentence; Ray Serve's own bound stands above.
 _AT_ONCE = 2048
+_NAMED = re.compile(r"[\w.]*(Error|Exception): ")
 _LOOK_SECONDS, _END_SECONDS = 2.0, 15.0
 
 Message = MutableMapping[str, Any]
@@ -51,9 +53,11 @@ def run_replicas(
     address : str, optional
         Of a Ray cluster that runs; by default one is started on this machine.
     """
-    with replicas(make_app, plan, host, port, n, address), suppress(KeyboardInterrupt):
-        signal.signal(signal.SIGTERM, _stop)
-        threading.Event().wait()
+    plan = _checked(make_app, plan)
+    with open_engine("ray", address, workers=n), suppress(KeyboardInterrupt):
+        signal.signal(signal.SIGTERM, _stop)  # now that Ray has set a way of its own
+        with _running(make_app, plan, host, port, n, address):
+            threading.Event().wait()
 
 
 @contextmanager
@@ -66,23 +70,49 @@ def replicas(
     address: str | None = None,
 ) -> Iterator[None]:
     """Serve by several replicas for as long as the context lasts; see `run_replicas`."""
-    _needs_extra()
-    plan = {name: _absolute(value) for name, value in plan.items()}
-    # Once here: what is wrong is told in a sentence, and files are looked at by one, not by all.
-    make_app(**plan)
-    with open_engine("ray", address, workers=n):
-        serve: Any = import_module("ray.serve")  # not all of it has types
-        for name in ("ray", "ray.serve"):
-            logging.getLogger(name).setLevel(logging.ERROR)
-        # Ray Serve keeps its address for as long as it runs; a cluster of our own ends anyway.
-        to_end = address not in (None, "local") and not serve.status().applications
-        try:
-            _start(serve, make_app, plan, {"host": host, "port": port}, n)
-            yield
-        finally:
-            serve.delete(NAME)
-            if to_end:
-                serve.shutdown()
+    plan = _checked(make_app, plan)
+    with (
+        open_engine("ray", address, workers=n),
+        _running(make_app, plan, host, port, n, address),
+    ):
+        yield
+
+
+def _checked(make_app: Callable[..., Any], plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a plan with paths that are known from everywhere, after it has been tried.
+
+    Once here: what is wrong is told in a sentence, and files are looked at by one, not by all.
+    """
+    _ray_serve()
+    absolute = {
+        name: value.resolve() if isinstance(value, Path) else value for name, value in plan.items()
+    }
+    make_app(**absolute)
+    return absolute
+
+
+@contextmanager
+def _running(
+    make_app: Callable[..., Any],
+    plan: Mapping[str, Any],
+    host: str,
+    port: int,
+    n: int,
+    address: str | None,
+) -> Iterator[None]:
+    """Let Ray Serve run the replicas on the cluster that is connected."""
+    serve = _ray_serve()
+    for name in ("ray", "ray.serve"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    # Ray Serve keeps its address for as long as it runs; a cluster of our own ends anyway.
+    to_end = address not in (None, "local") and not serve.status().applications
+    try:
+        _start(serve, make_app, plan, {"host": host, "port": port}, n)
+        yield
+    finally:
+        serve.delete(NAME)
+        if to_end:
+            serve.shutdown()
 
 
 def _start(
@@ -112,9 +142,17 @@ def _start(
         serve.start(proxy_location="EveryNode", http_options=dict(http), logging_config=quiet)
         serve.run(deployed.bind(), name=NAME, route_prefix="/")
     except Exception as error:  # Ray raises a dozen kinds
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = lines[-1] if lines else type(error).__name__
-        raise InputError(f"The replicas cannot be started: {reason}") from error
+        raise InputError(f"The replicas cannot be started: {_reason(serve, error)}") from error
+
+
+def _reason(serve: Any, error: Exception) -> str:
+    """Find the line that says why, in what Ray Serve tells of a start that failed."""
+    told = str(error) or type(error).__name__
+    with suppress(Exception):  # there may be no application yet
+        told += "\n" + serve.status().applications[NAME].deployments[NAME].message
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    named = (line for line in reversed(lines) if _NAMED.match(line))
+    return next(named, lines[0])
 
 
 class Replica:
@@ -141,20 +179,14 @@ class Replica:
         await self.app(scope, receive, sending)
 
 
-def _needs_extra() -> None:
-    """Raise where Ray Serve is not installed."""
+def _ray_serve() -> Any:
+    """Give Ray Serve, or say how it is installed."""
     try:
-        import ray.serve
+        return import_module("ray.serve")
     except ImportError:
         raise InputError(
             "Replicas need the extra `ray-serve`; pip install '.[ray-serve]' in a checkout."
         ) from None
-    assert ray.serve
-
-
-def _absolute(value: Any) -> Any:
-    """Give a path as it is known from everywhere."""
-    return value.resolve() if isinstance(value, Path) else value
 
 
 def _stop(number: int, frame: object) -> NoReturn:
