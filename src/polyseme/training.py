@@ -166,6 +166,11 @@ class SpacePlan:
         there are a million; the steps are those of the plan, but go over the documents at least 4
         and at most 100 times. From 8,000 tagged items on, dropout of features, of hidden units of
         items and of codes is lower: so many over-fit less.
+
+        Parameters
+        ----------
+        n_documents, n_items : int
+            How many documents and tagged items there are.
         """
         batch, times = self.document_batch, 1
         while batch < 3072 and n_documents / batch > 400:
