@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import gzip
 import os
-import secrets
-import shutil
-import time
 import warnings
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -31,6 +27,8 @@ from polyseme._validation import (
     first_few,
     unknown_name,
 )
+from polyseme.io.folders import locked as locked  # also those of models, verdicts and pages
+from polyseme.io.folders import replacing as replacing
 
 __all__ = ["Table", "read_documents", "read_features", "read_table"]
 
@@ -46,8 +44,6 @@ FORMATS |= dict.fromkeys((".arff", ".arff.gz"), "arff")
 # Of these, labels are columns: there are no cells of tags.
 _WITHOUT_CELLS = (".npz", ".safetensors", ".arff", ".arff.gz")
 MAX_LINE_BYTES = 16 * 2**20
-# How the name of a file ends that is still being written.
-UNFINISHED = ".tmp"
 
 
 @dataclass(frozen=True)
@@ -324,61 +320,3 @@ def parse_xml(data: bytes, name: str, encoding: str | None = None) -> Any:
     if root.getroottree().docinfo.doctype:
         raise InputError(f"{name} has a DOCTYPE, which is not supported; remove it.")
     return root
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Write a file under a temporary name; it replaces `path` as a whole, or not at all.
-
-    A file that was there before keeps its owner, where the system lets it, and its permissions.
-    """
-    temporary = path.with_name(f".{secrets.token_hex(8)}{UNFINISHED}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    try:
-        # Nobody else reads it before it has the permissions of the file that was there.
-        descriptor = os.open(temporary, flags, 0o600 if path.exists() else 0o666)
-        with os.fdopen(descriptor, "wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        if path.exists():
-            with suppress(OSError, AttributeError):  # a system without owners
-                shutil.chown(temporary, path.stat().st_uid, path.stat().st_gid)
-            shutil.copymode(path, temporary)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def locked(folder: Path, seconds: float, error: type[InputError] = InputError) -> Iterator[bool]:
-    """Hold the lock of a folder, which a kill frees; False where there is none to have."""
-    try:
-        import fcntl
-    except ImportError:
-        yield False
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    give_up, is_locked = time.monotonic() + seconds, False
-    try:
-        while not is_locked:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                is_locked = True
-            except BlockingIOError as busy:
-                # Waiting without end would hang a signal handler that saves during a save.
-                if time.monotonic() > give_up:
-                    raise error(
-                        f"'{folder}' has been locked by another writer for {seconds:g} s; try "
-                        "again when that one is done."
-                    ) from busy
-                time.sleep(0.005)
-            except OSError:
-                break  # a file system without locks
-        yield is_locked
-    finally:
-        if is_locked:
-            # A process forked meanwhile shares the lock, so closing alone would not free it.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
