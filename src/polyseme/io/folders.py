@@ -185,6 +185,11 @@ class Writer(io.BufferedWriter):
         self._size += written
         return written
 
+    def settle(self) -> None:
+        """Have everything on disk that has been written so far."""
+        self.flush()
+        os.fsync(self.fileno())
+
     def summary(self) -> Summary:
         """Give what has been written so far; see `summary_of`."""
         return {"sha256": self._digest.hexdigest(), "bytes": self._size}
@@ -250,8 +255,7 @@ def replacing(path: Path) -> Iterator[Writer]:
     try:
         with Writer(io.FileIO(descriptor, "wb")) as stream:
             yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
+            stream.settle()
             if path.exists():
                 with suppress(OSError, AttributeError):  # a system without owners
                     shutil.chown(temporary, path.stat().st_uid, path.stat().st_gid)
