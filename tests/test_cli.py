@@ -794,6 +794,21 @@ def test_validate_says_what_a_pool_and_answers_would_bring(run, files, tmp_path,
     assert code == 1 and "5 features" in err.splitlines()[-1]
 
 
+def test_a_page_that_cannot_be_written_is_told_before_the_measuring(
+    run, files, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("polyseme.holdout.validate", lambda *_, **__: pytest.fail("measured"))
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    given = ("-d", files / "documents.jsonl", "-x", files / "features.npy")
+    for page, complaint in [
+        (tmp_path, "is a folder; add the name of a file"),
+        (tmp_path / "link", "is a link that leads nowhere"),
+        (tmp_path / "no" / "page.html", "There is no folder"),
+    ]:
+        code, _, err = run("validate", *given, "--page", page)
+        assert code == 1 and complaint in err.splitlines()[-1]
+
+
 # ------------------------------------------------------------------ starting
 
 

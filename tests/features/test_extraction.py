@@ -299,7 +299,7 @@ def test_no_bit_of_a_cache_can_change_the_numbers(texts, out):
     whole = (out / "features.npy").read_bytes(), (out / "files.jsonl").read_bytes()
     cache = (out / "cache.sqlite").read_bytes()
     told = 0
-    for place in np.random.default_rng(0).integers(0, len(cache), 60).tolist() + [0, 18, 40]:
+    for place in [0, 18, 40, *np.random.default_rng(0).integers(0, len(cache), 60).tolist()]:
         (out / "cache.sqlite").write_bytes(cache)
         flip(out / "cache.sqlite", place)
         with warnings.catch_warnings(record=True) as met:

@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from killed_writers import killed_while_writing
@@ -196,3 +197,24 @@ def test_every_bit_counts(tmp_path):
     for nothing in (None, [], {"bytes": 0}):
         assert not is_intact(tmp_path / "a", nothing)
     assert not is_intact(tmp_path / "gone", summary) and summary_of(tmp_path) is None
+
+
+@pytest.mark.parametrize("size", [0, 1, 8, 4 * 2**20, 4 * 2**20 + 13, 9 * 2**20])
+def test_the_quick_digest_sees_bits_cuts_and_places(tmp_path, size):
+    rng, path = np.random.default_rng(size), tmp_path / "a"
+    data = bytearray(rng.bytes(size))
+    with replacing(path) as stream:
+        stream.write(data)
+        summary = stream.quick_summary()
+    assert is_intact(path, summary) and summary["sha256"] == summary_of(path)["sha256"]
+    found = {summary["quick"]}
+    changed = [data + b"\0"]
+    for place in rng.integers(0, size, 8 if size else 0):
+        changed.append(bytearray(data))
+        changed[-1][place] ^= 1 << int(rng.integers(8))
+    if size > 8:
+        changed += [data[:-1], data[:8][::-1] + data[8:], data[4096:] + data[:4096]]
+    for other in changed:
+        path.write_bytes(other)
+        found.add(folders.quick_digest(path))
+    assert len(found) == len({bytes(one) for one in (data, *changed)})

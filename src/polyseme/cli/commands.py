@@ -542,9 +542,11 @@ def validate(
     from polyseme.cli.validation_page import validation_page
     from polyseme.features.base import learned_copy
     from polyseme.holdout import validate as validate_collection
-    from polyseme.io import replacing
+    from polyseme.io.folders import check_file, replacing
 
     check_device(device, owner="validate")
+    if page is not None:
+        check_file(page)
     reading = Reading(tables, features_column, normalize)
     items = read_items(features, documents, split, reading)
     if items.X is None:
@@ -907,11 +909,15 @@ def tag(
 
 def _undone(paths: Sequence[Path], dry_run: bool) -> list[dict[str, Any]]:
     """Take suggestions that wait for an answer out of sidecars; tell which."""
+    from polyseme.io.folders import sweep
     from polyseme.io.xmp import undo_suggestions
 
+    found = _sidecars(paths)
+    for folder in set() if dry_run else {sidecar.parent for _, sidecar in found}:
+        sweep(folder)
     records = [
         {"file": file, "sidecar": str(sidecar), "removed": removed}
-        for file, sidecar in _sidecars(paths)
+        for file, sidecar in found
         if (removed := undo_suggestions(sidecar, dry_run=dry_run))
     ]
     n_tags = sum(len(record["removed"]) for record in records)
@@ -944,6 +950,7 @@ def review(
     """Answer the tags that `tag --sidecars` suggested; without an answer, list them."""
     from polyseme._validation import InputError
     from polyseme.cli.reading import Reading, items_to_learn
+    from polyseme.io.folders import sweep
     from polyseme.io.xmp import answer_suggestions, lacking, read_sidecar
     from polyseme.verdicts import Verdict
 
@@ -957,6 +964,8 @@ def review(
         if not pending:
             say("no suggestion waits for an answer; `polyseme tag --sidecars` makes some")
         return
+    for folder in {place.parent for _, place, _ in waiting}:
+        sweep(folder)
     yes, no, records = accept or [], refuse or [], []
     # What is to be learned from is looked at before anything is changed.
     names: dict[str, str] = {}

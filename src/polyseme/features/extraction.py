@@ -562,15 +562,16 @@ class FeatureStore:
         """Give the state and SHA-256 that were noted of a file, if it is still in that state."""
         name = os.fsencode(path.absolute())
         query = "SELECT state, content, digest FROM files WHERE path = ?"
-        state, content, digest = self._run(query, name).fetchone() or (None, None, None)
+        row: tuple[str, bytes, bytes] | None = self._run(query, name).fetchone()
         try:
-            same = state is not None and state == _state(path)
+            if row is None or row[0] != _state(path):
+                return None
         except OSError:
             return None
-        if not same or digest != _digested(name, state, content):
-            self.n_damaged += same
+        if row[2] != _digested(name, *row[:2]):
+            self.n_damaged += 1
             return None
-        return state, content
+        return row[:2]
 
     def note(self, path: Path, state: str, content: bytes) -> None:
         """Keep the SHA-256 that a file had in a state: its size, times, and which file it is."""
@@ -766,8 +767,8 @@ def _write(
                 ledger.write(text.encode())
             except UnicodeEncodeError:  # a file name that is no text keeps its bytes as escapes
                 ledger.write((json.dumps(line) + "\n").encode())
-        summaries = {LEDGER: ledger.summary(), _ARRAYS[extractor.kind]: table.summary()}
-        last.write(sealed(manifest | {"files": summaries}))
+        numbers = {_ARRAYS[extractor.kind]: table.quick_summary()}
+        last.write(sealed(manifest | {"files": {LEDGER: ledger.summary()} | numbers}))
         for stream in (table, ledger, last):
             stream.settle()
         # Everything is written; without a manifest there is no extraction while names change.
