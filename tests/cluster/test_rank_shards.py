@@ -249,7 +249,7 @@ def test_places_that_hold_something_else_are_refused(place, tmp_path):
     for out, message in {
         tmp_path / "mine": "holds 'letter.txt' and no mark that polyseme made it",
         tmp_path / "mine" / "letter.txt": "is a file; name a folder to write to",
-        tmp_path / "cut": "holds 'part-00000.npy' and no mark",
+        tmp_path / "cut": "holds shards, and no rankings; name another folder",
         tmp_path / "torn": "holds 'plan.json' and no mark",
         tmp_path / "out": r"rankings of 'part-00001.npy', which is no shard any",
     }.items():
