@@ -141,7 +141,7 @@ def test_links_to_nothing_and_loops_get_a_sentence(tmp_path, write):
             with_block.__enter__()
         with pytest.raises(InputError, match="is a link that leads nowhere"):
             check_file(tmp_path / name)
-    with pytest.raises(InputError, match=r"Nothing can be written to .*loop/below"):
+    with pytest.raises(InputError, match=r"loop' is a link that leads nowhere"):
         mark_folder(tmp_path / "loop" / "below", "rankings")
     (tmp_path / "real").mkdir()
     (tmp_path / "good").symlink_to(tmp_path / "real")

@@ -68,6 +68,7 @@ def fit(
     workers: int | None = None,
 ) -> None:
     """Learn a tagger. Interrupted? The same command goes on where it stopped."""
+    from polyseme.checkpoints import remove_checkpoint
     from polyseme.cli.reading import (
         Reading,
         check_rows,
@@ -77,7 +78,7 @@ def fit(
         verdicts_for,
     )
     from polyseme.cluster import RayTraining
-    from polyseme.persistence import MANIFEST, check_destination, remove_model
+    from polyseme.persistence import MANIFEST, check_destination
 
     if engine == "local" and not (address is None and workers is None):
         raise typer.BadParameter("--address and --workers of `fit` need --engine ray.")
@@ -147,7 +148,7 @@ def fit(
         if trainer is not None:
             trainer.forget()
         tagger.save(model)
-    remove_model(checkpoint)
+    remove_checkpoint(checkpoint)
     say(_summary(tagger))
     typer.echo(str(model))
 
@@ -359,9 +360,8 @@ def add(
         refuse("Give tag sets with --documents, or tags with --label and --vectors or items.")
     if bool(labels) != bool(vectors is not None or shown):
         refuse("`--label` and `--vectors` belong together: a name needs word vectors, or items.")
-    if place != model:
-        check_destination(place)
     tagger: Any = default_tagger(model, "add ITEMS") if shown else polyseme.load(model)
+    check_destination(place)
     if shown:
         reading = Reading(tables, features_column)
         names, X = items_to_learn(shown, tagger, features, reading)
@@ -779,9 +779,8 @@ def _change(
     """Change a model and write it, to its own folder or to another one."""
     from polyseme.persistence import check_destination
 
-    if out is not None:
-        check_destination(out)
     tagger = default_tagger(model, name)
+    check_destination(out or model)
     change(tagger)
     tagger.save(out or model)
     typer.echo(str(out or model))

@@ -102,11 +102,13 @@ def check_writable(folder: Path) -> None:
 
 
 def check_link(path: Path) -> None:
-    """Raise if a path is a link to nothing, or one of a loop of links."""
-    if os.path.lexists(path) and not path.exists():
-        raise InputError(
-            f"'{path}' is a link that leads nowhere; mend it, or name another place to write to."
-        )
+    """Raise if a path, or a folder above it, is a link to nothing or one of a loop of links."""
+    for place in (path, *path.absolute().parents):
+        if os.path.lexists(place) and not place.exists():
+            raise InputError(
+                f"'{place}' is a link that leads nowhere; mend it, or name another place to write "
+                "to."
+            )
 
 
 def check_room(place: Path, n_bytes: int) -> None:
