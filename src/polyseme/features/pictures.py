@@ -158,7 +158,8 @@ def _pixel_bytes(picture: ImageFile) -> float:
         return kept
     tags = cast("Any", picture).tag_v2
     # Whole strips of it, which may be all, are unpacked with all bits and channels.
-    return max(kept, sum(tags.get(258, (1,))) / 8, max(tags.get(258, (1,))) / 8 * tags.get(277, 1))
+    bits = [float(depth) for depth in tags.get(258, (1,))]
+    return max(kept, sum(bits) / 8, max(bits) / 8 * float(tags.get(277, 1)))
 
 
 def open_picture(file: IO[bytes]) -> ImageFile:
