@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import csv
+import errno
 import importlib.util
 import io
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +16,7 @@ import numpy as np
 import pytest
 
 import polyseme
+from polyseme._validation import InputError
 from polyseme.cli import app
 from polyseme.cli.output import bar
 from polyseme.cli.postponed import Postponed, postpone
@@ -127,32 +131,58 @@ def interrupt(*_, **__):
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("preset", ["default", "paper"])
-def test_a_fit_that_was_interrupted_goes_on(run, files, tiny_space, tmp_path, monkeypatch, preset):
+@pytest.mark.parametrize("stage", ["draw-0", "draw-1", "checkpoint", "paper"])
+def test_a_fit_that_was_interrupted_goes_on(run, files, tiny_space, tmp_path, monkeypatch, stage):
     monkeypatch.setattr("polyseme.tagger.ConceptSpace", tiny_space)
     words = ["-d", files / "semantics.jsonl", *SMALL]
     owner, method = Checkpoint, "write"
-    if preset == "default":
+    if stage != "paper":
         words = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
         owner, method = polyseme.training.SpaceTraining, "save"
     code, _, err = run("fit", tmp_path / "whole", *words)
     assert code == 0
-    if preset == "default":
+    if stage != "paper":
         assert "labels (25 seen) from 300 documents" in err
         assert "members of 32 dimensions, 120 steps each" in err
-    written = getattr(owner, method)
+    written, places = getattr(owner, method), []
+
+    def noted(self, *arguments):
+        written(self, *arguments)
+        places.append("paper" if stage == "paper" else str(arguments[0]).rpartition(".")[2])
 
     def interrupted(self, *arguments):
-        written(self, *arguments)
-        raise KeyboardInterrupt
+        noted(self, *arguments)
+        if places[-1] == stage:
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, method, interrupted)
         code, out, err = run("fit", tmp_path / "m", *words)
     assert code == 1 and "run the same command again" in err and out == ""
-    assert (tmp_path / "m.checkpoint").exists() and not (tmp_path / "m").exists()
-    assert run("fit", tmp_path / "m", *words)[0] == 0
-    assert not (tmp_path / "m.checkpoint").exists()
+    last = "m.checkpoint" if stage in ("paper", "checkpoint") else f"m.checkpoint.{stage}"
+    assert (tmp_path / last).exists() and not (tmp_path / "m").exists()
+    before, places = places, []
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, method, noted)
+        assert run("fit", tmp_path / "m", *words)[0] == 0
+    assert not {*before[:-1]} & {*places}, "what was learned is not learned again"
+    assert {path.name for path in tmp_path.iterdir()} == {"whole", "m"}
+    for path in (tmp_path / "whole").iterdir():
+        assert (tmp_path / "m" / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("part", ["m.checkpoint", "m.checkpoint.draw-1"])
+def test_a_damaged_checkpoint_is_learned_again(run, files, tiny_space, tmp_path, monkeypatch, part):
+    monkeypatch.setattr("polyseme.tagger.ConceptSpace", tiny_space)
+    words = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
+    assert run("fit", tmp_path / "whole", *words)[0] == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(polyseme.ZeroShotTagger, "save", interrupt)
+        assert run("fit", tmp_path / "m", *words)[0] == 1
+    (arrays,) = (tmp_path / part).glob("arrays-*")
+    arrays.write_bytes(arrays.read_bytes()[:-9] + b"\0" * 9)
+    code, _, err = run("fit", tmp_path / "m", *words)
+    assert code == 0 and ("What it held is learned again" in err) == (part == "m.checkpoint")
     for path in (tmp_path / "whole").iterdir():
         assert (tmp_path / "m" / path.name).read_bytes() == path.read_bytes()
 
@@ -176,6 +206,101 @@ def test_a_foreign_folder_is_refused_before_training(run, files, tmp_path, monke
     assert code == 1 and "Refusing to write a model" in err
     code, _, err = run("fit", files / "truth.jsonl", "-d", files / "documents.jsonl")
     assert code == 1 and "it is a file" in err
+
+
+def test_what_cannot_be_written_is_found_out_before_the_learning(
+    run, files, model, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(polyseme.ConceptSpace, "fit", lambda *_, **__: pytest.fail("trained"))
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "file").touch()
+    inputs = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
+    for place, complaint in [
+        ("dangling", "is a link that leads nowhere"),
+        ("loop", "is a link that leads nowhere"),
+        ("loop/below", "loop' is a link that leads nowhere"),
+        ("file/below", "is a file"),
+    ]:
+        code, _, err = run("fit", tmp_path / place, *inputs)
+        assert code == 1 and complaint in err.splitlines()[-1], err
+    shutil.copytree(model, tmp_path / "own")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "own").iterdir()}
+    opened = os.open
+
+    def protected(path, flags, *mode):
+        if flags & os.O_CREAT and tmp_path in Path(path).parents:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return opened(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", protected)
+    for words in (
+        ["fit", tmp_path / "own", *inputs],
+        ["fit", tmp_path / "new", *inputs],
+        ["block", tmp_path / "own", "sea"],
+        ["add", tmp_path / "own", "-d", files / "more.jsonl"],
+    ):
+        code, _, err = run(*words)
+        assert code == 1 and "Read-only file system" in err.splitlines()[-1], err
+    assert {path.name: path.read_bytes() for path in (tmp_path / "own").iterdir()} == before
+
+
+def test_a_disk_without_room_is_found_out_before_the_learning(run, files, tmp_path, monkeypatch):
+    monkeypatch.setattr(polyseme.ConceptSpace, "fit", lambda *_, **__: pytest.fail("trained"))
+    usage = shutil.disk_usage(tmp_path)._replace(free=1_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage)
+    inputs = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
+    code, _, err = run("fit", tmp_path / "m", *inputs)
+    assert code == 1 and "has 0.00 GB left, and 0.0" in err.splitlines()[-1]
+    assert "make room" in err.splitlines()[-1]
+
+
+# ------------------------------------------------------------------ checkpoints that must not stay
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_a_refused_fit_leaves_no_checkpoint_that_bars_the_corrected_one(
+    run, files, tiny_space, tmp_path, monkeypatch, preset
+):
+    monkeypatch.setattr("polyseme.tagger.ConceptSpace", tiny_space)
+    words = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
+    place, few = "polyseme.tagger.ConceptStore.of", ["--validations", 0]
+    if preset == "paper":
+        words, place = [*words, *SMALL], "polyseme.published.mapping.InstanceMapper.fit"
+
+    def refused(*_, **__):
+        assert (tmp_path / "m.checkpoint" / "manifest.json").exists()
+        raise InputError("These items cannot be used; mend them.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, refused)
+        code, _, err = run("fit", tmp_path / "m", *words, *few)
+    assert code == 1 and "cannot be used" in err
+    assert [path.name for path in tmp_path.iterdir()] == []
+    assert run("fit", tmp_path / "m", *words, "--seed", 1)[0] == 0
+
+
+def test_items_that_share_no_label_are_refused_before_the_training(run, files, tmp_path, world):
+    (tmp_path / "other.jsonl").write_text('["a", "b"]\n["b", "c"]')
+    words = ["-d", files / "documents.jsonl", "-x", files / "features.npy", *SMALL]
+    code, _, err = run("fit", tmp_path / "m", *words, "-s", tmp_path / "other.jsonl")
+    assert code == 1 and "No instance carries a label of the label sets" in err.splitlines()[-1]
+    assert not (tmp_path / "m.checkpoint").exists()
+
+
+def test_a_checkpoint_of_another_fit_stays_where_it_is(
+    run, files, tiny_space, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("polyseme.tagger.ConceptSpace", tiny_space)
+    words = ["fit", tmp_path / "m", "-d", files / "documents.jsonl", "-x", files / "features.npy"]
+    with monkeypatch.context() as patch:
+        patch.setattr(polyseme.ZeroShotTagger, "save", interrupt)
+        assert run(*words)[0] == 1
+    kept = sorted(path.name for path in (tmp_path / "m.checkpoint").iterdir())
+    code, _, err = run(*words, "--seed", 1)
+    assert code == 1 and "belongs to other data or parameters" in err.splitlines()[-1]
+    assert sorted(path.name for path in (tmp_path / "m.checkpoint").iterdir()) == kept
+    assert run(*words)[0] == 0 and {path.name for path in tmp_path.iterdir()} == {"m"}
 
 
 # ------------------------------------------------------------------ rank, add, evaluate, info
@@ -792,6 +917,21 @@ def test_validate_says_what_a_pool_and_answers_would_bring(run, files, tmp_path,
     narrow = write_npy(tmp_path / "narrow.npy", np.ones((5, 3)))
     code, _, err = run("validate", *given, "-u", narrow)
     assert code == 1 and "5 features" in err.splitlines()[-1]
+
+
+def test_a_page_that_cannot_be_written_is_told_before_the_measuring(
+    run, files, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("polyseme.holdout.validate", lambda *_, **__: pytest.fail("measured"))
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    given = ("-d", files / "documents.jsonl", "-x", files / "features.npy")
+    for page, complaint in [
+        (tmp_path, "is a folder; add the name of a file"),
+        (tmp_path / "link", "is a link that leads nowhere"),
+        (tmp_path / "no" / "page.html", "There is no folder"),
+    ]:
+        code, _, err = run("validate", *given, "--page", page)
+        assert code == 1 and complaint in err.splitlines()[-1]
 
 
 # ------------------------------------------------------------------ starting

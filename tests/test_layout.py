@@ -17,7 +17,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What stands below everything: checks, the estimator base, folds, threads, saved models.
 BASE = {"_validation", "_estimator", "_folds", "_threads", "_progress"}
-BASE |= {"persistence", "_plugins"}
+BASE |= {"persistence", "checkpoints", "_plugins"}
 DATA = BASE | {
     "io",
     "corpus",
@@ -52,6 +52,7 @@ ALLOWED = {
     "_threads": set(),
     "_native": set(),
     "persistence": {"_validation", "io"},
+    "checkpoints": {"_validation", "io", "persistence"},
     "_progress": {"_validation"},
     # the data
     "io": {"_validation"},

@@ -25,7 +25,15 @@ from polyseme.cli.reading import Reading, read_items
 from polyseme.corpus import as_corpus
 from polyseme.datasets import load_dataset
 from polyseme.features import Extracted
-from polyseme.io import Table, arrays, columns, read_documents, read_features, read_table, tag_cells
+from polyseme.io import (
+    Table,
+    columns,
+    read_documents,
+    read_features,
+    read_table,
+    tag_cells,
+    unpacking,
+)
 from polyseme.vocabulary import Vocabulary
 
 NAMES = [f"x{column}" for column in range(5)]
@@ -572,8 +580,10 @@ def test_a_damaged_file_is_one_sentence(tmp_path, name, kind):
 
 def test_tables_of_absurd_size_are_refused_unread(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "x.npz", np.zeros((100, 100)))
-    monkeypatch.setattr(arrays, "MAX_BYTES", 10_000)
-    with pytest.raises(InputError, match=r"x\.npz unpacks to .* are the most"):
+    with (
+        unpacking(1e-5),
+        pytest.raises(InputError, match=r"x\.npz unpacks to .* allowed; `polyseme --max-unpacked`"),
+    ):
         read_features(tmp_path / "x.npz")
     frame = pd.DataFrame(np.zeros((100, 3)), columns=list("abc"))
     frame.to_parquet(tmp_path / "x.parquet")

@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from killed_writers import killed_while_writing
 from polyseme import persistence
 from polyseme.persistence import (
     CORRECTIONS,
@@ -64,6 +65,10 @@ def contents(path):
 def file_of(path, role):
     (found,) = path.glob(f"{role}*")
     return found
+
+
+# What a kill leaves of a payload: it is named after its content.
+ABANDONED = f"arrays-{hashlib.sha256(b'abandoned').hexdigest()[:12]}.safetensors"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -128,14 +133,17 @@ def test_same_state_gives_the_same_bytes_in_any_order_of_insertion(tmp_path):
 
 
 def test_overwriting_leaves_no_trace_of_the_old_model_and_spares_foreign_files(model):
-    (model / "notes.txt").write_text("mine")
-    (model / "arrays-0123456789ab.safetensors").write_bytes(b"abandoned")
+    mine = {"notes.txt": b"mine", "arrays-0123456789ab.safetensors": b"mine"}
+    for name, content in mine.items():
+        (model / name).write_bytes(content)
+    (model / ABANDONED).write_bytes(b"abandoned")
     (model / f"manifest.json.{'0' * 16}.tmp").write_bytes(b"abandoned")
+    killed_while_writing(model / "manifest.json")
     assert same(read_model(model), OLD)
     write(model, NEW)
     fresh = model.parent / "fresh" / "nested"
     write(fresh, NEW)
-    assert contents(model) == {**contents(fresh), "notes.txt": b"mine"}
+    assert contents(model) == {**contents(fresh), **mine}
 
 
 # ---- what cannot be stored --------------------------------------------------------------------
@@ -223,8 +231,9 @@ def test_after_a_first_write_that_was_killed_all_goes_on(model, change):
 
 
 def test_removal_takes_model_abandoned_files_and_folder(model):
-    for name in ("arrays-0123456789ab.safetensors", f"config-0123456789ab.json.{'0' * 16}.tmp"):
+    for name in (ABANDONED, f"config-0123456789ab.json.{'0' * 16}.tmp"):
         (model / name).write_bytes(b"abandoned")
+    killed_while_writing(model / "manifest.json")
     remove_model(str(model))
     assert list(model.parent.iterdir()) == []
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import platform
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from polyseme._validation import InputError
+from polyseme._validation import InputError, PolysemeWarning
 from polyseme.io import replacing
 
 Record = dict[str, Any]
@@ -28,6 +29,13 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "seconds": (int, float),
 }
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch", "tomotopy")
+
+
+def sealed(record: Mapping[str, Any]) -> Record:
+    """Give a record with a digest of all that it says, by which an edited one is known."""
+    body = {name: value for name, value in record.items() if name != "digest"}
+    text = json.dumps(body, sort_keys=True)
+    return {**body, "digest": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
@@ -64,10 +72,14 @@ def locked(path: Path) -> Iterator[None]:
 
 
 class RecordStore:
-    """The records of a folder, `<setting>.jsonl`; several processes may add to it."""
+    """The records of a folder, `<setting>.jsonl`; several processes may add to it.
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+    A line that is damaged, or was changed after it was written, is refused; to `mend` is to tell of
+    it and to leave it out, so that its run is run again.
+    """
+
+    def __init__(self, folder: str | Path, *, mend: bool = False) -> None:
+        self.folder, self.mend = Path(folder), mend
         self._records: dict[str, list[Record]] = {}
 
     def find(
@@ -97,33 +109,55 @@ class RecordStore:
         self.folder.mkdir(parents=True, exist_ok=True)
         with locked(self.folder):
             others = [one for one in self._read(setting) if _identity(one) != _identity(record)]
-            written = json.loads(json.dumps(record))
-            self._records[setting] = sorted([*others, written], key=_key)
-            lines = (json.dumps(one, sort_keys=True) + "\n" for one in self._records[setting])
-            with replacing(self._path(setting)) as file:
-                file.write("".join(lines).encode())
+            written = json.loads(json.dumps(sealed(record)))
+            self._write(setting, sorted([*others, written], key=_key))
+
+    def seal(self) -> None:
+        """Give digests to records of a version that had none; edited ones are refused as ever."""
+        with locked(self.folder):
+            for path in sorted(self.folder.glob("*.jsonl")):
+                records = self._read(path.stem, all_have=False)
+                self._write(path.stem, [sealed(one) for one in records])
+
+    def _write(self, setting: str, records: list[Record]) -> None:
+        """Write a setting's records."""
+        self._records[setting] = records
+        lines = (json.dumps(one, sort_keys=True) + "\n" for one in records)
+        with replacing(self._path(setting)) as file:
+            file.write("".join(lines).encode())
 
     def _path(self, setting: str) -> Path:
         """Name the file of a setting's records."""
         return self.folder / f"{setting}.jsonl"
 
-    def _read(self, setting: str) -> list[Record]:
-        """Read a setting's records."""
+    def _read(self, setting: str, *, all_have: bool = True) -> list[Record]:
+        """Read a setting's records; `all_have`: those without a digest do not count either."""
         path = self._path(setting)
-        records = []
+        records: list[Record] = []
         for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
             try:
                 record = json.loads(line)
             except ValueError:
                 record = None
+            wrong = ""
             if not isinstance(record, dict) or not all(
                 isinstance(record.get(name), kind) for name, kind in FIELDS.items()
             ):
+                wrong = "is not a record of a run"
+            elif record.get("digest") is None and not all_have:
+                wrong = ""
+            elif record.get("digest") != sealed(record)["digest"]:
+                wrong = "was changed after it was written"
+            if wrong and not self.mend:
                 raise InputError(
-                    f"Line {number} of '{path}' is not a record of a run; remove that line, and "
-                    "its run is run again."
+                    f"Line {number} of '{path}' {wrong}; remove that line, and its run is run "
+                    "again."
                 )
-            records.append(record)
+            if wrong:
+                told = f"Line {number} of '{path}' {wrong}; its run counts as not run."
+                warnings.warn(told, PolysemeWarning, stacklevel=4)
+            else:
+                records.append(record)
         return records
 
 

@@ -70,7 +70,7 @@ def reproduce(
     cache = folder / "cache"
     config = replace(config, cache=str(cache))
     if not from_records:
-        store = RecordStore(folder / "records")
+        store = RecordStore(folder / "records", mend=True)
         every = (run for one in wanted for run in one.runs(trials, quick=config.quick))
         runs = list(dict.fromkeys(every))
         missing = [

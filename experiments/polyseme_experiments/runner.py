@@ -132,7 +132,7 @@ def perform(task: Task, config: RunConfig, records: Path) -> tuple[Task, float]:
         trial = Trial(get_setting(task.setting), task.trial, config)
         if task.n_components is not None:
             trial.space(task.n_components)
-        store = RecordStore(records)
+        store = RecordStore(records, mend=True)
         for method in task.methods:
             store.add(run_method(trial, method))
     return task, time.perf_counter() - start

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -26,9 +27,11 @@ from polyseme._validation import (
     without_ids,
 )
 from polyseme.calibration import PRECISIONS, sigmoid
+from polyseme.checkpoints import OtherTrainingError, part_of
 from polyseme.corpus import LabelCorpus
 from polyseme.documents import met_documents
 from polyseme.metrics import concept_precision, example_precision, reliability
+from polyseme.persistence import ModelFileError, remove_model
 
 Matrix = NDArray[np.float64]
 Features = NDArray[np.float64] | sp.csr_matrix
@@ -235,6 +238,7 @@ def validate(
     variants: Callable[[Any], Sequence[Ranker]] = lambda fitted: [fitted],
     n_examples: int = 0,
     pool: Features | None = None,
+    checkpoint: str | Path | None = None,
 ) -> list[Validation]:
     """Measure an estimator on a collection's own items, also on labels that are made unseen.
 
@@ -259,6 +263,9 @@ def validate(
     pool : float64 array or csr_matrix, shape (n_pool, n_features), optional
         Items without tags. One more copy is fitted with them and, as theirs, the features of the
         items that were left out because they carry a label that was made unseen.
+    checkpoint : str or Path, optional
+        Beside this folder every copy leaves the states of its training, and goes on from them when
+        it is called again with the same data and seed; the estimator must have a parameter for it.
 
     Returns
     -------
@@ -269,21 +276,20 @@ def validate(
     generator = as_generator(random_state)
     rows_of_sets = met_documents(corpus, label_sets)
     draws, clicks = [], []
-    for _ in range(n_draws):
+    for number in range(n_draws):
         drawn = _draw(corpus, generator)
         if drawn is None:
             return []
         trained, tested, hidden = drawn
         known = np.ones(len(label_sets), dtype=bool)
         known[rows_of_sets[tested][rows_of_sets[tested] >= 0]] = False
-        copy = clone(estimator)
         with warnings.catch_warnings():
             # What is wrong with the data was said when they were read.
             warnings.simplefilter("ignore", PolysemeWarning)
             chosen = _some(np.flatnonzero(known), _MOST_TRAINED, generator)
             given = (X[trained], corpus.select(trained), label_sets.select(chosen))
             try:
-                copy.fit(*given)
+                copy = _fitted(estimator, part_of(checkpoint, f"draw-{number}"), given)
                 rankers = [*variants(copy)]
                 if pool is not None:
                     others = np.setdiff1d(np.arange(len(corpus)), np.concatenate([trained, tested]))
@@ -291,8 +297,10 @@ def validate(
                     stack: Any = sp.vstack if sp.issparse(X) else np.concatenate
                     both = stack([pool, X[others]])
                     rows = _some(np.arange(both.shape[0]), _MOST_TRAINED, generator)
-                    with_pool: Any = clone(estimator)
-                    rankers.append(with_pool.fit(*given, unlabelled=both[rows]))
+                    place = part_of(checkpoint, f"draw-{number}-pool")
+                    rankers.append(_fitted(estimator, place, given, unlabelled=both[rows]))
+            except ModelFileError:
+                raise
             except InputError:
                 return []  # so little is left that nothing can be learned from it
         chosen_items = corpus.select(tested)
@@ -304,6 +312,21 @@ def validate(
         replace(_measured(of_variant, n_examples), click_gain=brought)
         for of_variant in zip(*draws, strict=True)
     ]
+
+
+def _fitted(
+    estimator: Ranker, checkpoint: Path | None, given: tuple[Any, ...], **options: Any
+) -> Any:
+    """Fit a copy of an estimator; a state of other data is never in its way."""
+    copy: Any = clone(estimator)
+    if checkpoint is None:
+        return copy.fit(*given, **options)
+    copy.set_params(checkpoint=checkpoint)
+    try:
+        return copy.fit(*given, **options)
+    except OtherTrainingError:
+        remove_model(checkpoint)
+        return copy.fit(*given, **options)
 
 
 def _click_gain(ranker: Any, X: Features, corpus: LabelCorpus, hidden: Sequence[str]) -> float:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from polyseme._validation import InputError
 from polyseme.io import locked, replacing
+from polyseme.io.folders import check_link, check_writable, is_drawn, summary_of, sweep
 
 JSON: TypeAlias = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
 Config: TypeAlias = Mapping[str, Any]
@@ -127,7 +128,7 @@ def write_model(path: str | os.PathLike[str], kind: str, config: Config, arrays:
         make_folder(folder)
         with _write_lock(folder) as locked:
             replaced = _files_to_replace(folder)
-            _publish(folder, payloads, manifest, stale=None if locked else replaced)
+            _publish(folder, payloads, manifest, replaced, alone=locked)
     except OSError as error:
         raise ModelFileError(
             f"Could not write the model to '{folder}': {error.strerror or error}; "
@@ -237,7 +238,7 @@ def _write_lock(folder: Path) -> AbstractContextManager[bool]:
 
 def _files_to_replace(folder: Path) -> frozenset[str]:
     """Refuse a folder that is not ours; return the file names its manifest holds."""
-    names = [entry.name for entry in folder.iterdir()]
+    names = [entry.name for entry in folder.iterdir() if not is_drawn(entry.name)]
     foreign = sorted(name for name in names if not (_is_ours(name) or _BESIDE.fullmatch(name)))
     if MANIFEST in foreign:
         content = _parse_object(read_manifest(folder)) or {}
@@ -255,27 +256,43 @@ def _files_to_replace(folder: Path) -> frozenset[str]:
 
 
 def check_destination(path: str | os.PathLike[str]) -> None:
-    """Raise unless a model may be written to a path, before the work of making it is done."""
+    """Raise unless a model can be written to a path, before the work of making it is done."""
     folder = Path(path)
+    check_link(folder)
     if folder.is_dir():
         _files_to_replace(folder)
     elif folder.exists():
         raise ModelFileError(
             f"Refusing to write a model to '{folder}': it is a file; choose another path."
         )
+    there = next((place for place in (folder, *folder.absolute().parents) if place.exists()), None)
+    if there is not None and not there.is_dir():
+        raise ModelFileError(
+            f"Refusing to write a model to '{folder}': '{there}' is a file; choose another path."
+        )
+    if there is not None:
+        check_writable(there)
 
 
 def _publish(
-    folder: Path, payloads: Mapping[str, bytes], manifest: bytes, *, stale: frozenset[str] | None
+    folder: Path,
+    payloads: Mapping[str, bytes],
+    manifest: bytes,
+    replaced: frozenset[str],
+    *,
+    alone: bool,
 ) -> None:
-    """Put payloads, then the manifest, on disk, and remove what is stale (None: all leftovers)."""
+    """Put payloads, then the manifest, on disk, and remove what it replaces.
+
+    `alone` says that nobody else writes, so that all leftovers may go.
+    """
     try:
         for name, data in payloads.items():
             _put(folder, name, data)
         _sync_folder(folder)
         _put(folder, MANIFEST, manifest)
     except OSError:
-        _remove_stale(folder, stale)
+        _remove_stale(folder, replaced, alone=alone)
         raise
     try:
         _sync_folder(folder)
@@ -285,7 +302,7 @@ def _publish(
             f"The model at '{folder}' was replaced, but the file system could not confirm that "
             f"it is on disk ({error.strerror or error}); write it again."
         ) from error
-    _remove_stale(folder, stale)
+    _remove_stale(folder, replaced, alone=alone)
 
 
 def _put(folder: Path, name: str, data: bytes) -> None:
@@ -318,8 +335,9 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _remove_stale(folder: Path, stale: frozenset[str] | None) -> None:
+def _remove_stale(folder: Path, replaced: frozenset[str], *, alone: bool) -> None:
     """Remove files of ours that the manifest on disk does not name; leftovers do no harm."""
+    sweep(folder)
     with suppress(OSError, ModelFileError):
         entries = [entry.name for entry in folder.iterdir()]
         kept: frozenset[str] | None = frozenset()
@@ -328,9 +346,17 @@ def _remove_stale(folder: Path, stale: frozenset[str] | None) -> None:
         for name in entries:
             if kept is None or name in kept or not _is_ours(name):
                 continue
-            if stale is None or name in stale:
+            if name in replaced or (alone and _was_written(folder / name)):
                 with suppress(OSError):
                     (folder / name).unlink()
+
+
+def _was_written(file: Path) -> bool:
+    """Tell whether a file with a name as ours are is one that we wrote: it has its own digest."""
+    if _TEMPORARY.fullmatch(file.name):
+        return True
+    digest = str((summary_of(file) or {}).get("sha256"))
+    return file.stem.partition("-")[2] == digest[:12] and not file.is_symlink()
 
 
 def _is_ours(name: str) -> bool:
@@ -360,14 +386,16 @@ def remove_model(path: str | os.PathLike[str]) -> None:
             return
         with _write_lock(folder):
             try:
-                _files_to_replace(folder)
+                replaced = _files_to_replace(folder)
             except ModelFileError:
                 return
             # Without a manifest there is no model, so a kill from here on leaves none by halves.
             (folder / MANIFEST).unlink(missing_ok=True)
             _sync_folder(folder)
+            sweep(folder)
             for entry in list(folder.iterdir()):
-                if _is_ours(entry.name) and entry.is_file() and not entry.is_symlink():
+                ours = _is_ours(entry.name) and entry.is_file() and not entry.is_symlink()
+                if ours and (entry.name in replaced or _was_written(entry)):
                     entry.unlink(missing_ok=True)
             # It may hold other files, be a mount point or be reached by a link: then it stays.
             with suppress(OSError):
@@ -433,6 +461,14 @@ def read_manifest(folder: Path) -> bytes:
     if not os.path.lexists(folder / MANIFEST):
         raise ModelFileError(f"'{folder}' is not a polyseme model: it has no {MANIFEST}.")
     return _read_file(folder, MANIFEST, None)
+
+
+def manifest_kind(path: str | os.PathLike[str]) -> str | None:
+    """Give the kind that a model's manifest names; None where there is none, or a damaged one."""
+    try:
+        return str(_check_manifest(Path(path), read_manifest(Path(path))).get("kind"))
+    except ModelFileError:
+        return None
 
 
 def _parse_model(folder: Path, raw: bytes, kind: str | None) -> State:

@@ -38,6 +38,7 @@ from polyseme.calibration import (
     match_frequencies,
     sigmoid,
 )
+from polyseme.checkpoints import other_training
 from polyseme.corrections import sketch
 from polyseme.members import Members, Shape, mean_of
 from polyseme.persistence import plain, within
@@ -49,7 +50,6 @@ from polyseme.training import (
     checkpoint_seed,
     data_digest,
     mean_answers,
-    other_training,
     selection_weights,
     standardise,
 )
@@ -277,6 +277,34 @@ class ConceptSpace(Estimator):
             chosen["n_steps"] = int(plan.n_steps * plan.pool_steps)
         return replace(plan, **chosen)
 
+    def training_seed(self) -> int:
+        """Give the seed of the training: the interrupted one's, where there is a checkpoint.
+
+        One with another seed than was asked for is refused.
+        """
+        seed = draw_seed(as_generator(self.random_state))
+        kept_seed = None if self.checkpoint is None else checkpoint_seed(self.checkpoint)
+        if self.checkpoint is None or kept_seed is None:
+            return seed
+        if isinstance(self.random_state, (int, np.integer)) and kept_seed != seed:
+            raise other_training(self.checkpoint)
+        return kept_seed
+
+    def n_weights(self, shape: tuple[int, int], n_items: int, n_features: int) -> int:
+        """Say how many weights the members will have, at the least.
+
+        Parameters
+        ----------
+        shape : (int, int)
+            Of the documents: how many there are, and labels.
+        n_items, n_features : int
+            How many tagged items there are, and their features; 0 without any.
+        """
+        plan, (n_documents, n_labels) = self.planned(shape[0], n_items), shape
+        encoders = (n_features + n_labels + 2 * plan.code) * plan.hidden
+        n_members = min(plan.n_folds, n_documents) * plan.members_per_fold
+        return n_members * (encoders + plan.code * n_labels)
+
     def prepare(
         self,
         documents: sp.csr_matrix,
@@ -295,12 +323,7 @@ class ConceptSpace(Estimator):
         seed : int
             Of the training: the interrupted one's, where there is a checkpoint.
         """
-        seed = draw_seed(as_generator(self.random_state))
-        kept_seed = None if self.checkpoint is None else checkpoint_seed(self.checkpoint)
-        if self.checkpoint is not None and kept_seed is not None:
-            if isinstance(self.random_state, (int, np.integer)) and kept_seed != seed:
-                raise other_training(self.checkpoint)
-            seed = kept_seed
+        seed = self.training_seed()
         (n_documents, n_labels), n_items = documents.shape, 0 if X is None else X.shape[0]
         rows = np.arange(n_items) if item_documents is None else np.asarray(item_documents)
         if len(rows) != n_items or n_items > n_documents:

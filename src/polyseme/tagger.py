@@ -40,6 +40,7 @@ from polyseme._validation import (
     without_ids,
 )
 from polyseme.calibration import logit, new_label_frequencies, sigmoid
+from polyseme.checkpoints import check_room_for, unless_refused
 from polyseme.concepts import Concepts
 from polyseme.corpus import (
     Documents,
@@ -147,7 +148,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     normalize_labels : bool
         Whether labels that differ only in case or white space are one.
     checkpoint : str, Path or None
-        A folder for the state of the training; a fit that was interrupted goes on from there.
+        A folder for the state of the training; a fit that was interrupted goes on from there. With
+        a whole number as `random_state` the small spaces of `n_validations` have folders of their
+        own beside it (`NAME.draw-0` and so on).
     device : str, optional
         Where the space is trained, as torch names it ("cpu", "cuda"); by default a GPU where there
         is one. Trained models are used on the processor.
@@ -317,13 +320,18 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 "how they go together; check that both use the same labels."
             )
         space = copy_of(template)
+        seeded = isinstance(self.random_state, (int, np.integer))
         # Without a seed the space draws its own, which its checkpoint remembers.
         if space.random_state is None and self.random_state is not None:
-            seeded = isinstance(self.random_state, (int, np.integer))
             space.set_params(random_state=space_seed if seeded else generator)
         if space.checkpoint is None:
             space.set_params(checkpoint=self.checkpoint)
         tables = training_tables(items, sets, labels)
+        n_features = 0 if features is None else features.shape[1]
+        n_weights = space.n_weights(tables.documents.shape, len(items), n_features)
+        check_room_for(space.checkpoint, n_weights)
+        if isinstance(space.random_state, (int, np.integer)):
+            space.training_seed()  # refuses another training's checkpoint before any work
         validation, share, pooled = None, 0.0, pool is not None
         words = None if label_vectors is None else as_word_vectors(label_vectors)
         if features is not None and self.n_validations:
@@ -346,6 +354,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                     draw_seed(generator),
                     variants=lambda fitted: fitted._with_names(words),
                     pool=pool,
+                    # Without a seed other items would be held out when it goes on.
+                    checkpoint=space.checkpoint if seeded else None,
                 )
             if validations:
                 with_pool = validations.pop() if pool is not None else None
@@ -377,22 +387,23 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             trained_pool = pool[told] if len(told) else None
         else:
             trained_pool = pool
-        with FileProgress("training the concept space, rounds", shown=self.verbose) as bar:
-            space.fit(
-                tables.documents,
-                features,
-                None if features is None else tables.item_documents,
-                tables.groups,
-                tables.n_label_sets,
-                progress=lambda done, total, losses: bar.tell(done, total, 0),
-                trainer=trainer,
-                pool=trained_pool,
-                verdicts=answers,
-            )
-        # Dropped are those without a label, of which `check_corpus` has told.
-        store, dropped = ConceptStore.of(space, labels, sets, items)
-        feedback = Feedback(log, space.digest_)
-        feedback = _place_answered(feedback, space, features, pool, named_rows)
+        with unless_refused(space.checkpoint):
+            with FileProgress("training the concept space, rounds", shown=self.verbose) as bar:
+                space.fit(
+                    tables.documents,
+                    features,
+                    None if features is None else tables.item_documents,
+                    tables.groups,
+                    tables.n_label_sets,
+                    progress=lambda done, total, losses: bar.tell(done, total, 0),
+                    trainer=trainer,
+                    pool=trained_pool,
+                    verdicts=answers,
+                )
+            # Dropped are those without a label, of which `check_corpus` has told.
+            store, dropped = ConceptStore.of(space, labels, sets, items)
+            feedback = Feedback(log, space.digest_)
+            feedback = _place_answered(feedback, space, features, pool, named_rows)
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
         self.space_, self.features_ = space, extractor
         self.n_vocabulary_, self.n_fitted_ = len(sets.labels), len(store.ids)

@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 from polyseme._threads import n_cores
 from polyseme._validation import InputError, IntArray, check_number
 from polyseme.calibration import match_frequencies, sigmoid
+from polyseme.checkpoints import other_training, read_checkpoint
 from polyseme.members import Members, Shape, likely, mean_of
-from polyseme.persistence import read_model, within, write_model
+from polyseme.persistence import within, write_model
 
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -539,9 +540,10 @@ class SpaceTraining:
 
     def resume(self, path: str | Path) -> None:
         """Go on from the state in a folder, where there is one; another training's is refused."""
-        if checkpoint_seed(path) is None:
+        state = read_checkpoint(path, CHECKPOINT)
+        if state is None:
             return
-        config, arrays = read_model(path, CHECKPOINT)
+        config, arrays = state
         if config["fingerprint"] != self._fingerprint:
             raise other_training(path)
         self.set_state(arrays, int(config["round"]), config["history"])
@@ -549,17 +551,8 @@ class SpaceTraining:
 
 def checkpoint_seed(path: str | Path) -> int | None:
     """Give the seed of the training whose state a folder holds; None where it holds none."""
-    if not (Path(path) / "manifest.json").exists():
-        return None
-    return int(read_model(path, CHECKPOINT)[0]["seed"])
-
-
-def other_training(path: str | Path) -> InputError:
-    """Build the error for a folder that holds the state of another training."""
-    return InputError(
-        f"The checkpoint at '{path}' belongs to other data or parameters; remove it or name "
-        "another folder."
-    )
+    state = read_checkpoint(path, CHECKPOINT)
+    return None if state is None else int(state[0]["seed"])
 
 
 def fingerprint(data: TrainingData, plan: SpacePlan) -> str:

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from polyseme._validation import InputError, check_number, first_few
 from polyseme.corpus import normalize_label
 from polyseme.io import line_error, numbered_lines
-from polyseme.io.arrays import check_unpacked, refusing_damage
+from polyseme.io.arrays import check_archive, refusing_damage
 
 FILE = "glove100-label-words.npz"
 VARIABLE = "POLYSEME_DATA"
@@ -281,7 +281,7 @@ class WordVectors:
 def _read_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
     """Read the arrays `words` (n,) and `vectors` (n, d), looking at their stated sizes first."""
     with refusing_damage(path):
-        check_unpacked(path)
+        check_archive(path)
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in ("words", "vectors") if key in file.files}
             names = ", ".join(sorted(file.files))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import pickle
+import shutil
 import socket
 import sys
 import threading
+import warnings
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,12 +21,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from killed_writers import killed_while_writing
 from polyseme import load
-from polyseme._validation import InputError
+from polyseme._validation import InputError, PolysemeWarning
 from polyseme.cli import app
 from polyseme.cluster import engine, media, open_engine, rank_shards, ranking
 from polyseme.features import ImageFeatures, extraction
 from polyseme.io.columns import Roles
+from polyseme.io.folders import MARK
 from polyseme.io.shards import Shard, write_shards
 
 
@@ -38,7 +44,8 @@ def place(tmp_path_factory, toy_tagger, world) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    """All files but the mark, which is each folder's own."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != MARK}
 
 
 def run(*words: object, code: int = 0):
@@ -109,15 +116,100 @@ def test_an_interrupted_run_goes_on_with_what_is_missing(place, tmp_path):
     rank_shards(place / "model", place / "cut", tmp_path / "whole", **options)
     with pytest.raises(KeyboardInterrupt):
         rank_shards(place / "model", place / "cut", tmp_path / "out", progress=stop, **options)
-    left = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert left == ["part-00000.jsonl", "part-00001.jsonl", "plan.json"]
-    before = [(tmp_path / "out" / name).stat().st_mtime_ns for name in left[:2]]
-    (tmp_path / "out" / f"part-00002.jsonl.{'0' * 16}.tmp").write_text("of a dead process")
+    left = sorted(contents(tmp_path / "out"))
+    assert left == ["done.journal", "part-00000.jsonl", "part-00001.jsonl", "plan.json"]
+    before = [(tmp_path / "out" / name).stat().st_mtime_ns for name in left[1:3]]
+    killed_while_writing(tmp_path / "out" / "part-00002.jsonl")
     done = rank_shards(place / "model", place / "cut", tmp_path / "out", **options)
     assert done == (4, 900, 2)
-    assert [(tmp_path / "out" / name).stat().st_mtime_ns for name in left[:2]] == before
+    assert [(tmp_path / "out" / name).stat().st_mtime_ns for name in left[1:3]] == before
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
     assert rank_shards(place / "model", place / "cut", tmp_path / "out", **options).n_before == 4
+
+
+def test_files_of_somebody_else_stay_as_they_are(place, tmp_path):
+    """Also while it works, and those that are called like what it writes."""
+    out, mine = tmp_path / "out", ["thesis.tmp", ".0123456789abcdef.tmp", "notes.txt"]
+    shutil.copytree(place / "cut", tmp_path / "cut")
+    rank_shards(place / "model", tmp_path / "cut", out)
+    for name in mine:
+        (out / name).write_text("mine")
+    (out / "plan.json").unlink()  # so that it is not all done
+    with pytest.warns(PolysemeWarning):
+        rank_shards(place / "model", tmp_path / "cut", out)
+    assert {name: contents(out)[name] for name in mine} == dict.fromkeys(mine, b"mine")
+    shutil.copy(place / "all.npy", tmp_path / "cut" / "shopping.npy")
+    (out / "shopping.jsonl").write_text("bread")
+    with pytest.raises(InputError, match=r"holds 'shopping.jsonl', which no ranking wrote"):
+        rank_shards(place / "model", tmp_path / "cut", out)
+    assert (out / "shopping.jsonl").read_text() == "bread"
+
+
+def test_a_second_run_at_the_same_time_waits_for_its_turn(place, tmp_path):
+    told = []
+
+    def again(done: int, total: int, skipped: int) -> None:
+        if not told:
+            with pytest.raises(InputError, match="locked by another writer") as refused:
+                rank_shards(place / "model", place / "cut", tmp_path / "out", workers=1)
+            told.append(refused.value)
+
+    rank_shards(place / "model", place / "cut", tmp_path / "out", progress=again, workers=1)
+    rank_shards(place / "model", place / "cut", tmp_path / "alone", workers=1)
+    assert told and contents(tmp_path / "out") == contents(tmp_path / "alone")
+
+
+@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[: len(data) // 2],
+        lambda data: b"",
+        lambda data: data[:99] + bytes([data[99] ^ 1]) + data[100:],
+        lambda data: data + b"\n",
+        None,
+    ],
+    ids=["cut", "empty", "bit", "longer", "gone"],
+)
+def test_rankings_that_are_damaged_are_told_and_made_again(place, tmp_path, damage, finished):
+    def stop(done: int, total: int, skipped: int) -> None:
+        if done >= 900 and not finished:
+            raise KeyboardInterrupt
+
+    out, options = tmp_path / "out", {"k": 2, "workers": 1}
+    with contextlib.suppress(KeyboardInterrupt):
+        rank_shards(place / "model", place / "cut", out, progress=stop, **options)
+    assert (out / "manifest.json").exists() == finished
+    good = (out / "part-00001.jsonl").read_bytes()
+    if damage is None:
+        (out / "part-00001.jsonl").unlink()
+    else:
+        (out / "part-00001.jsonl").write_bytes(damage(good))
+    with pytest.warns(PolysemeWarning, match="Damaged or gone .* made again: part-00001.jsonl"):
+        assert rank_shards(place / "model", place / "cut", out, **options).n_before == 3
+    assert (out / "part-00001.jsonl").read_bytes() == good
+    manifest = json.loads((out / "manifest.json").read_bytes())
+    for entry in manifest["files"]:
+        data = (out / entry["file"]).read_bytes()
+        assert entry["sha256"] == hashlib.sha256(data).hexdigest()
+
+
+@pytest.mark.parametrize("name", ["plan.json", "manifest.json", "done.journal"])
+def test_no_bit_of_what_is_noted_can_change_what_comes_out(place, tmp_path, name):
+    out, options = tmp_path / "out", {"k": 2, "workers": 1}
+    rank_shards(place / "model", place / "cut", out, **options)
+    whole = contents(out)
+    if name == "done.journal":
+        lines = json.loads((out / "manifest.json").read_bytes())["files"]
+        (out / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (out / "manifest.json").unlink()
+    data = (out / name).read_bytes()
+    for at in (0, len(data) // 3, len(data) // 2, len(data) - 2):
+        (out / name).write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PolysemeWarning)
+            rank_shards(place / "model", place / "cut", out, **options)
+        assert contents(out) == whole
 
 
 def test_only_a_changed_shard_is_ranked_again(place, tmp_path):
@@ -155,10 +247,10 @@ def test_places_that_hold_something_else_are_refused(place, tmp_path):
     rank_shards(place / "model", tmp_path / "cut", tmp_path / "out")
     (tmp_path / "cut" / "part-00001.npy").unlink()
     for out, message in {
-        tmp_path / "mine": "holds 'letter.txt', which no ranking wrote",
-        tmp_path / "mine" / "letter.txt": "Nothing can be written to",
-        tmp_path / "cut": "holds 'part-00000.npy', which no ranking wrote",
-        tmp_path / "torn": "holds 'plan.json', which no ranking wrote",
+        tmp_path / "mine": "holds 'letter.txt' and no mark that polyseme made it",
+        tmp_path / "mine" / "letter.txt": "is a file; name a folder to write to",
+        tmp_path / "cut": "holds shards, and no rankings; name another folder",
+        tmp_path / "torn": "holds 'plan.json' and no mark",
         tmp_path / "out": r"rankings of 'part-00001.npy', which is no shard any",
     }.items():
         with pytest.raises(InputError, match=message):

@@ -18,6 +18,7 @@ from polyseme._validation import InputError
 from polyseme.cli import app
 from polyseme.cluster import RayEngine, open_engine, rank_shards
 from polyseme.features import ImageFeatures, extract_folder
+from polyseme.io.folders import MARK
 from polyseme.io.shards import write_shards
 from polyseme.io.xmp import read_sidecar
 from ray_workers import kill_one
@@ -74,7 +75,8 @@ def run(*words: object, code: int = 0):
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Read a folder, apart from an extraction's cache, whose pages lie in any order."""
-    return {path.name: path.read_bytes() for path in folder.iterdir() if "cache" not in path.name}
+    own = ("cache.sqlite", MARK)
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name not in own}
 
 
 class KillOnce:

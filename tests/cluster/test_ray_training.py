@@ -102,3 +102,14 @@ def test_only_a_training_of_the_same_data_shared_alike_is_gone_on_with():
     runs += [(data, plan, seed, 1), (data, replace(plan, n_steps=9), seed, 2)]
     assert len({run_name(*options) for options in runs}) == 5
     assert run_name(*runs[0]) == run_name(*runs[0])
+
+
+def test_only_states_of_ours_are_forgotten(tmp_path):
+    mine = ["polyseme-my-own-notes", "polyseme-1-0123456789abcdef-2-copy", "model"]
+    for name in (*mine, "polyseme-1-0123456789abcdef-2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    RayTraining(storage=tmp_path).forget()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(mine)
+    RayTraining(storage=tmp_path / "nowhere").forget()
+    RayTraining().forget()

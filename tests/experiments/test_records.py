@@ -5,8 +5,8 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from polyseme._validation import InputError
-from polyseme_experiments.records import RecordStore, config_hash, environment
+from polyseme._validation import InputError, PolysemeWarning
+from polyseme_experiments.records import RecordStore, config_hash, environment, sealed
 
 
 def record(method="polyseme", trial=0, seed=0, setting="hsun", value=1.0, **config):
@@ -38,7 +38,7 @@ def test_records_come_back_from_disk_and_replace_older_ones(tmp_path):
     store.add(newer)
     store.add(beside)
     fresh = RecordStore(tmp_path / "records")
-    assert fresh.find("hsun", "polyseme", 0, newer["config"]) == newer
+    assert fresh.find("hsun", "polyseme", 0, newer["config"]) == sealed(newer)
     assert fresh.find("hsun", "polyseme", 0, {"share": (0.3,)}) is None
     assert fresh.find("hsun", "polyseme", 0, {"seed": 5})["seed"] == 5
     assert fresh.find("corel5k", "polyseme", 0, {}) is None
@@ -56,7 +56,7 @@ def test_processes_that_add_at_the_same_time_lose_nothing(tmp_path):
 
 @pytest.mark.parametrize("line", ["{", "[]", json.dumps(record() | {"metrics": 3}), "\x95"])
 def test_a_damaged_file_gets_one_sentence(tmp_path, line):
-    (tmp_path / "hsun.jsonl").write_text(json.dumps(record()) + "\n" + line + "\n")
+    (tmp_path / "hsun.jsonl").write_text(json.dumps(sealed(record())) + "\n" + line + "\n")
     sentence = r"Line 2 of .* is not a record of a run; remove that line"
     with pytest.raises(InputError, match=sentence):
         RecordStore(tmp_path).find("hsun", "polyseme", 0, {})
@@ -70,3 +70,42 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         store.add(record(trial=1))
     assert (tmp_path / "hsun.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda line: line.replace('"E-MAP": 1.0', '"E-MAP": 9.0'),
+        lambda line: line.replace('"seconds": 3.0', '"seconds": 2.0'),
+        lambda line: json.dumps({k: v for k, v in json.loads(line).items() if k != "digest"}),
+    ],
+    ids=["measure", "seconds", "without a digest"],
+)
+def test_an_edited_record_is_told_and_its_run_is_run_again(tmp_path, edit):
+    run = record()
+    RecordStore(tmp_path).add(run)
+    RecordStore(tmp_path).add(record("popularity"))
+    path = tmp_path / "hsun.jsonl"
+    whole = path.read_text()
+    lines = whole.splitlines()
+    path.write_text("\n".join([edit(lines[0]), lines[1]]) + "\n")
+    assert path.read_text() != whole
+    with pytest.raises(InputError, match=r"Line 1 of .* was changed after it was written; remove"):
+        RecordStore(tmp_path).find("hsun", "polyseme", 0, {})
+    mending = RecordStore(tmp_path, mend=True)
+    with pytest.warns(PolysemeWarning, match=r"Line 1 of .* its run counts as not run"):
+        assert mending.find("hsun", "polyseme", 0, {}) is None
+    assert mending.find("hsun", "popularity", 0, {}) is not None
+    with pytest.warns(PolysemeWarning):
+        mending.add(run)
+    assert path.read_text() == whole
+
+
+def test_records_of_before_there_were_digests_are_sealed_once(tmp_path):
+    old, edited = record(), sealed(record(trial=1)) | {"seconds": 0.0}
+    (tmp_path / "hsun.jsonl").write_text(json.dumps(old) + "\n")
+    RecordStore(tmp_path).seal()
+    assert RecordStore(tmp_path).find("hsun", "polyseme", 0, {}) == sealed(old)
+    (tmp_path / "hsun.jsonl").write_text(json.dumps(edited) + "\n")
+    with pytest.raises(InputError, match="was changed after it was written"):
+        RecordStore(tmp_path).seal()

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
+import sqlite3
+import warnings
 from collections.abc import Sequence
+from contextlib import closing, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from killed_writers import killed_while_writing
 from media_files import make_odd_pictures
 from polyseme import AudioFeatures, ImageFeatures, extract_folder
-from polyseme._validation import InputError
+from polyseme._validation import InputError, PolysemeWarning
 from polyseme.features import extraction, read_extraction
 from polyseme.features.base import MediaError, MediaFeatures
-from polyseme.features.extraction import FeatureStore, from_caches, match_documents
+from polyseme.features.extraction import FeatureStore, _hash, from_caches, match_documents
 from polyseme.io.xmp import merge_tags
 from sidecar_files import write_sidecar
 from sound_files import make_odd_sounds
@@ -65,6 +70,13 @@ def texts(tmp_path):
 @pytest.fixture
 def out(tmp_path):
     return tmp_path / "out"
+
+
+def flip(path: Path, place: int) -> None:
+    """Change one bit of a file."""
+    data = bytearray(path.read_bytes())
+    data[place] ^= 4
+    path.write_bytes(data)
 
 
 def ledger(out: Path) -> list[dict]:
@@ -207,7 +219,7 @@ def test_folders_that_cannot_be_used_are_named(texts, tmp_path, out):
     for source, target, complaint in [
         (tmp_path / "nowhere", out, "no folder"),
         (texts, texts, "two folders"),
-        (texts, tmp_path / "full", "holds 'thesis.tex', which no extraction wrote"),
+        (texts, tmp_path / "full", "holds 'thesis.tex' and no mark that polyseme made it"),
         (texts, tmp_path / "file", "is a file"),
         (tmp_path / "empty", out, r"no image file in .* \(0 other files\)"),
     ]:
@@ -234,15 +246,22 @@ def test_numbers_inside_the_folder_of_media_are_left_out(texts):
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
-        (lambda out: (out / "extraction.json").write_text("{"), "is damaged"),
+        (lambda out: (out / "extraction.json").write_text("{"), "extraction.json' was damaged"),
         (
             lambda out: (out / "extraction.json").write_text(
                 '{"format": "polyseme extraction", "version": 99, "kind": "image"}'
             ),
-            "another version",
+            "another version of polyseme; extract the files to another folder",
         ),
-        (lambda out: (out / "features.npy").write_bytes(b"x"), "cannot be read"),
-        (lambda out: np.save(out / "features.npy", np.zeros((5, 2), np.float32)), "in part"),
+        (lambda out: (out / "features.npy").write_bytes(b"x"), "features.npy' was damaged"),
+        (
+            lambda out: np.save(out / "features.npy", np.ones((2, 2), np.float32)),
+            "features.npy' was damaged",
+        ),
+        (lambda out: flip(out / "features.npy", 130), "features.npy' was damaged"),
+        (lambda out: flip(out / "files.jsonl", 9), "files.jsonl' was damaged"),
+        (lambda out: flip(out / "extraction.json", 99), "extraction.json' was damaged"),
+        (lambda out: (out / "files.jsonl").unlink(), "files.jsonl' was damaged"),
         (lambda out: (out / "extraction.json").unlink(), "is not finished"),
         (shutil.rmtree, "no folder that `polyseme extract` wrote"),
     ],
@@ -254,15 +273,170 @@ def test_damaged_extractions_are_refused(texts, out, damage, complaint):
         read_extraction(out)
 
 
+@pytest.mark.parametrize("name", ["extraction.json", "files.jsonl", "features.npy"])
+@pytest.mark.parametrize("damage", ["bit", "cut", "gone"])
+def test_what_is_damaged_is_made_again_by_the_same_call(texts, out, name, damage):
+    extract_folder(texts, out, Letters())
+    whole = {path.name: path.read_bytes() for path in out.iterdir() if "cache" not in path.name}
+    if damage == "bit":
+        flip(out / name, 20)
+    elif damage == "cut":
+        (out / name).write_bytes(whole[name][:30])
+    else:
+        (out / name).unlink()
+    told = name == "extraction.json" and damage != "gone"
+    with pytest.warns(PolysemeWarning, match="made again") if told else nullcontext():
+        assert extract_folder(texts, out, Letters()).n_cached == 2
+    assert {name: (out / name).read_bytes() for name in whole} == whole
+    assert len(read_extraction(out)) == 2
+
+
+def test_no_bit_of_a_cache_can_change_the_numbers(texts, out):
+    """Wherever it is: numbers, hashes, keys, or the pages of the database."""
+    for number in range(30):
+        (texts / f"{number}.txt").write_text("ab" * number)
+    extract_folder(texts, out, Letters())
+    whole = (out / "features.npy").read_bytes(), (out / "files.jsonl").read_bytes()
+    cache = (out / "cache.sqlite").read_bytes()
+    told = 0
+    for place in [0, 18, 40, *np.random.default_rng(0).integers(0, len(cache), 60).tolist()]:
+        (out / "cache.sqlite").write_bytes(cache)
+        flip(out / "cache.sqlite", place)
+        with warnings.catch_warnings(record=True) as met:
+            warnings.simplefilter("always")
+            summary = extract_folder(texts, out, Letters())
+        assert ((out / "features.npy").read_bytes(), (out / "files.jsonl").read_bytes()) == whole
+        told += any("made again" in str(one.message) for one in met)
+        assert told or summary.n_cached == 32, "what was lost is told"
+    assert told > 3
+
+
+def test_numbers_that_are_damaged_in_the_cache_are_told_and_looked_at_again(texts, out):
+    extract_folder(texts, out, Letters())
+    whole = (out / "features.npy").read_bytes()
+    with FeatureStore(out / "cache.sqlite", Letters().digest()) as store:
+        store._run("UPDATE numbers SET raw = zeroblob(8)")
+    extractor = Letters()
+    with pytest.warns(PolysemeWarning, match=r"Damaged in '.*cache.sqlite', and made again: 2 "):
+        assert extract_folder(texts, out, extractor).n_cached == 0
+    assert (out / "features.npy").read_bytes() == whole
+    with FeatureStore(out / "cache.sqlite", Letters().digest()) as store:
+        store._run("UPDATE files SET content = zeroblob(32)")
+    with pytest.warns(PolysemeWarning, match="made again: 3 "):
+        assert extract_folder(texts, out, Letters()).n_cached == 2
+    assert (out / "features.npy").read_bytes() == whole
+
+
+def test_a_folder_with_files_of_those_names_is_not_ours(texts, out):
+    out.mkdir()
+    mine = {"cache.sqlite": b"mine", "features.npy": b"my thesis", "files.jsonl": b"my list"}
+    mine |= {"extraction.json": b"{}"}
+    for names in (["cache.sqlite"], [*mine][:3], [*mine]):
+        for name in names:
+            (out / name).write_bytes(mine[name])
+        with pytest.raises(InputError, match=r"no mark that polyseme made it; name a folder that"):
+            extract_folder(texts, out, Letters())
+        assert {path.name: path.read_bytes() for path in out.iterdir()} == {
+            name: mine[name] for name in names
+        }
+    assert extraction.caches_beside(out.parent / "model") == []
+
+
+def made_by_version_2(texts: Path, out: Path) -> None:
+    """An extraction as it was written before there were marks and digests."""
+    extract_folder(texts, out, Letters())
+    (out / ".polyseme").unlink()
+    manifest = json.loads((out / "extraction.json").read_bytes()) | {"version": 2}
+    del manifest["files"], manifest["sha256"]
+    (out / "extraction.json").write_text(json.dumps(manifest, indent=2) + "\n")
+    with closing(sqlite3.connect(out / "cache.sqlite")) as cache:
+        for table in ("numbers", "files"):
+            cache.execute(f"ALTER TABLE {table} DROP COLUMN digest")
+        cache.commit()
+    (out / f".{'0' * 16}.tmp").write_bytes(b"left by a kill")
+
+
+def test_an_extraction_of_version_2_is_taken_over_where_all_in_it_is_ours(texts, tmp_path, out):
+    extract_folder(texts, tmp_path / "new", Letters())
+    made_by_version_2(texts, out)
+    with pytest.raises(InputError, match=r"another version .* brings it up to date from its cache"):
+        read_extraction(out)
+    (out / "diary.txt").write_text("mine")
+    with pytest.raises(InputError, match="no mark that polyseme made it"):
+        extract_folder(texts, out, Letters())
+    (out / "diary.txt").unlink()
+    assert extract_folder(texts, out, Letters()).n_cached == 2, "its cache is kept"
+    for name in ("features.npy", "files.jsonl", "extraction.json"):
+        assert (out / name).read_bytes() == (tmp_path / "new" / name).read_bytes()
+    assert (out / f".{'0' * 16}.tmp").exists(), "nothing in its name says that it is ours"
+    with FeatureStore(out / "cache.sqlite", Letters().digest()) as store:
+        assert store.find(_hash(texts / "a.txt")[1]) is not None and not store.n_damaged
+
+
+def test_what_a_killed_extraction_leaves_is_swept_by_the_next(texts, out):
+    extract_folder(texts, out, Letters())
+    whole = {path.name for path in out.iterdir()}
+    killed_while_writing(out / "features.npy")
+    (out / "thesis.tmp").write_text("mine")
+    assert len({path.name for path in out.iterdir()} - whole) == 2
+    extract_folder(texts, out, Letters())
+    assert {path.name for path in out.iterdir()} == whole | {"thesis.tmp"}
+
+
+@pytest.mark.parametrize("moment", ["cache", "commit", "table"])
+def test_a_disk_that_fills_is_one_sentence_and_what_was_done_is_kept(
+    texts, out, monkeypatch, moment
+):
+    for number in range(400):
+        (texts / f"{number}.txt").write_text("ab" * number)
+    extract_folder(texts / "below", out, Letters())
+    with monkeypatch.context() as patch:
+        if moment == "table":
+            patch.setattr(os, "fsync", full)
+        else:
+            most = 24 if moment == "cache" else 12
+            schema = f"{extraction._SCHEMA} PRAGMA max_page_count = {most}; PRAGMA cache_size = 1;"
+            patch.setattr(extraction, "_SCHEMA", schema)
+        if moment == "commit":
+            patch.setattr(FeatureStore, "find", lambda store, content: None)
+        with pytest.raises(InputError, match=r"Nothing can be written to '.*out'.*(full|No space)"):
+            extract_folder(texts, out, Letters())
+    assert len(read_extraction(out)) == 1, "the former one is whole"
+    assert extract_folder(texts, out, Letters()).n_extracted == 402
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_disk_without_room_for_the_numbers_is_found_out_before(texts, out, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda place: SimpleNamespace(free=3))
+    with pytest.raises(InputError, match=r"has 0.00 GB left, and 0.00 are needed; make room"):
+        extract_folder(texts, out, Letters())
+
+
+def test_loops_of_links_are_told_or_skipped(texts, tmp_path, out):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (texts / "loop.txt").symlink_to(texts / "loop.txt")
+    (texts / "around").symlink_to(texts)
+    with pytest.raises(InputError, match="There is no folder"):
+        extract_folder(tmp_path / "loop", out, Letters())
+    with pytest.raises(InputError, match="is a link that leads nowhere"):
+        extract_folder(texts, tmp_path / "loop", Letters())
+    summary = extract_folder(texts, out, Letters())
+    assert ("loop.txt", "cannot be opened (too many levels of symbolic links)") in summary.skipped
+    assert ("around", "is a link to a folder") in summary.others
+
+
 def test_the_store_keeps_arrays_by_preprocessing_and_for_one_writer(texts, tmp_path, out):
     table = np.arange(72, dtype=np.float32).reshape(2, 36)
     with FeatureStore(tmp_path / "cache.sqlite", "one") as store:
         store.put(b"x", table)
-        assert store.shape_of(b"y") == ()
+        assert store.find(b"y") is None and store.shape_of(b"x") == (2, 36)
     with FeatureStore(tmp_path / "cache.sqlite", "one") as store:
         np.testing.assert_array_equal(store.get(b"x"), table)
     with FeatureStore(tmp_path / "cache.sqlite", "two") as store:
-        assert not store.shape_of(b"x")
+        assert store.find(b"x") is None and not store.n_damaged
     extract_folder(texts, out, Letters())
     with (
         FeatureStore(out / "cache.sqlite", "one"),
@@ -270,8 +444,9 @@ def test_the_store_keeps_arrays_by_preprocessing_and_for_one_writer(texts, tmp_p
     ):
         extract_folder(texts, out, Letters())
     (out / "cache.sqlite").write_bytes(b"no database" * 1000)
-    with pytest.raises(InputError, match="remove it and run again"):
-        extract_folder(texts, out, Letters())
+    with pytest.warns(PolysemeWarning, match=r"is damaged \(file is not a database\). It is made"):
+        assert extract_folder(texts, out, Letters()).n_cached == 0
+    assert extract_folder(texts, out, Letters()).n_cached == 2
 
 
 def test_names_that_are_no_text_and_names_with_odd_line_ends_are_kept(tmp_path, out):

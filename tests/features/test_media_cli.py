@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from killed_writers import killed_while_writing
 from polyseme import ConceptSpace, ImageFeatures, load
 from polyseme.cli import app
 from polyseme.features import read_extraction
@@ -110,6 +111,27 @@ def test_the_default_learns_from_files_too(pictures, tmp_path):
     (of_file,) = lines(run("explain", tmp_path / "model", tagged[0]["file"], label, "-k", 2).stdout)
     assert of_file["file"] == tagged[0]["file"]
     assert of_file["probability"] == pytest.approx(record["probability"], abs=1e-5)
+
+
+@pytest.mark.parametrize("way", ["--sidecars", "--undo", "review"])
+def test_what_a_kill_leaves_among_photos_is_swept_by_the_next_run(pictures, tmp_path, way):
+    place = tmp_path / "photos"
+    (place / "below").mkdir(parents=True)
+    photo = Path(shutil.copy(next((pictures / "files").rglob("*.png")), place / "below" / "a.png"))
+    command = ["tag", pictures / "model", place, "-k", 2]
+    added = lines(run(*command, "--sidecars").stdout)[0]["added"]
+    killed_while_writing(photo.with_name("a.png.xmp"))
+    mine = {name: place / "below" / name for name in ("b.tmp", f".{'0' * 16}.tmp", ".hidden")}
+    for path in mine.values():
+        path.write_text("mine")
+    run(*command, "--dry-run")
+    assert len(list((place / "below").iterdir())) == 6
+    if way == "review":
+        run("review", place, "--accept", added[0])
+    else:
+        run(*command, way)
+    left = {path.name for path in (place / "below").iterdir()} - {"a.png.xmp"}
+    assert left == {*mine, "a.png"}
 
 
 def test_sidecars_get_tags_and_lose_none(pictures, tmp_path):

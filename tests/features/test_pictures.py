@@ -203,6 +203,32 @@ def test_the_limit_is_the_callers_and_a_jpeg_counts_as_decoded(tmp_path: Path) -
         read_picture(tmp_path / "long.jpg", size=8)
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.int32, np.uint16])
+def test_deep_pictures_take_no_more_memory_than_they_unpack_to(tmp_path, most_bytes, kind):
+    values = np.zeros((4000, 4000), dtype=kind)
+    values[1000:, 1000:] = 1000
+    Image.fromarray(values).save(tmp_path / "deep.tif", compression="tiff_adobe_deflate")
+    assert (tmp_path / "deep.tif").stat().st_size < 1_000_000
+    square, held = most_bytes(lambda: read_picture(tmp_path / "deep.tif", size=8))
+    assert held < 200_000_000, "float64 tables of all pixels would be five times 128 MB"
+    assert square[0, 0, 0] == 0 and square[-1, -1, 0] == (3 if kind == np.uint16 else 255)
+
+
+def test_decoded_bytes_count_not_only_pixels(tmp_path):
+    tifffile = {"compression": "tiff_adobe_deflate"}
+    Image.new("RGBA", (300, 300)).save(tmp_path / "plain.tif", **tifffile)
+    assert read_picture(tmp_path / "plain.tif", size=8, max_megapixels=0.09).shape == (8, 8, 3)
+    data = bytearray((tmp_path / "plain.tif").read_bytes())
+    with Image.open(tmp_path / "plain.tif") as picture:
+        assert picture.tag_v2[258] == (8, 8, 8, 8)
+    # The four depths lie one after the other somewhere: make them 16 bits each.
+    place = data.index(bytes((8, 0)) * 4)
+    data[place : place + 8] = bytes((16, 0)) * 4
+    (tmp_path / "deep.tif").write_bytes(data)
+    with pytest.raises(MediaError, match=r"^unpacks to 1 MB, more than the 0 allowed$"):
+        read_picture(tmp_path / "deep.tif", size=8, max_megapixels=0.09)
+
+
 def test_large_pictures_are_read_one_at_a_time_and_lack_of_memory_is_told(odd, monkeypatch) -> None:
     lock = MagicMock(__enter__=MagicMock(side_effect=MemoryError))
     monkeypatch.setattr(pictures, "_one_large", lock)

@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from typer.testing import CliRunner
 
 from polyseme._validation import InputError
+from polyseme.cli import app
 from polyseme.corpus import LabelCorpus
-from polyseme.io import read_documents, read_features
+from polyseme.io import read_documents, read_features, unpacking
 
 INDICATOR = np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]])
 
@@ -150,3 +152,24 @@ def test_indicator_errors(tmp_path, arrays, message):
     np.savez(tmp_path / "d.npz", **arrays)
     with pytest.raises(InputError, match=message):
         LabelCorpus.read(tmp_path / "d.npz")
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int8])
+def test_an_archive_takes_no_more_memory_than_it_unpacks_to(tmp_path, most_bytes, kind):
+    np.savez_compressed(tmp_path / "x.npz", features=np.zeros((2_000, 1_000), dtype=kind))
+    assert (tmp_path / "x.npz").stat().st_size < 50_000
+    numbers, held = most_bytes(read_features, tmp_path / "x.npz")
+    assert held < numbers.nbytes + 2_000_000 * np.dtype(kind).itemsize * (kind == np.int8) + 2e6
+    with unpacking(0.007), pytest.raises(InputError, match=r"x.npz unpacks to 0.0\d+ GB or more"):
+        read_features(tmp_path / "x.npz")
+
+
+def test_more_is_unpacked_where_it_is_allowed(tmp_path):
+    np.savez_compressed(tmp_path / "x.npz", features=np.zeros((200, 1000)))
+    (tmp_path / "tags.jsonl").write_text('["a", "b"]\n' * 200)
+    words = ["validate", "-d", str(tmp_path / "tags.jsonl"), "-x", str(tmp_path / "x.npz")]
+    for limit, sentence in (("0.01", "too few items"), ("0.001", "x.npz unpacks to 0.0016 GB")):
+        done = CliRunner().invoke(app, ["--max-unpacked", limit, *words])
+        assert sentence in f"{done.exception} {done.output}"
+    with pytest.raises(InputError, match="`gigabytes` of `unpacking` must be a number above 0"):
+        unpacking(0).__enter__()

@@ -69,7 +69,7 @@ TEXTS = arrow.table({"name": ["a"]})
     [
         (lambda to: parquet.write_table(TEXTS, to / "a.parquet"), "Column 'name' of a.parquet"),
         (
-            lambda to: write_shards(table(4), to, 4, "parquet"),
+            lambda to: parquet.write_table(arrow.table({"x0": [1.0]}), to / "b.parquet"),
             r"mixes .npy, .parquet or .arrow shards",
         ),
         (lambda to: np.save(to / "b.npy", table(3, 4)), "'b.npy' has 4 columns but 'a.npy' has 0"),
@@ -105,3 +105,18 @@ def test_a_shard_that_shrinks_while_it_is_read_is_refused(tmp_path):
     write_shards(table(10), tmp_path, 20, "parquet")
     with pytest.raises(InputError, match="was changed while it was read"):
         list(read_blocks(shard, 4))
+
+
+def test_shards_replace_shards_of_ours_and_nothing_else(tmp_path):
+    X = np.arange(60.0).reshape(20, 3)
+    write_shards(X, tmp_path / "cut", 5)
+    (tmp_path / "cut" / "notes.txt").write_text("mine")
+    write_shards(X[::-1], tmp_path / "cut", 10)
+    shards, others = find_shards(tmp_path / "cut")
+    assert [shard.n_rows for shard in shards] == [10, 10] and others == ["notes.txt"]
+    (tmp_path / "mine").mkdir()
+    np.save(tmp_path / "mine" / "part-00000.npy", X)
+    before = (tmp_path / "mine" / "part-00000.npy").read_bytes()
+    with pytest.raises(InputError, match=r"holds 'part-00000.npy' and no mark"):
+        write_shards(X + 1, tmp_path / "mine", 10)
+    assert (tmp_path / "mine" / "part-00000.npy").read_bytes() == before

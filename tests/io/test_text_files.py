@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from polyseme import io as readers
 from polyseme._validation import InputError
-from polyseme.io import Table, read_documents, read_features
+from polyseme.io import Table, read_documents, read_features, unpacking
 from polyseme.io.records import write_records
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -303,3 +303,39 @@ def test_records_keep_numbers_and_write_nan_as_nothing():
 def test_records_that_cannot_be_written_are_named(records, file_format, message):
     with pytest.raises(InputError, match=message):
         written(records, file_format)
+
+
+# ---- what files unpack to
+
+
+@pytest.mark.parametrize(("parts", "limit"), [(1, 0.005), (3, 0.01)], ids=["stated", "not stated"])
+def test_a_gzip_file_is_read_no_further_than_it_may_unpack_to(tmp_path, most_bytes, parts, limit):
+    path = tmp_path / "x.jsonl.gz"
+    line = b'{"labels": ["a", "b"]}' + b" " * 1000 + b"\n"
+    path.write_bytes(b"".join(gzip.compress(line * 6000) for _ in range(parts)))
+    with unpacking(limit):
+
+        def refused() -> None:
+            with pytest.raises(InputError, match=r"x.jsonl.gz unpacks to 0.0\d+ GB or more, and 0"):
+                read_documents(path)
+
+        assert most_bytes(refused)[1] < 10_000_000
+    assert len(read_documents(path)) == 6000 * parts
+
+
+def test_a_gzip_file_that_is_cut_is_told_as_such_whatever_its_last_bytes_say(tmp_path):
+    data = gzip.compress(b'["a"]\n' * 1000)
+    for end in (b"\xff\xff\xff\xff", b"\0\0\0\0"):
+        (tmp_path / "x.jsonl.gz").write_bytes(data[:-8] + end)
+        with pytest.raises(InputError, match="is not a complete gzip file"):
+            read_documents(tmp_path / "x.jsonl.gz")
+
+
+@pytest.mark.parametrize("name", ["x.jsonl.gz", "x.csv", "x.tsv.gz"])
+def test_endless_blank_lines_end(tmp_path, name):
+    data = b"id\ttags\n" + b"\n" * 1_200_000
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    with pytest.raises(InputError, match=r"is the last of 1,000,001 blank lines; remove them|JSON"):
+        read_documents(tmp_path / name)
+    (tmp_path / "y.jsonl").write_bytes(b'["a"]\n' + b"\n" * 100_000 + b'["b"]\n')
+    assert len(read_documents(tmp_path / "y.jsonl")) == 2

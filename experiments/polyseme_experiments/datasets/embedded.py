@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme._validation import InputError
+from polyseme.io import replacing
 
 TAGS_FILE, LICENCE_FILE = "tags.jsonl", "LICENCE.txt"
 
@@ -97,7 +98,8 @@ def write_media(
         for name, content in files.items():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             if not (target / name).exists():
-                (target / name).write_bytes(content)
+                with replacing(target / name) as stream:
+                    stream.write(content)
     except OSError as error:
         reason = error.strerror or "it cannot be written"
         raise InputError(f"Nothing can be written to '{target}': {reason}.") from error

@@ -135,8 +135,18 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _common(
+    context: typer.Context,
+    max_unpacked: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, help="The most gigabytes that a .gz or .npz file may unpack to (default: 2)."
+        ),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    pass
+    if max_unpacked is not None:
+        from polyseme.io import unpacking
+
+        context.with_resource(unpacking(max_unpacked))

@@ -68,6 +68,7 @@ def fit(
     workers: int | None = None,
 ) -> None:
     """Learn a tagger. Interrupted? The same command goes on where it stopped."""
+    from polyseme.checkpoints import remove_checkpoint
     from polyseme.cli.reading import (
         Reading,
         check_rows,
@@ -77,7 +78,7 @@ def fit(
         verdicts_for,
     )
     from polyseme.cluster import RayTraining
-    from polyseme.persistence import MANIFEST, check_destination, remove_model
+    from polyseme.persistence import MANIFEST, check_destination
 
     if engine == "local" and not (address is None and workers is None):
         raise typer.BadParameter("--address and --workers of `fit` need --engine ray.")
@@ -147,7 +148,7 @@ def fit(
         if trainer is not None:
             trainer.forget()
         tagger.save(model)
-    remove_model(checkpoint)
+    remove_checkpoint(checkpoint)
     say(_summary(tagger))
     typer.echo(str(model))
 
@@ -359,9 +360,8 @@ def add(
         refuse("Give tag sets with --documents, or tags with --label and --vectors or items.")
     if bool(labels) != bool(vectors is not None or shown):
         refuse("`--label` and `--vectors` belong together: a name needs word vectors, or items.")
-    if place != model:
-        check_destination(place)
     tagger: Any = default_tagger(model, "add ITEMS") if shown else polyseme.load(model)
+    check_destination(place)
     if shown:
         reading = Reading(tables, features_column)
         names, X = items_to_learn(shown, tagger, features, reading)
@@ -542,9 +542,11 @@ def validate(
     from polyseme.cli.validation_page import validation_page
     from polyseme.features.base import learned_copy
     from polyseme.holdout import validate as validate_collection
-    from polyseme.io import replacing
+    from polyseme.io.folders import check_file, replacing
 
     check_device(device, owner="validate")
+    if page is not None:
+        check_file(page)
     reading = Reading(tables, features_column, normalize)
     items = read_items(features, documents, split, reading)
     if items.X is None:
@@ -777,9 +779,8 @@ def _change(
     """Change a model and write it, to its own folder or to another one."""
     from polyseme.persistence import check_destination
 
-    if out is not None:
-        check_destination(out)
     tagger = default_tagger(model, name)
+    check_destination(out or model)
     change(tagger)
     tagger.save(out or model)
     typer.echo(str(out or model))
@@ -907,11 +908,15 @@ def tag(
 
 def _undone(paths: Sequence[Path], dry_run: bool) -> list[dict[str, Any]]:
     """Take suggestions that wait for an answer out of sidecars; tell which."""
+    from polyseme.io.folders import sweep
     from polyseme.io.xmp import undo_suggestions
 
+    found = _sidecars(paths)
+    for folder in set() if dry_run else {sidecar.parent for _, sidecar in found}:
+        sweep(folder)
     records = [
         {"file": file, "sidecar": str(sidecar), "removed": removed}
-        for file, sidecar in _sidecars(paths)
+        for file, sidecar in found
         if (removed := undo_suggestions(sidecar, dry_run=dry_run))
     ]
     n_tags = sum(len(record["removed"]) for record in records)
@@ -944,6 +949,7 @@ def review(
     """Answer the tags that `tag --sidecars` suggested; without an answer, list them."""
     from polyseme._validation import InputError
     from polyseme.cli.reading import Reading, items_to_learn
+    from polyseme.io.folders import sweep
     from polyseme.io.xmp import answer_suggestions, lacking, read_sidecar
     from polyseme.verdicts import Verdict
 
@@ -957,6 +963,8 @@ def review(
         if not pending:
             say("no suggestion waits for an answer; `polyseme tag --sidecars` makes some")
         return
+    for folder in {place.parent for _, place, _ in waiting}:
+        sweep(folder)
     yes, no, records = accept or [], refuse or [], []
     # What is to be learned from is looked at before anything is changed.
     names: dict[str, str] = {}

@@ -29,6 +29,7 @@ from polyseme.features.extraction import (
     map_files,
 )
 from polyseme.features.keywords import keywords_of
+from polyseme.io.folders import sweep
 from polyseme.io.xmp import among, lacking, merge_tags, read_sidecar, sidecar_of, sidecars_of
 
 # Files tagged at a time: the same ones on every engine, whole batches of every feature extractor.
@@ -98,8 +99,11 @@ class Tagging:
     def sidecars(self, *, dry_run: bool = False) -> Iterator[dict[str, Any]]:
         """Write the tags of each file beside it, and yield what was added where, with scores.
 
-        Tags that a file holds inside are not added. In a `dry_run` nothing is written.
+        Tags that a file holds inside are not added. In a `dry_run` nothing is written. What was
+        left unfinished in these folders before is swept.
         """
+        for folder in set() if dry_run else {file.path.parent for file in self.files}:
+            sweep(folder)
         for record in self.records():
             path = Path(os.fsdecode(record["file"].encode()))
             try:

@@ -31,22 +31,33 @@ from polyseme._validation import (
     check_features,
     check_number,
     check_option,
+    first_few,
     in_order,
 )
 from polyseme.cluster.engine import RayEngine
 from polyseme.features import Extracted, read_extraction
 from polyseme.features.extraction import is_extraction, unseen
-from polyseme.io import FEATURES, UNFINISHED, Wanted, read_items, replacing
+from polyseme.io import FEATURES, Wanted, read_items, replacing
 from polyseme.io import Table as TableFile
 from polyseme.io.arrow_tables import import_pyarrow
+from polyseme.io.folders import (
+    Summary,
+    is_intact,
+    own_folder,
+    sealed,
+    sweep,
+    unsealed,
+    unwritable,
+)
 from polyseme.io.records import write_records
 from polyseme.io.shards import Shard, find_shards, is_sharded, read_blocks
 from polyseme.persistence import read_manifest
 from polyseme.tagger import METHODS, Tagger, ZeroShotTagger, load
 
 FORMS = ("jsonl", "parquet")
-PLAN, MANIFEST = "plan.json", "manifest.json"
-FORMAT, FORMAT_VERSION = "polyseme ranking", 2
+# What is to be done, what has been done so far, and, when everything is, what there is.
+PLAN, JOURNAL, MANIFEST = "plan.json", "done.journal", "manifest.json"
+FORMAT, FORMAT_VERSION, KIND = "polyseme ranking", 3, "rankings"
 # The score of a row may change in its last digits with the rows that are scored beside it.
 MOST_ROWS = 1024
 _LEAST_ROWS = 16
@@ -300,7 +311,8 @@ def rank_shards(
     """Rank tags for the rows of shards, a file of rankings for each shard.
 
     Interrupted, it goes on where it stopped when called again: shards that are finished are not
-    ranked again unless they were changed since. No more than a few blocks of rows are in memory.
+    ranked again unless they, or their rankings, were changed since. No more than a few blocks of
+    rows are in memory.
 
     Parameters
     ----------
@@ -309,7 +321,7 @@ def rank_shards(
     shards : str or Path
         A folder of shards, or a single one; see `polyseme.io.shards.find_shards`.
     out : str or Path
-        A folder to write to: new, empty, or that of the same work before.
+        A folder to write to: new, empty, or that of the same work before, which carries our mark.
     k : int
         The most tags a row.
     precision : float, optional
@@ -348,31 +360,33 @@ def rank_shards(
     suggestions = Suggestions(model, k, precision, method, kind)
     head = {"format": FORMAT, "version": FORMAT_VERSION, "model": suggestions.digest, "top": k}
     head |= {"precision": precision, "method": method, "kind": kind, "form": form}
-    waiting, n_rows = _begin(folder, every, head), _count(every)
-    done = n_rows - _count(waiting)
+    with own_folder(folder, KIND):
+        written = _begin(folder, every, head)
+        waiting = [one for one in every if _output_of(folder, one, form).name not in written]
+        n_rows = _count(every)
+        done = n_rows - _count(waiting)
 
-    def tell(n_more: int = 0) -> None:
-        if progress is not None:
-            progress(done + n_more, n_rows, 0)
+        def tell(n_more: int = 0) -> None:
+            if progress is not None:
+                progress(done + n_more, n_rows, 0)
 
-    write = partial(_rank_shard, suggestions, folder.absolute(), form)
-    here = partial(write, n_threads=workers or n_cores(), tell=tell)
-    ranked = map(here, waiting) if engine is None else engine.map(write, waiting)
-    # Bytes as they were told: what another machine wrote a moment ago need not be visible here yet.
-    sizes: dict[str, int] = {}
-    for shard, size in zip(waiting, ranked, strict=True):
-        sizes[shard.path.name] = size
-        done += shard.n_rows
-        tell()
-    files = []
-    for shard in every:
-        output = _output_of(folder, shard, form)
-        size = sizes.get(shard.path.name) or output.stat().st_size
-        file = {"file": output.name, "shard": shard.path.name, "first": shard.first}
-        files.append(file | {"rows": shard.n_rows, "bytes": size})
-    _write_json(folder / MANIFEST, head | {"rows": n_rows, "files": files})
-    for left in folder.glob(f"*{UNFINISHED}"):  # of workers that died
-        left.unlink(missing_ok=True)
+        write = partial(_rank_shard, suggestions, folder.absolute(), form)
+        here = partial(write, n_threads=workers or n_cores(), tell=tell)
+        ranked = map(here, waiting) if engine is None else engine.map(write, waiting)
+        for shard, summary in zip(waiting, ranked, strict=True):
+            # As it was told: what another machine wrote a moment ago need not be visible here yet.
+            written[_output_of(folder, shard, form).name] = summary
+            _note(folder, _output_of(folder, shard, form).name, summary)
+            done += shard.n_rows
+            tell()
+        files = []
+        for shard in every:
+            name = _output_of(folder, shard, form).name
+            file = {"file": name, "shard": shard.path.name, "first": shard.first}
+            files.append(file | {"rows": shard.n_rows} | written[name])
+        _write(folder / MANIFEST, sealed(head | {"rows": n_rows, "files": files}))
+        (folder / JOURNAL).unlink(missing_ok=True)
+        sweep(folder)  # what workers left that died
     return Ranked(len(every), n_rows, len(every) - len(waiting))
 
 
@@ -383,8 +397,8 @@ def _rank_shard(
     shard: Shard,
     n_threads: int = 1,
     tell: Callable[[int], None] | None = None,
-) -> int:
-    """Rank a shard into its file of a folder; give the file's size in bytes."""
+) -> Summary:
+    """Rank a shard into its file of a folder; give the file's digest and size."""
     check_seen(folder)
 
     def numbered() -> Iterator[Record]:
@@ -394,34 +408,29 @@ def _rank_shard(
                 tell(number)
             yield named(shard.first + number, ids, number) | record
 
-    with replacing(_output_of(folder, shard, form)) as stream:  # there when it is complete
-        if form == "parquet":
-            _write_parquet(numbered(), stream)
-        else:
-            text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
-            write_records(numbered(), text, "jsonl")
-            text.detach()  # which flushes, and leaves the file open
-        return stream.tell()
+    try:
+        with replacing(_output_of(folder, shard, form)) as stream:  # there when it is complete
+            if form == "parquet":
+                _write_parquet(numbered(), stream)
+            else:
+                text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+                write_records(numbered(), text, "jsonl")
+                text.detach()  # which flushes, and leaves the file open
+            return stream.summary()
+    except OSError as error:
+        raise unwritable(folder, error) from error
 
 
-def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> list[Shard]:
-    """Make a folder ready; give the shards that have no rankings there, or old ones."""
+def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> dict[str, Summary]:
+    """Make a folder of ours ready; give the rankings that are whole and up to date there."""
     states = {}
     for shard in shards:
         info = shard.path.stat()
         states[shard.path.name] = [shard.first, shard.n_rows, info.st_size, info.st_mtime_ns]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        names = sorted(p.name for p in folder.iterdir() if not p.name.endswith(UNFINISHED))
-    except OSError as error:
-        raise InputError(f"Nothing can be written to '{folder}': {error.strerror}.") from None
-    before: dict[str, Any] = {} if names else {**head, "shards": {}}
-    with contextlib.suppress(OSError, ValueError, TypeError):  # no plan, or a torn one
-        before = dict(json.loads((folder / PLAN).read_bytes()))
-    if before.get("format") != FORMAT:
-        raise InputError(
-            f"'{folder}' holds '{names[0]}', which no ranking wrote; name another folder."
-        )
+    planned, told = _read(folder / PLAN), _told(folder)
+    if planned is not None and not isinstance(planned.get("shards"), dict):
+        planned = None
+    before = planned or {**head, "shards": {}}
     for name, now in head.items():
         if before.get(name) != now:
             raise InputError(
@@ -433,16 +442,68 @@ def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> li
             f"'{folder}' holds rankings of '{gone[0]}', which is no shard any more; name another "
             "folder."
         )
-    (folder / MANIFEST).unlink(missing_ok=True)
-    waiting = []
+    # Names that we have given, or were about to: other files are somebody's own.
+    ours = {f"{Path(name).stem}.{head['form']}" for name in before["shards"]} | told.keys()
+    whole: dict[str, Summary] = {}
+    spoiled = [PLAN] if planned is None and (told or (folder / PLAN).exists()) else []
     for shard in shards:
         output = _output_of(folder, shard, head["form"])
-        if before["shards"].get(shard.path.name) != states[shard.path.name]:
-            output.unlink(missing_ok=True)
-        if not output.exists():
-            waiting.append(shard)
-    _write_json(folder / PLAN, {**head, "shards": states})
-    return waiting
+        if os.path.lexists(output) and output.name not in ours:
+            raise InputError(
+                f"'{folder}' holds '{output.name}', which no ranking wrote; name another folder."
+            )
+        current = before["shards"].get(shard.path.name) == states[shard.path.name]
+        if current and output.name in told:
+            if is_intact(output, told[output.name]):
+                whole[output.name] = told[output.name]
+                continue
+            spoiled.append(output.name)
+        output.unlink(missing_ok=True)
+    if spoiled:
+        warnings.warn(
+            f"Damaged or gone in '{folder}', and made again: {first_few(spoiled, most=3)}.",
+            PolysemeWarning,
+            stacklevel=3,
+        )
+    lines = (json.dumps({"file": name} | summary) + "\n" for name, summary in whole.items())
+    _write(folder / JOURNAL, "".join(lines).encode())
+    _write(folder / PLAN, sealed({**head, "shards": states}))
+    (folder / MANIFEST).unlink(missing_ok=True)
+    return whole
+
+
+def _told(folder: Path) -> dict[str, Summary]:
+    """Give what manifest and journal say of the files of a folder, by name."""
+    files = (_read(folder / MANIFEST) or {}).get("files", [])
+    lines: list[Any] = list(files) if isinstance(files, list) else []
+    if (folder / JOURNAL).is_file():
+        for line in (folder / JOURNAL).read_bytes().splitlines():
+            with contextlib.suppress(ValueError):  # a torn one
+                lines.append(json.loads(line))
+    return {
+        line["file"]: {"sha256": str(line.get("sha256")), "bytes": line.get("bytes", -1)}
+        for line in lines
+        if isinstance(line, dict) and isinstance(line.get("file"), str)
+    }
+
+
+def _note(folder: Path, name: str, summary: Summary) -> None:
+    """Note that a file of a folder is done."""
+    try:
+        with (folder / JOURNAL).open("ab") as stream:
+            stream.write((json.dumps({"file": name} | summary) + "\n").encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise unwritable(folder, error) from error
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """Read a JSON file of a folder of rankings; None where there is none, or a damaged one."""
+    try:
+        return unsealed(path.read_bytes())
+    except OSError:
+        return None
 
 
 def _count(shards: Sequence[Shard]) -> int:
@@ -470,10 +531,10 @@ def _write_parquet(records: Iterable[Record], stream: BinaryIO) -> None:
             writer.write_table(arrow.Table.from_pylist(group, schema=schema))
 
 
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file of a folder of rankings."""
+def _write(path: Path, content: bytes) -> None:
+    """Write a file of a folder of rankings as a whole."""
     try:
         with replacing(path) as stream:
-            stream.write((json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+            stream.write(content)
     except OSError as error:
-        raise InputError(f"Nothing can be written to '{path.parent}': {error.strerror}.") from None
+        raise unwritable(path.parent, error) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -31,6 +32,7 @@ from polyseme.training import (
     fingerprint,
 )
 
+_RUN = re.compile(r"polyseme-\d+-[0-9a-f]{16}-\d+")  # as `run_name` has it
 Progress = Callable[[int, int, Mapping[str, float]], None]
 
 
@@ -103,8 +105,9 @@ class RayTraining:
         """Remove the states in `storage`, once they are of no use; nothing else that is there."""
         if self.storage is None or not Path(self.storage).is_dir():
             return
-        for folder in Path(self.storage).glob("polyseme-*-*-*"):
-            shutil.rmtree(folder, ignore_errors=True)
+        for folder in Path(self.storage).iterdir():
+            if _RUN.fullmatch(folder.name) and not folder.is_symlink():
+                shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # something of somebody else's is there
             Path(self.storage).rmdir()
 

@@ -12,12 +12,13 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import socket
 import sqlite3
 import stat
-import tempfile
 import time
 import unicodedata
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from polyseme._validation import InputError, IntArray, first_few
+from polyseme._validation import InputError, IntArray, PolysemeWarning, first_few
 from polyseme.features.base import (
     Extracted,
     MediaError,
@@ -37,11 +38,24 @@ from polyseme.features.base import (
     quiet_decoders,
 )
 from polyseme.features.keywords import Keywords, keywords_of
-from polyseme.io import replacing
+from polyseme.io.folders import (
+    check_room,
+    is_intact,
+    kind_of,
+    own_folder,
+    replacing,
+    sealed,
+    unsealed,
+    unwritable,
+)
 
 MANIFEST, LEDGER, CACHE = "extraction.json", "files.jsonl", "cache.sqlite"
-FORMAT, FORMAT_VERSION = "polyseme extraction", 2
+FORMAT, FORMAT_VERSION = "polyseme extraction", 3
 _ARRAYS = {"image": "features.npy", "audio": "segments.npy"}
+_KINDS = {kind: f"numbers of {kind} files" for kind in _ARRAYS}  # as the mark says it
+# Temporary files of version 2 had nothing of us in their names: they are left alone.
+_LEFT_BEHIND = re.compile(r"\.[0-9a-f]{16}\.tmp")
+_CACHE_FILES = [f"{CACHE}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")]
 _COMMIT_SECONDS = 2.0
 # Locked until it is closed: two that write at a time would wait for each other anyway.
 _SCHEMA = """
@@ -49,9 +63,12 @@ PRAGMA locking_mode = EXCLUSIVE;
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
 CREATE TABLE IF NOT EXISTS numbers (content BLOB, preprocessing TEXT, shape TEXT, raw BLOB,
-    PRIMARY KEY (content, preprocessing)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, state TEXT, content BLOB) WITHOUT ROWID;
+    digest BLOB, PRIMARY KEY (content, preprocessing)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, state TEXT, content BLOB, digest BLOB)
+    WITHOUT ROWID;
 """
+# What a table's digests are of. Tables of version 2 had none, and get them as they are.
+_DIGESTED = {"numbers": "content, preprocessing, shape, raw", "files": "path, state, content"}
 # Files that a worker of a cluster hashes, and looks at, at a time.
 _HASHED_AT_ONCE, _LEAST_AT_ONCE = 64, 8
 _MOST_CACHES = 16  # that are asked for files
@@ -128,7 +145,8 @@ def extract_folder(
     folder : str or Path
         Searched with all folders below it; nothing in it is changed.
     out : str or Path
-        A folder to write to: new, empty, or one that an extraction was written to before.
+        A folder to write to: new, empty, or one that an extraction was written to before, which
+        carries our mark.
     extractor : MediaFeatures
         Says which files are media and how they become numbers; it need not be fitted.
     progress : callable, optional
@@ -143,23 +161,51 @@ def extract_folder(
     source, target, kind = Path(folder), Path(out), extractor.kind
     if not source.is_dir():
         raise InputError(f"There is no folder '{source}'; name the folder that holds the files.")
-    _prepare(source, target, kind)
-    media, others = find_media([source], extractor.suffixes, leave_out=target)
-    if not media:
-        raise InputError(
-            f"There is no {kind} file in '{source}' ({len(others)} other files); names must end in "
-            f"{', '.join(sorted(extractor.suffixes))}."
-        )
+    if target.exists() and target.resolve() == source.resolve():
+        raise InputError("Media and numbers need two folders; name another one to write to.")
+    with own_folder(target, _KINDS[kind], adopt=partial(_is_former, kind=kind)):
+        media, others = find_media([source], extractor.suffixes, leave_out=target)
+        if not media:
+            raise InputError(
+                f"There is no {kind} file in '{source}' ({len(others)} other files); names must "
+                f"end in {', '.join(sorted(extractor.suffixes))}."
+            )
+        _tell_of_damage(target)
+        try:
+            return _fill(source, target, extractor, media, others, engine, progress)
+        except DamagedCacheError as damage:
+            _warn(f"{damage} It is made again.")
+            for name in _CACHE_FILES:
+                (target / name).unlink(missing_ok=True)
+            return _fill(source, target, extractor, media, others, engine, progress)
+
+
+def _fill(
+    source: Path,
+    target: Path,
+    extractor: MediaFeatures,
+    media: Sequence[MediaFile],
+    others: Sequence[tuple[str, str]],
+    engine: Engine | None,
+    progress: Progress | None,
+) -> Summary:
+    """Bring a folder of ours up to date with media files; see `extract_folder`."""
+    kind = extractor.kind
     with FeatureStore(target / CACHE, extractor.digest()) as store:
         outcomes, n_cached = _extract(media, extractor, store, engine, progress)
         used = [(file, content) for file, content in outcomes if isinstance(content, bytes)]
         skipped = [(file.id, reason) for file, reason in outcomes if isinstance(reason, str)]
+        if store.n_damaged:
+            _warn(f"Damaged in '{store.path}', and made again: {store.n_damaged:,} entries.")
         if not used:
             raise InputError(
                 f"None of the {len(media)} {kind} files in '{source}' can be used: "
                 f"{first_few([f'{names}: {why}' for names, why in by_reason(skipped)], most=3)}."
             )
-        found = _write(target, extractor, used, skipped, others, store)
+        try:
+            found = _write(target, extractor, used, skipped, others, store)
+        except OSError as error:
+            raise unwritable(target, error) from error
     places = Counter(place for keywords in found for place in keywords.places)
     unread = [
         (file.id, reason)
@@ -169,6 +215,11 @@ def extract_folder(
     n_tagged = sum(bool(keywords.tags) for keywords in found)
     outcomes_of = (tuple(skipped), tuple(others), n_tagged, dict(places.most_common()))
     return Summary(kind, len(used), n_cached, *outcomes_of, tuple(unread))
+
+
+def _warn(sentence: str) -> None:
+    """Tell of what was found damaged."""
+    warnings.warn(sentence, PolysemeWarning, stacklevel=4)
 
 
 def by_reason(files: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -206,7 +257,7 @@ def _extract(
             except OSError as error:
                 note(file, f"cannot be opened ({cause(error)})")
                 continue
-            if store.shape_of(content):
+            if store.find(content) is not None:
                 n_cached += 1
                 note(file, content)
             else:
@@ -240,22 +291,25 @@ def _extract(
 
 
 def read_extraction(folder: str | Path) -> Extracted:
-    """Read what `extract_folder` wrote; the numbers stay on disk until they are used."""
+    """Read what `extract_folder` wrote; the numbers stay on disk until they are used.
+
+    Every file is compared with its digest; what is damaged is refused.
+    """
     path = Path(folder)
     manifest = _manifest(path)
     kind = str(manifest["kind"])
+    for name in (LEDGER, _ARRAYS[kind]):
+        if not is_intact(path / name, manifest["files"].get(name)):
+            raise InputError(f"'{path / name}' {_damaged(path)}")
     try:
         table = np.load(path / _ARRAYS[kind], mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"'{path / _ARRAYS[kind]}' cannot be read ({error}); run `polyseme extract` on its "
-            "folder again."
-        ) from error
+        raise InputError(f"'{path / _ARRAYS[kind]}' cannot be read ({error}).") from error
     rows = [json.loads(line) for line in (path / LEDGER).read_bytes().split(b"\n") if line]
     used = [row for row in rows if row["outcome"] == "extracted"]
     ends = np.cumsum([row.get("segments", 1) for row in used])
-    if ends[-1] != len(table):
-        raise InputError(f"'{path}' was written in part; run `polyseme extract` on it again.")
+    if not used or ends[-1] != len(table):
+        raise InputError(f"'{path / LEDGER}' does not fit its numbers; it {_damaged(path)}")
     return Extracted(
         kind,
         dict(manifest["preprocessing"]),
@@ -269,7 +323,12 @@ def read_extraction(folder: str | Path) -> Extracted:
 
 def is_extraction(path: Path) -> bool:
     """Say whether a path is a folder that an extraction was, or is being, written to."""
-    return path.is_dir() and any((path / name).exists() for name in (MANIFEST, CACHE))
+    return path.is_dir() and (_is_marked(path) or (path / MANIFEST).exists())
+
+
+def _is_marked(path: Path) -> bool:
+    """Say whether a folder is marked as ours for numbers of media files."""
+    return kind_of(path) in _KINDS.values()
 
 
 # ---------------------------------------------------------------------- finding and matching files
@@ -439,6 +498,10 @@ def _hash_files(paths: Sequence[str]) -> list[tuple[str, bytes] | None]:
 # ---------------------------------------------------------------------- the cache
 
 
+class DamagedCacheError(InputError):
+    """A cache that SQLite cannot read."""
+
+
 class FeatureStore:
     """A cache of raw numbers by content hash and `MediaFeatures.digest`, in one SQLite file.
 
@@ -450,6 +513,7 @@ class FeatureStore:
         self.path = path
         self.preprocessing = preprocessing
         self.read_only = read_only
+        self.n_damaged = 0  # entries that were found damaged, and are forgotten
         self._committed = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -460,13 +524,30 @@ class FeatureStore:
                 return self
             self._connection = sqlite3.connect(self.path, timeout=1.0)
             self._connection.executescript(_SCHEMA)
+            self._add_digests()
         except sqlite3.Error as error:
             raise self._unusable(error) from error
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        try:
+            self._connection.commit()
+        except sqlite3.Error as failed:
+            if error is None:  # or else there is a better reason to end
+                raise self._unusable(failed) from failed
+        finally:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+
+    def _add_digests(self) -> None:
+        """Bring tables of version 2 to this one."""
+        self._connection.create_function("digested", -1, _digested, deterministic=True)
+        for table, columns in _DIGESTED.items():
+            known = self._connection.execute(f"SELECT * FROM {table} LIMIT 0").description
+            if "digest" not in [column[0] for column in known]:
+                self._connection.execute(f"ALTER TABLE {table} ADD COLUMN digest BLOB")
+                self._connection.execute(f"UPDATE {table} SET digest = digested({columns})")
         self._connection.commit()
-        self._connection.close()
 
     def hashed(self, path: Path) -> tuple[str, bytes]:
         """Give the state and SHA-256 of a file; one not touched since is not read again."""
@@ -479,38 +560,60 @@ class FeatureStore:
 
     def noted(self, path: Path) -> tuple[str, bytes] | None:
         """Give the state and SHA-256 that were noted of a file, if it is still in that state."""
-        query = "SELECT state, content FROM files WHERE path = ?"
-        row = self._run(query, os.fsencode(path.absolute())).fetchone()
+        name = os.fsencode(path.absolute())
+        query = "SELECT state, content, digest FROM files WHERE path = ?"
+        row: tuple[str, bytes, bytes] | None = self._run(query, name).fetchone()
         try:
-            return row if row is not None and row[0] == _state(path) else None
+            if row is None or row[0] != _state(path):
+                return None
         except OSError:
             return None
+        if row[2] != _digested(name, *row[:2]):
+            self.n_damaged += 1
+            return None
+        return row[:2]
 
     def note(self, path: Path, state: str, content: bytes) -> None:
         """Keep the SHA-256 that a file had in a state: its size, times, and which file it is."""
-        name = os.fsencode(path.absolute())
-        self._run("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", name, state, content)
+        self._put("files", os.fsencode(path.absolute()), state, content)
 
-    def shape_of(self, content: bytes) -> tuple[int, ...]:
-        """Give the shape of the raw numbers under a hash; empty when there are none."""
-        row = self._numbers("shape", content)
-        return () if row is None else tuple(json.loads(row[0]))
+    def find(self, content: bytes) -> Raw | None:
+        """Give the raw numbers under a hash; None where there are none that can be trusted."""
+        query = "SELECT shape, raw, digest FROM numbers WHERE content = ? AND preprocessing = ?"
+        row = self._run(query, content, self.preprocessing).fetchone()
+        if row is None:
+            return None
+        shape, raw, digest = row
+        try:
+            if digest == _digested(content, self.preprocessing, shape, raw):
+                return np.frombuffer(raw, "<f4").reshape(json.loads(shape))
+        except (TypeError, ValueError):  # digested as it is, and nevertheless no numbers
+            pass
+        self.n_damaged += 1
+        return None
 
     def get(self, content: bytes) -> Raw:
         """Give the raw numbers under a hash that is in the store."""
-        shape, raw = self._numbers("shape, raw", content)
-        return np.frombuffer(raw, "<f4").reshape(json.loads(shape))
+        raw = self.find(content)
+        if raw is None:
+            raise DamagedCacheError(f"The cache '{self.path}' was damaged while it was read.")
+        return raw
+
+    def shape_of(self, content: bytes) -> tuple[int, ...]:
+        """Give the shape of the raw numbers under a hash that is in the store."""
+        query = "SELECT shape FROM numbers WHERE content = ? AND preprocessing = ?"
+        return tuple(json.loads(self._run(query, content, self.preprocessing).fetchone()[0]))
 
     def put(self, content: bytes, raw: Raw) -> None:
         """Keep raw numbers under a hash; they reach the disk within seconds."""
-        values = json.dumps(raw.shape), raw.astype("<f4").tobytes()
-        command = "INSERT OR REPLACE INTO numbers VALUES (?, ?, ?, ?)"
-        self._run(command, content, self.preprocessing, *values)
+        shape, values = json.dumps(raw.shape), raw.astype("<f4").tobytes()
+        self._put("numbers", content, self.preprocessing, shape, values)
 
-    def _numbers(self, columns: str, content: bytes) -> Any:
-        """Give columns of the row under a hash, or None."""
-        query = f"SELECT {columns} FROM numbers WHERE content = ? AND preprocessing = ?"
-        return self._run(query, content, self.preprocessing).fetchone()
+    def _put(self, table: str, *values: Any) -> None:
+        """Keep a row with its digest, in place of another one with the same key."""
+        places = ", ".join("?" * (len(values) + 1))
+        command = f"INSERT OR REPLACE INTO {table} ({_DIGESTED[table]}, digest) VALUES ({places})"
+        self._run(command, *values, _digested(*values))
 
     def _run(self, command: str, *values: object) -> sqlite3.Cursor:
         """Run one statement; changes reach the disk within seconds."""
@@ -525,21 +628,24 @@ class FeatureStore:
 
     def _unusable(self, error: sqlite3.Error) -> InputError:
         """Build the error for what SQLite complains of."""
+        folder, code = self.path.parent, getattr(error, "sqlite_errorcode", None)
         if "locked" in str(error):
-            folder = self.path.parent
             return InputError(
                 f"Another extraction is writing to '{folder}'; wait until it is done."
             )
+        if code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return DamagedCacheError(f"The cache '{self.path}' is damaged ({error}).")
         return InputError(
-            f"The cache '{self.path}' cannot be used ({error}); make room for it, or remove it and "
-            "run again."
+            f"Nothing can be written to '{folder}' ({error}); make room there and run again: what "
+            "was looked at until a moment ago is kept."
         )
 
 
 def caches_beside(place: Path) -> list[Path]:
     """Give the caches of the extractions that lie in the same folder as something else."""
-    folder = place.absolute().parent
-    return sorted(path for path in folder.glob(f"*/{CACHE}") if path.is_file())[:_MOST_CACHES]
+    found = place.absolute().parent.glob(f"*/{CACHE}")
+    ours = (path for path in found if path.is_file() and _is_marked(path.parent))
+    return sorted(ours)[:_MOST_CACHES]
 
 
 def from_caches(caches: Iterable[Path], digest: str, paths: Sequence[Path]) -> dict[Path, Raw]:
@@ -552,10 +658,20 @@ def from_caches(caches: Iterable[Path], digest: str, paths: Sequence[Path]) -> d
         ):
             for path in [path for path in paths if path not in known]:
                 with contextlib.suppress(OSError):
-                    content = store.hashed(path)[1]
-                    if store.shape_of(content):
-                        known[path] = store.get(content)
+                    raw = store.find(store.hashed(path)[1])
+                    if raw is not None:
+                        known[path] = raw
     return known
+
+
+def _digested(*values: Any) -> bytes:
+    """Digest the values of a row; how long each is belongs to it."""
+    digest = hashlib.sha256()
+    for value in values:
+        data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.digest()
 
 
 def _hash(path: Path) -> tuple[str, bytes]:
@@ -574,24 +690,32 @@ def _state(path: Path) -> str:
 # ---------------------------------------------------------------------- the folder of numbers
 
 
-def _prepare(source: Path, target: Path, kind: str) -> None:
-    """Make the folder to write to, or refuse one that holds something else."""
-    if target.exists() and not target.is_dir():
-        raise InputError(f"'{target}' is a file; name a folder to write to.")
-    if target.exists() and target.resolve() == source.resolve():
-        raise InputError("Media and numbers need two folders; name another one to write to.")
-    if target.exists() and not is_extraction(target) and (foreign := list(target.iterdir())):
-        raise InputError(
-            f"'{target}' holds '{foreign[0].name}', which no extraction wrote; name another folder."
-        )
-    if (target / MANIFEST).exists() and (other := _manifest(target)["kind"]) != kind:
-        raise InputError(f"'{target}' holds numbers of {other} files; name another folder.")
+def _is_former(folder: Path, kind: str) -> bool:
+    """Say whether a folder is an extraction of version 2, which had no mark, by all that it holds.
+
+    Its cache may be worth hours, so it is taken over where nothing in it is somebody else's.
+    """
+    names = {path.name for path in folder.iterdir() if not _LEFT_BEHIND.fullmatch(path.name)}
+    if not names <= {MANIFEST, LEDGER, _ARRAYS[kind], *_CACHE_FILES} or CACHE not in names:
+        return False
     try:
-        target.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=target):
-            pass
-    except OSError as error:
-        raise InputError(f"Nothing can be written to '{target}': {error.strerror}.") from None
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        if _version_of(folder) != 2 or manifest["kind"] != kind:
+            return False
+        # Without a journal, a lock or anything else that would be written beside it.
+        address = f"{(folder / CACHE).absolute().as_uri()}?mode=ro&immutable=1"
+        with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
+            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            return {name for (name,) in tables} == {*_DIGESTED}
+    except (OSError, ValueError, KeyError, TypeError, sqlite3.Error):
+        return False
+
+
+def _tell_of_damage(target: Path) -> None:
+    """Warn of a manifest that is damaged, before it is made again."""
+    there = (target / MANIFEST).exists() and _version_of(target) != 2
+    if there and _read_manifest(target) is None:
+        _warn(f"Damaged in '{target}', and made again: {MANIFEST}.")
 
 
 def _write(
@@ -603,7 +727,7 @@ def _write(
     store: FeatureStore,
 ) -> list[Keywords]:
     """Write numbers, ledger and manifest; give the keywords of each file that is used."""
-    manifest = {
+    manifest: dict[str, Any] = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
         "kind": extractor.kind,
@@ -628,6 +752,7 @@ def _write(
         lines += [{"file": name, "outcome": outcome, "reason": reason} for name, reason in files]
     n_rows = sum(line.get("segments", 1) for line in lines[: len(used)])
     header = {"descr": "<f4", "fortran_order": False, "shape": (n_rows, shapes[0][-1])}
+    check_room(target, 4 * n_rows * shapes[0][-1])
     with (
         replacing(target / MANIFEST) as last,
         replacing(target / LEDGER) as ledger,
@@ -642,7 +767,10 @@ def _write(
                 ledger.write(text.encode())
             except UnicodeEncodeError:  # a file name that is no text keeps its bytes as escapes
                 ledger.write((json.dumps(line) + "\n").encode())
-        last.write((json.dumps(manifest, indent=2) + "\n").encode())
+        numbers = {_ARRAYS[extractor.kind]: table.quick_summary()}
+        last.write(sealed(manifest | {"files": {LEDGER: ledger.summary()} | numbers}))
+        for stream in (table, ledger, last):
+            stream.settle()
         # Everything is written; without a manifest there is no extraction while names change.
         (target / MANIFEST).unlink(missing_ok=True)
     return found
@@ -663,19 +791,45 @@ def _manifest(path: Path) -> dict[str, Any]:
             f"'{path}' is no folder that `polyseme extract` wrote; `polyseme tag` takes media "
             "files themselves."
         )
-    try:
-        manifest = json.loads((path / MANIFEST).read_bytes())
-    except FileNotFoundError:
+    if not (path / MANIFEST).exists():
         raise InputError(
             f"The extraction in '{path}' is not finished; run `polyseme extract` on it again."
-        ) from None
-    except ValueError:
-        manifest = None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise InputError(f"'{path / MANIFEST}' is damaged; run `polyseme extract` on it again.")
-    if manifest.get("version") != FORMAT_VERSION or manifest.get("kind") not in _ARRAYS:
-        raise InputError(
-            f"'{path}' was written by another version of polyseme; extract the files to another "
-            "folder."
         )
-    return manifest
+    manifest = _read_manifest(path)
+    if manifest is not None:
+        return manifest
+    version = _version_of(path)
+    if version in (None, FORMAT_VERSION):
+        raise InputError(f"'{path / MANIFEST}' {_damaged(path)}")
+    mend = "extract the files to another folder"
+    if version == 2:
+        mend = f"`polyseme extract` with --out '{path}' brings it up to date from its cache"
+    raise InputError(f"'{path}' was written by another version of polyseme; {mend}.")
+
+
+def _read_manifest(path: Path) -> dict[str, Any] | None:
+    """Read the manifest; None where it is damaged, or another version's."""
+    try:
+        manifest = unsealed((path / MANIFEST).read_bytes())
+    except OSError:
+        return None
+    if manifest is None or manifest.get("kind") not in _ARRAYS:
+        return None
+    known = (manifest.get("format"), manifest.get("version")) == (FORMAT, FORMAT_VERSION)
+    return manifest if known and isinstance(manifest.get("files"), dict) else None
+
+
+def _version_of(path: Path) -> object:
+    """Give the version that a manifest names, whatever else is wrong with it; None without one."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        found = json.loads((path / MANIFEST).read_bytes())
+        return found["version"] if found["format"] == FORMAT else None
+    return None
+
+
+def _damaged(path: Path) -> str:
+    """Say of a file that it is damaged, and what to do."""
+    return (
+        "was damaged or changed after it was written; `polyseme extract` with --out "
+        f"'{path}' makes it again."
+    )

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import zlib
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, cast
@@ -43,6 +44,7 @@ SVG_BYTES, SVG_SECONDS = 10_000_000, 10.0
 
 # In pixels: what is a large picture, and what is composed on white at a time.
 _LARGE, _BAND = 20_000_000, 4_000_000
+_PIXEL_BYTES = 4  # of a decoded pixel, as red, green, blue and transparency take; deeper ones count
 _TRANSPOSED = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF orientation: Pillow's transposition
 _MARKUP = re.compile(rb"\xef\xbb\xbf\s*<|\xff\xfe<\0|\xfe\xff\0<|\s*<|\x1f\x8b")
 # The kinds of an ISO file that HEIC pictures have, after the size of the first box.
@@ -159,12 +161,28 @@ def _read(
             raise MediaError(
                 f"has {megapixels:g} megapixels, more than the {max_megapixels:g} allowed"
             )
+        decoded, allowed = pixels * _pixel_bytes(picture), _PIXEL_BYTES * max_megapixels * 1e6
+        if decoded > allowed:
+            raise MediaError(
+                f"unpacks to {decoded / 1e6:.0f} MB, more than the {allowed / 1e6:.0f} allowed"
+            )
         _correct(picture)
         with _one_large if pixels > _LARGE else contextlib.nullcontext():
             picture.load()
             small = _framed(_flat(picture), size, framing)
         # Only now: Pillow turns some pictures itself on loading, and then forgets the tag.
         return _upright(small, picture)
+
+
+def _pixel_bytes(picture: ImageFile) -> float:
+    """Give the bytes that a pixel takes when it is decoded: as Pillow keeps it, or in the file."""
+    kept = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2, "I;16L": 2}.get(picture.mode, 4)
+    if picture.format != "TIFF":
+        return kept
+    tags = cast("Any", picture).tag_v2
+    # Whole strips of it, which may be all, are unpacked with all bits and channels.
+    bits = [float(depth) for depth in tags.get(258, (1,))]
+    return max(kept, sum(bits) / 8, max(bits) / 8 * float(tags.get(277, 1)))
 
 
 def open_picture(file: IO[bytes]) -> ImageFile:
@@ -265,33 +283,52 @@ def _flat(picture: Image.Image) -> Image.Image:
 
 def _on_white(picture: Image.Image) -> Image.Image:
     """Compose on white, a band at a time to bound the memory."""
-    width, height = picture.size
-    rows = max(1, _BAND // width)
     flat = Image.new("RGB", picture.size)
-    for top in range(0, height, rows):
-        band = picture.crop((0, top, width, min(top + rows, height))).convert("RGBA")
+    for top, part in _bands(picture):
+        band = part.convert("RGBA")
         white = Image.new("RGBA", band.size, "white")
         flat.paste(Image.alpha_composite(white, band).convert("RGB"), (0, top))
     return flat
 
 
+def _bands(picture: Image.Image) -> Iterator[tuple[int, Image.Image]]:
+    """Yield a picture in bands, from the top down, each with its first row."""
+    width, height = picture.size
+    rows = max(1, _BAND // width)
+    for top in range(0, height, rows):
+        yield top, picture.crop((0, top, width, min(top + rows, height)))
+
+
 def _eight_bits(picture: Image.Image) -> NDArray[np.uint8]:
-    """Scale gray values of 16 or 32 bits as `read_picture` documents."""
-    values = np.asarray(picture)
+    """Scale gray values of 16 or 32 bits as `read_picture` documents, a band at a time."""
     tags = getattr(picture, "tag_v2", {})
+    gray = np.empty(picture.size[::-1], dtype=np.uint8)
     if picture.mode.startswith("I;16") or picture.format in ("PNG", "PPM"):
-        if tags.get(262) == 0:
-            values = np.iinfo(np.uint16).max - values
-        gray = (values >> 8).astype(np.uint8)
-        gray[values == picture.info.get("transparency", -1)] = 255
+        for top, part in _bands(picture):
+            values = np.asarray(part)
+            if tags.get(262) == 0:
+                values = np.iinfo(np.uint16).max - values
+            band = (values >> 8).astype(np.uint8)
+            band[values == picture.info.get("transparency", -1)] = 255
+            gray[top : top + len(band)] = band
         return gray
-    if max(tags.get(258, (0,))) == 32 and tags.get(339, (1,))[0] == 1:
-        values = values.view(np.uint32)
-    finite = values[np.isfinite(values)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    with np.errstate(invalid="ignore"):  # a float that is no number becomes black
-        share = np.clip((values.astype(np.float64) - low) / ((high - low) or 1.0), 0, 1)
-    return np.rint(np.nan_to_num(share) * 255).astype(np.uint8)
+    whole = max(tags.get(258, (0,))) == 32 and tags.get(339, (1,))[0] == 1
+
+    def bands() -> Iterator[tuple[int, NDArray[Any]]]:
+        for top, part in _bands(picture):
+            values = np.asarray(part)
+            yield top, values.view(np.uint32) if whole else values
+
+    ends = []
+    for _, values in bands():
+        finite = values[np.isfinite(values)]
+        ends += [float(finite.min()), float(finite.max())] if finite.size else []
+    low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
+    for top, values in bands():
+        with np.errstate(invalid="ignore"):  # a float that is no number becomes black
+            share = np.clip((values.astype(np.float64) - low) / ((high - low) or 1.0), 0, 1)
+        gray[top : top + len(values)] = np.rint(np.nan_to_num(share) * 255).astype(np.uint8)
+    return gray
 
 
 # ---------------------------------------------------------------------- drawings

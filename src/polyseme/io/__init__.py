@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import gzip
 import os
-import secrets
-import shutil
-import time
 import warnings
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -28,11 +25,14 @@ from polyseme._validation import (
     FloatArray,
     InputError,
     PolysemeWarning,
+    check_number,
     first_few,
     unknown_name,
 )
+from polyseme.io.folders import locked as locked  # also those of models, verdicts and pages
+from polyseme.io.folders import replacing as replacing
 
-__all__ = ["Table", "read_documents", "read_features", "read_table"]
+__all__ = ["Table", "read_documents", "read_features", "read_table", "unpacking"]
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -46,8 +46,8 @@ FORMATS |= dict.fromkeys((".arff", ".arff.gz"), "arff")
 # Of these, labels are columns: there are no cells of tags.
 _WITHOUT_CELLS = (".npz", ".safetensors", ".arff", ".arff.gz")
 MAX_LINE_BYTES = 16 * 2**20
-# How the name of a file ends that is still being written.
-UNFINISHED = ".tmp"
+_MOST_BLANK = 1_000_000  # lines one after the other
+_most_unpacked = 2.0  # gigabytes that a packed file may unpack to; see `unpacking`
 
 
 @dataclass(frozen=True)
@@ -275,9 +275,11 @@ def _read(path: PathLike, wanted: Wanted) -> Table:
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, text with its line end) of a UTF-8 file, gzipped or not."""
-    number = 0
+    number = size = n_blank = 0
     zipped = path.name.lower().endswith(".gz")
     try:
+        if zipped:
+            _check_gzip(path)
         with cast(BinaryIO, gzip.open(path)) if zipped else path.open("rb") as stream:
             # Two bytes more than allowed leave room for the line end of the longest line.
             while line := stream.readline(MAX_LINE_BYTES + 2):
@@ -285,6 +287,13 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                 if len(line.rstrip(b"\r\n")) > MAX_LINE_BYTES:
                     limit = f"{MAX_LINE_BYTES / 2**20:g} MiB"
                     raise line_error(path, number, f"is longer than {limit}; split the line.")
+                n_blank = 0 if line.strip() else n_blank + 1
+                if n_blank > _MOST_BLANK:
+                    what = f"is the last of {n_blank:,} blank lines; remove them."
+                    raise line_error(path, number, what)
+                if zipped:
+                    size += len(line)  # what a file states of itself may be wrong
+                    check_unpacked(path, size)
                 # Some editors put a mark before the first line.
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -298,6 +307,44 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise InputError(
             f"{path} cannot be read ({error.strerror}); check the file and its permissions."
         ) from error
+
+
+def _check_gzip(path: Path) -> None:
+    """Refuse a gzip file that says, and proves, that it unpacks to more than is allowed."""
+    with path.open("rb") as packed:
+        packed.seek(max(path.stat().st_size - 4, 0))
+        stated = int.from_bytes(packed.read(4), "little")
+    if stated <= _most_unpacked * 1e9:
+        return  # or a multiple of 4 GiB more, which is found out line by line
+    size = 0
+    with gzip.open(path) as stream:
+        while chunk := stream.read(2**20):
+            size += len(chunk)
+            check_unpacked(path, size)
+
+
+@contextmanager
+def unpacking(gigabytes: float) -> Iterator[None]:
+    """Allow packed files (`.gz`, `.npz`) to unpack to so many gigabytes each; by default 2.
+
+    It holds for this process until the block is left.
+    """
+    global _most_unpacked
+    check_number("gigabytes", gigabytes, owner="unpacking", low=0, above=True)
+    before, _most_unpacked = _most_unpacked, gigabytes
+    try:
+        yield
+    finally:
+        _most_unpacked = before
+
+
+def check_unpacked(path: Path, n_bytes: int) -> None:
+    """Refuse a packed file that unpacks to more than is allowed."""
+    if n_bytes > _most_unpacked * 1e9:
+        raise InputError(
+            f"{path.name} unpacks to {n_bytes / 1e9:.3g} GB or more, and {_most_unpacked:g} are "
+            "allowed; `polyseme --max-unpacked` (`polyseme.io.unpacking`) allows more."
+        )
 
 
 def line_error(path: Path, number: int, what: str) -> InputError:
@@ -324,61 +371,3 @@ def parse_xml(data: bytes, name: str, encoding: str | None = None) -> Any:
     if root.getroottree().docinfo.doctype:
         raise InputError(f"{name} has a DOCTYPE, which is not supported; remove it.")
     return root
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Write a file under a temporary name; it replaces `path` as a whole, or not at all.
-
-    A file that was there before keeps its owner, where the system lets it, and its permissions.
-    """
-    temporary = path.with_name(f".{secrets.token_hex(8)}{UNFINISHED}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    try:
-        # Nobody else reads it before it has the permissions of the file that was there.
-        descriptor = os.open(temporary, flags, 0o600 if path.exists() else 0o666)
-        with os.fdopen(descriptor, "wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        if path.exists():
-            with suppress(OSError, AttributeError):  # a system without owners
-                shutil.chown(temporary, path.stat().st_uid, path.stat().st_gid)
-            shutil.copymode(path, temporary)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def locked(folder: Path, seconds: float, error: type[InputError] = InputError) -> Iterator[bool]:
-    """Hold the lock of a folder, which a kill frees; False where there is none to have."""
-    try:
-        import fcntl
-    except ImportError:
-        yield False
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    give_up, is_locked = time.monotonic() + seconds, False
-    try:
-        while not is_locked:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                is_locked = True
-            except BlockingIOError as busy:
-                # Waiting without end would hang a signal handler that saves during a save.
-                if time.monotonic() > give_up:
-                    raise error(
-                        f"'{folder}' has been locked by another writer for {seconds:g} s; try "
-                        "again when that one is done."
-                    ) from busy
-                time.sleep(0.005)
-            except OSError:
-                break  # a file system without locks
-        yield is_locked
-    finally:
-        if is_locked:
-            # A process forked meanwhile shares the lock, so closing alone would not free it.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)

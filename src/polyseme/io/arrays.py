@@ -19,14 +19,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._validation import FloatArray, InputError
-from polyseme.io import Table, Wanted
+from polyseme.io import Table, Wanted, check_unpacked
 
 _CSR_KEYS = ("data", "indices", "indptr", "shape")
 _INDICES = {"indices", "indptr", "shape", "row", "col", "offsets"}  # scipy would cut digits off
 # A few bytes can state a billion rows, for which CSR would need gigabytes of row pointers.
 _MAX_SIZE_PER_VALUE = 100_000
-# What an archive may unpack to: three million rows of 300 numbers fit.
-MAX_BYTES = 4 * 2**30
 
 
 def read_table(path: Path, wanted: Wanted) -> Table:
@@ -88,6 +86,7 @@ def _features(arrays: dict[str, NDArray[Any]], path: Path, asked: str | None) ->
     """Give the features of an archive, and the names of their columns where it has them."""
     columns = _names(arrays, "columns", path)
     if "format" in arrays:
+        arrays.clear()  # they are read anew
         with refusing_damage(path):
             matrix: Any = as_features(sp.csr_matrix(_checked(sp.load_npz(path), path)), path.name)
     else:
@@ -100,7 +99,10 @@ def _features(arrays: dict[str, NDArray[Any]], path: Path, asked: str | None) ->
                 f"by scipy.sparse.save_npz, beside `ids`; got {_listed(left)}: name one by "
                 "`features_column` (--features-column)."
             )
-        matrix = as_features(left[chosen[0] if chosen else next(iter(left))], path.name)
+        values = left[chosen[0] if chosen else next(iter(left))]
+        # Small whole numbers grow, too.
+        check_unpacked(path, values.size * _as_floats(values.dtype).itemsize)
+        matrix = as_features(values, path.name)
     if columns is not None and len(set(columns)) != matrix.shape[1]:
         raise InputError(f"`columns` in {path.name} must name each of {matrix.shape[1]} columns.")
     return {"features": matrix, "columns": None if columns is None else tuple(columns)}
@@ -162,20 +164,21 @@ def as_features(values: Any, name: str) -> FloatArray | sp.csr_matrix:
         )
     if values.dtype.kind not in "buif":
         raise InputError(f"Features in {name} must be numbers; got the type {values.dtype}.")
-    single = values.dtype.kind == "f" and values.dtype.itemsize <= 4
-    features: FloatArray | sp.csr_matrix = values.astype(np.float32 if single else np.float64)
+    features: FloatArray | sp.csr_matrix = values.astype(_as_floats(values.dtype), copy=False)
     return features
 
 
-def check_unpacked(path: Path) -> None:
-    """Refuse an archive that would unpack to more than any table should."""
+def _as_floats(kind: np.dtype[Any]) -> np.dtype[Any]:
+    """Give the type that features of a type are kept in."""
+    single = kind.kind == "f" and kind.itemsize <= 4
+    return np.dtype(np.float32 if single else np.float64)
+
+
+def check_archive(path: Path) -> None:
+    """Refuse an archive that would unpack to more than is allowed, before it is unpacked."""
     with refusing_damage(path), zipfile.ZipFile(path) as archive:
         size = sum(member.file_size for member in archive.infolist())
-    if size > MAX_BYTES:
-        raise InputError(
-            f"{path.name} unpacks to {size / 2**30:.1f} GiB; {MAX_BYTES / 2**30:g} are the most: "
-            "save .npy files, which are mapped."
-        )
+    check_unpacked(path, size)
 
 
 def _load_safetensors(path: Path) -> dict[str, NDArray[Any]]:
@@ -192,7 +195,7 @@ def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
         archive = np.load(path, allow_pickle=False)
         if isinstance(archive, np.ndarray):
             raise InputError(f"{path.name} is a single array; rename it to end in .npy.")
-        check_unpacked(path)
+        check_archive(path)
         with archive:
             arrays = {key: np.asarray(archive[key]) for key in archive.files}
     for key in _INDICES & arrays.keys():

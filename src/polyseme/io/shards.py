@@ -8,6 +8,7 @@ through all shards in the order of the files' names.
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,9 @@ from polyseme.io import FEATURES, Table, Wanted
 from polyseme.io.arrays import NumpyFile
 from polyseme.io.arrow_tables import SUFFIXES, ArrowFile, import_pyarrow
 from polyseme.io.columns import Roles, check_size, find_roles, table_of, texts
+from polyseme.io.folders import own_folder, replacing
 
+_WRITTEN = re.compile(r"part-\d{5,}\.(?:npy|parquet)")  # as `write_shards` names them
 _STATE, _SPLITS = "state.json", "dataset_dict.json"  # as Hugging Face datasets name them
 
 
@@ -134,22 +137,27 @@ def write_shards(
 ) -> list[Path]:
     """Cut a feature matrix (n, n_features) into shards part-00000, part-00001 and so on.
 
-    The table may be mapped from a file (`numpy.load(path, mmap_mode="r")`), the folder is made if
-    it is not there; `n_rows` are the rows of a shard, as "npy" or "parquet".
+    The table may be mapped from a file (`numpy.load(path, mmap_mode="r")`); the folder is new,
+    empty, or one that shards were written to before, which are replaced. `n_rows` are the rows of a
+    shard, as "npy" or "parquet".
     """
     check_number("n_rows", n_rows, owner="write_shards", low=1, whole=True)
     check_option("file_format", file_format, ("npy", "parquet"), owner="write_shards")
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    paths = []
-    for number, start in enumerate(range(0, len(table), n_rows)):
-        paths.append(Path(folder) / f"part-{number:05d}.{file_format}")
-        rows = np.asarray(table[start : start + n_rows])
-        if file_format == "npy":
-            np.save(paths[-1], rows, allow_pickle=False)
-        else:
-            arrow = import_pyarrow()
-            columns = {f"x{at}": np.ascontiguousarray(column) for at, column in enumerate(rows.T)}
-            arrow.parquet.write_table(arrow.table(columns), paths[-1])
+    place, paths = Path(folder), []
+    with own_folder(place, "shards"):
+        for number, start in enumerate(range(0, len(table), n_rows)):
+            paths.append(place / f"part-{number:05d}.{file_format}")
+            rows = np.asarray(table[start : start + n_rows])
+            with replacing(paths[-1]) as stream:
+                if file_format == "npy":
+                    np.save(stream, rows, allow_pickle=False)
+                    continue
+                arrow = import_pyarrow()
+                names = {f"x{at}": np.ascontiguousarray(one) for at, one in enumerate(rows.T)}
+                arrow.parquet.write_table(arrow.table(names), stream)
+        for path in [one for one in place.iterdir() if _WRITTEN.fullmatch(one.name)]:
+            if path not in paths:
+                path.unlink()
     return paths
 
 

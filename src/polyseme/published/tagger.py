@@ -35,6 +35,7 @@ from polyseme._validation import (
     warn_dropped,
     without_ids,
 )
+from polyseme.checkpoints import unless_refused
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, in_order_of
 from polyseme.documents import label_column
 from polyseme.features import extractor_class
@@ -157,15 +158,20 @@ class PublishedTagger(Estimator):
         features = None if table is None else check_instances(table, len(corpus), owner=owner)
         embedding, mapper = template, None
         if self.fit_embedding:
+            if features is not None and not corpus.used(semantics.without_unused().labels):
+                raise _nothing_shared()
             embedding = copy_of(template)
             # Without a seed the embedding draws its own, which its checkpoint remembers.
             if embedding.random_state is None and self.random_state is not None:
                 embedding.set_params(random_state=embedding_seed)
             device, verbose = self.device or embedding.device, self.verbose or embedding.verbose
-            embedding.set_params(device=device, verbose=verbose).fit(semantics)
-        if features is not None:
-            mapper = self._fit_mapper(embedding, features, corpus, mapper_seed)
-        store, dropped = PrimingStore.of(embedding, semantics, corpus)
+            embedding.set_params(device=device, verbose=verbose)
+        with unless_refused(embedding.checkpoint if self.fit_embedding else None):
+            if self.fit_embedding:
+                embedding.fit(semantics)
+            if features is not None:
+                mapper = self._fit_mapper(embedding, features, corpus, mapper_seed)
+            store, dropped = PrimingStore.of(embedding, semantics, corpus)
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
         self.embedding_, self.mapper_, self.features_ = embedding, mapper, extractor
         self.seen_ = frozenset() if X is None else corpus.used(embedding.classes_)
@@ -200,10 +206,7 @@ class PublishedTagger(Estimator):
             targets = embedding.targets(corpus)
         placed = np.flatnonzero(np.isfinite(targets).all(axis=1))
         if not len(placed):
-            raise InputError(
-                "No instance carries a label of the label sets, so none can be placed in "
-                "the concept space; check that both use the same labels."
-            )
+            raise _nothing_shared()
         mapper = copy_of(self.mapper or InstanceMapper())
         if mapper.random_state is None:
             mapper.set_params(random_state=seed)
@@ -400,3 +403,11 @@ class PublishedTagger(Estimator):
         made.n_features_in_ = config["n_features_in"]
         made._set_feature_names(config["feature_names"])
         return made._set_store(PrimingStore.from_state(config["store"], within(arrays, "store")))
+
+
+def _nothing_shared() -> InputError:
+    """Build the error for instances of which nothing can be learned."""
+    return InputError(
+        "No instance carries a label of the label sets, so none can be placed in the concept "
+        "space; check that both use the same labels."
+    )

@@ -25,7 +25,6 @@ from torch.nn.functional import linear
 
 from polyseme._estimator import Estimator
 from polyseme._validation import (
-    InputError,
     IntArray,
     RandomState,
     as_generator,
@@ -33,10 +32,11 @@ from polyseme._validation import (
     check_option,
     draw_seed,
 )
+from polyseme.checkpoints import other_training, read_checkpoint
 from polyseme.corpus import unique_rows
 from polyseme.index import ConceptIndex
 from polyseme.metrics import example_map
-from polyseme.persistence import joined, read_model, within, write_model
+from polyseme.persistence import joined, within, write_model
 from polyseme.published.losses import LossSettings, distance_loss, prediction_loss
 from polyseme.published.network import ConceptNetwork, encode_documents, row_means, uses_onednn
 from polyseme.published.pairs import Batch, Collator, PairSampler, StepInput
@@ -454,13 +454,11 @@ class Checkpoint:
         self.fingerprint = digest.hexdigest()
         self.config: dict[str, Any] = {}
         self.arrays: dict[str, NDArray[Any]] = {}
-        if self.path is not None and (self.path / "manifest.json").exists():
-            self.config, self.arrays = read_model(self.path, self.KIND)
+        state = None if self.path is None else read_checkpoint(self.path, self.KIND)
+        if self.path is not None and state is not None:
+            self.config, self.arrays = state
             if self.config["fingerprint"] != self.fingerprint:
-                raise InputError(
-                    f"The checkpoint at '{self.path}' belongs to other data or parameters; remove "
-                    "it or name another folder."
-                )
+                raise other_training(self.path)
 
     def seed(self, random_state: RandomState) -> int:
         """Give the run's seed: the interrupted run's, or a new one from `random_state`."""

@@ -1,0 +1,373 @@
+"""Folders and files that are ours: how they are known, and what of them is ever removed.
+
+In: paths to write to. Out: folders that carry our mark, which they got when they were new or empty,
+and files that appear whole or not at all, with their digests. A file that is still being written
+has a name that nobody else draws, for half of it is a digest of the other half: such files, and no
+others, are swept once nobody writes them any more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyseme._validation import InputError
+
+MARK = ".polyseme"
+_FORMAT, _VERSION = "polyseme folder", 1
+_DRAWN = re.compile(r"\.polyseme-([0-9a-f]{16})-([0-9a-f]{16})\.tmp")
+_MARK_BYTES = 1 << 16
+_LOCK_SECONDS = 1.0
+_ROWS, _COLUMNS = 128, 4096  # of the words that are summed at a time, 4 MiB
+
+Summary = dict[str, str | int]  # of a file: its digests and its size in bytes
+Adopt = Callable[[Path], bool]
+
+
+# ---------------------------------------------------------------------- folders
+
+
+def mark_folder(path: Path, kind: str, adopt: Adopt | None = None) -> None:
+    """Make a folder to write to, or refuse one that is not ours; sweep it.
+
+    Parameters
+    ----------
+    path : Path
+        New, empty, or a folder that was marked for the same kind before.
+    kind : str
+        What it holds, in words, such as "rankings".
+    adopt : callable, optional
+        Says whether a folder without a mark is nevertheless ours, by all that is in it.
+    """
+    _make(path)
+    try:
+        with locked(path, _LOCK_SECONDS):
+            _check_mark(path, kind, adopt)
+        _try_writing(path)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    sweep(path)
+
+
+@contextmanager
+def own_folder(path: Path, kind: str, adopt: Adopt | None = None) -> Iterator[None]:
+    """Hold a folder as `mark_folder` makes it: nobody else of us writes to it meanwhile."""
+    mark_folder(path, kind, adopt)
+    with locked(path, _LOCK_SECONDS):
+        yield
+
+
+def kind_of(path: Path) -> str | None:
+    """Give what the mark of a folder says that it holds; None where it has no mark of ours."""
+    try:
+        if not stat.S_ISREG((path / MARK).lstat().st_mode):
+            return None
+        with (path / MARK).open("rb") as stream:
+            mark = unsealed(stream.read(_MARK_BYTES))
+    except OSError:
+        return None
+    known = mark is not None and mark.get("format") == _FORMAT and mark.get("version") == _VERSION
+    return str(mark.get("kind")) if mark is not None and known else None
+
+
+def check_file(path: Path) -> None:
+    """Raise unless a file may be written to a path, before the work of making it is done."""
+    if path.is_dir():
+        raise InputError(f"'{path}' is a folder; add the name of a file.")
+    check_link(path)
+    if not path.parent.is_dir():
+        raise InputError(f"There is no folder '{path.parent}' to write '{path.name}' to.")
+    check_writable(path.parent)
+
+
+def check_writable(folder: Path) -> None:
+    """Raise unless files can be written to a folder that is there."""
+    try:
+        _try_writing(folder)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+
+
+def check_link(path: Path) -> None:
+    """Raise if a path, or a folder above it, is a link to nothing or one of a loop of links."""
+    for place in (path, *path.absolute().parents):
+        if os.path.lexists(place) and not place.exists():
+            raise InputError(
+                f"'{place}' is a link that leads nowhere; mend it, or name another place to write "
+                "to."
+            )
+
+
+def check_room(place: Path, n_bytes: int) -> None:
+    """Raise unless a disk has room for so many bytes; `place` need not be there yet."""
+    there = next((one for one in (place, *place.absolute().parents) if one.exists()), None)
+    if there is None:
+        return
+    with suppress(OSError):  # a file system that does not tell
+        free = shutil.disk_usage(there).free
+        if free < n_bytes:
+            raise InputError(
+                f"The disk of '{place}' has {free / 1e9:.2f} GB left, and {n_bytes / 1e9:.2f} are "
+                "needed; make room, or name another place."
+            )
+
+
+def unwritable(folder: Path, error: OSError) -> InputError:
+    """Build the error for a folder that nothing can be written to."""
+    return InputError(f"Nothing can be written to '{folder}': {error.strerror or error}.")
+
+
+def _try_writing(folder: Path) -> None:
+    """Write a file to a folder and remove it."""
+    descriptor, temporary = _draw(folder, 0o600)
+    try:
+        os.write(descriptor, b"polyseme")  # a full disk may have room for a name
+    finally:
+        os.close(descriptor)
+        temporary.unlink()
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and its parents where they are not there."""
+    check_link(folder)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"'{folder}' is a file; name a folder to write to.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+
+
+def _check_mark(folder: Path, kind: str, adopt: Adopt | None) -> None:
+    """Mark a folder that is new, empty or adopted; refuse one that is somebody else's."""
+    foreign = sorted(one.name for one in folder.iterdir() if not is_drawn(one.name))
+    if MARK in foreign:
+        found = kind_of(folder)
+        if found is None:
+            raise InputError(
+                f"The mark '{MARK}' in '{folder}' is damaged or not ours; name another folder."
+            )
+        if found != kind:
+            raise InputError(f"'{folder}' holds {found}, and no {kind}; name another folder.")
+        return
+    if foreign and not (adopt is not None and adopt(folder)):
+        raise InputError(
+            f"'{folder}' holds '{foreign[0]}' and no mark that polyseme made it; name a folder "
+            f"that is new or empty for {kind}."
+        )
+    mark = {"format": _FORMAT, "version": _VERSION, "kind": kind, "owner": secrets.token_hex(16)}
+    with replacing(folder / MARK) as stream:
+        stream.write(sealed(mark))
+
+
+# ---------------------------------------------------------------------- files
+
+
+class Writer(io.BufferedWriter):
+    """A file that is written from its start to its end, and digested on the way."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        super().__init__(io.FileIO(descriptor, "wb"))
+        self.path = path  # while it is written
+        self._digest, self._size = hashlib.sha256(), 0
+
+    def write(self, data: Any, /) -> int:
+        """Write and digest bytes."""
+        self._digest.update(data)
+        written = super().write(data)
+        self._size += written
+        return written
+
+    def settle(self) -> None:
+        """Have everything on disk that has been written so far."""
+        self.flush()
+        os.fsync(self.fileno())
+
+    def summary(self) -> Summary:
+        """Give what has been written so far; see `summary_of`."""
+        return {"sha256": self._digest.hexdigest(), "bytes": self._size}
+
+    def quick_summary(self) -> Summary:
+        """Give the same with a digest that a large file is compared with faster."""
+        self.flush()
+        return self.summary() | {"quick": quick_digest(self.path)}
+
+
+def summary_of(path: Path) -> Summary | None:
+    """Give a file's SHA-256 and size in bytes; None where it cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            return {"sha256": digest, "bytes": stream.tell()}
+    except OSError:
+        return None
+
+
+def quick_digest(path: Path) -> str:
+    """Digest a file at the speed of memory: by sums of words that stand in the same column.
+
+    It finds accidents as surely as a checksum of 64 bits does; against intent use SHA-256.
+    """
+    digest = hashlib.sha256()
+    block = np.zeros((_ROWS, _COLUMNS), dtype="<u8")
+    into = block.data.cast("B")
+    with path.open("rb", buffering=0) as stream:
+        while count := stream.readinto(into):
+            into[count:] = bytes(len(into) - count)
+            digest.update(np.add.reduce(block, axis=0).data)
+            digest.update(count.to_bytes(8, "little"))
+    return digest.hexdigest()
+
+
+def is_intact(path: Path, summary: object) -> bool:
+    """Say whether a file is as it was written, by its size first."""
+    if not isinstance(summary, Mapping):
+        return False
+    try:
+        if path.stat().st_size != summary.get("bytes"):
+            return False
+        if "quick" in summary:
+            return bool(quick_digest(path) == summary["quick"])
+    except OSError:
+        return False
+    return summary_of(path) == summary
+
+
+def sealed(content: Mapping[str, Any]) -> bytes:
+    """Write values as JSON, with a digest of all the rest; see `unsealed`."""
+    digest = hashlib.sha256(json.dumps(content, indent=1).encode()).hexdigest()
+    return (json.dumps({**content, "sha256": digest}, indent=1) + "\n").encode()
+
+
+def unsealed(data: bytes) -> dict[str, Any] | None:
+    """Read what `sealed` wrote; None where as much as a bit of it has changed."""
+    try:
+        content = json.loads(data)
+        body = {name: value for name, value in content.items() if name != "sha256"}
+        return body if sealed(body) == data else None
+    except (ValueError, AttributeError, RecursionError):
+        return None
+
+
+def is_drawn(name: str) -> bool:
+    """Say whether a name is one that `replacing` draws for a file that is not finished."""
+    drawn = _DRAWN.fullmatch(name)
+    return drawn is not None and drawn[2] == _signature(drawn[1])
+
+
+def _signature(token: str) -> str:
+    """Give the half of a drawn name that follows from the other one."""
+    return hashlib.sha256(f"polyseme unfinished {token}".encode()).hexdigest()[:16]
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Writer]:
+    """Write a file under a temporary name; it replaces `path` as a whole, or not at all.
+
+    A file that was there before keeps its owner, where the system lets it, and its permissions.
+    What a kill leaves is swept by name; see `sweep`.
+    """
+    # Nobody else reads it before it has the permissions of the file that was there.
+    descriptor, temporary = _draw(path.parent, 0o600 if path.exists() else 0o666)
+    try:
+        with Writer(descriptor, temporary) as stream:
+            yield stream
+            stream.settle()
+            if path.exists():
+                with suppress(OSError, AttributeError):  # a system without owners
+                    shutil.chown(temporary, path.stat().st_uid, path.stat().st_gid)
+                shutil.copymode(path, temporary)
+            if os.name == "posix":
+                temporary.replace(path)  # while it is locked, so that nobody sweeps it
+        if os.name != "posix":
+            temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def sweep(folder: Path) -> None:
+    """Remove files of a folder that `replacing` has begun and that nobody writes any more."""
+    with suppress(OSError):
+        for path in [one for one in folder.iterdir() if is_drawn(one.name)]:
+            with suppress(OSError):
+                _remove_abandoned(path)
+
+
+def _draw(folder: Path, mode: int) -> tuple[int, Path]:
+    """Open a new file in a folder under a drawn name, locked as long as it is open."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    while True:
+        token = secrets.token_hex(8)
+        path = folder / f".polyseme-{token}-{_signature(token)}.tmp"
+        descriptor = os.open(path, flags, mode)
+        with suppress(ImportError, OSError):  # a system, or a file system, without locks
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.name != "posix" or os.fstat(descriptor).st_nlink:
+            return descriptor, path
+        os.close(descriptor)  # somebody swept it before it was locked
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove a file with a drawn name unless somebody has it open to write."""
+    try:
+        import fcntl
+    except ImportError:
+        path.unlink()  # which such a system refuses while it is open
+        return
+    if not stat.S_ISREG(path.lstat().st_mode):
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(folder: Path, seconds: float, error: type[InputError] = InputError) -> Iterator[bool]:
+    """Hold the lock of a folder, which a kill frees; False where there is none to have."""
+    try:
+        import fcntl
+    except ImportError:
+        yield False
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    give_up, is_locked = time.monotonic() + seconds, False
+    try:
+        while not is_locked:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_locked = True
+            except BlockingIOError as busy:
+                # Waiting without end would hang a signal handler that saves during a save.
+                if time.monotonic() > give_up:
+                    raise error(
+                        f"'{folder}' has been locked by another writer for {seconds:g} s; try "
+                        "again when that one is done."
+                    ) from busy
+                time.sleep(0.005)
+            except OSError:
+                break  # a file system without locks
+        yield is_locked
+    finally:
+        if is_locked:
+            # A process forked meanwhile shares the lock, so closing alone would not free it.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)

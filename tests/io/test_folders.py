@@ -1,0 +1,220 @@
+"""Folders of ours carry a mark, and only what we drew the names of is ever removed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from killed_writers import killed_while_writing
+from polyseme._validation import InputError
+from polyseme.io import folders
+from polyseme.io.folders import (
+    MARK,
+    check_file,
+    check_room,
+    is_drawn,
+    is_intact,
+    kind_of,
+    mark_folder,
+    own_folder,
+    replacing,
+    sealed,
+    summary_of,
+    sweep,
+    unsealed,
+)
+
+FOREIGN = ["thesis.tmp", ".0123456789abcdef.tmp", ".polyseme-x.tmp", "~lock.tmp"]
+FOREIGN += [f".polyseme-{'0' * 16}-{'0' * 16}.tmp"]
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_what_a_kill_leaves_is_swept_and_nothing_else(tmp_path):
+    for name in FOREIGN:
+        (tmp_path / name).write_text("mine")
+    killed_while_writing(tmp_path / "page.html")
+    (left,) = names(tmp_path) - {*FOREIGN}
+    assert is_drawn(left) and not any(map(is_drawn, FOREIGN))
+    (tmp_path / left).with_suffix(".link").symlink_to(tmp_path / FOREIGN[0])
+    sweep(tmp_path)
+    assert names(tmp_path) == {*FOREIGN, Path(left).with_suffix(".link").name}
+    sweep(tmp_path / "nowhere")
+
+
+def test_a_file_that_somebody_writes_is_not_swept(tmp_path):
+    with replacing(tmp_path / "a") as stream:
+        stream.write(b"one")
+        sweep(tmp_path)
+        stream.write(b"two")
+    assert (tmp_path / "a").read_bytes() == b"onetwo"
+    assert names(tmp_path) == {"a"}
+
+
+def test_a_link_with_a_drawn_name_is_left_alone(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    _, drawn = folders._draw(tmp_path, 0o600)
+    drawn.unlink()
+    drawn.symlink_to(tmp_path / "mine")
+    sweep(tmp_path)
+    assert drawn.is_symlink() and (tmp_path / "mine").read_text() == "mine"
+
+
+def test_a_file_swept_before_it_was_locked_is_drawn_anew(tmp_path, monkeypatch):
+    opened = os.open
+
+    def swept(path, flags, mode=0o777):
+        descriptor = opened(path, flags, mode)
+        if flags & os.O_EXCL and not drawn:
+            drawn.append(path)
+            Path(path).unlink()
+        return descriptor
+
+    drawn = []
+    monkeypatch.setattr(os, "open", swept)
+    with replacing(tmp_path / "a") as stream:
+        stream.write(b"kept")
+    assert drawn and (tmp_path / "a").read_bytes() == b"kept"
+
+
+def test_a_mark_is_made_in_new_and_empty_folders_only(tmp_path):
+    mark_folder(tmp_path / "new" / "below", "rankings")
+    assert kind_of(tmp_path / "new" / "below") == "rankings"
+    (tmp_path / "empty").mkdir()
+    killed_while_writing(tmp_path / "empty" / MARK)
+    mark_folder(tmp_path / "empty", "rankings")
+    assert names(tmp_path / "empty") == {MARK}
+    before = (tmp_path / "empty" / MARK).read_bytes()
+    mark_folder(tmp_path / "empty", "rankings")
+    assert (tmp_path / "empty" / MARK).read_bytes() == before
+    assert before != (tmp_path / "new" / "below" / MARK).read_bytes(), "each has its own"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    for kind, place, complaint in [
+        ("rankings", "mine", "holds 'letter.txt' and no mark that polyseme made it"),
+        ("rankings", "mine/letter.txt", "is a file; name a folder"),
+        ("numbers", "empty", "holds rankings, and no numbers; name another folder"),
+    ]:
+        with pytest.raises(InputError, match=complaint):
+            mark_folder(tmp_path / place, kind)
+    assert names(tmp_path / "mine") == {"letter.txt"}
+    mark_folder(tmp_path / "mine", "letters", adopt=lambda folder: True)
+    assert names(tmp_path / "mine") == {"letter.txt", MARK}
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [b"", b"{}", b"[]", b"no", sealed({"format": "another"}), b'{"format": "polyseme folder"}'],
+)
+def test_a_mark_that_is_not_ours_is_refused(tmp_path, mark):
+    (tmp_path / MARK).write_bytes(mark)
+    with pytest.raises(InputError, match=r"The mark '.polyseme' in .* is damaged or not ours"):
+        mark_folder(tmp_path, "rankings")
+    assert (tmp_path / MARK).read_bytes() == mark and kind_of(tmp_path) is None
+
+
+def test_one_writer_at_a_time_has_a_folder(tmp_path):
+    with (
+        own_folder(tmp_path / "out", "rankings"),
+        pytest.raises(InputError, match="has been locked by another writer"),
+        own_folder(tmp_path / "out", "rankings"),
+    ):
+        pytest.fail("two at a time")
+    with own_folder(tmp_path / "out", "rankings"):
+        assert names(tmp_path / "out") == {MARK}
+
+
+@pytest.mark.parametrize("write", [mark_folder, own_folder])
+def test_links_to_nothing_and_loops_get_a_sentence(tmp_path, write):
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for name in ("dangling", "loop"):
+        with pytest.raises(InputError, match="is a link that leads nowhere"):
+            with_block = write(tmp_path / name, "rankings")
+            with_block.__enter__()
+        with pytest.raises(InputError, match="is a link that leads nowhere"):
+            check_file(tmp_path / name)
+    with pytest.raises(InputError, match=r"loop' is a link that leads nowhere"):
+        mark_folder(tmp_path / "loop" / "below", "rankings")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "good").symlink_to(tmp_path / "real")
+    mark_folder(tmp_path / "good", "rankings")
+    assert kind_of(tmp_path / "real") == "rankings"
+
+
+def test_places_that_cannot_be_written_are_found_out_before(tmp_path, monkeypatch):
+    check_file(tmp_path / "page.html")
+    assert not names(tmp_path)
+    for place, complaint in [
+        (tmp_path, "is a folder; add the name of a file"),
+        (tmp_path / "no" / "page.html", "There is no folder"),
+    ]:
+        with pytest.raises(InputError, match=complaint):
+            check_file(place)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    for check in (lambda: check_file(tmp_path / "a"), lambda: mark_folder(tmp_path / "b", "c")):
+        with pytest.raises(InputError, match=r"Nothing can be written to .*: No space left"):
+            check()
+    assert not [name for name in names(tmp_path) if is_drawn(name)]
+
+
+def test_room_is_asked_for_where_it_is_known(tmp_path):
+    check_room(tmp_path / "not" / "there", 1)
+    with pytest.raises(
+        InputError, match=r"has .* GB left, and 1000000000.00 are needed; make room"
+    ):
+        check_room(tmp_path / "not" / "there", 10**18)
+
+
+def test_every_bit_counts(tmp_path):
+    content = {"kind": "rankings", "rows": 3, "names": ["a", "\u00e9\ud800"], "none": None}
+    data = sealed(content)
+    assert unsealed(data) == content
+    for place in range(len(data)):
+        for bit in (1, 16, 128):
+            assert unsealed(data[:place] + bytes([data[place] ^ bit]) + data[place + 1 :]) is None
+    assert unsealed(data[:-1]) is None and unsealed(b"[" * 10_000) is None
+    assert unsealed(json.dumps(content).encode()) is None
+    with replacing(tmp_path / "a") as stream:
+        stream.writelines([b"one", b"", b"two"])
+        summary = stream.summary()
+    assert summary == summary_of(tmp_path / "a") and summary["bytes"] == 6
+    assert is_intact(tmp_path / "a", summary)
+    for changed in (b"onetwp", b"onetw", b""):
+        (tmp_path / "a").write_bytes(changed)
+        assert not is_intact(tmp_path / "a", summary)
+    for nothing in (None, [], {"bytes": 0}):
+        assert not is_intact(tmp_path / "a", nothing)
+    assert not is_intact(tmp_path / "gone", summary) and summary_of(tmp_path) is None
+
+
+@pytest.mark.parametrize("size", [0, 1, 8, 4 * 2**20, 4 * 2**20 + 13, 9 * 2**20])
+def test_the_quick_digest_sees_bits_cuts_and_places(tmp_path, size):
+    rng, path = np.random.default_rng(size), tmp_path / "a"
+    data = bytearray(rng.bytes(size))
+    with replacing(path) as stream:
+        stream.write(data)
+        summary = stream.quick_summary()
+    assert is_intact(path, summary) and summary["sha256"] == summary_of(path)["sha256"]
+    found = {summary["quick"]}
+    changed = [data + b"\0"]
+    for place in rng.integers(0, size, 8 if size else 0):
+        changed.append(bytearray(data))
+        changed[-1][place] ^= 1 << int(rng.integers(8))
+    if size > 8:
+        changed += [data[:-1], data[:8][::-1] + data[8:], data[4096:] + data[:4096]]
+    for other in changed:
+        path.write_bytes(other)
+        found.add(folders.quick_digest(path))
+    assert len(found) == len({bytes(one) for one in (data, *changed)})
