@@ -17,7 +17,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What stands below everything: checks, the estimator base, folds, threads, saved models.
 BASE = {"_validation", "_estimator", "_folds", "_threads", "_progress"}
-BASE |= {"persistence", "_plugins"}
+BASE |= {"persistence", "schema", "_plugins"}
 DATA = BASE | {
     "io",
     "corpus",
@@ -50,6 +50,7 @@ ALLOWED = {
     "_threads": set(),
     "_native": set(),
     "persistence": {"_validation", "io"},
+    "schema": {"_validation", "persistence"},
     "_progress": {"_validation"},
     # the data
     "io": {"_validation"},
