@@ -17,7 +17,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What stands below everything: checks, the estimator base, folds, threads, saved models.
 BASE = {"_validation", "_estimator", "_folds", "_threads", "_progress"}
-BASE |= {"persistence", "checkpoints", "_plugins"}
+BASE |= {"persistence", "schema", "checkpoints", "_plugins"}
 DATA = BASE | {
     "io",
     "corpus",
@@ -53,6 +53,7 @@ ALLOWED = {
     "_native": set(),
     "persistence": {"_validation", "io"},
     "checkpoints": {"_validation", "io", "persistence"},
+    "schema": {"_validation", "persistence"},
     "_progress": {"_validation"},
     # the data
     "io": {"_validation"},

@@ -174,7 +174,9 @@ def test_neither_stored_zeros_nor_sums_of_large_numbers_hide_or_feign_infinity()
         warnings.simplefilter("error")
         with pytest.raises(InputError, match=r"row\(s\) 0, 1;"):
             check_features([[np.inf, 0.0], [-np.inf, 0.0]], owner="Thing")
-        assert (check_features([[1e308, 1e308]], owner="Thing") == 1e308).all()
+        assert (check_features([[1e100, -1e100]], owner="Thing") == [1e100, -1e100]).all()
+        with pytest.raises(InputError, match=r"beyond 1e\+100 in row\(s\) 1; scale them first"):
+            check_features([[1.0, 0.0], [1e308, 1e308]], owner="Thing")
 
 
 # --- the training plan ----------------------------------------------------------------------

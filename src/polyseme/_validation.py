@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -20,6 +21,9 @@ from sklearn import exceptions
 FloatArray: TypeAlias = NDArray[np.floating[Any]]
 IntArray: TypeAlias = NDArray[np.int64]
 RandomState: TypeAlias = int | np.random.Generator | None
+
+# The largest numbers that parameters may have, and the largest features: their squares are finite.
+MOST_WHOLE, MOST_NUMBER, MOST_FEATURE = 2**31 - 1, 1e300, 1e100
 
 
 class InputError(ValueError):
@@ -43,10 +47,10 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
     ):
         raise InputError(
             "`random_state` must be a whole number, a numpy Generator or None; "
-            f"got {random_state!r}."
+            f"got {shown(random_state)}."
         )
     if isinstance(random_state, (int, np.integer)) and random_state < 0:
-        raise InputError(f"`random_state` must not be negative; got {random_state}.")
+        raise InputError(f"`random_state` must not be negative; got {shown(random_state)}.")
     return np.random.default_rng(random_state)
 
 
@@ -66,9 +70,9 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> InputError:
 def check_option(name: str, value: object, allowed: Iterable[str], *, owner: str) -> None:
     """Raise unless a string parameter is one of the allowed words."""
     options = list(allowed)
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         listed = ", ".join(repr(option) for option in options)
-        raise InputError(f"`{name}` of `{owner}` must be one of {listed}; got {value!r}.")
+        raise InputError(f"`{name}` of `{owner}` must be one of {listed}; got {shown(value)}.")
 
 
 def check_number(
@@ -87,18 +91,37 @@ def check_number(
     """
     kinds: tuple[type, ...] = (int, np.integer) if whole else (int, float, np.integer, np.floating)
     right_kind = isinstance(value, kinds) and not isinstance(value, bool)
-    given: Any = value
-    inside = right_kind and np.isfinite(given) and low <= given <= high
-    if inside and not (above and given == low):
+    given: Any = value.item() if isinstance(value, np.generic) else value
+    # Whole numbers have any size in Python, but not in the libraries that they are handed to.
+    high = min(high, MOST_WHOLE if whole else MOST_NUMBER)
+    if right_kind and low <= given <= high and not (above and given == low):
         return
     wanted = "a whole number" if whole else "a number"
     bounds = []
     if low > -np.inf:
         bounds.append(f"{'above' if above else 'at least'} {low:g}")
-    if high < np.inf:
-        bounds.append(f"at most {high:g}")
+    if high < MOST_WHOLE or (right_kind and high < given < math.inf):
+        bounds.append(f"at most {high:.10g}")
     words = " ".join([wanted, " and ".join(bounds)]).strip()
-    raise InputError(f"`{name}` of `{owner}` must be {words}; got {value!r}.")
+    raise InputError(f"`{name}` of `{owner}` must be {words}; got {shown(value)}.")
+
+
+def shown(value: object, most: int = 80) -> str:
+    """Give a value as errors name it: in a line, cut where it is long."""
+    if isinstance(value, int) and abs(value) >= 10**most:
+        return f"a number of {int(value.bit_length() * math.log10(2)) + 1} digits"
+    text = repr(value)
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def is_text(value: str) -> bool:
+    """Say whether a text can be written anywhere: it has no NUL and no half of a character."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in value
 
 
 def check_ranges(estimator: object, ranges: Mapping[str, Mapping[str, Any]]) -> None:
@@ -147,16 +170,31 @@ def check_features(
         given = given.to_pandas()
     given = given.to_numpy() if hasattr(given, "to_numpy") else given
     matrix: Any = None
+    if isinstance(given, np.ma.MaskedArray):
+        raise InputError(
+            f"`X` of `{owner}` is a masked array, of which it is not said what masked numbers "
+            "stand for; fill them first, as by `X.filled(0)`."
+        )
+    if sp.issparse(given):
+        given = check_sparse(given, "X", owner=owner)
     try:
         given = given if sp.issparse(given) else np.asarray(given)
+        if given.dtype.kind in "mM":
+            raise InputError(
+                f"`X` of `{owner}` holds times; turn them into numbers first, such as seconds "
+                "since a day."
+            )
         if given.dtype == object and given.ndim == 1 and len(given) and np.ndim(given[0]):
             given = np.stack([np.asarray(vector) for vector in given])
         dtype = np.float32 if keep_single and given.dtype == np.float32 else np.float64
         if not np.iscomplexobj(given):
             matrix = (sp.csr_matrix if sp.issparse(given) else np.asarray)(given, dtype=dtype)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = " ".join(str(error).split()).rstrip(".")
         raise InputError(
-            f"`X` of `{owner}` must hold numbers only; {error}. Encode text columns first."
+            f"`X` of `{owner}` must hold numbers only; {reason}. Encode text columns first."
         ) from error
     if matrix is None:
         raise InputError(f"Complex data not supported by `{owner}`; pass real numbers.")
@@ -254,7 +292,8 @@ def as_row(x: Any) -> Any:
     if hasattr(x, "to_numpy"):
         x = x.to_numpy()
     if not sp.issparse(x):
-        return np.atleast_2d(np.asarray(x))
+        masked = isinstance(x, np.ma.MaskedArray)  # which is refused where it is looked at
+        return np.atleast_2d(x if masked else np.asarray(x))
     sparse: Any = x
     return sparse.reshape(1, -1) if sparse.ndim == 1 else sparse
 
@@ -275,19 +314,88 @@ def check_instances(
 def _refuse_non_finite(matrix: NDArray[np.float64] | sp.csr_matrix, *, owner: str) -> None:
     """Raise when a feature is NaN or infinite, naming the first rows that hold one."""
     values = matrix.data if sp.issparse(matrix) else matrix
-    # A finite sum is proof without a temporary array; a sum that overflows says nothing.
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = np.sum(values)
-    if np.isfinite(total) or np.isfinite(values).all():
+    # Of what is not a number every comparison is false.
+    largest = max(values.max(initial=0), -values.min(initial=0))
+    if largest <= MOST_FEATURE:
         return
+    good = np.abs(values) <= MOST_FEATURE
     if sp.issparse(matrix):
-        rows = np.unique(matrix.tocoo().row[~np.isfinite(values)])
+        rows = np.unique(matrix.tocoo().row[~good])
     else:
-        rows = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
+        rows = np.flatnonzero(~good.all(axis=1))
+    if np.isfinite(values).all():
+        raise InputError(
+            f"`X` of `{owner}` contains numbers beyond {MOST_FEATURE:g} in row(s) "
+            f"{first_few(rows.tolist())}; scale them first."
+        )
     raise InputError(
         f"`X` of `{owner}` contains NaN or infinity in row(s) {first_few(rows.tolist())}; "
         "impute or drop them first."
     )
+
+
+def _dtype_of(X: Any) -> object:
+    """Give the type of an array's numbers; None of anything else."""
+    return getattr(X, "dtype", None)
+
+
+def check_sparse(matrix: Any, name: str, *, owner: str) -> sp.csr_matrix:
+    """Give a sparse matrix that somebody passed as CSR, or raise where its structure is wrong.
+
+    Compiled code trusts indices and row pointers: wrong ones read and write foreign memory.
+    """
+    if getattr(matrix, "ndim", 2) != 2:
+        raise InputError(
+            f"`{name}` must have two dimensions for `{owner}`; got {matrix.ndim}. Reshape your "
+            "data: one row per instance."
+        )
+    what, (n_rows, n_columns) = f"`{name}` of `{owner}`", matrix.shape
+    try:
+        if matrix.format in ("csr", "csc"):
+            by_rows = matrix.format == "csr"
+            parts = (np.asarray(matrix.data), np.asarray(matrix.indices), np.asarray(matrix.indptr))
+            lengths = (n_rows, n_columns) if by_rows else (n_columns, n_rows)
+            check_compressed(*parts[1:], *lengths, what)
+            if parts[0].shape != parts[1].shape:
+                raise InputError(
+                    f"{what} has {parts[0].size} values for {parts[1].size} places; build it anew."
+                )
+            made = sp.csr_matrix if by_rows else sp.csc_matrix
+            return sp.csr_matrix(made(parts, shape=matrix.shape))
+        if matrix.format == "bsr":
+            matrix.check_format(full_check=True)
+        elif matrix.format == "lil":
+            lengths_of = [[len(row) for row in part] for part in (matrix.rows, matrix.data)]
+            if lengths_of[0] != lengths_of[1] or len(lengths_of[0]) != n_rows:
+                raise InputError(f"{what} has rows with other places than values; build it anew.")
+        # The other formats are put together by numpy, which checks: once more, what came of it.
+        triples = matrix.tocoo()
+        for places, length in zip((triples.row, triples.col), matrix.shape, strict=True):
+            if len(places) and not (places.min() >= 0 and places.max() < length):
+                raise InputError(f"{what} has places outside its {matrix.shape}; build it anew.")
+        return sp.csr_matrix(triples)
+    except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise InputError(f"{what} is no sound sparse matrix ({reason}); build it anew.") from error
+
+
+def check_compressed(
+    indices: NDArray[Any], indptr: NDArray[Any], n_rows: int, n_columns: int, what: str
+) -> None:
+    """Raise unless indices and row pointers are those of n_rows rows of n_columns columns."""
+    wrong = None
+    if indices.dtype.kind != "i" or indptr.dtype.kind != "i":
+        wrong = "indices or row pointers that are no whole numbers"
+    elif indices.ndim != 1 or indptr.ndim != 1 or len(indptr) != n_rows + 1:
+        wrong = f"row pointers for {indptr.size - 1} rows in place of {n_rows}"
+    elif indptr[0] != 0 or indptr[-1] > len(indices) or (indptr[1:] < indptr[:-1]).any():
+        wrong = "row pointers that do not rise from 0 to the number of its indices"
+    elif len(indices) and not (indices.min() >= 0 and indices.max() < n_columns):
+        wrong = f"indices outside its {n_columns} columns"
+    if wrong is not None:
+        raise InputError(f"{what} has {wrong}; build it anew.")
 
 
 def check_device(device: object, *, owner: str) -> str:

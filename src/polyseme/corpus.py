@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 from polyseme._validation import (
     InputError,
     PolysemeWarning,
+    check_compressed,
+    check_sparse,
     first_few,
     without_ids,
 )
@@ -89,6 +91,20 @@ class LabelCorpus:
     numbered: bool = False
     normalize: bool = True
     spellings: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a matrix that is not sound, or has not a row for each id and a column a label."""
+        matrix: Any = self.matrix
+        if getattr(matrix, "format", None) != "csr":
+            raise InputError("`matrix` of `LabelCorpus` must be a CSR matrix.")
+        n_rows, n_columns = matrix.shape
+        what = "`matrix` of `LabelCorpus`"
+        check_compressed(matrix.indices, matrix.indptr, n_rows, n_columns, what)
+        if (n_rows, n_columns) != (len(self.ids), len(self.labels)):
+            raise InputError(
+                f"{what} holds {n_rows} documents of {n_columns} labels, but there are "
+                f"{len(self.ids)} ids and {len(self.labels)} labels."
+            )
 
     # ------------------------------------------------------------------ making one
 
@@ -568,6 +584,8 @@ def _labels_of(document: object, where: str) -> Iterator[str]:
 
 def _indicator_matrix(matrix: Any) -> sp.csr_matrix:
     """Give a 0/1 matrix as a boolean CSR matrix of its own, without stored zeros or repeats."""
+    if sp.issparse(matrix):
+        matrix = check_sparse(matrix, "indicator matrix", owner="LabelCorpus")
     try:
         indicator = sp.csr_matrix(matrix)
         binary = np.isin(indicator.data, (0, 1)).all()

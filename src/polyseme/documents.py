@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from polyseme._folds import group_numbers
 from polyseme._validation import InputError, IntArray
 from polyseme.corpus import LabelCorpus, Labels, unique_rows
+from polyseme.schema import matrix_of
 
 
 class Known(NamedTuple):
@@ -35,6 +36,15 @@ def no_documents(labels: tuple[str, ...]) -> Known:
     """Begin with learned labels and nothing known."""
     matrix = sp.csr_matrix(np.zeros((0, len(labels)), dtype=bool))
     return Known(labels, len(labels), (), matrix, np.zeros(0, dtype=np.int64))
+
+
+def documents_of(
+    arrays: Mapping[str, NDArray[Any]], ids: Collection[str], labels: Collection[str]
+) -> sp.csr_matrix:
+    """Give the documents of a saved state, whose arrays were checked, as a matrix of bool."""
+    matrix = matrix_of(arrays, (len(ids), len(labels)))
+    matrix.sum_duplicates()
+    return matrix
 
 
 class Grown(NamedTuple):

@@ -32,6 +32,7 @@ from polyseme.corpus import LabelCorpus
 from polyseme.documents import met_documents
 from polyseme.metrics import concept_precision, example_precision, reliability
 from polyseme.persistence import ModelFileError, remove_model
+from polyseme.schema import Fields, Maybe, Number, Several, Table, Whole
 
 Matrix = NDArray[np.float64]
 Features = NDArray[np.float64] | sp.csr_matrix
@@ -194,6 +195,7 @@ class Validation:
     @classmethod
     def from_state(cls, config: Mapping[str, Any]) -> Self:
         """Rebuild it from `get_state`."""
+        _VALUES.check(config)
         parts: dict[str, Any] = {
             name: Measures(**{k: np.nan if v is None else v for k, v in config[name].items()})  # type: ignore[arg-type]
             for name in ("seen", "unseen")
@@ -211,6 +213,32 @@ class Validation:
             pool_gain=config["pool_gain"],
             click_gain=config["click_gain"],
         )
+
+
+_SHARE = Maybe(Number(0, 1))
+_MEASURES = Fields(
+    {
+        "example_map": _SHARE,
+        "concept_map": _SHARE,
+        "precision": _SHARE,
+        "recall": _SHARE,
+        "n_items": Whole(0),
+        "n_labels": Whole(0),
+    }
+)
+# What the state of a validation holds.
+_VALUES = Fields(
+    {
+        "seen": _MEASURES,
+        "unseen": _MEASURES,
+        "thresholds": Several(_SHARE, len(PRECISIONS)),
+        "labels": Table(Several(_SHARE, 2)),
+        "n_draws": Whole(0),
+        "pool_gain": Maybe(Number(-1, 1)),
+        "click_gain": Maybe(Number(-1, 1)),
+        "curves": Table(Several(Several(Number(0), 3))),
+    }
+)
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:

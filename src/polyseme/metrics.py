@@ -29,6 +29,7 @@ from polyseme._validation import (
     as_generator,
     check_number,
     check_option,
+    check_sparse,
     column_names,
     first_few,
     in_order,
@@ -437,7 +438,11 @@ def _checked(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
             "in the same order; pass two frames or two arrays, or use a tagger's `evaluate`."
         )
     values = _numbers("scores", in_order(scores, names, owner="truth"))
-    relevant: Any = truth if sp.issparse(truth) else _numbers("truth", truth)
+    relevant: Any = truth
+    if sp.issparse(truth):
+        relevant = check_sparse(truth, "truth", owner="evaluate")
+    else:
+        relevant = _numbers("truth", truth)
     if relevant.shape != values.shape:
         shapes = f"shape {relevant.shape} but `scores` has shape {values.shape}"
         raise InputError(f"`truth` has {shapes}; pass one score for every row and label.")

@@ -20,6 +20,7 @@ from polyseme._estimator import Estimator
 from polyseme._folds import fold_numbers
 from polyseme._threads import one_blas_thread
 from polyseme._validation import (
+    MOST_FEATURE,
     InputError,
     IntArray,
     RandomState,
@@ -27,6 +28,7 @@ from polyseme._validation import (
     check_device,
     check_fitted,
     check_number,
+    check_sparse,
     draw_seed,
 )
 from polyseme.calibration import (
@@ -39,9 +41,23 @@ from polyseme.calibration import (
     sigmoid,
 )
 from polyseme.checkpoints import other_training
-from polyseme.corrections import sketch
+from polyseme.corrections import SKETCH, sketch
 from polyseme.members import Members, Shape, mean_of
 from polyseme.persistence import plain, within
+from polyseme.schema import (
+    UNIT,
+    Array,
+    Fields,
+    Maybe,
+    Number,
+    Several,
+    Table,
+    Text,
+    Whole,
+    check_arrays,
+    parameters,
+    require,
+)
 from polyseme.training import (
     Features,
     SpacePlan,
@@ -80,7 +96,7 @@ _REFERENCE = 512
 _BLOCK = 1024
 # Of a new label's direction: on the variance of codes, more for a label of few documents; and how
 # many documents its mean is worth.
-_RIDGE = 0.3
+_RIDGE, _LEAST_SPREAD = 0.3, 1e-9
 _FEW = 20.0
 _DOUBT = 2.0
 
@@ -323,10 +339,15 @@ class ConceptSpace(Estimator):
         seed : int
             Of the training: the interrupted one's, where there is a checkpoint.
         """
+        owner = type(self).__name__
+        documents = check_sparse(documents, "documents", owner=owner)
+        if sp.issparse(X):
+            X = check_sparse(X, "X", owner=owner)
         seed = self.training_seed()
         (n_documents, n_labels), n_items = documents.shape, 0 if X is None else X.shape[0]
         rows = np.arange(n_items) if item_documents is None else np.asarray(item_documents)
-        if len(rows) != n_items or n_items > n_documents:
+        outside = len(rows) and not (rows.min() >= 0 and rows.max() < n_documents)
+        if len(rows) != n_items or n_items > n_documents or outside:
             raise InputError(
                 f"There are {n_items} items and {n_documents} documents; say with "
                 "`item_documents` which document is each item's."
@@ -656,7 +677,7 @@ class ConceptSpace(Estimator):
         gaps = gaps * counts / (counts + _DOUBT)
         spread = np.trace(self.document_scatter_, axis1=1, axis2=2) / code
         # The fewer documents hold a label, the less is made of directions that hardly scatter.
-        ridge = spread[:, None, None] * (_RIDGE + _FEW / counts)
+        ridge = np.maximum(spread, _LEAST_SPREAD)[:, None, None] * (_RIDGE + _FEW / counts)
         values, axes = np.linalg.eigh(self.document_scatter_)
         directions = axes @ (axes.mT @ gaps / (np.maximum(values, 0)[..., None] + ridge))
         middle = centre + 0.5 * gaps
@@ -786,9 +807,10 @@ class ConceptSpace(Estimator):
         cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> ConceptSpace:
         """Rebuild a fitted space; see `get_state`."""
+        _check_state(config, arrays)
         copies = {name: np.array(array) for name, array in arrays.items()}
-        parameters = dict(config["parameters"])
-        space = cls(**parameters | {"plan": parameters["plan"] and _plan_of(parameters["plan"])})
+        chosen = dict(config["parameters"])
+        space = cls(**chosen | {"plan": chosen["plan"] and _plan_of(chosen["plan"])})
         space.plan_, space.n_seen_ = _plan_of(config["plan"]), int(config["n_seen"])
         space.history_, space.data_digest_ = list(config["history"]), config["data_digest"]
         space.digest_ = config["digest"]
@@ -815,6 +837,93 @@ _ARRAYS = [
     "document_scatter",
     "axes",
 ]
+
+
+# What the state of a space holds; sizes by name, see `_check_state`.
+_VALUES = Fields(
+    {
+        "parameters": Fields(
+            {
+                "n_folds": Maybe(Whole(2)),
+                "members_per_fold": Maybe(Whole(1)),
+                "n_steps": Maybe(Whole(1)),
+                "context": Number(0, 1),
+                "priming": Number(0, 1),
+                "plan": Maybe(parameters(SpacePlan)),
+            }
+        ),
+        "plan": parameters(SpacePlan),
+        "n_seen": Whole(0),
+        "shape": Several(Whole(0), len(Shape._fields)),
+        "history": Several(Table(Number())),
+        "data_digest": Text(),
+        "digest": Text(),
+    }
+)
+_DECLARED = {
+    "members.0": Array("float32", ("n_members", "item_weights")),
+    "members.1": Array("float32", ("n_members", "document_weights")),
+    "members.2": Array("float32", ("n_members", "readout_weights")),
+    "order": Array("int64", ("n_labels",), 0, below="n_labels", distinct=True),
+    # Above 0 and below 1, by far more than rounding.
+    "priors": Array("float64", ("n_labels",), 1e-15, 1 - 1e-15),
+    "mean": Array("float64", ("n_features",), -MOST_FEATURE, MOST_FEATURE),
+    "scale": Array("float64", ("n_features",), 1e-13, 2 * MOST_FEATURE),
+    "mean_code": Array("float64", ("item_dimensions",), -UNIT, UNIT),
+    "mean_tags": Array("float64", ("item_tags",), 0, UNIT),
+    "document_mean": Array("float64", ("n_members", "code"), -UNIT, UNIT),
+    "document_scatter": Array("float64", ("n_members", "code", "code"), -UNIT, UNIT),
+    "axes": Array("float32", ("n_members*code", "n_axes"), -UNIT, UNIT),
+    "calibration.slopes": Array("float64", ("n_labels",), 0, 1e3),
+    "calibration.intercepts": Array("float64", ("n_labels",), -1e3, 1e3),
+    "calibration.thresholds": Array("float64", ("n_thresholds",), 0, 1),
+    "reference.codes": Array(
+        "float32", ("n_reference", "members_per_fold*code"), -UNIT, UNIT, or_empty=True
+    ),
+    "reference.folds": Array("int64", ("n_reference",), 0, below="n_folds"),
+    "reference.weights": Array("float64", ("n_reference",), 1e-9),
+    "background.codes": Array(
+        "float32", ("n_background", "n_members*code"), -UNIT, UNIT, or_empty=True
+    ),
+    "background.sketches": Array(
+        "float32", ("n_background", "n_sketch"), longest=UNIT, or_empty=True
+    ),
+    "background.weights": Array("float64", ("n_background",), 1e-9),
+}
+
+
+def _check_state(config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse a state that is not as it was declared, before any of it is used."""
+    _VALUES.check(config)
+    for plan in (config["plan"], config["parameters"]["plan"]):
+        if plan is not None:
+            _plan_of(plan).check()
+    shape, n_seen = Shape(*config["shape"]), config["n_seen"]
+    per_fold = config["plan"]["members_per_fold"]
+    n_labels, n_outputs, n_features, hidden, code = shape
+    require(min(n_labels, hidden, code) > 0 and n_seen <= n_labels, "shape", "that of a space")
+    require(
+        n_outputs == n_labels + (n_seen < n_labels), "shape", "one of as many outputs as labels"
+    )
+    groups = arrays.get("members.2", np.zeros(0))
+    n_members = len(groups) if groups.ndim else 0
+    require(n_members and n_members % per_fold == 0, "members.2", "members of every fold")
+    n_dimensions = n_members * code
+    sizes = check_arrays(
+        arrays,
+        _DECLARED,
+        **shape._asdict(),
+        n_members=n_members,
+        n_folds=n_members // per_fold,
+        members_per_fold=per_fold,
+        item_weights=((n_features + 1) * hidden + (hidden + 1) * code) if n_features else 0,
+        document_weights=(n_labels + 1) * hidden + (hidden + 1) * code,
+        readout_weights=(code + 1) * n_outputs,
+        item_dimensions=n_dimensions if n_features else 0,
+        item_tags=n_seen if n_features else 0,
+        n_sketch=min(n_features, SKETCH),
+    )
+    require(sizes["n_thresholds"] in (0, len(PRECISIONS)), "calibration.thresholds", "0 or 99")
 
 
 def _plan_values(plan: SpacePlan) -> dict[str, Any]:

@@ -21,11 +21,24 @@ from polyseme.concepts import Concepts
 from polyseme.corpus import LabelCorpus, unique_rows
 from polyseme.documents import (
     Known,
+    documents_of,
     labels_of,
     no_documents,
     unmet_documents,
     with_documents,
     without_documents,
+)
+from polyseme.schema import (
+    UNIT,
+    Array,
+    Csr,
+    Fields,
+    Several,
+    Text,
+    Whole,
+    check_arrays,
+    check_places,
+    require,
 )
 from polyseme.space import TEMPERATURE, ConceptSpace, vote
 
@@ -244,9 +257,26 @@ class ConceptStore:
         cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> ConceptStore:
         """Rebuild a store from `get_state`."""
-        labels, ids, indices = tuple(config["labels"]), tuple(config["ids"]), arrays["indices"]
-        matrix = sp.csr_matrix(
-            (np.ones(len(indices), dtype=bool), indices, arrays["indptr"]),
-            shape=(len(ids), len(labels)),
-        )
-        return cls(labels, config["n_learned"], ids, matrix, arrays["sets"], arrays["points"])
+        _VALUES.check(config)
+        labels, ids = tuple(config["labels"]), tuple(config["ids"])
+        require(config["n_learned"] <= len(labels), "n_learned", "a number of its labels")
+        check_arrays(arrays, _DECLARED, n_documents=len(ids), n_labels=len(labels))
+        matrix = documents_of(arrays, ids, labels)
+        distinct, sets = unique_rows(matrix)
+        check_places(arrays["sets"], sets, "sets")
+        require(len(arrays["points"]) == distinct.shape[0], "points", "as many as tag sets")
+        return cls(labels, config["n_learned"], ids, matrix, sets, np.array(arrays["points"]))
+
+
+_VALUES = Fields(
+    {
+        "labels": Several(Text(), distinct=True),
+        "n_learned": Whole(0),
+        "ids": Several(Text(), distinct=True),
+    }
+)
+_DECLARED: dict[str, Array | Csr] = {
+    "": Csr(("n_documents", "n_labels")),
+    "sets": Array("int64", ("n_documents",), 0, below="n_documents"),
+    "points": Array("float32", ("n_sets", "n_axes"), longest=UNIT),
+}

@@ -36,6 +36,7 @@ from polyseme._validation import (
     draw_seed,
     first_few,
     in_order,
+    shown,
     warn_dropped,
     without_ids,
 )
@@ -63,7 +64,7 @@ from polyseme.corrections import (
 from polyseme.documents import label_column, training_tables
 from polyseme.encoded import EncodedItems
 from polyseme.evidence import Evidence, TagEvidence, tag_parts
-from polyseme.features import extractor_class
+from polyseme.features import EXTRACTORS, extractor_of
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
 from polyseme.feedback import (
     Block,
@@ -84,6 +85,24 @@ from polyseme.persistence import (
     read_model,
     within,
     write_model,
+)
+from polyseme.schema import (
+    Anything,
+    Array,
+    Choice,
+    Fields,
+    Flag,
+    Maybe,
+    Number,
+    Several,
+    Table,
+    Text,
+    Whole,
+    check_arrays,
+    check_parts,
+    part,
+    reading,
+    require,
 )
 from polyseme.senses import SenseMap, label_senses
 from polyseme.space import ConceptSpace, Readout, Trainer
@@ -1691,8 +1710,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if len(background.codes):
             usual = self._plain_logits(background.codes)
         digest = hashlib.sha256(f"{learned_by()} {space.digest_} {space.priming}".encode())
-        for part in (background.sketches, background.weights, space.document_mean_, space.axes_):
-            digest.update(f"{part.dtype.str} {part.shape}".encode() + part.tobytes())
+        for one in (background.sketches, background.weights, space.document_mean_, space.axes_):
+            digest.update(f"{one.dtype.str} {one.shape}".encode() + one.tobytes())
         self._shared, self._usual = digest.digest(), usual
 
     def _source(self, column: int, told: bytes) -> bytes:
@@ -1704,8 +1723,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         assert self._usual is not None
         digest = hashlib.sha256(self._shared + told)
         readout = self._of_items
-        for part in (readout.weights, readout.intercepts[None], self._usual):
-            digest.update(part[:, column].tobytes())
+        for one in (readout.weights, readout.intercepts[None], self._usual):
+            digest.update(one[:, column].tobytes())
         if self.space_.priming and column < self.store_.n_learned:
             digest.update(self.store_.digest + str(column).encode())
         return digest.digest()
@@ -1852,20 +1871,24 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted tagger from `get_state`."""
+        _VALUES.check(config)
+        check_parts(arrays, config, ("space", "store", "features"), ("likeness", "named"))
         made = cls(normalize_labels=config["normalize_labels"])
-        made.space_ = made.space = ConceptSpace.from_state(config["space"], within(arrays, "space"))
-        made.features_ = None
-        if config["media"] is not None:
-            made.features_ = made.features = extractor_class(config["media"]).from_state(
-                config["features"], within(arrays, "features")
-            )
+        with part("space"):
+            space = ConceptSpace.from_state(config["space"], within(arrays, "space"))
+        made.space_ = made.space = space
+        with part("store"):
+            store = ConceptStore.from_state(config["store"], within(arrays, "store"))
+        made.features_ = made.features = extractor_of(config, arrays)
+        _check_parts_fit(config, arrays, space, store)
         made.n_vocabulary_, made.n_fitted_ = config["n_vocabulary"], config["n_fitted"]
         made.seen_, made.dropped_ = frozenset(config["seen"]), tuple(config["dropped"])
         made.n_features_in_ = config["n_features_in"]
         made._set_feature_names(config["feature_names"])
         made.name_share_, made._likeness = config["name_share"], arrays["likeness"]
         measured = config["validation"]
-        made.validation_ = None if measured is None else Validation.from_state(measured)
+        with part("validation"):
+            made.validation_ = None if measured is None else Validation.from_state(measured)
         made.normalize_labels_ = config["normalize_labels"]
         made.vocabulary_ = made.vocabulary = Vocabulary.from_state(config["vocabulary"])
         made.verdicts_, made.pooled_ = VerdictLog(), config["pooled"]
@@ -1875,8 +1898,74 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         named = None
         if config["named"] is not None:
             named = NamedLabels(tuple(config["named"]), arrays["named"])
-        store = ConceptStore.from_state(config["store"], within(arrays, "store"))
         return made.set_store(store, named)
+
+
+# What the state of a tagger holds beside that of its parts; those check their own.
+_VALUES = Fields(
+    {
+        "space": Table(Anything()),
+        "store": Table(Anything()),
+        "features": Table(Anything()),
+        "method": Choice(("space",)),
+        "media": Maybe(Choice(tuple(EXTRACTORS))),
+        "n_vocabulary": Whole(0),
+        "n_fitted": Whole(0),
+        "n_features_in": Whole(0),
+        "feature_names": Maybe(Several(Text())),
+        "normalize_labels": Flag(),
+        "validation": Maybe(Table(Anything())),
+        "vocabulary": Table(Anything()),
+        "seen": Several(Text()),
+        "dropped": Several(Text()),
+        "indicator": Maybe(Several(Text(), distinct=True)),
+        "named": Maybe(Several(Text(), distinct=True)),
+        "name_share": Number(0, 1),
+        "pooled": Flag(),
+    },
+    optional=("features",),
+)
+_DECLARED = {
+    "likeness": Array("float64", ("n_rows", "n_columns")),
+    "named": Array("float64", ("n_named", "n_seen")),
+}
+
+
+def _check_parts_fit(
+    config: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    space: ConceptSpace,
+    store: ConceptStore,
+) -> None:
+    """Refuse parts that are sound by themselves but not made for each other."""
+    n_labels, n_features = len(space.order_), space.members_.shape.n_features
+    labels = [*store.labels, *(config["named"] or ())]
+    names, extractor = config["feature_names"], config.get("features")
+    keys = store.labels
+    if config["normalize_labels"]:
+        keys = tuple(map(normalize_label, store.labels))
+    fits = {
+        "store.n_learned": store.n_learned == n_labels,
+        "store.labels": len(set(keys)) == len(keys),
+        "store.points": store.points.shape[1] == space.axes_.shape[1],
+        "n_vocabulary": config["n_vocabulary"] <= len(store.labels),
+        "n_fitted": config["n_fitted"] <= len(store.ids),
+        "n_features_in": config["n_features_in"] == n_features,
+        "feature_names": names is None or len(names) == n_features,
+        "media": extractor is None or extractor["n_features_out"] == n_features,
+        "seen": set(config["seen"]) <= set(labels),
+    }
+    for name, sound in fits.items():
+        require(sound, name, "what its other parts ask for")
+    own = {name: arrays[name] for name in ("likeness", "named") if name in arrays}
+    declared = {name: _DECLARED[name] for name in ("likeness", "named")[: 1 + ("named" in own)]}
+    check_arrays(own, declared, n_seen=space.n_seen_, n_named=len(config["named"] or ()))
+    # Where names have no share, nothing is kept of them.
+    like = own["likeness"].shape
+    unused = like == (0, 0) and not config["name_share"]
+    every = like == (n_labels - space.n_seen_, space.n_seen_)
+    require(unused or every, "likeness", "that of all unseen labels to seen ones")
+    require((config["named"] is None) == ("named" not in own), "named", "there for labels by name")
 
 
 def _item_names(X: Any) -> list[str] | None:
@@ -1951,15 +2040,16 @@ def load(path: str | Path) -> Tagger:
         Ranks exactly as the saved one did.
     """
     config, arrays = read_model(path, "tagger")
-    if config.get("method") == "space":
-        tagger = ZeroShotTagger.from_state(config, arrays)
-        tagger._take_up_kept(Path(path))
-        return tagger
-    from polyseme.published.tagger import PublishedTagger
+    with reading(path):
+        if config.get("method") == "space":
+            tagger = ZeroShotTagger.from_state(config, arrays)
+            tagger._take_up_kept(Path(path))
+            return tagger
+        from polyseme.published.tagger import PublishedTagger
 
-    if config.get("method") == "published":
-        return PublishedTagger.from_state(config, arrays)
+        if config.get("method") == "published":
+            return PublishedTagger.from_state(config, arrays)
     raise ModelFileError(
-        f"The model at '{path}' has the method {config.get('method')!r}, which this version of "
-        "polyseme does not know; fit it anew."
+        f"The model at '{path}' has the method {shown(config.get('method'))}, which this version "
+        "of polyseme does not know; fit it anew."
     )

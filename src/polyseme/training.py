@@ -29,6 +29,19 @@ from polyseme.calibration import match_frequencies, sigmoid
 from polyseme.checkpoints import other_training, read_checkpoint
 from polyseme.members import Members, Shape, likely, mean_of
 from polyseme.persistence import within, write_model
+from polyseme.schema import (
+    Fields,
+    Kind,
+    Number,
+    Several,
+    Table,
+    Text,
+    Whole,
+    check_arrays,
+    reading,
+    require,
+    same_as,
+)
 
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -513,8 +526,11 @@ class SpaceTraining:
         """Go back to the end of a round; see `get_state`."""
         import torch
 
+        check_arrays(arrays, same_as(self.get_state()))
         for place, group in enumerate(self.members.groups):
             group.copy_(torch.from_numpy(np.array(arrays[f"weights.{place}"])))
+        require(round_ == len(history), "round", "as many as the history has")
+        require(0 <= round_ <= self.plan.n_rounds, "round", "one of the plan's")
         self.round, self.history = round_, list(history)
         start = 0
         for learner in self.learners:
@@ -544,15 +560,26 @@ class SpaceTraining:
         if state is None:
             return
         config, arrays = state
-        if config["fingerprint"] != self._fingerprint:
-            raise other_training(path)
-        self.set_state(arrays, int(config["round"]), config["history"])
+        with reading(path, "checkpoint"):
+            _VALUES.check(config)
+            if config["fingerprint"] != self._fingerprint:
+                raise other_training(path)
+            self.set_state(arrays, config["round"], config["history"])
 
 
 def checkpoint_seed(path: str | Path) -> int | None:
     """Give the seed of the training whose state a folder holds; None where it holds none."""
     state = read_checkpoint(path, CHECKPOINT)
-    return None if state is None else int(state[0]["seed"])
+    if state is None:
+        return None
+    with reading(path, "checkpoint"):
+        _VALUES.check(state[0])
+    return int(state[0]["seed"])
+
+
+# What the state of a training holds beside its arrays, which are those of any such training.
+ROUNDS: dict[str, Kind] = {"round": Whole(0), "history": Several(Table(Number()))}
+_VALUES = Fields({"fingerprint": Text(), "seed": Whole(0), **ROUNDS})
 
 
 def fingerprint(data: TrainingData, plan: SpacePlan) -> str:

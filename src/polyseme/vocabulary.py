@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polyseme._validation import InputError, first_few
+from polyseme._validation import InputError, first_few, is_text
 from polyseme.corpus import LabelCorpus, normalize_label
 
 _MOST_BYTES = 2**24
@@ -76,20 +76,30 @@ class Vocabulary:
     @classmethod
     def from_state(cls, content: Mapping[str, Any], where: str = "A vocabulary") -> Vocabulary:
         """Make one of plain values, as `get_state` gives and a file holds them."""
-        unknown = set(content) - {"blocked", "aliases", "implies"}
-        blocked, aliases = content.get("blocked", []), content.get("aliases", {})
-        implies = content.get("implies", {})
-        named = {key: [one] if isinstance(one, str) else one for key, one in dict(implies).items()}
+        tables = content if isinstance(content, Mapping) else {"no table": content}
+        unknown = {str(name) if is_text(str(name)) else "?" for name in tables} - {
+            "blocked",
+            "aliases",
+            "implies",
+        }
+        blocked, aliases = tables.get("blocked", []), tables.get("aliases", {})
+        implies = tables.get("implies", {})
+        sound = isinstance(aliases, Mapping) and isinstance(implies, Mapping)
+        named = {
+            key: [one] if isinstance(one, str) else one
+            for key, one in (implies.items() if sound else ())
+        }
         if (
             unknown
+            or not sound
             or not _are_labels(blocked)
-            or not (isinstance(aliases, Mapping) and _are_labels(list(aliases.values())))
+            or not _are_labels([*aliases, *aliases.values(), *implies])
             or not all(_are_labels(one) for one in named.values())
         ):
             raise InputError(
                 f"{where} holds a list of labels as `blocked`, a table of other names as "
                 f'[aliases] (cards = "card") and one of lists as [implies] (bird = ["animal"])'
-                + (f"; unknown: {first_few(sorted(unknown))}." if unknown else ".")
+                + (f"; unknown: {first_few(sorted(unknown)):.80}." if unknown else ".")
             )
         made = cls(tuple(blocked), dict(aliases), {key: tuple(one) for key, one in named.items()})
         made._check(where)
@@ -266,4 +276,6 @@ def as_vocabulary(vocabulary: Vocabulary | str | Path | None) -> Vocabulary:
 
 def _are_labels(values: object) -> bool:
     """Say whether values are a list of labels."""
-    return isinstance(values, list) and all(isinstance(v, str) and v.strip() for v in values)
+    return isinstance(values, list) and all(
+        isinstance(value, str) and value.strip() and is_text(value) for value in values
+    )

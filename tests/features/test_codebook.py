@@ -67,7 +67,8 @@ def book_of(means: Any, spreads: Any) -> Codebook:
     n_words, d = centres.shape
     factors = 1 / np.broadcast_to(np.asarray(spreads, dtype=float), (n_words, d))
     arrays = {"mean": np.zeros(d), "scale": np.ones(d), "means": centres}
-    config = {"parameters": {"n_words": n_words}, "n_iter": 1, "log_likelihood": 0.0}
+    parameters = {"n_words": n_words, "max_frames": 100}
+    config = {"parameters": parameters, "n_iter": 1, "log_likelihood": 0.0}
     return Codebook.from_state(config, arrays | {"precisions_cholesky": factors})
 
 
@@ -170,7 +171,7 @@ def test_a_restored_codebook_gives_the_same_bit_for_bit() -> None:
     test = clips(20, d=5, seed=7)
     np.testing.assert_array_equal(again.transform(test), book.transform(test))
     assert again.get_state()[0] == config
-    with pytest.raises(InputError, match="lacks the array 'mean'"):
+    with pytest.raises(InputError, match="there is no 'mean'"):
         Codebook.from_state(config, {k: v for k, v in arrays.items() if k != "mean"})
     with pytest.raises(NotFittedError, match="This Codebook is not fitted yet"):
         clone(book).transform(test)

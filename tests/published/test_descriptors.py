@@ -86,6 +86,12 @@ def test_sparse_descriptors_equal_the_plain_computation(sparse_from_five):
     assert np.abs(LabelDescriptor().fit(alike).descriptors_.toarray()).max() < 10
 
 
+def with_topics(topics, prior):
+    """A context descriptor with given topics, as if it had learned them."""
+    config = ContextDescriptor(document_prior=prior).get_params()
+    return ContextDescriptor.from_state(config, {"topics": topics})
+
+
 @pytest.mark.parametrize("sparse", [True, False])
 def test_label_descriptors_are_taken_back(sparse, request):
     if sparse:
@@ -165,7 +171,7 @@ def test_histograms_equal_the_plain_iteration(prior, block, hard, monkeypatch):
         topics *= 1e-12
     documents = generator.random((7, 8)) < 0.4
     documents[3] = False
-    context = ContextDescriptor.from_state({"document_prior": prior}, {"topics": topics})
+    context = with_topics(topics, prior)
     found = context.transform(documents)
     assert found.dtype == np.float32
     for row, document in enumerate(documents):
@@ -253,7 +259,7 @@ def test_one_label_set_has_one_histogram_whatever_stands_beside_it(context, docu
 def test_histograms_stay_positive_with_many_topics_and_tiny_priors(n_topics, prior):
     generator = np.random.default_rng(0)
     topics = generator.dirichlet(np.full(15, 0.5), size=n_topics) + 1e-9
-    context = ContextDescriptor.from_state({"document_prior": prior}, {"topics": topics})
+    context = with_topics(topics, prior)
     histograms = context.transform(np.eye(15))
     assert np.isfinite(np.log(histograms)).all()
     np.testing.assert_allclose(histograms.sum(axis=1, dtype=np.float64), 1.0, rtol=1e-4)

@@ -15,7 +15,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from scipy.special import expit, logit
 
-from polyseme._validation import InputError, IntArray, check_features, in_order
+from polyseme._validation import InputError, IntArray, check_features, check_sparse, in_order
 from polyseme.baselines.base import Baseline, Features, Matrix, counts_of
 from polyseme.corpus import Documents, check_corpus
 from polyseme.published.kernels import Rows, row_blocks, scale_rows, squared_distances
@@ -114,6 +114,8 @@ def check_verdicts(verdicts: Any, shape: tuple[int, int], *, owner: str) -> sp.c
     """Turn verdicts into a sparse matrix (n_pool, n_labels) of -1, 0 and 1, or raise."""
     if verdicts is None:
         return no_verdicts(*shape)
+    if sp.issparse(verdicts):
+        verdicts = check_sparse(verdicts, "verdicts", owner=owner)
     said = sp.csr_matrix(verdicts)
     if said.shape != shape or not np.isin(said.data, (-1, 0, 1)).all():
         raise InputError(

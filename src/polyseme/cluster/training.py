@@ -22,9 +22,11 @@ import numpy as np
 from polyseme._validation import InputError, check_number
 from polyseme.cluster.engine import RETRIES, open_engine
 from polyseme.members import Members, Shape
-from polyseme.persistence import read_model, write_model
+from polyseme.persistence import State, read_model, write_model
+from polyseme.schema import Fields, Several, Whole, reading
 from polyseme.training import (
     CHECKPOINT,
+    ROUNDS,
     Answers,
     SpacePlan,
     SpaceTraining,
@@ -130,8 +132,8 @@ def _work(config: dict[str, Any]) -> None:
     before = train.get_checkpoint()
     if before is not None:
         with before.as_directory() as folder:
-            state, arrays = read_model(Path(folder) / f"worker-{rank}", CHECKPOINT)
-            training.set_state(arrays, int(state["round"]), state["history"])
+            state, arrays = _read_share(Path(folder) / f"worker-{rank}")
+            training.set_state(arrays, state["round"], state["history"])
 
     def exchange(mine: dict[int, Answers]) -> dict[int, Answers]:
         everybody: list[dict[int, Answers]] = [{} for _ in range(world)]
@@ -151,9 +153,17 @@ def _work(config: dict[str, Any]) -> None:
         leave_state()  # everything was done before a worker died: leave it once more
 
 
+def _read_share(folder: Path) -> State:
+    """Read the state that a worker left; arrays are checked where they are taken over."""
+    state, arrays = read_model(folder, CHECKPOINT)
+    with reading(folder, "checkpoint"):
+        Fields({**ROUNDS, "shape": Several(Whole(0), len(Shape._fields))}).check(state)
+    return state, arrays
+
+
 def _gathered(folder: Path, workers: int) -> tuple[Members, list[dict[str, float]]]:
     """Put the workers' shares together."""
-    shares = [read_model(folder / f"worker-{rank}", CHECKPOINT) for rank in range(workers)]
+    shares = [_read_share(folder / f"worker-{rank}") for rank in range(workers)]
     shape = Shape(*shares[0][0]["shape"])
     groups = []
     for place in range(3):

@@ -12,6 +12,8 @@ from polyseme.features.audio import AudioFeatures
 from polyseme.features.base import Extracted, MediaError, MediaFeatures
 from polyseme.features.extraction import extract_folder, match_documents, read_extraction
 from polyseme.features.image import ImageFeatures
+from polyseme.persistence import Arrays, Config, within
+from polyseme.schema import part, require
 
 __all__ = [
     "AudioFeatures",
@@ -21,11 +23,22 @@ __all__ = [
     "MediaFeatures",
     "extract_folder",
     "extractor_class",
+    "extractor_of",
     "match_documents",
     "read_extraction",
 ]
 
 EXTRACTORS: dict[str, type[MediaFeatures]] = {"image": ImageFeatures, "audio": AudioFeatures}
+
+
+def extractor_of(config: Config, arrays: Arrays) -> MediaFeatures | None:
+    """Rebuild the feature extractor of a saved tagger, where it has one."""
+    require((config["media"] is None) == ("features" not in config), "features", "there for media")
+    if config["media"] is None:
+        return None
+    with part("features"):
+        made = extractor_class(config["media"])
+        return made.from_state(config["features"], within(arrays, "features"))
 
 
 def extractor_class(kind: str) -> type[MediaFeatures]:

@@ -20,6 +20,7 @@ from polyseme.features.base import MediaError, MediaFeatures, Raw, attempt, is_p
 from polyseme.features.codebook import Codebook
 from polyseme.features.networks import SOUNDS, find_network
 from polyseme.persistence import JSON, Arrays, Config, State, within
+from polyseme.schema import Anything, Fields, Table, check_parts, part, require
 
 # The content decides what a file is; libsndfile reads more formats than these names. The last row
 # is read by PyAV, of the extra `aac`.
@@ -78,6 +79,7 @@ class AudioFeatures(MediaFeatures):
 
     kind: ClassVar[str] = "audio"
     suffixes: ClassVar[frozenset[str]] = SUFFIXES | SONG_SUFFIXES
+    learns: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -157,10 +159,22 @@ class AudioFeatures(MediaFeatures):
     def from_state(cls, config: Config, arrays: Arrays) -> Self:
         """Rebuild a fitted extractor; see `MediaFeatures.from_state`."""
         extractor = super().from_state(config, arrays)
-        if extractor.network is None:
+        heard = extractor.network is not None
+        require(("codebook" in config) != heard, "codebook", "there without a network")
+        check_parts(arrays, config, ("codebook",), ())
+        if not heard:
             codebook = within(arrays, "codebook")
-            extractor.codebook_ = Codebook.from_state(config["codebook"], codebook)
+            with part("codebook"):
+                extractor.codebook_ = Codebook.from_state(config["codebook"], codebook)
+            n_words = len(extractor.codebook_.means_)
+            require(extractor.n_features_out_ == n_words, "n_features_out", "one for each word")
         return extractor
+
+    @classmethod
+    def declared(cls) -> Fields:
+        """Say what values `get_state` gives; see `MediaFeatures.declared`."""
+        kinds = {**super().declared().kinds, "codebook": Table(Anything())}
+        return Fields(kinds, optional=("codebook",))
 
     def _network(self) -> Any:
         """Give the network, from samples to numbers of each three seconds."""

@@ -6,6 +6,7 @@ In: media files, arrays, or what `polyseme extract` wrote. Out: a feature matrix
 from __future__ import annotations
 
 import hashlib
+import inspect
 import io
 import itertools
 import json
@@ -26,6 +27,7 @@ from polyseme._estimator import Estimator, TransformerMixin, copy_of
 from polyseme._threads import n_cores, ordered_map
 from polyseme._validation import InputError, as_row, check_fitted, check_number
 from polyseme.persistence import JSON, Arrays, Config, State
+from polyseme.schema import Fields, Plain, Table, Whole, check_arrays, parameters
 
 Raw = NDArray[np.float32]
 # Parameters that say how the work is done, and not what comes of it.
@@ -82,6 +84,8 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     kind: ClassVar[str]
     suffixes: ClassVar[frozenset[str]]
     batch_size: ClassVar[int] = 1
+    # Whether something of it is learned, and saved by arrays.
+    learns: ClassVar[bool] = False
     n_jobs: int | None
     device: str
     n_features_out_: int
@@ -195,6 +199,9 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     @classmethod
     def from_state(cls, config: Config, arrays: Arrays) -> Self:
         """Rebuild a fitted extractor from `get_state`, unless media are read otherwise by now."""
+        cls.declared().check(config)
+        if not cls.learns:
+            check_arrays(arrays, {})
         extractor = cls(**config["parameters"])
         extractor.preprocessing_ = extractor.preprocessing()
         if config["preprocessing"] != extractor.preprocessing_:
@@ -204,6 +211,13 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
             )
         extractor.n_features_out_ = int(config["n_features_out"])
         return extractor
+
+    @classmethod
+    def declared(cls) -> Fields:
+        """Say what values `get_state` gives."""
+        names = [name for name in inspect.signature(cls).parameters if name not in _HERE_ONLY]
+        own = {"preprocessing": Table(Plain()), "n_features_out": Whole(1)}
+        return Fields({"parameters": parameters(cls, *names), **own})
 
     def _check_preprocessing(self, extracted: Extracted) -> None:
         """Refuse raw numbers that were made in another way."""

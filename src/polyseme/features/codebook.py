@@ -26,6 +26,7 @@ from polyseme._validation import (
     first_few,
 )
 from polyseme.persistence import Arrays, Config, State
+from polyseme.schema import Array, Fields, Number, Whole, check_arrays
 
 MAX_ROUNDS = 300
 TOLERANCE = 1e-3  # converged when the mean log-likelihood of a segment grows by less
@@ -35,6 +36,21 @@ _SMALLEST_VARIANCE = 1e-6  # of a Gaussian, as a share of the segments' own
 # in spreads of the training segments.
 _LARGEST, _FARTHEST = 1e100, 1e6
 _ARRAYS = ("mean", "scale", "means", "precisions_cholesky")
+# What the state of a codebook holds.
+_VALUES = Fields(
+    {
+        "parameters": Fields({"n_words": Whole(1), "max_frames": Whole(1)}),
+        "n_iter": Whole(0),
+        "log_likelihood": Number(),
+    }
+)
+_DECLARED = {
+    "mean": Array("float64", ("n_features",), -_LARGEST, _LARGEST),
+    "scale": Array("float64", ("n_features",), 1e-300, _LARGEST),
+    "means": Array("float64", ("n_words", "n_features"), -_FARTHEST, _FARTHEST),
+    # One over spreads, whose squares are at least the smallest variance.
+    "precisions_cholesky": Array("float64", ("n_words", "n_features"), 1e-9, 1e9),
+}
 
 Frames = NDArray[np.float64]
 
@@ -128,10 +144,10 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
     @classmethod
     def from_state(cls, config: Config, arrays: Arrays) -> Self:
         """Rebuild a fitted codebook from `get_state`; it gives bit for bit the same shares."""
+        _VALUES.check(config)
+        check_arrays(arrays, _DECLARED)
         book = cls(**config["parameters"])
         for name in _ARRAYS:
-            if name not in arrays:
-                raise InputError(f"The saved Codebook lacks the array '{name}'.")
             setattr(book, f"{name}_", np.array(arrays[name], dtype=np.float64, order="C"))
         book.n_iter_ = int(config["n_iter"])
         book.log_likelihood_ = float(config["log_likelihood"])

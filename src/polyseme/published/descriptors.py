@@ -21,10 +21,12 @@ from polyseme._validation import (
     as_generator,
     check_fitted,
     check_number,
+    check_sparse,
     draw_seed,
 )
 from polyseme.corpus import unique_rows
 from polyseme.persistence import plain
+from polyseme.schema import UNIT, Array, Csr, check_arrays, matrix_of, parameters, require
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -137,7 +139,7 @@ class LabelDescriptor(Estimator):
         from sklearn.utils.sparsefuncs import mean_variance_axis
 
         owner = type(self).__name__
-        check_number("strength", self.strength, owner=owner, low=0, above=True)
+        self._check_parameters()
         documents = _document_matrix(matrix, owner=owner).astype(np.float64)
         counts = np.asarray(documents.sum(axis=0)).ravel()
         n_labels, used = len(counts), counts > 0
@@ -173,16 +175,35 @@ class LabelDescriptor(Estimator):
     @classmethod
     def from_state(cls, config: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted descriptor from `get_state`."""
+        parameters(cls).check(config)
+        dense = "descriptors" in arrays
+        n_labels = check_arrays(arrays, _IDF | (_DENSE if dense else _SPARSE))["n_labels"]
         descriptor = cls(**config)
-        descriptor.idf_ = np.asarray(arrays["idf"])
-        descriptor.n_features_in_ = n_labels = len(descriptor.idf_)
-        if "descriptors" in arrays:
-            descriptor.descriptors_ = np.asarray(arrays["descriptors"])
+        descriptor._check_parameters()
+        descriptor.idf_ = np.array(arrays["idf"])
+        descriptor.n_features_in_ = n_labels
+        if dense:
+            descriptor.descriptors_ = np.array(arrays["descriptors"])
         else:
-            parts = (arrays["data"], arrays["indices"], arrays["indptr"])
-            rows = sp.csr_matrix(parts, shape=(n_labels, n_labels))
-            descriptor.descriptors_ = CentredRows(rows, arrays["mean"], arrays["used"])
+            rows = matrix_of(arrays, (n_labels, n_labels))
+            centre, used = np.array(arrays["mean"]), np.array(arrays["used"])
+            descriptor.descriptors_ = CentredRows(rows, centre, used)
         return descriptor
+
+    def _check_parameters(self) -> None:
+        """Raise on a parameter out of its range."""
+        owner = type(self).__name__
+        check_number("strength", self.strength, owner=owner, low=0, high=1e6, above=True)
+
+
+# What the state of a label descriptor holds: idf and either dense rows or sparse ones.
+_IDF: dict[str, Array | Csr] = {"idf": Array("float64", ("n_labels",), 0, 1e3)}
+_DENSE: dict[str, Array | Csr] = {"descriptors": Array("float32", ("n_labels", "n_labels"))}
+_SPARSE: dict[str, Array | Csr] = {
+    "": Csr(("n_labels", "n_labels"), "float32"),
+    "mean": Array("float32", ("n_labels",)),
+    "used": Array("float32", ("n_labels",), 0, 1),
+}
 
 
 @dataclass(repr=False, eq=False)  # both are scikit-learn's
@@ -241,15 +262,7 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
     def fit(self, matrix: sp.csr_matrix | NDArray[np.generic], y: None = None) -> Self:
         """Learn the topics from 0/1 documents, (n_documents, n_labels), without the empty ones."""
         owner = type(self).__name__
-        if self.n_topics != "hdp":
-            check_number("n_topics", self.n_topics, owner=owner, low=2, high=32767, whole=True)
-        for name in ("document_prior", "topic_prior"):
-            if (value := getattr(self, name)) is not None:
-                check_number(name, value, owner=owner, low=0, above=True)
-        least = {"n_iter": 1, "max_topics": 2, "max_documents": 2, "max_visits": 1}
-        for name, low in least.items():
-            if (value := getattr(self, name)) is not None:
-                check_number(name, value, owner=owner, low=low, whole=True)
+        self._check_parameters()
         documents = _document_matrix(matrix, owner=owner)
         generator = as_generator(self.random_state)
         filled = np.flatnonzero(np.diff(documents.indptr))
@@ -300,10 +313,27 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
     @classmethod
     def from_state(cls, config: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted descriptor from `get_state`."""
+        parameters(cls).check(config)
+        sizes = check_arrays(arrays, _TOPICS)
+        require(sizes["n_topics"], "topics", "one topic at the least")
         descriptor = cls(**config)
-        descriptor.topics_ = np.asarray(arrays["topics"])
+        descriptor._check_parameters()
+        descriptor.topics_ = np.array(arrays["topics"])
         descriptor.n_topics_, descriptor.n_features_in_ = descriptor.topics_.shape
         return descriptor
+
+    def _check_parameters(self) -> None:
+        """Raise on a parameter out of its range."""
+        owner = type(self).__name__
+        if self.n_topics != "hdp":
+            check_number("n_topics", self.n_topics, owner=owner, low=2, high=32767, whole=True)
+        for name in ("document_prior", "topic_prior"):
+            if (value := getattr(self, name)) is not None:
+                check_number(name, value, owner=owner, low=0, high=1e12, above=True)
+        least = {"n_iter": 1, "max_topics": 2, "max_documents": 2, "max_visits": 1}
+        for name, low in least.items():
+            if (value := getattr(self, name)) is not None:
+                check_number(name, value, owner=owner, low=low, whole=True)
 
     def _prior(self, n_topics: int) -> float:
         """Give the prior of a document's topics."""
@@ -339,6 +369,12 @@ def _train_topics(model: Any, documents: sp.csr_matrix, n_sweeps: int) -> None:
         if stop > start:
             model.add_doc([words[column] for column in documents.indices[start:stop]])
     model.train(n_sweeps, workers=1)
+
+
+# What the state of a context descriptor holds; a label that no topic has could not be looked up.
+_TOPICS: dict[str, Array | Csr] = {
+    "topics": Array("float64", ("n_topics", "n_labels"), 1e-300, UNIT)
+}
 
 
 def _infer_topics(
@@ -395,6 +431,8 @@ def _topic_posterior(likelihood: NDArray[np.float64], prior: float) -> NDArray[n
 
 def _document_matrix(matrix: Any, *, owner: str, may_be_empty: bool = False) -> sp.csr_matrix:
     """Check a 0/1 document-label matrix and give it as a boolean CSR matrix of its own."""
+    if sp.issparse(matrix):
+        matrix = check_sparse(matrix, "documents", owner=owner)
     documents = sp.csr_matrix(matrix)
     if documents.dtype != bool and not np.isin(documents.data, (0, 1)).all():
         raise InputError(f"The documents given to `{owner}` must hold only 0 and 1.")

@@ -6,6 +6,7 @@ concept and every document into a target point.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,12 @@ from polyseme.corpus import Documents, as_corpus, check_corpus, unique_rows
 from polyseme.persistence import State, joined, plain, within
 from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.published.losses import WEIGHTINGS, LossSettings
-from polyseme.published.network import ConceptNetwork, encode_documents, row_means
+from polyseme.published.network import (
+    ConceptNetwork,
+    count_weights,
+    encode_documents,
+    row_means,
+)
 from polyseme.published.training import (
     Checkpoint,
     ConceptTrainer,
@@ -45,6 +51,24 @@ from polyseme.published.training import (
     error_free_score,
     hold_out,
     training_progress,
+)
+from polyseme.schema import (
+    Anything,
+    Array,
+    Fields,
+    Flag,
+    Maybe,
+    Number,
+    Plain,
+    Several,
+    Table,
+    Text,
+    Whole,
+    check_arrays,
+    check_parts,
+    parameters,
+    part,
+    require,
 )
 
 _DOCUMENTS_AT_A_TIME = 32_768
@@ -352,11 +376,11 @@ class ConceptEmbedding(Estimator):
     def get_state(self) -> State:
         """Give the fitted embedding as JSON values and arrays; not the seed, nor the device."""
         check_fitted(self, "network_")
-        parameters = self.get_params(deep=False)
-        parameters = {key: plain(parameters[key]) for key in parameters.keys() - _NOT_KEPT}
+        chosen = self.get_params(deep=False)
+        chosen = {key: plain(chosen[key]) for key in chosen.keys() - _NOT_KEPT}
         plan = (self.training or TrainingPlan()).get_params()
-        parameters["hidden_sizes"] = [int(size) for size in self.hidden_sizes]
-        parameters["training"] = {name: plain(value) for name, value in plan.items()}
+        chosen["hidden_sizes"] = [int(size) for size in self.hidden_sizes]
+        chosen["training"] = {name: plain(value) for name, value in plan.items()}
         descriptors, arrays = joined(
             {
                 "labels": self.label_descriptor_.get_state(),
@@ -364,7 +388,7 @@ class ConceptEmbedding(Estimator):
             }
         )
         config: dict[str, Any] = {
-            "parameters": parameters,
+            "parameters": chosen,
             "label_descriptor": descriptors["labels"],
             "context_descriptor": descriptors["contexts"],
             "labels": list(self.classes_),
@@ -379,17 +403,34 @@ class ConceptEmbedding(Estimator):
     @classmethod
     def from_state(cls, config: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted embedding from `get_state`; it embeds bit for bit the same."""
-        parameters = config["parameters"] | {
+        _VALUES.check(config)
+        check_parts(
+            arrays, {"labels": None, "contexts": None}, ("labels", "contexts"), ("weights",)
+        )
+        chosen = config["parameters"] | {
             "hidden_sizes": tuple(config["parameters"]["hidden_sizes"]),
             "training": TrainingPlan(**config["parameters"]["training"]),
         }
-        labels = LabelDescriptor.from_state(config["label_descriptor"], within(arrays, "labels"))
-        contexts = ContextDescriptor.from_state(
-            config["context_descriptor"], within(arrays, "contexts")
-        )
+        with part("labels"):
+            labels = LabelDescriptor.from_state(
+                config["label_descriptor"], within(arrays, "labels")
+            )
+        with part("contexts"):
+            contexts = ContextDescriptor.from_state(
+                config["context_descriptor"], within(arrays, "contexts")
+            )
         embedding = cls(
-            label_descriptor=copy_of(labels), context_descriptor=copy_of(contexts), **parameters
+            label_descriptor=copy_of(labels), context_descriptor=copy_of(contexts), **chosen
         )
+        embedding._check_parameters()
+        n_labels = len(config["labels"])
+        require(labels.n_features_in_ == n_labels, "labels", "as many as are described")
+        require(contexts.n_features_in_ == n_labels, "contexts", "those of as many labels")
+        # Before there is a network of that size.
+        inputs = n_labels + contexts.n_topics_
+        sizes = [inputs, *embedding.hidden_sizes, embedding.n_components, n_labels]
+        own = {name: array for name, array in arrays.items() if name == "weights"}
+        check_arrays(own, {"weights": Array("float32", (count_weights(sizes),))})
         embedding.network_ = ConceptNetwork(
             labels.descriptors_, contexts.n_topics_, embedding.hidden_sizes, embedding.n_components
         )
@@ -401,3 +442,30 @@ class ConceptEmbedding(Estimator):
         embedding.distance_scale_, embedding.history_ = config["distance_scale"], config["history"]
         embedding.best_score_ = math.nan if config["best_score"] is None else config["best_score"]
         return embedding
+
+
+# What the state of an embedding holds beside that of its descriptors, which check their own.
+_KEPT = [
+    name
+    for name in inspect.signature(ConceptEmbedding).parameters
+    if name not in _NOT_KEPT | {"hidden_sizes", "training"}
+]
+_VALUES = Fields(
+    {
+        "parameters": Fields(
+            {
+                **parameters(ConceptEmbedding, *_KEPT).kinds,
+                "hidden_sizes": Several(Whole(1)),
+                "training": parameters(TrainingPlan),
+            }
+        ),
+        "label_descriptor": Table(Anything()),
+        "context_descriptor": Table(Anything()),
+        "labels": Several(Text(), distinct=True),
+        "normalize_labels": Flag(),
+        "spellings": Table(Text()),
+        "distance_scale": Number(1e-30, 1e30),
+        "history": Several(Table(Plain())),
+        "best_score": Maybe(Number()),
+    }
+)

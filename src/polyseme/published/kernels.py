@@ -25,6 +25,8 @@ Rows: TypeAlias = FloatArray | sp.csr_matrix
 Array: TypeAlias = Any  # a numpy array or a torch tensor
 
 SCALINGS = ("standard", "l2", "none")
+# Scaled features are cut off here, where squared distances are finite in single precision.
+FARTHEST = 1e15
 # Multiples of the median heuristic; the first of equals wins.
 GAMMA_GRID = (1.0, 0.25, 4.0)
 _HEURISTIC_ROWS = 1000
@@ -75,12 +77,14 @@ def scale_rows(
     """
     if sp.issparse(X):
         rows = sp.csr_matrix(X @ sp.diags_array(1.0 / scale))
+        np.clip(rows.data, -FARTHEST, FARTHEST, out=rows.data)
         if scaling == "l2":
             lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
             rows = sp.csr_matrix(sp.diags_array(1.0 / np.where(lengths > 0, lengths, 1.0)) @ rows)
         rows.sort_indices()
         return sp.csr_matrix(rows, dtype=dtype)
-    dense = (np.asarray(X) - mean) / scale
+    dense = np.asarray((np.asarray(X) - mean) / scale)
+    np.clip(dense, -FARTHEST, FARTHEST, out=dense)
     if scaling == "l2":
         lengths = np.linalg.norm(dense, axis=1, keepdims=True)
         dense /= np.where(lengths > 0, lengths, 1.0)

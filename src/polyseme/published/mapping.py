@@ -6,6 +6,7 @@ that predicts points for other instances: nu-support-vector or ridge regressions
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from polyseme._estimator import Estimator
 from polyseme._folds import fold_numbers, group_numbers
 from polyseme._threads import n_cores
 from polyseme._validation import (
+    MOST_FEATURE,
     FloatArray,
     InputError,
     IntArray,
@@ -36,8 +38,9 @@ from polyseme._validation import (
     check_option,
     unknown_name,
 )
-from polyseme.persistence import State, plain, within
+from polyseme.persistence import State, plain
 from polyseme.published.kernels import (
+    FARTHEST,
     SCALINGS,
     Array,
     Rows,
@@ -59,6 +62,23 @@ from polyseme.published.regression import (
     SharedKernelSolver,
     landmarks_within,
     solve_kernel_ridge,
+)
+from polyseme.schema import (
+    Array as Declared,
+)
+from polyseme.schema import (
+    Csr,
+    Fields,
+    Flag,
+    Maybe,
+    Number,
+    Plain,
+    Several,
+    Table,
+    Whole,
+    check_arrays,
+    matrix_of,
+    parameters,
 )
 
 Setting: TypeAlias = Mapping[str, float]
@@ -305,7 +325,13 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted model from `get_state`; it predicts bit for bit the same."""
+        _VALUES.check(config)
+        dense, n_features = "rows" in arrays, config["n_features_in"]
+        sizes = check_arrays(
+            arrays, _DECLARED | (_DENSE if dense else _SPARSE), n_features=n_features
+        )
         mapper = cls(**config["parameters"])
+        mapper.check_parameters()
         for name, value in config["settings"].items():
             setattr(mapper, name, value)
         for name in _ARRAYS:
@@ -313,14 +339,10 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         mapper.cv_results_ = list(config["cv_results"])
         mapper.n_landmarks_, mapper._flat = config["n_landmarks"], config["flat"]
         mapper.n_features_in_ = config["n_features_in"]
-        if "rows" in arrays:
+        if dense:
             mapper.X_fit_ = np.array(arrays["rows"], order="C")
         else:
-            parts = within(arrays, "rows")
-            shape = (len(mapper.dual_coef_), mapper.n_features_in_)
-            mapper.X_fit_ = sp.csr_matrix(
-                (parts["data"], parts["indices"], parts["indptr"]), shape=shape, copy=True
-            )
+            mapper.X_fit_ = matrix_of(arrays, (sizes["n_support"], n_features), "rows")
         return mapper
 
     def __sklearn_tags__(self) -> Any:
@@ -510,3 +532,33 @@ def _dense(rows: Rows) -> FloatArray:
 def _precision(n: int) -> Precision:
     """Say in which precision n instances are fitted."""
     return np.float64 if n <= _DOUBLE_ROWS else np.float32
+
+
+# What the state of a mapper holds: arrays, and its rows dense or sparse.
+_KEPT = [name for name in inspect.signature(InstanceMapper).parameters if name != "device"]
+_POSITIVE = Maybe(Number(1e-300, 1e300))
+_VALUES = Fields(
+    {
+        "parameters": parameters(InstanceMapper, *_KEPT),
+        "settings": Fields(
+            {"nu_": _POSITIVE, "C_": _POSITIVE, "penalty_": _POSITIVE, "gamma_": Number(0, 1e30)}
+        ),
+        "cv_results": Several(Table(Plain())),
+        "n_landmarks": Maybe(Whole(1)),
+        "flat": Flag(),
+        "n_features_in": Whole(1),
+    }
+)
+_DECLARED: dict[str, Declared | Csr] = {
+    "mean": Declared("float64", ("n_features",), -MOST_FEATURE, MOST_FEATURE),
+    "scale": Declared("float64", ("n_features",), 1e-300, MOST_FEATURE),
+    "support": Declared("int64", ("n_support",), 0, 2**62),
+    "dual_coef": Declared("float32 float64", ("n_support", "n_outputs"), -1e12, 1e12),
+    "intercept": Declared("float32 float64", ("n_outputs",), -1e12, 1e12),
+}
+_DENSE: dict[str, Declared | Csr] = {
+    "rows": Declared("float32 float64", ("n_support", "n_features"), -FARTHEST, FARTHEST)
+}
+_SPARSE: dict[str, Declared | Csr] = {
+    "rows": Csr(("n_support", "n_features"), "float32 float64", -FARTHEST, FARTHEST)
+}

@@ -106,8 +106,7 @@ class ConceptNetwork:
         self.source, (self.n_labels, self.n_label_features) = descriptors, descriptors.shape
         inputs = self.n_label_features + n_topics
         self.sizes = [inputs, *hidden_sizes, n_components, self.n_labels]
-        n_weights = sum((n_in + 1) * n_out for n_in, n_out in pairwise(self.sizes))
-        self.weights = torch.zeros(n_weights, dtype=dtype, device=device)
+        self.weights = torch.zeros(count_weights(self.sizes), dtype=dtype, device=device)
         *self.layers, self.output = self.views(self.weights)
         self.descriptors: Tensor | CentredRows
         if isinstance(descriptors, CentredRows) and device == "cpu":
@@ -230,6 +229,11 @@ class ConceptNetwork:
         if isinstance(self.descriptors, CentredRows):
             return self.descriptors.take(distinct.numpy()), places, order, starts
         return self.descriptors.index_select(0, distinct), places, order, starts
+
+
+def count_weights(sizes: Sequence[int]) -> int:
+    """Count the weights of layers with so many inputs, units and outputs."""
+    return sum((n_in + 1) * n_out for n_in, n_out in pairwise(sizes))
 
 
 def _tanh_backward(slope: Tensor, values: Tensor) -> None:

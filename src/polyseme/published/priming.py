@@ -15,9 +15,10 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from polyseme._validation import IntArray, check_number, check_option, warn_dropped
-from polyseme.corpus import LabelCorpus
+from polyseme.corpus import LabelCorpus, unique_rows
 from polyseme.documents import (
     Known,
+    documents_of,
     labels_of,
     no_documents,
     unmet_documents,
@@ -27,6 +28,18 @@ from polyseme.documents import (
 from polyseme.index import ConceptIndex
 from polyseme.persistence import State
 from polyseme.published.embedding import ConceptEmbedding
+from polyseme.schema import (
+    UNIT,
+    Array,
+    Csr,
+    Fields,
+    Several,
+    Text,
+    Whole,
+    check_arrays,
+    check_places,
+    require,
+)
 from polyseme.tags import rank_blocks, rank_labels
 
 RELATEDNESS = ("nearest", "density")
@@ -170,12 +183,37 @@ class PrimingStore:
         cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> PrimingStore:
         """Rebuild a store from `get_state`."""
+        _VALUES.check(config)
         labels, ids = tuple(config["labels"]), tuple(config["ids"])
-        ones = np.ones(len(arrays["indices"]), dtype=bool)
-        matrix = sp.csr_matrix(
-            (ones, arrays["indices"], arrays["indptr"]), shape=(len(ids), len(labels))
-        )
-        return cls(labels, config["n_vocabulary"], ids, matrix, *(arrays[name] for name in _ARRAYS))
+        require(config["n_vocabulary"] <= len(labels), "n_vocabulary", "a number of its labels")
+        check_arrays(arrays, _DECLARED, n_documents=len(ids), n_labels=len(labels))
+        matrix = documents_of(arrays, ids, labels)
+        distinct, sets = unique_rows(matrix)
+        concepts = distinct.tocsc()
+        concepts.sort_indices()
+        by_label = np.repeat(np.arange(len(labels)), np.diff(concepts.indptr))
+        check_places(arrays["sets"], sets, "sets")
+        check_places(arrays["label_ids"], by_label, "label_ids")
+        check_places(arrays["set_ids"], concepts.indices, "set_ids")
+        learned = (np.array(arrays[name]) for name in _ARRAYS)
+        return cls(labels, config["n_vocabulary"], ids, matrix, *learned)
+
+
+# What the state of a store holds.
+_VALUES = Fields(
+    {
+        "labels": Several(Text(), distinct=True),
+        "n_vocabulary": Whole(1),
+        "ids": Several(Text(), distinct=True),
+    }
+)
+_DECLARED: dict[str, Array | Csr] = {
+    "": Csr(("n_documents", "n_labels")),
+    "sets": Array("int64", ("n_documents",), 0, below="n_documents"),
+    "points": Array("float32", ("n_concepts", "n_components"), -UNIT, UNIT),
+    "label_ids": Array("int64", ("n_concepts",), 0, below="n_labels"),
+    "set_ids": Array("int64", ("n_concepts",), 0, below="n_documents"),
+}
 
 
 class PrimingRanker:

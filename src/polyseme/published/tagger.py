@@ -36,14 +36,35 @@ from polyseme._validation import (
     without_ids,
 )
 from polyseme.checkpoints import unless_refused
-from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, in_order_of
+from polyseme.corpus import (
+    Documents,
+    LabelCorpus,
+    as_corpus,
+    check_corpus,
+    in_order_of,
+    normalize_label,
+)
 from polyseme.documents import label_column
-from polyseme.features import extractor_class
+from polyseme.features import EXTRACTORS, extractor_of
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
 from polyseme.persistence import State, joined, plain, within, write_model
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.priming import RELATEDNESS, Explanation, PrimingRanker, PrimingStore
+from polyseme.schema import (
+    Anything,
+    Choice,
+    Fields,
+    Maybe,
+    Number,
+    Several,
+    Table,
+    Text,
+    Whole,
+    check_parts,
+    part,
+    require,
+)
 from polyseme.tags import complete_each, label_kinds, rank_blocks, tag_columns
 
 Features = NDArray[np.float64] | sp.csr_matrix
@@ -387,22 +408,77 @@ class PublishedTagger(Estimator):
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted tagger from `get_state`; it ranks exactly the same."""
+        _VALUES.check(config)
+        check_parts(arrays, config, ("embedding", "mapper", "features", "store"), ())
         made = cls(**config["parameters"])
-        made.embedding_ = made.embedding = ConceptEmbedding.from_state(
-            config["embedding"], within(arrays, "embedding")
-        )
-        made.mapper_, made.features_ = None, None
-        if "mapper" in config:
-            mapper = InstanceMapper.from_state(config["mapper"], within(arrays, "mapper"))
-            made.mapper_ = made.mapper = mapper.set_params(device="cpu")
-        if "features" in config:
-            made.features_ = made.features = extractor_class(config["media"]).from_state(
-                config["features"], within(arrays, "features")
+        with part("embedding"):
+            embedding = ConceptEmbedding.from_state(
+                config["embedding"], within(arrays, "embedding")
             )
+        made.embedding_ = made.embedding = embedding
+        with part("store"):
+            store = PrimingStore.from_state(config["store"], within(arrays, "store"))
+        made.mapper_ = None
+        if "mapper" in config:
+            with part("mapper"):
+                mapper = InstanceMapper.from_state(config["mapper"], within(arrays, "mapper"))
+            made.mapper_ = made.mapper = mapper.set_params(device="cpu")
+        made.features_ = made.features = extractor_of(config, arrays)
+        _check_parts_fit(config, embedding, store, made.mapper_)
         made.seen_, made.dropped_ = frozenset(config["seen"]), tuple(config["dropped"])
         made.n_features_in_ = config["n_features_in"]
         made._set_feature_names(config["feature_names"])
-        return made._set_store(PrimingStore.from_state(config["store"], within(arrays, "store")))
+        return made._set_store(store)
+
+
+# What the state of a tagger holds beside that of its parts; those check their own.
+_VALUES = Fields(
+    {
+        "embedding": Table(Anything()),
+        "store": Table(Anything()),
+        "mapper": Table(Anything()),
+        "features": Table(Anything()),
+        "method": Choice(("published",)),
+        "parameters": Fields(
+            {
+                "relatedness": Choice(RELATEDNESS),
+                "bandwidth": Maybe(Number(1e-12, 1e12)),
+                "memory_mb": Number(1e-6, 1e9),
+            }
+        ),
+        "media": Maybe(Choice(tuple(EXTRACTORS))),
+        "seen": Several(Text()),
+        "dropped": Several(Text()),
+        "n_features_in": Whole(0),
+        "feature_names": Maybe(Several(Text())),
+    },
+    optional=("mapper", "features"),
+)
+
+
+def _check_parts_fit(
+    config: Mapping[str, Any],
+    embedding: ConceptEmbedding,
+    store: PrimingStore,
+    mapper: InstanceMapper | None,
+) -> None:
+    """Refuse parts that are sound by themselves but not made for each other."""
+    n_features = 0 if mapper is None else mapper.n_features_in_
+    names, extractor = config["feature_names"], config.get("features")
+    outputs = embedding.n_components if mapper is None else mapper.dual_coef_.shape[1]
+    keys = [normalize_label(one) if embedding.normalize_labels_ else one for one in store.labels]
+    fits = {
+        "store.labels": store.labels[: store.n_vocabulary] == embedding.classes_
+        and len(set(keys)) == len(keys),
+        "store.points": store.points.shape[1] == embedding.n_components,
+        "mapper.dual_coef": outputs == embedding.n_components,
+        "mapper.flat": mapper is None or not config["mapper"]["flat"],
+        "n_features_in": config["n_features_in"] == n_features,
+        "feature_names": names is None or len(names) == n_features,
+        "media": extractor is None or extractor["n_features_out"] == n_features,
+    }
+    for name, sound in fits.items():
+        require(sound, name, "what its other parts ask for")
 
 
 def _nothing_shared() -> InputError:

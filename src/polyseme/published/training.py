@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,25 @@ from polyseme.persistence import joined, within, write_model
 from polyseme.published.losses import LossSettings, distance_loss, prediction_loss
 from polyseme.published.network import ConceptNetwork, encode_documents, row_means, uses_onednn
 from polyseme.published.pairs import Batch, Collator, PairSampler, StepInput
+from polyseme.schema import (
+    Anything,
+    Array,
+    Choice,
+    Csr,
+    Fields,
+    Maybe,
+    Number,
+    Plain,
+    Several,
+    Table,
+    Text,
+    Whole,
+    check_arrays,
+    check_parts,
+    part,
+    reading,
+    require,
+)
 
 Record = dict[str, Any]
 
@@ -331,6 +350,11 @@ class ConceptTrainer:
     def set_state(self, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go to where `get_state` stood; the next epochs are the same to the last bit."""
         vector = self.network.weights
+        _TRAINER.check(config)
+        _check_arrays_of(arrays, len(vector), adam=self.plan.optimizer == "adam")
+        require(config["stage"] <= len(self.stages), "stage", "one of the plan's")
+        ends = [*(n_epochs for _, n_epochs in self.stages), 1]
+        require(config["epoch"] < ends[config["stage"]], "epoch", "one of its stage's")
         self.stage, self.epoch = config["stage"], config["epoch"]
         self.n_stale, self.history = config["n_stale"], list(config["history"])
         self.best_score = -math.inf if config["best_score"] is None else config["best_score"]
@@ -426,6 +450,40 @@ def error_free_score(
     return score
 
 
+# What the state of a trainer holds, and what its checkpoint adds.
+_TRAINER = Fields(
+    {
+        "stage": Whole(0),
+        "epoch": Whole(0),
+        "n_stale": Whole(0),
+        "history": Several(Table(Plain())),
+        "best_score": Maybe(Number()),
+        "generator": Fields(
+            {
+                "bit_generator": Choice(("PCG64",)),
+                "state": Fields({"state": Whole(0, 2**128 - 1), "inc": Whole(0, 2**128 - 1)}),
+                "has_uint32": Whole(0, 1),
+                "uinteger": Whole(0, 2**32 - 1),
+            }
+        ),
+    }
+)
+_VALUES = Fields({"fingerprint": Text(), "seed": Whole(0), "trainer": Table(Anything())})
+
+
+def _check_arrays_of(arrays: Mapping[str, NDArray[Any]], n_weights: int, *, adam: bool) -> None:
+    """Refuse arrays of a trainer that are not as `ConceptTrainer.get_state` gives them."""
+    weights = Array("float32", (n_weights,), -1e15, 1e15)
+    declared: dict[str, Array | Csr] = {"weights": weights, "best": replace(weights, optional=True)}
+    if adam and any(name.startswith("optimizer.") for name in arrays):  # none before the first step
+        declared |= {
+            "optimizer.step": Array("float32", (), 0, 1e15),
+            "optimizer.exp_avg": weights,
+            "optimizer.exp_avg_sq": replace(weights, low=0),
+        }
+    check_arrays(arrays, declared)
+
+
 class Checkpoint:
     """The folder of an interrupted run, if any; that of other data or parameters is refused."""
 
@@ -457,6 +515,9 @@ class Checkpoint:
         state = None if self.path is None else read_checkpoint(self.path, self.KIND)
         if self.path is not None and state is not None:
             self.config, self.arrays = state
+            with reading(self.path, "checkpoint"):
+                _VALUES.check(self.config)
+                check_parts(self.arrays, self.config, ("trainer",), ())
             if self.config["fingerprint"] != self.fingerprint:
                 raise other_training(self.path)
 
@@ -469,7 +530,9 @@ class Checkpoint:
     def restore(self, trainer: ConceptTrainer) -> None:
         """Put a trainer where the interrupted run stood; do nothing if there is none."""
         if self.config:
-            trainer.set_state(self.config["trainer"], within(self.arrays, "trainer"))
+            assert self.path is not None
+            with reading(self.path, "checkpoint"), part("trainer"):
+                trainer.set_state(self.config["trainer"], within(self.arrays, "trainer"))
 
     def write(self, trainer: ConceptTrainer, seed: int) -> None:
         """Save where a trainer stands, between two epochs."""

@@ -1,0 +1,657 @@
+"""Crafted models: real ones with wrong arrays and values under a manifest that fits them.
+
+In: a number of tries and a seed. Out: how many were refused with one sentence, how many worked,
+and every one that did neither: a raw exception, a signal, numbers that are none, no end in time.
+Models are loaded and used in processes of their own, so that a signal is noticed.
+
+    python tests/fuzz_models.py --tries 2000
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import queue
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+State = tuple[dict[str, Any], dict[str, np.ndarray]]
+# What a crafted model may take: memory beyond the libraries, and time, before it counts as a fault.
+_MOST_BYTES, _MOST_SECONDS = 6 * 2**30, 60
+_LABELS = [f"tag {letter}" for letter in "abcdefghijkl"]
+_GOOD = ("refused", "works")
+
+
+class Found(NamedTuple):
+    """What became of one crafted model."""
+
+    base: str
+    seed: int
+    outcome: str  # refused, works, or what went wrong
+    changes: str
+    detail: str
+
+
+# ---------------------------------------------------------------------- real models
+
+
+def _documents(rng: np.random.Generator, n: int) -> list[list[str]]:
+    """Draw tag sets from two halves of the labels."""
+    halves = (_LABELS[:7], _LABELS[5:])
+    return [rng.choice(halves[row % 2], size=3, replace=False).tolist() for row in range(n)]
+
+
+def _tiny_space(**parameters: Any) -> Any:
+    from polyseme import ConceptSpace, SpacePlan
+
+    plan = SpacePlan(hidden=8, code=6, document_batch=16, item_batch=12, probable_batch=6)
+    return ConceptSpace(n_folds=2, n_steps=12, plan=plan, random_state=0, **parameters)
+
+
+def _space_model(folder: Path, **options: Any) -> None:
+    """Save a default tagger with everything that one can have."""
+    from polyseme import ZeroShotTagger
+
+    rng = np.random.default_rng(0)
+    documents = _documents(rng, 40)
+    X: Any = rng.normal(size=(40, 5))
+    unseen = [["tag a", "tag unseen"], ["tag k", "tag unseen", "tag other"]] * 4
+    vectors = {word: rng.normal(size=4) for tag in [*_LABELS, "x unseen other"] for word in tag}
+    vectors |= {label: rng.normal(size=4) for label in [*_LABELS, "tag unseen", "tag other"]}
+    made = ZeroShotTagger(space=_tiny_space(), n_validations=1, random_state=0)
+    if options.get("plain"):
+        made.fit(None, documents)
+    elif options.get("sparse"):
+        made.fit(sp.csr_matrix(X), documents, documents + unseen)
+    else:
+        made.fit(X, documents, documents + unseen, label_vectors=vectors)
+        if not made.name_share_:
+            made.name_share_ = 0.2
+            made._likeness = rng.normal(size=(2, made.space_.n_seen_)) * 0.1
+        made.add_documents([["tag a", "later"], ["tag b", "later", "much later"]])
+        made.add_labels(["by name"], vectors | {"by name": rng.normal(size=4)})
+        made.block(["tag c"])
+    made.save(folder)
+
+
+def _media_items(kind: str, n: int) -> Any:
+    """Give raw numbers of clips or pictures, as they are extracted."""
+    from polyseme.features import extractor_class
+    from polyseme.features.base import Extracted
+
+    shape = (n, 6, 36) if kind == "audio" else (n, 6)
+    raw = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    ids = tuple(map(str, range(n)))
+    return Extracted(kind, extractor_class(kind)().preprocessing(), ids, raw)
+
+
+def _media_model(folder: Path, kind: str) -> None:
+    """Save a default tagger with a feature extractor; that of sound learned something."""
+    from polyseme import AudioFeatures, ImageFeatures, ZeroShotTagger
+
+    audio = kind == "audio"
+    extractor = AudioFeatures(n_words=5, random_state=0) if audio else ImageFeatures()
+    made = ZeroShotTagger(_tiny_space(), extractor, n_validations=0, random_state=0)
+    made.fit(_media_items(kind, 24), _documents(np.random.default_rng(0), 24)).save(folder)
+
+
+def _embedding(**parameters: Any) -> Any:
+    from polyseme.published.descriptors import ContextDescriptor
+    from polyseme.published.embedding import ConceptEmbedding
+    from polyseme.published.training import TrainingPlan
+
+    return ConceptEmbedding(
+        n_components=4,
+        hidden_sizes=(6,),
+        context_descriptor=ContextDescriptor(n_topics=3, n_iter=20),
+        training=TrainingPlan(max_epochs=3, batch_size=32, min_steps=2),
+        random_state=0,
+        **parameters,
+    )
+
+
+def _published_model(folder: Path, *, sparse: bool = False) -> None:
+    """Save a tagger of the published method, dense or with sparse features and descriptors."""
+    from polyseme import PublishedTagger
+    from polyseme.published import descriptors
+    from polyseme.published.mapping import InstanceMapper
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 5))
+    kind = "kernel-ridge" if sparse else "nu-svr"
+    before = descriptors._MANY_LABELS, descriptors._FEW_PAIRS
+    if sparse:
+        descriptors._MANY_LABELS, descriptors._FEW_PAIRS = 1, 1.0
+    try:
+        made = PublishedTagger(_embedding(), InstanceMapper(kind=kind), random_state=0)
+        made.fit(sp.csr_matrix(X) if sparse else X, _documents(rng, 40))
+    finally:
+        descriptors._MANY_LABELS, descriptors._FEW_PAIRS = before
+    made.add_documents([["tag a", "later"]])
+    made.save(folder)
+
+
+class _StopError(Exception):
+    """Ends a training half-way."""
+
+
+def _go_on(folder: Path, stop_after: int | None = None) -> Any:
+    """Train a space, from its checkpoint where there is one."""
+    rng = np.random.default_rng(0)
+    documents = sp.csr_matrix(rng.random((40, 6)) < 0.4, dtype=np.float64)
+
+    def progress(done: int, total: int, losses: object) -> None:
+        if done == stop_after:
+            raise _StopError
+
+    space = _tiny_space(checkpoint=folder)
+    return space.fit(documents, rng.normal(size=(40, 5)), progress=progress)
+
+
+def _go_on_embedding(folder: Path, stop_after: int | None = None) -> Any:
+    """Train an embedding, from its checkpoint where there is one."""
+    from polyseme.published.training import Checkpoint
+
+    written, plain_write = [], Checkpoint.write
+
+    def write(self: Checkpoint, *arguments: Any) -> None:
+        plain_write(self, *arguments)
+        written.append(None)
+        if len(written) == stop_after:
+            raise _StopError
+
+    Checkpoint.write = write  # type: ignore[method-assign]
+    try:
+        return _embedding(checkpoint=folder).fit(_documents(np.random.default_rng(0), 30))
+    finally:
+        Checkpoint.write = plain_write  # type: ignore[method-assign]
+
+
+def _stopped(train: Callable[..., Any], folder: Path) -> None:
+    try:
+        train(folder, stop_after=2)
+    except _StopError:
+        return
+    raise AssertionError("the training was not stopped")
+
+
+BASES: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "space": ("tagger", _space_model),
+    "space-sparse": ("tagger", lambda folder: _space_model(folder, sparse=True)),
+    "space-documents": ("tagger", lambda folder: _space_model(folder, plain=True)),
+    "space-audio": ("tagger", lambda folder: _media_model(folder, "audio")),
+    "space-image": ("tagger", lambda folder: _media_model(folder, "image")),
+    "published": ("tagger", _published_model),
+    "published-sparse": ("tagger", lambda folder: _published_model(folder, sparse=True)),
+    "training": ("training", lambda folder: _stopped(_go_on, folder)),
+    "checkpoint": ("checkpoint", lambda folder: _stopped(_go_on_embedding, folder)),
+}
+
+
+def make_bases(folder: Path) -> None:
+    """Save every real model that crafted ones are made of."""
+    for name, (_, make) in BASES.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            make(folder / name)
+
+
+# ---------------------------------------------------------------------- wrong arrays and values
+
+_TYPES = ("float16", "float32", "float64", "int8", "int32", "int64", "uint64", "bool")
+_NUMBERS = (np.nan, np.inf, -np.inf, 1e300, -1e300, 1e38, -1e38, 1e9, 0, -1, 1, 2**31, 2**62)
+
+
+def _some_place(rng: random.Random, array: np.ndarray) -> tuple[int, ...]:
+    return tuple(rng.randrange(size) for size in array.shape)
+
+
+def _with_number(rng: random.Random, array: np.ndarray) -> np.ndarray:
+    """Put wild numbers in some places, or in all."""
+    wild = array.copy()
+    value = rng.choice(_NUMBERS)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if array.dtype.kind in "iu":
+            value = rng.choice([-1, -(2**31), 2**31 - 1, 2**31, 2**62, -(2**62), 7, 10**6, 0])
+        value = np.array([value]).astype(array.dtype)[0]
+        if not array.size or rng.random() < 0.15:
+            wild[...] = value
+        else:
+            for _ in range(rng.choice([1, 1, 1, 5])):
+                wild[_some_place(rng, array)] = value
+    return wild
+
+
+def _cast(rng: random.Random, array: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return array.astype(rng.choice(_TYPES))
+
+
+def _swapped_numbers(rng: random.Random, array: np.ndarray) -> np.ndarray:
+    flat = array.copy().ravel()
+    if len(flat) > 1:
+        first, second = rng.sample(range(len(flat)), 2)
+        flat[[first, second]] = flat[[second, first]]
+    return flat.reshape(array.shape)
+
+
+def _repeated(rng: random.Random, array: np.ndarray) -> np.ndarray:
+    return np.concatenate([array, array]) if array.ndim else array
+
+
+def _mixed(rng: random.Random, array: np.ndarray) -> np.ndarray:
+    """Draw all numbers anew from those that are there: each by itself is sound."""
+    drawn = np.random.default_rng(rng.randrange(2**32))
+    return drawn.choice(array.ravel(), size=array.shape) if array.size else array
+
+
+_OF_ARRAY: dict[str, Callable[[random.Random, np.ndarray], np.ndarray]] = {
+    "number": _with_number,
+    "type": _cast,
+    "transposed": lambda rng, array: np.ascontiguousarray(array.T),
+    "reversed": lambda rng, array: array[::-1] if array.ndim else array,
+    "flat": lambda rng, array: array.ravel(),
+    "deeper": lambda rng, array: array[None],
+    "empty": lambda rng, array: array[:0] if array.ndim else array,
+    "no columns": lambda rng, array: array[..., :0] if array.ndim else array,
+    "shorter": lambda rng, array: array[: rng.randrange(len(array) + 1)] if array.ndim else array,
+    "narrower": lambda rng, array: array[..., :-1] if array.ndim else array,
+    "longer": _repeated,
+    "swapped": _swapped_numbers,
+    "negative": lambda rng, array: -array if array.dtype.kind == "f" else ~array,
+    "scalar": lambda rng, array: np.array(1.0),
+    "mixed": _mixed,
+    "zeros": lambda rng, array: np.zeros_like(array),
+    "largest": lambda rng, array: np.full_like(array, array.max()) if array.size else array,
+    "smallest": lambda rng, array: np.full_like(array, array.min()) if array.size else array,
+    "halved": lambda rng, array: (array * 0.5).astype(array.dtype),
+}
+
+_VALUES: tuple[Any, ...] = (
+    *(None, True, False, -1, 0, 1, 2, 5, 10**6, 2**31, 2**63, 10**30, -(10**30), 0.5, -0.5, 1e300),
+    *("INFINITY", "", "x", "a\0", "\ud800", "y" * 5000, [], {}, [[]], [1, "a"], {"x": 1}, [None]),
+    *("space", "published", "audio", "image", "../..", ["tag a", "tag a"], [1e300, "INFINITY"]),
+)
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Give the paths of all values; of long lists those of the first few."""
+    if isinstance(value, dict):
+        for key in value:
+            yield (*path, key)
+            yield from _places(value[key], (*path, key))
+    elif isinstance(value, list):
+        for place in range(min(len(value), 3)):
+            yield (*path, place)
+            yield from _places(value[place], (*path, place))
+
+
+def _change_value(rng: random.Random, config: dict[str, Any]) -> str:
+    """Change a value somewhere in a config."""
+    path = rng.choice(list(_places(config)))
+    holder: Any = config
+    for step in path[:-1]:
+        holder = holder[step]
+    key, name = path[-1], ".".join(map(str, path))
+    how = rng.choice(["replace"] * 6 + ["delete", "add", "shorten", "repeat", "nudge", "nudge"])
+    old = holder[key]
+    if how == "delete":
+        del holder[key]
+    elif how == "add" and isinstance(holder, dict):
+        holder["unheard of"] = rng.choice(_VALUES)
+    elif how == "shorten" and isinstance(old, list):
+        del old[rng.randrange(len(old) + 1) :]
+    elif how == "repeat" and isinstance(old, list):
+        old.extend(old[:1])
+    elif how == "nudge" and type(old) in (int, float):
+        holder[key] = old + rng.choice([-1, 1, 2, -old, old, 100])
+    else:
+        how, holder[key] = "replace", rng.choice(_VALUES)
+        how = f"replace by {holder[key]!r:.40}"
+    return f"{name}: {how}"
+
+
+def _change_array(rng: random.Random, arrays: dict[str, np.ndarray]) -> str:
+    """Change an array, or what it is called."""
+    name = rng.choice(sorted(arrays))
+    how = rng.choice([*_OF_ARRAY, *["number"] * 6, "missing", "renamed", "exchanged", "more"])
+    if how == "missing":
+        del arrays[name]
+    elif how == "renamed":
+        arrays[f"{name}x"] = arrays.pop(name)
+    elif how == "exchanged":
+        other = rng.choice(sorted(arrays))
+        arrays[name], arrays[other] = arrays[other], arrays[name]
+        how = f"exchanged with {other}"
+    elif how == "more":
+        arrays[f"{name}.more"] = np.zeros(3)
+    else:
+        arrays[name] = np.array(_OF_ARRAY[how](rng, arrays[name]), order="C")
+    return f"[{name}]: {how}"
+
+
+def mutated(state: State, rng: random.Random) -> tuple[State, str]:
+    """Give a state with one to three changes, and what they are."""
+    config, arrays = json.loads(json.dumps(state[0])), dict(state[1])
+    said = []
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        if arrays and rng.random() < 0.65:
+            said.append(_change_array(rng, arrays))
+        else:
+            said.append(_change_value(rng, config))
+    return (config, arrays), "; ".join(said)
+
+
+def craft(folder: Path, kind: str, state: State) -> None:
+    """Write a model folder whose names and checksums fit, whatever it holds."""
+    from safetensors.numpy import save
+
+    from polyseme.persistence import FORMAT_NAME, FORMAT_VERSION
+
+    def dumped(value: object) -> bytes:
+        text = json.dumps(value, ensure_ascii=False, sort_keys=True, indent=1)
+        return f"{text}\n".encode("utf-8", "surrogatepass")
+
+    # JSON has no infinity, but numbers so large that Python reads one.
+    config = json.dumps(state[0], sort_keys=True).replace('"INFINITY"', "1e999").encode()
+    payloads = {
+        f"{role}-{hashlib.sha256(data).hexdigest()[:12]}.{suffix}": data
+        for role, suffix, data in (
+            ("config", "json", config),
+            ("arrays", "safetensors", save(state[1])),
+        )
+    }
+    content = {
+        "format": FORMAT_NAME,
+        "format_version": FORMAT_VERSION,
+        "polyseme_version": "0",
+        "kind": kind,
+        "files": {
+            name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+            for name, data in payloads.items()
+        },
+    }
+    digest = hashlib.sha256(dumped(content)).hexdigest()
+    folder.mkdir(parents=True)
+    for name, data in payloads.items():
+        (folder / name).write_bytes(data)
+    (folder / "manifest.json").write_bytes(dumped(content | {"manifest_sha256": digest}))
+
+
+# ---------------------------------------------------------------------- use
+
+
+def _check_scores(labels: np.ndarray, scores: np.ndarray) -> None:
+    if labels.shape != scores.shape:
+        raise AssertionError(f"{labels.shape} labels and {scores.shape} scores")
+    if not np.isfinite(scores).all() or scores.min(initial=0) < 0 or scores.max(initial=0) > 1:
+        raise AssertionError("scores that are no probabilities")
+    if (np.diff(scores, axis=-1) > 0).any():
+        raise AssertionError("scores that do not fall")
+
+
+def use(base: str, folder: Path) -> list[str]:
+    """Load a model and ask it everything; give what was refused on the way."""
+    import polyseme
+    from polyseme._validation import InputError
+
+    if base == "training":
+        space = _go_on(folder)
+        if not np.isfinite(space.members_.readout).all():
+            raise AssertionError("weights that are no numbers")
+        return []
+    if base == "checkpoint":
+        points = _go_on_embedding(folder).transform([_LABELS[:3]]).points
+        if not np.isfinite(points).all():
+            raise AssertionError("points that are no numbers")
+        return []
+    tagger: Any = polyseme.load(folder)
+    refused: list[str] = []
+
+    def attempt(step: Callable[[], Any]) -> Any:
+        try:
+            return step()
+        except InputError as error:
+            refused.append(_sentence(error))
+            return None
+
+    rng = np.random.default_rng(2)
+    X: Any = rng.normal(size=(3, 5)) * [[1], [100], [1e-3]]
+    media = base.removeprefix("space-") in ("audio", "image")
+    if media:
+        X = _media_items(base.removeprefix("space-"), 3)
+    label = str(next(iter(tagger.classes_)))
+
+    def ask() -> None:
+        ranked = attempt(lambda: tagger.rank(X, k=4))
+        completed = attempt(lambda: tagger.complete(["tag a", "tag b"], k=3))
+        for pair in (ranked, completed):
+            if pair is not None:
+                _check_scores(*pair)
+        if base.startswith("space"):
+            for method in ("space", "priming"):
+                options = {"k": 3, "tags": [["tag a"]] * 3, "method": method}
+                pair = attempt(partial(tagger.rank, X, **options))
+                if pair is not None:
+                    _check_scores(*pair)
+            attempt(lambda: tagger.predict(X, precision=0.5))
+            attempt(lambda: tagger.points(None, [["tag a"]]))
+
+    ask()
+    one = X[:1] if media else X[0]
+    for name in (label, "later", "by name"):
+        attempt(partial(tagger.explain, one, name))
+    if base.startswith("space"):
+        attempt(lambda: tagger.concepts())
+        attempt(lambda: tagger.senses(label))
+        attempt(lambda: tagger.similar_labels())
+        attempt(lambda: repr(tagger.validation_) + str(tagger.validation_))
+    added = attempt(lambda: tagger.add_documents([["tag a", "brand new"], ["tag b", "tag c"]]))
+    ask()
+    if added is not None:
+        attempt(lambda: tagger.remove_documents(added))
+    attempt(lambda: tagger.remove_documents(tagger.store_.ids[:2]))
+    ask()
+    again = folder.parent / "again"
+    if attempt(lambda: tagger.save(again) or True):
+        polyseme.load(again)
+    return refused
+
+
+def _sentence(error: Exception) -> str:
+    """Give what an error says, where that is one sentence."""
+    text = str(error)
+    if "\n" in text or not text.endswith((".", "?")) or len(text) > 1000 or not text.isprintable():
+        raise AssertionError(f"no sentence: {text!r:.300}")
+    return text
+
+
+def judged(base: str, kind: str, state: State, seed: int, place: Path) -> Found:
+    """Craft one model, use it, and say what came of it."""
+    from polyseme._validation import InputError
+
+    changed, said = mutated(state, random.Random(seed)) if seed >= 0 else (state, "nothing")
+    folder = place / "model"
+    try:
+        craft(folder, kind, changed)
+        try:
+            refused = use(base, folder)
+            outcome, detail = "works", "; ".join(refused)
+        except InputError as error:
+            outcome, detail = "refused", _sentence(error)
+    except Exception as error:  # whatever it is, it is what is looked for
+        import traceback
+
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        outcome = f"raw {type(error).__name__}"
+        detail = f"{error!s:.200} ({Path(last.filename).name}:{last.lineno})"
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return Found(base, seed, outcome, said, detail)
+
+
+# ---------------------------------------------------------------------- processes
+
+
+def _work(bases: Path) -> None:
+    """Answer jobs from standard input, one line each; runs in a process of its own."""
+    import torch
+
+    import polyseme
+    from polyseme.persistence import read_model
+
+    torch.set_num_threads(1)
+    polyseme.load(bases / "space")
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (used + _MOST_BYTES,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    warnings.simplefilter("ignore")
+    np.seterr(all="ignore")
+    states: dict[str, State] = {}
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        base, seed = json.loads(line)
+        if base not in states:
+            states[base] = read_model(bases / base)
+        signal.alarm(_MOST_SECONDS)
+        place = Path(tempfile.mkdtemp(prefix="crafted-"))
+        found = judged(base, BASES[base][0], states[base], seed, place)
+        signal.alarm(0)
+        print(json.dumps(found), file=answers, flush=True)
+
+
+def mutated_of(bases: Path, base: str, seed: int) -> str:
+    """Say what a crafted model's changes are."""
+    from polyseme.persistence import read_model
+
+    return mutated(read_model(bases / base), random.Random(seed))[1]
+
+
+class _Worker:
+    """A process that crafts and uses models; begun anew when one of them has ended it."""
+
+    def __init__(self, bases: Path) -> None:
+        self.bases = bases
+        self.process: subprocess.Popen[str] | None = None
+
+    def ask(self, base: str, seed: int) -> Found:
+        if self.process is None:
+            self.process = subprocess.Popen(
+                [sys.executable, __file__, "--work", str(self.bases)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        assert self.process.stdin is not None and self.process.stdout is not None
+        try:
+            self.process.stdin.write(json.dumps([base, seed]) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if line:
+            return Found(*json.loads(line))
+        code = self.process.wait()
+        self.process = None
+        why = "no end in time" if code == -signal.SIGALRM else f"signal {-code}"
+        if code >= 0:
+            raise RuntimeError(f"A process that uses crafted models ended with {code}.")
+        return Found(base, seed, why, mutated_of(self.bases, base, seed), "")
+
+    def close(self) -> None:
+        if self.process is not None and self.process.stdin is not None:
+            self.process.stdin.close()
+            self.process.wait()
+
+
+def run(bases: Path, tries: int, seed: int = 0, workers: int = 2) -> list[Found]:
+    """Craft and use so many models of all kinds, in processes; give what became of each."""
+    names, jobs = list(BASES), queue.SimpleQueue[tuple[str, int]]()
+    for name in names:
+        jobs.put((name, -1))  # as it is, it must work
+    for number in range(tries):
+        jobs.put((names[number % len(names)], seed * 1_000_003 + number))
+    found: list[Found] = []
+
+    def answer() -> None:
+        worker = _Worker(bases)
+        while True:
+            try:
+                job = jobs.get_nowait()
+            except queue.Empty:
+                break
+            found.append(worker.ask(*job))
+        worker.close()
+
+    threads = [threading.Thread(target=answer) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sorted(found, key=lambda one: one.seed)
+
+
+def faults(found: list[Found]) -> list[Found]:
+    """Give what neither was refused with a sentence nor worked."""
+    return [one for one in found if one.outcome not in (_GOOD if one.seed >= 0 else ("works",))]
+
+
+def main() -> int:
+    """Craft as many models as asked for, and print what became of them."""
+    parser = argparse.ArgumentParser(description="Craft wrong models and use them.")
+    parser.add_argument("--tries", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", help="a kind of model and a seed, such as space:17")
+    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.work is not None:
+        _work(asked.work)
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        bases = Path(folder) / "bases"
+        make_bases(bases)
+        if asked.only:
+            base, _, number = asked.only.partition(":")
+            from polyseme.persistence import read_model
+
+            state = read_model(bases / base)
+            changed, said = mutated(state, random.Random(int(number)))
+            print(said, flush=True)
+            craft(Path(folder) / "one" / "model", BASES[base][0], changed)
+            print(use(base, Path(folder) / "one" / "model"))
+            return 0
+        found = run(bases, asked.tries, asked.seed, asked.workers)
+    wrong = faults(found)
+    for one in wrong:
+        print(f"{one.base}:{one.seed} {one.outcome}: {one.changes} -> {one.detail}")
+    for base in BASES:
+        counts = Counter(one.outcome for one in found if one.base == base)
+        print(base, dict(counts.most_common()))
+    print(len(found), "crafted:", dict(Counter(one.outcome for one in found).most_common()))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
