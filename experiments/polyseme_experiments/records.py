@@ -119,6 +119,11 @@ class RecordStore:
                 records = self._read(path.stem, all_have=False)
                 self._write(path.stem, [sealed(one) for one in records])
 
+    def check(self) -> None:
+        """Raise unless every record is as it was written."""
+        for path in sorted(self.folder.glob("*.jsonl")):
+            self._read(path.stem)
+
     def _write(self, setting: str, records: list[Record]) -> None:
         """Write a setting's records."""
         self._records[setting] = records
@@ -144,9 +149,9 @@ class RecordStore:
                 isinstance(record.get(name), kind) for name, kind in FIELDS.items()
             ):
                 wrong = "is not a record of a run"
-            elif record.get("digest") is None and not all_have:
-                wrong = ""
-            elif record.get("digest") != sealed(record)["digest"]:
+            elif record.get("digest") is None:
+                wrong = "has no digest" if all_have else ""
+            elif record["digest"] != sealed(record)["digest"]:
                 wrong = "was changed after it was written"
             if wrong and not self.mend:
                 raise InputError(

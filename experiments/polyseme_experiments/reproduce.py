@@ -11,6 +11,7 @@ from pathlib import Path
 
 from polyseme._validation import InputError, check_number, unknown_name
 from polyseme.datasets import known_specs
+from polyseme.io.folders import mark_folder
 from polyseme_experiments import EXPERIMENTS, SEED
 from polyseme_experiments.embedding_cache import clear_cache
 from polyseme_experiments.figures import get_experiment
@@ -45,8 +46,8 @@ def reproduce(
     trials : int
         Trials of each experiment; the comparison over label splits has ten at the least.
     out : str or Path, optional
-        The folder to write to; see `folder_of`. Runs that are recorded there with the same
-        configuration are not run again.
+        The folder to write to: new, empty, or one of results before; see `folder_of`. Runs that
+        are recorded there with the same configuration are not run again.
     workers : int
         Processes, one thread each.
     fresh : bool
@@ -78,17 +79,25 @@ def reproduce(
         ]
         if len(missing) < len(runs):
             log(f"{len(runs) - len(missing)} runs are recorded already; {len(missing)} to go")
-        try:
-            cache.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"Nothing can be written to '{cache}': {error.strerror}; name another folder with "
-                "--out."
-            ) from None
+    mark_folder(folder, "results", adopt=_is_former)
+    if not from_records:
+        cache.mkdir(parents=True, exist_ok=True)
         if fresh:
             clear_cache(cache)
         run_tasks(make_tasks(missing), config, folder / "records", n_jobs=workers, log=log)
     return _publish(wanted, config, trials, folder, log)
+
+
+def _is_former(folder: Path) -> bool:
+    """Say whether all that a folder without a mark holds are records and what is made of them."""
+    made = {"records", "tables", "figures", "cache", "README.md", "report.html"}
+    names = {path.name for path in folder.iterdir()}
+    if not names <= made or not (folder / "records").is_dir():
+        return False
+    if "README.md" in names and TITLE not in (folder / "README.md").read_text("utf-8", "replace"):
+        return False
+    RecordStore(folder / "records").check()
+    return True
 
 
 def folder_of(out: str | Path | None, config: RunConfig) -> Path:

@@ -184,7 +184,7 @@ def test_bad_input_gets_one_sentence(tmp_path, monkeypatch):
             reproduce(names, config, out=tmp_path, **options)
     assert not list(tmp_path.iterdir())
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"Nothing can be written to .*Not a directory; name"):
+    with pytest.raises(InputError, match=r"file' is a file; name a folder to write to"):
         reproduce(["fig9"], QUICK, out=tmp_path / "file")
 
 
@@ -201,3 +201,13 @@ def test_bad_folders_get_one_sentence(tmp_path, missing):
     with pytest.raises(InputError, match=missing) as caught:
         reproduce(["fig9"], RunConfig(str(tmp_path / "data")), out=tmp_path / "out")
     assert "\n" not in str(caught.value)
+
+
+def test_a_folder_of_somebody_else_is_not_written_to(tmp_path):
+    mine = {"README.md": b"my thesis", "records/notes.txt": b"mine"}
+    (tmp_path / "records").mkdir()
+    for name, content in mine.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=r"holds 'README.md' and no mark that polyseme made it"):
+        reproduce(["fig9"], RunConfig(quick=True), out=tmp_path, from_records=True)
+    assert {name: (tmp_path / name).read_bytes() for name in mine} == mine

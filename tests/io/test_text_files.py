@@ -333,9 +333,9 @@ def test_a_gzip_file_that_is_cut_is_told_as_such_whatever_its_last_bytes_say(tmp
 
 @pytest.mark.parametrize("name", ["x.jsonl.gz", "x.csv", "x.tsv.gz"])
 def test_endless_blank_lines_end(tmp_path, name):
-    data = b"id\ttags\n" + b"\n" * 1_200_000
+    data = (b'["a"]' if "json" in name else b"id\ttags") + b"\n" * 1_200_000
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
-    with pytest.raises(InputError, match=r"is the last of 1,000,001 blank lines; remove them|JSON"):
+    with pytest.raises(InputError, match=r"is the last of 1,000,001 blank lines; remove them"):
         read_documents(tmp_path / name)
     (tmp_path / "y.jsonl").write_bytes(b'["a"]\n' + b"\n" * 100_000 + b'["b"]\n')
     assert len(read_documents(tmp_path / "y.jsonl")) == 2
