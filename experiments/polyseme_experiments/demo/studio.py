@@ -13,7 +13,6 @@ from time import sleep
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyseme.features import Extracted, ImageFeatures
 from polyseme.persistence import MANIFEST
@@ -72,7 +71,7 @@ def _fitted(split: EmojiSplit, seed: int, parameters: dict[str, Any]) -> ZeroSho
     return tagger.fit(items, documents, split.semantics()).remove_documents(split.repeated())
 
 
-def _extracted(names: Sequence[str], features: NDArray[np.float32]) -> Extracted:
+def _extracted(names: Sequence[str], features: Any) -> Extracted:
     """Give stored features as what was extracted from pictures."""
     return Extracted("image", ImageFeatures(size=SIZE).preprocessing(), tuple(names), features)
 

@@ -1,7 +1,366 @@
-"""Annif's REST interface."""
+"""Annif's REST interface, so that its clients and its `http` backend can ask a model of ours.
+
+In: tags as a text, with commas or on lines, and features as metadata. Out: labels as subjects, each
+with a URI that stays while its name does. A project is a model, a vocabulary the model's labels.
+"""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+from urllib.parse import quote, unquote
 
-router = APIRouter()
+import numpy as np
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, Field, ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from polyseme._validation import InputError
+from polyseme.serve import api
+from polyseme.serve.access import Caller
+from polyseme.serve.api import Host, answer, caller_of
+from polyseme.serve.host import Ask, ModelHost, Row, Suggestion
+from polyseme.serve.questions import row_of, sentence_of
+from polyseme.serve.references import known_tags
+from polyseme.serve.schemas import MOST_NUMBERS, MOST_TAGS, Encoded, Tag
+from polyseme.verdicts import Verdict
+
+MOST_DOCUMENTS = 32  # of a batch, as Annif has it
+MOST_RESULTS = 1000
+# No language is known of labels: "undetermined", as ISO 639 has it.
+LANGUAGE = "und"
+_URI = "urn:polyseme:"
+_NUMBERS = re.compile(r"[-+0-9.eE\s]+(,[-+0-9.eE\s]+)*")
+_PROBLEM = {"description": "Something in the request cannot be used."}
+
+router = APIRouter(prefix="/v1", tags=["annif"], responses={**api.router.responses, 400: _PROBLEM})
+
+
+def uri_of(label: str) -> str:
+    """Give the URI of a label."""
+    return _URI + quote(label, safe="")
+
+
+def label_of(uri: str) -> str | None:
+    """Give the label of a URI; None where it is none of ours."""
+    return unquote(uri.removeprefix(_URI)) if uri.startswith(_URI) else None
+
+
+class Document(BaseModel):
+    """A text of tags, with features as metadata."""
+
+    text: str = ""
+    document_id: str | None = None
+    metadata: dict[str, str] = {}
+
+
+class Batch(BaseModel):
+    """Several documents."""
+
+    documents: Annotated[list[Document], Field(max_length=MOST_DOCUMENTS)]
+
+
+class Subject(BaseModel):
+    """A label that a document should have."""
+
+    uri: Annotated[str, Field(max_length=2000)]
+    label: Tag | None = None
+
+
+class Indexed(Document):
+    """A document with the labels that somebody has found right."""
+
+    subjects: Annotated[list[Subject], Field(max_length=MOST_TAGS)] = []
+
+
+class Learned(BaseModel):
+    """Documents to learn from."""
+
+    documents: Annotated[list[Indexed], Field(max_length=1000)]
+
+
+# ---------------------------------------------------------------------- what there is
+
+
+@router.get("/vocabs", summary="Vocabularies, as Annif lists them")
+def vocabs(request: Request) -> Response:
+    """List the labels of each model as a vocabulary."""
+    hosts: dict[str, ModelHost] = request.app.state.hosts
+    return answer({"vocabs": [_vocabulary(host) for host in hosts.values()]})
+
+
+@router.get(
+    "/vocabs/{model}/subjects.tsv",
+    summary="A vocabulary, as `annif load-vocab` takes it",
+    response_class=Response,
+    responses={200: {"content": {"text/tab-separated-values": {}}}},
+)
+def subjects(host: Host) -> Response:
+    """List labels with their URIs, one a line."""
+    lines = (f"<{uri_of(label)}>\t{' '.join(label.split())}\n" for label in host.now.kinds)
+    kind = "text/tab-separated-values; charset=utf-8"
+    return Response("".join(lines).encode("utf-8", "replace"), media_type=kind)
+
+
+@router.get("/projects", summary="Models, as Annif lists projects")
+def projects(request: Request) -> Response:
+    """List the models as projects."""
+    hosts: dict[str, ModelHost] = request.app.state.hosts
+    return answer({"projects": [_project(host) for host in hosts.values()]})
+
+
+@router.get("/projects/{model}", summary="A model, as Annif shows a project")
+def project(host: Host) -> Response:
+    """Describe a model as a project."""
+    return answer(_project(host), host.now.version)
+
+
+def _vocabulary(host: ModelHost) -> dict[str, Any]:
+    """Describe a model's labels."""
+    size = len(host.now.kinds)
+    return {"vocab_id": host.name, "languages": [LANGUAGE], "size": size, "loaded": True}
+
+
+def _project(host: ModelHost) -> dict[str, Any]:
+    """Describe a model."""
+    return {
+        "project_id": host.name,
+        "name": host.name,
+        "language": LANGUAGE,
+        "backend": {"backend_id": "polyseme"},
+        "vocab": _vocabulary(host),
+        "vocab_language": LANGUAGE,
+        "is_trained": True,
+        "modification_time": host.changed,
+    }
+
+
+# ---------------------------------------------------------------------- suggesting
+
+
+_BOUNDS: dict[str, Any] = {
+    "limit": {"type": "integer", "minimum": 0, "default": 10},
+    "threshold": {"type": "number", "minimum": 0, "maximum": 1, "default": 0},
+    "language": {"type": "string"},
+}
+_TEXT = {"type": "string"}
+_FIELDS = {
+    "type": "object",
+    "required": ["text"],
+    "properties": _BOUNDS | {"text": _TEXT, "metadata_features": _TEXT},
+}
+
+
+# Without references, which would lead nowhere in the description of the whole service.
+_INDEXED = Document.model_json_schema()
+_INDEXED["properties"]["subjects"] = {"type": "array", "items": Subject.model_json_schema()}
+_DOCUMENTS = {
+    "type": "array",
+    "maxItems": MOST_DOCUMENTS,
+    "items": Document.model_json_schema(),
+}
+_BATCH = {"type": "object", "required": ["documents"], "properties": {"documents": _DOCUMENTS}}
+
+
+@router.post(
+    "/projects/{model}/suggest",
+    summary="Tags for a text of tags, as Annif suggests subjects",
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/x-www-form-urlencoded": {"schema": _FIELDS}},
+        }
+    },
+)
+async def suggest(request: Request, host: Host) -> Response:
+    """Suggest labels for tags (`text`), for features (`metadata_features`), or for both.
+
+    Features are numbers with commas between them, or little-endian float32 as base64. A text in
+    which no tag is known gets no suggestion.
+    """
+    async with request.form(max_files=0, max_fields=64, max_part_size=2**22) as form:
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
+    if "text" not in fields:
+        raise HTTPException(400, "`text` is missing.")
+    start = "metadata_"
+    metadata = {
+        name.removeprefix(start): value for name, value in fields.items() if name.startswith(start)
+    }
+    document = Document(text=fields["text"], metadata=metadata)
+    found, version = await _suggest(host, [document], *_bounds(fields))
+    return answer(found[0], version)
+
+
+@router.post(
+    "/projects/{model}/suggest-batch",
+    summary="Tags for up to 32 texts of tags",
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": _BATCH}},
+        },
+        "parameters": [
+            {"name": name, "in": "query", "schema": schema} for name, schema in _BOUNDS.items()
+        ],
+    },
+)
+async def suggest_batch(request: Request, host: Host) -> Response:
+    """Suggest labels for several documents; metadata may have `features`."""
+    try:
+        documents = Batch.model_validate_json(await request.body()).documents
+    except ValidationError as error:
+        raise HTTPException(400, sentence_of(error)) from error
+    found, version = await _suggest(host, documents, *_bounds(request.query_params))
+    named = [
+        one | {"document_id": document.document_id}
+        for one, document in zip(found, documents, strict=True)
+    ]
+    return answer(named, version)
+
+
+async def _suggest(
+    host: ModelHost, documents: Sequence[Document], limit: int, threshold: float
+) -> tuple[list[dict[str, Any]], str]:
+    """Give the suggestions for each document, and the version that gave the last of them."""
+    try:
+        asks = [_asked(host, document, limit, threshold) for document in documents]
+    except InputError as error:
+        raise HTTPException(400, str(error)) from error
+    waiting = [_answered(host, ask) for ask in asks]
+    answers = await asyncio.gather(*waiting)
+    return [{"results": [_result(one) for one in found]} for found in answers], host.now.version
+
+
+def _asked(host: ModelHost, document: Document, limit: int, threshold: float) -> Ask | None:
+    """Give the question that a document asks; None where nothing is known of it."""
+    row = _features(document.metadata.get("features"))
+    if row is not None:
+        host.check_row(row)
+    tags = tuple(known_tags(host, document.text))
+    if limit == 0 or (row is None and not tags):
+        return None
+    return Ask(row, tags, limit, threshold or None)
+
+
+async def _answered(host: ModelHost, ask: Ask | None) -> list[Suggestion]:
+    """Ask a model; what nothing can be concluded from gets no suggestion."""
+    if ask is None:
+        return []
+    try:
+        return (await host.scoring.submit(ask))[1]
+    except InputError:  # only tags that are newer than the space
+        return []
+
+
+def _features(given: str | None) -> Row | None:
+    """Read features from a field: numbers with commas between them, or base64 of float32."""
+    if not given:
+        return None
+    if "," in given:
+        numbers = given.split(",", MOST_NUMBERS)
+        if not _NUMBERS.fullmatch(given) or len(numbers) > MOST_NUMBERS:
+            raise InputError("`features` must be numbers with commas between them, or base64.")
+        try:
+            with np.errstate(over="ignore"):  # told of as infinity
+                return np.array([float(one) for one in numbers], dtype=np.float32)
+        except (ValueError, OverflowError):
+            raise InputError("`features` holds something that is no number.") from None
+    if len(given) > 8 * MOST_NUMBERS:
+        raise InputError(f"`features` may hold {MOST_NUMBERS} numbers at the most.")
+    return row_of(Encoded(base64=given))
+
+
+def _bounds(given: Mapping[str, str]) -> tuple[int, float]:
+    """Read how many results are wanted, and how likely they must be."""
+    try:
+        limit, threshold = int(given.get("limit", "10")), float(given.get("threshold", "0"))
+    except ValueError:
+        limit = -1
+    if limit < 0 or not 0 <= threshold <= 1:
+        raise HTTPException(
+            400, "`limit` must be a whole number from 0 on, `threshold` between 0 and 1."
+        )
+    return min(limit, MOST_RESULTS), threshold
+
+
+def _result(one: Suggestion) -> dict[str, Any]:
+    """Give a suggestion as Annif does."""
+    score = round(one.probability, 6)
+    return {"uri": uri_of(one.label), "label": one.label, "notation": None, "score": score}
+
+
+# ---------------------------------------------------------------------- learning
+
+
+@router.post(
+    "/projects/{model}/learn",
+    status_code=204,
+    response_class=Response,
+    summary="Learn from documents with their subjects",
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"type": "array", "items": _INDEXED}}},
+        }
+    },
+)
+async def learn(request: Request, host: Host) -> Response:
+    """Learn that labels are right: of an item, where it has features, or as a known tag set.
+
+    The first needs the scope `review`, the second `admin`, as it may bring new labels.
+    """
+    caller = caller_of(request)
+    try:
+        given = json.loads(await request.body())
+        documents = Learned.model_validate({"documents": given}).documents
+    except ValidationError as error:
+        raise HTTPException(400, sentence_of(error)) from error
+    except ValueError as error:
+        raise HTTPException(400, "The body is no JSON.") from error
+    taught = [one for one in documents if one.subjects]
+    wanted = {"review" if one.metadata.get("features") else "admin" for one in taught} or {"review"}
+    for scope in sorted(wanted):
+        if not caller.may(scope):
+            raise HTTPException(403, f"To learn this needs the scope '{scope}'.")
+    try:
+        await run_in_threadpool(_learn, host, taught, caller)
+    except InputError as error:
+        raise HTTPException(400, str(error)) from error
+    return Response(status_code=204)
+
+
+def _learn(host: ModelHost, documents: Sequence[Indexed], caller: Caller) -> None:
+    """Take yes for labels of items with features, and others as known documents."""
+    verdicts: list[Verdict] = []
+    rows: dict[str, Row] = {}
+    sets: list[list[str]] = []
+    for document in documents:
+        labels = [_taught(one) for one in document.subjects]
+        row = _features(document.metadata.get("features"))
+        if row is None:
+            sets.append([*known_tags(host, document.text), *labels])
+            continue
+        host.check_row(row)
+        # The same item, however often it is told of.
+        name = document.document_id or hashlib.sha256(row.tobytes()).hexdigest()[:32]
+        rows[name] = row
+        told = Verdict(name, "", True, model=host.now.version, who=caller.name)
+        verdicts += [told._replace(label=label) for label in labels]
+    if verdicts:
+        host.learn(verdicts, rows)
+    if sets:
+        detail = f"{len(sets)} documents by Annif's interface"
+        host.change("add", detail, caller.name, lambda tagger: tagger.add_documents(sets))
+
+
+def _taught(subject: Subject) -> str:
+    """Give the label that a subject stands for."""
+    label = label_of(subject.uri) or subject.label
+    if label is None or not 0 < len(label) <= 200 or not label.isprintable():
+        raise InputError(f"'{subject.uri[:60]}' is no URI of a label here; give its `label`, too.")
+    return label

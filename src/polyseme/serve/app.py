@@ -24,7 +24,7 @@ from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from pydantic.json_schema import models_json_schema
@@ -299,7 +299,12 @@ def _add_care(app: FastAPI) -> None:
             return problem(503, "The models are being loaded.", request.scope.get("request_id"))
         return JSONResponse({"status": "ready"})
 
-    @app.get("/metrics", tags=["care"], summary="Counts for Prometheus")
+    @app.get(
+        "/metrics",
+        tags=["care"],
+        summary="Counts for Prometheus",
+        response_class=PlainTextResponse,
+    )
     async def metrics() -> Response:
         counted: Metrics = app.state.metrics
         counted.model.clear()

@@ -293,8 +293,8 @@ class ModelHost:
             features = np.stack(rows)
             columns = getattr(self._now.tagger, "feature_names_in_", None)
             named = None if columns is None else tuple(columns)
-            ids = None if names is None else list(names)
-            return Table(features=features, columns=named, ids=ids)
+            own = None if names is None else list(names)
+            return Table(features=features, columns=named, ids=own)
         ids = tuple(map(str, range(len(rows)))) if names is None else tuple(names)
         raw: Any = np.stack(rows) if extractor.kind == "image" else list(rows)
         return Extracted(extractor.kind, extractor.preprocessing(), ids, raw)
@@ -341,10 +341,9 @@ class ModelHost:
             With one sentence about what is wrong.
         """
         now = self._now
-        known, unknown = [], []
-        for tag in dict.fromkeys(ask.tags):
-            name = now.known(tag)
-            (unknown if name is None else known).append(tag if name is None else name)
+        names = {tag: now.known(tag) for tag in ask.tags}
+        known = [name for name in names.values() if name is not None]
+        unknown = [tag for tag, name in names.items() if name is None]
         self._typed(unknown)
         if ask.features is None and not known:
             if unknown:
@@ -585,14 +584,14 @@ class ModelHost:
             raise InputError(
                 f"it takes {new.n_features_in_} features, and callers send {old.n_features_in_}."
             )
-        if not new.n_features_in_:
-            scores = new.predict_proba(None, [[new.store_.labels[0]]])
+        if new.n_features_in_:
+            shape = (_CANARY, new.n_features_in_)
+            rows = np.random.default_rng(0).normal(size=shape)
+            if self._asked and new.features_ is None:
+                rows = np.stack(self._asked).astype(np.float64)
+            scores: NDArray[Any] = new.space_.item_codes(rows)
         else:
-            width = new.n_features_in_
-            noise = np.random.default_rng(0).normal(size=(_CANARY, width)).astype(np.float32)
-            rows: Any = np.stack(self._asked) if self._asked and new.features_ is None else noise
-            codes = new.space_.item_codes(np.asarray(rows, dtype=np.float64))
-            scores = codes
+            scores = new.predict_proba(None, [[new.store_.labels[0]]])
         if not np.isfinite(scores).all():
             raise InputError("its answers are not finite.")
 

@@ -1,7 +1,116 @@
-"""PhotoPrism's interface to a vision service."""
+"""PhotoPrism's interface to a vision service: labels of pictures.
+
+In: pictures as data URLs. Out: labels with confidence and topicality between 0 and 1. In
+PhotoPrism's `vision.yml` the `Uri` of the service is `…/api/v1/vision/labels/MODEL`.
+"""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+import asyncio
+from typing import Annotated, Any
 
-router = APIRouter()
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from polyseme._validation import InputError
+from polyseme.serve import api
+from polyseme.serve.api import Host, answer
+from polyseme.serve.host import Ask, ModelHost, Suggestion
+from polyseme.serve.references import row_of_reference
+
+MOST_PICTURES = 8
+# Where no other is asked for, and the model can promise it: half of the labels should be true.
+_PRECISION = _LIKELY = 0.5
+
+router = APIRouter(prefix="/api/v1/vision", tags=["photoprism"], responses=api.router.responses)
+
+Count = Annotated[int, Query(ge=1, le=1000)]
+Threshold = Annotated[float | None, Query(ge=0, le=1)]
+Precision = Annotated[float | None, Query(ge=0.01, le=0.99)]
+
+
+class VisionBody(BaseModel):
+    """One picture, as data URLs of several sizes or crops, or as an item of the collection."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    id: Annotated[str, Field(max_length=200)] = ""
+    model: Annotated[str, Field(max_length=200)] = ""
+    url: str = ""
+    images: Annotated[list[str], Field(max_length=MOST_PICTURES)] = []
+
+
+@router.post("/labels", summary="Labels of a picture, by the model that is named, or the first")
+async def labels(
+    request: Request,
+    body: VisionBody,
+    k: Count = 20,
+    threshold: Threshold = None,
+    precision: Precision = None,
+) -> Response:
+    """Give labels of a picture, by the first model that looks at pictures unless one is named."""
+    hosts: dict[str, ModelHost] = request.app.state.hosts
+    looking = [host for host in hosts.values() if host.extractor and host.extractor.kind == "image"]
+    host = hosts.get(body.model) or next(iter(looking), None)
+    if host is None:
+        raise HTTPException(404, "No model here looks at pictures.")
+    return await _labels(host, body, k, threshold, precision)
+
+
+@router.post("/labels/{model}", summary="Labels of a picture")
+async def labels_by(
+    host: Host,
+    body: VisionBody,
+    k: Count = 20,
+    threshold: Threshold = None,
+    precision: Precision = None,
+) -> Response:
+    """Give labels of a picture.
+
+    By default those of which half should be true, where the model can promise it; `threshold` and
+    `precision` in the address ask for others.
+    """
+    return await _labels(host, body, k, threshold, precision)
+
+
+async def _labels(
+    host: ModelHost, body: VisionBody, k: int, threshold: float | None, precision: float | None
+) -> Response:
+    """Look at pictures, and give the labels that any of them has."""
+    if threshold is None and precision is None:
+        measured = host.now.tagger.validation_ is not None
+        threshold, precision = (None, _PRECISION) if measured else (_LIKELY, None)
+    try:
+        pictures = body.images or ([body.url] if body.url else [])
+        if not pictures:
+            raise InputError("Send `images` as data URLs.")
+        rows = await asyncio.gather(*(row_of_reference(host, one) for one in pictures))
+        asks = [host.check(Ask(row, (), k, threshold, precision))[0] for row in rows]
+        found = await asyncio.gather(*(host.scoring.submit(ask) for ask in asks))
+    except InputError as error:
+        told = {"id": body.id, "code": 422, "error": str(error), "result": {}}
+        told |= {"status": 422, "title": "Unprocessable Content", "detail": str(error)}
+        return JSONResponse(told, 422, media_type="application/problem+json")
+    now, best = host.now, dict[str, Suggestion]()
+    for one in sorted((one for _, some in found for one in some), key=lambda one: -one.probability):
+        best.setdefault(one.label, one)
+    content = {
+        "id": body.id,
+        "code": 200,
+        "model": {"type": "labels", "name": host.name, "version": now.version},
+        "result": {"labels": [_label(host, one) for one in list(best.values())[:k]]},
+    }
+    return answer(content, now.version)
+
+
+def _label(host: ModelHost, one: Suggestion) -> dict[str, Any]:
+    """Give a suggestion as PhotoPrism takes it; its categories are what it implies."""
+    return {
+        "name": one.label,
+        "source": "image",
+        "priority": 0,
+        "confidence": round(one.probability, 6),
+        "topicality": round(one.probability, 6),
+        "categories": sorted(host.now.tagger.vocabulary_.implied(one.label)),
+    }

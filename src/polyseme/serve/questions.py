@@ -6,12 +6,11 @@ In: a request. Out: a `Question` with checked numbers and tags, or one sentence 
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.datastructures import QueryParams, UploadFile
 from starlette.requests import Request
 
@@ -20,6 +19,7 @@ from polyseme.serve.host import ModelHost, Row
 from polyseme.serve.schemas import Encoded, Thing
 
 B = TypeVar("B", bound=Thing)
+M = TypeVar("M", bound=BaseModel)
 JSON, NUMBERS, NUMPY = "application/json", "application/octet-stream", "application/x-npy"
 FORM = "multipart/form-data"
 _FIELDS_BYTES = 2**16  # of the other fields of a form
@@ -43,7 +43,7 @@ def row_of(features: list[float] | Encoded | None) -> Row | None:
     if isinstance(features, Encoded):
         try:
             return _row(base64.b64decode(features.base64, validate=True))
-        except binascii.Error:
+        except ValueError:  # letters that are none of base64's, or too few
             raise InputError("`base64` of the features cannot be decoded.") from None
     return np.asarray(features, dtype=np.float32)
 
@@ -149,11 +149,11 @@ def _options(kind: type[B], query: QueryParams, *, commas: bool = True) -> B:
 _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 
-def parsed(kind: type[B], data: bytes) -> B:
+def parsed(kind: type[M], data: bytes) -> M:
     """Read a JSON body."""
     adapter = _ADAPTERS.setdefault(kind, TypeAdapter(kind))
     try:
-        body: B = adapter.validate_json(data)
+        body: M = adapter.validate_json(data)
     except ValidationError as error:
         raise InputError(sentence_of(error)) from None
     return body

@@ -94,7 +94,7 @@ class NeighboursBody(Thing):
 class DocumentsBody(Body):
     """Known documents, by their numbers."""
 
-    documents: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=1_000_000)]
+    documents: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=1_000_000)]
 
 
 class VerdictBody(Body):

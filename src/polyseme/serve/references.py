@@ -1,0 +1,92 @@
+"""What other programs say of an item: its content as a data URL, a name or an address, or tags.
+
+In: a text. Out: the item's numbers, or the tags that are known. Nothing is ever fetched: an address
+stands for an item of the collection whose name it ends with, or for nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from polyseme._validation import InputError
+from polyseme.serve.collection import Collection
+from polyseme.serve.host import ModelHost, Row
+from polyseme.serve.questions import row_of_file
+from polyseme.serve.schemas import MOST_TAGS
+
+_DATA = re.compile(r"data:[\w.+/-]{0,100}(;[\w=.+-]{0,100}){0,4};base64,", re.ASCII)
+# What Label Studio puts before the name of a file that is uploaded to it.
+_UPLOADED = re.compile(r"[0-9a-f]{8}-")
+_LONGEST = 4096
+_BETWEEN = re.compile(r"[,;\r\n\t]+")
+
+
+def data_of(reference: str) -> bytes | None:
+    """Give the content of a data URL; None for what is none."""
+    if not reference.startswith("data:"):
+        return None
+    start = _DATA.match(reference)
+    try:
+        if start is not None:
+            return base64.b64decode(reference[start.end() :], validate=True)
+    except (binascii.Error, ValueError):
+        pass
+    raise InputError("A data URL must be data:TYPE;base64, followed by the content.")
+
+
+def item_of(collection: Collection | None, reference: str) -> str | None:
+    """Give the item of a collection that a name, a path or an address stands for."""
+    if collection is None or len(reference) > _LONGEST:
+        return None
+    return next((name for name in _names(reference) if name in collection), None)
+
+
+def _names(reference: str) -> Iterator[str]:
+    """Yield what an item may be called, the most exact first."""
+    yield reference
+    try:
+        parts = urlsplit(reference)
+        # Label Studio's local files.
+        paths = [*parse_qs(parts.query).get("d", ()), unquote(parts.path)]
+    except ValueError:
+        return
+    for path in paths:
+        steps = [step for step in path.replace("\\", "/").split("/") if step]
+        for first in range(len(steps)):
+            yield "/".join(steps[first:])
+        if steps and (uploaded := _UPLOADED.match(steps[-1])):
+            yield steps[-1][uploaded.end() :]
+
+
+async def row_of_reference(host: ModelHost, reference: str) -> Row:
+    """Give the numbers of what a reference stands for: a data URL's content, or an item.
+
+    Parameters
+    ----------
+    host : ModelHost
+    reference : str
+    """
+    data = data_of(reference)
+    if data is not None:
+        return await row_of_file(data, host)
+    name = item_of(host.collection, reference)
+    if name is None or host.collection is None:
+        raise InputError(
+            f"'{reference[:60]}' is no item of the collection, and nothing is fetched from "
+            "elsewhere; send the content as a data URL."
+        )
+    return host.collection.row(name)
+
+
+def known_tags(host: ModelHost, text: str) -> Iterator[str]:
+    """Give the tags of a text that a model knows; others are not taken for tags of people's."""
+    now, found = host.now, dict[str, None]()
+    for part in _BETWEEN.split(text):
+        label = now.known(part.strip()) if 0 < len(part.strip()) <= 200 else None
+        if label is not None and label not in found and len(found) < MOST_TAGS:
+            found[label] = None
+            yield label

@@ -1,0 +1,102 @@
+"""The command `serve` as a process: it starts, ends in order, and loses nothing when it is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+
+from polyseme import load
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def start():
+    """Start a service; every process is ended with the test."""
+    running = []
+
+    def run(*words):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        command = [sys.executable, "-m", "polyseme", "serve", *map(str, words), "--port", str(port)]
+        process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1"}
+        )
+        running.append(process)
+        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
+        for _ in range(1200):
+            assert process.poll() is None, process.stderr.read().decode()
+            try:
+                if client.get("/health/ready").status_code == 200:
+                    return process, client
+            except httpx.TransportError:
+                pass
+            time.sleep(0.1)
+        raise AssertionError("it does not answer")
+
+    yield run
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def test_what_was_acknowledged_is_there_after_a_kill(start, model, world):
+    process, client = start(model)
+    features = {"x": world.X_test[0].tolist()}
+    said = {"verdicts": [{"item": "x", "label": "sand", "answer": True}], "features": features}
+    numbers = client.post("/v1/models/toy/learn", json=said).json()["numbers"]
+    assert (
+        client.post("/v1/models/toy/labels/sea/rename", json={"name": "ocean"}).status_code == 200
+    )
+    process.send_signal(signal.SIGKILL)
+    process.wait(60)
+    tagger = load(model)
+    assert [one.number for one in tagger.verdicts_.standing()] == numbers
+    assert "ocean" in tagger.classes_
+    _, client = start(model)
+    listed = client.get("/v1/models/toy/versions").json()["versions"]
+    assert [one["action"] for one in listed] == ["opened", "rename"]
+
+
+def test_it_ends_in_order_when_it_is_told_to(start, model):
+    process, client = start(model)
+    assert client.get("/").headers["content-type"].startswith("text/html")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) in (0, -signal.SIGTERM)
+    assert b"Traceback" not in process.stderr.read()
+
+
+def test_a_changed_folder_is_taken_up_while_it_runs(start, model):
+    _, client = start(model, "--watch", "0.1")
+    load(model).block(["sand"]).save(model)
+    for _ in range(600):
+        if client.get("/v1/models/toy/labels/sand").json()["blocked"]:
+            break
+        time.sleep(0.1)
+    else:
+        raise AssertionError("the change was not taken up")
+
+
+def test_strangers_are_not_let_in_without_tokens(run, model):
+    code, _, err = run("serve", model, "--host", "0.0.0.0")
+    assert code == 1 and "polyseme token" in err
+
+
+def test_tokens_are_made_at_the_command_line(run, tmp_path):
+    code, out, err = run("token", tmp_path / "tokens.json", "ann", "--scope", "admin")
+    assert code == 0 and out.startswith("ps_") and "ann" in err
+
+
+def test_models_of_one_name_and_missing_ones_are_refused(run, model, tmp_path):
+    code, _, err = run("serve", model, model)
+    assert code == 1 and "must differ" in err
+    code, _, err = run("serve", tmp_path / "none")
+    assert code == 1 and "--items" in err

@@ -1,0 +1,56 @@
+"""The whole API, asked with whatever its own description allows: no failure of ours, no surprise."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
+
+from schemathesis.checks import not_a_server_error  # noqa: E402  # after the skip
+from schemathesis.specs.openapi.checks import (  # noqa: E402
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+CHECKS = (
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+)
+
+
+@pytest.mark.slow
+def test_every_operation_answers_as_it_is_described(host, serving):
+    app = serving(host).app
+    schema = schemathesis.openapi.from_asgi("/openapi.json", app)
+    answered: Counter[int] = Counter()
+    operations = [one.ok() for one in schema.get_all_operations()]
+    labels = sorted(host.now.kinds)
+    for operation in operations:
+
+        @settings(
+            max_examples=6,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy())
+        def ask(case):
+            parameters = case.path_parameters
+            if "model" in parameters:
+                parameters["model"] = "toy"
+            if "label" in parameters and len(str(parameters["label"])) % 2:
+                parameters["label"] = labels[len(str(parameters["label"])) % len(labels)]
+            response = case.call()
+            answered[response.status_code] += 1
+            case.validate_response(response, checks=CHECKS)
+
+        ask()
+    assert len(operations) > 35 and answered[200] > 50
+    assert set(answered) <= {200, 201, 204, 304, 400, 404, 413, 415, 422}
