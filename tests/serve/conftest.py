@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from polyseme.serve.collection import Collection
 
 from polyseme import ZeroShotTagger
 from polyseme.io import Table
 from polyseme.serve.app import Settings, create_app
+from polyseme.serve.collection import Collection
 from polyseme.serve.host import ModelHost
 
 

@@ -95,7 +95,7 @@ def address(place, looks) -> Iterator[Callable[..., str]]:
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         started.append((server, thread))
-        return "http://127.0.0.1:{}".format(listening.getsockname()[1])
+        return f"http://127.0.0.1:{listening.getsockname()[1]}"
 
     yield start
     for server, thread in started:
