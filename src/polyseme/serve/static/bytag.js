@@ -29,16 +29,17 @@ const ASKED = 24;
 
 /** @param {HTMLElement} stage @param {Context} context */
 export function chooseTag(stage, context) {
-  const { api, navigate } = context;
+  const { api, model, navigate } = context;
+  const without = ["unseen", "oov"].filter((kind) => model.kinds[kind] > 0);
   const go = (/** @type {string} */ label) => navigate(to("review/label", label));
   const unseen = h("div", { class: "tag-cards" }, loading("Looking for tags worth asking about…"));
   const uncertain = h("div", { class: "tag-cards" }, loading());
   add(stage,
     h("p", { class: "lead" }, "Choose a tag, and say yes or no to the items that may carry it. Every answer counts at once."),
     searchBox({ api, name: "Tag to review", placeholder: "Search a tag", choose: go }).element,
-    h("section", { aria_label: "Unseen tags" },
-      h("h2", null, "Unseen tags"),
-      h("p", { class: "muted" }, "No training item carries these: a few answers help them most. Those that did worst when held out come first."),
+    without.length > 0 && h("section", { aria_label: "Unseen and new tags" },
+      h("h2", null, "Unseen and new tags"),
+      h("p", { class: "muted" }, "These were not learned from items: a few answers help them most. Those that did worst when held out come first."),
       unseen),
     h("section", { aria_label: "Least certain" },
       h("h2", null, "Least certain"),
@@ -55,13 +56,13 @@ export function chooseTag(stage, context) {
   const answers = (/** @type {any} */ one) => one.verdicts.yes + one.verdicts.no;
   const fill = async () => {
     try {
-      const found = await api.get(api.model("labels"), { params: { kind: "unseen", order: "count", limit: 200 }, signal: control.signal });
-      const open = found.labels.filter((/** @type {any} */ one) => !one.blocked);
-      open.sort((/** @type {any} */ a, /** @type {any} */ b) =>
+      const found = await Promise.all(without.map((kind) => api.get(api.model("labels"), { params: { kind, blocked: false, limit: 200 }, signal: control.signal })));
+      const open = found.flatMap(({ labels }) => labels);
+      open.sort((a, b) =>
         Math.min(answers(a), 10) - Math.min(answers(b), 10) || (a.quality_unseen ?? 2) - (b.quality_unseen ?? 2) || b.count - a.count);
       clear(unseen, open.length
-        ? open.slice(0, 12).map((/** @type {any} */ one) => card(one, answers(one) ? plural(answers(one), "answer") : plural(one.count, "tag set")))
-        : h("p", { class: "muted" }, "This model has no unseen tags."));
+        ? open.slice(0, 12).map((one) => card(one, answers(one) ? plural(answers(one), "answer") : plural(one.count, "tag set")))
+        : h("p", { class: "muted" }, "All of them are blocked."));
     } catch (error) {
       if (!isAbort(error)) clear(unseen, failed(error, fill));
     }

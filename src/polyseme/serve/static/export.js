@@ -16,7 +16,7 @@ export function exportMenu(context) {
   const forms = [
     ["jsonl", "Answers (JSONL)", "every answer, one a line", "answers.jsonl"],
     ["documents", "Documents (JSONL)", "items with their tags, to fit a model again", "documents.jsonl"],
-    ["label-studio", "Label Studio (JSON)", "tasks with predictions", "label-studio.json"],
+    ["label-studio", "Label Studio (JSON)", "tasks with the tags as annotations", "label-studio.json"],
   ];
   const download = async (/** @type {string} */ form, /** @type {string} */ file) => {
     menu.open = false;
