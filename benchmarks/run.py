@@ -53,6 +53,7 @@ BENCHMARKS = (
     Benchmark("fit"),
     Benchmark("space"),
     Benchmark("clicks"),
+    Benchmark("review"),
     Benchmark("extraction", needs=("efficientnet_lite_pytorch", "librosa", "soundfile")),
 )
 NAMES = tuple(one.name for one in BENCHMARKS)
