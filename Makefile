@@ -10,7 +10,7 @@ export POLYSEME_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: demo test check lint docs reproduce bench clean
+.PHONY: demo test check lint lint-js docs reproduce bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/polyseme demo --serve --out demo.html
@@ -27,6 +27,11 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The studio's types; needs Node.js, which nothing else does.
+lint-js:
+	npx --yes --package typescript@5.9 tsc --noEmit --allowJs --checkJs --strict --target es2022 \
+	  --module es2022 --moduleResolution bundler --lib es2022,dom,dom.iterable src/polyseme/serve/static/*.js
 
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -61,6 +61,17 @@ def test_every_form_of_features_gives_the_same_answer(client, world):
     assert answers[0].headers["x-model-version"] == answers[0].json()["version"]
 
 
+def test_tags_of_a_form_are_repeated_and_may_hold_commas_those_of_a_query_are_split(client, world):
+    form = [("tags", (None, "sand")), ("tags", (None, "rock, paper"))]
+    content = ok(client.post("/v1/models/toy/suggest", files=form))
+    assert content["unknown_tags"] == ["rock, paper"]
+    numbers = world.X_test[0].astype("<f4").tobytes()
+    headers = {"Content-Type": "application/octet-stream"}
+    path = "/v1/models/toy/suggest?tags=sand,rock, paper"
+    content = ok(client.post(path, content=numbers, headers=headers))
+    assert content["unknown_tags"] == ["rock", "paper"]
+
+
 def test_tags_alone_are_completed_and_unknown_ones_told(client):
     content = ok(client.post(SUGGEST, json={"tags": ["sand", "canoe"], "k": 2}))
     assert content["unknown_tags"] == ["canoe"]

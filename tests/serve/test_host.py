@@ -197,9 +197,14 @@ def test_readers_see_whole_states_while_the_model_is_changed(host, world):
     assert not wrong
 
 
-def test_an_unknown_label_is_named_with_a_likely_one(host):
-    with pytest.raises(UnknownLabelError, match="sandd"):
-        host.now.label("sandd")
+def test_an_unknown_label_is_named_with_likely_ones_only(host):
+    with pytest.raises(UnknownLabelError) as told:
+        host.now.label("Sandd")
+    sentence, _, hint = str(told.value).partition("; did you mean ")
+    assert sentence == "There is no label 'Sandd'" and hint.startswith("'sand'")
+    assert 1 <= len(hint.split(" or ")) <= 3
+    with pytest.raises(UnknownLabelError, match=r"^There is no label 'qqqqqq'\.$"):
+        host.now.label("qqqqqq")
     assert host.now.label("  SAND ") == "sand"
 
 

@@ -28,6 +28,7 @@ from polyseme.cli.output import Form, counted, emit, emit_evidence, for_people, 
 
 if TYPE_CHECKING:
     from polyseme.features import MediaFeatures
+    from polyseme.features.extraction import Summary
     from polyseme.published.tagger import PublishedTagger
     from polyseme.tagger import Tagger, ZeroShotTagger
     from polyseme.verdicts import VerdictLog
@@ -807,12 +808,9 @@ def extract(
     strict: bool = False,
 ) -> None:
     """Turn a folder of media into numbers. Interrupted? The same command goes on."""
-    from polyseme._progress import FileProgress
     from polyseme._validation import first_few
     from polyseme.cluster import open_engine
-    from polyseme.features import extract_folder, extractor_class
-    from polyseme.features.base import quiet_decoders
-    from polyseme.features.extraction import by_reason
+    from polyseme.features import extractor_class
 
     parameters: dict[str, Any] = {"depth": depth, "size": size, "framing": framing}
     if kind == "audio":
@@ -827,21 +825,28 @@ def extract(
             f"{network} was trained on {len(trained)} tags ({first_few(trained, most=3)}): such a "
             "tag is not new to it, also where no item here carries it; extraction.json has them all"
         )
-    with (
-        resumable(),
-        open_engine(engine, address, workers, say) as where,
-        quiet_decoders(),
-        FileProgress(f"extracting {kind}") as bar,
-    ):
-        summary = extract_folder(folder, out, extractor, progress=bar.tell, engine=where)
+    with resumable(), open_engine(engine, address, workers, say) as where:
+        summary = look_at(folder, out, extractor, where)
+    typer.echo(str(out))
+    if strict and (summary.skipped or summary.unread):
+        raise typer.Exit(1)
+
+
+def look_at(folder: Path, out: Path, extractor: MediaFeatures, engine: Any = None) -> Summary:
+    """Turn a folder of media into numbers, and say what became of its files and keywords."""
+    from polyseme._progress import FileProgress
+    from polyseme.features import extract_folder
+    from polyseme.features.base import quiet_decoders
+    from polyseme.features.extraction import by_reason
+
+    with quiet_decoders(), FileProgress(f"extracting {extractor.kind}") as bar:
+        summary = extract_folder(folder, out, extractor, progress=bar.tell, engine=engine)
     _say_skipped(summary.skipped)
     for names, reason in by_reason(summary.unread)[:_NAMED]:
         say(f"keywords of {names} cannot be read: {reason}")
     say(summary.sentence())
     say(summary.keywords())
-    typer.echo(str(out))
-    if strict and (summary.skipped or summary.unread):
-        raise typer.Exit(1)
+    return summary
 
 
 def _say_skipped(skipped: Sequence[tuple[str, str]]) -> None:

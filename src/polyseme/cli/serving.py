@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from polyseme.cli.app import SERVING, TableOptions, command, refuse
-from polyseme.cli.commands import Engine, extract, fit
+from polyseme.cli.app import SERVING, TableOptions, command, refuse, resumable
+from polyseme.cli.commands import Engine, fit, look_at
 from polyseme.cli.output import counted, say
 
 if TYPE_CHECKING:
+    from polyseme.features import MediaFeatures
     from polyseme.serve.collection import Collection
     from polyseme.tagger import ZeroShotTagger
 
@@ -51,14 +53,17 @@ def serve(
     names = [model.resolve().name for model in models]
     if len(set(names)) < len(names):
         refuse("Models are told apart by their folders' names, which must differ.")
-    for model in models:
-        if not model.exists():
-            _learn(model, items, documents)
+    learned = {
+        str(model.resolve()): _learn(model, items, documents)
+        for model in models
+        if not model.exists()
+    }
     plan: dict[str, Any] = {
         "models": [str(model.resolve()) for model in models],
         "items": items,
         "media": media,
         "documents": documents,
+        "learned": learned,
         "tokens": tokens,
         "word_vectors": word_vectors,
         "max_body": max_body * 2**20,
@@ -66,15 +71,18 @@ def serve(
         "watch": watch,
     }
     shown = f"[{host}]" if ":" in host else host
-    say(f"the studio: http://{shown}:{port}/   the API: http://{shown}:{port}/openapi.json")
+    where = f"the studio: http://{shown}:{port}/   the API: http://{shown}:{port}/openapi.json"
     if engine == "ray":
         from polyseme.serve.replicas import run_replicas
 
+        say(where)
         run_replicas(make_app, plan, host, port, workers or 2, address)
         return
     from polyseme.serve.process import run
 
-    run(make_app(**plan), host, port, json_log=log == "json")
+    app = make_app(**plan)
+    say(f"{where}   (Ctrl-C ends it)")
+    run(app, host, port, json_log=log == "json")
 
 
 def make_app(
@@ -82,11 +90,15 @@ def make_app(
     items: Path | None = None,
     media: Path | None = None,
     documents: Path | None = None,
+    learned: Mapping[str, Path] | None = None,
     tokens: Path | None = None,
     word_vectors: Path | None = None,
     **limits: Any,
 ) -> Any:
-    """Make the application that `serve` runs; workers on other machines make it again."""
+    """Make the application that `serve` runs; workers on other machines make it again.
+
+    `learned` has the numbers of the items for models that were learned from them just now.
+    """
     from polyseme import WordVectors
     from polyseme.serve.access import Tokens
     from polyseme.serve.app import Settings, create_app
@@ -98,7 +110,11 @@ def make_app(
     for model in models:
         host = ModelHost(model, words=words)
         if items is not None:
-            host.collection = read_collection(host.now.tagger, Path(model), items, media, documents)
+            numbers = (learned or {}).get(model, items)
+            folder = media if numbers == items else items
+            host.collection = read_collection(
+                host.now.tagger, Path(model), numbers, folder, documents
+            )
         hosts.append(host)
     return create_app(hosts, Settings(tokens=known, **limits))
 
@@ -116,7 +132,7 @@ def read_collection(
     place = items
     extractor = tagger.features_
     if extractor is not None and items.is_dir() and not (is_extraction(items) or is_table(items)):
-        place, folder = _extracted(items, model, extractor.kind), items
+        place, folder = _extracted(items, model, extractor), items
     X = read_untagged(place, extractor, reading)
     ids = tuple(map(str, range(X.shape[0]))) if X.ids is None else tuple(X.ids)
     tags: Any = X.tags if isinstance(X, Extracted) else None
@@ -137,15 +153,16 @@ def read_collection(
     return Collection(ids, X, tags, files)
 
 
-def _extracted(items: Path, model: Path, kind: Any) -> Path:
+def _extracted(items: Path, model: Path, extractor: MediaFeatures) -> Path:
     """Turn a folder of files into numbers, which are kept beside the model for the next time."""
     out = model.resolve().with_name(f"{model.resolve().name}.items")
-    extract(kind, items, out)
+    with resumable():
+        look_at(items, out, extractor)
     return out
 
 
-def _learn(model: Path, items: Path | None, documents: Path | None) -> None:
-    """Learn a model that is not there from the items and their keywords."""
+def _learn(model: Path, items: Path | None, documents: Path | None) -> Path:
+    """Learn a model that is not there from the items and their keywords; give their numbers."""
     if items is None or not items.is_dir():
         refuse(f"There is no model at '{model}'; give --items a folder to learn it from.")
     from polyseme.features import EXTRACTORS
@@ -156,9 +173,12 @@ def _learn(model: Path, items: Path | None, documents: Path | None) -> None:
         counts = {
             kind: len(find_media([items], one.suffixes)[0]) for kind, one in EXTRACTORS.items()
         }
-        numbers = _extracted(items, model, max(counts, key=lambda kind: counts[kind]))
-    say(f"there is no model at '{model}' yet: it is learned from '{items}'")
+        if not any(counts.values()):
+            refuse(f"There is no model at '{model}', and no picture or sound in '{items}'.")
+        say(f"there is no model at '{model}' yet: it is learned from '{items}'")
+        numbers = _extracted(items, model, EXTRACTORS[max(counts, key=lambda kind: counts[kind])]())
     fit(model, documents=documents, features=numbers, tables=TableOptions())
+    return numbers
 
 
 @command(SERVING)

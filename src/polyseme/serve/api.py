@@ -287,7 +287,10 @@ _ROW = {"schema": {"type": "string", "format": "binary"}}
 _FORM_FIELDS = {
     "schema": {
         "type": "object",
-        "properties": {"file": {"type": "string", "format": "binary"}, "tags": {"type": "string"}},
+        "properties": {
+            "file": {"type": "string", "format": "binary"},
+            "tags": {"type": "array", "items": {"type": "string"}},
+        },
     }
 }
 

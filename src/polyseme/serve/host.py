@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._validation import InputError, PolysemeWarning, unknown_name
+from polyseme._validation import InputError, PolysemeWarning
 from polyseme.corpus import normalize_label
 from polyseme.features.base import Extracted, MediaError, MediaFeatures
 from polyseme.io import Table
@@ -45,6 +46,7 @@ MOST_LABELS = 1000  # that one answer names
 # answers afterwards bring the old one back.
 _CANARY, _TRIAL, _FAILURES = 16, 50, 3
 _MOST_TYPED, _MOST_SIMILAR = 10_000, 500
+_HINTS = 3  # labels that may have been meant
 
 
 class Ask(NamedTuple):
@@ -148,7 +150,9 @@ class Snapshot:
         """Give a label under its own name, or raise an `UnknownLabelError`."""
         found = self.known(name)
         if found is None:
-            raise UnknownLabelError(str(unknown_name("label", name, list(self.kinds)[:20])))
+            near = get_close_matches(self.key(name), self._names, _HINTS)
+            hint = "; did you mean {}?".format(" or ".join(f"'{self._names[one]}'" for one in near))
+            raise UnknownLabelError(f"There is no label '{name[:60]}'{hint if near else '.'}")
         return found
 
     @cached_property

@@ -120,22 +120,22 @@ async def _read_form(request: Request, kind: type[B], host: ModelHost) -> Questi
     async with request.form(max_files=1, max_fields=32, max_part_size=_FIELDS_BYTES) as form:
         files = [value for value in form.values() if isinstance(value, UploadFile)]
         fields = [(name, str(one)) for name, one in form.multi_items() if isinstance(one, str)]
-        body = _options(kind, QueryParams(fields))
+        body = _options(kind, QueryParams(fields), commas=False)
         if not files:
             return Question(body, await _row_of_thing(body, host))
         return Question(body, await row_of_file(await files[0].read(), host))
 
 
-def _options(kind: type[B], query: QueryParams) -> B:
-    """Read the fields of a body from a query or a form; lists are repeated or have commas."""
+def _options(kind: type[B], query: QueryParams, *, commas: bool = True) -> B:
+    """Read the fields of a body from a query or a form; lists are repeated, or have commas."""
     fields: dict[str, Any] = {}
     for name in query:
         if name in ("place", "file"):
             continue
         values = query.getlist(name)
         if name in ("tags", "kinds"):
-            parts = [part.strip() for value in values for part in value.split(",")]
-            fields[name] = [part for part in parts if part]
+            parts = [part for value in values for part in (value.split(",") if commas else [value])]
+            fields[name] = [part.strip() for part in parts if part.strip()]
         elif name == "features":
             raise InputError("Features are sent in the body, not in a field.")
         else:

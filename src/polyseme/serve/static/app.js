@@ -176,7 +176,7 @@ function use(id) {
   context = {
     api, model, models, state, navigate, toast,
     route: route(),
-    can: (/** @type {string} */ scope) => !context.model.scopes || context.model.scopes.includes(scope),
+    can: (/** @type {string} */ scope) => context.model.scopes.includes(scope),
     shortcuts: (/** @type {any} */ list) => (viewKeys = list),
     refreshModel: async () => {
       const fresh = await api.get(api.model());

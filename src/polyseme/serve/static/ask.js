@@ -125,6 +125,11 @@ class AskView {
     this.later();
   }
 
+  /** Whether a precision can be asked for: it is promised of items, not of tags alone. */
+  get precise() {
+    return Boolean(this.given.file || this.given.features || this.given.item);
+  }
+
   /** @param {number} precision */
   slide(precision) {
     this.given.precision = precision;
@@ -134,14 +139,16 @@ class AskView {
 
   sayPrecision() {
     const { model } = this.context;
-    const p = this.given.precision / 100;
-    const most = model.quality?.highest_precision_unseen;
-    const others = (model.kinds?.unseen || 0) + (model.kinds?.oov || 0) > 0;
+    const p = this.precise ? this.given.precision / 100 : 0;
+    const most = model.quality?.highest_precision_unseen ?? null;
+    const others = model.kinds.unseen + model.kinds.oov > 0;
     let text = `The ${SHOWN} likeliest tags are shown.`;
     if (p) text = `Of the tags shown, ${percent(p)} should be true.`;
-    if (p && others && model.quality && (most === null || most === undefined)) text += " Unseen tags are left out: nothing can be promised of them.";
-    else if (p && others && typeof most === "number" && p > most) text += ` Unseen tags are left out: no more than ${percent(most)} can be promised of them.`;
+    if (!this.precise) text += " A precision can be promised of an item, not of tags alone.";
+    if (p && others && most === 0) text += " Unseen tags are left out: nothing can be promised of them.";
+    else if (p && others && most !== null && p > most) text += ` Unseen tags are left out: no more than ${percent(most)} can be promised of them.`;
     this.promise.textContent = text;
+    this.slider.disabled = !this.precise;
     this.level.textContent = p ? percent(p) : "not asked";
     this.slider.setAttribute("aria-valuetext", p ? percent(p) : "not asked");
   }
@@ -157,7 +164,7 @@ class AskView {
     if (!file) return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined && value !== null && !(Array.isArray(value) && !value.length)));
     const form = new FormData();
     form.append("file", file);
-    if (tags.length) form.append("tags", tags.join(","));
+    for (const tag of tags) form.append("tags", tag);
     for (const [key, value] of Object.entries(more)) if (value !== undefined && value !== null) form.append(key, String(value));
     return form;
   }
@@ -172,7 +179,8 @@ class AskView {
     this.hook.ask.busy = true;
     this.results.setAttribute("aria-busy", "true");
     if (!this.results.querySelector(".ranking")) clear(this.results, loading("Ranking tags…"));
-    const precision = this.given.precision ? this.given.precision / 100 : undefined;
+    this.sayPrecision();
+    const precision = this.precise && this.given.precision ? this.given.precision / 100 : undefined;
     try {
       const [answer] = await Promise.all([
         api.post(api.model("suggest"), this.body({ k: precision ? MOST : SHOWN + this.given.tags.length, precision }), { params: { place: true }, signal }),
@@ -213,6 +221,7 @@ class AskView {
   }
 
   nothing() {
+    this.sayPrecision();
     clear(this.more);
     this.more.hidden = true;
     this.landing.show(null, [], "");
@@ -234,7 +243,7 @@ class AskView {
   show(answer) {
     const given = new Set(this.given.tags.map((tag) => tag.toLowerCase()));
     const found = answer.suggestions.filter((/** @type {any} */ one) => !given.has(one.label.toLowerCase()));
-    const unknown = answer.unknown_tags || [];
+    const unknown = answer.unknown_tags;
     this.chips.mark(unknown);
     this.status.textContent = found.length ? `Likeliest: ${found.slice(0, 3).map((/** @type {any} */ one) => `${one.label} ${probabilityText(one.probability)}`).join(", ")}` : "No tag is sure enough.";
     this.hook.ask = { suggestions: found, unknown, place: answer.place, busy: false };

@@ -29,6 +29,8 @@ export function labelBox({ api, name, choose, placeholder = "", allowNew = false
   let shown = [];
   let at = -1;
   let chosen = "";
+  let stale = false; // the list is of something that was typed before
+  let eager = false; // Enter was pressed meanwhile
   /** @type {AbortController | null} */
   let pending = null;
   const input = h("input", {
@@ -44,6 +46,7 @@ export function labelBox({ api, name, choose, placeholder = "", allowNew = false
     pending?.abort();
     shown = [];
     at = -1;
+    stale = eager = false;
     list.hidden = true;
     input.setAttribute("aria-expanded", "false");
     input.removeAttribute("aria-activedescendant");
@@ -77,6 +80,9 @@ export function labelBox({ api, name, choose, placeholder = "", allowNew = false
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");
     mark(shown.length && typed ? 0 : -1);
+    stale = false;
+    if (eager && at >= 0) take(shown[at]);
+    eager = false;
   };
 
   const ask = debounce(async () => {
@@ -92,7 +98,11 @@ export function labelBox({ api, name, choose, placeholder = "", allowNew = false
     }
   }, 110);
 
-  input.addEventListener("input", () => ask());
+  input.addEventListener("input", () => {
+    stale = true;
+    eager = false;
+    ask();
+  });
   input.addEventListener("focus", () => keep && input.select());
   input.addEventListener("click", () => list.hidden && ask());
   input.addEventListener("blur", close);
@@ -101,8 +111,9 @@ export function labelBox({ api, name, choose, placeholder = "", allowNew = false
     if (event.key === "ArrowDown" && list.hidden) ask();
     else if (event.key === "ArrowDown" && n) mark((at + 1) % n);
     else if (event.key === "ArrowUp" && n) mark((at - 1 + n) % n);
-    else if (event.key === "Enter" && at >= 0) take(shown[at]);
+    else if (event.key === "Enter" && at >= 0 && !stale) take(shown[at]);
     else if (event.key === "Enter" && allowNew && input.value.trim()) take({ label: input.value.trim(), fresh: true });
+    else if (event.key === "Enter" && stale && input.value.trim()) eager = true;
     else if (event.key === "Escape" && !list.hidden) close();
     else if (event.key === "Backspace" && !input.value && backspace) backspace();
     else return;

@@ -21,6 +21,7 @@ const MEASURES = [
 ];
 const KIND_WORDS = /** @type {Record<string, string>} */ ({ seen: "Seen tags", unseen: "Unseen tags" });
 const SHOWN = 12;
+const FEW = 10; // tags; the share of fewer that are true says little
 
 /** @param {HTMLElement} root @param {Context} context */
 export function mount(root, context) {
@@ -31,12 +32,11 @@ export function mount(root, context) {
   /** Run an action of the person, and show what is so afterwards. @param {() => Promise<string>} run */
   const act = async (run) => {
     try {
-      const said = await run();
-      await context.refreshModel();
-      context.toast(said);
+      context.toast(await run());
     } catch (error) {
       context.toast(/** @type {any} */ (error).message, { error: true });
     }
+    await context.refreshModel().catch(() => {});
     if (!gone) draw();
   };
 
@@ -57,18 +57,23 @@ export function mount(root, context) {
     return h("section", { class: "card stack", aria_label: title }, h("h2", null, title), body);
   };
 
+  /** What the service could not do with the model's folder, if anything. */
+  const trouble = h("div", { role: "alert" });
+  const drawTrouble = () => clear(trouble, context.model.trouble && h("p", { class: "notice notice-error" }, context.model.trouble));
+
   const draw = () => {
     const { api, model, models } = context;
+    drawTrouble();
     const may = context.can("admin");
     const reload = () => act(async () => `Loaded again: version ${(await api.post(api.model("reload"))).version}.`);
     clear(page,
       h("header", { class: "view-head" },
         h("h1", null, model.id),
-        h("span", { class: `status status-${model.status}` }, { ready: "ready", loading: "loading…", failed: "failed" }[/** @type {"ready"} */ (model.status)] || model.status),
+        h("span", { class: "status" }, model.status),
         h("span", { class: "muted small mono break" }, model.version),
         h("div", { class: "grow" }),
         h("button", { type: "button", disabled: !may, title: may ? "Read the model's folder again" : "Your token lacks the scope “admin”", onclick: reload }, "Reload")),
-      model.trouble && h("p", { class: "notice notice-error" }, model.trouble),
+      trouble,
       models.length > 1 && modelList(models, model),
       h("div", { class: "model-grid" },
         h("div", { class: "model-column" },
@@ -81,7 +86,11 @@ export function mount(root, context) {
   };
   context.shortcuts([]);
   draw();
-  context.refreshModel().then(() => !gone && page.querySelector(".facts")?.replaceWith(facts(context.model)), () => {});
+  context.refreshModel().then(() => {
+    if (gone) return;
+    drawTrouble();
+    page.querySelector(".facts")?.replaceWith(facts(context.model));
+  }, () => {});
   return () => (gone = true);
 }
 
@@ -91,7 +100,7 @@ function modelList(models, here) {
     models.map((one) =>
       h("a", { href: `?model=${encodeURIComponent(one.id)}#/model`, aria_current: one.id === here.id ? "page" : null },
         h("strong", null, one.id),
-        h("span", { class: "muted small" }, `${plural(one.n_labels, "label")}, ${one.status}`))));
+        h("span", { class: "muted small" }, one.trouble ? "needs a look" : plural(one.n_labels, "label")))));
 }
 
 /** @param {any} model */
@@ -114,8 +123,8 @@ function facts(model) {
 /** @param {any} model */
 function measures({ quality }) {
   if (!quality) return h("p", { class: "muted" }, "Nothing was measured when this model was fitted (“n_validations” was 0, or there were too few items).");
-  const found = ["seen", "unseen"].filter((kind) => quality[kind]);
-  const value = (/** @type {number | null} */ share) => (share === null || share === undefined ? "not measured" : percent(share));
+  const found = ["seen", "unseen"];
+  const value = (/** @type {number | null} */ share) => (share === null ? "not measured" : percent(share));
   return [
     h("p", { class: "muted" }, "On items that were held out, and with labels made unseen on purpose."),
     h("table", { class: "table measures" },
@@ -127,8 +136,7 @@ function measures({ quality }) {
 }
 
 /** @param {any} quality */
-function promised({ unseen, highest_precision_unseen: highest }) {
-  if (!unseen) return "Unseen tags were not measured.";
+function promised({ highest_precision_unseen: highest }) {
   return highest
     ? `Of unseen tags a precision of up to ${percent(highest)} can be promised; if more is asked for, none is given.`
     : "No precision can be promised of unseen tags; where one is asked for, none is given.";
@@ -151,7 +159,8 @@ function explained(name, meaning) {
 /** @param {any} model */
 function headroom({ quality, learned_from_pool: pooled }) {
   const points = (/** @type {number} */ gain) => `${gain < 0 ? "−" : "+"}${Math.abs(gain * 100).toFixed(1)} points`;
-  const { pool_gain: pool = null, click_gain: clicks = null } = quality || {};
+  const pool = quality?.pool_gain ?? null;
+  const clicks = quality?.click_gain ?? null;
   if (pool === null && clicks === null) return h("p", { class: "muted" }, "This was not measured when the model was fitted.");
   return [
     pool !== null && h("p", null,
@@ -171,10 +180,11 @@ function headroom({ quality, learned_from_pool: pooled }) {
 
 /** @param {any} found */
 function reliability(found) {
-  const kinds = ["seen", "unseen"].filter((kind) => found[kind]?.length);
+  const kinds = ["seen", "unseen"].filter((kind) => found[kind].length);
+  const hasFew = kinds.some((kind) => found[kind].some(isFew));
   if (!kinds.length) return h("p", { class: "muted" }, "Nothing was measured when this model was fitted.");
   return [
-    h("p", { class: "muted" }, "Of all tags that got about this probability, how many were true? On the line, what is said is what is so; below it, the model promises too much."),
+    h("p", { class: "muted" }, "Of all tags that got about this probability, how many were true? On the line, what is said is what is so; below it, the model promises too much. ", hasFew && `Faint dots stand for fewer than ${FEW} tags and are no part of the line.`),
     h("div", { class: "reliability" },
       diagram(found, kinds),
       h("div", { class: "series-names" }, kinds.map((kind) => h("span", { class: `series-name-${kind}` }, KIND_WORDS[kind])))),
@@ -183,16 +193,19 @@ function reliability(found) {
         h("thead", null, h("tr", null, ["Kind", "Probability", "True", "Tags"].map((name) => h("th", { scope: "col" }, name)))),
         h("tbody", null, kinds.map((kind) => found[kind].map((/** @type {any} */ one) =>
           h("tr", null, h("th", { scope: "row" }, kind), h("td", null, percent(one.predicted)), h("td", null, percent(one.observed)), h("td", null, count(one.n))))))))),
-    found.thresholds?.length > 0 && [
+    found.thresholds.length > 0 && [
       h("h3", null, "What precision can be asked for"),
       h("div", { class: "scroll-x" }, h("table", { class: "table" },
         h("thead", null, h("tr", null, h("th", { scope: "col" }, "Precision"), h("th", { scope: "col" }, "Seen tags from"), h("th", { scope: "col" }, "Unseen tags from"))),
         h("tbody", null, found.thresholds.map((/** @type {any} */ one) =>
           h("tr", null, h("th", { scope: "row" }, percent(one.precision)), [one.seen, one.unseen].map((from) =>
-            h("td", { class: from === null ? "muted" : null }, from === null || from === undefined ? "cannot be promised" : probabilityText(from)))))))),
+            h("td", { class: from === null ? "muted" : null }, from === null ? "cannot be promised" : probabilityText(from)))))))),
     ],
   ];
 }
+
+/** @param {{n: number}} bin */
+const isFew = (bin) => bin.n < FEW;
 
 /** Predicted against observed; the area of a dot is how many tags it stands for. @param {any} found @param {string[]} kinds */
 function diagram(found, kinds) {
@@ -217,9 +230,9 @@ function diagram(found, kinds) {
     s("text", { class: "axis", transform: `translate(10 ${y(0.5)}) rotate(-90)`, text_anchor: "middle" }, "true, %"),
     s("line", { class: "ideal", x1: x(0), y1: y(0), x2: x(1), y2: y(1) }),
     kinds.map((kind) => s("g", { class: `series series-${kind}` },
-      s("polyline", { points: found[kind].map((/** @type {any} */ one) => `${x(one.predicted).toFixed(1)},${y(one.observed).toFixed(1)}`).join(" ") }),
+      s("polyline", { points: found[kind].filter((/** @type {any} */ one) => !isFew(one)).map((/** @type {any} */ one) => `${x(one.predicted).toFixed(1)},${y(one.observed).toFixed(1)}`).join(" ") }),
       found[kind].map((/** @type {any} */ one) =>
-        s("circle", { cx: x(one.predicted), cy: y(one.observed), r: (2.5 + 4.5 * Math.sqrt(one.n / most)).toFixed(1) },
+        s("circle", { class: isFew(one) ? "few" : null, cx: x(one.predicted), cy: y(one.observed), r: (2.5 + 4.5 * Math.sqrt(one.n / most)).toFixed(1) },
           s("title", null, `${KIND_WORDS[kind]}: said ${percent(one.predicted)}, true ${percent(one.observed)}, of ${plural(one.n, "tag")}`))))));
 }
 

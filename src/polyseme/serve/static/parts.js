@@ -67,10 +67,10 @@ export function probabilityText(p) {
   return p.toFixed(2);
 }
 
-/** A share as percent. @param {number | null | undefined} share */
+/** A share as percent, never broken over two lines. @param {number | null | undefined} share */
 export function percent(share) {
   if (share === null || share === undefined || Number.isNaN(share)) return "–";
-  return `${share > 0 && share < 0.095 ? (share * 100).toFixed(1) : Math.round(share * 100)} %`;
+  return `${share > 0 && share < 0.095 ? (share * 100).toFixed(1) : Math.round(share * 100)}\u00a0%`;
 }
 
 /** A count with thin separators. @param {number} n */

@@ -11,7 +11,7 @@ import { isAbort } from "./api.js";
 import { bar, count, dialog, empty, failed, icon, kindBadge, loading, percent, plural, probabilityText } from "./parts.js";
 import { labelBox } from "./labelbox.js";
 import { to } from "./cards.js";
-import { picture } from "./review.js";
+import { picture } from "./items.js";
 
 /** @typedef {import("./app.js").Context} Context */
 /** @typedef {import("./app.js").Route} Route */
@@ -20,6 +20,7 @@ import { picture } from "./review.js";
 
 const PAGE = 100;
 const ROW = 48;
+const AT_ONCE = 8; // questions whether a tag is known
 /** Browsers draw nothing beyond some millions of pixels. */
 const MOST_ROWS = 200_000;
 
@@ -495,33 +496,41 @@ function bySets({ api }, close, name = "") {
   const field = h("textarea", { rows: 4, placeholder: "parasol, sand, sea\nparasol, sun, towel", aria_label: "Tag sets, one a line, with commas between the tags", value: name ? `${name}, ` : "", oninput: () => look() });
   /** @type {string[]} */
   let fresh = [];
+  /** Which spellings are labels, as far as it was looked up. @type {Map<string, boolean>} */
+  const known = new Map();
+  let turn = 0;
   const sets = () => field.value.split("\n").map((/** @type {string} */ line) => line.split(",").map((tag) => tag.trim()).filter(Boolean)).filter((/** @type {string[]} */ set) => set.length);
   const look = debounce(async () => {
     const given = sets();
     const tags = [...new Set(given.flat())];
+    turn += 1;
+    const mine = turn;
+    submit.disabled = true;
     if (!tags.length) {
-      submit.disabled = true;
       clear(preview);
       return;
     }
     try {
-      /** @type {Set<string>} */
-      const unknown = new Set();
-      for (let at = 0; at < tags.length; at += 200) {
-        const answer = await api.post(api.model("complete"), { tags: tags.slice(at, at + 200), k: 1 });
-        answer.unknown_tags.forEach((/** @type {string} */ tag) => unknown.add(spelled(tag)));
+      const open = [...new Set(tags.map(spelled))].filter((name) => !known.has(name));
+      for (let at = 0; at < open.length; at += AT_ONCE) {
+        const some = open.slice(at, at + AT_ONCE);
+        // In the order of names a label stands before all that begin with it.
+        const answers = await Promise.all(some.map((query) => api.get(api.model("labels"), { params: { query, order: "name", limit: 1 } })));
+        answers.forEach(({ labels }, i) => known.set(some[i], labels.length > 0 && spelled(labels[0].label) === some[i]));
+        if (mine !== turn) return;
       }
-      fresh = [...new Map(tags.filter((tag) => unknown.has(spelled(tag))).map((tag) => [spelled(tag), tag])).values()];
-      const adrift = given.filter((/** @type {string[]} */ set) => set.every((tag) => unknown.has(spelled(tag))));
+      const isNew = (/** @type {string} */ tag) => !known.get(spelled(tag));
+      fresh = [...new Map(tags.filter(isNew).map((tag) => [spelled(tag), tag])).values()];
+      const adrift = given.filter((/** @type {string[]} */ set) => set.every(isNew));
       submit.disabled = adrift.length > 0;
       submit.textContent = `Add ${plural(given.length, "tag set")}`;
       clear(preview,
         given.map((/** @type {string[]} */ set) => h("div", { class: "chips" }, set.map((tag) =>
-          unknown.has(spelled(tag)) ? h("span", { class: "chip chip-new" }, icon("plus"), tag, h("span", { class: "sr" }, " (new)")) : h("span", { class: "chip" }, tag, h("span", { class: "sr" }, " (known)"))))),
+          isNew(tag) ? h("span", { class: "chip chip-new" }, icon("plus"), tag, h("span", { class: "sr" }, " (new)")) : h("span", { class: "chip" }, tag, h("span", { class: "sr" }, " (known)"))))),
         h("p", { class: "small muted" }, fresh.length ? `New: ${fresh.join(", ")}.` : "All these tags are known; the tag sets are added all the same."),
         adrift.length > 0 && h("p", { class: "small against" }, `“${adrift[0].join(", ")}” holds no known tag: a new tag is known by its company, so put one beside it.`));
     } catch (error) {
-      clear(preview, failed(error, look));
+      if (mine === turn) clear(preview, failed(error, look));
     }
   }, 250);
   look();
@@ -596,7 +605,7 @@ function byItems(context, close, name = "") {
 
 /** @param {Context} context @param {(value?: any) => void} close @param {string} [name] */
 function byName({ api, model }, close, name = "") {
-  if (model.takes_names === false) {
+  if (!model.takes_names) {
     return h("p", { class: "muted" }, "A tag can be placed by its name alone if the service is started with word vectors; it was started without. Add it by tag sets or items instead.");
   }
   const field = h("input", { value: name, required: true, autocomplete: "off", placeholder: "seaside, promenade", aria_label: "Names, with commas between" });
@@ -605,7 +614,7 @@ function byName({ api, model }, close, name = "") {
     const labels = field.value.split(",").map((/** @type {string} */ one) => one.trim()).filter(Boolean);
     if (labels.length) close({ labels, sets: 0, run: () => api.post(api.model("labels"), { labels }) });
   } },
-    h("p", null, "A tag can be placed by its name alone if the service was given word vectors. Tag sets say more than names."),
+    h("p", null, "Word vectors say what a name means. Tag sets say more than names."),
     h("label", { class: "field" }, h("span", null, "Names, with commas between"), field),
     formEnd(close, "Add"));
 }

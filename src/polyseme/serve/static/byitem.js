@@ -1,0 +1,293 @@
+// @ts-check
+/**
+ * Review by item: which item, and then its own tags and the suggested ones.
+ *
+ * In: the items of the service. Out: answers, put into the box, also about tags that were typed.
+ */
+
+import { add, clear, debounce, h } from "./dom.js";
+import { isAbort } from "./api.js";
+import { bar, count, empty, failed, icon, kindBadge, loading, plural, probabilityText } from "./parts.js";
+import { labelBox } from "./labelbox.js";
+import { to } from "./cards.js";
+import { Names, medium, picture } from "./items.js";
+
+/** @typedef {import("./app.js").Context} Context */
+/** @typedef {import("./answers.js").Entry} Entry */
+/** @typedef {import("./answers.js").Outbox} Outbox */
+
+/* ------------------------------------------------------------------ which item */
+
+/** @param {HTMLElement} stage @param {Context} context */
+export function chooseItem(stage, context) {
+  const { api, state } = context;
+  const list = (state.reviewItems = state.reviewItems || { query: "", reviewed: "", ids: [], total: null });
+  const grid = h("div", { class: "board board-small" });
+  const foot = h("div", { class: "row center" });
+  const found = h("p", { class: "muted", role: "status" });
+  const names = new Names();
+  /** @type {Map<string, any>} */
+  const shown = new Map();
+  let control = new AbortController();
+  const search = h("input", { type: "search", data_search: "", value: list.query, placeholder: "Search ids and tags", aria_label: "Search items", autocomplete: "off", oninput: debounce(() => ((list.query = search.value.trim()), load()), 200) });
+  const filter = h("select", { aria_label: "Which items", onchange: () => ((list.reviewed = filter.value), load()) },
+    [["", "All items"], ["false", "Without answers"], ["true", "With answers"]].map(([value, text]) => h("option", { value, selected: value === list.reviewed }, text)));
+  add(stage, h("div", { class: "row" }, h("div", { class: "grow search-box" }, search), filter), found, grid, foot);
+  context.shortcuts([{ keys: "/", does: "search items" }]);
+
+  async function load() {
+    control.abort();
+    control = new AbortController();
+    list.ids = [];
+    shown.clear();
+    clear(foot);
+    clear(found);
+    clear(grid, loading("Loading items…"));
+    await page();
+  }
+
+  async function page() {
+    const mine = control;
+    try {
+      const { total, items } = await api.get(api.model("items"), { params: { ...listParams(list), offset: list.ids.length, limit: 48 }, signal: mine.signal });
+      if (!list.ids.length) clear(grid);
+      list.total = total;
+      list.ids.push(...items.map((/** @type {any} */ one) => one.id));
+      found.textContent = plural(total, "item");
+      names.add(items.map((/** @type {any} */ item) => item.id));
+      for (const item of items) {
+        const name = h("span", { class: "tile-name", title: item.id });
+        shown.set(item.id, name);
+        add(grid, h("a", { class: "tile", href: itemHash(item.id) },
+          h("div", { class: "tile-face" }, picture(context, item.id, 256, item)),
+          h("div", { class: "tile-facts" }, name, item.verdicts.length > 0 && h("span", { class: "muted small" }, plural(item.verdicts.length, "answer")))));
+      }
+      for (const [id, name] of shown) name.textContent = names.of(id);
+      if (!total) clear(grid, empty("No item matches", "Try fewer letters, or all items."));
+      clear(foot, list.ids.length < total && items.length > 0 && h("button", { type: "button", onclick: page }, "More items"));
+    } catch (error) {
+      if (!isAbort(error)) clear(list.ids.length ? foot : grid, failed(error, list.ids.length ? page : load));
+    }
+  }
+  load();
+  return () => control.abort();
+}
+
+/** @param {any} list */
+const listParams = (list) => ({ query: list.query, reviewed: list.reviewed });
+/** @param {string} id */
+const itemHash = (id) => to("review/item", id);
+
+/* ------------------------------------------------------------------ one item */
+
+/** @param {HTMLElement} stage @param {Context} context @param {Outbox} box @param {string} id */
+export function byItem(stage, context, box, id) {
+  const { api, state, navigate } = context;
+  const may = context.can("review");
+  const list = (state.reviewItems = state.reviewItems || { query: "", reviewed: "", ids: [], total: null });
+  const control = new AbortController();
+  /** @type {Map<string, Entry>} */
+  const entries = new Map();
+  /** @type {Map<string, {row: any, draw: () => void}>} */
+  const rows = new Map();
+  /** @type {Map<string, string>} */
+  const kinds = new Map();
+  /** @type {{entry: Entry, before: boolean | null}[]} */
+  const acts = [];
+  /** @type {any} */
+  let item = null;
+  let current = 0;
+
+  const previous = h("a", { class: "button", role: "link", aria_disabled: "true", aria_label: "Previous item" }, icon("back"), h("span", null, "Previous"));
+  const next = h("a", { class: "button", role: "link", aria_disabled: "true", aria_label: "Next item" }, h("span", null, "Next"), icon("next"));
+  const place = h("span", { class: "muted" });
+  const body = h("div", { class: "item" }, loading("Loading the item…"));
+  const undoButton = h("button", { type: "button", disabled: true, onclick: () => undo() }, icon("undo"), "Undo");
+  const suggestions = h("ul", { class: "answer-rows", aria_label: "Suggested tags" });
+  const own = h("ul", { class: "answer-rows", aria_label: "Own tags" });
+  const said = h("p", { class: "muted small", role: "status" });
+  add(stage,
+    h("div", { class: "row item-nav" }, h("a", { class: "back", href: "#/review/item" }, icon("back"), "All items"), h("div", { class: "grow" }), place, previous, next),
+    body);
+  context.shortcuts([
+    { keys: "↑ ↓", does: "move between tags" },
+    { keys: "y", does: "yes" },
+    { keys: "n", does: "no" },
+    { keys: "u", does: "undo" },
+    { keys: "← →", does: "previous, next item" },
+    { keys: "/", does: "a further tag" },
+  ]);
+
+  /** @param {string} label @param {Partial<Entry>} [known] @returns {Entry} */
+  const entryOf = (label, known = {}) => {
+    let entry = entries.get(label);
+    if (!entry) {
+      entry = { item: id, label, probability: null, rank: null, why: "", answer: null, saved: null, number: null, shift: 0, ...known };
+      entries.set(label, entry);
+    }
+    return entry;
+  };
+
+  /** @param {string} label */
+  function makeRow(label) {
+    const entry = entryOf(label);
+    const number = h("span", { class: "tile-number" });
+    const meter = h("span", { class: "grow" });
+    const yes = h("button", { type: "button", class: "yes", disabled: !may, aria_label: `Yes: ${label}`, onclick: () => answer(entry, entry.answer === true ? null : true) }, icon("review"), h("span", null, "Yes"));
+    const no = h("button", { type: "button", class: "no", disabled: !may, aria_label: `No: ${label}`, onclick: () => answer(entry, entry.answer === false ? null : false) }, icon("close"), h("span", null, "No"));
+    const row = h("li", { class: "answer-row", tabindex: "-1", onfocus: () => (current = [...rows.keys()].indexOf(label)) },
+      h("a", { class: "answer-label", href: to("review/label", label) }, label), kinds.has(label) && kindBadge(kinds.get(label) || ""), meter, number, h("span", { class: "answer-buttons" }, no, yes));
+    const draw = () => {
+      row.dataset.answer = entry.answer === null ? "open" : entry.answer ? "yes" : "no";
+      row.dataset.sending = String(entry.answer !== entry.saved);
+      yes.setAttribute("aria-pressed", String(entry.answer === true));
+      no.setAttribute("aria-pressed", String(entry.answer === false));
+      clear(meter, entry.probability !== null && bar(entry.probability));
+      const moved = Math.abs(entry.shift) >= 0.005 && entry.answer === null;
+      number.dataset.moved = moved ? (entry.shift > 0 ? "up" : "down") : "";
+      clear(number, entry.probability === null ? "" : probabilityText(entry.probability), moved && h("span", { aria_hidden: "true" }, entry.shift > 0 ? " ▲" : " ▼"));
+    };
+    draw();
+    rows.set(label, { row, draw });
+    return row;
+  }
+
+  /** @param {Entry} entry @param {boolean | null} answered */
+  function answer(entry, answered) {
+    if (!may || entry.answer === answered) return;
+    acts.push({ entry, before: entry.answer });
+    record(entry, answered);
+  }
+
+  /** @param {Entry} entry @param {boolean | null} answered */
+  function record(entry, answered) {
+    box.put(entry, answered);
+    rows.get(entry.label)?.draw();
+    undoButton.disabled = !acts.length;
+  }
+
+  function undo() {
+    const act = acts.pop();
+    if (act) record(act.entry, act.before);
+  }
+
+  async function load() {
+    try {
+      item = await api.get(api.model("items", id), { params: { k: 12 }, signal: control.signal });
+    } catch (error) {
+      if (!isAbort(error)) clear(body, failed(error, load));
+      return;
+    }
+    for (const one of item.verdicts) entryOf(one.label, { answer: one.answer, saved: one.answer, number: one.number });
+    for (const one of item.suggestions) kinds.set(one.label, one.kind);
+    item.suggestions.forEach((/** @type {any} */ one, /** @type {number} */ at) => Object.assign(entryOf(one.label), { probability: one.probability, rank: at + 1 }));
+    const tags = new Set(item.tags);
+    add(own, item.tags.map(makeRow));
+    add(suggestions, [...entries.keys()].filter((label) => !tags.has(label)).map(makeRow));
+    clear(body,
+      h("figure", { class: "item-media" }, medium(context, id, item), h("figcaption", { class: "small break" }, id, " · ", h("a", { href: to("ask/item", id) }, "Why these tags?"))),
+      h("div", { class: "item-tags" },
+        item.tags.length ? [h("h2", null, "Own tags"), own] : h("p", { class: "muted" }, "This item has no tags of its own."),
+        h("div", { class: "row" }, h("h2", { class: "grow" }, "Suggested"), undoButton),
+        rows.size > item.tags.length ? suggestions : [h("p", { class: "muted" }, "Nothing is suggested for this item."), suggestions],
+        may && h("div", { class: "stack" },
+          h("h2", null, "A further tag"),
+          labelBox({ api, name: "A further tag", placeholder: "Type a tag; new ones are welcome", allowNew: true, search: true, choose: (label, found) => addTag(label, found?.kind) }).element),
+        said));
+    current = Math.min(item.tags.length, rows.size - 1);
+    if (document.activeElement === document.body) [...rows.values()][current]?.row.focus({ preventScroll: true });
+  }
+
+  /** @param {string} label @param {string} [kind] */
+  function addTag(label, kind) {
+    if (kind) kinds.set(label, kind);
+    const entry = entryOf(label);
+    if (!rows.has(label)) suggestions.append(makeRow(label));
+    answer(entry, true);
+    said.textContent = `“${label}”: yes.`;
+  }
+
+  const refresh = debounce(async () => {
+    try {
+      const now = await api.get(api.model("items", id), { params: { k: 12 }, signal: control.signal });
+      now.suggestions.forEach((/** @type {any} */ one, /** @type {number} */ at) => {
+        kinds.set(one.label, one.kind);
+        const entry = entryOf(one.label);
+        entry.shift = entry.probability === null ? 0 : one.probability - entry.probability;
+        entry.probability = one.probability;
+        entry.rank = at + 1;
+        if (!rows.has(one.label)) suggestions.append(makeRow(one.label));
+        else rows.get(one.label)?.draw();
+      });
+    } catch {
+      // The numbers stay as they were; the answers themselves are told of elsewhere.
+    }
+  }, 300);
+
+  /** Where the item stands in the list it was chosen from, reading on until it is met. */
+  async function locate() {
+    try {
+      while (!list.ids.includes(id) && (list.total === null || list.ids.length < list.total)) {
+        const { total, items } = await api.get(api.model("items"), { params: { ...listParams(list), offset: list.ids.length, limit: 200 }, signal: control.signal });
+        list.total = total;
+        if (!items.length) break;
+        list.ids.push(...items.map((/** @type {any} */ one) => one.id));
+      }
+      const at = list.ids.indexOf(id);
+      if (at === list.ids.length - 1 && list.ids.length < list.total) {
+        const { items } = await api.get(api.model("items"), { params: { ...listParams(list), offset: list.ids.length, limit: 48 }, signal: control.signal });
+        list.ids.push(...items.map((/** @type {any} */ one) => one.id));
+      }
+      if (at < 0) return;
+      place.textContent = `${count(at + 1)} of ${count(list.total)}`;
+      for (const [link, to] of [[previous, list.ids[at - 1]], [next, list.ids[at + 1]]]) {
+        if (!to) continue;
+        link.setAttribute("href", itemHash(to));
+        link.removeAttribute("aria-disabled");
+      }
+    } catch {
+      // Without the list there is no next; the item itself is shown all the same.
+    }
+  }
+
+  /** @param {KeyboardEvent} event */
+  const onKey = (event) => {
+    const target = /** @type {HTMLElement} */ (event.target);
+    if (event.defaultPrevented || event.altKey || document.querySelector("dialog[open]")) return;
+    if (target.closest("input, textarea, select, audio, [contenteditable]")) return;
+    const undoes = event.key === "u" || ((event.ctrlKey || event.metaKey) && event.key === "z");
+    if ((event.ctrlKey || event.metaKey) && !undoes) return;
+    const labels = [...rows.keys()];
+    const entry = entries.get(labels[current] ?? "");
+    const go = (/** @type {number} */ at) => {
+      current = Math.max(0, Math.min(labels.length - 1, at));
+      rows.get(labels[current])?.row.focus();
+    };
+    const onRow = target.closest(".answer-row") !== null;
+    if (undoes) undo();
+    else if ((event.key === "y" || event.key === "n") && !onRow) go(current); // first show what it would be about
+    else if (event.key === "y" && entry) (answer(entry, true), go(current + 1));
+    else if (event.key === "n" && entry) (answer(entry, false), go(current + 1));
+    else if (event.key === "ArrowDown" && rows.size) go(onRow ? current + 1 : current);
+    else if (event.key === "ArrowUp" && rows.size) go(onRow ? current - 1 : current);
+    else if (event.key === "ArrowLeft" && previous.hasAttribute("href")) navigate(previous.getAttribute("href"));
+    else if (event.key === "ArrowRight" && next.hasAttribute("href")) navigate(next.getAttribute("href"));
+    else return;
+    event.preventDefault();
+  };
+  /** @param {boolean} saved */
+  const onBox = (saved) => {
+    for (const { draw } of rows.values()) draw();
+    if (saved) refresh();
+  };
+  document.addEventListener("keydown", onKey);
+  box.listeners.add(onBox);
+  load();
+  locate();
+  return () => {
+    control.abort();
+    refresh.cancel();
+    document.removeEventListener("keydown", onKey);
+    box.listeners.delete(onBox);
+  };
+}

@@ -1,0 +1,78 @@
+// @ts-check
+/**
+ * What an item looks like: its name, a small picture, its picture or sound in full.
+ *
+ * In: an item's id. Out: elements, and names that are short and yet told apart.
+ */
+
+import { add, clear, h } from "./dom.js";
+import { icon } from "./parts.js";
+
+/** @typedef {import("./app.js").Context} Context */
+
+/** The last part of an id. @param {string} id */
+export const baseName = (id) => id.split("/").pop() || id;
+
+/** Names of files without their folders, but for those that several have. */
+export class Names {
+  constructor() {
+    /** @type {Map<string, Set<string>>} */
+    this.ids = new Map();
+  }
+
+  /** @param {string[]} ids that are shown, too, from now on */
+  add(ids) {
+    for (const id of ids) {
+      const name = baseName(id);
+      this.ids.set(name, (this.ids.get(name) || new Set()).add(id));
+    }
+  }
+
+  /** @param {string} id */
+  of(id) {
+    const name = baseName(id);
+    return (this.ids.get(name)?.size || 0) > 1 ? id.split("/").slice(-2).join("/") : name;
+  }
+}
+
+/**
+ * A small picture of an item or, without one, its own tags.
+ * @param {Context} context @param {string} id @param {number} size @param {any} [item] if it is known already
+ */
+export function picture(context, id, size, item) {
+  const { api, model } = context;
+  const frame = h("span", { class: "picture" });
+  const words = async () => {
+    frame.classList.add("picture-words");
+    clear(frame, model.collection?.media === "audio" && icon("sound"));
+    try {
+      const { tags } = item || (await api.get(api.model("items", id), { params: { k: 1 } }));
+      add(frame, h("span", null, tags.length ? tags.slice(0, 8).join(", ") : "no tags"));
+    } catch {
+      add(frame, h("span", null, id));
+    }
+  };
+  if (model.collection?.media !== "image") {
+    words();
+    return frame;
+  }
+  const image = h("img", { alt: "", loading: "lazy", decoding: "async", onerror: words });
+  frame.append(image);
+  api.media(item?.thumbnail || `${api.model("media", id)}?size=${size}`).then((url) => image.setAttribute("src", url), words);
+  return frame;
+}
+
+/**
+ * An item in full: the picture, the sound, or its tags.
+ * @param {Context} context @param {string} id @param {any} [item]
+ */
+export function medium(context, id, item) {
+  const { api, model } = context;
+  const kind = model.collection?.media;
+  if (kind !== "image" && kind !== "audio") return picture(context, id, 256, item);
+  const element = kind === "audio" ? h("audio", { controls: true, aria_label: baseName(id) }) : h("img", { alt: baseName(id) });
+  const instead = () => element.replaceWith(h("p", { class: "muted" }, "The file of this item cannot be shown."));
+  element.addEventListener("error", instead);
+  api.media(item?.media || api.model("media", id)).then((url) => element.setAttribute("src", url), instead);
+  return element;
+}
