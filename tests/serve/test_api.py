@@ -321,6 +321,10 @@ def test_scopes_hold(host, serving, tmp_path):
     refused(ask(None, "GET", "/v1/models"), 401, "token")
     refused(client.get("/v1/models", headers={"authorization": "Bearer ps_x"}), 401)
     assert ok(ask("read", "GET", "/v1/models"))["models"][0]["scopes"] == ["read"]
+    # Programs that know names and passwords alone send it as the password.
+    ok(client.get("/v1/models", auth=("anybody", tokens["read"])))
+    refused(client.get("/v1/models", auth=("anybody", "ps_x")), 401)
+    refused(client.get("/v1/models", headers={"authorization": "Basic !"}), 401)
     refused(ask("read", "POST", "/v1/models/toy/learn", json=said), 403, "review")
     ok(ask("review", "POST", "/v1/models/toy/learn", json=said))
     assert ok(ask("read", "GET", "/v1/models/toy/verdicts"))["verdicts"][0]["who"] == "review"

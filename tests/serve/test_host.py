@@ -144,6 +144,7 @@ def test_a_model_that_cannot_be_used_is_not_taken_and_the_old_one_goes_on(host, 
     with pytest.raises(InputError, match="former model goes on"):
         host.reload()
     assert host.now is before and "refused" in host.told.trouble
+    assert not host.refresh()  # which does not try it again
     arrays.write_bytes(content)
     host.reload()
     assert host.told.trouble is None

@@ -85,6 +85,18 @@ def test_a_changed_folder_is_taken_up_while_it_runs(start, model):
         raise AssertionError("the change was not taken up")
 
 
+def test_told_to_it_looks_at_the_folder(start, model):
+    process, client = start(model, "--watch", "0")
+    load(model).block(["sand"]).save(model)
+    process.send_signal(signal.SIGHUP)
+    for _ in range(600):
+        if client.get("/v1/models/toy/labels/sand").json()["blocked"]:
+            break
+        time.sleep(0.1)
+    else:
+        raise AssertionError("the change was not taken up")
+
+
 def test_strangers_are_not_let_in_without_tokens(run, model):
     code, _, err = run("serve", model, "--host", "0.0.0.0")
     assert code == 1 and "polyseme token" in err

@@ -8,15 +8,18 @@ how long it may take, how errors are told, what is counted and logged.
 from __future__ import annotations
 
 import asyncio
+import base64
 import itertools
 import json
 import logging
 import re
 import secrets
+import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -182,13 +185,18 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Warm the models up, look after them, and end in order."""
     current_default_thread_limiter().total_tokens = app.state.settings.threads
     hosts = list(app.state.hosts.values())
-    warming = asyncio.create_task(_warm(app, hosts))
-    watching = asyncio.create_task(_watch(hosts, app.state.settings.watch))
+    tasks = [asyncio.create_task(_warm(app, hosts))]
+    tasks.append(asyncio.create_task(_watch(hosts, app.state.settings.watch)))
+    # Told to by SIGHUP, as others are; only where this is a process of its own.
+    with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):
+        look = partial(_take_up, hosts)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, lambda: tasks.append(loop.create_task(look())))
     try:
         yield
     finally:
         app.state.ready = False
-        for task in (warming, watching):
+        for task in tasks:
             task.cancel()
         for host in hosts:
             await host.close()
@@ -196,25 +204,35 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 async def _warm(app: FastAPI, hosts: Sequence[ModelHost]) -> None:
     """Ask every model once, then say that the service is ready; lay out the maps after that."""
-    for host in hosts:
-        await asyncio.to_thread(host.warm)
-    app.state.ready = True
-    for host in hosts:
-        await asyncio.to_thread(host.lay_out)
+    try:
+        for host in hosts:
+            await asyncio.to_thread(host.warm)
+        app.state.ready = True
+        for host in hosts:
+            await asyncio.to_thread(host.lay_out)
+    except Exception:
+        _log.exception("the models could not be made ready")
 
 
 async def _watch(hosts: Sequence[ModelHost], seconds: float) -> None:
-    """Take up what others write to the models' folders."""
+    """Take up what others write to the models' folders, whenever it is time to look."""
     while seconds > 0:
         await asyncio.sleep(seconds)
-        for host in hosts:
-            try:
-                await asyncio.to_thread(host.refresh)
-            except InputError as error:
-                if host.told.trouble != str(error):
-                    _log.warning("%s: %s", host.name, error)
-            except Exception:
-                _log.exception("%s: the model's folder could not be looked at", host.name)
+        await _take_up(hosts)
+
+
+async def _take_up(hosts: Sequence[ModelHost]) -> None:
+    """Take up what others have written to the models' folders; trouble is told once."""
+    for host in hosts:
+        before = host.told.trouble
+        try:
+            await asyncio.to_thread(host.refresh)
+        except InputError as error:
+            host.told.trouble = str(error)
+            if host.told.trouble != before:
+                _log.warning("%s: %s", host.name, error)
+        except Exception:
+            _log.exception("%s: the model's folder could not be looked at", host.name)
 
 
 # ---------------------------------------------------------------------- errors
@@ -408,8 +426,7 @@ class Frame:
         elif path == "/" or path.startswith(_PUBLIC):
             scope["caller"] = Caller(None, "read")
         else:
-            kind, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-            caller = tokens.caller(token.strip()) if kind.lower() == "bearer" else None
+            caller = tokens.caller(_token(headers.get(b"authorization", b"")))
             if caller is None:
                 response = problem(401, "Send a token: Authorization: Bearer …", name)
                 response.headers["WWW-Authenticate"] = "Bearer"
@@ -453,6 +470,17 @@ class Frame:
                 "who": caller.name if caller else None,
             }
             _log.info(json.dumps(entry, ensure_ascii=True))
+
+
+def _token(header: bytes) -> str:
+    """Give the token that a header holds: a bearer's, or the password of a name and password."""
+    kind, _, sent = header.decode("latin-1").partition(" ")
+    if kind.lower() == "bearer":
+        return sent.strip()
+    if kind.lower() == "basic":
+        with suppress(ValueError):
+            return base64.b64decode(sent, validate=True).decode("latin-1").partition(":")[2]
+    return ""
 
 
 def _digits(value: bytes) -> bytes:

@@ -258,6 +258,7 @@ class ModelHost:
         self.versions, self.told = Versions(self.path), Told()
         self._writing = threading.RLock()
         self._trial: Trial | None = None
+        self._refused: str | None = None  # the model on disk that could not be used
         self._asked: deque[Row] = deque(maxlen=_CANARY)  # the latest, for the next canary
         self._now = self._read()
         self.scoring: Batcher[Ask, tuple[Snapshot, list[Suggestion]]] = Batcher(self.suggest)
@@ -533,7 +534,8 @@ class ModelHost:
     def refresh(self) -> bool:
         """Take up what others have written to the model's folder; give whether anything changed."""
         with self._writing:
-            if self.versions.current() != self._now.digest:
+            current = self.versions.current()
+            if current not in (self._now.digest, self._refused):
                 return self.reload()
             if self._now.tagger.verdicts_.count == self._now.n_events:
                 return False
@@ -551,11 +553,13 @@ class ModelHost:
             Where the new one cannot be used; the old one goes on.
         """
         with self._writing:
+            current = self.versions.current()
             try:
                 fresh = self._read()
                 self._canary(fresh)
             except Exception as error:
                 reason = str(error) or type(error).__name__
+                self._refused = current  # `refresh` does not try it again and again
                 self.told.trouble = f"A reload was refused, and the former model goes on: {reason}"
                 raise InputError(self.told.trouble) from error
             changed = fresh.version != self._now.version
