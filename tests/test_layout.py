@@ -16,8 +16,8 @@ PACKAGE = Path(polyseme.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What stands below everything: checks, the estimator base, folds, threads, saved models.
-BASE = {"_validation", "_estimator", "_folds", "_threads", "_progress"}
-BASE |= {"persistence", "schema", "_plugins"}
+BASE = {"_text", "_validation", "_estimator", "_folds", "_threads", "_progress"}
+BASE |= {"persistence", "schema", "growth", "_plugins"}
 DATA = BASE | {
     "io",
     "corpus",
@@ -43,7 +43,8 @@ ANYTHING = None
 
 # For each file or folder of the package: what else of the package it may import.
 ALLOWED = {
-    "_validation": set(),
+    "_text": set(),
+    "_validation": {"_text"},
     "_estimator": {"_validation"},
     "_plugins": {"_validation"},
     "_folds": {"_validation"},
@@ -51,6 +52,7 @@ ALLOWED = {
     "_native": set(),
     "persistence": {"_validation", "io"},
     "schema": {"_validation", "persistence"},
+    "growth": {"_validation", "_threads"},
     "_progress": {"_validation"},
     # the data
     "io": {"_validation"},
