@@ -819,8 +819,8 @@ def test_mistakes_about_answers_get_one_sentence(run, files, model, published, t
     test, words = files / "test.npy", ["-x", files / "test.npy"]
     (tmp_path / "open.jsonl").write_text('{"item": "1", "label": "sea", "answer": "perhaps"}\n')
     (tmp_path / "lost.jsonl").write_text('{"item": "99", "label": "sea", "answer": true}\n')
-    tags = polyseme.load(model)
-    tags.n_features_in_ = 0
+    space = polyseme.ConceptSpace(n_folds=2, n_steps=4)
+    tags = polyseme.ZeroShotTagger(space=space).fit(None, [["sea", "sand"], ["sea", "ship"]] * 4)
     tags.save(tmp_path / "tags-only")
     for message, command in [
         ("Line 1 of open.jsonl must have true or false", [tmp_path / "open.jsonl", *words]),

@@ -16,8 +16,8 @@ PACKAGE = Path(polyseme.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What stands below everything: checks, the estimator base, folds, threads, saved models.
-BASE = {"_validation", "_estimator", "_folds", "_threads", "_progress"}
-BASE |= {"persistence", "schema", "checkpoints", "_plugins"}
+BASE = {"_text", "_validation", "_estimator", "_folds", "_threads", "_progress"}
+BASE |= {"persistence", "schema", "checkpoints", "growth", "_plugins"}
 DATA = BASE | {
     "io",
     "corpus",
@@ -45,7 +45,8 @@ ANYTHING = None
 
 # For each file or folder of the package: what else of the package it may import.
 ALLOWED = {
-    "_validation": set(),
+    "_text": set(),
+    "_validation": {"_text"},
     "_estimator": {"_validation"},
     "_plugins": {"_validation"},
     "_folds": {"_validation"},
@@ -54,6 +55,7 @@ ALLOWED = {
     "persistence": {"_validation", "io"},
     "checkpoints": {"_validation", "io", "persistence"},
     "schema": {"_validation", "persistence"},
+    "growth": {"_validation", "_threads"},
     "_progress": {"_validation"},
     # the data
     "io": {"_validation"},

@@ -9,8 +9,10 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
+import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,12 +20,16 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn import exceptions
 
+from polyseme._text import in_words, shown
+
 FloatArray: TypeAlias = NDArray[np.floating[Any]]
 IntArray: TypeAlias = NDArray[np.int64]
 RandomState: TypeAlias = int | np.random.Generator | None
 
 # The largest numbers that parameters may have, and the largest features: their squares are finite.
 MOST_WHOLE, MOST_NUMBER, MOST_FEATURE = 2**31 - 1, 1e300, 1e100
+# What file systems take, in bytes.
+_LONGEST_NAME, _LONGEST_PATH = 255, 4095
 
 
 class InputError(ValueError):
@@ -32,6 +38,10 @@ class InputError(ValueError):
 
 class NotFittedError(InputError, exceptions.NotFittedError):  # type: ignore[misc]  # no types
     """A method that needs learned state was called before `fit`."""
+
+
+class RowError(InputError, IndexError):
+    """A row was asked for that is not there."""
 
 
 class PolysemeWarning(UserWarning):
@@ -106,22 +116,46 @@ def check_number(
     raise InputError(f"`{name}` of `{owner}` must be {words}; got {shown(value)}.")
 
 
-def shown(value: object, most: int = 80) -> str:
-    """Give a value as errors name it: in a line, cut where it is long."""
-    if isinstance(value, int) and abs(value) >= 10**most:
-        return f"a number of {int(value.bit_length() * math.log10(2)) + 1} digits"
-    text = repr(value)
-    text = " ".join(text.split())
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def check_kind(name: str, value: object, wanted: type, *, owner: str) -> None:
+    """Raise unless a component is None or of its class."""
+    if value is not None and not isinstance(value, wanted):
+        raise InputError(
+            f"`{name}` of `{owner}` must be a {wanted.__name__} or None; got {shown(value)}."
+        )
 
 
-def is_text(value: str) -> bool:
-    """Say whether a text can be written anywhere: it has no NUL and no half of a character."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in value
+def check_path(path: object, *, what: str) -> Path:
+    """Give the path of a file or folder, or raise unless the system could have such a name."""
+    if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes):
+        raise InputError(f"{what} is named by a path; got {shown(path)}.")
+    place = Path(path)
+    wrong = None
+    if "\0" in str(place):
+        wrong = "holds a NUL"
+    else:
+        try:
+            encoded = os.fsencode(place)
+        except UnicodeEncodeError:
+            wrong = "holds half of a character"
+        else:
+            longest = max(map(len, encoded.split(b"/")))
+            if longest > _LONGEST_NAME or len(encoded) > _LONGEST_PATH:
+                wrong = f"is too long: a name has {_LONGEST_NAME} bytes at the most"
+    if wrong is not None:
+        raise InputError(f"The path {shown(str(place), 60)} {wrong}; choose another.")
+    return place
+
+
+def as_names(names: object, what: str) -> list[str]:
+    """Give names, or a single one, as a list, or raise unless they are texts."""
+    given = [names] if isinstance(names, str) else names
+    if isinstance(given, (bytes, Mapping)) or not isinstance(given, Iterable):
+        raise InputError(f"Give {what} as a list of texts; got {shown(names)}.")
+    listed = list(given)
+    for name in listed:
+        if not isinstance(name, str):
+            raise InputError(f"Give {what} as texts; got {shown(name)} among them.")
+    return listed
 
 
 def check_ranges(estimator: object, ranges: Mapping[str, Mapping[str, Any]]) -> None:
@@ -135,7 +169,7 @@ def check_ranges(estimator: object, ranges: Mapping[str, Mapping[str, Any]]) -> 
 
 def first_few(names: Sequence[object], *, most: int = 5) -> str:
     """Name the first few of many things, and say how many more there are."""
-    named = ", ".join(str(name) for name in names[:most])
+    named = ", ".join(map(in_words, names[:most]))
     return f"{named} and {len(names) - most} more" if len(names) > most else named
 
 
@@ -192,7 +226,7 @@ def check_features(
     except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
-        reason = " ".join(str(error).split()).rstrip(".")
+        reason = in_words(" ".join(str(error).split()).rstrip("."), 200)
         raise InputError(
             f"`X` of `{owner}` must hold numbers only; {reason}. Encode text columns first."
         ) from error
@@ -227,6 +261,8 @@ def without_ids(X: Any) -> tuple[Any, list[str] | None]:
 
     Features are the column of vectors where there is one, and else all columns but `id`.
     """
+    if isinstance(X, np.ndarray):  # a masked one has `ids` that are none
+        return X, None
     names = column_names(X) or ()
     if not names or hasattr(X, "ids"):
         return X, [str(name) for name in X.ids] if getattr(X, "ids", None) is not None else None

@@ -21,10 +21,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from polyseme._text import in_words, is_text, shown
 from polyseme._validation import (
     InputError,
     PolysemeWarning,
+    RowError,
     check_compressed,
+    check_path,
     check_sparse,
     first_few,
     without_ids,
@@ -38,6 +41,10 @@ Labels: TypeAlias = Sequence[str] | NDArray[np.object_]
 Documents: TypeAlias = (
     "LabelCorpus | Iterable[Document] | NDArray[np.generic] | sp.spmatrix | sp.sparray | str | Path"
 )
+
+
+# A label is a word or short phrase; what is longer is several that were not told apart.
+MOST_LETTERS = 1000
 
 
 def normalize_label(label: str) -> str:
@@ -293,6 +300,8 @@ class LabelCorpus:
 
     def document(self, row: int) -> tuple[str, ...]:
         """Give the labels of one document, in column order."""
+        if not isinstance(row, (int, np.integer)) or not -len(self) <= row < len(self):
+            raise RowError(f"Document {shown(row)} is out of range: there are {len(self)}.")
         row = range(len(self))[row]
         start, stop = self.matrix.indptr[row], self.matrix.indptr[row + 1]
         return tuple(self.labels[column] for column in self.matrix.indices[start:stop])
@@ -319,8 +328,7 @@ class LabelCorpus:
         rows : array of int or bool, shape (n_selected,) or (n_documents,)
             Row numbers, each at most once, or which rows to keep.
         """
-        numbers = np.asarray(rows)
-        chosen = np.arange(len(self))[numbers if numbers.size else numbers.astype(np.int64)]
+        chosen = self._rows(rows)
         if len(np.unique(chosen)) != len(chosen):
             raise InputError("`rows` of `LabelCorpus.select` name a document twice; drop repeats.")
 
@@ -334,6 +342,21 @@ class LabelCorpus:
             groups=cut(self.groups),
             splits=cut(self.splits),
         )
+
+    def _rows(self, rows: Any) -> NDArray[np.int64]:
+        """Give the numbers of rows that are named by numbers or by which to keep."""
+        try:
+            numbers = np.asarray(rows)
+            numbers = numbers if numbers.size else numbers.astype(np.int64)
+            chosen = np.arange(len(self))[numbers]
+        except (IndexError, TypeError, ValueError, OverflowError):
+            chosen = None
+        if chosen is None or chosen.ndim != 1:
+            raise RowError(
+                f"Rows are chosen by a list of numbers from 0 to {len(self) - 1}, or by which to "
+                f"keep; got {shown(rows)}."
+            )
+        return np.asarray(chosen)
 
     def restrict(self, labels: Collection[str]) -> LabelCorpus:
         """Give the corpus over some of the labels only, in this corpus' column order.
@@ -403,7 +426,8 @@ def as_corpus(
     if isinstance(documents, LabelCorpus):
         return documents
     if isinstance(documents, (str, os.PathLike)):
-        return LabelCorpus.read(Path(documents), normalize=normalize)
+        place = check_path(documents, what="A table of documents")
+        return LabelCorpus.read(place, normalize=normalize)
     if isinstance(documents, Table):
         if not documents.has_tags:
             raise InputError(f"{documents!r} has no tags; name their column by `tags_column`.")
@@ -563,8 +587,8 @@ def _labels_of(document: object, where: str) -> Iterator[str]:
     """Iterate over one document's labels, refusing what is not a collection of strings."""
     if isinstance(document, (str, bytes)):
         raise InputError(
-            f"{where} is the text {document!r}; expected a collection of labels, "
-            f"for example [{document!r}]."
+            f"{where} is the text {shown(document)}; expected a collection of labels, "
+            f"for example [{shown(document)}]."
         )
     if isinstance(document, Mapping):
         raise InputError(
@@ -576,9 +600,19 @@ def _labels_of(document: object, where: str) -> Iterator[str]:
     for label in document:
         if not isinstance(label, str):
             kind = type(label).__name__
-            raise InputError(f"{where} holds the label {label!r} of type {kind}; make it a str.")
+            raise InputError(
+                f"{where} holds the label {shown(label)} of type {kind}; make it a str."
+            )
         if not label.strip():
             raise InputError(f"{where} holds an empty label; remove it or give it a name.")
+        if len(label) > MOST_LETTERS:
+            raise InputError(
+                f"{where} holds a label that is {len(label)} characters long "
+                f"({in_words(label, 30)}); {MOST_LETTERS} are the most: are its tags told apart?"
+            )
+        if not is_text(label):
+            what = "a NUL" if "\0" in label else "half of a character"
+            raise InputError(f"{where} holds the label {shown(label)} with {what}; mend it.")
         yield str(label)
 
 
@@ -606,6 +640,11 @@ def _checked_ids(ids: Sequence[str] | None, n_documents: int) -> tuple[str, ...]
     if ids is None:
         return tuple(str(number) for number in range(n_documents))
     names = tuple(str(name) for name in ids)
+    if lost := [name for name in names if not is_text(name)]:
+        raise InputError(
+            f"The document id {shown(lost[0])} holds a NUL or half of a character, which no file "
+            "can hold; rename it."
+        )
     if len(names) != n_documents:
         raise InputError(f"{len(names)} ids were given for {n_documents} documents.")
     if len(set(names)) != len(names):

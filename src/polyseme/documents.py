@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._folds import group_numbers
-from polyseme._validation import InputError, IntArray
+from polyseme._text import in_words
+from polyseme._validation import InputError, IntArray, as_names, first_few
 from polyseme.corpus import LabelCorpus, Labels, unique_rows
 from polyseme.schema import matrix_of
 
@@ -88,10 +89,11 @@ class Shrunk(NamedTuple):
 
 def without_documents(known: Known, ids: Collection[str]) -> Shrunk:
     """Remove documents by their names; new labels left without any disappear."""
-    gone = {ids} if isinstance(ids, str) else set(ids)
+    gone = set(as_names(ids, "names of documents"))
     missing = sorted(gone - set(known.ids))
     if missing:
-        raise InputError(f"No known document is named '{missing[0]}'; nothing was removed.")
+        name = in_words(missing[0])
+        raise InputError(f"No known document is named '{name}'; nothing was removed.")
     kept = np.array([name not in gone for name in known.ids], dtype=bool)
     documents = sp.csr_matrix(known.matrix[kept])
     used = np.asarray(documents.sum(axis=0)).ravel() > 0
@@ -111,10 +113,10 @@ def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
     if not unknown:
         return int(matrix.indices[0])
     close = difflib.get_close_matches(label, labels, n=3)
-    hint = f"; close to it: {', '.join(close)}" if close else ""
+    hint = f"; close to it: {first_few(close)}" if close else ""
     raise InputError(
-        f"Unknown label '{label}'{hint}; `classes_` (polyseme labels) names all {len(labels)} "
-        "known ones."
+        f"Unknown label '{in_words(label)}'{hint}; `classes_` (polyseme labels) names all "
+        f"{len(labels)} known ones."
     )
 
 

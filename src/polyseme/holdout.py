@@ -231,7 +231,7 @@ _VALUES = Fields(
     {
         "seen": _MEASURES,
         "unseen": _MEASURES,
-        "thresholds": Several(_SHARE, len(PRECISIONS)),
+        "thresholds": Several(_SHARE, least=1),
         "labels": Table(Several(_SHARE, 2)),
         "n_draws": Whole(0),
         "pool_gain": Maybe(Number(-1, 1)),

@@ -484,6 +484,8 @@ def _checked_points(**arrays: ArrayLike) -> list[Values]:
 
 def _numbers(name: str, values: object) -> NDArray[Any]:
     """Turn an array-like into a dense array of real numbers or booleans."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise InputError(f"`{name}` is a masked array; fill it first, as by `{name}.filled(0)`.")
     array = np.asarray(values)
     if array.dtype.kind not in "buif":
         got = "a sparse matrix" if sp.issparse(values) else f"data type {array.dtype}"

@@ -20,7 +20,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._validation import InputError, check_compressed, is_text, shown
+from polyseme._text import is_text, shown
+from polyseme._validation import InputError, check_compressed
 from polyseme.persistence import Arrays, ModelFileError
 
 # Larger numbers are found in no model, and their products are finite in single precision.
@@ -192,11 +193,12 @@ class Either(Kind):
 
 @dataclass(frozen=True)
 class Several(Kind):
-    """A list of values of one kind, of a length, all different."""
+    """A list of values of one kind, of a length or a least one, all different."""
 
     kind: Kind
     length: int | None = None
     distinct: bool = False
+    least: int = 0
 
     def check(self, value: Any, name: str) -> None:
         """See `Kind.check`."""
@@ -204,6 +206,8 @@ class Several(Kind):
             raise refuse(name, "a list", shown(value))
         if self.length is not None and len(value) != self.length:
             raise refuse(name, f"a list of {self.length}", f"{len(value)}")
+        if len(value) < self.least:
+            raise refuse(name, f"a list of {self.least} at the least", f"{len(value)}")
         for one in value:
             self.kind.check(one, name)
         if self.distinct and len(set(value)) < len(value):
@@ -482,7 +486,9 @@ def _is_finite(value: object) -> bool:
 
 def _short(number: int) -> str:
     """Give a bound, as a power of two where it is long."""
-    return str(number) if abs(number) < 10**9 else f"{number:.3g}"
+    if abs(number) < 10**9:
+        return str(number)
+    return f"{'-' if number < 0 else ''}2^{(abs(number) - 1).bit_length()}"
 
 
 def _range(low: float, high: float) -> str:

@@ -27,6 +27,7 @@ from polyseme._validation import (
     as_generator,
     check_device,
     check_fitted,
+    check_kind,
     check_number,
     check_sparse,
     draw_seed,
@@ -42,6 +43,7 @@ from polyseme.calibration import (
 )
 from polyseme.checkpoints import other_training
 from polyseme.corrections import SKETCH, sketch
+from polyseme.growth import check_memory
 from polyseme.members import Members, Shape, mean_of
 from polyseme.persistence import plain, within
 from polyseme.schema import (
@@ -360,6 +362,11 @@ class ConceptSpace(Estimator):
         self.n_seen_ = int(seen.sum())
         plan = self.planned(n_documents, n_items, pool=pool is not None)
         self.plan_ = plan.within(n_documents, n_items)
+        check_memory(
+            self.plan_.weight_bytes(n_labels, 0 if X is None else X.shape[1]),
+            f"A space with `hidden` {self.plan_.hidden} and `code` {self.plan_.code} of its plan",
+            "lower them, or give fewer labels or features",
+        )
         generator = np.random.default_rng(seed)
         folds = fold_numbers(n_documents, self.plan_.n_folds, generator, groups)
         pool_folds = None
@@ -770,6 +777,7 @@ class ConceptSpace(Estimator):
     def check_parameters(self) -> None:
         """Raise on a parameter out of its range."""
         owner = type(self).__name__
+        check_kind("plan", self.plan, SpacePlan, owner=owner)
         for name, low in (("n_folds", 2), ("members_per_fold", 1), ("n_steps", 1)):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), owner=owner, low=low, whole=True)

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polyseme._estimator import Estimator, TransformerMixin, copy_of
 from polyseme._progress import FileProgress, working
+from polyseme._text import shown
 from polyseme._threads import one_blas_thread
 from polyseme._validation import (
     InputError,
@@ -27,16 +28,18 @@ from polyseme._validation import (
     PolysemeWarning,
     RandomState,
     as_generator,
+    as_names,
     check_features,
     check_fitted,
     check_instances,
+    check_kind,
     check_number,
     check_option,
+    check_path,
     column_names,
     draw_seed,
     first_few,
     in_order,
-    shown,
     warn_dropped,
     without_ids,
 )
@@ -108,6 +111,7 @@ from polyseme.senses import SenseMap, label_senses
 from polyseme.space import ConceptSpace, Readout, Trainer
 from polyseme.store import ConceptStore
 from polyseme.tags import (
+    check_tags,
     complete_each,
     label_kinds,
     rank_blocks,
@@ -126,7 +130,8 @@ if TYPE_CHECKING:
 Features = NDArray[np.float64] | sp.csr_matrix
 Items = Features | EncodedItems
 Matrix = NDArray[np.float64]
-StrArray = NDArray[np.str_]
+# Labels, of any length each: an array of fixed width would have the longest one's everywhere.
+StrArray = NDArray[np.object_]
 METHODS = ("space", "priming")
 KINDS = ("seen", "unseen", "oov")
 # Shares of names in reading unseen labels that are tried.
@@ -299,6 +304,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         owner = type(self).__name__
         if y is None:
             raise InputError(f"`{owner}` requires y to be passed, but the target y is None.")
+        check_kind("space", self.space, self.components["space"], owner=owner)
+        check_kind("features", self.features, MediaFeatures, owner=owner)
+        if self.checkpoint is not None:
+            check_path(self.checkpoint, what=f"`checkpoint` of `{owner}`")
         template = ConceptSpace() if self.space is None else self.space
         if self.device is not None:
             template = copy_of(template).set_params(device=self.device)
@@ -614,7 +623,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             labels = np.array([*self.indicator_, *labels[list(place.values())]], dtype=object)
             kinds = np.where(self._shown < 0, "oov", kinds[self._shown])
         self.classes_: NDArray[np.object_] = labels
-        self.kinds_: StrArray = kinds
+        self.kinds_: NDArray[np.str_] = kinds
 
     def _show(self, values: Matrix, missing: float) -> Matrix:
         """Give values of labels (..., n_labels) in the order of `classes_`."""
@@ -703,14 +712,19 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             if features is None:
                 raise InputError("Give features, tags, or both.")
             return features, None
-        given = [self._own_names(one) for one in tags]
+        given = [self._own_names(one) for one in check_tags(tags)]
         n = len(given) if features is None else features.shape[0]
         return features, tag_table(given, self._labels, n, normalize=self.normalize_labels_)
 
     def _own_names(self, tags: Collection[str]) -> Collection[str]:
         """Give tags under their labels' own names, with what they imply; else as they are."""
-        if not self.vocabulary_ or isinstance(tags, (str, bytes)):
+        if not self.vocabulary_ or isinstance(tags, (str, bytes, Mapping)):
             return tags
+        if not isinstance(tags, Iterable):
+            return tags
+        tags = list(tags)
+        if not all(isinstance(tag, str) for tag in tags):
+            return tags  # which is refused where documents are made of them
         return self.vocabulary_.complete(tags)
 
     def _check_featured(self) -> None:
@@ -833,11 +847,12 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         other column's score is raised then.
         """
         in_use = self._in_use
-        for kind in kinds or ():
+        for kind in () if kinds is None else as_names(kinds, "kinds of labels"):
             check_option("kinds", kind, KINDS, owner="rank")
         if kinds is not None:
             of_labels = label_kinds(self._labels, self.seen_, self.n_vocabulary_)
-            asked = np.isin(of_labels, sorted(kinds))
+            kinds = as_names(kinds, "kinds of labels")
+            asked = np.isin(of_labels, kinds)
             if "seen" in kinds:
                 # Also those on training items that no label set holds: they are as well known.
                 asked[self.space_.order_[: self.space_.n_seen_]] = True
@@ -1098,7 +1113,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                     "`threshold`."
                 )
             with warnings.catch_warnings():
-                if kinds is not None and set(kinds) == {"seen"}:
+                if kinds is not None and set(as_names(kinds, "kinds of labels")) == {"seen"}:
                     warnings.simplefilter("ignore", PolysemeWarning)
                 least = self.thresholds(precision)
         blocks = self._probable(features, given, kinds=kinds)
@@ -1142,7 +1157,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         label_ids, best = np.empty(shape, dtype=np.int64), np.empty(shape)
         for rows, scores in self._probable(features, given, method, kinds):
             label_ids[rows], best[rows] = rank_labels(scores, self._occurrences, k)
-        return self.classes_.astype(str)[label_ids], best
+        return self.classes_[label_ids], best
 
     @property
     def _occurrences(self) -> IntArray:
@@ -1180,9 +1195,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self._refuse_new(given)
         n_others = len(self.classes_) - len(given)
         # Unknown tags have been named by now.
-        known = np.asarray(self._labels)[given]
-        labels, scores = self.rank(None, len(self.classes_), [known.tolist()])
-        others = ~np.isin(labels[0], known)
+        known = [self._labels[column] for column in given]
+        labels, scores = self.rank(None, len(self.classes_), [known])
+        others = np.array([label not in known for label in labels[0]], dtype=bool)
         return labels[0][others][: min(k, n_others)], scores[0][others][: min(k, n_others)]
 
     def _refuse_new(self, given: IntArray) -> None:
@@ -1457,6 +1472,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             A known label, and a name that no other label has (`merge` brings two labels together).
         """
         column = self._column(label)
+        if not isinstance(name, str):
+            raise InputError(f"A label is renamed to one text; got {shown(name)}.")
         old, (new,) = self._labels[column], self._names(name)
         if self._key(new) in {self._key(one) for one in self._labels} - {self._key(old)}:
             raise InputError(f"There is a label '{new}' already; merge '{old}' into it instead.")
@@ -1486,6 +1503,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             The rarer label, the commoner one, and how alike the labels are that go with them.
         """
         check_fitted(self, "store_")
+        check_number("most", most, owner="similar_labels", low=1, whole=True)
         return similar_labels(self.store_.matrix, self.store_.labels, most)
 
     def merge(self, label: str, into: str) -> Self:
@@ -1508,7 +1526,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     def _names(self, labels: Collection[str]) -> tuple[str, ...]:
         """Check labels that are given by name, and tidy them as those of documents are."""
         check_fitted(self, "store_")
-        given = [labels] if isinstance(labels, str) else labels
+        given = as_names(labels, "labels")
         return LabelCorpus.from_documents([given], normalize=self.normalize_labels_).labels
 
     # ------------------------------------------------------------------ clicks
@@ -1831,6 +1849,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             A new folder, an empty one, or one that holds a polyseme model to replace.
         """
         check_fitted(self, "store_")
+        path = check_path(path, what="The folder of a model")
         self.verdicts_.copy_to(path)  # first: no model is there without what it learned from
         write_model(path, "tagger", *self.get_state())
         if self.verdicts_.file is None:
@@ -2039,6 +2058,7 @@ def load(path: str | Path) -> Tagger:
     ZeroShotTagger or PublishedTagger
         Ranks exactly as the saved one did.
     """
+    path = check_path(path, what="The folder of a model")
     config, arrays = read_model(path, "tagger")
     with reading(path):
         if config.get("method") == "space":

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from polyseme._text import shown
 from polyseme._validation import InputError, IntArray, PolysemeWarning, check_number, first_few
 from polyseme.corpus import LabelCorpus, Labels
 
 _BLOCK_NUMBERS = 2**22
+
+
+def check_tags(tags: object) -> list[Any]:
+    """Give the tags of several items, or raise unless there is something for each."""
+    if isinstance(tags, (str, bytes, Mapping)) or not isinstance(tags, Iterable):
+        raise InputError(f"`tags` holds a list of tags for each item; got {shown(tags)}.")
+    return list(tags)
 
 
 def tag_table(
@@ -35,7 +43,7 @@ def tag_columns(tags: Collection[str], labels: Labels, *, normalize: bool) -> In
     columns = matrix.indices[matrix.indices < len(labels)].astype(np.int64)
     if not len(columns):
         raise InputError(
-            f"None of the tags is known: {', '.join(unknown) or 'no tag was given'}; "
+            f"None of the tags is known: {first_few(unknown) or 'no tag was given'}; "
             "see `classes_` for the known ones."
         )
     _warn_unknown(unknown)
@@ -46,7 +54,7 @@ def tag_sets(
     table: NDArray[np.float64], thresholds: NDArray[np.float64], labels: Labels
 ) -> list[tuple[str, ...]]:
     """Give the labels of each row (n, n_labels) that reach their threshold, likeliest first."""
-    names = np.asarray(labels)
+    names = np.asarray(labels, dtype=object)
     order = np.argsort(-table, axis=1, kind="stable")
     return [
         tuple(names[best[row[best] >= thresholds[best]]].tolist())
@@ -56,21 +64,24 @@ def tag_sets(
 
 def complete_each(
     tags: Collection[str] | Iterable[Collection[str]],
-    complete: Callable[[Collection[str]], tuple[NDArray[np.str_], NDArray[np.float64]]],
-) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
+    complete: Callable[[Collection[str]], tuple[NDArray[np.object_], NDArray[np.float64]]],
+) -> tuple[NDArray[np.object_], NDArray[np.float64]]:
     """Complete one tag set, (k,), or several into one table, (n, k): labels and scores."""
+    if isinstance(tags, (bytes, Mapping)) or not isinstance(tags, Iterable):
+        raise InputError(f"Tags are given as a list of texts, or several; got {shown(tags)}.")
     listed: list[Any] = [tags] if isinstance(tags, str) else list(tags)
     if all(isinstance(tag, str) for tag in listed):
         return complete(listed)
     rows = [complete(tag_set) for tag_set in listed]
     width = min(len(labels) for labels, _ in rows)
-    labels = np.array([labels[:width] for labels, _ in rows])
+    labels = np.array([labels[:width] for labels, _ in rows], dtype=object)
     return labels, np.array([scores[:width] for _, scores in rows])
 
 
 def label_kinds(labels: Labels, seen: Collection[str], n_vocabulary: int) -> NDArray[np.str_]:
     """Say of every label whether it is "seen", "unseen" or, beyond the vocabulary, "oov"."""
-    kinds = np.where(np.isin(np.asarray(labels), sorted(seen)), "seen", "unseen")
+    on_items = set(seen)
+    kinds = np.where([label in on_items for label in labels], "seen", "unseen")
     kinds[n_vocabulary:] = "oov"
     return kinds
 

@@ -209,6 +209,14 @@ class SpacePlan:
             dropout=dropout,
         )
 
+    def weight_bytes(self, n_labels: int, n_features: int) -> int:
+        """Say how much memory the members take in training: weights, gradients, two moments."""
+        inner = (self.hidden + 1) * self.code
+        items = (n_features + 1) * self.hidden + inner if n_features else 0
+        documents = (n_labels + 1) * self.hidden + inner
+        readout = (self.code + 1) * (n_labels + 1)
+        return 16 * self.n_folds * self.members_per_fold * (items + documents + readout)
+
     def within(self, n_documents: int, n_items: int) -> SpacePlan:
         """Let a step look at no more documents and items than there are; see `sized`."""
         items = min(self.item_batch, max(n_items, 1))

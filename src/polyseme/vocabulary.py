@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polyseme._validation import InputError, first_few, is_text
+from polyseme._text import is_text
+from polyseme._validation import InputError, check_path, first_few
 from polyseme.corpus import LabelCorpus, normalize_label
 
 _MOST_BYTES = 2**24
@@ -271,7 +272,9 @@ def as_vocabulary(vocabulary: Vocabulary | str | Path | None) -> Vocabulary:
     """Take a vocabulary, or read its file; none is an empty one."""
     if vocabulary is None:
         return Vocabulary()
-    return vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary.read(vocabulary)
+    if isinstance(vocabulary, Vocabulary):
+        return vocabulary
+    return Vocabulary.read(check_path(vocabulary, what="A vocabulary's file"))
 
 
 def _are_labels(values: object) -> bool:

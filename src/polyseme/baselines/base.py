@@ -108,10 +108,10 @@ class Baseline(Estimator, ABC):
         table = in_order(without_ids(X)[0], getattr(self, "feature_names_in_", None), owner=owner)
         return self._scores(check_features(table, owner=owner, n_features=self.n_features_in_))
 
-    def rank(self, X: object, k: int = 10) -> tuple[NDArray[np.str_], Matrix]:
+    def rank(self, X: object, k: int = 10) -> tuple[NDArray[np.object_], Matrix]:
         """Give the k best labels for each instance and their scores, each (n, k)."""
         label_ids, scores = rank_labels(self.decision_function(X), self.n_occurrences_, k)
-        return self.classes_.astype(str)[label_ids], scores
+        return self.classes_[label_ids], scores
 
     @abstractmethod
     def _fit(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix) -> None:

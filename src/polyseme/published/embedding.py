@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator, copy_of
+from polyseme._text import shown
 from polyseme._threads import one_thread_below
 from polyseme._validation import (
     InputError,
@@ -27,14 +28,17 @@ from polyseme._validation import (
     as_generator,
     check_device,
     check_fitted,
+    check_kind,
     check_number,
     check_option,
+    check_path,
     draw_seed,
     unknown_name,
     warn_dropped,
 )
 from polyseme.concepts import Concepts
 from polyseme.corpus import Documents, as_corpus, check_corpus, unique_rows
+from polyseme.growth import check_memory
 from polyseme.persistence import State, joined, plain, within
 from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.published.losses import WEIGHTINGS, LossSettings
@@ -220,7 +224,7 @@ class ConceptEmbedding(Estimator):
             Documents for early stopping (in the paper: S_val), of which nothing else is learned;
             by default a share of `documents` is held out, see `TrainingPlan`.
         """
-        plan = self._check_parameters()
+        plan = self.check_parameters()
         corpus = as_corpus(documents, labels, normalize=self.normalize_labels)
         corpus = check_corpus(corpus, owner=type(self).__name__).without_unused()
         held_out = None
@@ -246,6 +250,15 @@ class ConceptEmbedding(Estimator):
             context_descriptor.set_params(random_state=topic_seed)
         context_descriptor.fit(corpus.matrix)
         contexts, matrix = context_descriptor.transform(corpus.matrix), corpus.matrix
+        n_labels = len(corpus.labels)
+        sizes = [n_labels + contexts.shape[1], *self.hidden_sizes, self.n_components, n_labels]
+        # Weights, their gradient, two moments and the best so far, in single precision.
+        check_memory(
+            20 * count_weights(sizes),
+            f"A network with `n_components` {self.n_components} (--components) and `hidden_sizes` "
+            f"{shown(self.hidden_sizes)}",
+            "lower them",
+        )
         network = ConceptNetwork(
             label_descriptor.descriptors_, contexts.shape[1], self.hidden_sizes, self.n_components,
             torch.Generator().manual_seed(draw_seed(generator)),
@@ -288,10 +301,19 @@ class ConceptEmbedding(Estimator):
         self.best_score_ = trainer.best_score if math.isfinite(trainer.best_score) else math.nan
         return self
 
-    def _check_parameters(self) -> TrainingPlan:
+    def check_parameters(self) -> TrainingPlan:
         """Check every parameter; give the training plan."""
         owner = type(self).__name__
+        for name, kind in self.components.items():
+            check_kind(name, getattr(self, name), kind, owner=owner)
+        if self.checkpoint is not None:
+            check_path(self.checkpoint, what=f"`checkpoint` of `{owner}`")
         check_number("n_components", self.n_components, owner=owner, low=1, whole=True)
+        if not isinstance(self.hidden_sizes, (list, tuple, np.ndarray)):
+            raise InputError(
+                f"`hidden_sizes` of `{owner}` must be a list of whole numbers; got "
+                f"{shown(self.hidden_sizes)}."
+            )
         for size in self.hidden_sizes:
             check_number("hidden_sizes", size, owner=owner, low=1, whole=True)
         check_option("positive_weighting", self.positive_weighting, WEIGHTINGS, owner=owner)
@@ -422,7 +444,7 @@ class ConceptEmbedding(Estimator):
         embedding = cls(
             label_descriptor=copy_of(labels), context_descriptor=copy_of(contexts), **chosen
         )
-        embedding._check_parameters()
+        embedding.check_parameters()
         n_labels = len(config["labels"])
         require(labels.n_features_in_ == n_labels, "labels", "as many as are described")
         require(contexts.n_features_in_ == n_labels, "contexts", "those of as many labels")

@@ -362,7 +362,8 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
             check_number("nu", self.nu, owner=owner, low=0, high=1, above=True)
         for name in ("gamma", "C", "penalty", "tolerance", "memory_mb"):
             value = getattr(self, name)
-            if value is not None and not isinstance(value, str):
+            median = name == "gamma" and isinstance(value, str)
+            if value is not None and not median:
                 check_number(name, value, owner=owner, low=0, above=True)
         least = {"n_folds": 2, "search_size": 2}
         for name, low in (least | ({} if self.n_landmarks is None else {"n_landmarks": 1})).items():

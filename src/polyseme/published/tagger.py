@@ -27,8 +27,10 @@ from polyseme._validation import (
     check_features,
     check_fitted,
     check_instances,
+    check_kind,
     check_number,
     check_option,
+    check_path,
     column_names,
     draw_seed,
     in_order,
@@ -68,7 +70,7 @@ from polyseme.schema import (
 from polyseme.tags import complete_each, label_kinds, rank_blocks, tag_columns
 
 Features = NDArray[np.float64] | sp.csr_matrix
-StrArray = NDArray[np.str_]
+StrArray = NDArray[np.object_]
 
 
 @dataclass(repr=False, eq=False)  # both are scikit-learn's
@@ -204,6 +206,11 @@ class PublishedTagger(Estimator):
     def _check_parameters(self) -> None:
         """Raise on a bad parameter before the long work begins."""
         owner = type(self).__name__
+        check_kind("embedding", self.embedding, ConceptEmbedding, owner=owner)
+        check_kind("mapper", self.mapper, InstanceMapper, owner=owner)
+        check_kind("features", self.features, MediaFeatures, owner=owner)
+        if self.embedding is not None and self.fit_embedding:
+            self.embedding.check_parameters()
         check_option("relatedness", self.relatedness, RELATEDNESS, owner=owner)
         check_number("memory_mb", self.memory_mb, owner=owner, low=0, above=True)
         if self.bandwidth is not None:
@@ -249,7 +256,7 @@ class PublishedTagger(Estimator):
         )
         self.normalize_labels_: bool = self.embedding_.normalize_labels_
         self.store_, self.classes_ = store, store.labels
-        self.kinds_: StrArray = label_kinds(store.labels, self.seen_, store.n_vocabulary)
+        self.kinds_: NDArray[np.str_] = label_kinds(store.labels, self.seen_, store.n_vocabulary)
         return self
 
     def points(self, X: object) -> NDArray[np.float32]:
@@ -298,7 +305,7 @@ class PublishedTagger(Estimator):
         check_number("k", k, owner="rank", low=1, whole=True)
         points = self._points(X, tags)
         label_ids, scores = self.ranker_.rank(points, k)
-        return np.asarray(self.classes_)[label_ids], scores
+        return np.array(self.classes_, dtype=object)[label_ids], scores
 
     def explain(self, x: object, label: str, k: int = 5) -> list[Explanation]:
         """Give the nearest known concepts of a label, from near to far: what its score rests on.
@@ -344,7 +351,7 @@ class PublishedTagger(Estimator):
             # Oov labels alone have no context of their own: take the places where they are known.
             point = store.points[np.isin(store.label_ids, given)].mean(axis=0, keepdims=True)
         label_ids, scores = self.ranker_.rank_others(point, given, k)
-        return np.asarray(self.classes_)[label_ids], scores
+        return np.array(self.classes_, dtype=object)[label_ids], scores
 
     def add_documents(self, documents: Documents) -> tuple[str, ...]:
         """Let known concepts grow; see `ZeroShotTagger.add_documents`."""
@@ -382,6 +389,7 @@ class PublishedTagger(Estimator):
 
     def save(self, path: str | Path) -> None:
         """Write the tagger to a folder; see `ZeroShotTagger.save`."""
+        path = check_path(path, what="The folder of a model")
         write_model(path, "tagger", *self.get_state())
 
     def get_state(self) -> State:

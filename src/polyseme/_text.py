@@ -1,0 +1,58 @@
+"""Text as people see it: in a line, without what would steer a terminal, not too long.
+
+Only the standard library is used: the command says its first words before anything is loaded.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+
+# Marks that turn the direction of writing, by which a text can pretend to be another.
+_TURNS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_STEERING = frozenset(("Cc", "Cs", "Zl", "Zp"))
+
+
+def printable(text: str, kept: str = "") -> str:
+    """Give a text with what steers a terminal, and halves of characters, spelled out.
+
+    Parameters
+    ----------
+    text : str
+    kept : str
+        Characters that stay as they are, such as line feeds.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        ascii(one)[1:-1]
+        if one not in kept and (unicodedata.category(one) in _STEERING or one in _TURNS)
+        else one
+        for one in text
+    )
+
+
+def is_text(value: str) -> bool:
+    """Say whether a text can be written anywhere: it has no NUL and no half of a character."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in value
+
+
+def in_words(name: object, most: int = 250) -> str:
+    """Give a name as sentences hold it: in a line, without control characters, not too long."""
+    text = printable(str(name))
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def shown(value: object, most: int = 80) -> str:
+    """Give a value as errors name it: in a line, cut where it is long."""
+    if isinstance(value, int) and abs(value) >= 10**most:
+        return f"a number of {int(value.bit_length() * math.log10(2)) + 1} digits"
+    try:
+        text = repr(value)
+    except Exception:  # anything may be passed, also what cannot tell what it is
+        text = f"a {type(value).__name__}"
+    return in_words(" ".join(text.split()), most)

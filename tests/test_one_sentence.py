@@ -1,0 +1,248 @@
+"""Whatever is passed: an InputError with one sentence, or an answer; never anything else."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import polyseme
+from polyseme import ConceptSpace, LabelCorpus, PublishedTagger, ZeroShotTagger, load
+from polyseme._text import shown
+from polyseme._validation import InputError
+from polyseme.features.base import MediaError, check_file
+from polyseme.metrics import evaluate
+from polyseme.published.embedding import ConceptEmbedding
+from polyseme.published.mapping import InstanceMapper
+
+HUGE = 10**30
+LONG = "x" * 5000
+WRONG = [None, 5, 2.5, True, object(), b"bytes", [1, "a"], [None], {"a": 1}, HUGE, 10**5000]
+
+
+def ascii_name(value):
+    """Name a value in the list of tests."""
+    return ascii(shown(value, 20))
+
+
+def sentence(call):
+    """Call something; give what its InputError says, which must be a sentence, or nothing."""
+    try:
+        call()
+    except InputError as error:
+        text = str(error)
+        assert "\n" not in text and text.endswith((".", "?")) and 10 < len(text) < 600, text
+        return text
+    return None
+
+
+# ---------------------------------------------------------------------- wrong types
+
+
+@pytest.mark.parametrize("value", [*WRONG, "", LONG, "a\0b", "\ud800", [], [[]]], ids=ascii_name)
+def test_a_tagger_that_is_asked_anything_answers_with_a_sentence(own_tagger, value):
+    tagger, x = own_tagger, np.zeros((1, own_tagger.n_features_in_))
+    label = str(tagger.classes_[0])
+    calls = {
+        "complete": lambda: tagger.complete(value),
+        "complete, several": lambda: tagger.complete([[label], value]),
+        "rank": lambda: tagger.rank(value),
+        "rank k": lambda: tagger.rank(x, k=value),
+        "rank tags": lambda: tagger.rank(x, tags=value),
+        "rank tags of one": lambda: tagger.rank(x, tags=[value]),
+        "rank method": lambda: tagger.rank(x, method=value),
+        "rank kinds": lambda: tagger.rank(x, kinds=value),
+        "predict": lambda: tagger.predict(x, threshold=value),
+        "thresholds": lambda: tagger.thresholds(value),
+        "explain": lambda: tagger.explain(x, value),
+        "explain x": lambda: tagger.explain(value, label),
+        "explain k": lambda: tagger.explain(x, label, k=value),
+        "senses": lambda: tagger.senses(value),
+        "add": lambda: tagger.add_documents(value),
+        "remove": lambda: tagger.remove_documents(value),
+        "add labels": lambda: tagger.add_labels(value, {label: [1.0]}),
+        "add vectors": lambda: tagger.add_labels(["new"], value),
+        "remove labels": lambda: tagger.remove_labels(value),
+        "block": lambda: tagger.block(value),
+        "rename": lambda: tagger.rename(value, "b"),
+        "rename to": lambda: tagger.rename(label, value),
+        "merge": lambda: tagger.merge(value, label),
+        "similar": lambda: tagger.similar_labels(value),
+        "evaluate": lambda: tagger.evaluate(x, value),
+        "evaluate k": lambda: tagger.evaluate(x, [[label]], k=value),
+    }
+    # What is a value of the right kind after all.
+    good = {"rank kinds", "rank tags", "explain", "add", "remove", "remove labels", "block"}
+    good |= {"add labels", "complete", "rename to"}
+    if value == 5:
+        good |= {"rank k", "explain k", "similar", "evaluate k"}
+    if value in ([], [[]]):
+        good |= {"rank tags of one", "evaluate"}
+    for name, call in calls.items():
+        told = sentence(call)
+        if name not in good and not (value is None and name in ("rank tags", "explain x")):
+            assert told is not None, name
+    assert sentence(lambda: tagger.rank(x)) is None, "it is as it was"
+
+
+@pytest.mark.parametrize(
+    "value", [5, 2.5, None, b"model", ["a"], "a\0b", LONG, "\ud800", HUGE], ids=ascii_name
+)
+def test_a_place_that_is_none_is_refused(toy_tagger, value):
+    assert sentence(lambda: load(value))
+    assert sentence(lambda: toy_tagger.save(value))
+
+
+@pytest.mark.parametrize("value", [5, "space", [], {"a": 1}, object(), HUGE])
+def test_components_of_a_wrong_type_are_refused_before_anything_is_learned(world, value):
+    documents = [["a", "b"], ["b", "c"]] * 5
+    X = np.zeros((10, 2))
+    for made in (
+        ZeroShotTagger(space=value),
+        ZeroShotTagger(features=value),
+        ZeroShotTagger(n_validations=value) if value != 5 else None,
+        ZeroShotTagger(space=ConceptSpace(plan=value)),
+        ZeroShotTagger(space=ConceptSpace(n_folds=value)) if value != 5 else None,
+        ZeroShotTagger(space=ConceptSpace(context=value)),
+        PublishedTagger(embedding=value),
+        PublishedTagger(mapper=value),
+        PublishedTagger(embedding=ConceptEmbedding(hidden_sizes=value)) if value != [] else None,
+        PublishedTagger(embedding=ConceptEmbedding(training=value)),
+        PublishedTagger(embedding=ConceptEmbedding(label_descriptor=value)),
+        PublishedTagger(embedding=ConceptEmbedding(context_descriptor=value)),
+        InstanceMapper(kind=value),
+        InstanceMapper(gamma=value) if value not in (5, HUGE) else None,
+        InstanceMapper(memory_mb=value) if value not in (5, HUGE) else None,
+    ):
+        if made is not None:
+            y = np.zeros((10, 2)) if isinstance(made, InstanceMapper) else documents
+            assert sentence(lambda made=made, y=y: made.fit(X, y)), made
+
+
+@pytest.mark.parametrize("value", [5, [], object(), HUGE, "a\0", LONG], ids=ascii_name)
+def test_a_vocabulary_or_checkpoint_that_is_none_is_refused(value):
+    documents = [["a", "b"], ["b", "c"]] * 5
+    assert sentence(lambda: ZeroShotTagger(vocabulary=value).fit(None, documents))
+    assert sentence(lambda: ZeroShotTagger(checkpoint=value).fit(None, documents))
+
+
+def test_numbers_that_need_more_memory_than_there_is_are_refused_with_the_memory():
+    documents = [["a", "b"], ["b", "c"]] * 5
+    X = np.zeros((10, 2))
+    embedding = ConceptEmbedding(n_components=2**31 - 1)
+    told = sentence(lambda: PublishedTagger(embedding=embedding).fit(X, documents))
+    assert "GB of memory" in told and "n_components" in told
+    space = ConceptSpace(plan=polyseme.SpacePlan(hidden=2**30))
+    told = sentence(lambda: ZeroShotTagger(space=space).fit(X, documents))
+    assert "GB of memory" in told and "hidden" in told
+
+
+# ---------------------------------------------------------------------- labels and names
+
+
+@pytest.mark.parametrize(
+    ("label", "complaint"),
+    [
+        ("a\0", "NUL"),
+        ("\0", "NUL"),
+        ("\ud800 half", "half of a character"),
+        ("x" * 200_000, "200000 characters long"),
+    ],
+    ids=["after", "alone", "half", "long"],
+)
+def test_labels_that_no_file_could_hold_are_refused(label, complaint):
+    documents = [["a", label], ["a", "b"]]
+    assert complaint in sentence(lambda: LabelCorpus.from_documents(documents))
+    matrix = np.eye(2, dtype=int)
+    assert complaint in sentence(lambda: LabelCorpus.from_indicator(matrix, ["a", label]))
+
+
+def test_ids_that_no_file_could_hold_are_refused():
+    documents = [["a"], ["b"]]
+    for name in ("a\0", "\udcff.jpg"):
+        assert sentence(lambda name=name: LabelCorpus.from_documents(documents, ids=["b", name]))
+
+
+def test_labels_are_kept_apart_to_the_last_letter():
+    corpus = LabelCorpus.from_documents([["a", "a\u200b"], ["a"]], normalize=False)
+    tagger = ZeroShotTagger(normalize_labels=False, random_state=0)
+    assert len(corpus.labels) == 2 and sentence(lambda: tagger.complete(["a"]))
+
+
+def test_a_long_label_makes_no_table_of_its_length(toy_tagger, most_bytes):
+    # Of 1,000 letters, 4 bytes each, in every cell it would be 8 MB.
+    tagger = toy_tagger
+    long = "x" * 1000
+    from copy import copy
+
+    named = copy(tagger)
+    named.indicator_ = None
+    named.set_store(tagger.store_.renamed(tagger.store_.labels[0], long))
+    x = np.zeros((200, tagger.n_features_in_))
+    (labels, _), held = most_bytes(named.rank, x, 10)
+    assert labels.shape == (200, 10) and long in named.classes_
+    plain = most_bytes(tagger.rank, x, 10)[1]
+    assert held < plain + 4_000_000
+
+
+def test_a_file_whose_name_is_not_utf8_is_skipped_with_a_sentence(tmp_path):
+    file = tmp_path / "caf\udce9.jpg"
+    try:
+        file.write_bytes(b"x")
+    except OSError:
+        pytest.skip("this file system has names in UTF-8 only")
+    with pytest.raises(MediaError, match="has a name that is not UTF-8"):
+        check_file(file)
+
+
+# ---------------------------------------------------------------------- numbers that are none
+
+
+def test_times_and_masks_are_no_features(toy_tagger):
+    n = toy_tagger.n_features_in_
+    days = np.full((2, n), np.datetime64("2020-01-01"))
+    for table in (days, days - days[0, 0], [[datetime.date(2020, 1, 1)] * n]):
+        assert "`X` of `ZeroShotTagger`" in sentence(lambda table=table: toy_tagger.rank(table))
+    masked = np.ma.masked_array(np.zeros((2, n)), np.eye(2, n))
+    assert "masked" in sentence(lambda: toy_tagger.rank(masked))
+    assert "masked" in sentence(lambda: toy_tagger.explain(masked[0], str(toy_tagger.classes_[0])))
+    assert "masked" in sentence(lambda: evaluate(np.eye(2), np.ma.masked_array(np.eye(2), True)))
+
+
+def test_features_so_large_that_they_have_no_squares_are_refused(toy_tagger, world):
+    X = np.full((1, toy_tagger.n_features_in_), 1e308)
+    assert "scale them first" in sentence(lambda: toy_tagger.rank(X))
+    assert "scale them first" in sentence(lambda: toy_tagger.rank(sp.csr_matrix(X)))
+    assert "scale them first" in sentence(
+        lambda: ZeroShotTagger().fit(np.full((4, 2), -1e200), [["a"], ["b"]] * 2)
+    )
+    largest = np.full((1, toy_tagger.n_features_in_), 1e100)
+    assert np.isfinite(toy_tagger.rank(largest)[1]).all()
+
+
+@pytest.mark.parametrize("infinite", [np.inf, -np.inf])
+def test_infinite_scores_are_ranked_first_or_last(infinite):
+    truth, scores = np.array([[1, 0, 1], [0, 1, 0]]), np.array([[0.3, 0.2, 0.1], [0.1, 0.2, 0.3]])
+    wild = scores.copy()
+    wild[0, 0] = infinite
+    tame = scores.copy()
+    tame[0, 0] = np.sign(infinite) * 9
+    with np.errstate(all="raise"):
+        assert evaluate(truth, wild) == evaluate(truth, tame)
+
+
+@pytest.mark.parametrize("rows", [[5], [-6], [0.5], ["a"], None, [[0]], HUGE, [HUGE], 2**40])
+def test_rows_that_are_not_there_are_refused(rows):
+    corpus = LabelCorpus.from_documents([["a"], ["b"], ["a", "b"]])
+    assert sentence(lambda: corpus.select(rows))
+    if isinstance(rows, int):
+        assert sentence(lambda: corpus.document(rows))
+
+
+@pytest.mark.parametrize("seed", [HUGE, 2**64, -1, 2.5, "a", [1]])
+def test_a_seed_is_a_whole_number_of_any_size(seed):
+    tagger = ZeroShotTagger(random_state=seed)
+    told = sentence(lambda: tagger.fit(None, [["a", "b"], ["b", "c"]] * 5))
+    assert (told is None) == (seed in (HUGE, 2**64))
