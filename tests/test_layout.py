@@ -54,7 +54,7 @@ ALLOWED = {
     "_native": set(),
     "persistence": {"_validation", "io"},
     "checkpoints": {"_validation", "io", "persistence"},
-    "schema": {"_validation", "persistence"},
+    "schema": {"_text", "_validation", "persistence"},
     "growth": {"_validation", "_threads"},
     "_progress": {"_validation"},
     # the data
@@ -66,7 +66,7 @@ ALLOWED = {
     "tags": BASE | {"corpus"},
     "features": BASE | {"io"},
     "word_vectors": BASE | {"io", "corpus"},
-    "vocabulary": {"_validation", "corpus"},
+    "vocabulary": {"_text", "_validation", "corpus"},
     # one space
     "members": set(),
     "training": BASE | {"members", "calibration"},
