@@ -17,7 +17,7 @@ from urllib.parse import quote
 import numpy as np
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi import Path as InPath
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from polyseme._validation import InputError
@@ -993,10 +993,10 @@ def export(host: Host, form: Literal["jsonl", "documents", "label-studio"] = "js
 
 
 def _download(lines: Iterator[Facts], name: str) -> Response:
-    """Stream JSON lines as a file."""
+    """Give JSON lines as a file; it is whole before any of it is sent."""
     encoded = (json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines)
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(encoded, headers=headers, media_type="application/jsonl")
+    return Response(b"".join(encoded), headers=headers, media_type="application/jsonl")
 
 
 def _answers(now: Snapshot) -> Iterator[Facts]:
