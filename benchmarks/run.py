@@ -56,6 +56,7 @@ BENCHMARKS = (
     Benchmark("fit"),
     Benchmark("space"),
     Benchmark("clicks"),
+    Benchmark("review"),
     Benchmark("extraction", needs=("efficientnet_lite_pytorch", "librosa", "soundfile")),
     Benchmark(
         "serve", needs=("fastapi", "uvicorn", "efficientnet_lite_pytorch"), programs=("wrk",)
