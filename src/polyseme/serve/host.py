@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -402,6 +403,10 @@ class ModelHost:
         if self.collection is not None and tagger.n_features_in_:
             self.collection.warm(tagger)
         tagger.rank(None, 1, [[tagger.store_.labels[0]]])
+        extractor = self.extractor
+        if extractor is not None and extractor.kind == "image":
+            with suppress(InputError):  # what looks at pictures may not be installed
+                extractor.extract_batch([np.zeros((8, 8, 3), dtype=np.uint8)])
 
     async def close(self) -> None:
         """Answer what waits, and end."""
