@@ -56,6 +56,7 @@ BENCHMARKS = (
     Benchmark("fit"),
     Benchmark("space"),
     Benchmark("clicks"),
+    Benchmark("studio", needs=("fastapi", "uvicorn", "playwright")),
     Benchmark("review"),
     Benchmark("extraction", needs=("efficientnet_lite_pytorch", "librosa", "soundfile")),
     Benchmark(
