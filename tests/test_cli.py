@@ -149,7 +149,7 @@ def test_a_fit_that_was_interrupted_goes_on(run, files, tiny_space, tmp_path, mo
     with monkeypatch.context() as patch:
         patch.setattr(owner, method, interrupted)
         code, out, err = run("fit", tmp_path / "m", *words)
-    assert code == 1 and "run the same command again" in err and out == ""
+    assert code == 130 and "run the same command again" in err and out == ""
     assert (tmp_path / "m.checkpoint").exists() and not (tmp_path / "m").exists()
     assert run("fit", tmp_path / "m", *words)[0] == 0
     assert not (tmp_path / "m.checkpoint").exists()

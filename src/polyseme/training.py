@@ -179,6 +179,10 @@ class SpacePlan:
         there are a million; the steps are those of the plan, but go over the documents at least 4
         and at most 100 times. From 8,000 tagged items on, dropout of features, of hidden units of
         items and of codes is lower: so many over-fit less.
+
+        Parameters
+        ----------
+        n_documents, n_items : int
         """
         batch, times = self.document_batch, 1
         while batch < 3072 and n_documents / batch > 400:
@@ -204,7 +208,12 @@ class SpacePlan:
         )
 
     def weight_bytes(self, n_labels: int, n_features: int) -> int:
-        """Say how much memory the members take in training: weights, gradients, two moments."""
+        """Say how much memory the members take in training: weights, gradients, two moments.
+
+        Parameters
+        ----------
+        n_labels, n_features : int
+        """
         inner = (self.hidden + 1) * self.code
         items = (n_features + 1) * self.hidden + inner if n_features else 0
         documents = (n_labels + 1) * self.hidden + inner
