@@ -158,7 +158,7 @@ def test_a_fit_that_was_interrupted_goes_on(run, files, tiny_space, tmp_path, mo
     with monkeypatch.context() as patch:
         patch.setattr(owner, method, interrupted)
         code, out, err = run("fit", tmp_path / "m", *words)
-    assert code == 1 and "run the same command again" in err and out == ""
+    assert code == 130 and "run the same command again" in err and out == ""
     last = "m.checkpoint" if stage in ("paper", "checkpoint") else f"m.checkpoint.{stage}"
     assert (tmp_path / last).exists() and not (tmp_path / "m").exists()
     before, places = places, []
@@ -178,7 +178,7 @@ def test_a_damaged_checkpoint_is_learned_again(run, files, tiny_space, tmp_path,
     assert run("fit", tmp_path / "whole", *words)[0] == 0
     with monkeypatch.context() as patch:
         patch.setattr(polyseme.ZeroShotTagger, "save", interrupt)
-        assert run("fit", tmp_path / "m", *words)[0] == 1
+        assert run("fit", tmp_path / "m", *words)[0] == 130
     (arrays,) = (tmp_path / part).glob("arrays-*")
     arrays.write_bytes(arrays.read_bytes()[:-9] + b"\0" * 9)
     code, _, err = run("fit", tmp_path / "m", *words)

@@ -46,6 +46,7 @@ ANYTHING = None
 # For each file or folder of the package: what else of the package it may import.
 ALLOWED = {
     "_text": set(),
+    "_interrupts": set(),
     "_validation": {"_text"},
     "_estimator": {"_validation"},
     "_plugins": {"_validation"},

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +18,10 @@ import polyseme
 from polyseme import ConceptSpace, LabelCorpus, PublishedTagger, ZeroShotTagger, load
 from polyseme._text import shown
 from polyseme._validation import InputError
-from polyseme.features.base import MediaError, check_file
+from polyseme.cli.output import Form, emit
+from polyseme.cluster.media import Tagging
+from polyseme.features.keywords import Keywords
+from polyseme.io.records import write_records
 from polyseme.metrics import evaluate
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
@@ -187,16 +196,6 @@ def test_a_long_label_makes_no_table_of_its_length(toy_tagger, most_bytes):
     assert held < plain + 4_000_000
 
 
-def test_a_file_whose_name_is_not_utf8_is_skipped_with_a_sentence(tmp_path):
-    file = tmp_path / "caf\udce9.jpg"
-    try:
-        file.write_bytes(b"x")
-    except OSError:
-        pytest.skip("this file system has names in UTF-8 only")
-    with pytest.raises(MediaError, match="has a name that is not UTF-8"):
-        check_file(file)
-
-
 # ---------------------------------------------------------------------- numbers that are none
 
 
@@ -246,3 +245,117 @@ def test_a_seed_is_a_whole_number_of_any_size(seed):
     tagger = ZeroShotTagger(random_state=seed)
     told = sentence(lambda: tagger.fit(None, [["a", "b"], ["b", "c"]] * 5))
     assert (told is None) == (seed in (HUGE, 2**64))
+
+
+# ---------------------------------------------------------------------- the command
+
+
+def polyseme_command(folder, shell, **surroundings):
+    """Run a line of the shell in which $POLYSEME is the command."""
+    source = str(Path(polyseme.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+    environment["POLYSEME"] = f"{sys.executable} -m polyseme"
+    return subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {shell}"],
+        cwd=folder,
+        env=environment | surroundings,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(toy_tagger, tmp_path_factory):
+    """A folder with a model and features."""
+    place = tmp_path_factory.mktemp("command")
+    toy_tagger.save(place / "model")
+    np.save(place / "x.npy", np.zeros((400, toy_tagger.n_features_in_)))
+    return place
+
+
+def test_a_reader_that_goes_away_is_no_error(folder):
+    done = polyseme_command(folder, "$POLYSEME rank model x.npy --form jsonl | head -1")
+    assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 1, "")
+
+
+@pytest.mark.parametrize("ending", ["2>&-", "2>/dev/full", "2> >(true)"])
+def test_nobody_need_read_what_is_only_told(folder, ending):
+    label = "apple"
+    done = polyseme_command(folder, f"$POLYSEME block model {label} --out other {ending}")
+    assert (done.returncode, done.stdout) == (0, "other\n"), done.stderr
+    assert "apple" in load(folder / "other").vocabulary_.blocked
+
+
+def test_output_that_cannot_be_written_is_one_sentence(folder):
+    done = polyseme_command(folder, "$POLYSEME complete model apple >/dev/full")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "space left" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "rank model x.npy --top 1000000000000000000000000000000",
+        "complete model apple --top 99999999999999999999",
+        "fit new -d d.jsonl --preset paper --components 1000000000000",
+        "fit new -d d.jsonl --preset paper --epochs 1000000000000",
+        "fit new -d d.jsonl --preset paper --topics 1000000000000",
+        "fit new -d d.jsonl --validations 1000000000000",
+        f"info {'x' * 300}",
+        f"info {'x/' * 3000}",
+        "explain model x.npy apple --row 100000000000000000000000",
+        f"complete model {'y' * 5000}",
+    ],
+)
+def test_numbers_and_names_of_any_size_get_one_sentence(run, folder, monkeypatch, words):
+    (folder / "d.jsonl").write_text('["a", "b"]\n["b", "c"]\n' * 8)
+    monkeypatch.chdir(folder)
+    code, out, err = run(*words.split())
+    told = err.splitlines()[-1]
+    assert (code, out) == (1, "") and told.startswith("polyseme: ") and "unexpected" not in told
+    assert len(told) < 700 and not (folder / "new").exists()
+
+
+def test_labels_do_not_steer_a_terminal_and_cells_are_no_formulas(run, tmp_path, monkeypatch):
+    wild = "\x1b]0;owned\x07 \x9b31m \u202etxt"
+    records = [{"label": wild, "score": -0.5}, {"label": "=1+1", "score": 1.0}]
+    for people in (True, False):
+        stream = io.StringIO()
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+        monkeypatch.setattr("sys.stdout", stream)
+        emit(records, Form.table if people else Form.csv)
+        shown_there = stream.getvalue()
+        assert "owned" in shown_there
+        assert not set("\x1b\x07\x9b\u202e") & set(re.sub(r"\x1b\[[0-9;]*m", "", shown_there))
+    assert "'=1+1" in shown_there and ",-0.5" in shown_there
+
+
+@pytest.mark.parametrize(
+    "label", ["=1+1", "@cmd", "+", "-x", "'=1", "''-a", "plain", "'quoted'", "-1", "\uff1dx"]
+)
+def test_guarded_cells_are_read_back_as_they_were(tmp_path, label):
+    file = tmp_path / "tags.csv"
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        write_records(
+            [{"id": "a", "tags": [label, "b"]}, {"id": "b", "tags": label}], stream, "csv"
+        )
+    assert not re.search(r"(^|,)[=@+]", file.read_text("utf-8"), re.MULTILINE)
+    corpus = LabelCorpus.read(file, delimiter=";")
+    assert set(corpus.labels) == {label, "b"}
+
+
+def test_a_sidecar_lies_beside_its_file_whatever_bytes_its_name_has(tmp_path, monkeypatch):
+    file = tmp_path / "caf\udce9.jpg"
+    try:
+        file.write_bytes(b"x")
+    except OSError:
+        pytest.skip("this file system has names in UTF-8 only")
+    tagging = Tagging.__new__(Tagging)
+    tagging.kind, tagging.skipped = "image", []
+    record = {"file": "caf\\xe9.jpg", "labels": ["sea"], "kinds": ["seen"], "scores": [0.9]}
+    monkeypatch.setattr(tagging, "_tagged", lambda: iter([(file, record)]))
+    monkeypatch.setattr("polyseme.cluster.media.keywords_of", lambda *_: Keywords([], [], []))
+    (written,) = tagging.sidecars()
+    assert written["added"] == ["sea"] and written["sidecar"].isprintable()
+    (beside,) = [path for path in tmp_path.iterdir() if path != file]
+    assert beside.name.startswith("caf\udce9") and beside.suffix == ".xmp"

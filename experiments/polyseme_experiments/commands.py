@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polyseme.cli.app import FILES, SHOWING, KindOfMedia, Output, Preset, app
+from polyseme.cli.app import FILES, SHOWING, KindOfMedia, Output, Preset, app, resumable
 from polyseme.cli.output import Form, emit, for_people, say
 from polyseme_experiments import EXPERIMENTS, SEED
 
@@ -79,11 +79,8 @@ def reproduce(
     folder = experiments.folder_of(out, config)
     options: dict[str, Any] = {"fresh": fresh, "from_records": from_records, "log": say}
     options |= {"trials": trials, "out": folder, "workers": workers}
-    try:
+    with resumable():
         sections = experiments.reproduce(names or ["all"], config, **options)
-    except KeyboardInterrupt:
-        say("polyseme: interrupted; run the same command again to go on where it stopped.")
-        raise typer.Exit(1) from None
     _print_tables([table for section in sections for table in section.tables], form, folder)
     say(f"report: {folder / 'report.html'}")
 

@@ -11,11 +11,12 @@ Names are imported when first used, so that `import polyseme` costs next to noth
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
-
+# What `typing` calls so: nothing is imported before it is used, so that whoever interrupts the
+# command finds it listening from its first line on.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from polyseme.corpus import LabelCorpus
     from polyseme.features import AudioFeatures, ImageFeatures, extract_folder
     from polyseme.io import read_features
@@ -26,10 +27,7 @@ if TYPE_CHECKING:
     from polyseme.training import SpacePlan
     from polyseme.word_vectors import WordVectors
 
-try:
-    __version__ = version("polyseme")
-except PackageNotFoundError:  # a source tree that was never installed
-    __version__ = "0+unknown"
+    __version__: str
 
 __all__ = [
     "AudioFeatures",
@@ -64,9 +62,23 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for."""
+    if name == "__version__":
+        return _version()
     if name not in _HOME:
         raise AttributeError(f"module 'polyseme' has no attribute '{name}'")
+    from importlib import import_module
+
     return getattr(import_module(f"polyseme.{_HOME[name]}"), name)
+
+
+def _version() -> str:
+    """Look up the version that is installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("polyseme")
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "0+unknown"
 
 
 def __dir__() -> list[str]:

@@ -5,8 +5,47 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Self
+
+
+class Quiet:
+    """A stream for people who may have gone: what cannot be written is not worth an error.
+
+    Parameters
+    ----------
+    stream : TextIO or None
+        None where it was closed before anything began.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.encoding = getattr(stream, "encoding", None) or "utf-8"
+
+    def write(self, text: str) -> int:
+        """Write, if anybody is there."""
+        if self._stream is not None:
+            with suppress(OSError, ValueError):
+                self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, if anybody is there."""
+        if self._stream is not None:
+            with suppress(OSError, ValueError):
+                self._stream.flush()
+
+    def isatty(self) -> bool:
+        """Say whether it is a terminal."""
+        return self._stream is not None and bool(self._stream.isatty())
+
+    def fileno(self) -> int:
+        """Give the number of the file."""
+        return 2 if self._stream is None else int(self._stream.fileno())
+
+    def __getattr__(self, name: str) -> Any:
+        """Give what else a stream has."""
+        return getattr(self._stream, name)
 
 
 @contextmanager
@@ -46,7 +85,7 @@ class FileProgress:
 
     def __enter__(self) -> Self:
         """Open the bar."""
-        if self.shown and sys.stderr.isatty():
+        if self.shown and sys.stderr is not None and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
@@ -71,7 +110,7 @@ class FileProgress:
             note += f", {skipped:,} skipped"
         if self.bar is not None:
             self.bar.update(self.task, completed=done, total=total, note=note)
-        elif self.shown and now - self._written > self.SECONDS and done < total:
+        elif self.shown and now - self._written > self.SECONDS and done < total and sys.stderr:
             self._written = now
             left = (total - done) / rate
             sys.stderr.write(

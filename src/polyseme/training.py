@@ -210,7 +210,12 @@ class SpacePlan:
         )
 
     def weight_bytes(self, n_labels: int, n_features: int) -> int:
-        """Say how much memory the members take in training: weights, gradients, two moments."""
+        """Say how much memory the members take in training: weights, gradients, two moments.
+
+        Parameters
+        ----------
+        n_labels, n_features : int
+        """
         inner = (self.hidden + 1) * self.code
         items = (n_features + 1) * self.hidden + inner if n_features else 0
         documents = (n_labels + 1) * self.hidden + inner

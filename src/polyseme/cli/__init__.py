@@ -3,46 +3,67 @@
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 
+from polyseme import _interrupts
 from polyseme._plugins import load_plugins
 from polyseme.cli import answers, commands, serving
 from polyseme.cli.app import app
-from polyseme.cli.output import say
+from polyseme.cli.output import end_output, kept_streams, say
 
 __all__ = ["app", "main"]
 
 # Importing the modules has put their commands into the application; other packages add theirs by
 # the entry points "polyseme.commands".
 _COMMANDS = [commands, answers, serving, *load_plugins("polyseme.commands").values()]
+# The words of an error, at the most.
+_MOST_LETTERS = 650
 
 
 def main() -> None:
-    """Run the command; end with exit code 0 (done), 1 (could not) or 2 (wrong usage)."""
+    """Run the command; end with 0 (done), 1 (could not), 2 (wrong usage) or 130 (interrupted)."""
     # A warning is one line, without the place in our source.
     warnings.showwarning = lambda message, *_, **__: say(f"polyseme: note: {message}")
+    with kept_streams():
+        _run()
+
+
+def _run() -> None:
+    """Run the command, and turn whatever it raises into a sentence and an exit code."""
     try:
+        _interrupts.begin()
         app(prog_name="polyseme")
     except SystemExit as ended:
-        # Typer ends an interrupted command with 130; ours are 0, 1 and 2.
-        if ended.code == 130:
-            _fail("interrupted.")
+        if ended.code == _interrupts.CODE:
+            _end_interrupted()
+        end_output()
+        # What swallowed the interrupt did not know that it was meant for us.
+        if _interrupts.asked():
+            _end_interrupted()
         raise
-    except BrokenPipeError:
-        # The reader of our output has gone (`| head`): nothing is wrong.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0) from None
+    except KeyboardInterrupt:
+        _end_interrupted()
     except Exception as error:
+        if _interrupts.asked():
+            _end_interrupted()  # an import that was interrupted may end in anything
         if os.environ.get("POLYSEME_DEBUG"):
             raise
-        words = " ".join(str(error).split())
+        words = " ".join(str(error).split())[:_MOST_LETTERS]
+        if isinstance(error, MemoryError):
+            _fail("there is not enough memory for this; give it fewer rows or labels at a time.")
         if isinstance(error, (ValueError, OSError)) and words:
             _fail(words)
         _fail(f"unexpected {type(error).__name__}: {words}; POLYSEME_DEBUG=1 shows where.")
 
 
+def _end_interrupted() -> None:
+    """Say so, unless it has been said, and end with exit code 130."""
+    _interrupts.tell()
+    raise SystemExit(_interrupts.CODE) from None
+
+
 def _fail(message: str) -> None:
     """Print one sentence and end with exit code 1."""
     say(f"polyseme: {message}")
+    end_output()
     raise SystemExit(1) from None

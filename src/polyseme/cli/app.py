@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import typer
 
-from polyseme.cli.output import Form, say
+from polyseme._interrupts import CODE, tell
+from polyseme.cli.output import Form, heard_or_not
 
 app = typer.Typer(
     name="polyseme",
@@ -77,7 +78,8 @@ def command(panel: str) -> Callable[[Command], Command]:
             postpone()
             if "tables" in signature.parameters:
                 given["tables"] = TableOptions(**{name: given.pop(name) for name in group})
-            function(**given)
+            with heard_or_not():
+                function(**given)
 
         call.__signature__ = signature.replace(parameters=declared)  # type: ignore[attr-defined]
         app.command(rich_help_panel=panel, epilog=example)(call)
@@ -120,8 +122,8 @@ def resumable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say("polyseme: interrupted; run the same command again to go on where it stopped.")
-        raise typer.Exit(1) from None
+        tell("polyseme: interrupted; run the same command again to go on where it stopped.")
+        raise typer.Exit(CODE) from None
 
 
 def _version(asked: bool) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
+
+from polyseme._progress import Quiet
+from polyseme._text import printable
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -30,9 +36,94 @@ class Form(StrEnum):
     csv = "csv"
 
 
+@contextmanager
+def kept_streams() -> Iterator[None]:
+    """Let nothing go wrong that was only to be told; close no door that a file could come in by.
+
+    Where the standard streams are closed (`2>&-`), the next file that is opened would take their
+    numbers, and libraries would write their remarks into it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            with suppress(OSError):
+                os.open(os.devnull, os.O_RDWR)
+    before = sys.stderr
+    quiet: Any = Quiet(before)
+    sys.stderr = quiet
+    # A path is printed as the bytes that it has.
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        with suppress(OSError, ValueError):
+            reconfigure(errors="surrogateescape")
+    try:
+        yield
+    finally:
+        sys.stderr = before
+
+
+@contextmanager
+def heard_or_not() -> Iterator[None]:
+    """End quietly where the reader of standard output has gone (`| head`): nothing is wrong."""
+    import typer
+
+    try:
+        yield
+        end_output()
+    except BrokenPipeError:
+        if not _reader_gone():
+            raise
+        _write_nowhere()
+        raise typer.Exit(0) from None
+
+
+def end_output() -> None:
+    """Write what is left of standard output; nobody may be there to read it."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _write_nowhere()
+    except OSError as error:
+        _write_nowhere()
+        say(f"polyseme: Standard output cannot be written: {error.strerror or error}.")
+        raise SystemExit(1) from None
+
+
+def _reader_gone() -> bool:
+    """Say whether standard output is a pipe that nobody reads; yes where it cannot be told."""
+    try:
+        import select
+
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), select.POLLERR)
+        return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
+    except (AttributeError, OSError, ValueError):
+        return True
+
+
+def _write_nowhere() -> None:
+    """Let standard output go nowhere from now on, so that nothing is said of it at the end."""
+    with suppress(AttributeError, OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def say(message: str) -> None:
-    """Print a line for people on standard error."""
-    sys.stderr.write(f"{message}\n")
+    """Print a line for people on standard error; what would steer their terminal is spelled out."""
+    if sys.stderr is not None:
+        sys.stderr.write(f"{printable(message, kept=chr(10))}\n")
+
+
+class _Spelled(io.TextIOBase):
+    """Standard output where it is a terminal: what would steer it is spelled out."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text that steers nothing."""
+        return self._stream.write(printable(text, kept="\n"))
 
 
 def counted(count: int, noun: str) -> str:
@@ -64,7 +155,8 @@ def emit(records: Iterable[Mapping[str, Any]], form: Form, title: str = "") -> N
     if not for_people(form):
         from polyseme.io.records import write_records
 
-        write_records(records, sys.stdout, "csv" if form == Form.csv else "jsonl")
+        target: Any = _Spelled(sys.stdout) if sys.stdout.isatty() else sys.stdout
+        write_records(records, target, "csv" if form == Form.csv else "jsonl")
         return
     listed = list(records)
     columns: dict[str, dict[str, Any]] = {}
@@ -100,8 +192,8 @@ def _cell(value: Any) -> Text:
     if isinstance(value, float):
         return Text(f"{value:.4g}")
     if isinstance(value, (list, tuple)):
-        return Text(", ".join(str(item) for item in value))
-    return Text("" if value is None else str(value))
+        return Text(printable(", ".join(str(item) for item in value)))
+    return Text("" if value is None else printable(str(value)))
 
 
 # ---------------------------------------------------------------------- evidence

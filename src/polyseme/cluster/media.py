@@ -83,6 +83,11 @@ class Tagging:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield a record for each file, in order and as they come; note what is skipped."""
+        for _, record in self._tagged():
+            yield record
+
+    def _tagged(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """Yield each file that can be used, with its record."""
         tag = partial(_tag, self.suggestions, self.parameters, self.caches)
         paths = [file.path for file in self.files]
         outcomes = map_files(self.engine, tag, paths, TAGGED_AT_ONCE)
@@ -93,8 +98,8 @@ class Tagging:
                     self.skipped.append((str(file.path), str(outcome)))
                 progress.tell(done, len(self.files), len(self.skipped))
                 if not skipped:
-                    name = os.fsencode(file.path).decode("utf-8", "backslashreplace")
-                    yield {"file": name} | _without_refused(outcome, file.path)
+                    record = {"file": _told(file.path)} | _without_refused(outcome, file.path)
+                    yield file.path, record
 
     def sidecars(self, *, dry_run: bool = False) -> Iterator[dict[str, Any]]:
         """Write the tags of each file beside it, and yield what was added where, with scores.
@@ -104,8 +109,7 @@ class Tagging:
         """
         for folder in set() if dry_run else {file.path.parent for file in self.files}:
             sweep(folder)
-        for record in self.records():
-            path = Path(os.fsdecode(record["file"].encode()))
+        for path, record in self._tagged():
             try:
                 sidecar = sidecar_of(path)
                 inside = keywords_of(path, self.kind).tags
@@ -113,8 +117,13 @@ class Tagging:
             except (InputError, OSError) as error:
                 self.skipped.append((record["file"], str(error)))
                 continue
-            names = {"file": record["file"], "sidecar": str(sidecar), "added": added}
+            names = {"file": record["file"], "sidecar": _told(sidecar), "added": added}
             yield names | {"scores": _only(record, added)["scores"]}
+
+
+def _told(path: Path) -> str:
+    """Give the name of a file as text; bytes that are none are spelled out."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _without_refused(record: dict[str, Any], path: Path) -> dict[str, Any]:

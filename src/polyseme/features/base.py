@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator, TransformerMixin, copy_of
+from polyseme._progress import Quiet
 from polyseme._threads import n_cores, ordered_map
 from polyseme._validation import InputError, as_row, check_fitted, check_number
 from polyseme.persistence import JSON, Arrays, Config, State
@@ -302,7 +303,10 @@ def quiet_decoders() -> Iterator[None]:
             before.flush()
             raw = os.fdopen(kept, "wb", buffering=0, closefd=False)
             options: dict[str, Any] = {"errors": "backslashreplace", "write_through": True}
-            sys.stderr = io.TextIOWrapper(raw, before.encoding, **options)
+            after = io.TextIOWrapper(raw, before.encoding, **options)
+            # Where nobody need be there to read it, that stays so.
+            quiet: Any = Quiet(after) if isinstance(before, Quiet) else after
+            sys.stderr = quiet
     except (AttributeError, OSError, ValueError):
         pass  # Python's own goes elsewhere already
     nothing = os.open(os.devnull, os.O_WRONLY)

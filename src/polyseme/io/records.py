@@ -12,6 +12,9 @@ import numpy as np
 
 from polyseme._validation import InputError, check_option
 
+# What spreadsheets begin formulas with, also in full width.
+ACTING = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
 
 def write_records(
     records: Iterable[Mapping[str, object]], target: TextIO, file_format: Literal["jsonl", "csv"]
@@ -19,8 +22,9 @@ def write_records(
     """Write records as they come, as JSON lines or as a CSV table whose lists are joined by `;`.
 
     Values may be numbers, strings, None, lists and numpy arrays of these; NaN becomes null or an
-    empty cell. The keys of the first record are the header of CSV. Open the target with
-    ``newline=""`` and UTF-8 encoding.
+    empty cell. The keys of the first record are the header of CSV. Text that a spreadsheet would
+    take for a formula gets an apostrophe in front, which `polyseme.io` takes off again. Open the
+    target with ``newline=""`` and UTF-8 encoding.
     """
     check_option("file_format", file_format, ("jsonl", "csv"), owner="write_records")
     plain = csv.writer(target, lineterminator="\n")
@@ -72,4 +76,17 @@ def _cell(value: Any, where: str) -> str:
             raise InputError(
                 f"{where} holds '{text}', and ';' separates list items in CSV; write jsonl."
             )
-    return ";".join(texts)
+    cell = ";".join(texts)
+    return f"'{cell}" if any(isinstance(item, str) for item in items) and _acts(cell) else cell
+
+
+def _acts(cell: str) -> bool:
+    """Say whether a spreadsheet would take a cell for a formula, or for one that is guarded."""
+    bare = cell.lstrip("'")
+    if not bare.startswith(ACTING):
+        return False
+    try:
+        float(bare)
+    except ValueError:
+        return True
+    return bare != cell

@@ -32,6 +32,7 @@ from polyseme.io.columns import (
     find_roles,
     table_of,
 )
+from polyseme.io.records import ACTING
 
 _NUMBERS = (float, int, type(None))
 Record = tuple[int, Mapping[str, Any]]  # a line number, and the row's values by column
@@ -175,10 +176,18 @@ def _table_records(path: Path) -> tuple[list[str], Iterator[Record]]:
             f"The first row of {path.name} must hold column names; got numbers: add a header row."
         )
     records = (
-        (number, {name: cell.strip() or None for name, cell in zip(header, row, strict=True)})
+        (number, {name: _unguarded(cell) for name, cell in zip(header, row, strict=True)})
         for number, row in rows
     )
     return header, records
+
+
+def _unguarded(cell: str) -> str | None:
+    """Give the text of a cell, without the apostrophe that keeps it from being a formula."""
+    text = cell.strip()
+    if text.startswith("'") and text.lstrip("'").startswith(ACTING):
+        text = text[1:]
+    return text or None
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
