@@ -48,6 +48,14 @@ def start():
         process.communicate()
 
 
+def wait_until_blocked(client, label):
+    for _ in range(600):
+        if client.get(f"/v1/models/toy/labels/{label}").json()["blocked"]:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the change was not taken up")
+
+
 def test_what_was_acknowledged_is_there_after_a_kill(start, model, world):
     process, client = start(model)
     features = {"x": world.X_test[0].tolist()}
@@ -77,24 +85,14 @@ def test_it_ends_in_order_when_it_is_told_to(start, model):
 def test_a_changed_folder_is_taken_up_while_it_runs(start, model):
     _, client = start(model, "--watch", "0.1")
     load(model).block(["sand"]).save(model)
-    for _ in range(600):
-        if client.get("/v1/models/toy/labels/sand").json()["blocked"]:
-            break
-        time.sleep(0.1)
-    else:
-        raise AssertionError("the change was not taken up")
+    wait_until_blocked(client, "sand")
 
 
 def test_told_to_it_looks_at_the_folder(start, model):
     process, client = start(model, "--watch", "0")
     load(model).block(["sand"]).save(model)
     process.send_signal(signal.SIGHUP)
-    for _ in range(600):
-        if client.get("/v1/models/toy/labels/sand").json()["blocked"]:
-            break
-        time.sleep(0.1)
-    else:
-        raise AssertionError("the change was not taken up")
+    wait_until_blocked(client, "sand")
 
 
 def test_strangers_are_not_let_in_without_tokens(run, model):
