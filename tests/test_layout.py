@@ -17,7 +17,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What stands below everything: checks, the estimator base, folds, threads, saved models.
 BASE = {"_text", "_validation", "_estimator", "_folds", "_threads", "_progress"}
-BASE |= {"persistence", "schema", "growth", "_plugins"}
+BASE |= {"persistence", "schema", "_plugins", "_memory"}
 DATA = BASE | {
     "io",
     "corpus",
@@ -33,6 +33,7 @@ SPACE = {
     "training",
     "calibration",
     "corrections",
+    "growth",
     "space",
     "store",
     "evidence",
@@ -45,6 +46,7 @@ ANYTHING = None
 ALLOWED = {
     "_text": set(),
     "_interrupts": set(),
+    "_memory": {"_validation"},
     "_validation": {"_text"},
     "_estimator": {"_validation"},
     "_plugins": {"_validation"},
@@ -52,8 +54,7 @@ ALLOWED = {
     "_threads": set(),
     "_native": set(),
     "persistence": {"_validation", "io"},
-    "schema": {"_validation", "persistence"},
-    "growth": {"_validation", "_threads"},
+    "schema": {"_text", "_validation", "persistence"},
     "_progress": {"_validation"},
     # the data
     "io": {"_validation"},
@@ -64,12 +65,13 @@ ALLOWED = {
     "tags": BASE | {"corpus"},
     "features": BASE | {"io"},
     "word_vectors": BASE | {"io", "corpus"},
-    "vocabulary": {"_validation", "corpus"},
+    "vocabulary": {"_text", "_validation", "corpus"},
     # one space
     "members": set(),
     "training": BASE | {"members", "calibration"},
     "steps": {"members", "training"},
     "gpu_training": {"steps", "training"},
+    "growth": BASE | {"training"},
     "calibration": set(),
     "corrections": {"calibration"},
     "space": BASE | {"members", "training", "calibration", "corrections"},
