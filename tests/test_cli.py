@@ -192,7 +192,7 @@ def test_an_interrupted_mapping_does_not_lose_the_concept_space(run, files, tmp_
     with monkeypatch.context() as patch:
         patch.setattr("polyseme.published.mapping.InstanceMapper.fit", interrupt)
         code, _, err = run("fit", tmp_path / "m", *words)
-    assert code == 1 and "run the same command again" in err
+    assert code == 130 and "run the same command again" in err
     monkeypatch.setattr(ConceptTrainer, "_epoch", interrupt)
     assert run("fit", tmp_path / "m", *words)[0] == 0
     assert not (tmp_path / "m.checkpoint").exists()

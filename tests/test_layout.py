@@ -17,7 +17,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What stands below everything: checks, the estimator base, folds, threads, saved models.
 BASE = {"_text", "_validation", "_estimator", "_folds", "_threads", "_progress"}
-BASE |= {"persistence", "schema", "checkpoints", "growth", "_plugins"}
+BASE |= {"persistence", "schema", "checkpoints", "_plugins", "_memory"}
 DATA = BASE | {
     "io",
     "corpus",
@@ -33,6 +33,7 @@ SPACE = {
     "training",
     "calibration",
     "corrections",
+    "growth",
     "space",
     "store",
     "evidence",
@@ -47,6 +48,7 @@ ANYTHING = None
 ALLOWED = {
     "_text": set(),
     "_interrupts": set(),
+    "_memory": {"_validation"},
     "_validation": {"_text"},
     "_estimator": {"_validation"},
     "_plugins": {"_validation"},
@@ -56,7 +58,6 @@ ALLOWED = {
     "persistence": {"_validation", "io"},
     "checkpoints": {"_validation", "io", "persistence"},
     "schema": {"_text", "_validation", "persistence"},
-    "growth": {"_validation", "_threads"},
     "_progress": {"_validation"},
     # the data
     "io": {"_validation"},
@@ -73,6 +74,7 @@ ALLOWED = {
     "training": BASE | {"members", "calibration"},
     "steps": {"members", "training"},
     "gpu_training": {"steps", "training"},
+    "growth": BASE | {"training"},
     "calibration": set(),
     "corrections": {"calibration", "persistence"},
     "space": BASE | {"members", "training", "calibration", "corrections"},

@@ -1,51 +1,144 @@
-"""How a job grows: the memory and the time it will take, told before it begins.
+"""How a fit grows: the time and the memory that it will take, told before it begins.
 
-In: sizes of a job. Out: what it costs, and one sentence where the machine cannot bear it.
+In: the sizes of a job. Out: what it costs, and a sentence where that is much, or more than there
+is. Constants were measured on a grid of sizes by `experiments/scripts/growth_of_fits.py`, which has
+what is foretold beside what it really takes: within a factor of two, on one thread of a server.
 """
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
-from pathlib import Path
+import warnings
+from typing import NamedTuple
 
-from polyseme._validation import InputError
+from polyseme._memory import in_bytes, machine_bytes
+from polyseme._threads import n_cores
+from polyseme._validation import InputError, PolysemeWarning
+from polyseme.training import MOST_THREADS, SpacePlan
 
-# Where a container says how much memory it may have.
-_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+# Seconds of a step: what any takes, and for each multiplication of its products.
+_STEP, _PRODUCT = 1.6e-3, 1.42e-11
+# Of labels that a step does not read, the share that still costs as much: weights are updated.
+_UNREAD = 0.45
+# Seconds of calibration for an item and a label, and of votes for an item and a document.
+_CELL, _VOTE = 1.2e-6, 2.8e-8
+# Items that are calibrated on, at most and at least, and axes; see `ConceptSpace`.
+_CALIBRATED, _REFERENCE, _AXES = 4096, 512, 128
+# Of the small spaces that a fit is validated by: steps, documents and members.
+_VALIDATION_STEPS, _VALIDATION_DOCUMENTS, _VALIDATION_MEMBERS = 300, 20_000, 2
+# Memory of the libraries, and of a document beside its labels.
+_LIBRARIES, _DOCUMENT = 4.3e8, 900.0
+# A fit that takes longer says so, and one that takes more than this share of the memory.
+LONG_SECONDS, MUCH_MEMORY = 120.0, 0.7
 
 
-def machine_bytes() -> int:
-    """Give the memory that this machine, or this container, has; very much where nobody says."""
-    found = []
-    with suppress(AttributeError, ValueError, OSError):
-        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    for place in _LIMITS:
-        with suppress(OSError, ValueError):
-            found.append(int(Path(place).read_text()))
-    return min(found, default=2**62)
+class Cost(NamedTuple):
+    """What a job takes: seconds of one processor, and memory in bytes."""
+
+    seconds: float
+    bytes: float
 
 
-def check_memory(needed: float, what: str, way_round: str) -> None:
-    """Raise where a job needs more memory than there is.
+def cost_of_fit(
+    plan: SpacePlan,
+    n_documents: int,
+    n_labels: int,
+    n_items: int = 0,
+    n_features: int = 0,
+    n_validations: int = 0,
+) -> Cost:
+    """Foretell what it takes to fit a tagger on one processor.
 
     Parameters
     ----------
-    needed : float
-        Bytes.
-    what : str
-        What needs them, as the beginning of a sentence.
-    way_round : str
-        What to do instead.
+    plan : SpacePlan
+        As it was fitted to the size of the data.
+    n_documents, n_labels, n_items, n_features : int
+        All documents, those of items among them; no items where there are no features.
+    n_validations : int
+        How often small spaces are fitted before that.
     """
-    there = machine_bytes()
-    if needed > there:
+    n_members = plan.n_folds * plan.members_per_fold
+    seconds = n_members * plan.n_steps * _step_seconds(plan, n_labels, n_features)
+    seconds += _calibration_seconds(n_documents, n_labels, n_items)
+    if n_items and n_validations:
+        small = plan.sized(min(n_documents, _VALIDATION_DOCUMENTS))
+        steps = _VALIDATION_MEMBERS * min(plan.n_steps, _VALIDATION_STEPS)
+        one = steps * _step_seconds(small, n_labels, n_features)
+        documents = min(n_documents, _VALIDATION_DOCUMENTS)
+        one += 1.5 * _calibration_seconds(documents, n_labels, n_items)
+        seconds += n_validations * one
+    dimensions = n_members * plan.code
+    rounds = 4.0 * n_items * (n_features + 2 * n_labels)
+    memory = _LIBRARIES + plan.weight_bytes(n_labels, n_features)
+    memory += 48.0 * _calibrated(n_labels, n_items) * n_labels + 32.0 * dimensions * n_labels
+    memory += 1.5 * min(rounds, plan.memory_mb * 2**20) + 12.0 * n_items * n_features
+    memory += (_DOCUMENT + 4 * _AXES) * n_documents
+    return Cost(seconds, memory)
+
+
+def _step_seconds(plan: SpacePlan, n_labels: int, n_features: int) -> float:
+    """Foretell the seconds of one step of one member."""
+    read = min(n_labels, plan.label_block)
+    labels = read + _UNREAD * (n_labels - read)
+    inner = plan.hidden * plan.code
+    by_tags = labels * (plan.hidden + plan.code) + inner
+    by_features = n_features * plan.hidden + labels * plan.code + inner
+    rows = plan.document_batch + plan.probable_batch if n_features else plan.document_batch
+    products = rows * by_tags + (plan.item_batch * by_features if n_features else 0)
+    return _STEP + 6 * _PRODUCT * products
+
+
+def _calibrated(n_labels: int, n_items: int) -> int:
+    """Count the items that a space is calibrated on."""
+    most = max(_REFERENCE, min(_CALIBRATED, _CALIBRATED * 2048 // max(n_labels, 1)))
+    return min(n_items, most)
+
+
+def _calibration_seconds(n_documents: int, n_labels: int, n_items: int) -> float:
+    """Foretell the seconds of what follows the training."""
+    items = _calibrated(n_labels, n_items)
+    return items * (_CELL * n_labels + _VOTE * n_documents)
+
+
+def tell_cost(cost: Cost, plan: SpacePlan, n_labels: int, stacklevel: int = 3) -> None:
+    """Warn before a fit that takes long or much memory, with the figure and the way round.
+
+    Parameters
+    ----------
+    cost : Cost
+    plan : SpacePlan
+    n_labels : int
+    stacklevel : int
+        Whose line the warning names.
+    """
+    n_members = plan.n_folds * plan.members_per_fold
+    threads = max(1, min(n_cores(), MOST_THREADS, n_members))
+    seconds, there = cost.seconds / threads, machine_bytes()
+    if cost.bytes > 2 * there:
         raise InputError(
-            f"{what} would need {in_bytes(needed)} of memory, and this machine has "
-            f"{in_bytes(there)}; {way_round}."
+            f"This fit would need about {in_bytes(cost.bytes)} of memory, and this machine has "
+            f"{in_bytes(there)}; leave out rare labels or some features, or set `members_per_fold` "
+            "of the space to 1."
+        )
+    told = []
+    if seconds > LONG_SECONDS:
+        told.append(f"about {in_time(seconds)} on {threads} core{'s' if threads > 1 else ''}")
+    if cost.bytes > MUCH_MEMORY * there:
+        told.append(f"about {in_bytes(cost.bytes)} of the {in_bytes(there)} of memory")
+    if told:
+        warnings.warn(
+            f"This fit will take {' and '.join(told)}: {n_members} members, {plan.n_steps} steps "
+            f"each, over {n_labels:,} labels. A GPU (--device cuda), fewer rare labels, "
+            "`members_per_fold=1` of the space or `n_validations=0` (--validations 0) make it "
+            "less; with a checkpoint it goes on where it was interrupted.",
+            PolysemeWarning,
+            stacklevel=stacklevel,
         )
 
 
-def in_bytes(count: float) -> str:
-    """Give a number of bytes for people."""
-    return f"{count / 1e9:,.0f} GB" if count >= 1e10 else f"{max(count / 1e9, 0.1):.1f} GB"
+def in_time(seconds: float) -> str:
+    """Give a number of seconds for people."""
+    for size, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {name}"
+    return f"{seconds:.0f} seconds"

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator
 from polyseme._folds import fold_numbers
+from polyseme._memory import check_memory
 from polyseme._threads import one_blas_thread
 from polyseme._validation import (
     MOST_FEATURE,
@@ -43,7 +44,6 @@ from polyseme.calibration import (
 )
 from polyseme.checkpoints import other_training
 from polyseme.corrections import SKETCH, sketch
-from polyseme.growth import check_memory
 from polyseme.members import Members, Shape, mean_of
 from polyseme.persistence import plain, within
 from polyseme.schema import (

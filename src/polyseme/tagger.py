@@ -29,6 +29,7 @@ from polyseme._validation import (
     RandomState,
     as_generator,
     as_names,
+    check_device,
     check_features,
     check_fitted,
     check_instances,
@@ -78,6 +79,7 @@ from polyseme.feedback import (
     check_strategy,
     choose,
 )
+from polyseme.growth import cost_of_fit, tell_cost
 from polyseme.holdout import Validation, validate
 from polyseme.metrics import evaluate, example_map
 from polyseme.persistence import (
@@ -360,6 +362,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         check_room_for(space.checkpoint, n_weights)
         if isinstance(space.random_state, (int, np.integer)):
             space.training_seed()  # refuses another training's checkpoint before any work
+        self._tell_cost(template, tables.documents.shape, features, pool)
         validation, share, pooled = None, 0.0, pool is not None
         words = None if label_vectors is None else as_word_vectors(label_vectors)
         if features is not None and self.n_validations:
@@ -448,6 +451,24 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self.set_store(store)
         self._take_answers(())
         return self
+
+    def _tell_cost(
+        self,
+        space: ConceptSpace,
+        shape: tuple[int, int],
+        features: Features | None,
+        pool: Features | None,
+    ) -> None:
+        """Say what a fit to documents (m, n_labels) will take, before it begins, if it is much."""
+        n_documents, n_labels = shape
+        n_items, n_features = (0, 0) if features is None else features.shape
+        plan = space.planned(n_documents, n_items, pool=pool is not None)
+        plan = plan.within(n_documents, n_items)
+        if space.device == "cpu" or check_device(space.device, owner="fit") == "cpu":
+            validations = self.n_validations * (1 if pool is None else 2)
+            n_all = n_items + (0 if pool is None else pool.shape[0])
+            cost = cost_of_fit(plan, n_documents, n_labels, n_all, n_features, validations)
+            tell_cost(cost, plan, n_labels, stacklevel=4)
 
     def _pool(
         self,

@@ -57,7 +57,7 @@ _FARTHEST = 20.0
 _MOST_CERTAIN = 0.9
 # Threads wait for Python's lock between products: ten of them on sixteen cores were no faster than
 # two on two. More cores are used by processes; see `polyseme.cluster.RayTraining`.
-_MOST_THREADS = 4
+MOST_THREADS = 4
 # Tables over documents and labels up to this size are kept dense.
 _DENSE_BYTES = 64 * 2**20
 
@@ -388,7 +388,7 @@ class SpaceTraining:
         # Of the last round's items; where all of them fit, those of every round.
         self._features: Floats | None = None
         if device == "cpu":
-            self.n_threads = min(n_cores(), _MOST_THREADS, len(self.numbers))
+            self.n_threads = min(n_cores(), MOST_THREADS, len(self.numbers))
             places = range(len(self.numbers))
             self.learners = [Learner(self, slice(place, place + 1)) for place in places]
         else:

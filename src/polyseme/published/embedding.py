@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator, copy_of
+from polyseme._memory import check_memory
 from polyseme._text import shown
 from polyseme._threads import one_thread_below
 from polyseme._validation import (
@@ -38,7 +39,6 @@ from polyseme._validation import (
 )
 from polyseme.concepts import Concepts
 from polyseme.corpus import Documents, as_corpus, check_corpus, unique_rows
-from polyseme.growth import check_memory
 from polyseme.persistence import State, joined, plain, within
 from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.published.losses import WEIGHTINGS, LossSettings

@@ -1,0 +1,107 @@
+"""What a fit will take is told before it begins, with the figure and the way round."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger
+from polyseme._memory import check_memory, machine_bytes
+from polyseme._validation import InputError, PolysemeWarning
+from polyseme.growth import Cost, cost_of_fit, in_time, tell_cost
+
+# Items, labels, features, documents beside those of items; seconds of one processor and megabytes,
+# measured by experiments/scripts/growth_of_fits.py.
+MEASURED = [
+    ((200, 20, 16, 0), 2.0, 437),
+    ((1000, 50, 64, 0), 28.9, 539),
+    ((1000, 300, 64, 0), 51.6, 578),
+    ((3000, 100, 256, 0), 39.8, 630),
+    ((3000, 300, 64, 3000), 58.7, 842),
+]
+# The same with 24 steps and without validations.
+SHORT = [
+    ((3000, 993, 64, 0), 9.1, 987),
+    ((2000, 2000, 32, 0), 13.4, 1153),
+    ((2000, 5000, 32, 0), 25.0, 1772),
+    ((2000, 100, 2000, 0), 4.4, 744),
+    ((3000, 20000, 32, 3000), 56.2, 3352),
+    ((30000, 100, 32, 0), 6.1, 692),
+    ((60000, 300, 64, 60000), 26.0, 1136),
+]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "seconds", "megabytes", "n_steps"),
+    [(*one, None) for one in MEASURED] + [(*one, 24) for one in SHORT],
+)
+def test_what_is_foretold_is_within_a_factor_of_two_of_what_was_measured(
+    sizes, seconds, megabytes, n_steps
+):
+    n_items, n_labels, n_features, n_others = sizes
+    n_documents = n_items + n_others
+    plan = SpacePlan().sized(n_documents, n_items).within(n_documents, n_items)
+    if n_steps is not None:
+        plan = replace(plan, n_steps=n_steps)
+    validations = 0 if n_steps else 2
+    cost = cost_of_fit(plan, n_documents, n_labels, n_items, n_features, validations)
+    assert 0.5 < cost.seconds / seconds < 2
+    assert 0.5 < cost.bytes / (megabytes * 1e6) < 2
+
+
+def test_more_of_anything_never_takes_less():
+    plan, sizes = SpacePlan(), {"n_documents": 2000, "n_labels": 200}
+    sizes |= {"n_items": 2000, "n_features": 50, "n_validations": 1}
+    before = cost_of_fit(plan, **sizes)
+    for name, value in sizes.items():
+        after = cost_of_fit(plan, **(sizes | {name: 3 * value}))
+        assert after.seconds >= before.seconds and after.bytes >= before.bytes, name
+    assert cost_of_fit(plan, 2000, 200).seconds < before.seconds
+
+
+def test_a_long_fit_says_so_before_it_begins(monkeypatch):
+    begun = []
+    monkeypatch.setattr("polyseme.growth.n_cores", lambda: 1)
+    monkeypatch.setattr("polyseme.tagger.validate", lambda *_, **__: begun.append(1) or [])
+    monkeypatch.setattr(ConceptSpace, "fit", lambda *_, **__: pytest.fail("begun in silence"))
+    rng = np.random.default_rng(0)
+    documents = [[f"label {one}" for one in rng.choice(993, 6)] for _ in range(3000)]
+    tagger = ZeroShotTagger(device="cpu", random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PolysemeWarning)
+        with pytest.raises(PolysemeWarning, match=r"about [23] minutes on 1 core: 10 members, 500"):
+            tagger.fit(rng.normal(size=(3000, 64)), documents)
+    assert not begun
+
+
+def test_a_short_fit_says_nothing(monkeypatch):
+    monkeypatch.setattr("polyseme.growth.n_cores", lambda: 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tell_cost(Cost(119, 1e8), SpacePlan(), 10)
+
+
+def test_memory_is_told_and_refused_with_the_figure(monkeypatch):
+    monkeypatch.setattr("polyseme.growth.machine_bytes", lambda: 8e9)
+    with pytest.warns(PolysemeWarning, match="about 6.0 GB of the 8.0 GB of memory"):
+        tell_cost(Cost(1, 6e9), SpacePlan(), 10)
+    with pytest.raises(InputError, match=r"would need about 20 GB of memory, and this machine has"):
+        tell_cost(Cost(1, 2e10), SpacePlan(), 10)
+
+
+def test_the_machine_has_some_memory_and_no_more_is_given_out():
+    assert 2**28 < machine_bytes() <= 2**62
+    check_memory(1, "A number", "give less")
+    with pytest.raises(InputError, match=r"A job would need .* GB of memory, .*; give less\."):
+        check_memory(2.0**63, "A job", "give less")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(5, "5 seconds"), (600, "10 minutes"), (9e3, "2 hours"), (1e6, "12 days")],
+)
+def test_times_are_told_in_words(seconds, words):
+    assert in_time(seconds) == words
