@@ -350,11 +350,12 @@ def check_instances(
 def _refuse_non_finite(matrix: NDArray[np.float64] | sp.csr_matrix, *, owner: str) -> None:
     """Raise when a feature is NaN or infinite, naming the first rows that hold one."""
     values = matrix.data if sp.issparse(matrix) else matrix
-    # Of what is not a number every comparison is false.
-    largest = max(values.max(initial=0), -values.min(initial=0))
-    if largest <= MOST_FEATURE:
+    # Of what is not a number every comparison is false; numbers of half the size end earlier.
+    single = values.dtype.kind == "f" and values.dtype.itemsize < 8
+    most = np.finfo(values.dtype).max if single else MOST_FEATURE
+    if max(values.max(initial=0), -values.min(initial=0)) <= most:
         return
-    good = np.abs(values) <= MOST_FEATURE
+    good = np.abs(values) <= most
     if sp.issparse(matrix):
         rows = np.unique(matrix.tocoo().row[~good])
     else:
