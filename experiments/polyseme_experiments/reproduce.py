@@ -70,6 +70,8 @@ def reproduce(
     folder = folder_of(out, config)
     cache = folder / "cache"
     config = replace(config, cache=str(cache))
+    if config.pictures is not None:  # what is made of them is kept there from the first look on
+        mark_folder(folder, "results", adopt=_is_former)
     if not from_records:
         store = RecordStore(folder / "records", mend=True)
         every = (run for one in wanted for run in one.runs(trials, quick=config.quick))

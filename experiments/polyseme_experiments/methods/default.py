@@ -45,14 +45,17 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
         # Without a pool and verdicts, what is said of them decides nothing.
         "plan": {name: one for name, one in asdict(plan).items() if name not in _OF_POOLS},
         "constants": {
-            f"{module.__name__}.{name}": repr(value)
+            f"{module.__name__}.{_KNOWN_AS.get(name, name)}": repr(value)
             for module in (polyseme.calibration, polyseme.space, polyseme.training)
             for name, value in vars(module).items()
-            if name.isupper() and _is_number(value)
+            if name.isupper() and name not in _LIMITS and _is_number(value)
         },
     }
 
 
+# Bounds on what is accepted, which decide nothing of what is recorded; and former names.
+_LIMITS = ("MOST_FEATURE", "UNIT", "SKETCH", "_LEAST_SPREAD")
+_KNOWN_AS = {"MOST_THREADS": "_MOST_THREADS"}
 _OF_POOLS = ("pool_steps", "pool_from", "pool_weight", "pool_hard", "verdict_weight")
 
 
