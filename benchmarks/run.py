@@ -56,7 +56,7 @@ BENCHMARKS = (
     Benchmark("fit"),
     Benchmark("space"),
     Benchmark("clicks"),
-    Benchmark("studio", needs=("fastapi", "uvicorn", "playwright")),
+    Benchmark("studio", needs=("fastapi", "uvicorn", "playwright"), programs=("chromium",)),
     Benchmark("review"),
     Benchmark("extraction", needs=("efficientnet_lite_pytorch", "librosa", "soundfile")),
     Benchmark(
