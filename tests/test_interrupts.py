@@ -107,3 +107,19 @@ def test_an_interrupt_is_told_once_a_command(capsys, monkeypatch):
     monkeypatch.setattr(_interrupts._State, "asked", True)
     with pytest.raises(KeyboardInterrupt):
         _interrupts.begin()
+
+
+def test_ctrl_c_when_everything_is_done_changes_nothing(tables):
+    code = "import atexit, os; atexit.register(lambda: os.kill(os.getpid(), 2)); "
+    code += "from polyseme.__main__ import main; main()"
+    assert polyseme.__file__ is not None
+    source = str(Path(polyseme.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", code, "info", "d.jsonl"],
+        cwd=tables,
+        env={**os.environ, "PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "") and '"documents": 15' in done.stdout

@@ -18,6 +18,7 @@ def main() -> None:
         # Everything has been put down by now; threads that still work are not waited for.
         if ended.code == _interrupts.CODE:
             _interrupts.leave()
+        _interrupts.end()
         raise
 
 

@@ -38,6 +38,12 @@ def heed() -> None:
         sys.unraisablehook = _unraised
 
 
+def end() -> None:
+    """Let a command that is done end as it would have: nothing is left to interrupt."""
+    if _signal.getsignal(_signal.SIGINT) is _interrupted:
+        _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+
+
 def begin() -> None:
     """Begin a command: what an earlier one of this process was told is its own affair."""
     if _State.asked:
