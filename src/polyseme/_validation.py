@@ -405,6 +405,8 @@ def check_sparse(matrix: Any, name: str, *, owner: str) -> sp.csr_matrix:
             lengths_of = [[len(row) for row in part] for part in (matrix.rows, matrix.data)]
             if lengths_of[0] != lengths_of[1] or len(lengths_of[0]) != n_rows:
                 raise InputError(f"{what} has rows with other places than values; build it anew.")
+        elif matrix.format == "dia" and len(matrix.data) != len(matrix.offsets):
+            raise InputError(f"{what} has diagonals without a place; build it anew.")
         # The other formats are put together by numpy, which checks: once more, what came of it.
         triples = matrix.tocoo()
         for places, length in zip((triples.row, triples.col), matrix.shape, strict=True):
