@@ -117,8 +117,8 @@ def tell_cost(cost: Cost, plan: SpacePlan, n_labels: int, stacklevel: int = 3) -
     if cost.bytes > 2 * there:
         raise InputError(
             f"This fit would need about {in_bytes(cost.bytes)} of memory, and this machine has "
-            f"{in_bytes(there)}; leave out rare labels or some features, lower `hidden` of the plan, "
-            "or set `members_per_fold` of the space to 1."
+            f"{in_bytes(there)}; leave out rare labels or some features, lower `hidden` of the "
+            "plan, or set `members_per_fold` of the space to 1."
         )
     told = []
     if seconds > LONG_SECONDS:
