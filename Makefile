@@ -10,7 +10,7 @@ export POLYSEME_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: demo test check lint lint-js docs reproduce bench clean
+.PHONY: demo test check torture lint lint-js docs reproduce bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/polyseme demo --serve --out demo.html
@@ -22,6 +22,10 @@ test: $(VENV)/.dev
 # Slow reproductions and the tests that start a cluster; minutes more than `make test`.
 check: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --durations=10 -m reproduction
+
+# Faults on purpose, some minutes of each kind; `make torture MINUTES=10 ONLY="models kills"`.
+torture: $(VENV)/.dev
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m torture $(ONLY) --minutes $(or $(MINUTES),2) $(FLAGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,26 +1,25 @@
 """Ctrl-C at random instants of commands, from their first line to their last.
 
-In: a number of tries and a seed. Out: how many ended with one line and exit code 130, how many had
-ended before, and every one that did anything else: a traceback, silence, another exit code.
-
-    python tests/interrupt_commands.py --tries 200
+Each ends with one line and exit code 130, or had ended before; a traceback, silence or another
+exit code is a fault.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections import Counter
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import numpy as np
+
+from torture import Tried, environment
 
 # Until the interpreter has come to the first lines of ours, nobody can catch anything.
 _RUN = """
@@ -37,16 +36,6 @@ except KeyboardInterrupt:
 """
 
 
-def surroundings() -> dict[str, str]:
-    """Let commands use the package that is used here, whatever folder they run in."""
-    import polyseme
-
-    assert polyseme.__file__ is not None
-    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    paths = [str(Path(polyseme.__file__).parents[1]), *map(os.path.abspath, filter(None, before))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-
-
 def make_files(folder: Path) -> None:
     """Write what commands take: features, documents and a model."""
     rng = np.random.default_rng(0)
@@ -59,7 +48,7 @@ def make_files(folder: Path) -> None:
         cwd=folder,
         check=True,
         capture_output=True,
-        env=surroundings(),
+        env=environment(),
     )
 
 
@@ -83,7 +72,7 @@ def interrupt(folder: Path, words: list[str], seconds: float) -> tuple[str, str]
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=surroundings(),
+        env=environment(),
         text=True,
     )
     assert process.stdout is not None
@@ -102,27 +91,12 @@ def interrupt(folder: Path, words: list[str], seconds: float) -> tuple[str, str]
     return f"exit code {process.returncode}", said
 
 
-def main() -> int:
-    """Interrupt commands as often as asked for, and print what became of them."""
-    parser = argparse.ArgumentParser(description="Press Ctrl-C at random instants.")
-    parser.add_argument("--tries", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    rng, counts, wrong = random.Random(asked.seed), Counter[str](), 0
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        make_files(folder)
-        for number in range(asked.tries):
-            words = rng.choice(commands(number))
-            longest = rng.choice([0.05, 0.3, 1.0, 4.0 if words[0] == "fit" else 1.5])
-            outcome, said = interrupt(folder, words, rng.uniform(0, longest))
-            counts[outcome] += 1
-            if outcome not in ("interrupted", "had ended"):
-                wrong += 1
-                print(number, words, outcome, said[-600:], sep="\n")
-    print(asked.tries, "interrupts:", dict(counts.most_common()))
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
+    """Interrupt one command after another."""
+    make_files(place)
+    for number in count():
+        words = rng.choice(commands(number))
+        longest = rng.choice([0.05, 0.3, 1.0, 4.0 if words[0] == "fit" else 1.5])
+        outcome, said = interrupt(place, words, rng.uniform(0, longest))
+        held = outcome in ("interrupted", "had ended")
+        yield Tried(" ".join(words), outcome, held, "" if held else said[-600:])

@@ -1,19 +1,15 @@
 """Crafted models: real ones with wrong arrays and values under a manifest that fits them.
 
-In: a number of tries and a seed. Out: how many were refused with one sentence, how many worked,
-and every one that did neither: a raw exception, a signal, numbers that are none, no end in time.
-Models are loaded and used in processes of their own, so that a signal is noticed.
-
-    python tests/fuzz_models.py --tries 2000
+Each is refused with one sentence or works; a raw exception, a signal, numbers that are none, no
+end in time are faults. Models are loaded and used in a process of its own, so that a signal is
+noticed. `python -m torture.models space:17` looks at one of them again.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
-import queue
 import random
 import resource
 import shutil
@@ -21,22 +17,22 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from torture import Tried, environment
+
 State = tuple[dict[str, Any], dict[str, np.ndarray]]
 # What a crafted model may take: memory beyond the libraries, and time, before it counts as a fault.
 _MOST_BYTES, _MOST_SECONDS = 6 * 2**30, 60
 _LABELS = [f"tag {letter}" for letter in "abcdefghijkl"]
-_GOOD = ("refused", "works")
 
 
 class Found(NamedTuple):
@@ -557,10 +553,11 @@ class _Worker:
     def ask(self, base: str, seed: int) -> Found:
         if self.process is None:
             self.process = subprocess.Popen(
-                [sys.executable, __file__, "--work", str(self.bases)],
+                [sys.executable, "-m", __name__, "--work", str(self.bases)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                env=environment(),
                 text=True,
             )
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -585,73 +582,42 @@ class _Worker:
             self.process.wait()
 
 
-def run(bases: Path, tries: int, seed: int = 0, workers: int = 2) -> list[Found]:
-    """Craft and use so many models of all kinds, in processes; give what became of each."""
-    names, jobs = list(BASES), queue.SimpleQueue[tuple[str, int]]()
-    for name in names:
-        jobs.put((name, -1))  # as it is, it must work
-    for number in range(tries):
-        jobs.put((names[number % len(names)], seed * 1_000_003 + number))
-    found: list[Found] = []
-
-    def answer() -> None:
-        worker = _Worker(bases)
-        while True:
-            try:
-                job = jobs.get_nowait()
-            except queue.Empty:
-                break
-            found.append(worker.ask(*job))
+def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
+    """Use every real model, which must work, and then crafted ones of all kinds in turn."""
+    bases = place / "bases"
+    make_bases(bases)
+    worker = _Worker(bases)
+    try:
+        for base in BASES:
+            yield _tried(worker.ask(base, -1), ("works",))
+        for base in cycle(BASES):
+            yield _tried(worker.ask(base, rng.randrange(2**40)), ("works", "refused"))
+    finally:
         worker.close()
 
-    threads = [threading.Thread(target=answer) for _ in range(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sorted(found, key=lambda one: one.seed)
+
+def _tried(found: Found, good: tuple[str, ...]) -> Tried:
+    """Say whether one outcome may be."""
+    what = f"{found.base}:{found.seed} {found.changes}"
+    return Tried(what, found.outcome, found.outcome in good, found.detail)
 
 
-def faults(found: list[Found]) -> list[Found]:
-    """Give what neither was refused with a sentence nor worked."""
-    return [one for one in found if one.outcome not in (_GOOD if one.seed >= 0 else ("works",))]
+def main() -> None:
+    """Work for another process, or use one crafted model and let it fail where it fails."""
+    if sys.argv[1] == "--work":
+        _work(Path(sys.argv[2]))
+        return
+    from polyseme.persistence import read_model
 
-
-def main() -> int:
-    """Craft as many models as asked for, and print what became of them."""
-    parser = argparse.ArgumentParser(description="Craft wrong models and use them.")
-    parser.add_argument("--tries", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--only", help="a kind of model and a seed, such as space:17")
-    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.work is not None:
-        _work(asked.work)
-        return 0
+    base, _, number = sys.argv[1].partition(":")
     with tempfile.TemporaryDirectory() as folder:
-        bases = Path(folder) / "bases"
-        make_bases(bases)
-        if asked.only:
-            base, _, number = asked.only.partition(":")
-            from polyseme.persistence import read_model
-
-            state = read_model(bases / base)
-            changed, said = mutated(state, random.Random(int(number)))
-            print(said, flush=True)
-            craft(Path(folder) / "one" / "model", BASES[base][0], changed)
-            print(use(base, Path(folder) / "one" / "model"))
-            return 0
-        found = run(bases, asked.tries, asked.seed, asked.workers)
-    wrong = faults(found)
-    for one in wrong:
-        print(f"{one.base}:{one.seed} {one.outcome}: {one.changes} -> {one.detail}")
-    for base in BASES:
-        counts = Counter(one.outcome for one in found if one.base == base)
-        print(base, dict(counts.most_common()))
-    print(len(found), "crafted:", dict(Counter(one.outcome for one in found).most_common()))
-    return 1 if wrong else 0
+        make_bases(Path(folder) / "bases")
+        state = read_model(Path(folder) / "bases" / base)
+        changed, said = mutated(state, random.Random(int(number)))
+        print(said, flush=True)
+        craft(Path(folder) / "one" / "model", BASES[base][0], changed)
+        print(use(base, Path(folder) / "one" / "model"))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,0 +1,53 @@
+"""Faults on purpose: kills, disks, strangers' files, and everything else that goes wrong.
+
+Each module here is one kind of attack, with a function `attack`: it takes an empty folder and a
+source of random numbers, and yields what came of one try after another, without end. Who asks
+decides how many tries there are or how long they take:
+
+    make torture MINUTES=10 ONLY="models interrupts"
+
+The same attacks are part of the tests, a few tries each (`test_torture.py`). A new kind of attack
+is one file and one line of `ATTACKS`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import polyseme
+
+
+class Tried(NamedTuple):
+    """One try: what was done, what came of it in a word or two, and whether that may be."""
+
+    what: str
+    outcome: str
+    held: bool
+    detail: str = ""
+
+
+Attack = Callable[[Path, random.Random], Iterator[Tried]]
+
+# What is tried, by module, and how many tries the tests make.
+ATTACKS: dict[str, tuple[str, int]] = {
+    "models": ("models with crafted arrays and values under checksums that fit them", 90),
+    "interrupts": ("Ctrl-C at random instants of commands", 8),
+}
+
+
+def attack(name: str) -> Attack:
+    """Give one attack by its name."""
+    found: Attack = import_module(f"{__name__}.{name}").attack
+    return found
+
+
+def environment() -> dict[str, str]:
+    """Let processes use the package and the attacks that are used here, in whatever folder."""
+    before = map(os.path.abspath, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
+    paths = [str(Path(str(file)).parents[1]) for file in (polyseme.__file__, __file__)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, *before])}

@@ -1,0 +1,67 @@
+"""Attack for some minutes, or so many times; print what came of it and every fault.
+
+PYTHONPATH=tests python -m torture [NAME ...] --minutes 10 --seed 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+from torture import ATTACKS, Tried, attack
+
+
+def run(name: str, seed: int, tries: int | None, minutes: float) -> list[Tried]:
+    """Make tries until there are enough or the time is over; print each fault at once."""
+    start, found = time.monotonic(), []
+    with tempfile.TemporaryDirectory(prefix="torture-") as place:
+        rng = random.Random(f"{name} {seed}")
+        made = attack(name)(Path(place), rng)
+        try:
+            for one in islice(made, tries):
+                found.append(one)
+                if not one.held:
+                    print(f"FAULT {name} {len(found)}: {one.what}: {one.outcome}: {one.detail}")
+                if tries is None and time.monotonic() - start > 60 * minutes:
+                    break
+        finally:
+            made.close()
+    counts = Counter(one.outcome for one in found).most_common()
+    told = ", ".join(f"{n:,} {outcome}" for outcome, n in counts)
+    n_faults = sum(not one.held for one in found)
+    print(
+        f"| {ATTACKS[name][0]} | {len(found):,} in {time.monotonic() - start:,.0f} s | {told} "
+        f"| {n_faults} | `{name}`, seed {seed} |",
+        flush=True,
+    )
+    return found
+
+
+def main() -> int:
+    """Run what is asked for; 1 where anything did not hold."""
+    parser = argparse.ArgumentParser(description="Faults on purpose.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(ATTACKS)}")
+    parser.add_argument("--minutes", type=float, default=2.0, help="of each attack (default: 2)")
+    parser.add_argument("--tries", type=int, help="of each attack, however long they take")
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    unknown = set(asked.names) - set(ATTACKS)
+    if unknown:
+        parser.error(f"there is no attack {', '.join(sorted(unknown))}")
+    print("| what is tried | tries | outcome | faults | again by |\n|---|---|---|---|---|")
+    found = [
+        one
+        for name in asked.names or ATTACKS
+        for one in run(name, asked.seed, asked.tries, asked.minutes)
+    ]
+    return 0 if all(one.held for one in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
