@@ -51,7 +51,7 @@ another, with {pause:g} seconds between them on average, drawn at random: {kinds
 {labels} labels and {features:,} features, and is looked at for changes every second. At the end \
 the process is killed (SIGKILL) while requests are under way; then every answer that it \
 acknowledged is looked for in the log of verdicts, and what was taken back must be taken back \
-there. A reload holds two models for a moment, so that memory is compared by the mean of some looks."""
+there. A reload holds two models for a moment, so that memory is compared by means of some looks."""
 
 
 @dataclass
@@ -237,7 +237,7 @@ def measure(size: str) -> Report:
     report.ratios += [
         Ratio("5xx answers", seen.n_failed, 0, False, ""),
         Ratio("acknowledged verdicts that were lost", lost, 0, False, ""),
-        Ratio("memory in the last third, of that in the second", after / before, 1.1, False),
+        Ratio("memory in the last third, of that in the second", grown, 1.1, False),
         Ratio("files open, more than after a third", looks[-1][3] - looks[third][3], 8, False, ""),
     ]
     return report
