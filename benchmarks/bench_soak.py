@@ -231,9 +231,7 @@ def measure(size: str) -> Report:
     ]
     report.tables.append(Table("Verdicts after the kill", "what", ["what", "n"], rows, bars=[]))
     third = len(looks) // 3
-    before, after = (
-        mean(look[2] for look in some) for some in (looks[third:-third], looks[-third:])
-    )
+    grown = mean(look[2] for look in looks[-third:]) / mean(look[2] for look in looks[third:-third])
     report.ratios += [
         Ratio("5xx answers", seen.n_failed, 0, False, ""),
         Ratio("acknowledged verdicts that were lost", lost, 0, False, ""),
