@@ -6,6 +6,7 @@ import datetime
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -277,6 +278,23 @@ def folder(toy_tagger, tmp_path_factory):
 def test_a_reader_that_goes_away_is_no_error(folder):
     done = polyseme_command(folder, "$POLYSEME rank model x.npy --form jsonl | head -1")
     assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 1, "")
+
+
+def test_a_reader_may_leave_commands_of_other_packages_as_well(folder):
+    (folder / "chatter.py").write_text(
+        "import typer\n"
+        "from polyseme.cli import app, main\n"
+        "@app.command()\n"
+        "def chatter():\n"
+        "    for _ in range(10_000):\n"
+        "        typer.echo('x' * 100)\n"
+        "main()\n"
+    )
+    chatter = f"{shlex.quote(sys.executable)} chatter.py chatter"
+    done = polyseme_command(folder, f"{chatter} | head -1")
+    assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 1, "")
+    done = polyseme_command(folder, f"{chatter} | wc -l")
+    assert (done.returncode, done.stdout.strip()) == (0, "10000")
 
 
 @pytest.mark.parametrize("ending", ["2>&-", "2>/dev/full", "2> >(true)"])

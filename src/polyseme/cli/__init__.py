@@ -9,7 +9,7 @@ from polyseme import _interrupts
 from polyseme._plugins import load_plugins
 from polyseme.cli import answers, commands, serving
 from polyseme.cli.app import app
-from polyseme.cli.output import end_output, kept_streams, say
+from polyseme.cli.output import end_output, kept_streams, reader_gone, say
 
 __all__ = ["app", "main"]
 
@@ -36,6 +36,9 @@ def _run() -> None:
     except SystemExit as ended:
         if ended.code == _interrupts.CODE:
             _end_interrupted()
+        # The frame of commands takes a reader that has gone for a failure.
+        if isinstance(ended.__context__, BrokenPipeError) and reader_gone():
+            ended.code = 0
         end_output()
         # What swallowed the interrupt did not know that it was meant for us.
         if _interrupts.asked():

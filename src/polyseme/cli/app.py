@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar
 import typer
 
 from polyseme._interrupts import CODE, tell
-from polyseme.cli.output import Form, heard_or_not
+from polyseme.cli.output import Form
 
 app = typer.Typer(
     name="polyseme",
@@ -78,8 +78,7 @@ def command(panel: str) -> Callable[[Command], Command]:
             postpone()
             if "tables" in signature.parameters:
                 given["tables"] = TableOptions(**{name: given.pop(name) for name in group})
-            with heard_or_not():
-                function(**given)
+            function(**given)
 
         call.__signature__ = signature.replace(parameters=declared)  # type: ignore[attr-defined]
         app.command(rich_help_panel=panel, epilog=example)(call)

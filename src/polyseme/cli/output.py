@@ -63,21 +63,6 @@ def kept_streams() -> Iterator[None]:
         sys.stderr = before
 
 
-@contextmanager
-def heard_or_not() -> Iterator[None]:
-    """End quietly where the reader of standard output has gone (`| head`): nothing is wrong."""
-    import typer
-
-    try:
-        yield
-        end_output()
-    except BrokenPipeError:
-        if not _reader_gone():
-            raise
-        _write_nowhere()
-        raise typer.Exit(0) from None
-
-
 def end_output() -> None:
     """Write what is left of standard output; nobody may be there to read it."""
     try:
@@ -91,16 +76,24 @@ def end_output() -> None:
         raise SystemExit(1) from None
 
 
-def _reader_gone() -> bool:
-    """Say whether standard output is a pipe that nobody reads; yes where it cannot be told."""
+def reader_gone() -> bool:
+    """Say whether nobody reads standard output any more (`| head`); write nothing more then."""
+    if _is_read():
+        return False
+    _write_nowhere()
+    return True
+
+
+def _is_read() -> bool:
+    """Say whether somebody reads standard output; no where it cannot be told."""
     try:
         import select
 
         poll = select.poll()
         poll.register(sys.stdout.fileno(), select.POLLERR)
-        return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
+        return not any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
     except (AttributeError, OSError, ValueError):
-        return True
+        return False
 
 
 def _write_nowhere() -> None:
