@@ -84,7 +84,10 @@ ALLOWED = {
     "holdout": BASE | {"corpus", "documents", "calibration", "metrics"},
     "feedback": {"_validation", "verdicts", "calibration"},
     "encoded": {"_validation"},
-    "tagger": DATA | SPACE | {"encoded", "metrics", "published", "holdout", "verdicts", "feedback"},
+    "training_set": DATA | {"space", "feedback", "verdicts"},
+    "tagger": DATA
+    | SPACE
+    | {"encoded", "metrics", "published", "holdout", "verdicts", "feedback", "training_set"},
     # the paper's own method
     "published": DATA | {"index", "metrics"},
     # beside both

@@ -1570,7 +1570,7 @@ def test_a_fit_that_fails_leaves_scores_and_verdicts(own_tagger, world, monkeypa
     own_tagger.set_params(space=tiny().space, n_validations=0)
     own_tagger.learn(answers_of(world, "beach", "phone"), world.X_test)
     before, log = own_tagger.decision_function(world.X_test), own_tagger.verdicts_
-    monkeypatch.setattr("polyseme.tagger._place_answered", fail)
+    monkeypatch.setattr("polyseme.training_set.TrainingSet.place_answered", fail)
     with pytest.raises(MemoryError):
         own_tagger.fit(world.X, world.documents, verdicts=[])
     assert own_tagger.verdicts_ is log

@@ -32,12 +32,10 @@ from polyseme._validation import (
     check_device,
     check_features,
     check_fitted,
-    check_instances,
     check_kind,
     check_number,
     check_option,
     check_path,
-    column_names,
     draw_seed,
     first_few,
     in_order,
@@ -51,7 +49,6 @@ from polyseme.corpus import (
     Documents,
     LabelCorpus,
     as_corpus,
-    check_corpus,
     in_order_of,
     is_indicator,
     normalize_label,
@@ -65,11 +62,11 @@ from polyseme.corrections import (
     kept_corrections,
     learned_by,
 )
-from polyseme.documents import label_column, training_tables
+from polyseme.documents import label_column
 from polyseme.encoded import EncodedItems
 from polyseme.evidence import Evidence, TagEvidence, tag_parts
 from polyseme.features import EXTRACTORS, extractor_of
-from polyseme.features.base import MediaFeatures, learned_copy, one_item
+from polyseme.features.base import MediaFeatures, one_item
 from polyseme.feedback import (
     Block,
     Feedback,
@@ -122,6 +119,7 @@ from polyseme.tags import (
     tag_sets,
     tag_table,
 )
+from polyseme.training_set import TrainingSet, gather, is_kept, item_names, item_vectors
 from polyseme.verdicts import Verdict, VerdictLog
 from polyseme.vocabulary import Vocabulary, as_vocabulary, similar_labels
 from polyseme.word_vectors import WordVectors, as_word_vectors, name_likeness
@@ -303,52 +301,26 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             where there is a pool without ids, numbers are those of its rows. By default what the
             tagger has been told so far, but for rows that are other items now.
         """
-        owner = type(self).__name__
         if y is None:
+            owner = type(self).__name__
             raise InputError(f"`{owner}` requires y to be passed, but the target y is None.")
-        check_kind("space", self.space, self.components["space"], owner=owner)
-        check_kind("features", self.features, MediaFeatures, owner=owner)
-        if self.checkpoint is not None:
-            check_path(self.checkpoint, what=f"`checkpoint` of `{owner}`")
-        template = ConceptSpace() if self.space is None else self.space
-        if self.device is not None:
-            template = copy_of(template).set_params(device=self.device)
-        template.check_parameters()
-        check_number("n_validations", self.n_validations, owner=owner, low=0, whole=True)
-        vocabulary = as_vocabulary(self.vocabulary)
-        corpus = vocabulary.apply(as_corpus(y, normalize=self.normalize_labels))
-        X, corpus = in_order_of(X, y, corpus)
-        sets = corpus
-        if label_sets is not None:
-            sets = vocabulary.apply(as_corpus(label_sets, normalize=self.normalize_labels))
-        check_corpus(sets, owner=owner)
-        if X is not None and label_sets is not None:
-            check_corpus(corpus, owner=owner, n_labels=1)
+        template, vocabulary = self._template(), as_vocabulary(self.vocabulary)
         generator = as_generator(self.random_state)
         space_seed, feature_seed = draw_seed(generator), draw_seed(generator)
-        extractor, table = None, X
-        if self.features is not None and X is not None:
-            with working(f"learning {self.features.kind} features", shown=self.verbose):
-                extractor, table = learned_copy(self.features, X, feature_seed)
-        features = None if table is None else check_instances(table, len(corpus), owner=owner)
-        pool: Features | None = None
-        pool_names: list[str] | None = None
-        if unlabelled is not None:
-            if features is None:
-                raise InputError("Items without tags are learned from beside others; give X, too.")
-            with working("reading items without tags", shown=self.verbose):
-                pool = self._pool(unlabelled, extractor, column_names(X), features)
-            pool_names = _item_names(unlabelled)
-        log = self._told(verdicts)
-        sets = sets.without_unused()
-        items = sets if X is None else corpus
-        labels = sets.labels + items.without_unused().align(sets.labels)[1]
-        shared = frozenset() if X is None else corpus.used(sets.labels)
-        if X is not None and not shared:
-            raise InputError(
-                "No item carries a label of the label sets, so nothing can be learned of "
-                "how they go together; check that both use the same labels."
-            )
+        data = gather(
+            X,
+            y,
+            label_sets,
+            unlabelled,
+            extractor=self.features,
+            vocabulary=vocabulary,
+            normalize=self.normalize_labels,
+            seed=feature_seed,
+            verbose=self.verbose,
+            owner=type(self).__name__,
+        )
+        log, tables, features = self._told(verdicts), data.tables, data.features
+        words = None if label_vectors is None else as_word_vectors(label_vectors)
         space = copy_of(template)
         seeded = isinstance(self.random_state, (int, np.integer))
         # Without a seed the space draws its own, which its checkpoint remembers.
@@ -356,68 +328,24 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             space.set_params(random_state=space_seed if seeded else generator)
         if space.checkpoint is None:
             space.set_params(checkpoint=self.checkpoint)
-        tables = training_tables(items, sets, labels)
-        n_features = 0 if features is None else features.shape[1]
-        n_weights = space.n_weights(tables.documents.shape, len(items), n_features)
-        check_room_for(space.checkpoint, n_weights)
+        shape = tables.documents.shape
+        check_room_for(space.checkpoint, space.n_weights(shape, len(data.items), data.n_features))
         if isinstance(space.random_state, (int, np.integer)):
             space.training_seed()  # refuses another training's checkpoint before any work
-        self._tell_cost(template, tables.documents.shape, features, pool)
-        validation, share, pooled = None, 0.0, pool is not None
-        words = None if label_vectors is None else as_word_vectors(label_vectors)
-        if features is not None and self.n_validations:
-            n_steps = template.planned(tables.documents.shape[0]).n_steps
-            small = copy_of(template).set_params(
-                n_folds=2,
-                members_per_fold=1,
-                n_steps=min(n_steps, _VALIDATION_STEPS),
-                checkpoint=None,
-                random_state=None,
-            )
-            model = ZeroShotTagger(space=small, n_validations=0, random_state=draw_seed(generator))
-            with working("validating on held-out items", shown=self.verbose):
-                validations = validate(
-                    model,
-                    features,
-                    corpus,
-                    sets,
-                    self.n_validations,
-                    draw_seed(generator),
-                    variants=lambda fitted: fitted._with_names(words),
-                    pool=pool,
-                    # Without a seed other items would be held out when it goes on.
-                    checkpoint=space.checkpoint if seeded else None,
-                )
-            if validations:
-                with_pool = validations.pop() if pool is not None else None
-                quality = [one.unseen.example_map + one.unseen.concept_map for one in validations]
-                best = int(np.argmax(np.nan_to_num(quality)))
-                validation, share = validations[best], NAME_SHARES[best]
-                if with_pool is not None:
-                    gain = with_pool.gain_over(validations[0])
-                    pooled = gain > 0
-                    validation = replace(with_pool if pooled else validation, pool_gain=gain)
-        answers, named_rows = None, self._rows_of(items, X, pool_names, pool)
-        if verdicts is None and features is not None:
-            named_rows = self._unchanged(named_rows, features, pool)
-        if log.count:
-            by_key = {self._key_of(label): column for column, label in enumerate(labels)}
-            answers = answer_table(
-                log.standing(),
-                named_rows,
-                lambda label: by_key.get(self._key_of(vocabulary.resolve(label))),
-                (len(items) + (0 if pool is None else pool.shape[0]), len(labels)),
-            )
-        if pool is not None and not pooled:
-            # Only what people have answered for.
-            told = np.zeros(0, dtype=np.int64)
-            if answers is not None:
-                told = np.flatnonzero(np.diff(answers.indptr)[len(items) :])
-                kept = np.concatenate([np.arange(len(items)), len(items) + told])
-                answers = sp.csr_matrix(answers[kept])
-            trained_pool = pool[told] if len(told) else None
-        else:
-            trained_pool = pool
+        self._tell_cost(template, data)
+        # Without a seed other items would be held out when it goes on.
+        checkpoint = space.checkpoint if seeded else None
+        validation, share, pooled = self._validated(data, template, words, generator, checkpoint)
+        rows = data.rows()
+        if verdicts is None:
+            rows = self._unchanged(rows, data)
+        by_key = {self._key_of(label): column for column, label in enumerate(data.labels)}
+        answers, pool = data.answered(
+            log.standing(),
+            rows,
+            lambda label: by_key.get(self._key_of(vocabulary.resolve(label))),
+            pooled=pooled,
+        )
         with unless_refused(space.checkpoint):
             with FileProgress("training the concept space, rounds", shown=self.verbose) as bar:
                 space.fit(
@@ -428,67 +356,98 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                     tables.n_label_sets,
                     progress=lambda done, total, losses: bar.tell(done, total, 0),
                     trainer=trainer,
-                    pool=trained_pool,
+                    pool=pool,
                     verdicts=answers,
                 )
             # Dropped are those without a label, of which `check_corpus` has told.
-            store, dropped = ConceptStore.of(space, labels, sets, items)
-            feedback = Feedback(log, space.digest_)
-            feedback = _place_answered(feedback, space, features, pool, named_rows)
+            store, dropped = ConceptStore.of(space, data.labels, data.sets, data.items)
+            feedback = data.place_answered(Feedback(log, space.digest_), space, rows)
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
-        self.space_, self.features_ = space, extractor
-        self.n_vocabulary_, self.n_fitted_ = len(sets.labels), len(store.ids)
-        self.seen_, self.dropped_, self.validation_ = shared, dropped, validation
+        self.space_, self.features_ = space, data.extractor
+        self.n_vocabulary_, self.n_fitted_ = len(data.sets.labels), len(store.ids)
+        self.seen_, self.dropped_, self.validation_ = data.seen, dropped, validation
         self.name_share_, self._likeness = 0.0, np.zeros((0, 0))
         if words is not None and share:
-            self.name_share_, self._likeness = share, self._unseen_likeness(words, labels)
-        self.n_features_in_ = 0 if features is None else features.shape[1]
-        self._set_feature_names(None if self.features is not None else column_names(X))
+            self.name_share_, self._likeness = share, self._unseen_likeness(words, data.labels)
+        self.n_features_in_ = data.n_features
+        self._set_feature_names(data.columns)
         self.normalize_labels_, self.vocabulary_ = self.normalize_labels, vocabulary
         self.verdicts_, self.pooled_, self._feedback = log, pooled, feedback
         self._forget_learned()
-        self.indicator_ = corpus.labels if is_indicator(y) else None
+        self.indicator_ = data.corpus.labels if is_indicator(y) else None
         self.set_store(store)
         self._take_answers(())
         return self
 
-    def _tell_cost(
-        self,
-        space: ConceptSpace,
-        shape: tuple[int, int],
-        features: Features | None,
-        pool: Features | None,
-    ) -> None:
-        """Say what a fit to documents (m, n_labels) will take, before it begins, if it is much."""
-        n_documents, n_labels = shape
-        n_items, n_features = (0, 0) if features is None else features.shape
-        plan = space.planned(n_documents, n_items, pool=pool is not None)
-        plan = plan.within(n_documents, n_items)
-        if space.device == "cpu" or check_device(space.device, owner="fit") == "cpu":
-            validations = self.n_validations * (1 if pool is None else 2)
-            n_all = n_items + (0 if pool is None else pool.shape[0])
-            cost = cost_of_fit(plan, n_documents, n_labels, n_all, n_features, validations)
-            tell_cost(cost, plan, n_labels, stacklevel=4)
-
-    def _pool(
-        self,
-        unlabelled: Any,
-        extractor: MediaFeatures | None,
-        columns: tuple[str, ...] | None,
-        features: Features,
-    ) -> Features:
-        """Check items without tags against those with tags; give features of the same form."""
+    def _template(self) -> ConceptSpace:
+        """Check the parameters; give the space that is to be fitted."""
         owner = type(self).__name__
-        if extractor is not None:
-            table = extractor.transform(unlabelled)
-        else:
-            table = in_order(without_ids(unlabelled)[0], columns, owner=owner)
-        pool = check_features(table, owner=owner, n_features=features.shape[1])
-        if sp.issparse(features) and not sp.issparse(pool):
-            pool = sp.csr_matrix(pool)
-        elif sp.issparse(pool) and not sp.issparse(features):
-            pool = np.asarray(pool.toarray())
-        return pool
+        check_kind("space", self.space, self.components["space"], owner=owner)
+        check_kind("features", self.features, MediaFeatures, owner=owner)
+        if self.checkpoint is not None:
+            check_path(self.checkpoint, what=f"`checkpoint` of `{owner}`")
+        template = ConceptSpace() if self.space is None else self.space
+        if self.device is not None:
+            template = copy_of(template).set_params(device=self.device)
+        template.check_parameters()
+        check_number("n_validations", self.n_validations, owner=owner, low=0, whole=True)
+        return template
+
+    def _tell_cost(self, space: ConceptSpace, data: TrainingSet) -> None:
+        """Say what a fit will take, before it begins, if it is much."""
+        if space.device != "cpu" and check_device(space.device, owner="fit") != "cpu":
+            return
+        n_documents, n_labels = data.tables.documents.shape
+        n_items = 0 if data.features is None else len(data.items)
+        pooled = data.pool is not None
+        plan = space.planned(n_documents, n_items, pool=pooled).within(n_documents, n_items)
+        validations, n_all = self.n_validations * (1 + pooled), n_items + data.n_pool
+        cost = cost_of_fit(plan, n_documents, n_labels, n_all, data.n_features, validations)
+        tell_cost(cost, plan, n_labels, stacklevel=4)
+
+    def _validated(
+        self,
+        data: TrainingSet,
+        template: ConceptSpace,
+        words: WordVectors | None,
+        generator: np.random.Generator,
+        checkpoint: str | Path | None,
+    ) -> tuple[Validation | None, float, bool]:
+        """Measure what small spaces promise, what share names get, and whether the pool helps."""
+        pooled = data.pool is not None
+        if data.features is None or not self.n_validations:
+            return None, 0.0, pooled
+        n_steps = template.planned(data.tables.documents.shape[0]).n_steps
+        small = copy_of(template).set_params(
+            n_folds=2,
+            members_per_fold=1,
+            n_steps=min(n_steps, _VALIDATION_STEPS),
+            checkpoint=None,
+            random_state=None,
+        )
+        model = ZeroShotTagger(space=small, n_validations=0, random_state=draw_seed(generator))
+        with working("validating on held-out items", shown=self.verbose):
+            found = validate(
+                model,
+                data.features,
+                data.corpus,
+                data.sets,
+                self.n_validations,
+                draw_seed(generator),
+                variants=lambda fitted: fitted._with_names(words),
+                pool=data.pool,
+                checkpoint=checkpoint,
+            )
+        if not found:
+            return None, 0.0, pooled
+        with_pool = found.pop() if pooled else None
+        quality = [one.unseen.example_map + one.unseen.concept_map for one in found]
+        best = int(np.argmax(np.nan_to_num(quality)))
+        if with_pool is None:
+            return found[best], NAME_SHARES[best], False
+        gain = with_pool.gain_over(found[0])
+        chosen = with_pool if gain > 0 else found[best]
+        return replace(chosen, pool_gain=gain), NAME_SHARES[best], gain > 0
 
     def _told(self, verdicts: VerdictLog | str | Path | Iterable[Verdict] | None) -> VerdictLog:
         """Give the log of verdicts to learn from."""
@@ -502,40 +461,18 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         log.append(verdicts)
         return log
 
-    @staticmethod
-    def _rows_of(
-        items: LabelCorpus, X: object, pool_names: list[str] | None, pool: Features | None
-    ) -> dict[str, int]:
-        """Say which rows names stand for: those of items, then those of the pool.
-
-        Where items have no names, numbers are those of the pool, if it has none either.
-        """
-        names = _item_names(X) if items.numbered else list(items.ids)
-        if names is None and (pool is None or pool_names is not None):
-            names = list(items.ids)
-        rows = {name: row for row, name in enumerate(names or ())}
-        if pool is not None:
-            of_pool = map(str, range(pool.shape[0])) if pool_names is None else pool_names
-            rows |= {name: len(items) + row for row, name in enumerate(of_pool)}
-        return rows
-
-    def _unchanged(
-        self, rows: dict[str, int], features: Features, pool: Features | None
-    ) -> dict[str, int]:
+    def _unchanged(self, rows: dict[str, int], data: TrainingSet) -> dict[str, int]:
         """Leave out numbers of rows that are not the items which verdicts were given on."""
         told = getattr(self, "_feedback", None)
-        if told is None or not len(told):
+        if told is None or not len(told) or data.features is None:
             return rows
         numbers = [item for item in told.items() if item in rows and item.isdecimal()]
-        same = features.shape[1] == self.n_features_in_
-        kept = told.vectors(numbers) if same else {}
-        for table, first in ((features, 0), (pool, features.shape[0])):
-            if table is None:
-                continue
+        kept = told.vectors(numbers) if data.n_features == self.n_features_in_ else {}
+        for table, first in data.parts():
             here = [item for item in kept if 0 <= rows[item] - first < table.shape[0]]
             found = self._sketches(table, [rows[item] - first for item in here])
             for item, sketch in zip(here, found, strict=True):
-                if not _alike(sketch, kept[item]):
+                if not is_kept(sketch, kept[item]):
                     del kept[item]
         others = set(numbers) - set(kept)
         return {item: row for item, row in rows.items() if item not in others}
@@ -805,7 +742,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         kept, codes_kept = left >= logits, left - 4 * n * space.n_dimensions >= logits
         sketches = np.empty((n if kept else 0, n_sketch), dtype=np.float32)
         codes = np.empty((n if codes_kept else 0, space.n_dimensions), dtype=np.float32)
-        names = _item_names(X) if ids is None else list(ids)
+        names = item_names(X) if ids is None else list(ids)
         if names is not None and len(names) != n:
             raise InputError(f"`ids` of `encode` names {len(names)} items; X has {n}.")
         items = EncodedItems(features, names, space.digest_, left - codes.nbytes)
@@ -1598,7 +1535,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             features = self._features_of(new) if new else None
             rows = {name: row for row, name in enumerate(new)}
         else:
-            features, given = self._features_of(X), _item_names(X)
+            features, given = self._features_of(X), item_names(X)
             of_X = map(str, range(features.shape[0])) if given is None else given
             rows = {name: row for row, name in enumerate(of_X)}
             by = "the numbers of their rows, from 0" if given is None else "their ids"
@@ -1609,7 +1546,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             again = [name for name in known if given is None and name in rows]
             found = self._sketches(features, [rows[name] for name in again])
             for name, sketch in zip(again, found, strict=True):
-                if not _alike(sketch, known[name]):
+                if not is_kept(sketch, known[name]):
                     raise InputError(
                         f"Row {name} of X is not the item '{name}' that verdicts were given on "
                         "before; give items names of their own, by a column `id`."
@@ -1617,7 +1554,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if features is None or not new:
             return {}
         asked = _rows(features, [rows[name] for name in new])
-        return dict(zip(new, _vectors(self.space_, asked), strict=True))
+        return dict(zip(new, item_vectors(self.space_, asked), strict=True))
 
     def undo(self, numbers: Iterable[int]) -> Self:
         """Take verdicts back; every score is then as if they had never been given.
@@ -1820,7 +1757,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         check_number("k", k, owner="ask", low=1, whole=True)
         check_strategy(strategy, tagged=tags is not None)
         check_fitted(self, "store_")
-        features, given = self._features_of(X), _item_names(X)
+        features, given = self._features_of(X), item_names(X)
         n = features.shape[0]
         names = [str(row) for row in range(n)] if given is None else given
         shown = np.arange(len(self._labels)) if self._shown is None else self._shown
@@ -2008,61 +1945,10 @@ def _check_parts_fit(
     require((config["named"] is None) == ("named" not in own), "named", "there for labels by name")
 
 
-def _item_names(X: Any) -> list[str] | None:
-    """Give the ids of items, or their files; None where only their numbers tell them apart."""
-    _, ids = without_ids(X)
-    if ids is None and isinstance(X, (list, tuple)) and X:
-        files = [str(one) for one in X if isinstance(one, (str, Path))]
-        ids = files if len(files) == len(X) else None
-    return ids
-
-
 def _rows(features: Items, rows: Sequence[int]) -> Features:
     """Give the features of some rows."""
     part = features[np.array(rows, dtype=np.int64)]
     return part.table() if isinstance(part, EncodedItems) else part
-
-
-def _vectors(space: ConceptSpace, features: Features) -> NDArray[np.float32]:
-    """Give what is kept of items that verdicts are about: sketches, then codes."""
-    return np.hstack([space.sketch(features), space.item_codes(features)])
-
-
-def _alike(sketch: NDArray[np.float32], vector: NDArray[np.float32]) -> bool:
-    """Say whether an item is the one that a vector is kept of."""
-    return bool(np.abs(sketch - vector[: len(sketch)]).max() < 1e-3)
-
-
-def _place_answered(
-    feedback: Feedback,
-    space: ConceptSpace,
-    features: Features | None,
-    pool: Features | None,
-    rows: Mapping[str, int],
-) -> Feedback:
-    """Keep the vectors of items that verdicts are about, in a space; give what is then known."""
-    if features is None or not len(feedback):
-        return feedback
-    asked = feedback.items()
-    places = {item: rows[item] for item in asked if item in rows}
-    known = feedback.vectors([item for item in asked if item not in rows])
-    if n_lost := len(asked) - len(places) - len(known):
-        warnings.warn(
-            f"Verdicts on {n_lost} items are kept but not learned from: these items are among "
-            "neither X nor `unlabelled`.",
-            PolysemeWarning,
-            stacklevel=4,
-        )
-    for table, first in ((features, 0), (pool, features.shape[0])):
-        if table is None:
-            continue
-        here = [item for item, row in places.items() if 0 <= row - first < table.shape[0]]
-        for start in range(0, len(here), 4096):
-            some = here[start : start + 4096]
-            numbers = np.array([places[item] - first for item in some])
-            vectors = dict(zip(some, _vectors(space, table[numbers]), strict=True))
-            feedback.log.append([], vectors, feedback.space)
-    return feedback.caught_up()[0]
 
 
 def load(path: str | Path) -> Tagger:

@@ -1,0 +1,290 @@
+"""What a tagger is fitted to: items, tag sets, items without tags and verdicts, brought together.
+
+In: whatever `ZeroShotTagger.fit` takes. Out: a `TrainingSet` of checked tables over one list of
+labels, and what people have said of its rows.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from polyseme._progress import working
+from polyseme._validation import (
+    InputError,
+    PolysemeWarning,
+    check_features,
+    check_instances,
+    column_names,
+    in_order,
+    without_ids,
+)
+from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, in_order_of
+from polyseme.documents import TrainingTables, training_tables
+from polyseme.features.base import MediaFeatures, learned_copy
+from polyseme.feedback import Feedback, answer_table
+from polyseme.space import ConceptSpace
+from polyseme.verdicts import Verdict
+from polyseme.vocabulary import Vocabulary
+
+Features = NDArray[np.float64] | sp.csr_matrix
+Floats = NDArray[np.float32]
+
+# Items whose vectors are kept at a time.
+_PLACED = 4096
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """Items and tag sets that a space learns from.
+
+    Attributes
+    ----------
+    corpus : LabelCorpus
+        The labels of each item, in the order of the features.
+    sets : LabelCorpus
+        The label sets, without labels that none of them holds.
+    labels : tuple of str
+        Those of the label sets, then others that items carry.
+    seen : frozenset of str
+        Labels of the label sets that items carry.
+    features : array or csr matrix, shape (n, n_features), or None
+    pool : array or csr matrix, shape (n_pool, n_features), or None
+        Items without tags.
+    names : tuple of (list of str or None)
+        What tells items apart, and those of the pool; None where only their numbers do.
+    columns : tuple of str or None
+        Names of the features.
+    extractor : MediaFeatures or None
+        What made them, with what it has learned.
+    """
+
+    corpus: LabelCorpus
+    sets: LabelCorpus
+    labels: tuple[str, ...]
+    seen: frozenset[str]
+    features: Features | None
+    pool: Features | None
+    names: tuple[list[str] | None, list[str] | None]
+    columns: tuple[str, ...] | None
+    extractor: MediaFeatures | None
+
+    @property
+    def items(self) -> LabelCorpus:
+        """The labels of each row: of an item, or of a label set where there are no features."""
+        return self.sets if self.features is None else self.corpus
+
+    @cached_property
+    def tables(self) -> TrainingTables:
+        """The documents of label sets and items over all labels."""
+        return training_tables(self.items, self.sets, self.labels)
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the features; 0 where there are none."""
+        return 0 if self.features is None else self.features.shape[1]
+
+    @property
+    def n_pool(self) -> int:
+        """Items without tags."""
+        return 0 if self.pool is None else self.pool.shape[0]
+
+    def parts(self) -> list[tuple[Features, int]]:
+        """Give the features of items and of the pool, each with the number of its first row."""
+        both = ((self.features, 0), (self.pool, len(self.items)))
+        return [(table, first) for table, first in both if table is not None]
+
+    def rows(self) -> dict[str, int]:
+        """Say which rows names stand for: those of items, then those of the pool.
+
+        Where items have no names, numbers are those of the pool, if it has none either.
+        """
+        of_items, of_pool = self.names
+        names = of_items if self.items.numbered else list(self.items.ids)
+        if names is None and (self.pool is None or of_pool is not None):
+            names = list(self.items.ids)
+        rows = {name: row for row, name in enumerate(names or ())}
+        numbered = [str(row) for row in range(self.n_pool)]
+        return rows | {
+            name: len(self.items) + row
+            for row, name in enumerate(numbered if of_pool is None else of_pool)
+        }
+
+    def answered(
+        self,
+        verdicts: Iterable[Verdict],
+        rows: Mapping[str, int],
+        column: Callable[[str], int | None],
+        *,
+        pooled: bool,
+    ) -> tuple[sp.csr_matrix | None, Features | None]:
+        """Give what people said of rows, and the part of the pool that is learned from.
+
+        Parameters
+        ----------
+        verdicts : iterable of Verdict
+        rows : mapping of str to int
+            As `rows` gives them.
+        column : callable
+            Gives the column of a label, None where it is not there.
+        pooled : bool
+            Whether all of the pool is learned from, or only what people have answered for.
+        """
+        n = len(self.items)
+        answers = answer_table(verdicts, rows, column, (n + self.n_pool, len(self.labels)))
+        if self.pool is None or pooled:
+            return answers, self.pool
+        if answers is None:
+            return None, None
+        told = np.flatnonzero(np.diff(answers.indptr)[n:])
+        kept = np.concatenate([np.arange(n), n + told])
+        return sp.csr_matrix(answers[kept]), self.pool[told] if len(told) else None
+
+    def place_answered(
+        self, feedback: Feedback, space: ConceptSpace, rows: Mapping[str, int]
+    ) -> Feedback:
+        """Keep the vectors of items that verdicts are about, in a space; give what is then known.
+
+        Parameters
+        ----------
+        feedback : Feedback
+        space : ConceptSpace
+        rows : mapping of str to int
+            As `rows` gives them.
+        """
+        if self.features is None or not len(feedback):
+            return feedback
+        asked = feedback.items()
+        places = {item: rows[item] for item in asked if item in rows}
+        known = feedback.vectors([item for item in asked if item not in rows])
+        if n_lost := len(asked) - len(places) - len(known):
+            warnings.warn(
+                f"Verdicts on {n_lost} items are kept but not learned from: these items are among "
+                "neither X nor `unlabelled`.",
+                PolysemeWarning,
+                stacklevel=3,
+            )
+        for table, first in self.parts():
+            here = [item for item, row in places.items() if 0 <= row - first < table.shape[0]]
+            for start in range(0, len(here), _PLACED):
+                some = here[start : start + _PLACED]
+                numbers = np.array([places[item] - first for item in some])
+                vectors = dict(zip(some, item_vectors(space, table[numbers]), strict=True))
+                feedback.log.append([], vectors, feedback.space)
+        return feedback.caught_up()[0]
+
+
+def gather(
+    X: object,
+    y: Documents,
+    label_sets: Documents | None = None,
+    unlabelled: object = None,
+    *,
+    extractor: MediaFeatures | None,
+    vocabulary: Vocabulary,
+    normalize: bool,
+    seed: int,
+    verbose: bool,
+    owner: str,
+) -> TrainingSet:
+    """Check everything that a fit is given, and bring it together.
+
+    Parameters
+    ----------
+    X, y, label_sets, unlabelled : as for `ZeroShotTagger.fit`
+    extractor : MediaFeatures or None
+        Learns from X what it has to learn, as a copy.
+    vocabulary : Vocabulary
+    normalize : bool
+        Whether labels that differ only in case or white space are one.
+    seed : int
+        Of the extractor.
+    verbose : bool
+    owner : str
+        Who asks, for sentences about what is wrong.
+    """
+    corpus = vocabulary.apply(as_corpus(y, normalize=normalize))
+    table, corpus = in_order_of(X, y, corpus)
+    sets = corpus
+    if label_sets is not None:
+        sets = vocabulary.apply(as_corpus(label_sets, normalize=normalize))
+    check_corpus(sets, owner=owner)
+    if X is not None and label_sets is not None:
+        check_corpus(corpus, owner=owner, n_labels=1)
+    named, learned = table, None
+    if extractor is not None and X is not None:
+        with working(f"learning {extractor.kind} features", shown=verbose):
+            learned, table = learned_copy(extractor, table, seed)
+    features = None if table is None else check_instances(table, len(corpus), owner=owner)
+    pool, columns = None, column_names(named)
+    if unlabelled is not None:
+        if features is None:
+            raise InputError("Items without tags are learned from beside others; give X, too.")
+        with working("reading items without tags", shown=verbose):
+            pool = _pool(unlabelled, learned, columns, features, owner)
+    sets = sets.without_unused()
+    items = sets if X is None else corpus
+    seen = frozenset() if X is None else corpus.used(sets.labels)
+    if X is not None and not seen:
+        raise InputError(
+            "No item carries a label of the label sets, so nothing can be learned of "
+            "how they go together; check that both use the same labels."
+        )
+    return TrainingSet(
+        corpus,
+        sets,
+        sets.labels + items.without_unused().align(sets.labels)[1],
+        seen,
+        features,
+        pool,
+        (item_names(named), item_names(unlabelled)),
+        None if extractor is not None else columns,
+        learned,
+    )
+
+
+def _pool(
+    unlabelled: Any,
+    extractor: MediaFeatures | None,
+    columns: tuple[str, ...] | None,
+    features: Features,
+    owner: str,
+) -> Features:
+    """Check items without tags against those with tags; give features of the same form."""
+    if extractor is not None:
+        table = extractor.transform(unlabelled)
+    else:
+        table = in_order(without_ids(unlabelled)[0], columns, owner=owner)
+    pool = check_features(table, owner=owner, n_features=features.shape[1])
+    if sp.issparse(features) and not sp.issparse(pool):
+        return sp.csr_matrix(pool)
+    if sp.issparse(pool) and not sp.issparse(features):
+        return np.asarray(pool.toarray())
+    return pool
+
+
+def item_names(X: Any) -> list[str] | None:
+    """Give the ids of items, or their files; None where only their numbers tell them apart."""
+    _, ids = without_ids(X)
+    if ids is None and isinstance(X, (list, tuple)) and X:
+        files = [str(one) for one in X if isinstance(one, (str, Path))]
+        ids = files if len(files) == len(X) else None
+    return ids
+
+
+def item_vectors(space: ConceptSpace, features: Features) -> Floats:
+    """Give what is kept of items that verdicts are about: sketches, then codes."""
+    return np.hstack([space.sketch(features), space.item_codes(features)])
+
+
+def is_kept(sketch: Floats, vector: Floats) -> bool:
+    """Say whether an item is the one that a vector is kept of."""
+    return bool(np.abs(sketch - vector[: len(sketch)]).max() < 1e-3)
