@@ -11,8 +11,9 @@ import pytest
 import scipy.sparse as sp
 
 import polyseme
-from polyseme import ZeroShotTagger, encoded, tagger, tags
+from polyseme import ZeroShotTagger, encoded, reading, tags
 from polyseme._validation import InputError
+from polyseme.reading import Reading
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,7 @@ def test_blocks_of_many_labels_change_nothing(monkeypatch, own_tagger, many):
     items = own_tagger.encode(many)
     before = own_tagger.decision_function(items)
     monkeypatch.setattr(tags, "_BLOCK_NUMBERS", 100 * 4096)
-    monkeypatch.setattr(tagger, "_CODED", 400)  # rows are coded as before, and read by fewer
+    monkeypatch.setattr(reading, "_CODED", 400)  # rows are coded as before, and read by fewer
     assert [len(rows) for rows in blocks_of(own_tagger, many)][:2] == [100, 100]
     np.testing.assert_allclose(own_tagger.decision_function(items), before, rtol=1e-9)
     assert_same_scores(own_tagger, many, own_tagger.encode(many))
@@ -137,13 +138,13 @@ def test_logits_are_read_once_and_not_for_every_answer(monkeypatch, own_tagger, 
     items = own_tagger.encode(many)
     own_tagger.ask(items, "pie")
     read = []
-    plain = ZeroShotTagger._plain_logits
+    plain = Reading.plain_logits
 
     def counting(self, codes, column=None):
         read.append(len(codes) if column is None else 0)
         return plain(self, codes, column)
 
-    monkeypatch.setattr(ZeroShotTagger, "_plain_logits", counting)
+    monkeypatch.setattr(Reading, "plain_logits", counting)
     monkeypatch.setattr(own_tagger.space_, "item_codes", lambda *_: pytest.fail("coded again"))
     own_tagger.ask(items, "pie")
     own_tagger.block(["knife"]).rename("knife", "blade")

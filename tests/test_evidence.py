@@ -46,7 +46,7 @@ def halves(tagger, x, tags):
 def test_parts_are_what_each_says_beyond_the_average_and_add_up(tagger, world, form, label):
     space, store, column = tagger.space_, tagger.store_, list(tagger.classes_).index(label)
     of_items = form != "tags"
-    readout = tagger._of_items if of_items else tagger._of_tags
+    readout = tagger._reading.of_items if of_items else tagger._reading.of_tags
     weights, voted = readout.weights[:, column], of_items and column < store.n_learned
     held = store.counts[column] / len(store.ids) if voted else 0.5
     usual = np.log(held / (1 - held))

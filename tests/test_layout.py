@@ -39,9 +39,9 @@ SPACE = {
     "evidence",
     "senses",
 }
-TAGGERS = (
-    DATA | SPACE | {"tagger", "encoded", "holdout", "published", "index", "metrics", "verdicts"}
-)
+# What a tagger is made of beside its space.
+FITTED = {"training_set", "reading", "answers", "encoded"}
+TAGGERS = DATA | SPACE | FITTED | {"tagger", "holdout", "published", "index", "metrics", "verdicts"}
 ANYTHING = None
 
 # For each file or folder of the package: what else of the package it may import.
@@ -79,15 +79,15 @@ ALLOWED = {
     "corrections": {"calibration", "persistence"},
     "space": BASE | {"members", "training", "calibration", "corrections"},
     "store": BASE | {"corpus", "concepts", "documents", "space"},
-    "evidence": {"members", "store"},
+    "reading": BASE | {"calibration", "corrections", "encoded", "space", "store", "tags"},
+    "evidence": {"calibration", "corrections", "members", "reading", "store"},
     "senses": {"_validation", "concepts"},
     "holdout": BASE | {"corpus", "documents", "calibration", "metrics"},
     "feedback": {"_validation", "verdicts", "calibration"},
     "encoded": {"_validation"},
     "training_set": DATA | {"space", "feedback", "verdicts"},
-    "tagger": DATA
-    | SPACE
-    | {"encoded", "metrics", "published", "holdout", "verdicts", "feedback", "training_set"},
+    "answers": BASE | {"corrections", "feedback", "reading", "space", "verdicts"},
+    "tagger": DATA | SPACE | FITTED | {"metrics", "published", "holdout", "verdicts", "feedback"},
     # the paper's own method
     "published": DATA | {"index", "metrics"},
     # beside both

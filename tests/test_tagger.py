@@ -22,6 +22,7 @@ from polyseme import ConceptSpace, LabelCorpus, SpacePlan, ZeroShotTagger
 from polyseme import tags as tags_module
 from polyseme._progress import FileProgress
 from polyseme._validation import InputError, NotFittedError, PolysemeWarning
+from polyseme.answers import Answers, _source, _usual
 from polyseme.datasets.toy import toy_world
 from polyseme.features import Extracted, MediaError
 from polyseme.features.base import MediaFeatures
@@ -33,6 +34,7 @@ from polyseme.persistence import (
     write_cache,
     write_model,
 )
+from polyseme.reading import Reading
 from polyseme.tags import rank_blocks, rank_labels
 from polyseme.training import SpaceTraining
 from polyseme.verdicts import Verdict, VerdictLog
@@ -216,9 +218,9 @@ def test_blocks_cover_every_row_once(n, n_labels):
 
 def test_of_equal_scores_the_commoner_label_is_first(own_tagger, world, monkeypatch):
     def level(self, codes):
-        return np.zeros((len(codes), len(self.classes_)))
+        return np.zeros((len(codes), len(self.labels)))
 
-    monkeypatch.setattr(ZeroShotTagger, "_plain_logits", level)
+    monkeypatch.setattr(Reading, "plain_logits", level)
     labels, scores = own_tagger.rank(world.X_test[:2], k=50)
     assert (scores == 0.5).all()
     order = np.argsort(-own_tagger.store_.counts, kind="stable")
@@ -639,9 +641,7 @@ def test_taggers_without_features_or_with_numbers_of_a_grid_search_are_saved_too
 @pytest.fixture
 def unsaved(toy_tagger):
     """A tagger of which nobody has said anything."""
-    tagger = copy.copy(toy_tagger)
-    tagger.verdicts_ = VerdictLog()
-    return tagger
+    return copy.copy(toy_tagger).take_up(VerdictLog())
 
 
 def test_verdicts_in_memory_go_to_the_folder_where_a_tagger_is_saved_and_on_from_there(
@@ -1188,10 +1188,10 @@ def told(own_tagger, world):
 
 def test_nothing_is_learned_twice_and_what_is_kept_has_the_same_bits(told, world, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr("polyseme.tagger.correct", fail)
+        patched.setattr("polyseme.answers.correct", fail)
         kept = polyseme.load(folder_of(told))
         kept.block(["sea"]).block(["sea"], undo=True)
-    assert len(kept._corrections) == 3
+    assert len(kept._answers.corrections) == 3
     assert_same(kept, told, world)
     assert_same(learned_anew(folder_of(told)), told, world)
 
@@ -1258,7 +1258,7 @@ def test_what_is_damaged_is_learned_anew_and_kept_again(told, world, monkeypatch
     assert read_cache(file)["weights"].shape == (3, 5)
     DAMAGES[damage](file)
     assert_same(polyseme.load(file.parent), told, world)
-    monkeypatch.setattr("polyseme.tagger.correct", fail)
+    monkeypatch.setattr("polyseme.answers.correct", fail)
     assert_same(polyseme.load(file.parent), told, world)
 
 
@@ -1285,16 +1285,16 @@ def test_a_folder_that_cannot_be_written_to_is_learned_from(told, world, monkeyp
 
 
 def test_another_space_or_another_version_uses_nothing_that_is_kept(told, world, monkeypatch):
-    n_learned, correct = [], polyseme.tagger.correct
+    n_learned, correct = [], polyseme.answers.correct
 
     def counted(*given):
         n_learned.append(1)
         return correct(*given)
 
-    monkeypatch.setattr("polyseme.tagger.correct", counted)
+    monkeypatch.setattr("polyseme.answers.correct", counted)
     polyseme.load(folder_of(told))
     assert len(n_learned) == 0
-    monkeypatch.setattr("polyseme.tagger.learned_by", lambda: "somebody else")
+    monkeypatch.setattr("polyseme.answers.learned_by", lambda: "somebody else")
     polyseme.load(folder_of(told))
     assert len(n_learned) == 3
 
@@ -1302,10 +1302,11 @@ def test_another_space_or_another_version_uses_nothing_that_is_kept(told, world,
 def test_known_documents_decide_what_is_learned_of_labels_that_they_vote_for(told):
     def sources():
         columns = [column_of(told, label) for label in ("phone", "parasol")]
-        return [told._source(column, b"the same answers") for column in columns]
+        return [_source(reading, usual, column, b"the same answers") for column in columns]
 
+    reading, usual = told._reading, _usual(told._reading)
     before = sources()
-    told.store_ = told.store_.remove(told.store_.ids[:1])
+    reading = replace(reading, store=told.store_.remove(told.store_.ids[:1]))
     after = sources()
     assert before[0] != after[0] and before[1] == after[1]
 
@@ -1331,7 +1332,7 @@ def test_a_fit_that_is_not_saved_keeps_nothing_in_the_folder_of_another(told, wo
     before = file.read_bytes()
     told.set_params(space=tiny().space, n_validations=0)
     told.fit(world.X, world.documents, unlabelled=world.X_test)
-    assert told._corrections
+    assert told._answers.corrections
     told.learn([("2", "sun", True)], world.X_test)
     told.take_up(VerdictLog())
     told.learn([("2", "sun", True)], world.X_test)
@@ -1363,13 +1364,13 @@ def test_a_tagger_catches_up_with_what_another_was_told(told, world):
 def test_only_labels_that_were_answered_for_are_corrected_anew(told, world, monkeypatch):
     one, other = both(told)
     one.learn([("1", "phone", True)])
-    columns, correct = [], ZeroShotTagger._learned_anew
+    columns, correct = [], Answers._learned_anew
 
-    def seen(self, column, *given):
-        columns.append(self._labels[column])
-        return correct(self, column, *given)
+    def seen(self, reading, usual, column, *given):
+        columns.append(reading.labels[column])
+        return correct(self, reading, usual, column, *given)
 
-    monkeypatch.setattr(ZeroShotTagger, "_learned_anew", seen)
+    monkeypatch.setattr(Answers, "_learned_anew", seen)
     assert other.catch_up() and columns == ["phone"]
 
 
@@ -1394,8 +1395,8 @@ def test_whoever_speaks_in_whatever_order_all_end_where_a_new_one_begins(told, w
 
 def test_an_item_that_another_has_placed_again_moves_its_labels(told, world):
     one, other = both(told)
-    (item, *_) = other._feedback.items()
-    vector = other._feedback.vectors([item])[item]
+    (item, *_) = other._answers.feedback.items()
+    vector = other._answers.feedback.vectors([item])[item]
     one.verdicts_.append([], {item: vector[::-1]}, one.space_.digest_)
     before = other.decision_function(world.X_test)
     assert other.catch_up()
@@ -1406,7 +1407,7 @@ def test_an_item_that_another_has_placed_again_moves_its_labels(told, world):
 def test_answers_that_could_not_be_learned_are_learned_later(told, world, monkeypatch):
     before = told.decision_function(world.X_test)
     with monkeypatch.context() as patched, pytest.raises(MemoryError):
-        patched.setattr("polyseme.tagger.correct", fail)
+        patched.setattr("polyseme.answers.correct", fail)
         told.learn([("1", "canoe", True)])
     np.testing.assert_array_equal(told.decision_function(world.X_test), before)
     assert "canoe" not in told.classes_ and told.catch_up()
@@ -1444,15 +1445,15 @@ def looks(tagger, world):
 
 def test_a_copy_that_learns_leaves_the_original_as_it_is(told, world):
     before, state = looks(told, world), dict(vars(told))
-    answers = copy.deepcopy(told._feedback._answers), dict(told._feedback._places)
-    corrections = copy.deepcopy(told._corrections)
+    answers = copy.deepcopy(told._answers.feedback._answers), dict(told._answers.feedback._places)
+    corrections = copy.deepcopy(told._answers.corrections)
     for doing in doings(world):
         clone = copy.copy(told)
         doing(clone)
         assert looks(told, world) == before
         assert all(vars(told)[name] is value for name, value in state.items())
-        assert (told._feedback._answers, told._feedback._places) == answers
-        assert {at: one.source for at, one in told._corrections.items()} == {
+        assert (told._answers.feedback._answers, told._answers.feedback._places) == answers
+        assert {at: one.source for at, one in told._answers.corrections.items()} == {
             at: one.source for at, one in corrections.items()
         }
 
@@ -1540,7 +1541,7 @@ def test_a_pool_of_files_is_known_by_their_names():
         warnings.simplefilter("error", PolysemeWarning)
         tagger.fit(words, documents, unlabelled=pool)
     assert tagger.space_.sketch(np.ones((1, tagger.n_features_in_))).shape == (1, 10)
-    assert tagger._corrections, "what was said of files is placed in the new space"
+    assert tagger._answers.corrections, "what was said of files is placed in the new space"
 
 
 def test_verdicts_teach_the_next_fit_and_new_labels_come_back(world):
@@ -1552,7 +1553,7 @@ def test_verdicts_teach_the_next_fit_and_new_labels_come_back(world):
     tagger.learn(answers_of(world, "beach", "parasol"), world.X_test)
     tagger.fit(*given, unlabelled=world.X_test)
     assert tagger.space_.digest_ != plain and "parasol" in tagger.classes_
-    assert len(tagger._corrections) == 2 and len(tagger.verdicts_.standing()) == 16
+    assert len(tagger._answers.corrections) == 2 and len(tagger.verdicts_.standing()) == 16
     said = [Verdict(*one) for one in answers_of(world, "beach", "phone")]
     other = tiny(n_validations=0).fit(*given, unlabelled=world.X_test, verdicts=said)
     assert other.space_.digest_ == tagger.space_.digest_
@@ -1563,7 +1564,7 @@ def test_numbers_of_rows_that_are_other_items_now_are_passed_over(world):
     tagger.learn([(0, "sea", True), (1, "sea", False)], world.X_test)
     with pytest.warns(PolysemeWarning, match="Verdicts on 2 items are kept but not learned from"):
         tagger.set_params(random_state=1).fit(world.X, world.documents)
-    assert not tagger._corrections and len(tagger.verdicts_.standing()) == 2
+    assert not tagger._answers.corrections and len(tagger.verdicts_.standing()) == 2
 
 
 def test_a_fit_that_fails_leaves_scores_and_verdicts(own_tagger, world, monkeypatch):

@@ -6,12 +6,17 @@ from the label's frequency, from the features, from each tag and from known tag 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from polyseme.calibration import logit, sigmoid
+from polyseme.corrections import Correction, corrected
 from polyseme.members import Members, affine, rectified, squashed
+from polyseme.reading import Features, Reading
 from polyseme.store import Neighbour
 
 Matrix = NDArray[np.float64]
@@ -109,6 +114,93 @@ class Evidence:
         if self.implied_by is not None:
             label += f", by way of {self.implied_by}"
         return "\n".join([*lines, f"{self.logit:+.2f} in all: {label}"])
+
+
+def evidence_of(
+    reading: Reading,
+    corrections: Mapping[int, Correction],
+    features: Features | None,
+    tags: sp.csr_matrix | None,
+    column: int,
+    k: int,
+    *,
+    kind: str,
+    in_use: bool,
+) -> Evidence:
+    """Take a label's logit of one item apart.
+
+    Parameters
+    ----------
+    reading : Reading
+    corrections : mapping of int to Correction
+        What answers add, by column.
+    features : array or csr matrix, shape (1, n_features), or None
+    tags : csr matrix, shape (1, n_labels), or None
+        Those that are given.
+    column, k : int
+        The label's column; how many tags and known tag sets to name.
+    kind : str
+        The label's.
+    in_use : bool
+        Whether it may be suggested; else its probability is 0.
+    """
+    space, store = reading.space, reading.store
+    readout = reading.of_tags if features is None else reading.of_items
+    weights = readout.weights[:, column]
+    learned = None if tags is None else sp.csr_matrix(tags[:, : store.n_learned])
+    average = np.zeros(len(space.order_), dtype=np.float32)
+    direct, share, features_part = np.zeros((1, space.n_dimensions)), 1.0, 0.0
+    if features is None:
+        assert learned is not None
+        probable = np.asarray(learned[:, space.order_].toarray(), dtype=np.float32)[0]
+    else:
+        halves = space.views(features, learned)
+        direct, probable, share = halves[0].astype(np.float64), halves[1][0], space.context
+        average[: space.n_seen_] = space.mean_tags_
+        features_part = float((1 - share) * (direct[0] - space.mean_code_) @ weights)
+
+    def code_of(probable_tags: NDArray[np.float32]) -> NDArray[np.float32]:
+        context = space.encode_tags(probable_tags[None])
+        return np.asarray((1 - share) * direct + share * context, dtype=np.float32)
+
+    # As it was coded when it was scored, to the last bit.
+    code = reading.codes(features, tags)
+    logits = reading.logits(code, features, corrections)[0]
+    parts = share * tag_parts(space.members_, weights, average, probable)
+    known = 0.0
+    if features is not None and space.priming and column < store.n_learned:
+        prior = store.counts[column] / max(len(store.ids), 1)
+        usual = space.priming * float(logit(np.array(prior)))
+        votes = store.votes(space.points(code))[0, column]
+        known = space.priming * float(logit(np.array(votes))) - usual
+    answers = 0.0
+    if features is not None and column in corrections:
+        own = {column: corrections[column]}
+        answers = float(corrected(space.sketch(features), own)[0, 0])
+    first = np.argsort(-np.abs(parts), kind="stable")[:k]
+    named = []
+    for place in first[parts[first] != 0].tolist():
+        changed = probable.copy()
+        changed[place] = average[place]
+        less = reading.logits(code_of(changed), features, corrections)[0, column] - logits[column]
+        tag = reading.labels[space.order_[place]]
+        numbers = (float(probable[place]), float(parts[place]), float(less))
+        named.append(TagEvidence(tag, *numbers))
+    value = float(logits[column])
+    return Evidence(
+        reading.labels[column],
+        kind,
+        float(sigmoid(np.array(value))) if in_use else 0.0,
+        value,
+        # The rest: what is left where features and tags are average and documents vote alike.
+        value - features_part - float(parts.sum()) - known - answers,
+        features_part,
+        tuple(named),
+        float(parts.sum()) - sum(one.part for one in named),
+        known,
+        store.nearest(space.points(code)[0], column, k),
+        answers,
+    )
 
 
 def tag_parts(

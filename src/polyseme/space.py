@@ -560,6 +560,11 @@ class ConceptSpace(Estimator):
             codes[rows] = self.compose(*self.views(X[rows], None if tags is None else tags[rows]))
         return codes
 
+    @property
+    def n_sketch(self) -> int:
+        """Dimensions of a sketch; 0 without features."""
+        return min(self.members_.shape.n_features, SKETCH)
+
     def sketch(self, X: Features) -> Floats:
         """Give directions (n, n_sketch) of bounded size, by which items are alike."""
         return sketch(standardise(X, self.mean_, self.scale_))

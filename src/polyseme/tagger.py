@@ -6,13 +6,12 @@ re-training, and is kept on disk.
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -42,7 +41,8 @@ from polyseme._validation import (
     warn_dropped,
     without_ids,
 )
-from polyseme.calibration import logit, new_label_frequencies, sigmoid
+from polyseme.answers import Answers
+from polyseme.calibration import sigmoid
 from polyseme.checkpoints import check_room_for, unless_refused
 from polyseme.concepts import Concepts
 from polyseme.corpus import (
@@ -53,18 +53,9 @@ from polyseme.corpus import (
     is_indicator,
     normalize_label,
 )
-from polyseme.corrections import (
-    SKETCH,
-    Correction,
-    correct,
-    corrected,
-    keep_corrections,
-    kept_corrections,
-    learned_by,
-)
 from polyseme.documents import label_column
 from polyseme.encoded import EncodedItems
-from polyseme.evidence import Evidence, TagEvidence, tag_parts
+from polyseme.evidence import Evidence, evidence_of
 from polyseme.features import EXTRACTORS, extractor_of
 from polyseme.features.base import MediaFeatures, one_item
 from polyseme.feedback import (
@@ -80,7 +71,6 @@ from polyseme.growth import cost_of_fit, tell_cost
 from polyseme.holdout import Validation, validate
 from polyseme.metrics import evaluate, example_map
 from polyseme.persistence import (
-    CORRECTIONS,
     ModelFileError,
     State,
     joined,
@@ -88,6 +78,7 @@ from polyseme.persistence import (
     within,
     write_model,
 )
+from polyseme.reading import METHODS, Features, Items, NamedLabels, Reading, coded_blocks
 from polyseme.schema import (
     Anything,
     Array,
@@ -107,13 +98,12 @@ from polyseme.schema import (
     require,
 )
 from polyseme.senses import SenseMap, label_senses
-from polyseme.space import ConceptSpace, Readout, Trainer
+from polyseme.space import ConceptSpace, Trainer
 from polyseme.store import ConceptStore
 from polyseme.tags import (
     check_tags,
     complete_each,
     label_kinds,
-    rank_blocks,
     rank_labels,
     tag_columns,
     tag_sets,
@@ -127,32 +117,15 @@ from polyseme.word_vectors import WordVectors, as_word_vectors, name_likeness
 if TYPE_CHECKING:
     from polyseme.published.tagger import PublishedTagger
 
-Features = NDArray[np.float64] | sp.csr_matrix
-Items = Features | EncodedItems
 Matrix = NDArray[np.float64]
 # Labels, of any length each: an array of fixed width would have the longest one's everywhere.
 StrArray = NDArray[np.object_]
-METHODS = ("space", "priming")
 KINDS = ("seen", "unseen", "oov")
 # Shares of names in reading unseen labels that are tried.
 NAME_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5)
 # Of the small spaces that a fit is validated by; more of them say the same.
 _VALIDATION_STEPS = 300
-# Rows are coded by blocks that a table of so many numbers a row leaves, however many labels are
-# read from them: codes depend on the rows beside them in their last bits.
-_CODED = 4096
 Tagger: TypeAlias = "ZeroShotTagger | PublishedTagger"
-
-
-class NamedLabels(NamedTuple):
-    """Labels that are known by name alone."""
-
-    labels: tuple[str, ...]
-    likeness: Matrix  # (n_named, n_seen): how like each label of items they are, by their names
-
-    def __repr__(self) -> str:
-        """Tell the first of them, in a line."""
-        return f"NamedLabels({first_few(self.labels)})"
 
 
 class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no types there
@@ -372,8 +345,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self.n_features_in_ = data.n_features
         self._set_feature_names(data.columns)
         self.normalize_labels_, self.vocabulary_ = self.normalize_labels, vocabulary
-        self.verdicts_, self.pooled_, self._feedback = log, pooled, feedback
-        self._forget_learned()
+        self.pooled_, self._answers = pooled, Answers(feedback)
         self.indicator_ = data.corpus.labels if is_indicator(y) else None
         self.set_store(store)
         self._take_answers(())
@@ -463,9 +435,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     def _unchanged(self, rows: dict[str, int], data: TrainingSet) -> dict[str, int]:
         """Leave out numbers of rows that are not the items which verdicts were given on."""
-        told = getattr(self, "_feedback", None)
-        if told is None or not len(told) or data.features is None:
+        if not hasattr(self, "_answers") or data.features is None:
             return rows
+        told = self._answers.feedback
         numbers = [item for item in told.items() if item in rows and item.isdecimal()]
         kept = told.vectors(numbers) if data.n_features == self.n_features_in_ else {}
         for table, first in data.parts():
@@ -503,11 +475,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             names = tuple(names[row] for row in kept)
             named = NamedLabels(names, named.likeness[kept]) if kept else None
         with one_blas_thread():
-            of_items, of_tags = self._readouts(store, named)
+            reading = Reading.learn(
+                self.space_, store, named, self.n_fitted_, self.name_share_, self._likeness
+            )
         # Nothing is set before everything is made: what is refused leaves the tagger as it was.
-        self.store_, self.named_ = store, named
-        self._of_items, self._of_tags = of_items, of_tags
-        self._labels: tuple[str, ...] = store.labels + (() if named is None else named.labels)
+        self.store_, self.named_, self._reading = store, named, reading
         # A label whose documents were all taken away is not suggested any more.
         self._in_use = np.ones(len(self._labels), dtype=bool)
         self._in_use[: len(store.labels)] = store.counts > 0
@@ -516,10 +488,13 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self._raised = self.vocabulary_.raised(self._labels)
         self._places = {self._key(label): column for column, label in enumerate(self._labels)}
         self._set_classes()
-        self._corrections: dict[int, Correction] = {}
-        self._usual: Matrix | None = None
-        self._correct(self._feedback.labels)
+        self._answers = self._answers.read_anew(reading, self._place)
         return self
+
+    @property
+    def _labels(self) -> tuple[str, ...]:
+        """Every label, those of documents first; `classes_` may have them in another order."""
+        return self._reading.labels
 
     def _with_names(self, words: WordVectors | None) -> list[Self]:
         """Give this tagger as it is and, with vectors, as it is with each of `NAME_SHARES`."""
@@ -541,33 +516,6 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if known.any() and words.label_vectors(seen.tolist())[1].any():
             likeness[known] = name_likeness(unseen[known].tolist(), seen.tolist(), words)
         return likeness
-
-    def _readouts(self, store: ConceptStore, named: NamedLabels | None) -> tuple[Readout, Readout]:
-        """Learn how labels are read from codes of items and of tag sets."""
-        space = self.space_
-        learned = (space.readout(), space.readout(of_items=False))
-        if self.name_share_:
-            learned = space.mixed_with_names(*learned, self._likeness, self.name_share_)
-        readouts = [learned]
-        new = store.matrix[:, store.n_learned :]
-        if new.shape[1]:
-            rows = np.flatnonzero(np.diff(new.indptr))
-            codes = space.document_codes(store.matrix[rows][:, : store.n_learned])
-            counts = store.counts[store.n_learned :].astype(np.float64)
-            frequencies = new_label_frequencies(
-                counts, len(rows), len(store.ids) - self.n_fitted_, space.typical_frequency
-            )
-            readouts.append(space.readout_of_documents(codes, new[rows], frequencies))
-        if named is not None:
-            readouts.append(space.readout_of_names(named.likeness))
-        of_items, of_tags = (
-            Readout(
-                np.concatenate([part.weights for part in parts], axis=1),
-                np.concatenate([part.intercepts for part in parts]),
-            )
-            for parts in zip(*readouts, strict=True)
-        )
-        return of_items, of_tags
 
     def _set_classes(self) -> None:
         """Order labels as they are shown: the columns of an indicator matrix first."""
@@ -611,7 +559,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         -------
         float32 array, shape (n, n_dimensions)
         """
-        return self._codes(*self._asked(X, tags))
+        features, given = self._asked(X, tags)
+        return self._reading.codes(features, given)
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Name the dimensions that `transform` gives, (n_dimensions,)."""
@@ -633,7 +582,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         float32 array, shape (n, n_axes)
             Of length 1; the first two axes make a map.
         """
-        codes = self._codes(*self._asked(X, tags))
+        features, given = self._asked(X, tags)
+        codes = self._reading.codes(features, given)
         return self.space_.points(codes)
 
     def concepts(self) -> Concepts:
@@ -737,7 +687,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if isinstance(features, EncodedItems):
             features = features.features
         n, space = features.shape[0], self.space_
-        n_sketch = min(self.n_features_in_, SKETCH)
+        n_sketch = space.n_sketch
         left, logits = most_bytes - 4 * n * n_sketch, 8 * n * len(self._labels)
         kept, codes_kept = left >= logits, left - 4 * n * space.n_dimensions >= logits
         sketches = np.empty((n if kept else 0, n_sketch), dtype=np.float32)
@@ -746,50 +696,13 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if names is not None and len(names) != n:
             raise InputError(f"`ids` of `encode` names {len(names)} items; X has {n}.")
         items = EncodedItems(features, names, space.digest_, left - codes.nbytes)
-        for rows in rank_blocks(n, _CODED) if kept else ():
+        for rows in coded_blocks(n) if kept else ():
             table = items[rows].table()
             sketches[rows] = space.sketch(table)
             if codes_kept:
                 codes[rows] = space.item_codes(table)
         items.sketches, items.codes = sketches if kept else None, codes if codes_kept else None
         return items
-
-    def _codes(self, features: Items | None, tags: sp.csr_matrix | None) -> NDArray[np.float32]:
-        """Code checked items; new labels have no place in codes."""
-        learned = None if tags is None else sp.csr_matrix(tags[:, : self.store_.n_learned])
-        if features is None:
-            assert learned is not None and tags is not None
-            lost = np.flatnonzero((np.diff(learned.indptr) == 0) & (np.diff(tags.indptr) > 0))
-            if len(lost):
-                self._refuse_new(tags[lost[0]].indices)
-            return self.space_.document_codes(learned)
-        if isinstance(features, EncodedItems):
-            if features.codes is not None and learned is None:
-                return features.codes
-            features = features.table()
-        return self.space_.item_codes(features, learned)
-
-    def _logits(self, codes: NDArray[np.float32], features: Features | None) -> Matrix:
-        """Read every label from codes, (n, n_labels), as verdicts correct them."""
-        if features is None:
-            return np.asarray(codes @ self._of_tags.weights + self._of_tags.intercepts)
-        logits, corrections = self._plain_logits(codes), self._corrections
-        if corrections:
-            logits[:, [*corrections]] += corrected(self.space_.sketch(features), corrections)
-        return logits
-
-    def _plain_logits(self, codes: NDArray[np.float32], column: int | None = None) -> Matrix:
-        """Read every label from codes of items, (n, n_labels), or one, without corrections."""
-        first, last = (0, len(self._labels)) if column is None else (column, column + 1)
-        readout, voted = self._of_items, min(last, self.store_.n_learned)
-        weights = readout.weights[:, first:last]
-        if column is not None:  # to the bit the same wherever among others it stands
-            weights = np.ascontiguousarray(weights)
-        logits = codes @ weights + readout.intercepts[first:last]
-        if self.space_.priming and first < voted:
-            votes = self.store_.votes(self.space_.points(codes))[:, first:voted]
-            logits[:, : voted - first] += self.space_.priming * logit(votes)
-        return np.asarray(logits)
 
     def _scored(
         self,
@@ -820,7 +733,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         some = np.arange(len(self._labels)) if columns is None else np.array(columns)
         place = {column: at for at, column in enumerate(some.tolist())}
         raised = [(place[a], place[b]) for a, b in self._raised if a in place and b in place]
-        for rows, scores, known in self._read(features, tags, method, columns):
+        read = self._reading.blocks(features, tags, self._answers.corrections, method, columns)
+        for rows, scores, known in read:
             own = scores.copy() if raised else scores
             for source, target in raised:
                 np.maximum(scores[:, target], own[:, source], out=scores[:, target])
@@ -828,77 +742,6 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             if known is not None:
                 scores = np.where(known.toarray()[:, some] > 0, highest, scores)
             yield rows, self._show(scores, lowest) if columns is None else scores
-
-    def _read(
-        self,
-        features: Items | None,
-        tags: sp.csr_matrix | None,
-        method: str = "space",
-        columns: Sequence[int] | None = None,
-        *,
-        plain: bool = False,
-    ) -> Iterator[tuple[slice, Matrix, sp.csr_matrix | None]]:
-        """Read labels, or some columns, from checked items, some rows at a time; see `_scored`.
-
-        What is given may be changed. `plain` leaves corrections out, and what is kept of logits.
-        """
-        n = (features if features is not None else tags).shape[0]  # type: ignore[union-attr]
-        of_items = features is not None and method == "space"
-        corrections = self._corrections if of_items and not plain else {}
-        if columns is not None:
-            places = enumerate(columns)
-            corrections = {at: corrections[one] for at, one in places if one in corrections}
-        kept = None
-        if isinstance(features, EncodedItems) and of_items and tags is None and not plain:
-            kept = self._kept_logits(features)
-        for block in rank_blocks(n, _CODED):
-            part = None if features is None else features[block]
-            known = None if tags is None else tags[block]
-            codes = self._codes(part, known) if kept is None else None
-            sketches = self._sketched(part) if part is not None and corrections else None
-            # A block is also a table over known documents.
-            for own in rank_blocks(block.stop - block.start, max(len(self._labels), 4096)):
-                rows = slice(block.start + own.start, block.start + own.stop)
-                if codes is None:
-                    assert kept is not None
-                    scores = kept[rows].copy() if columns is None else kept[rows]
-                elif method == "priming":
-                    scores = np.zeros((own.stop - own.start, len(self._labels)))
-                    points = self.space_.points(codes[own])
-                    scores[:, : len(self.store_.labels)] = self.store_.votes(points)
-                elif part is None:
-                    scores = np.asarray(
-                        codes[own] @ self._of_tags.weights + self._of_tags.intercepts
-                    )
-                else:
-                    scores = self._plain_logits(codes[own])
-                scores = scores if columns is None else scores[:, columns]
-                if sketches is not None:
-                    with one_blas_thread():  # too small a product for several
-                        scores[:, [*corrections]] += corrected(sketches[own], corrections)
-                yield rows, scores, None if known is None else known[own]
-
-    def _kept_logits(self, items: EncodedItems) -> Matrix | None:
-        """Give the logits of encoded items without corrections, (n, n_labels), as they are kept."""
-        matrix, space = self.store_.matrix, self.space_
-        state: list[NDArray[Any]] = [self.store_.points, self.store_.sets]
-        state += [matrix.indices, matrix.indptr, *self._of_items]
-        state.append(np.array([space.priming, space.context]))
-
-        def read(whole: EncodedItems) -> Matrix:
-            table = np.empty((len(whole), len(self._labels)))
-            for rows, logits, _ in self._read(whole, None, plain=True):
-                table[rows] = logits
-            return table
-
-        return items.logits(state, len(self._labels), read)
-
-    def _sketched(self, features: Items) -> NDArray[np.float32]:
-        """Give the sketches of checked items, (n, n_sketch)."""
-        if not isinstance(features, EncodedItems):
-            return self.space_.sketch(features)
-        kept = features.sketches
-        return self.space_.sketch(features.table()) if kept is None else kept
 
     def _probable(
         self,
@@ -1150,21 +993,13 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """Complete one tag set."""
         names = self._own_names(tags)
         given = tag_columns(names, self._labels, normalize=self.normalize_labels_)
-        self._refuse_new(given)
+        self._reading.refuse_new(given)
         n_others = len(self.classes_) - len(given)
         # Unknown tags have been named by now.
         known = [self._labels[column] for column in given]
         labels, scores = self.rank(None, len(self.classes_), [known])
         others = np.array([label not in known for label in labels[0]], dtype=bool)
         return labels[0][others][: min(k, n_others)], scores[0][others][: min(k, n_others)]
-
-    def _refuse_new(self, given: IntArray) -> None:
-        """Raise where all given tags are newer than the space, which cannot code them."""
-        if len(given) and (given >= self.store_.n_learned).all():
-            raise InputError(
-                f"'{self._labels[given[0]]}' came after the concept space was learned, so nothing "
-                "can be concluded from it alone; give further tags, or fit anew."
-            )
 
     def explain(
         self,
@@ -1206,7 +1041,16 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 f"'{self._labels[column]}' is among the tags that are given, so there is nothing "
                 "to explain; leave it out of them to ask where its score would come from."
             )
-        evidence = self._evidence(features, given, column, k)
+        evidence = evidence_of(
+            self._reading,
+            self._answers.corrections,
+            features,
+            given,
+            column,
+            k,
+            kind=self._kind(column),
+            in_use=bool(self._in_use[column]),
+        )
         if shown == column:
             return evidence
         name, kind, used = self._labels[shown], self._kind(shown), self._in_use[shown]
@@ -1220,77 +1064,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         sources = [source for source, target in self._raised if target == column]
         if not sources:
             return column
-        codes = self._codes(features, tags)
-        logits = self._logits(codes, features)[0]
+        codes = self._reading.codes(features, tags)
+        logits = self._reading.logits(codes, features, self._answers.corrections)[0]
         return max([column, *sources], key=lambda one: logits[one])
-
-    def _evidence(
-        self, features: Features | None, tags: sp.csr_matrix | None, column: int, k: int
-    ) -> Evidence:
-        """Take a label's logit of one item apart."""
-        space, of_items = self.space_, features is not None
-        readout = self._of_items if of_items else self._of_tags
-        weights = readout.weights[:, column]
-        learned = None if tags is None else sp.csr_matrix(tags[:, : self.store_.n_learned])
-        average = np.zeros(len(space.order_), dtype=np.float32)
-        direct, share, features_part = np.zeros((1, space.n_dimensions)), 1.0, 0.0
-        if features is None:
-            assert learned is not None
-            probable = np.asarray(learned[:, space.order_].toarray(), dtype=np.float32)[0]
-        else:
-            halves = space.views(features, learned)
-            direct, probable, share = halves[0].astype(np.float64), halves[1][0], space.context
-            average[: space.n_seen_] = space.mean_tags_
-            features_part = float((1 - share) * (direct[0] - space.mean_code_) @ weights)
-
-        def code_of(probable_tags: NDArray[np.float32]) -> NDArray[np.float32]:
-            context = space.encode_tags(probable_tags[None])
-            return np.asarray((1 - share) * direct + share * context, dtype=np.float32)
-
-        # As it was coded when it was scored, to the last bit.
-        code = self._codes(features, tags)
-        logits = self._logits(code, features)[0]
-        parts = share * tag_parts(space.members_, weights, average, probable)
-        known = 0.0
-        if of_items and space.priming and column < self.store_.n_learned:
-            prior = self.store_.counts[column] / max(len(self.store_.ids), 1)
-            usual = space.priming * float(logit(np.array(prior)))
-            votes = self.store_.votes(space.points(code))[0, column]
-            known = space.priming * float(logit(np.array(votes))) - usual
-        answers = 0.0
-        if features is not None and column in self._corrections:
-            own = {column: self._corrections[column]}
-            answers = float(corrected(space.sketch(features), own)[0, 0])
-        first = np.argsort(-np.abs(parts), kind="stable")[:k]
-        named = []
-        for place in first[parts[first] != 0].tolist():
-            changed = probable.copy()
-            changed[place] = average[place]
-            less = self._logits(code_of(changed), features)[0, column] - logits[column]
-            named.append(
-                TagEvidence(
-                    self._labels[space.order_[place]],
-                    float(probable[place]),
-                    float(parts[place]),
-                    float(less),
-                )
-            )
-        value = float(logits[column])
-        return Evidence(
-            self._labels[column],
-            self._kind(column),
-            # A label that no known document holds any more is not suggested.
-            float(sigmoid(np.array(value))) if self._in_use[column] else 0.0,
-            value,
-            # The rest: what is left where features and tags are average and documents vote alike.
-            value - features_part - float(parts.sum()) - known - answers,
-            features_part,
-            tuple(named),
-            float(parts.sum()) - sum(one.part for one in named),
-            known,
-            self.store_.nearest(space.points(code)[0], column, k),
-            answers,
-        )
 
     def _kind(self, column: int) -> str:
         """Say the kind of one of `_labels`."""
@@ -1402,9 +1178,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if gone & set(store.labels):
             store = store.without_labels(self.space_, gone)
         # Answers about them stay in the log, but count no more.
-        told = [one for one in self._feedback.labels if self._place(one) in columns]
-        self._feedback.log.undo(self._feedback.numbers(told))
-        self._feedback = self._feedback.caught_up()[0]
+        told = [one for one in self._answers.feedback.labels if self._place(one) in columns]
+        self.verdicts_.undo(self._answers.feedback.numbers(told))
+        self._answers = self._answers.caught_up()[0]
         self.set_store(store, named)._take_answers(())
         return self
 
@@ -1489,6 +1265,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     # ------------------------------------------------------------------ clicks
 
+    @property
+    def verdicts_(self) -> VerdictLog:
+        """What people said about its tags, as events."""
+        return self._answers.feedback.log
+
     def learn(
         self, verdicts: Iterable[Verdict | tuple[Any, ...]], X: object = None
     ) -> tuple[int, ...]:
@@ -1519,13 +1300,13 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         said = [one._replace(label=own[one.label]) for one in said]
         self.catch_up()  # others may have told of these items
         vectors = self._asked_vectors(list(dict.fromkeys(one.item for one in said)), X)
-        numbers = self._feedback.log.append(said, vectors, self._feedback.space)
+        numbers = self.verdicts_.append(said, vectors, self.space_.digest_)
         self.catch_up()
         return tuple(numbers)
 
     def _asked_vectors(self, names: list[str], X: object) -> dict[str, NDArray[np.float32]]:
         """Give the vectors of items that verdicts are about and that have none yet."""
-        known = self._feedback.vectors(names)
+        known = self._answers.feedback.vectors(names)
         new = [name for name in names if name not in known]
         if X is None:
             if new and self.features_ is None:
@@ -1565,7 +1346,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             As `learn` gave them.
         """
         check_fitted(self, "store_")
-        self._feedback.log.undo(numbers)
+        self.verdicts_.undo(numbers)
         self.catch_up()
         return self
 
@@ -1578,7 +1359,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """
         check_fitted(self, "store_")
         feedback = Feedback(log, self.space_.digest_)
-        self._take_over(feedback, {*self._feedback.labels, *feedback.labels}, None)
+        labels = {*self._answers.feedback.labels, *feedback.labels}
+        self._take_over(self._answers.of(feedback, None), labels)
         return self
 
     def catch_up(self) -> bool:
@@ -1599,38 +1381,17 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         original, and then take its place.
         """
         check_fitted(self, "store_")
-        feedback, labels = self._feedback.caught_up()
-        if feedback is not self._feedback:
-            self._take_over(feedback, labels, self._cache)
+        answers, labels = self._answers.caught_up()
+        if answers is not self._answers:
+            self._take_over(answers, labels)
         return bool(labels)
 
-    def _forget_learned(self) -> None:
-        """Know no correction that was learned before, nor a file that would keep them."""
-        self._learned: dict[bytes, Correction] = {}
-        self._cache: Path | None = None
-        self._cached: frozenset[bytes] = frozenset()
-
-    def _take_up_kept(self, folder: Path) -> None:
-        """Learn from the verdicts in a model's folder, but for what was learned before."""
-        cache = folder / CORRECTIONS
-        self._learned = kept_corrections(cache, min(self.n_features_in_, SKETCH))
-        self._cached = frozenset(self._learned)
-        feedback = Feedback(VerdictLog(folder), self.space_.digest_)
-        self._take_over(feedback, feedback.labels, cache)
-
-    def _keep_learned(self) -> None:
-        """Keep corrections beside the log, where some are not there yet, but not for every one."""
-        sources = {one.source for one in self._corrections.values()}
-        if self._cache is not None and 8 * len(sources - self._cached) > len(sources):
-            keep_corrections(self._cache, self._corrections.values())
-            self._cached = frozenset(sources)
-
-    def _take_over(self, feedback: Feedback, labels: Collection[str], cache: Path | None) -> None:
+    def _take_over(self, answers: Answers, labels: Collection[str]) -> None:
         """Correct labels by what stands now; where that fails, all is as it was."""
         made = copy(self)
-        made.verdicts_, made._feedback, made._cache = feedback.log, feedback, cache
+        made._answers = answers
         made._take_answers(labels)
-        made._keep_learned()
+        made._answers.keep()
         self.__dict__.update(made.__dict__)
 
     def _take_answers(self, labels: Collection[str]) -> None:
@@ -1641,84 +1402,15 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         hinted = np.flatnonzero(named.likeness.any(axis=1))
         names = tuple(named.labels[row] for row in hinted)
         known = {self._key(label) for label in (*self.store_.labels, *names)}
-        spelled = sorted(map(self.vocabulary_.resolve, self._feedback.labels), reverse=True)
+        spelled = sorted(map(self.vocabulary_.resolve, self._answers.feedback.labels), reverse=True)
         answered = {self._key(label): label for label in spelled}
         names += tuple(sorted(label for key, label in answered.items() if key not in known))
         if names == named.labels:
-            self._correct(labels)
+            self._answers = self._answers.corrected(self._reading, labels, self._place)
             return
         # Labels that are known by answers alone have no hint by their names.
         likeness = np.pad(named.likeness[hinted], ((0, len(names) - len(hinted)), (0, 0)))
         self.set_store(self.store_, NamedLabels(names, likeness))
-
-    def _correct(self, labels: Collection[str]) -> None:
-        """Learn the corrections of some labels from the verdicts that stand."""
-        if not self.n_features_in_ or not labels:
-            return
-        names: dict[int | None, list[str]] = {}
-        for label in self._feedback.labels:
-            names.setdefault(self._place(label), []).append(label)
-        corrections, learned = dict(self._corrections), dict(self._learned)
-        with one_blas_thread():
-            if self._usual is None:
-                self._set_usual()
-            for column in {self._place(label) for label in labels} - {None}:
-                assert column is not None
-                corrections.pop(column, None)
-                told = self._feedback.digest(names.get(column, ()))
-                if not told:
-                    continue
-                source = self._source(column, told)
-                if source not in learned:
-                    learned[source] = self._learned_anew(column, names[column], source)
-                corrections[column] = learned[source]
-        # Ranking may go on in other threads; and the same answers give the same bits in any order.
-        self._corrections = dict(sorted(corrections.items()))
-        # Some more than are in use: what was undone may be said again.
-        if len(learned) > 2 * len(corrections) + 100:
-            learned = {one.source: one for one in corrections.values()}
-        self._learned = learned
-
-    def _set_usual(self) -> None:
-        """Say what labels are on items that stand for all, and digest what all labels share."""
-        space, background = self.space_, self.space_.background_
-        usual = np.zeros((0, len(self._labels)))
-        if len(background.codes):
-            usual = self._plain_logits(background.codes)
-        digest = hashlib.sha256(f"{learned_by()} {space.digest_} {space.priming}".encode())
-        for one in (background.sketches, background.weights, space.document_mean_, space.axes_):
-            digest.update(f"{one.dtype.str} {one.shape}".encode() + one.tobytes())
-        self._shared, self._usual = digest.digest(), usual
-
-    def _source(self, column: int, told: bytes) -> bytes:
-        """Digest all that decides the correction of a column; answers and items are one already.
-
-        Whatever changes a label's logits without corrections has a part: its readout, the items
-        that stand for all, and known documents where they vote.
-        """
-        assert self._usual is not None
-        digest = hashlib.sha256(self._shared + told)
-        readout = self._of_items
-        for one in (readout.weights, readout.intercepts[None], self._usual):
-            digest.update(one[:, column].tobytes())
-        if self.space_.priming and column < self.store_.n_learned:
-            digest.update(self.store_.digest + str(column).encode())
-        return digest.digest()
-
-    def _learned_anew(self, column: int, names: Collection[str], source: bytes) -> Correction:
-        """Learn the correction of a column from answers to labels of some names."""
-        background, n_sketch = self.space_.background_, min(self.n_features_in_, SKETCH)
-        vectors, answers = self._feedback.placed(names)
-        assert self._usual is not None
-        found = correct(
-            vectors[:, :n_sketch],
-            self._plain_logits(vectors[:, n_sketch:], column)[:, 0],
-            answers,
-            background.sketches,
-            self._usual[:, column],
-            background.weights,
-        )
-        return found._replace(source=source)
 
     def _place(self, label: str) -> int | None:
         """Give the column of a label that was answered for; None where it is not known."""
@@ -1774,7 +1466,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         carried = None if tags is None else self._carried(X, tags)[:, chosen]
         places = {column: place for place, column in enumerate(shown[chosen].tolist())}
         answered = answer_table(
-            self._feedback.triples(),
+            self._answers.feedback.triples(),
             {name: row for row, name in enumerate(names)},
             lambda one: places.get(self._place(one)),
             (n, len(chosen)),
@@ -1810,12 +1502,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         path = check_path(path, what="The folder of a model")
         self.verdicts_.copy_to(path)  # first: no model is there without what it learned from
         write_model(path, "tagger", *self.get_state())
-        if self.verdicts_.file is None:
-            self.verdicts_ = VerdictLog(path)
-            self._feedback = self._feedback.kept_in(self.verdicts_)
-            self._cache = Path(path) / CORRECTIONS
-        if self._corrections:
-            keep_corrections(Path(path) / CORRECTIONS, self._corrections.values())
+        self._answers = self._answers.saved_to(Path(path))
 
     def get_state(self) -> State:
         """Give the fitted tagger as JSON values and arrays; see `from_state`."""
@@ -1868,9 +1555,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             made.validation_ = None if measured is None else Validation.from_state(measured)
         made.normalize_labels_ = config["normalize_labels"]
         made.vocabulary_ = made.vocabulary = Vocabulary.from_state(config["vocabulary"])
-        made.verdicts_, made.pooled_ = VerdictLog(), config["pooled"]
-        made._feedback = Feedback(made.verdicts_, made.space_.digest_)
-        made._forget_learned()
+        made.pooled_ = config["pooled"]
+        made._answers = Answers(Feedback(VerdictLog(), space.digest_))
         made.indicator_ = None if config["indicator"] is None else tuple(config["indicator"])
         named = None
         if config["named"] is not None:
@@ -1970,7 +1656,8 @@ def load(path: str | Path) -> Tagger:
     with reading(path):
         if config.get("method") == "space":
             tagger = ZeroShotTagger.from_state(config, arrays)
-            tagger._take_up_kept(Path(path))
+            answers = Answers.of_folder(Path(path), tagger.space_)
+            tagger._take_over(answers, answers.feedback.labels)
             return tagger
         from polyseme.published.tagger import PublishedTagger
 

@@ -270,7 +270,7 @@ class Game:
         self.test_logits = tagger.decision_function(self.X_test)
         background = self.space.background_
         # Logits of the tagger as it is; it has been told nothing yet.
-        self.usual = tagger._show(tagger._plain_logits(background.codes), -np.inf)
+        self.usual = tagger._show(tagger._reading.plain_logits(background.codes), -np.inf)
         self.sketches = self.space.sketch(X.astype(np.float64))
         self.test_sketches = self.space.sketch(self.X_test.astype(np.float64))
         self.generator = np.random.default_rng(trial.seed)

@@ -52,7 +52,8 @@ from polyseme.io.folders import (
 from polyseme.io.records import write_records
 from polyseme.io.shards import Shard, find_shards, is_sharded, read_blocks
 from polyseme.persistence import read_manifest
-from polyseme.tagger import METHODS, Tagger, ZeroShotTagger, load
+from polyseme.reading import METHODS
+from polyseme.tagger import Tagger, ZeroShotTagger, load
 
 FORMS = ("jsonl", "parquet")
 # What is to be done, what has been done so far, and, when everything is, what there is.

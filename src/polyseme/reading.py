@@ -1,0 +1,259 @@
+"""How labels are read: items and tag sets in, codes and the logits of every label out.
+
+In: a learned space, known documents, and labels that are known by name. Out: a `Reading`, which
+codes what is asked about and reads every label from the codes. Who asks has checked it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from polyseme._threads import one_blas_thread
+from polyseme._validation import InputError, IntArray, first_few
+from polyseme.calibration import logit, new_label_frequencies
+from polyseme.corrections import Correction, corrected
+from polyseme.encoded import EncodedItems
+from polyseme.space import ConceptSpace, Readout
+from polyseme.store import ConceptStore
+from polyseme.tags import rank_blocks
+
+Features = NDArray[np.float64] | sp.csr_matrix
+Items = Features | EncodedItems
+Matrix = NDArray[np.float64]
+Floats = NDArray[np.float32]
+
+METHODS = ("space", "priming")
+# Rows are coded by blocks that a table of so many numbers a row leaves, however many labels are
+# read from them: codes depend on the rows beside them in their last bits.
+_CODED = 4096
+
+
+def coded_blocks(n: int) -> list[slice]:
+    """Give the rows that are coded together, of n."""
+    return rank_blocks(n, _CODED)
+
+
+class NamedLabels(NamedTuple):
+    """Labels that are known by name alone."""
+
+    labels: tuple[str, ...]
+    likeness: Matrix  # (n_named, n_seen): how like each label of items they are, by their names
+
+    def __repr__(self) -> str:
+        """Tell the first of them, in a line."""
+        return f"NamedLabels({first_few(self.labels)})"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How every label is read from codes.
+
+    Attributes
+    ----------
+    space : ConceptSpace
+    store : ConceptStore
+        The documents that are known.
+    labels : tuple of str
+        Those of documents, then those that are known by name.
+    of_items, of_tags : Readout
+        How labels are read from codes of items, and of tag sets.
+    """
+
+    space: ConceptSpace
+    store: ConceptStore
+    labels: tuple[str, ...]
+    of_items: Readout
+    of_tags: Readout
+
+    @classmethod
+    def learn(
+        cls,
+        space: ConceptSpace,
+        store: ConceptStore,
+        named: NamedLabels | None,
+        n_fitted: int,
+        name_share: float,
+        likeness: Matrix,
+    ) -> Self:
+        """Learn how labels are read that the space has learned, that came later, and by name.
+
+        Parameters
+        ----------
+        space : ConceptSpace
+        store : ConceptStore
+        named : NamedLabels or None
+        n_fitted : int
+            How many of the known documents the space has learned from.
+        name_share : float
+            The share of names in reading unseen labels.
+        likeness : float64 array, shape (n_unseen, n_seen)
+            How like seen labels each unseen one is by name; empty where names have no share.
+        """
+        learned = (space.readout(), space.readout(of_items=False))
+        if name_share:
+            learned = space.mixed_with_names(*learned, likeness, name_share)
+        readouts = [learned]
+        new = store.matrix[:, store.n_learned :]
+        if new.shape[1]:
+            rows = np.flatnonzero(np.diff(new.indptr))
+            codes = space.document_codes(store.matrix[rows][:, : store.n_learned])
+            counts = store.counts[store.n_learned :].astype(np.float64)
+            frequencies = new_label_frequencies(
+                counts, len(rows), len(store.ids) - n_fitted, space.typical_frequency
+            )
+            readouts.append(space.readout_of_documents(codes, new[rows], frequencies))
+        if named is not None:
+            readouts.append(space.readout_of_names(named.likeness))
+        of_items, of_tags = (
+            Readout(
+                np.concatenate([part.weights for part in parts], axis=1),
+                np.concatenate([part.intercepts for part in parts]),
+            )
+            for parts in zip(*readouts, strict=True)
+        )
+        labels = store.labels + (() if named is None else named.labels)
+        return cls(space, store, labels, of_items, of_tags)
+
+    def codes(self, features: Items | None, tags: sp.csr_matrix | None) -> Floats:
+        """Code items, tag sets over all labels, or both; new labels have no place in codes."""
+        learned = None if tags is None else sp.csr_matrix(tags[:, : self.store.n_learned])
+        if features is None:
+            assert learned is not None and tags is not None
+            lost = np.flatnonzero((np.diff(learned.indptr) == 0) & (np.diff(tags.indptr) > 0))
+            if len(lost):
+                self.refuse_new(tags[lost[0]].indices)
+            return self.space.document_codes(learned)
+        if isinstance(features, EncodedItems):
+            if features.codes is not None and learned is None:
+                return features.codes
+            features = features.table()
+        return self.space.item_codes(features, learned)
+
+    def refuse_new(self, given: IntArray) -> None:
+        """Raise where all given tags are newer than the space, which cannot code them."""
+        if len(given) and (given >= self.store.n_learned).all():
+            raise InputError(
+                f"'{self.labels[given[0]]}' came after the concept space was learned, so nothing "
+                "can be concluded from it alone; give further tags, or fit anew."
+            )
+
+    def plain_logits(self, codes: Floats, column: int | None = None) -> Matrix:
+        """Read every label from codes of items, (n, n_labels), or one, without corrections."""
+        first, last = (0, len(self.labels)) if column is None else (column, column + 1)
+        readout, voted = self.of_items, min(last, self.store.n_learned)
+        weights = readout.weights[:, first:last]
+        if column is not None:  # to the bit the same wherever among others it stands
+            weights = np.ascontiguousarray(weights)
+        logits = codes @ weights + readout.intercepts[first:last]
+        if self.space.priming and first < voted:
+            votes = self.store.votes(self.space.points(codes))[:, first:voted]
+            logits[:, : voted - first] += self.space.priming * logit(votes)
+        return np.asarray(logits)
+
+    def logits(
+        self, codes: Floats, features: Features | None, corrections: Mapping[int, Correction]
+    ) -> Matrix:
+        """Read every label from codes, (n, n_labels), as answers correct them."""
+        if features is None:
+            return self._tag_logits(codes)
+        logits = self.plain_logits(codes)
+        if corrections:
+            logits[:, [*corrections]] += corrected(self.space.sketch(features), corrections)
+        return logits
+
+    def _tag_logits(self, codes: Floats) -> Matrix:
+        """Read every label from codes of tag sets, (n, n_labels)."""
+        return np.asarray(codes @ self.of_tags.weights + self.of_tags.intercepts)
+
+    def blocks(
+        self,
+        features: Items | None,
+        tags: sp.csr_matrix | None,
+        corrections: Mapping[int, Correction],
+        method: str = "space",
+        columns: Sequence[int] | None = None,
+        *,
+        plain: bool = False,
+    ) -> Iterator[tuple[slice, Matrix, sp.csr_matrix | None]]:
+        """Read labels, some rows at a time.
+
+        Parameters
+        ----------
+        features : array, csr matrix or EncodedItems, shape (n, n_features), or None
+        tags : csr matrix, shape (n, n_labels), or None
+        corrections : mapping of int to Correction
+            What answers add, by column.
+        method : {"space", "priming"}
+        columns : sequence of int, optional
+            Read these alone.
+        plain : bool
+            Leave corrections out, and what is kept of logits.
+
+        Yields
+        ------
+        rows : slice
+        scores : float64 array, shape (n_rows, n_columns)
+            Logits, or shares of votes; they may be changed.
+        tags : csr matrix, shape (n_rows, n_labels), or None
+        """
+        n = (features if features is not None else tags).shape[0]  # type: ignore[union-attr]
+        of_items = features is not None and method == "space"
+        corrections = corrections if of_items and not plain else {}
+        if columns is not None:
+            places = enumerate(columns)
+            corrections = {at: corrections[one] for at, one in places if one in corrections}
+        kept = None
+        if isinstance(features, EncodedItems) and of_items and tags is None and not plain:
+            kept = self._kept_logits(features)
+        for block in coded_blocks(n):
+            part = None if features is None else features[block]
+            known = None if tags is None else tags[block]
+            codes = self.codes(part, known) if kept is None else None
+            sketches = self._sketches(part) if part is not None and corrections else None
+            # A block is also a table over known documents.
+            for own in rank_blocks(block.stop - block.start, max(len(self.labels), 4096)):
+                rows = slice(block.start + own.start, block.start + own.stop)
+                if codes is None:
+                    assert kept is not None
+                    scores = kept[rows].copy() if columns is None else kept[rows]
+                elif method == "priming":
+                    scores = np.zeros((own.stop - own.start, len(self.labels)))
+                    points = self.space.points(codes[own])
+                    scores[:, : len(self.store.labels)] = self.store.votes(points)
+                elif part is None:
+                    scores = self._tag_logits(codes[own])
+                else:
+                    scores = self.plain_logits(codes[own])
+                scores = scores if columns is None else scores[:, columns]
+                if sketches is not None:
+                    with one_blas_thread():  # too small a product for several
+                        scores[:, [*corrections]] += corrected(sketches[own], corrections)
+                yield rows, scores, None if known is None else known[own]
+
+    def _kept_logits(self, items: EncodedItems) -> Matrix | None:
+        """Give the logits of encoded items without corrections, (n, n_labels), as they are kept."""
+        matrix, space = self.store.matrix, self.space
+        state: list[NDArray[Any]] = [self.store.points, self.store.sets]
+        state += [matrix.indices, matrix.indptr, *self.of_items]
+        state.append(np.array([space.priming, space.context]))
+
+        def read(whole: EncodedItems) -> Matrix:
+            table = np.empty((len(whole), len(self.labels)))
+            for rows, logits, _ in self.blocks(whole, None, {}, plain=True):
+                table[rows] = logits
+            return table
+
+        return items.logits(state, len(self.labels), read)
+
+    def _sketches(self, features: Items) -> Floats:
+        """Give the sketches of items, (n, n_sketch)."""
+        if not isinstance(features, EncodedItems):
+            return self.space.sketch(features)
+        kept = features.sketches
+        return self.space.sketch(features.table()) if kept is None else kept
