@@ -13,6 +13,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import traceback
 import warnings
 from collections.abc import Callable
@@ -88,21 +89,26 @@ class Worker:
     ----------
     command : str
         What follows the interpreter's name, such as "-m" and a module that calls `work`.
+    settings : str
+        Variables of its environment.
     """
 
-    def __init__(self, *command: str) -> None:
-        self.command = command
+    def __init__(self, *command: str, **settings: str) -> None:
+        self.command, self.settings = command, settings
         self.process: subprocess.Popen[str] | None = None
+        # What it says of its end: where it was, or what a sanitizer found.
+        self.said = tempfile.TemporaryFile("ab+")  # noqa: SIM115  # as long as it is
 
     def ask(self, job: object) -> Outcome:
         """Have one job done."""
+        self.said.truncate(0)
         if self.process is None:
             self.process = subprocess.Popen(
                 [sys.executable, *self.command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=environment(),
+                stderr=self.said,
+                env=environment() | {"PYTHONFAULTHANDLER": "1"} | self.settings,
                 text=True,
             )
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -116,12 +122,15 @@ class Worker:
             return Outcome(*json.loads(line))
         code = self.process.wait()
         self.process = None
+        self.said.seek(0)
+        said = self.said.read(4000).decode(errors="replace")
         if code >= 0:
-            raise RuntimeError(f"A process for attacks ended with {code}.")
-        return Outcome("no end in time" if code == -signal.SIGALRM else f"signal {-code}")
+            raise RuntimeError(f"A process for attacks ended with {code}: {said}")
+        return Outcome("no end in time" if code == -signal.SIGALRM else f"signal {-code}", said)
 
     def close(self) -> None:
         """Let the process go."""
         if self.process is not None and self.process.stdin is not None:
             self.process.stdin.close()
             self.process.wait()
+        self.said.close()
