@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polyseme._text import is_text
+from polyseme._text import is_text, said
 from polyseme._validation import InputError, check_path, first_few
 from polyseme.corpus import LabelCorpus, normalize_label
 
@@ -71,7 +71,7 @@ class Vocabulary:
         except (OSError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(f"The vocabulary {file} cannot be read: {error}.") from error
+            raise InputError(f"The vocabulary {file} cannot be read: {said(error)}.") from error
         return cls.from_state(content, str(file))
 
     @classmethod

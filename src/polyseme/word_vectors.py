@@ -283,7 +283,9 @@ def _read_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
     with refusing_damage(path):
         check_archive(path)
         with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in ("words", "vectors") if key in file.files}
+            # What is no array comes as bytes, and is refused as text of another kind.
+            held = {"words", "vectors"}.intersection(file.files)
+            arrays = {key: np.asarray(file[key]) for key in held}
             names = ", ".join(sorted(file.files))
     if len(arrays) < 2:
         raise InputError(f"{path.name} must hold `words` and `vectors`; got {names or 'nothing'}.")

@@ -27,7 +27,10 @@ def run(name: str, seed: int, tries: int | None, minutes: float) -> list[Tried]:
             for one in islice(made, tries):
                 found.append(one)
                 if not one.held:
-                    print(f"FAULT {name} {len(found)}: {one.what}: {one.outcome}: {one.detail}")
+                    print(
+                        f"FAULT {name} {len(found)}: {one.what}: {one.outcome}: {one.detail}",
+                        flush=True,
+                    )
                 if tries is None and time.monotonic() - start > 60 * minutes:
                     break
         except UnavailableError as error:

@@ -285,7 +285,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
             yield from _places(value[place], (*path, place))
 
 
-def _change_value(rng: random.Random, config: dict[str, Any]) -> str:
+def change_value(rng: random.Random, config: dict[str, Any]) -> str:
     """Change a value somewhere in a config."""
     path = rng.choice(list(_places(config)))
     holder: Any = config
@@ -337,28 +337,21 @@ def mutated(state: State, rng: random.Random) -> tuple[State, str]:
         if arrays and rng.random() < 0.65:
             said.append(_change_array(rng, arrays))
         else:
-            said.append(_change_value(rng, config))
+            said.append(change_value(rng, config))
     return (config, arrays), "; ".join(said)
 
 
-def craft(folder: Path, kind: str, state: State) -> None:
-    """Write a model folder whose names and checksums fit, whatever it holds."""
-    from safetensors.numpy import save
-
+def seal(folder: Path, kind: str, config: bytes, arrays: bytes) -> None:
+    """Write a model folder whose names and checksums fit, whatever the bytes in it are."""
     from polyseme.persistence import FORMAT_NAME, FORMAT_VERSION
 
     def dumped(value: object) -> bytes:
         text = json.dumps(value, ensure_ascii=False, sort_keys=True, indent=1)
         return f"{text}\n".encode("utf-8", "surrogatepass")
 
-    # JSON has no infinity, but numbers so large that Python reads one.
-    config = json.dumps(state[0], sort_keys=True).replace('"INFINITY"', "1e999").encode()
     payloads = {
         f"{role}-{hashlib.sha256(data).hexdigest()[:12]}.{suffix}": data
-        for role, suffix, data in (
-            ("config", "json", config),
-            ("arrays", "safetensors", save(state[1])),
-        )
+        for role, suffix, data in (("config", "json", config), ("arrays", "safetensors", arrays))
     }
     content = {
         "format": FORMAT_NAME,
@@ -371,10 +364,19 @@ def craft(folder: Path, kind: str, state: State) -> None:
         },
     }
     digest = hashlib.sha256(dumped(content)).hexdigest()
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, data in payloads.items():
         (folder / name).write_bytes(data)
     (folder / "manifest.json").write_bytes(dumped(content | {"manifest_sha256": digest}))
+
+
+def craft(folder: Path, kind: str, state: State) -> None:
+    """Write a state as a model."""
+    from safetensors.numpy import save
+
+    # JSON has no infinity, but numbers so large that Python reads one.
+    config = json.dumps(state[0], sort_keys=True).replace('"INFINITY"', "1e999").encode()
+    seal(folder, kind, config, save(state[1]))
 
 
 # ---------------------------------------------------------------------- use

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from polyseme._text import said
 from polyseme._validation import FloatArray, InputError
 from polyseme.io import Table, Wanted, check_unpacked
 
@@ -128,9 +129,8 @@ def refusing_damage(
     except InputError:
         raise
     except Exception as error:  # they raise a dozen kinds, down to SystemError
-        reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
         raise InputError(
-            f"{path.name} is not readable as {kind} ({reason}); save plain arrays again."
+            f"{path.name} is not readable as {kind} ({said(error)}); save plain arrays again."
         ) from error
 
 
