@@ -346,6 +346,7 @@ def test_working_memory_is_bounded(n_queries, native, memory_mb, name, monkeypat
         (([[1.0]], [-1], 2), {}, r"must lie in 0\.\.1; got -1\.\.-1"),
         (([[np.nan]], [0], 2), {}, "`points` of `ConceptIndex` hold NaN or infinity"),
         (([[1e30]], [0], 2), {}, "`points` of `ConceptIndex` hold .* numbers beyond 1e15"),
+        ((np.array([[np.inf]], np.float16), [0], 2), {}, "`points` of `ConceptIndex` hold NaN or"),
         (([[1.0]], [0], -1), {}, "`n_labels` of `ConceptIndex` must be a whole number at least 0"),
         (([[1.0]], [0], 1), {"counts": [1, 2]}, r"`counts` \(2,\) of `ConceptIndex` do not belong"),
         (([[1.0]], [0], 1), {"counts": [0]}, "`counts` of `ConceptIndex` must be at least 1; got"),
@@ -373,3 +374,12 @@ def test_unusable_queries_are_refused(queries, message):
         index.log_densities(queries, 1.0)
     with pytest.raises(InputError, match="`bandwidth` of `ConceptIndex` must be a number above 0"):
         index.log_densities([[1.0]], 0.0)
+
+
+def test_points_at_odd_addresses_are_moved_before_compiled_code_reads_them():
+    room = np.zeros(1 + 4 * 6, dtype=np.uint8)
+    points = np.frombuffer(room.data, dtype=np.float32, offset=1).reshape(3, 2)
+    assert not points.flags.aligned
+    index = ConceptIndex(points, [0, 1, 2], n_labels=3)
+    assert index._concepts.points.flags.aligned
+    assert not index.distances(points).any()

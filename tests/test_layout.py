@@ -60,7 +60,7 @@ ALLOWED = {
     "schema": {"_text", "_validation", "persistence"},
     "_progress": {"_validation"},
     # the data
-    "io": {"_validation"},
+    "io": {"_text", "_validation"},
     "verdicts": BASE | {"io"},
     "corpus": BASE | {"io"},
     "documents": BASE | {"corpus"},

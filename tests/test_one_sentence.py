@@ -22,7 +22,9 @@ from polyseme._validation import InputError
 from polyseme.cli.output import Form, emit
 from polyseme.cluster.media import Tagging
 from polyseme.features.keywords import Keywords
+from polyseme.io import read_table
 from polyseme.io.records import write_records
+from polyseme.io.xmp import read_packet
 from polyseme.metrics import evaluate
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
@@ -377,3 +379,19 @@ def test_a_sidecar_lies_beside_its_file_whatever_bytes_its_name_has(tmp_path, mo
     assert written["added"] == ["sea"] and written["sidecar"].isprintable()
     (beside,) = [path for path in tmp_path.iterdir() if path != file]
     assert beside.name.startswith("caf\udce9") and beside.suffix == ".xmp"
+
+
+def test_what_a_strangers_file_says_cannot_break_a_sentence_or_steer_a_terminal():
+    said = str(InputError("The file says 'a\nb\x1b[2J\u202e\ud800'."))
+    assert said == r"The file says 'a\nb\x1b[2J\u202e\ud800'."
+
+
+def test_reasons_of_libraries_stand_in_one_line(tmp_path):
+    with pytest.raises(InputError, match=r"^its block is not well-formed XML \([^\n]*\); repair"):
+        read_packet(b"<a>\n\n\n<\x00/a>", "its block")
+    # A type of field that the Parquet library names by the byte itself.
+    (tmp_path / "x.parquet").write_bytes(b"PAR1\x1f\x01\x00\x00\x00PAR1")
+    with pytest.raises(
+        InputError, match=r"^x.parquet is not readable as Parquet \([ -~]*\); write"
+    ):
+        read_table(tmp_path / "x.parquet")

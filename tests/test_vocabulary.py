@@ -143,3 +143,29 @@ def test_what_is_implied_is_as_likely_as_what_implies_it(world, tiny_space):
         evidence = tagger.explain(world.X_test[row], label)
         assert evidence.probability == pytest.approx(scores[row, column[label]])
         assert sum(part for _, part in evidence.parts()) == pytest.approx(evidence.logit)
+
+
+def test_what_was_said_of_a_label_stays_said_when_it_is_renamed():
+    words = Vocabulary(("Bird",), {}, {"bird": ("animal",)}).renaming("bird", "fowl")
+    assert words.blocked == ("fowl",)
+    assert words.complete(["bird"]) == ["fowl", "animal"]
+
+
+def test_a_blocked_label_stays_blocked_when_it_is_renamed(tagger, world):
+    tagger.block(["phone"]).rename("phone", "telephone")
+    labels, scores = tagger.rank(world.X_test, k=len(tagger.classes_))
+    assert not scores[labels == "telephone"].any()
+    tagger.block(["telephone"], undo=True)
+    labels, scores = tagger.rank(world.X_test, k=len(tagger.classes_))
+    assert scores[labels == "telephone"].any()
+
+
+def test_many_names_and_long_ways_from_one_to_another_take_no_time():
+    chain = {f"name {n}": f"name {n + 1}" for n in range(20_000)}
+    words = Vocabulary.from_state({"aliases": chain})
+    assert {words.resolve(name) for name in chain} == {"name 20000"}
+
+
+def test_a_circle_of_names_is_refused_however_it_was_made():
+    with pytest.raises(InputError, match="lead round in a circle"):
+        Vocabulary(aliases={"a": "b", "b": "a"}).resolve("a")

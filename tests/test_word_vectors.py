@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gzip
+import zipfile
 
 import numpy as np
 import pytest
@@ -116,6 +117,7 @@ def test_a_text_file_is_read(tmp_path, ending, header):
     [
         ("", "holds no word; give another file"),
         ("sky 1 2\nsea 1\n", "Line 2 of v.txt has 1 numbers but 2 are expected"),
+        ("y" * 5000 + " 1 two\n", r"no number after 'y{249}…'; correct it"),
         ("sky 1 two\n", "Line 1 of v.txt holds something that is no number after 'sky'"),
         ("sky 1 nan\n", "vector of 'sky' in v.txt holds NaN"),
         ("sky" + " 1" * 4097, "has 4097 numbers after the word; 1 to 4096"),
@@ -191,3 +193,16 @@ def test_the_real_vectors_know_the_labels_of_pictures(data):
     found, known = vectors.label_vectors(["sky", "close-up", "sea", "f-16"])
     assert known.tolist() == [True, True, True, False]
     assert found[0] @ found[2] > found[1] @ found[2]
+
+
+@pytest.mark.parametrize("wrong", ["words", "vectors"])
+def test_what_is_no_array_in_an_archive_is_refused(tmp_path, wrong):
+    with zipfile.ZipFile(tmp_path / "words.npz", "w") as archive:
+        for name, array in {"words": np.array(["sea"]), "vectors": np.ones((1, 2))}.items():
+            with archive.open(f"{name}.npy", "w") as member:
+                if name == wrong:
+                    member.write(b"no array")
+                else:
+                    np.save(member, array)
+    with pytest.raises(InputError, match=r"must be|must have|must hold"):
+        WordVectors.read(tmp_path / "words.npz")

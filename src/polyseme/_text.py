@@ -47,6 +47,12 @@ def in_words(name: object, most: int = 250) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def said(error: BaseException, most: int = 200) -> str:
+    """Give what a library says as part of a sentence: in a line, not too long, without its end."""
+    words = " ".join(str(error).split()).rstrip(".")
+    return in_words(words or type(error).__name__, most)
+
+
 def shown(value: object, most: int = 80) -> str:
     """Give a value as errors name it: in a line, cut where it is long."""
     if isinstance(value, int) and abs(value) >= 10**most:

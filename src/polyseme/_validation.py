@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn import exceptions
 
-from polyseme._text import in_words, shown
+from polyseme._text import in_words, printable, said, shown
 
 FloatArray: TypeAlias = NDArray[np.floating[Any]]
 IntArray: TypeAlias = NDArray[np.int64]
@@ -33,7 +33,13 @@ _LONGEST_NAME, _LONGEST_PATH = 255, 4095
 
 
 class InputError(ValueError):
-    """What the user passed cannot be used; the message says why and what to do."""
+    """What the user passed cannot be used; the message says why and what to do.
+
+    It is one line that can be printed, whatever of a stranger's file stands in it.
+    """
+
+    def __init__(self, *words: object) -> None:
+        super().__init__(*(printable(one) if isinstance(one, str) else one for one in words))
 
 
 class NotFittedError(InputError, exceptions.NotFittedError):  # type: ignore[misc]  # no types
@@ -226,9 +232,8 @@ def check_features(
     except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
-        reason = in_words(" ".join(str(error).split()).rstrip("."), 200)
         raise InputError(
-            f"`X` of `{owner}` must hold numbers only; {reason}. Encode text columns first."
+            f"`X` of `{owner}` must hold numbers only; {said(error)}. Encode text columns first."
         ) from error
     if matrix is None:
         raise InputError(f"Complex data not supported by `{owner}`; pass real numbers.")
@@ -416,8 +421,8 @@ def check_sparse(matrix: Any, name: str, *, owner: str) -> sp.csr_matrix:
     except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise InputError(f"{what} is no sound sparse matrix ({reason}); build it anew.") from error
+        told = f"{what} is no sound sparse matrix ({said(error)}); build it anew."
+        raise InputError(told) from error
 
 
 def check_compressed(

@@ -255,7 +255,8 @@ class _Concepts(NamedTuple):
 
 def _refuse_non_finite(points: NDArray[Any], name: str) -> None:
     """Raise unless every coordinate is a number whose square does not overflow."""
-    if points.size and not (points.min() >= -1e15 and points.max() <= 1e15):
+    # As Python's floats: in half precision the bound itself would be infinite.
+    if points.size and not (float(points.min()) >= -1e15 and float(points.max()) <= 1e15):
         raise InputError(
             f"`{name}` of `ConceptIndex` hold NaN or infinity, or numbers beyond 1e15."
         )
@@ -279,7 +280,7 @@ def _sorted(
         for rows in _row_blocks(*chosen.shape):
             chosen[rows] = points[kept[rows]]
         points, labels = chosen, labels[kept]
-    points = np.ascontiguousarray(points, dtype=np.float32)
+    points = np.require(points, np.float32, ["C", "ALIGNED"])
     firsts = np.flatnonzero(np.diff(labels, prepend=-1))
     # Any point among the concepts will do, so a few thousand of them are enough to find it.
     some = points[:: max(1, len(points) // 4096)]
@@ -463,7 +464,7 @@ class _PackedConcepts:
 
     def distances(self, queries: NDArray[np.float32], n_labels: int) -> NDArray[np.float32]:
         """Give the smallest distance of each query (q, d) to each label, (q, n_labels)."""
-        queries = np.ascontiguousarray(queries)
+        queries = np.require(queries, np.float32, ["C", "ALIGNED"])
         result = np.full((len(queries), n_labels), np.inf, dtype=np.float32)
         (q, d), n, level = queries.shape, len(self.concepts.points), _native.level()
         threads = min(n_threads(), max(1, int(q * n / _WORTH)))

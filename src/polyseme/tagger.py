@@ -1213,7 +1213,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             raise InputError(f"There is a label '{new}' already; merge '{old}' into it instead.")
         if column >= len(self.store_.labels):
             raise InputError(f"'{old}' is known by name alone; remove it and add '{new}'.")
-        self.vocabulary_ = self.vocabulary_.naming(old, new)
+        self.vocabulary_ = self.vocabulary_.renaming(old, new)
         self.seen_ = frozenset(new if one == old else one for one in self.seen_)
         if self.validation_ is not None:
             quality = self.validation_.labels.items()

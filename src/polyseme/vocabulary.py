@@ -9,6 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polyseme._text import is_text
+from polyseme._text import is_text, said
 from polyseme._validation import InputError, check_path, first_few
 from polyseme.corpus import LabelCorpus, normalize_label
 
@@ -71,7 +72,7 @@ class Vocabulary:
         except (OSError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(f"The vocabulary {file} cannot be read: {error}.") from error
+            raise InputError(f"The vocabulary {file} cannot be read: {said(error)}.") from error
         return cls.from_state(content, str(file))
 
     @classmethod
@@ -103,7 +104,10 @@ class Vocabulary:
                 + (f"; unknown: {first_few(sorted(unknown)):.80}." if unknown else ".")
             )
         made = cls(tuple(blocked), dict(aliases), {key: tuple(one) for key, one in named.items()})
-        made._check(where)
+        try:
+            made.resolve("")
+        except InputError as error:
+            raise InputError(f"{where} cannot be used: {error}") from error
         return made
 
     def get_state(self) -> dict[str, Any]:
@@ -111,19 +115,27 @@ class Vocabulary:
         implies = {label: list(implied) for label, implied in self.implies.items()}
         return {"blocked": list(self.blocked), "aliases": dict(self.aliases), "implies": implies}
 
-    def _check(self, where: str) -> None:
-        """Refuse names that lead round in a circle."""
-        for name in self.aliases:
-            passed = {normalize_label(name)}
-            while (name := self._names.get(normalize_label(name), "")) != "":
-                if normalize_label(name) in passed:
-                    raise InputError(f"{where} has aliases that lead round in a circle: {name}.")
-                passed.add(normalize_label(name))
-
-    @property
+    @cached_property
     def _names(self) -> dict[str, str]:
-        """What each other name stands for, by the form in which labels are compared."""
-        return {normalize_label(name): label for name, label in self.aliases.items()}
+        """The label that each other name stands for, by the form in which labels are compared."""
+        links = {normalize_label(name): label for name, label in self.aliases.items()}
+        names: dict[str, str] = {}
+        for key in links:
+            passed: dict[str, None] = {}
+            while key in links and key not in names:
+                if key in passed:
+                    told = f"Aliases of a vocabulary lead round in a circle: {links[key]}."
+                    raise InputError(told)
+                passed[key], label = None, links[key]
+                key = normalize_label(label)
+            if passed:
+                names |= dict.fromkeys(passed, names.get(key, label))
+        return names
+
+    @cached_property
+    def _implied(self) -> dict[str, tuple[str, ...]]:
+        """What each label implies by itself, by the form in which labels are compared."""
+        return {normalize_label(key): labels for key, labels in self.implies.items()}
 
     def __bool__(self) -> bool:
         return bool(self.blocked or self.aliases or self.implies)
@@ -140,25 +152,29 @@ class Vocabulary:
         """Give it with another name for a label."""
         others = {key: one for key, one in self.aliases.items() if key != label}
         made = replace(self, aliases=others | {name: label})
-        made._check("The vocabulary")
+        made.resolve(name)
         return made
+
+    def renaming(self, label: str, name: str) -> Vocabulary:
+        """Give it for a label that has another name now: what was said of it stays said."""
+        own = normalize_label(label)
+        blocked = tuple(name if normalize_label(one) == own else one for one in self.blocked)
+        told = self.implies.items()
+        implies = {name if normalize_label(key) == own else key: one for key, one in told}
+        return replace(self, blocked=blocked, implies=implies).naming(label, name)
 
     # ------------------------------------------------------------------ use
 
     def resolve(self, label: str) -> str:
         """Give the label that a name stands for."""
-        names = self._names
-        while (found := names.get(normalize_label(label))) is not None:
-            label = found
-        return label
+        return self._names.get(normalize_label(label), label)
 
     def implied(self, label: str) -> set[str]:
         """Give everything that goes with a label without saying, by way of others too."""
-        table = {normalize_label(key): labels for key, labels in self.implies.items()}
         found: dict[str, str] = {}
         waiting = [label]
         while waiting:
-            for one in table.get(normalize_label(waiting.pop()), ()):
+            for one in self._implied.get(normalize_label(waiting.pop()), ()):
                 other = self.resolve(one)
                 if normalize_label(other) not in found:
                     found[normalize_label(other)] = other

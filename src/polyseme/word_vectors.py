@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polyseme._text import in_words
 from polyseme._validation import InputError, check_number, first_few
 from polyseme.corpus import normalize_label
 from polyseme.io import line_error, numbered_lines
-from polyseme.io.arrays import check_archive, refusing_damage
+from polyseme.io.arrays import check_archive, check_letters, refusing_damage
 
 FILE = "glove100-label-words.npz"
 VARIABLE = "POLYSEME_DATA"
@@ -283,11 +284,14 @@ def _read_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
     with refusing_damage(path):
         check_archive(path)
         with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in ("words", "vectors") if key in file.files}
+            # What is no array comes as bytes, and is refused as text of another kind.
+            held = {"words", "vectors"}.intersection(file.files)
+            arrays = {key: np.asarray(file[key]) for key in held}
             names = ", ".join(sorted(file.files))
     if len(arrays) < 2:
         raise InputError(f"{path.name} must hold `words` and `vectors`; got {names or 'nothing'}.")
     words = arrays["words"]
+    check_letters(words, path)
     if words.ndim != 1 or words.dtype.kind != "U":
         raise InputError(f"`words` in {path.name} must be a list of strings; got {words.dtype}.")
     return words.tolist(), arrays["vectors"]
@@ -318,7 +322,7 @@ def _read_text(
         try:
             vectors.append(np.array(fields[-size:], dtype=np.float32))
         except ValueError:
-            wrong = f"holds something that is no number after '{word}'; correct it."
+            wrong = f"holds something that is no number after '{in_words(word)}'; correct it."
             raise line_error(path, number, wrong) from None
         words.append(word)
         if len(words) > max_words:

@@ -23,6 +23,7 @@ from polyseme._validation import InputError, PolysemeWarning
 from polyseme.features import extraction, read_extraction
 from polyseme.features.base import MediaError, MediaFeatures
 from polyseme.features.extraction import FeatureStore, _hash, from_caches, match_documents
+from polyseme.io.folders import sealed, summary_of, unsealed
 from polyseme.io.xmp import merge_tags
 from sidecar_files import write_sidecar
 from sound_files import make_odd_sounds
@@ -271,6 +272,52 @@ def test_damaged_extractions_are_refused(texts, out, damage, complaint):
     damage(out)
     with pytest.raises(InputError, match=complaint):
         read_extraction(out)
+
+
+def sealed_anew(out: Path, **changes: object) -> None:
+    """Write the manifest anew, with digests that fit whatever lies beside it."""
+    content = unsealed((out / "extraction.json").read_bytes())
+    content["files"] = {name: summary_of(out / name) for name in content["files"]}
+    (out / "extraction.json").write_bytes(sealed(content | changes))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "{",
+        "[" * 100_000,
+        "5",
+        '{"outcome": "extracted"}',
+        '{"file": 5, "outcome": "extracted"}',
+        '{"file": "a.txt", "outcome": "extracted", "tags": [5]}',
+        '{"file": "a.txt", "outcome": "extracted", "tags": "sea"}',
+        '{"file": "a.txt", "outcome": "extracted", "segments": "2"}',
+        '{"file": "a.txt", "outcome": "extracted", "segments": 1e999}',
+        '{"file": "a.txt", "outcome": "skipped"}',
+    ],
+)
+def test_a_ledger_that_nobody_wrote_is_refused_whatever_its_digest_says(texts, out, lines):
+    extract_folder(texts, out, Letters())
+    (out / "files.jsonl").write_text(lines + "\n")
+    sealed_anew(out)
+    with pytest.raises(InputError, match=r"files.jsonl' was damaged"):
+        read_extraction(out)
+
+
+def test_numbers_and_a_manifest_that_nobody_wrote_are_refused_whatever_digests_say(texts, out):
+    extract_folder(texts, out, Letters())
+    numbers = (out / "features.npy").read_bytes()
+    for wrong in (b"", numbers[:20], numbers.replace(b"(2, 2)", b"(4,)  ")):
+        (out / "features.npy").write_bytes(wrong)
+        sealed_anew(out)
+        with pytest.raises(InputError, match=r"features.npy is not readable|does not fit its"):
+            read_extraction(out)
+    (out / "features.npy").write_bytes(numbers)
+    for name in ("preprocessing", "parameters"):
+        sealed_anew(out, **{name: 5})
+        with pytest.raises(InputError, match=r"extraction.json' was damaged"):
+            read_extraction(out)
+        sealed_anew(out, **{name: {}})
 
 
 @pytest.mark.parametrize("name", ["extraction.json", "files.jsonl", "features.npy"])

@@ -277,3 +277,28 @@ def test_a_missing_library_of_sounds_is_said_once(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "polyseme.features.sound", raising=False)
     with pytest.raises(InputError, match="Reading sounds needs the extra `audio`"):
         AudioFeatures(n_jobs=2).fit(paths)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        np.zeros((2, 3), np.int64),
+        np.zeros((2, 3), object),
+        np.zeros((2, 0), np.float32),
+        np.zeros((3, 3), np.float32),
+        np.zeros((2, 3, 4, 5), np.float32),
+        np.zeros(2, np.float32),
+        [np.zeros(3, np.float32), np.zeros(4, np.float32)],
+        [np.zeros(3, np.float32), [[1], 2]],
+        np.full((2, 3), np.nan, np.float32),
+        np.full((2, 3), np.inf, np.float16),
+        np.full((2, 3), 1e39),
+        [["a", "b"], ["c", "d"]],
+        5,
+    ],
+)
+@pytest.mark.parametrize("extractor", [ImageFeatures(), AudioFeatures(n_words=2)])
+def test_numbers_that_no_extractor_makes_are_refused(extractor, raw):
+    given = Extracted(extractor.kind, extractor.preprocessing(), ("a", "b"), raw)
+    with pytest.raises(InputError, match=r"^The raw numbers of 2 extracted \w+ items must be"):
+        extractor.fit(given)

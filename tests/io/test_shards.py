@@ -120,3 +120,24 @@ def test_shards_replace_shards_of_ours_and_nothing_else(tmp_path):
     with pytest.raises(InputError, match=r"holds 'part-00000.npy' and no mark"):
         write_shards(X + 1, tmp_path / "mine", 10)
     assert (tmp_path / "mine" / "part-00000.npy").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        '{"splits": ["."]}',
+        '{"splits": [".."]}',
+        '{"splits": [""]}',
+        '{"splits": ["' + "x" * 5000 + '"]}',
+        '{"splits": ["a\\u0000"]}',
+        '{"splits": 5}',
+        "[" * 100_000,
+        "[]",
+    ],
+)
+def test_a_dataset_is_made_of_what_lies_in_its_folder_alone(tmp_path, stated):
+    np.save(tmp_path / "secret.npy", np.ones((2, 2)))
+    (tmp_path / "dataset").mkdir()
+    (tmp_path / "dataset" / "dataset_dict.json").write_text(stated)
+    with pytest.raises(InputError, match=r"lacks .*; copy it whole|does not name the parts"):
+        read_features(tmp_path / "dataset")

@@ -339,3 +339,10 @@ def test_endless_blank_lines_end(tmp_path, name):
         read_documents(tmp_path / name)
     (tmp_path / "y.jsonl").write_bytes(b'["a"]\n' + b"\n" * 100_000 + b'["b"]\n')
     assert len(read_documents(tmp_path / "y.jsonl")) == 2
+
+
+@pytest.mark.parametrize("row", ['{"x": 1HUGE}', '{"embedding": [0.5, 1HUGE]}'])
+def test_whole_numbers_that_no_float_can_hold_are_refused(tmp_path, row):
+    (tmp_path / "x.jsonl").write_text(row.replace("HUGE", "0" * 400) + "\n")
+    with pytest.raises(InputError, match=r"^Line 1 of x.jsonl holds a number that is too large"):
+        read_features(tmp_path / "x.jsonl")

@@ -48,6 +48,17 @@ def test_another_file_is_refused(tmp_path, content):
         assert len(Tokens.read(file)) == 0
 
 
+@pytest.mark.parametrize(
+    "content", [b"{", b"[]", b"\xff", b'{"tokens": 5}', b'{"tokens": [{}]}', b"[" * 100_000]
+)
+def test_no_token_is_added_to_another_file(tmp_path, content):
+    file = tmp_path / "tokens.json"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="no file of tokens"):
+        new_token(file, "ann", "read")
+    assert file.read_bytes() == content
+
+
 def test_a_file_that_others_may_read_is_refused(tmp_path):
     file = tmp_path / "tokens.json"
     new_token(file, "ann", "read")

@@ -31,12 +31,18 @@ class Tried(NamedTuple):
     detail: str = ""
 
 
+class UnavailableError(Exception):
+    """An attack cannot be made here; the message says what is missing."""
+
+
 Attack = Callable[[Path, random.Random], Iterator[Tried]]
 
 # What is tried, by module, and how many tries the tests make.
 ATTACKS: dict[str, tuple[str, int]] = {
     "models": ("models with crafted arrays and values under checksums that fit them", 90),
+    "readers": ("files and folders made wrong, read by every reader", 500),
     "interrupts": ("Ctrl-C at random instants of commands", 8),
+    "native": ("the compiled search under sanitizers, all instruction sets that are there", 80),
 }
 
 

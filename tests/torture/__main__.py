@@ -14,7 +14,7 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 
-from torture import ATTACKS, Tried, attack
+from torture import ATTACKS, Tried, UnavailableError, attack
 
 
 def run(name: str, seed: int, tries: int | None, minutes: float) -> list[Tried]:
@@ -27,9 +27,14 @@ def run(name: str, seed: int, tries: int | None, minutes: float) -> list[Tried]:
             for one in islice(made, tries):
                 found.append(one)
                 if not one.held:
-                    print(f"FAULT {name} {len(found)}: {one.what}: {one.outcome}: {one.detail}")
+                    print(
+                        f"FAULT {name} {len(found)}: {one.what}: {one.outcome}: {one.detail}",
+                        flush=True,
+                    )
                 if tries is None and time.monotonic() - start > 60 * minutes:
                     break
+        except UnavailableError as error:
+            print(f"{name} cannot be tried here: {error}.")
         finally:
             made.close()
     counts = Counter(one.outcome for one in found).most_common()

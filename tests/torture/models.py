@@ -9,40 +9,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
-import resource
-import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import cycle
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from torture import Tried, environment
+from torture import Tried
+from torture.worker import HELD, Outcome, Worker, judged, sentence, work
 
 State = tuple[dict[str, Any], dict[str, np.ndarray]]
-# What a crafted model may take: memory beyond the libraries, and time, before it counts as a fault.
-_MOST_BYTES, _MOST_SECONDS = 6 * 2**30, 60
 _LABELS = [f"tag {letter}" for letter in "abcdefghijkl"]
-
-
-class Found(NamedTuple):
-    """What became of one crafted model."""
-
-    base: str
-    seed: int
-    outcome: str  # refused, works, or what went wrong
-    changes: str
-    detail: str
 
 
 # ---------------------------------------------------------------------- real models
@@ -301,7 +285,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
             yield from _places(value[place], (*path, place))
 
 
-def _change_value(rng: random.Random, config: dict[str, Any]) -> str:
+def change_value(rng: random.Random, config: dict[str, Any]) -> str:
     """Change a value somewhere in a config."""
     path = rng.choice(list(_places(config)))
     holder: Any = config
@@ -353,28 +337,21 @@ def mutated(state: State, rng: random.Random) -> tuple[State, str]:
         if arrays and rng.random() < 0.65:
             said.append(_change_array(rng, arrays))
         else:
-            said.append(_change_value(rng, config))
+            said.append(change_value(rng, config))
     return (config, arrays), "; ".join(said)
 
 
-def craft(folder: Path, kind: str, state: State) -> None:
-    """Write a model folder whose names and checksums fit, whatever it holds."""
-    from safetensors.numpy import save
-
+def seal(folder: Path, kind: str, config: bytes, arrays: bytes) -> None:
+    """Write a model folder whose names and checksums fit, whatever the bytes in it are."""
     from polyseme.persistence import FORMAT_NAME, FORMAT_VERSION
 
     def dumped(value: object) -> bytes:
         text = json.dumps(value, ensure_ascii=False, sort_keys=True, indent=1)
         return f"{text}\n".encode("utf-8", "surrogatepass")
 
-    # JSON has no infinity, but numbers so large that Python reads one.
-    config = json.dumps(state[0], sort_keys=True).replace('"INFINITY"', "1e999").encode()
     payloads = {
         f"{role}-{hashlib.sha256(data).hexdigest()[:12]}.{suffix}": data
-        for role, suffix, data in (
-            ("config", "json", config),
-            ("arrays", "safetensors", save(state[1])),
-        )
+        for role, suffix, data in (("config", "json", config), ("arrays", "safetensors", arrays))
     }
     content = {
         "format": FORMAT_NAME,
@@ -387,10 +364,19 @@ def craft(folder: Path, kind: str, state: State) -> None:
         },
     }
     digest = hashlib.sha256(dumped(content)).hexdigest()
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, data in payloads.items():
         (folder / name).write_bytes(data)
     (folder / "manifest.json").write_bytes(dumped(content | {"manifest_sha256": digest}))
+
+
+def craft(folder: Path, kind: str, state: State) -> None:
+    """Write a state as a model."""
+    from safetensors.numpy import save
+
+    # JSON has no infinity, but numbers so large that Python reads one.
+    config = json.dumps(state[0], sort_keys=True).replace('"INFINITY"', "1e999").encode()
+    seal(folder, kind, config, save(state[1]))
 
 
 # ---------------------------------------------------------------------- use
@@ -427,7 +413,7 @@ def use(base: str, folder: Path) -> list[str]:
         try:
             return step()
         except InputError as error:
-            refused.append(_sentence(error))
+            refused.append(sentence(error))
             return None
 
     rng = np.random.default_rng(2)
@@ -473,43 +459,24 @@ def use(base: str, folder: Path) -> list[str]:
     return refused
 
 
-def _sentence(error: Exception) -> str:
-    """Give what an error says, where that is one sentence."""
-    text = str(error)
-    if "\n" in text or not text.endswith((".", "?")) or len(text) > 1000 or not text.isprintable():
-        raise AssertionError(f"no sentence: {text!r:.300}")
-    return text
-
-
-def judged(base: str, kind: str, state: State, seed: int, place: Path) -> Found:
+def _attacked(base: str, state: State, seed: int) -> Outcome:
     """Craft one model, use it, and say what came of it."""
-    from polyseme._validation import InputError
+    changed = mutated(state, random.Random(seed))[0] if seed >= 0 else state
+    with tempfile.TemporaryDirectory(prefix="crafted-") as place:
+        folder = Path(place) / "model"
 
-    changed, said = mutated(state, random.Random(seed)) if seed >= 0 else (state, "nothing")
-    folder = place / "model"
-    try:
-        craft(folder, kind, changed)
-        try:
-            refused = use(base, folder)
-            outcome, detail = "works", "; ".join(refused)
-        except InputError as error:
-            outcome, detail = "refused", _sentence(error)
-    except Exception as error:  # whatever it is, it is what is looked for
-        import traceback
+        def crafted() -> str:
+            craft(folder, BASES[base][0], changed)
+            return "; ".join(use(base, folder))
 
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        outcome = f"raw {type(error).__name__}"
-        detail = f"{error!s:.200} ({Path(last.filename).name}:{last.lineno})"
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
-    return Found(base, seed, outcome, said, detail)
+        return judged(crafted)
 
 
 # ---------------------------------------------------------------------- processes
 
 
 def _work(bases: Path) -> None:
-    """Answer jobs from standard input, one line each; runs in a process of its own."""
+    """Craft models of those in a folder, in a process of its own."""
     import torch
 
     import polyseme
@@ -517,89 +484,26 @@ def _work(bases: Path) -> None:
 
     torch.set_num_threads(1)
     polyseme.load(bases / "space")
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (used + _MOST_BYTES,) * 2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    warnings.simplefilter("ignore")
-    np.seterr(all="ignore")
-    states: dict[str, State] = {}
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    for line in sys.stdin:
-        base, seed = json.loads(line)
-        if base not in states:
-            states[base] = read_model(bases / base)
-        signal.alarm(_MOST_SECONDS)
-        place = Path(tempfile.mkdtemp(prefix="crafted-"))
-        found = judged(base, BASES[base][0], states[base], seed, place)
-        signal.alarm(0)
-        print(json.dumps(found), file=answers, flush=True)
-
-
-def mutated_of(bases: Path, base: str, seed: int) -> str:
-    """Say what a crafted model's changes are."""
-    from polyseme.persistence import read_model
-
-    return mutated(read_model(bases / base), random.Random(seed))[1]
-
-
-class _Worker:
-    """A process that crafts and uses models; begun anew when one of them has ended it."""
-
-    def __init__(self, bases: Path) -> None:
-        self.bases = bases
-        self.process: subprocess.Popen[str] | None = None
-
-    def ask(self, base: str, seed: int) -> Found:
-        if self.process is None:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", __name__, "--work", str(self.bases)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=environment(),
-                text=True,
-            )
-        assert self.process.stdin is not None and self.process.stdout is not None
-        try:
-            self.process.stdin.write(json.dumps([base, seed]) + "\n")
-            self.process.stdin.flush()
-            line = self.process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        if line:
-            return Found(*json.loads(line))
-        code = self.process.wait()
-        self.process = None
-        why = "no end in time" if code == -signal.SIGALRM else f"signal {-code}"
-        if code >= 0:
-            raise RuntimeError(f"A process that uses crafted models ended with {code}.")
-        return Found(base, seed, why, mutated_of(self.bases, base, seed), "")
-
-    def close(self) -> None:
-        if self.process is not None and self.process.stdin is not None:
-            self.process.stdin.close()
-            self.process.wait()
+    state = cache(lambda base: read_model(bases / base))
+    work(lambda job: _attacked(job[0], state(job[0]), job[1]))
 
 
 def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
     """Use every real model, which must work, and then crafted ones of all kinds in turn."""
     bases = place / "bases"
     make_bases(bases)
-    worker = _Worker(bases)
+    worker = Worker("-m", __name__, "--work", str(bases))
     try:
         for base in BASES:
-            yield _tried(worker.ask(base, -1), ("works",))
+            found = worker.ask([base, -1])
+            yield Tried(base, found.outcome, found.outcome == "works", found.detail)
         for base in cycle(BASES):
-            yield _tried(worker.ask(base, rng.randrange(2**40)), ("works", "refused"))
+            seed = rng.randrange(2**40)
+            found = worker.ask([base, seed])
+            held, what = found.outcome in HELD, f"{base}:{seed}"
+            yield Tried(what, found.outcome, held, found.detail)
     finally:
         worker.close()
-
-
-def _tried(found: Found, good: tuple[str, ...]) -> Tried:
-    """Say whether one outcome may be."""
-    what = f"{found.base}:{found.seed} {found.changes}"
-    return Tried(what, found.outcome, found.outcome in good, found.detail)
 
 
 def main() -> None:

@@ -80,6 +80,7 @@ class AudioFeatures(MediaFeatures):
     kind: ClassVar[str] = "audio"
     suffixes: ClassVar[frozenset[str]] = SUFFIXES | SONG_SUFFIXES
     learns: ClassVar[bool] = True
+    raw_axes: ClassVar[int] = 2
 
     def __init__(
         self,

@@ -33,6 +33,7 @@ from polyseme.schema import Fields, Plain, Table, Whole, check_arrays, parameter
 Raw = NDArray[np.float32]
 # Parameters that say how the work is done, and not what comes of it.
 _HERE_ONLY = ("device", "n_jobs", "random_state")
+_MOST = float(np.finfo(np.float32).max)
 T = TypeVar("T")
 
 
@@ -85,6 +86,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     kind: ClassVar[str]
     suffixes: ClassVar[frozenset[str]]
     batch_size: ClassVar[int] = 1
+    raw_axes: ClassVar[int] = 1  # dimensions of an item's raw numbers
     # Whether something of it is learned, and saved by arrays.
     learns: ClassVar[bool] = False
     n_jobs: int | None
@@ -161,6 +163,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         """Give raw numbers of whatever is accepted; the first item without any is an error."""
         if isinstance(X, Extracted):
             self._check_preprocessing(X)
+            self._check_numbers(X)
             return X.raw
         items = _items(X, self.kind)
         rows: list[Raw] = []
@@ -235,6 +238,32 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
                 f"The extracted features differ in {', '.join(differing)} from what this {name} "
                 f"makes: {', '.join(details)}; extract them again."
             )
+
+    def _check_numbers(self, extracted: Extracted) -> None:
+        """Refuse numbers that no extractor makes: items have finite ones, all of one width."""
+        raw: Any = extracted.raw
+        try:
+            whole = isinstance(raw, np.ndarray) and raw.dtype != object
+            arrays = [raw] if whole else [np.asarray(one) for one in raw]
+            sound = len(raw) == len(extracted)
+        except (TypeError, ValueError):  # no sequence, or of none that fit each other
+            arrays, sound = [], False
+        sound = sound and len({one.shape[-1:] for one in arrays}) == 1
+        for one in arrays:
+            fits = one.dtype.kind == "f" and one.ndim == self.raw_axes + whole and one.shape[-1] > 0
+            # Of what is not a number every comparison is false.
+            sound = sound and fits and _largest(one) <= _MOST
+        if not sound:
+            raise InputError(
+                f"The raw numbers of {len(extracted)} extracted {self.kind} items must be as many "
+                f"arrays of finite floats with {self.raw_axes} dimension(s), all of one width; "
+                "extract the files again."
+            )
+
+
+def _largest(numbers: NDArray[Any]) -> float:
+    """Give the largest size of any number; NaN where one is none."""
+    return max(float(numbers.max()), -float(numbers.min())) if numbers.size else 0.0
 
 
 def learned_copy(extractor: MediaFeatures, X: object, seed: int) -> tuple[MediaFeatures, Any]:

@@ -38,6 +38,7 @@ from polyseme.features.base import (
     quiet_decoders,
 )
 from polyseme.features.keywords import Keywords, keywords_of
+from polyseme.io.arrays import refusing_damage
 from polyseme.io.folders import (
     check_room,
     is_intact,
@@ -301,14 +302,13 @@ def read_extraction(folder: str | Path) -> Extracted:
     for name in (LEDGER, _ARRAYS[kind]):
         if not is_intact(path / name, manifest["files"].get(name)):
             raise InputError(f"'{path / name}' {_damaged(path)}")
-    try:
+    # Digests find accidents: who wrote all of it anew may have written anything.
+    with refusing_damage(path / _ARRAYS[kind]):
         table = np.load(path / _ARRAYS[kind], mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"'{path / _ARRAYS[kind]}' cannot be read ({error}).") from error
-    rows = [json.loads(line) for line in (path / LEDGER).read_bytes().split(b"\n") if line]
+    rows = _rows(path)
     used = [row for row in rows if row["outcome"] == "extracted"]
     ends = np.cumsum([row.get("segments", 1) for row in used])
-    if not used or ends[-1] != len(table):
+    if not used or np.ndim(table) != 2 or ends[-1] != len(table):
         raise InputError(f"'{path / LEDGER}' does not fit its numbers; it {_damaged(path)}")
     return Extracted(
         kind,
@@ -319,6 +319,23 @@ def read_extraction(folder: str | Path) -> Extracted:
         tuple((row["file"], row["reason"]) for row in rows if row["outcome"] == "skipped"),
         dict(manifest.get("parameters", {})),
     )
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    """Read the ledger, a row for each file; refuse what no extraction writes."""
+    try:
+        rows = [json.loads(line) for line in (path / LEDGER).read_bytes().split(b"\n") if line]
+        for row in rows:
+            texts = [row["file"], *row.get("tags", ())]
+            texts += [row["reason"]] if row["outcome"] == "skipped" else []
+            n_segments = row.get("segments", 1)
+            if not all(isinstance(one, str) for one in texts) or isinstance(row.get("tags"), str):
+                raise TypeError("no text")
+            if type(n_segments) is not int or not 0 <= n_segments < 2**31:
+                raise ValueError("no number of segments")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InputError(f"'{path / LEDGER}' {_damaged(path)}") from error
+    return rows
 
 
 def is_extraction(path: Path) -> bool:
@@ -816,7 +833,8 @@ def _read_manifest(path: Path) -> dict[str, Any] | None:
     if manifest is None or manifest.get("kind") not in _ARRAYS:
         return None
     known = (manifest.get("format"), manifest.get("version")) == (FORMAT, FORMAT_VERSION)
-    return manifest if known and isinstance(manifest.get("files"), dict) else None
+    tables = [manifest.get("files"), manifest.get("preprocessing"), manifest.get("parameters", {})]
+    return manifest if known and all(isinstance(one, dict) for one in tables) else None
 
 
 def _version_of(path: Path) -> object:

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from polyseme._text import said
 from polyseme._validation import InputError
 from polyseme.features.base import MediaError, needs
 from polyseme.io import xmp
@@ -56,7 +57,7 @@ def keywords_of(path: Path, kind: str) -> Keywords:
             except InputError as error:
                 unread.append(str(error))
             except Exception as error:  # decoders raise nearly everything on broken files
-                unread.append(f"{name}: {str(error).strip()[:200] or type(error).__name__}")
+                unread.append(f"{name}: {said(error)}")
             else:
                 suggested += found.suggested
                 tags += held

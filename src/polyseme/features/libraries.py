@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from polyseme._text import said
 from polyseme._validation import InputError
 from polyseme.features.base import needs
 from polyseme.features.networks import Network
@@ -83,9 +84,8 @@ def load(network: Network) -> LibraryNetwork:
     try:
         return LibraryNetwork(name, build(package, inner, tensors), network.device)
     except (RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())
         raise InputError(
-            f"'{weights}' holds other weights than those of '{name}': {reason[:200]}; name the "
+            f"'{weights}' holds other weights than those of '{name}': {said(error)}; name the "
             "network that they belong to."
         ) from error
 

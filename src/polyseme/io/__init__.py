@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 import scipy.sparse as sp
 
+from polyseme._text import said
 from polyseme._validation import (
     FloatArray,
     InputError,
@@ -301,7 +302,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise line_error(path, number, what) from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(
-            f"{path.name} is not a complete gzip file ({error}); fetch or compress it again."
+            f"{path.name} is not a complete gzip file ({said(error)}); fetch or compress it again."
         ) from error
     except OSError as error:
         raise InputError(
@@ -366,7 +367,7 @@ def parse_xml(data: bytes, name: str, encoding: str | None = None) -> Any:
         root = etree.fromstring(data, etree.XMLParser(encoding=encoding, **options))
     except etree.XMLSyntaxError as error:
         raise InputError(
-            f"{name} is not well-formed XML ({error.msg}); repair it or move it away."
+            f"{name} is not well-formed XML ({said(error)}); repair it or move it away."
         ) from error
     if root.getroottree().docinfo.doctype:
         raise InputError(f"{name} has a DOCTYPE, which is not supported; remove it.")

@@ -7,6 +7,7 @@ archive of documents has `labels` (unicode array, one name per column) and eithe
 
 from __future__ import annotations
 
+import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from polyseme._text import said
 from polyseme._validation import FloatArray, InputError
 from polyseme.io import Table, Wanted, check_unpacked
 
@@ -128,9 +130,8 @@ def refusing_damage(
     except InputError:
         raise
     except Exception as error:  # they raise a dozen kinds, down to SystemError
-        reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
         raise InputError(
-            f"{path.name} is not readable as {kind} ({reason}); save plain arrays again."
+            f"{path.name} is not readable as {kind} ({said(error)}); save plain arrays again."
         ) from error
 
 
@@ -181,6 +182,14 @@ def check_archive(path: Path) -> None:
     check_unpacked(path, size)
 
 
+def check_letters(values: NDArray[Any], path: Path) -> None:
+    """Refuse text whose numbers are those of no letters; numpy hands them on as they are."""
+    if values.dtype.kind == "U" and values.size:
+        codes = np.ascontiguousarray(values).view(f"{values.dtype.byteorder}u4")
+        if codes.max(initial=0) > sys.maxunicode:
+            raise InputError(f"{path.name} holds text that is none; save plain arrays again.")
+
+
 def _load_safetensors(path: Path) -> dict[str, NDArray[Any]]:
     """Load all arrays of a safetensors file."""
     from safetensors.numpy import load_file
@@ -198,6 +207,8 @@ def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
         check_archive(path)
         with archive:
             arrays = {key: np.asarray(archive[key]) for key in archive.files}
+    for values in arrays.values():
+        check_letters(values, path)
     for key in _INDICES & arrays.keys():
         if arrays[key].dtype.kind not in "iu":
             raise InputError(f"`{key}` in {path.name} must be whole numbers; save it again.")

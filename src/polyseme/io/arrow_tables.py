@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from polyseme._text import said
 from polyseme._validation import FloatArray, InputError
 from polyseme.io.columns import LIST, NUMBER, TEXT, VECTOR, Roles
 
@@ -93,8 +94,11 @@ class ArrowFile:
         options = {"batch_size": n_rows, "columns": list(names), "use_threads": False}
         with self._readable():
             for batch in self._file.iter_batches(**options) if self._parquet else self._file:
+                chosen = batch.select(list(names))
+                # Compiled code trusts offsets and indices: wrong ones would read foreign memory.
+                chosen.validate(full=True)
                 for start in range(0, batch.num_rows, n_rows):
-                    yield batch.select(list(names)).slice(start, n_rows)
+                    yield chosen.slice(start, n_rows)
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -102,10 +106,9 @@ class ArrowFile:
         try:
             yield
         except (import_pyarrow().ArrowException, OSError) as error:
-            reason = str(error).partition("\n")[0].rstrip(".")
             kind = "Parquet" if self._parquet else "Arrow"
             raise InputError(
-                f"{self.path.name} is not readable as {kind} ({reason}); write it again."
+                f"{self.path.name} is not readable as {kind} ({said(error)}); write it again."
             ) from error
 
 

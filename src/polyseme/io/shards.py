@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._validation import FloatArray, InputError, check_number, check_option
+from polyseme._validation import FloatArray, InputError, check_number, check_option, first_few
 from polyseme.io import FEATURES, Table, Wanted
 from polyseme.io.arrays import NumpyFile
 from polyseme.io.arrow_tables import SUFFIXES, ArrowFile, import_pyarrow
@@ -226,17 +226,19 @@ def _stated(path: Path, key: str) -> list[str]:
         state = json.loads(path.read_bytes())
         entries = [entry["filename"] if key == "_data_files" else entry for entry in state[key]]
         names = [Path(str(entry)).name for entry in entries]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        selected = state.get("_indices_data_files")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"'{path}' does not name the parts of a Hugging Face dataset; save the dataset again."
         ) from error
-    if state.get("_indices_data_files"):
+    if selected:
         raise InputError(
             f"'{path.parent}' holds a selection of rows; save `dataset.flatten_indices()` instead."
         )
-    missing = [name for name in names if not (path.parent / name).exists()]
+    # Only what lies there: a name may also be a way out of the folder, or back to itself.
+    there = {one.name for one in path.parent.iterdir()}
+    missing = [name for name in names if name not in there]
     if missing or not names:
-        raise InputError(
-            f"'{path.parent}' lacks {missing[0] if missing else 'data'}; copy it whole."
-        )
+        lacking = first_few(missing, most=1) if missing else "data"
+        raise InputError(f"'{path.parent}' lacks {lacking}; copy it whole.")
     return names

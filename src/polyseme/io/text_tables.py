@@ -11,7 +11,7 @@ import json
 import reprlib
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -96,12 +96,20 @@ def _numbers(path: Path, number: int, record: Mapping[str, Any], roles: Roles) -
             got = reprlib.repr(record.get(roles.vector))
             what = f"must hold a list of numbers in '{roles.vector}'; got {got}."
             raise line_error(path, number, what)
-        return list(found[0])
+        return _as_floats(path, number, found[0])
     for name, value in zip(roles.numbers, found, strict=True):
         if not isinstance(value, _NUMBERS):
             got = reprlib.repr(record.get(name))
             raise line_error(path, number, f"must hold a number in column '{name}'; got {got}.")
-    return [np.nan if value is None else value for value in found]
+    return _as_floats(path, number, [np.nan if value is None else value for value in found])
+
+
+def _as_floats(path: Path, number: int, values: Sequence[Any]) -> list[float]:
+    """Give numbers as floats, which JSON's whole numbers may be too large for."""
+    try:
+        return [float(value) for value in values]
+    except OverflowError as error:
+        raise line_error(path, number, "holds a number that is too large for any float.") from error
 
 
 def _kind(value: Any, *, as_text: bool = False) -> str:

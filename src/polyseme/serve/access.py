@@ -60,18 +60,7 @@ class Tokens:
     @classmethod
     def read(cls, path: Path) -> Tokens:
         """Read a file that `new_token` has written; one that others may read is refused."""
-        try:
-            if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                raise InputError(
-                    f"The tokens in '{path}' can be read by others; run: chmod 600 '{path}'."
-                )
-            return cls({entry["sha256"]: _caller(entry) for entry in _entries(path)})
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(
-                f"'{path}' is no file of tokens; `polyseme token {path} NAME` makes one."
-            ) from error
+        return cls({entry["sha256"]: _caller(entry) for entry in _entries(path, private=True)})
 
     def __len__(self) -> int:
         return len(self._callers)
@@ -110,15 +99,26 @@ def new_token(path: Path, name: str, scope: str) -> str:
     return token
 
 
-def _entries(path: Path) -> list[dict[str, Any]]:
-    """Read the entries of a file of tokens."""
-    size = path.stat().st_size
-    if size > _LARGEST:
-        raise InputError(f"'{path}' is too large to be a file of tokens.")
-    entries = json.loads(path.read_text("utf-8"))["tokens"] if size else []
-    if not all(_HASH.fullmatch(entry["sha256"]) and _caller(entry) for entry in entries):
-        raise ValueError("no hash")
-    return list(entries)
+def _entries(path: Path, *, private: bool = False) -> list[dict[str, Any]]:
+    """Read the entries of a file of tokens, which must be its owner's alone where asked."""
+    try:
+        state = path.stat()
+        if private and state.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise InputError(
+                f"The tokens in '{path}' can be read by others; run: chmod 600 '{path}'."
+            )
+        if state.st_size > _LARGEST:
+            raise InputError(f"'{path}' is too large to be a file of tokens.")
+        entries = json.loads(path.read_text("utf-8"))["tokens"] if state.st_size else []
+        if not all(_HASH.fullmatch(entry["sha256"]) and _caller(entry) for entry in entries):
+            raise ValueError("no hash")
+        return list(entries)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"'{path}' is no file of tokens; `polyseme token NEW NAME` makes one."
+        ) from error
 
 
 def _caller(entry: Mapping[str, Any]) -> Caller:

@@ -1,0 +1,401 @@
+"""The life of a tagger, beside a plain model of it: a hypothesis state machine.
+
+Documents and labels come and go, answers are given and taken back, labels are blocked, renamed and
+merged, the tagger is saved, loaded, and killed while it is saved or learns. After every step it must
+know what a few dictionaries know; its scores must be probabilities, the same to the bit after
+saving and loading and after undoing; and at the end another tagger that is told the outcome in one
+go must agree. Each try is one life.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from torture import Tried
+
+_LEARNED = [f"tag {letter}" for letter in "abcdefgh"]
+_UNSEEN = ["unseen x", "unseen y"]
+_NEW = ["new 1", "new 2", "Neue größe", "new 4"]
+_BY_NAME = ["named 1", "named 2"]
+_ITEMS = [f"item {number}" for number in range(5)]
+_LIVES, _STEPS = 25, 14
+_X = np.random.default_rng(3).normal(size=(len(_ITEMS), 5))
+
+labels_of_documents = st.lists(
+    st.sampled_from([*_LEARNED, *_UNSEEN, *_NEW]), min_size=1, max_size=4
+)
+documents = st.lists(labels_of_documents, min_size=1, max_size=3)
+known = st.sampled_from([*_LEARNED, *_UNSEEN, *_NEW, *_BY_NAME])
+verdicts = st.lists(
+    st.tuples(st.sampled_from(_ITEMS), known, st.booleans()), min_size=1, max_size=4
+)
+
+
+@cache
+def _fitted(priming: float) -> Path:
+    """Fit a small tagger once; every life begins with a copy of its folder."""
+    from polyseme import ZeroShotTagger
+    from torture.models import _tiny_space
+
+    rng = np.random.default_rng(0)
+    halves = (_LEARNED[:5], _LEARNED[3:])
+    sets = [rng.choice(halves[row % 2], size=3, replace=False).tolist() for row in range(30)]
+    unseen = [["tag a", "unseen x"], ["tag h", "unseen x", "unseen y"]] * 3
+    made = ZeroShotTagger(space=_tiny_space(priming=priming), n_validations=0, random_state=0)
+    place = Path(tempfile.mkdtemp(prefix="life-")) / "model"
+    made.fit(rng.normal(size=(30, 5)), sets, sets + unseen).save(place)
+    return place
+
+
+def _vectors() -> dict[str, np.ndarray]:
+    """Give vectors of names; another name of a label means the same."""
+    rng = np.random.default_rng(1)
+    first = {label: rng.normal(size=4) for label in [*_LEARNED, *_UNSEEN, *_BY_NAME]}
+    again = {f"{label} renamed {n}": first[label] for label in first for n in range(3)}
+    return first | again
+
+
+class Life(RuleBasedStateMachine):
+    """A tagger, and what it should know: documents, labels, names, verdicts."""
+
+    n_lives = n_steps = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        Life.n_lives += 1
+        self.place = Path(tempfile.mkdtemp(prefix="life-"))
+
+    @initialize(priming=st.sampled_from([0.0, 0.4]))
+    def fit(self, priming: float) -> None:
+        self.base = _fitted(priming)
+        self.folder = self.place / "model"
+        shutil.copytree(self.base, self.folder)
+        self.tagger = self._loaded()
+        store = self.tagger.store_
+        # What is known: documents by id, the names that labels have now, and whose they were.
+        self.documents = {id_: set(store.document(row)) for row, id_ in enumerate(store.ids)}
+        self.first = list(self.documents)
+        self.learned = {label: label for label in [*_LEARNED, *_UNSEEN]}  # as fitted: as named
+        self.names: dict[str, str] = {}  # other names of labels
+        self.named: list[str] = []  # known by their names alone
+        self.gone: set[str] = set()  # new labels that were merged or removed: may linger
+        self.blocked: set[str] = set()
+        self.said: dict[int, tuple[str, str, bool]] = {}  # verdicts in force, by number
+        self.renamed: list[tuple[str, str, str]] = []
+        self.comparable = True
+
+    # ------------------------------------------------------------------ the plain model
+
+    def _own(self, label: str) -> str:
+        """Give the label that a name stands for."""
+        while label in self.names:
+            label = self.names[label]
+        return label
+
+    def _standing(self) -> dict[tuple[str, str], bool]:
+        """Give the answers in force: of several the last."""
+        return {(item, label): answer for item, label, answer in self.said.values()}
+
+    def _answered(self) -> set[str]:
+        return {self._own(label) for _, label in self._standing()}
+
+    def _in_documents(self) -> set[str]:
+        return set().union(*self.documents.values()) if self.documents else set()
+
+    def _known(self) -> set[str]:
+        learned = set(self.learned.values())
+        return learned | self._in_documents() | set(self.named) | self._answered()
+
+    # ------------------------------------------------------------------ the tagger
+
+    def _loaded(self) -> Any:
+        import polyseme
+
+        return polyseme.load(self.folder)
+
+    def _scores(self, tagger: Any = None) -> dict[str, bytes]:
+        """Give the scores of all labels, to the bit."""
+        tagger = self.tagger if tagger is None else tagger
+        scores = tagger.predict_proba(_X)
+        return {label: scores[:, at].tobytes() for at, label in enumerate(tagger.classes_.tolist())}
+
+    def _table(self) -> Any:
+        from polyseme.io import Table
+
+        return Table(features=_X, ids=list(_ITEMS))
+
+    def _killed(self, work: Callable[[], object], moment: int) -> bool:
+        """Do work in another process that is killed at some file of it; say whether it was."""
+        child = os.fork()
+        if not child:
+            left = moment
+
+            def hook(event: str, _: object) -> None:
+                nonlocal left
+                if event in ("open", "os.rename", "os.remove", "os.mkdir", "sqlite3.connect"):
+                    left -= 1
+                    if left < 0:
+                        os.kill(os.getpid(), signal.SIGKILL)
+
+            sys.addaudithook(hook)
+            try:
+                work()
+            finally:
+                os._exit(0)
+        return os.waitpid(child, 0)[1] != 0
+
+    # ------------------------------------------------------------------ what happens
+
+    @rule(given=documents)
+    def add_documents(self, given: list[list[str]]) -> None:
+        sets = [{self._own(label) for label in labels} for labels in given]
+        learned = set(self.learned.values())
+        ids = self.tagger.add_documents(given)
+        taken = [labels for labels in sets if labels & learned]
+        assert len(ids) == len(taken) and not {*ids} & {*self.documents}
+        self.documents |= dict(zip(ids, taken, strict=True))
+        self.named = [label for label in self.named if label not in self._in_documents()]
+
+    @precondition(lambda self: len(self.documents) > 2)
+    @rule(data=st.data())
+    def remove_documents(self, data: Any) -> None:
+        ids = data.draw(st.lists(st.sampled_from(sorted(self.documents)), min_size=1, max_size=3))
+        self.tagger.remove_documents(ids)
+        for id_ in set(ids):
+            del self.documents[id_]
+        self.gone -= self.gone  # whatever lingered without documents goes with the next removal
+
+    @rule(labels=st.lists(st.sampled_from(_BY_NAME), min_size=1, max_size=2, unique=True))
+    def add_labels(self, labels: list[str]) -> None:
+        before = self._known() | self.gone
+        taken = self.tagger.add_labels(labels, _vectors())
+        assert {*taken} == {label for label in labels if label not in before}
+        self.named += taken
+
+    @rule(given=verdicts)
+    def learn(self, given: list[tuple[str, str, bool]]) -> None:
+        numbers = self.tagger.learn(given, self._table())
+        assert len(numbers) == len(given)
+        own = [(item, self._own(label), answer) for item, label, answer in given]
+        self.said |= dict(zip(numbers, own, strict=True))
+
+    @precondition(lambda self: self.said)
+    @rule(data=st.data())
+    def undo(self, data: Any) -> None:
+        numbers = data.draw(st.lists(st.sampled_from(sorted(self.said)), min_size=1, unique=True))
+        self.tagger.undo(numbers)
+        for number in numbers:
+            del self.said[number]
+
+    @rule(given=verdicts)
+    def learn_and_undo(self, given: list[tuple[str, str, bool]]) -> None:
+        before = self._scores()
+        self.tagger.undo(self.tagger.learn(given, self._table()))
+        assert self._scores() == before, "undone, and other scores"
+
+    @rule(label=known, undo=st.booleans())
+    def block(self, label: str, undo: bool) -> None:
+        own = self._own(label)
+        if own in self._known():
+            self.tagger.block([label], undo=undo)
+            self.blocked = self.blocked - {own} if undo else self.blocked | {own}
+
+    @rule(label=known, again=st.integers(0, 2))
+    def rename(self, label: str, again: int) -> None:
+        own, name = self._own(label), f"{label} renamed {again}"
+        documents = set(self.learned.values()) | self._in_documents()
+        if own in documents and name not in self._known() | self.gone | set(self.names):
+            self.tagger.rename(label, name)
+            self._call("rename", own, name)
+            self.blocked = {name if one == own else one for one in self.blocked}
+
+    @rule(label=known, into=known)
+    def merge(self, label: str, into: str) -> None:
+        own, target = self._own(label), self._own(into)
+        documents = set(self.learned.values()) | self._in_documents()
+        if own != target and {own, target} <= documents:
+            self.tagger.merge(label, into)
+            # A label that the first documents do not hold cannot stand for one that they do.
+            learned = set(self.learned.values())
+            self.comparable &= own not in learned or target in learned
+            self._call("merge", own, target)
+
+    def _call(self, how: str, own: str, name: str) -> None:
+        """Note that a label is called otherwise from now on."""
+        self.names[own] = name
+        self.renamed.append((how, own, name))
+        for labels in self.documents.values():
+            if own in labels:
+                labels.remove(own)
+                labels.add(name)
+        if how == "rename":
+            self.learned = {
+                first: name if now == own else now for first, now in self.learned.items()
+            }
+        elif own not in self.learned.values():
+            self.gone.add(own)
+
+    @rule()
+    def save_and_load(self) -> None:
+        before = self._scores()
+        self.tagger.save(self.folder)
+        self.tagger = self._loaded()
+        assert self._scores() == before, "saved and loaded, and other scores"
+
+    @rule(moment=st.integers(0, 40))
+    def killed_while_saving(self, moment: int) -> None:
+        """Be killed while it is saved: the folder holds it as it was before, or as it is."""
+        before = self._scores()
+        killed = self._killed(lambda: self.tagger.save(self.folder), moment)
+        # Answers are in the folder at once, whatever becomes of the rest.
+        kept = self._scores(self._loaded())
+        if not killed:
+            assert kept == before, "saved, and other scores"
+        self.tagger.save(self.folder)
+        self.tagger = self._loaded()
+        assert self._scores() == before, "saved after a kill, and other scores"
+
+    @rule(given=verdicts, moment=st.integers(0, 12))
+    def killed_while_learning(self, given: list[tuple[str, str, bool]], moment: int) -> None:
+        """Be killed while it learns: all answers are there or none."""
+        self.save_and_load()
+        n_before = self.tagger.verdicts_.count
+        self._killed(lambda: self.tagger.learn(given, self._table()), moment)
+        self.tagger = self._loaded()
+        n_more = self.tagger.verdicts_.count - n_before
+        assert n_more in (0, len(given)), f"{n_more} of {len(given)} answers"
+        if n_more:
+            own = [(item, self._own(label), answer) for item, label, answer in given]
+            self.said |= dict(zip(range(n_before + 1, n_before + 1 + n_more), own, strict=True))
+
+    # ------------------------------------------------------------------ what holds
+
+    @invariant()
+    def knows_what_the_plain_model_knows(self) -> None:
+        Life.n_steps += 1
+        tagger = self.tagger
+        classes = set(tagger.classes_.tolist())
+        assert len(classes) == len(tagger.classes_)
+        assert self._known() <= classes <= self._known() | self.gone
+        kinds = dict(zip(tagger.classes_.tolist(), tagger.kinds_.tolist(), strict=True))
+        expected = {
+            now: "unseen" if first in _UNSEEN else "seen" for first, now in self.learned.items()
+        }
+        assert kinds == {label: expected.get(label, "oov") for label in classes}
+        store = tagger.store_
+        found = {id_: set(store.document(row)) for row, id_ in enumerate(store.ids)}
+        assert found == self.documents and list(found) == list(self.documents)
+        standing = tagger.verdicts_.standing()
+        assert {
+            (one.item, self._own(one.label)): one.answer
+            for one in sorted(standing, key=lambda one: one.number)
+        } == self._by_own_names()
+        assert {one.number for one in standing} <= {*self.said}
+
+    def _by_own_names(self) -> dict[tuple[str, str], bool]:
+        said = sorted(self.said.items())
+        return {(item, self._own(label)): answer for _, (item, label, answer) in said}
+
+    @invariant()
+    def scores_are_probabilities_and_what_is_blocked_is_not_ranked(self) -> None:
+        scores = self.tagger.predict_proba(_X)
+        assert np.isfinite(scores).all() and scores.min() >= 0 and scores.max() <= 1
+        ranked, ordered = self.tagger.rank(_X, k=4)
+        assert (np.diff(ordered, axis=1) <= 0).all()
+        assert not {*ranked[ordered > 0].tolist()} & self.blocked
+
+    def teardown(self) -> None:
+        try:
+            if hasattr(self, "tagger") and self.comparable:
+                self._compare_with_one_told_in_one_go()
+        finally:
+            shutil.rmtree(self.place, ignore_errors=True)
+
+    def _compare_with_one_told_in_one_go(self) -> None:
+        """Have another tagger take the outcome at once; labels that linger are left out."""
+        import polyseme
+
+        other: Any = polyseme.load(shutil.copytree(self.base, self.place / "other"))
+        named = set(other.store_.labels)
+        # Blocked before they are called otherwise: what is merged away takes no other with it.
+        first = {now: label for label, now in self.learned.items()}
+        other.block([first[label] for label in self.blocked if label in first])
+        for how, own, name in self.renamed:
+            if own in named and (how == "rename" or name in named):
+                getattr(other, how)(own, name)
+                named = named - {own} | {name} if how == "rename" else named
+        later = {id_: sorted(one) for id_, one in self.documents.items() if id_ not in self.first}
+        if later:
+            other.add_documents([*later.values()])
+        left = [id_ for id_ in self.first if id_ not in self.documents]
+        if left:
+            other.remove_documents(left)
+        if self.named:
+            other.add_labels(self.named, _vectors())
+        said = [(item, label, answer) for (item, label), answer in self._by_own_names().items()]
+        if said:
+            other.learn(said, self._table())
+        other.block(sorted((self.blocked & self._known()) - first.keys()))
+        ours, theirs = (self._values(tagger) for tagger in (self.tagger, other))
+        for label in self._known():
+            assert np.allclose(ours[label], theirs[label], rtol=1e-5, atol=1e-7), label
+
+    def _values(self, tagger: Any) -> dict[str, np.ndarray]:
+        return dict(zip(tagger.classes_.tolist(), tagger.predict_proba(_X).T, strict=True))
+
+
+def live(number: int, lives: int = _LIVES) -> None:
+    """Live some lives, drawn by a number."""
+    quiet = settings(
+        max_examples=lives,
+        stateful_step_count=_STEPS,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, Phase.shrink],
+        verbosity=Verbosity.normal,
+        print_blob=False,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run_state_machine_as_test(seed(number)(Life), settings=quiet)
+
+
+def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
+    """Live again and again; a failure comes with the shortest life that has it."""
+    while True:
+        number, before = rng.randrange(2**40), Life.n_lives
+        try:
+            live(number)
+        except Exception as error:
+            told = " ".join([*getattr(error, "__notes__", ()), f"{error!r:.300}"])
+            yield Tried(f"lives {number}", f"raw {type(error).__name__}", False, told)
+        else:
+            for life in range(Life.n_lives - before):
+                yield Tried(f"lives {number}, {life}", "holds", True)
+
+
+if __name__ == "__main__":
+    live(int(sys.argv[1]))

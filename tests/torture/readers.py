@@ -1,0 +1,545 @@
+"""Every reader, fed with files made wrong: tables, media, sidecars, and folders that we write.
+
+Files come from `corpus/`, folders are made by the package itself. Each is changed (`mutations`),
+mostly under checksums that are made to fit, and read as commands read it: it works, or it is
+refused with one sentence. `python -m torture.readers table/table.csv:17 FOLDER` makes one of them
+again in a folder and lets it fail where it fails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import random
+import shutil
+import sqlite3
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from torture import Tried
+from torture.models import BASES, seal, use
+from torture.mutations import changed, mutated
+from torture.seeds import CORPUS
+from torture.worker import HELD, Outcome, Worker, judged, phrase, sentence, work
+
+_ODD_CELLS = (None, -1, 0, 2**62, 0.5, float("inf"), "", "x", "a\0b", b"", b"\xff" * 9, "9" * 50)
+
+
+class Attempts:
+    """Several ways to read one file: what was refused, and whether any of them worked."""
+
+    def __init__(self) -> None:
+        self.refused: list[Exception] = []
+        self.n_worked = 0
+
+    def __call__(self, read: Callable[[], Any]) -> Any:
+        """Give what a way gives; None where it is refused with a sentence."""
+        from polyseme._validation import InputError
+
+        try:
+            found = read()
+        except InputError as error:
+            sentence(error)
+            self.refused.append(error)
+            return None
+        self.n_worked += 1
+        return found
+
+    def words(self) -> str:
+        """Say what was refused; raise that where nothing worked."""
+        if not self.n_worked and self.refused:
+            raise self.refused[0]
+        return "; ".join(map(str, self.refused))
+
+
+def _check(holds: object, what: str) -> None:
+    if not holds:
+        raise AssertionError(what)
+
+
+# ---------------------------------------------------------------------- files
+
+
+def _read_table(path: Path) -> str:
+    """Read a table in all ways that commands do, and take its documents and features."""
+    from polyseme import LabelCorpus
+    from polyseme._validation import check_features
+    from polyseme.io import read_documents, read_features, read_table
+    from polyseme.io.shards import find_shards, is_sharded, read_blocks
+
+    path = next(iter(path.glob("*.arff*")), path)
+    attempt = Attempts()
+    ways: list[Callable[[], Any]] = [
+        partial(read_table, path),
+        partial(read_documents, path, strict=True),
+        partial(read_table, path, features="vectors", delimiter=";"),
+        partial(read_table, path, tags_column="labels", features_column="embedding"),
+    ]
+    for table in filter(None, map(attempt, ways)):
+        n = len(table)
+        for rows in (table.ids, table.groups, table.splits, table.label_sets):
+            _check(rows is None or len(rows) == n, f"{n} rows, and not of all that it has")
+        repr(table)
+        if table.has_tags:
+            corpus = attempt(partial(LabelCorpus.of_table, table, path.name))
+            _check(corpus is None or len(corpus) == n, "another number of documents")
+        if table.features is not None:
+            X = attempt(partial(check_features, table.features, owner=path.name))
+            numbers = None if X is None else getattr(X, "data", X)
+            _check(numbers is None or np.isfinite(np.asarray(numbers)).all(), "no numbers")
+    found = attempt(partial(read_features, path))
+    _check(found is None or found.ndim == 2, "features of another shape")
+    if attempt(partial(is_sharded, path)):
+        for shard in (attempt(partial(find_shards, path)) or ([],))[0]:
+            attempt(shard.ids)
+            for _, block in attempt(lambda one=shard: list(read_blocks(one, 2))) or ():
+                _check(np.isfinite(block).all(), "blocks that hold no numbers")
+    return attempt.words()
+
+
+def _check_keywords(path: Path, kind: str) -> None:
+    """Read keywords, which a corpus must be able to take as they are."""
+    from polyseme import LabelCorpus
+    from polyseme.features.keywords import keywords_of
+
+    found = keywords_of(path, kind)
+    for reason in found.unread:
+        phrase(reason)
+    LabelCorpus.from_documents([found.tags])
+
+
+def _read_picture(path: Path) -> str:
+    from polyseme.features.base import MediaError
+    from polyseme.features.pictures import read_picture, read_thumbnail
+
+    _check_keywords(path, "image")
+    try:
+        pixels = read_picture(path, size=32, max_megapixels=4)
+        _check(pixels.shape == (32, 32, 3) and pixels.dtype == np.uint8, f"{pixels.shape}")
+        _check(read_thumbnail(path, size=16, max_megapixels=4)[:2] == b"\xff\xd8", "no thumbnail")
+    except MediaError as error:
+        raise _skipped(error) from error
+    return ""
+
+
+def _read_sound(path: Path) -> str:
+    from polyseme import AudioFeatures
+    from polyseme.features.base import MediaError
+
+    _check_keywords(path, "audio")
+    (raw,) = AudioFeatures(max_seconds=5, n_jobs=1).extract([path])
+    if isinstance(raw, MediaError):
+        raise _skipped(raw)
+    _check(raw.ndim == 2 and raw.shape[1] == 36 and np.isfinite(raw).all(), f"{raw.shape}")
+    return ""
+
+
+def _skipped(error: Exception) -> Exception:
+    """Give the sentence that commands make of why a file is skipped."""
+    from polyseme._validation import InputError
+
+    return InputError(f"skipped FILE: {phrase(str(error))}.")
+
+
+def _read_sidecar(path: Path) -> str:
+    from polyseme.io import xmp
+
+    attempt = Attempts()
+    attempt(lambda: xmp.read_packet(path.read_bytes(), "its XMP block"))
+    before = attempt(lambda: xmp.read_sidecar(path))
+    added = attempt(lambda: xmp.merge_tags(path, ["boat", "sea"]))
+    if added:
+        after = xmp.read_sidecar(path)
+        _check({*before.tags, *added} <= {*after.tags}, f"lost some of {before.tags}")
+        attempt(lambda: xmp.answer_suggestions(path, accept=["boat"], refuse=["sea"]))
+        attempt(lambda: xmp.undo_suggestions(path))
+    return attempt.words()
+
+
+def _read_words(path: Path) -> str:
+    from polyseme import WordVectors
+
+    words = WordVectors.read(path)
+    WordVectors.read(path, labels=words.words[:1])
+    vectors, _ = words.label_vectors(["Sea ship", "größe", *words.words[:3]])
+    _check(np.isfinite(vectors).all(), "vectors that hold no numbers")
+    return repr(words)
+
+
+def _read_verdicts(path: Path) -> str:
+    from polyseme.verdicts import VerdictLog, read_verdicts
+
+    verdicts = read_verdicts(path)
+    with VerdictLog() as log:
+        log.append(verdicts)
+        _check(len(log.standing()) <= len(verdicts) == log.count, "other verdicts than were read")
+    return ""
+
+
+def _read_vocabulary(path: Path) -> str:
+    from polyseme import LabelCorpus
+    from polyseme.vocabulary import Vocabulary
+
+    words = Vocabulary.read(path)
+    words.apply(LabelCorpus.from_documents([["ships", "sea"], ["junk", "ship"]]))
+    words.complete(["ships"])
+    return repr(words)
+
+
+def _read_tokens(path: Path) -> str:
+    from polyseme.serve.access import Tokens, new_token
+
+    path.chmod(0o600)
+    attempt = Attempts()
+    attempt(lambda: Tokens.read(path).caller("ps_x"))
+    attempt(lambda: new_token(path, "somebody", "read"))
+    return attempt.words()
+
+
+# ---------------------------------------------------------------------- folders of ours
+
+
+def _read_model(folder: Path) -> str:
+    from polyseme.serve.landscape import FILE, Landscape
+
+    told = json.loads((folder / "told.json").read_text())
+    (folder / "told.json").unlink()
+    found = Landscape.read(folder, told["digest"], told["n_axes"])
+    if found is not None:
+        _check(np.isfinite(found.place(np.ones((2, told["n_axes"]), np.float32))).all(), FILE)
+    return "; ".join(use("space", folder))
+
+
+def _read_log(folder: Path) -> str:
+    from polyseme.verdicts import VerdictLog
+
+    attempt = Attempts()
+    with VerdictLog(folder) as log:
+        attempt(log.standing)
+        attempt(lambda: list(log.events()))
+        places = attempt(lambda: log.coded("space")) or {}
+        vectors = attempt(lambda: log.vectors([*places.values()]))
+        _check(vectors is None or np.isfinite(vectors).all(), "codes that hold no numbers")
+        attempt(log.verify)
+        attempt(lambda: log.append([("z", "sea", True)], {"z": np.ones(3)}, "space"))
+        attempt(lambda: log.undo([1]))
+        attempt(lambda: log.copy_to(folder / "copy.sqlite"))
+    return attempt.words()
+
+
+def _read_extraction(folder: Path) -> str:
+    """Read an extraction; then extract again, which must put right whatever was damaged."""
+    from polyseme import AudioFeatures, extract_folder
+    from polyseme.features import read_extraction
+
+    attempt, extractor = Attempts(), AudioFeatures(n_words=2, n_jobs=1, random_state=0)
+    found = attempt(lambda: read_extraction(folder / "numbers"))
+    if found is not None:
+        attempt(lambda: extractor.fit(found).transform(found))
+        repr(found[:1])
+    if attempt(lambda: extract_folder(folder / "sounds", folder / "numbers", extractor)):
+        again = read_extraction(folder / "numbers")
+        _check(len(again) == 2 and np.isfinite(np.concatenate(list(again.raw))).all(), "lost")
+    return attempt.words()
+
+
+def _read_pictures(folder: Path) -> str:
+    """Read an extraction of pictures, and use it as features."""
+    from polyseme import ImageFeatures
+    from polyseme.features import read_extraction
+
+    found = read_extraction(folder)
+    features = ImageFeatures().fit_transform(found)
+    _check(features.shape[0] == len(found) and np.isfinite(features).all(), "no features")
+    return repr(found)
+
+
+def _read_ranking(folder: Path) -> str:
+    """Go on with a folder of rankings, whatever is in it."""
+    from polyseme.cluster.ranking import rank_shards
+
+    return str(rank_shards(folder / "model", folder / "shards", folder / "ranked", k=3, workers=1))
+
+
+_READ: dict[str, Callable[[Path], str]] = {
+    "table": _read_table,
+    "picture": _read_picture,
+    "sound": _read_sound,
+    "sidecar": _read_sidecar,
+    "words": _read_words,
+    "verdicts": _read_verdicts,
+    "vocabulary": _read_vocabulary,
+    "tokens": _read_tokens,
+    "model": _read_model,
+    "training": lambda folder: "; ".join(use("training", folder)),
+    "checkpoint": lambda folder: "; ".join(use("checkpoint", folder)),
+    "log": _read_log,
+    "extraction": _read_extraction,
+    "extracted": _read_pictures,
+    "ranking": _read_ranking,
+}
+
+
+def make_folders(place: Path) -> None:
+    """Make the folders that the package writes, each below the name of its reader."""
+    import polyseme
+    from polyseme import AudioFeatures, ImageFeatures, extract_folder
+    from polyseme.cluster.ranking import rank_shards
+    from polyseme.io import Table
+    from polyseme.serve.landscape import Landscape
+    from polyseme.verdicts import VerdictLog
+
+    for name, base in (("model", "space"), ("training", "training"), ("checkpoint", "checkpoint")):
+        BASES[base][1](place / name / "made")
+    model = place / "model" / "made"
+    tagger: Any = polyseme.load(model)
+    said = [(str(n), label, n % 2 == 0) for n in range(4) for label in ("tag a", "tag b")]
+    ids = [str(n) for n in range(4)]
+    tagger.learn(said, Table(features=np.eye(4, 5), ids=ids, columns=None))
+    tagger.save(model)
+    polyseme.load(model)  # keeps what it learned again
+    points = np.eye(6, dtype=np.float32)
+    Landscape.quick(points, "digest").save(model)
+    (model / "told.json").write_text(json.dumps({"digest": "digest", "n_axes": 6}))
+    (place / "log" / "made").mkdir(parents=True)
+    with VerdictLog(place / "log" / "made") as log:
+        log.append([("a", "sea", True, 0.5, 1), ("b", "ship", False)], {"a": np.ones(3)}, "space")
+        log.undo([2])
+    ours = place / "extraction" / "made"
+    shutil.copytree(
+        CORPUS / "sound",
+        ours / "sounds",
+        ignore=lambda _, names: {name for name in names if name not in ("plain.wav", "tagged.mp3")},
+    )
+    extract_folder(ours / "sounds", ours / "numbers", AudioFeatures(n_words=2, n_jobs=1))
+    (place / "pictures").mkdir()
+    for name in ("gray.png", "photo.jpg"):
+        shutil.copy(CORPUS / "picture" / name, place / "pictures")
+    extract_folder(place / "pictures", place / "extracted" / "made", ImageFeatures(n_jobs=1))
+    shutil.rmtree(place / "pictures")
+    ranking = place / "ranking" / "made"
+    BASES["space-sparse"][1](ranking / "model")
+    (ranking / "shards").mkdir()
+    for number in range(2):
+        np.save(ranking / "shards" / f"part-{number:05d}.npy", np.eye(3, 5) + number)
+    rank_shards(ranking / "model", ranking / "shards", ranking / "ranked", k=3, workers=1)
+
+
+# ---------------------------------------------------------------------- checksums made to fit
+
+
+def _sealed_anew(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Write a sealed file with other values, under a digest that fits them."""
+    from polyseme.io.folders import sealed, unsealed
+
+    content = unsealed(file.read_bytes())
+    if content is not None:
+        change(content)
+        file.write_bytes(sealed(content))
+
+
+def _summary(file: Path) -> dict[str, Any]:
+    from polyseme.io.folders import quick_digest, summary_of
+
+    return {**(summary_of(file) or {}), "quick": quick_digest(file)}
+
+
+def _fit_checksums(file: Path) -> None:
+    """Make the checksums of a folder fit one file of it that was changed."""
+    beside = file.parent
+    if (beside / "manifest.json").exists() and file.name.startswith(("config-", "arrays-")):
+        manifest = json.loads((beside / "manifest.json").read_bytes())
+        files = {name: (beside / name).read_bytes() for name in manifest["files"]}
+        for name in files:
+            (beside / name).unlink()
+        seal(beside, manifest["kind"], *(files[name] for name in sorted(files, reverse=True)))
+    elif file.name == "corrections.cache":
+        file.write_bytes(hashlib.sha256(file.read_bytes()[32:]).digest() + file.read_bytes()[32:])
+    elif (beside / "extraction.json").exists():
+        names = [one.name for one in beside.iterdir() if one.suffix in (".npy", ".jsonl")]
+        files = {name: _summary(beside / name) for name in names}
+        files["files.jsonl"].pop("quick")
+        _sealed_anew(beside / "extraction.json", lambda told: told.update(files=files))
+    elif (beside / "plan.json").exists():
+
+        def note(told: dict[str, Any]) -> None:
+            for one in told.get("files", []):
+                if one["file"] == file.name:
+                    one.update(_summary(file))
+
+        _sealed_anew(beside / "manifest.json", note)
+
+
+def _change_values(rng: random.Random, file: Path) -> None:
+    """Change a value of a sealed file, under a digest that fits it."""
+    from torture.models import change_value
+
+    _sealed_anew(file, lambda content: change_value(rng, content) and None)
+
+
+def _change_cell(rng: random.Random, file: Path) -> None:
+    """Change a cell of a database, and make the digests of its rows fit."""
+    from polyseme import verdicts
+    from polyseme.features import extraction
+
+    with closing(sqlite3.connect(file)) as database:
+        database.executescript("PRAGMA locking_mode = NORMAL; PRAGMA journal_mode = DELETE;")
+        triggers = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+        kept = triggers.fetchall()
+        for name, _ in kept:
+            database.execute(f"DROP TRIGGER {name}")
+        tables = [
+            t for (t,) in database.execute("SELECT name FROM sqlite_master WHERE type='table'")
+        ]
+        table = rng.choice(tables)
+        rows = [list(row) for row in database.execute(f"SELECT * FROM {table}")]
+        if rows:
+            row = rng.choice(rows)
+            at = rng.randrange(len(row) - 1)
+            old = row[at]
+            row[at] = rng.choice(_ODD_CELLS)
+            if isinstance(old, (str, bytes)) and rng.random() < 0.5:
+                data = changed(rng, old if isinstance(old, bytes) else old.encode())
+                row[at] = data if isinstance(old, bytes) else data.decode("utf-8", "replace")
+            previous = b""
+            database.execute(f"DELETE FROM {table}")
+            marks = ", ".join("?" * len(row))
+            for one in rows:
+                if table in verdicts._COLUMNS:
+                    previous = one[-1] = verdicts._digest(previous, tuple(one[:-1]))
+                elif table in extraction._DIGESTED:
+                    one[-1] = extraction._digested(*one[:-1])
+                database.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", one)
+        for _, sql in kept:
+            database.execute(sql)
+        database.commit()
+
+
+def _make_wrong(rng: random.Random, place: Path, others: Sequence[bytes]) -> str:
+    """Change one file at a place, or two; give what they are called."""
+    every = [place] if place.is_file() else sorted(one for one in place.rglob("*") if one.is_file())
+    # What a reader is only told by, or reads by itself, stays as it is.
+    every = [one for one in every if one.name != "told.json" and one.parent.name != "sounds"]
+    told = []
+    for file in rng.sample(every, min(len(every), rng.choice([1, 1, 1, 2]))):
+        if not file.exists():
+            continue
+        if file.suffix == ".sqlite" and rng.random() < 0.7:
+            try:
+                _change_cell(rng, file)
+            except (sqlite3.Error, OverflowError, UnicodeError):
+                continue  # that SQLite itself does not take
+        elif file.name in ("extraction.json", "plan.json", ".polyseme") and (rng.random() < 0.7):
+            _change_values(rng, file)
+        else:
+            file.write_bytes(mutated(rng, file.name, file.read_bytes(), others))
+            if rng.random() < 0.7:
+                with suppress(
+                    ValueError, TypeError, KeyError
+                ):  # what it stands in is wrong as well
+                    _fit_checksums(file)
+        told.append(file.name)
+    return ", ".join(told)
+
+
+# ---------------------------------------------------------------------- processes
+
+
+def _seeds(made: Path) -> list[str]:
+    """Give all that is read, as reader/name; files and folders of the corpus and made ones."""
+    found = [one for place in (CORPUS, made) for one in place.glob("*/*")]
+    return sorted(f"{one.parent.name}/{one.name}" for one in found)
+
+
+def _copied(seed: str, made: Path, place: Path) -> Path:
+    """Copy what a seed names to a place."""
+    source = next(root / seed for root in (CORPUS, made) if (root / seed).exists())
+    target = place / source.name
+    return Path(shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target))
+
+
+def _beside(seed: str) -> list[bytes]:
+    """Give other files of the same reader, to splice with."""
+    return [one.read_bytes() for one in sorted((CORPUS / seed).parent.glob("*")) if one.is_file()]
+
+
+def _attacked(seed: str, number: int, made: Path) -> Outcome:
+    """Make one file wrong, read it, and say what came of it."""
+    from polyseme._validation import PolysemeWarning
+
+    rng, read = random.Random(number), _READ[seed.partition("/")[0]]
+    with tempfile.TemporaryDirectory(prefix="fuzzed-") as folder:
+        place = _copied(seed, made, Path(folder))
+        if number >= 0:
+            _make_wrong(rng, place, _beside(seed))
+
+        def told() -> str:
+            with warnings.catch_warnings(record=True) as remarks:
+                warnings.simplefilter("always", PolysemeWarning)
+                words = read(place)
+            for one in remarks:
+                if issubclass(one.category, PolysemeWarning):
+                    phrase(str(one.message))
+            return words
+
+        return judged(told)
+
+
+def _work(made: Path) -> None:
+    """Read files made wrong, in a process of its own."""
+    import torch
+
+    import polyseme
+    from polyseme.io import unpacking
+
+    torch.set_num_threads(1)
+    polyseme.load(made / "model" / "made")
+    with unpacking(0.05):
+        work(lambda job: _attacked(job[0], job[1], made))
+
+
+def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
+    """Read every seed, which must work, and then seeds made wrong in turn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        make_folders(place)
+    seeds, worker = _seeds(place), Worker("-m", __name__, "--work", str(place))
+    try:
+        for seed in seeds:
+            found = worker.ask([seed, -1])
+            good = HELD if "/fault-" in seed else ("works",)
+            yield Tried(seed, found.outcome, found.outcome in good, found.detail)
+        for seed in itertools.cycle(seeds):
+            number = rng.randrange(2**40)
+            found = worker.ask([seed, number])
+            what = f"{seed}:{number}"
+            yield Tried(what, found.outcome, found.outcome in HELD, found.detail)
+    finally:
+        worker.close()
+
+
+def main() -> None:
+    """Work for another process, or make one file wrong and let it fail where it fails."""
+    if sys.argv[1] == "--work":
+        _work(Path(sys.argv[2]))
+        return
+    seed, _, number = sys.argv[1].partition(":")
+    with tempfile.TemporaryDirectory() as made:
+        if not (CORPUS / seed).exists():
+            make_folders(Path(made))
+        place = _copied(seed, Path(made), Path(sys.argv[2]))
+    print(_make_wrong(random.Random(int(number)), place, _beside(seed)), flush=True)
+    print(_READ[seed.partition("/")[0]](place))
+
+
+if __name__ == "__main__":
+    main()
