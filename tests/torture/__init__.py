@@ -37,6 +37,8 @@ Attack = Callable[[Path, random.Random], Iterator[Tried]]
 ATTACKS: dict[str, tuple[str, int]] = {
     "models": ("models with crafted arrays and values under checksums that fit them", 90),
     "interrupts": ("Ctrl-C at random instants of commands", 8),
+    "kills": ("kills at every instant at which a command changes a file", 34),
+    "disks": ("disks that are full, read-only, slow or do not sync", 34),
 }
 
 
