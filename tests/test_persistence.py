@@ -134,6 +134,7 @@ def test_same_state_gives_the_same_bytes_in_any_order_of_insertion(tmp_path):
 
 def test_overwriting_leaves_no_trace_of_the_old_model_and_spares_foreign_files(model):
     mine = {"notes.txt": b"mine", "arrays-0123456789ab.safetensors": b"mine"}
+    mine |= {f".{'0' * 16}.tmp": b"mine"}  # nothing of us is in its name
     for name, content in mine.items():
         (model / name).write_bytes(content)
     (model / ABANDONED).write_bytes(b"abandoned")
@@ -759,7 +760,9 @@ def test_a_cache_that_cannot_be_written_is_none_and_breaks_nothing(tmp_path):
 
 
 def test_a_folder_with_nothing_but_what_lies_beside_a_model_takes_one(tmp_path):
+    killed_while_writing(tmp_path / CORRECTIONS)
     write_cache(tmp_path / CORRECTIONS, {"a": np.arange(3.0)})
+    assert [one.name for one in tmp_path.iterdir()] == [CORRECTIONS], "what the kill left is swept"
     write(tmp_path, FIRST)
     assert same(read_model(tmp_path), FIRST)
     assert read_cache(tmp_path / CORRECTIONS).keys() == {"a"}

@@ -43,7 +43,7 @@ VERDICTS = "verdicts.sqlite"
 CORRECTIONS = "corrections.cache"
 _KIND = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _PAYLOAD = re.compile(r"config-[0-9a-f]{12}\.json|arrays-[0-9a-f]{12}\.safetensors")
-_TEMPORARY = re.compile(rf"(?:{re.escape(MANIFEST)}|{_PAYLOAD.pattern})?\.[0-9a-f]{{16}}\.tmp")
+_TEMPORARY = re.compile(rf"(?:{re.escape(MANIFEST)}|{_PAYLOAD.pattern})\.[0-9a-f]{{16}}\.tmp")
 _BESIDE = re.compile(rf"{re.escape(VERDICTS)}(?:-wal|-shm|-journal)?|{re.escape(CORRECTIONS)}")
 _DTYPES = frozenset(np.dtype(code).name for code in "?bhiqBHIQefd")
 _MANIFEST_LIMIT = 1 << 20
@@ -611,6 +611,7 @@ def write_cache(file: Path, arrays: Arrays) -> None:
         As for `write_model`.
     """
     data = _encode_arrays(arrays)
+    sweep(file.parent)
     with suppress(OSError), replacing(file) as stream:
         stream.write(hashlib.sha256(data).digest() + data)
 

@@ -127,6 +127,26 @@ def test_an_interrupted_run_goes_on_with_what_is_missing(place, tmp_path):
     assert rank_shards(place / "model", place / "cut", tmp_path / "out", **options).n_before == 4
 
 
+def test_a_manifest_goes_before_anything_that_it_names(place, tmp_path, monkeypatch):
+    cut, out = Path(shutil.copytree(place / "cut", tmp_path / "cut")), tmp_path / "out"
+    rank_shards(place / "model", cut, out)
+    shard = cut / "part-00001.npy"
+    np.save(shard, np.load(shard)[::-1])
+    write = ranking._write
+    for name in ("done.journal", "plan.json"):
+
+        def killed(path: Path, content: bytes, name: str = name) -> None:
+            if path.name == name:
+                raise KeyboardInterrupt
+            write(path, content)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(ranking, "_write", killed)
+            rank_shards(place / "model", cut, out)
+        manifest = json.loads((out / "manifest.json").read_bytes())
+        assert {one["file"] for one in manifest["files"]} <= contents(out).keys()
+
+
 def test_files_of_somebody_else_stay_as_they_are(place, tmp_path):
     """Also while it works, and those that are called like what it writes."""
     out, mine = tmp_path / "out", ["thesis.tmp", ".0123456789abcdef.tmp", "notes.txt"]

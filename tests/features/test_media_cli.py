@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
 import re
 import shutil
 import xml.etree.ElementTree as ElementTree
@@ -147,6 +149,25 @@ def test_sidecars_get_tags_and_lose_none(pictures, tmp_path):
     assert before == [path.read_bytes() for path in photos], "media are only read"
     again = lines(run("tag", pictures / "model", tmp_path / "photos", "--sidecars", "-k", 2).stdout)
     assert all(record["added"] == [] for record in again)
+
+
+def test_a_disk_that_does_not_take_a_sidecar_is_no_success(pictures, tmp_path, monkeypatch):
+    shutil.copytree(pictures / "files" / "noto", tmp_path / "photos")
+    command = ("tag", pictures / "model", tmp_path / "photos", "--sidecars", "-k", 2)
+    sync, failed = os.fsync, []
+
+    def fail_once(descriptor: int) -> None:
+        if not failed:
+            failed.append(descriptor)
+            raise OSError(errno.EIO, "Input/output error")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fail_once)
+    done = CliRunner().invoke(app, [str(word) for word in command])
+    assert "1 sidecar could not be written" in str(done.exception)
+    photos = sorted((tmp_path / "photos").glob("*.png"))
+    assert len(list((tmp_path / "photos").glob("*.xmp"))) == len(photos) - 1
+    assert len([one for one in lines(run(*command).stdout) if one["added"]]) == 1
 
 
 def test_an_extracted_folder_is_not_looked_at_again(pictures, tmp_path, monkeypatch):

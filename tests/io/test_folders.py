@@ -49,6 +49,12 @@ def test_what_a_kill_leaves_is_swept_and_nothing_else(tmp_path):
     sweep(tmp_path / "nowhere")
 
 
+def test_whoever_asks_whether_a_file_can_be_written_sweeps_its_folder(tmp_path):
+    killed_while_writing(tmp_path / "page.html")
+    check_file(tmp_path / "page.html")
+    assert names(tmp_path) == set()
+
+
 def test_a_file_that_somebody_writes_is_not_swept(tmp_path):
     with replacing(tmp_path / "a") as stream:
         stream.write(b"one")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from killed_writers import killed_while_writing
 from polyseme._validation import InputError
 from polyseme.serve.access import Caller, Tokens, new_token
 
@@ -26,6 +28,20 @@ def test_a_new_token_of_a_name_ends_the_former_one(tmp_path):
     tokens = Tokens.read(file)
     assert tokens.caller(first) is None
     assert tokens.caller(second).scope == tokens.caller(other).scope == "admin"
+
+
+def test_of_many_that_are_made_at_once_none_is_forgotten(tmp_path):
+    file = tmp_path / "tokens.json"
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda name: new_token(file, name, "read"), "abcdefgh"))
+    tokens = Tokens.read(file)
+    assert [tokens.caller(one).name for one in made] == list("abcdefgh")
+
+
+def test_what_a_kill_leaves_is_swept_by_the_next_token(tmp_path):
+    killed_while_writing(tmp_path / "tokens.json")
+    new_token(tmp_path / "tokens.json", "ann", "read")
+    assert [one.name for one in tmp_path.iterdir()] == ["tokens.json"]
 
 
 def test_a_scope_holds_those_before_it():

@@ -43,6 +43,8 @@ ATTACKS: dict[str, tuple[str, int]] = {
     "readers": ("files and folders made wrong, read by every reader", 500),
     "interrupts": ("Ctrl-C at random instants of commands", 8),
     "native": ("the compiled search under sanitizers, all instruction sets that are there", 80),
+    "kills": ("kills at every instant at which a command changes a file", 34),
+    "disks": ("disks that are full, read-only, slow or do not sync", 34),
 }
 
 

@@ -907,6 +907,11 @@ def tag(
     if dry_run:
         say("nothing was written; --sidecars in place of --dry-run writes these tags")
     _say_skipped(tagging.skipped)
+    if tagging.n_unwritten:
+        refuse(
+            f"{counted(tagging.n_unwritten, 'sidecar')} could not be written; run again when the "
+            "reason is mended: what has been added is not added again."
+        )
     if tagging.skipped and (strict or len(tagging.skipped) >= len(tagging.files)):
         raise typer.Exit(1)
 

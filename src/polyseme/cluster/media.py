@@ -43,7 +43,8 @@ class Tagging:
     files and folders that hold some. For `k`, `precision` and `kind` see `Suggestions`.
     `extraction` is a folder that `extract_folder` wrote, by default those beside the model: what
     they have of a file is taken from there. `n_jobs` and `device` are the extractor's. `skipped`
-    lists the files that could not be used so far, and why.
+    lists the files that could not be used so far, and why; `n_unwritten` counts those among them
+    whose sidecars the system would not take, such as on a full disk.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Tagging:
             raise InputError(f"'{extraction}' is no folder that `polyseme extract` wrote.")
         self.caches = [extraction / CACHE] if extraction else caches_beside(Path(model))
         self.skipped: list[tuple[str, str]] = []
+        self.n_unwritten = 0
         self.files = find_media(places, extractor.suffixes)[0]
         if not self.files:
             raise InputError(
@@ -116,6 +118,9 @@ class Tagging:
                 added = merge_tags(sidecar, record["labels"], present=inside, dry_run=dry_run)
             except (InputError, OSError) as error:
                 self.skipped.append((record["file"], str(error)))
+                self.n_unwritten += any(
+                    isinstance(one, OSError) for one in (error, error.__cause__)
+                )
                 continue
             names = {"file": record["file"], "sidecar": _told(sidecar), "added": added}
             yield names | {"scores": _only(record, added)["scores"]}

@@ -446,6 +446,7 @@ def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> di
     # Names that we have given, or were about to: other files are somebody's own.
     ours = {f"{Path(name).stem}.{head['form']}" for name in before["shards"]} | told.keys()
     whole: dict[str, Summary] = {}
+    stale: list[Path] = []
     spoiled = [PLAN] if planned is None and (told or (folder / PLAN).exists()) else []
     for shard in shards:
         output = _output_of(folder, shard, head["form"])
@@ -459,7 +460,7 @@ def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> di
                 whole[output.name] = told[output.name]
                 continue
             spoiled.append(output.name)
-        output.unlink(missing_ok=True)
+        stale.append(output)
     if spoiled:
         warnings.warn(
             f"Damaged or gone in '{folder}', and made again: {first_few(spoiled, most=3)}.",
@@ -469,7 +470,9 @@ def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> di
     lines = (json.dumps({"file": name} | summary) + "\n" for name, summary in whole.items())
     _write(folder / JOURNAL, "".join(lines).encode())
     _write(folder / PLAN, sealed({**head, "shards": states}))
-    (folder / MANIFEST).unlink(missing_ok=True)
+    # The manifest goes before anything that it names.
+    for path in (folder / MANIFEST, *stale):
+        path.unlink(missing_ok=True)
     return whole
 
 

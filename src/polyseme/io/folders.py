@@ -94,11 +94,12 @@ def check_file(path: Path) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise unless files can be written to a folder that is there."""
+    """Raise unless files can be written to a folder that is there; sweep it."""
     try:
         _try_writing(folder)
     except OSError as error:
         raise unwritable(folder, error) from error
+    sweep(folder)
 
 
 def check_link(path: Path) -> None:

@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from polyseme._validation import InputError
-from polyseme.io import replacing
+from polyseme.io import locked, replacing
+from polyseme.io.folders import sweep
 
 # Each may do what those before it may.
 SCOPES = ("read", "review", "admin")
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,64}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _LARGEST = 2**20
+_LOCK_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -90,12 +92,15 @@ def new_token(path: Path, name: str, scope: str) -> str:
         raise InputError(f"`scope` must be one of {', '.join(SCOPES)}; got '{scope}'.")
     if not _NAME.fullmatch(name):
         raise InputError("The name of a token must be 1 to 64 letters on one line.")
-    path.touch(0o600, exist_ok=True)
-    kept = [entry for entry in _entries(path) if entry["name"] != name]
     token = f"ps_{secrets.token_urlsafe(32)}"
-    entries = [*kept, {"name": name, "scope": scope, "sha256": _hash(token)}]
-    with replacing(path) as stream:
-        stream.write((json.dumps({"tokens": entries}, indent=1) + "\n").encode())
+    # Of two that are made at once, each would write the file without the other's.
+    with locked(path.parent, _LOCK_SECONDS):
+        sweep(path.parent)
+        path.touch(0o600, exist_ok=True)
+        kept = [entry for entry in _entries(path) if entry["name"] != name]
+        entries = [*kept, {"name": name, "scope": scope, "sha256": _hash(token)}]
+        with replacing(path) as stream:
+            stream.write((json.dumps({"tokens": entries}, indent=1) + "\n").encode())
     return token
 
 
