@@ -39,6 +39,7 @@ ATTACKS: dict[str, tuple[str, int]] = {
     "interrupts": ("Ctrl-C at random instants of commands", 8),
     "kills": ("kills at every instant at which a command changes a file", 34),
     "disks": ("disks that are full, read-only, slow or do not sync", 34),
+    "writers": ("several processes that write the same at once, with wrong clocks", 17),
 }
 
 
