@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from killed_writers import killed_while_writing
 from polyseme import verdicts
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.persistence import ModelFileError, read_model, remove_model, write_model
@@ -726,7 +727,7 @@ def test_saving_over_a_model_leaves_its_log_to_whoever_writes_to_it(tmp_path):
 
 
 def test_a_model_can_be_saved_where_there_are_only_verdicts(three):
-    (three.file.parent / f".{'0' * 16}.tmp").write_bytes(b"abandoned by a kill")
+    killed_while_writing(three.file)
     save(three.file.parent, 1)
     remove_model(three.file.parent)
     assert [entry.name for entry in three.file.parent.iterdir()] == ["verdicts.sqlite"]
@@ -781,6 +782,24 @@ def test_verdicts_of_another_model_are_never_mixed_or_replaced(three, tmp_path, 
         ):
             three.copy_to(other.file)
         assert [*other.events()] == before
+
+
+def test_answers_that_come_while_somebody_fits_are_kept_beside_what_was_fitted(
+    three, tmp_path_factory
+):
+    """The fit has a copy, to which it adds codes in its space; people go on where it came from."""
+    with VerdictLog(tmp_path_factory.mktemp("fitted") / "together.sqlite") as copy:
+        three.copy_to(copy.file)
+        copy.append([], {"a": [5.0], "b": [6.0]}, "new space")
+        three.append([said("d")], {"d": np.zeros(4), "a": np.ones(4)}, SPACE)
+        copy.copy_to(three.file)
+    three.verify()
+    assert plain(three.standing())[-1] == ("d", "canoe", True)
+    assert {item: code.tolist() for item, code in three.codes("new space").items()} == {
+        "a": [5.0],
+        "b": [6.0],
+    }
+    assert three.codes(SPACE)["a"].tolist() == [1.0] * 4, "not the one that was copied before"
 
 
 def test_a_copy_is_not_put_into_a_folder_of_something_else(three, tmp_path):

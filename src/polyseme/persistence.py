@@ -14,8 +14,8 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -234,6 +234,27 @@ def make_folder(folder: Path) -> None:
 def _write_lock(folder: Path) -> AbstractContextManager[bool]:
     """Hold the folder's write lock, which a kill releases; False where there is none."""
     return locked(folder, _LOCK_SECONDS, ModelFileError)
+
+
+@contextmanager
+def changing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold a model from reading it to saving it; others that change it wait for their turn.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The model's folder, which need not be there; the one above it is locked.
+
+    Notes
+    -----
+    Without it the last one to save would undo what somebody else has saved since it read the model.
+    """
+    above = Path(path).resolve().parent
+    if not os.access(above, os.R_OK):
+        yield  # there is nothing to lock
+        return
+    with locked(above, _LOCK_SECONDS, ModelFileError):
+        yield
 
 
 def _files_to_replace(folder: Path) -> frozenset[str]:

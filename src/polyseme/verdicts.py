@@ -210,7 +210,8 @@ class VerdictLog:
         ----------
         path : str or path
             As in `VerdictLog`. Its log must be missing, or an earlier or later copy of this one;
-            it is never replaced, so that nobody who writes to it is cut off.
+            it is never replaced, so that nobody who writes to it is cut off. Codes that both have
+            got since stand beside each other there.
 
         Raises
         ------
@@ -230,14 +231,29 @@ class VerdictLog:
             for table, number in last.items():
                 held, _ = _last(connection, table)
                 common = min(held, number)
-                if self._digest_of(table, common) != target._digest_of(table, common):
+                if self._digest_of(table, common) == target._digest_of(table, common):
+                    marks = ", ".join("?" * _COLUMNS[table])
+                    for page in self._pages(table, held, number):
+                        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", page)
+                elif table == "codes":
+                    # Somebody learned there meanwhile. The events, which come first, are the same,
+                    # and codes are values: those of spaces and items without any are added.
+                    for space, codes in self._codes_by_space().items():
+                        known = target.coded(space)
+                        missing = {item: code for item, code in codes.items() if item not in known}
+                        _insert_codes(connection, missing, space)
+                else:
                     raise ModelFileError(
                         f"'{target.file}' has verdicts of its own, which are not among those to be "
                         "saved there; choose another path, or move that file away."
                     )
-                marks = ", ".join("?" * _COLUMNS[table])
-                for page in self._pages(table, held, number):
-                    connection.executemany(f"INSERT INTO {table} VALUES ({marks})", page)
+
+    def _codes_by_space(self) -> dict[str, dict[str, bytes]]:
+        """Give the latest code of every item, as bytes, by space."""
+        found: dict[str, dict[str, bytes]] = {}
+        for space, item, code in self._read("SELECT space, item, code FROM codes ORDER BY number"):
+            found.setdefault(space, {})[item] = code
+        return found
 
     # ------------------------------------------------------------------ reading
 

@@ -55,6 +55,19 @@ def test_whoever_asks_whether_a_file_can_be_written_sweeps_its_folder(tmp_path):
     assert names(tmp_path) == set()
 
 
+def test_two_that_ask_whether_they_can_write_do_not_disturb_each_other(tmp_path, monkeypatch):
+    close = os.close
+
+    def close_and_sweep(descriptor: int) -> None:
+        close(descriptor)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "close", close)
+            sweep(tmp_path)
+
+    monkeypatch.setattr(os, "close", close_and_sweep)
+    check_file(tmp_path / "page.html")
+
+
 def test_a_file_that_somebody_writes_is_not_swept(tmp_path):
     with replacing(tmp_path / "a") as stream:
         stream.write(b"one")

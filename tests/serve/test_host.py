@@ -220,3 +220,21 @@ def test_a_folder_that_cannot_be_written_still_answers(model, world, monkeypatch
     host = ModelHost(model)
     assert host.suggest([Ask(row(world))])[0][1]
     assert not (model / "versions").exists()
+
+
+def test_a_change_at_the_command_line_and_one_of_the_service_are_both_kept(host, model):
+    """Whichever is second reads what the first has saved, however long that one takes."""
+    from polyseme.cli.commands import _change
+
+    def rename(tagger):
+        # Without a lock this one would end first, and be overwritten.
+        other.start()
+        other.join(1)
+        tagger.rename("sea", "ocean")
+
+    changed = host.change
+    other = threading.Thread(target=changed, args=("block", "", None, lambda t: t.block(["sand"])))
+    _change(model, None, "rename", rename)
+    other.join()
+    tagger = load(model)
+    assert "ocean" in tagger.classes_ and "sand" in tagger.vocabulary_.blocked

@@ -45,6 +45,7 @@ ATTACKS: dict[str, tuple[str, int]] = {
     "native": ("the compiled search under sanitizers, all instruction sets that are there", 80),
     "kills": ("kills at every instant at which a command changes a file", 34),
     "disks": ("disks that are full, read-only, slow or do not sync", 34),
+    "writers": ("several processes that write the same at once, with wrong clocks", 17),
 }
 
 

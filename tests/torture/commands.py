@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from polyseme.io.folders import is_drawn
 from torture.faults import Ended, Host
 
 _FIT = ["-d", "d.jsonl", "-x", "x.npy", "--validations", "1"]
@@ -50,7 +49,7 @@ COMMANDS: dict[str, list[str]] = {
     "token": ["token", "tokens.json", "ann"],
 }
 # Names whose bytes are drawn, or depend on the time; they are read by `seen`.
-_OWN_BYTES = re.compile(r"\.polyseme|.*\.sqlite|change\.json|tokens\.json")
+_OWN_BYTES = re.compile(r"\.polyseme|.*\.sqlite|change\.json|tokens\.json|plan\.json")
 # What SQLite keeps beside a database and looks after itself, and what need not be there.
 _BESIDE = re.compile(r".*\.sqlite-(wal|shm|journal)|corrections\.cache")
 # What a command may leave, or leave out, until it is run again.
@@ -198,6 +197,16 @@ class State:
                         state.seen[key] = _read(read, path, frozenset(here.items()))
         return state
 
+    def differences(self, other: State) -> dict[str, tuple[str, str]]:
+        """Give what is here, and what is there, by path, where these differ."""
+        found = {}
+        for here, there in ((self.files, other.files), (self.seen, other.seen)):
+            for name in sorted({*here, *there}):
+                pair = here.get(name, _ABSENT), there.get(name, _ABSENT)
+                if pair[0] != pair[1]:
+                    found[name] = pair
+        return found
+
 
 def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()[:12]
@@ -332,7 +341,7 @@ class Reference:
         if again.code:
             # Refused, since it had been done before, it has nothing to write and to sweep for.
             for name in now.files.keys() - self.states[1].files.keys():
-                if name in self.states[0].files or is_drawn(Path(name).name):
+                if name in self.states[0].files or _UNFINISHED.fullmatch(Path(name).name):
                     del now.files[name]
         outcomes = list(zip(self.states[1:], self.ended, strict=True))
         if any(now == state and again.code == ended.code for state, ended in outcomes):
@@ -340,15 +349,7 @@ class Reference:
         told = f"run again it ended with {again.code}: {again.err.strip()[-300:]}"
         if again.code not in {ended.code for ended in self.ended}:
             return told
-        for there, are in ((now.files, self.states[1].files), (now.seen, self.states[1].seen)):
-            other = {
-                name: (there.get(name, _ABSENT), are.get(name, _ABSENT))
-                for name in {*there, *are}
-                if there.get(name) != are.get(name)
-            }
-            if other:
-                return f"{told}; in place of what an undisturbed one leaves: {other}"
-        return told
+        return f"{told}; beside what an undisturbed one leaves: {now.differences(self.states[1])}"
 
 
 def _is_passing(name: str, is_now: str) -> bool:
@@ -376,8 +377,9 @@ class Workshop:
     def reference(self, name: str) -> Reference:
         """Run a command undisturbed, twice, unless that was done before."""
         if name not in self._references:
-            with self.copy(name) as folder:
-                before, words = State.of(folder), COMMANDS[name]
+            words = COMMANDS[name]
+            with self.copy(words) as folder:
+                before = State.of(folder)
                 start = time.monotonic()
                 first = self.host.run(folder, *words)
                 seconds = time.monotonic() - start
@@ -396,12 +398,12 @@ class Workshop:
         return self._references[name]
 
     @contextmanager
-    def copy(self, *names: str) -> Iterator[Path]:
-        """Give a copy of what commands take, for a while."""
+    def copy(self, *commands: list[str]) -> Iterator[Path]:
+        """Give a copy of what the words of commands name, for a while."""
         folder = self.place / "copy"
         folder.mkdir()
         try:
-            for word in {*_MINE, *(word for name in names for word in COMMANDS[name])}:
+            for word in {*_MINE}.union(*commands):
                 # Times are kept: by them files are known that were looked at before.
                 if (self.base / word).is_dir():
                     shutil.copytree(self.base / word, folder / word)

@@ -46,7 +46,7 @@ def disturbed(work: Workshop, reference: Reference, fault: Fault, rng: random.Ra
     """Run one command on a disk that fails, and again on one that does not."""
     name, words = reference.name, reference.words
     what = f"{name}, {fault.name} at {fault.at}"
-    with work.copy(name) as folder, _disk(folder, fault, rng) as grow:
+    with work.copy(words) as folder, _disk(folder, fault, rng) as grow:
         ended = work.host.run(folder, *words, fault=fault if fault != _SMALL else NOTHING)
         grow()
         if wrong := judged(reference, folder, fault, ended):

@@ -115,15 +115,27 @@ class Host:
 
     def together(self, folder: Path, runs: list[tuple[list[str], Fault]]) -> list[Ended]:
         """Run several commands in a folder at once."""
+        started = [(self.start(folder, *words, fault=fault), fault) for words, fault in runs]
+        return [self.wait(child, fault.seconds) for child, fault in started]
+
+    def start(self, folder: Path, *words: str, fault: Fault = NOTHING) -> int:
+        """Start a command in a folder; give the number of its process."""
+        asked = {"folder": str(folder.resolve()), "words": words, "fault": asdict(fault)}
+        return int(self._ask(asked))
+
+    def wait(self, child: int, seconds: float | None = None) -> Ended:
+        """Wait for a command to end; kill it after so many seconds."""
+        code, out, err, seen = self._ask({"child": child, "seconds": seconds})
+        return Ended(code, out, err, tuple(seen))
+
+    def _ask(self, question: dict[str, Any]) -> Any:
         assert self.process.stdin is not None and self.process.stdout is not None
-        asked = [{"words": words, "fault": asdict(fault)} for words, fault in runs]
-        line = json.dumps({"folder": str(folder.resolve()), "runs": asked})
-        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.write(json.dumps(question) + "\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
         if not answer:
             raise RuntimeError(f"The process that runs commands ended: {self.process.wait()}.")
-        return [Ended(code, out, err, tuple(seen)) for code, out, err, seen in json.loads(answer)]
+        return json.loads(answer)
 
     def close(self) -> None:
         """End the process."""
@@ -193,24 +205,28 @@ def _work() -> None:
     from torture import commands
 
     commands.load_everything()
-    for line in sys.stdin:
-        asked = json.loads(line)
-        with tempfile.TemporaryDirectory(prefix="told-") as place:
-            children: list[tuple[int, Path, Any]] = []
-            for number, run in enumerate(asked["runs"]):
-                notes, fault = Path(place, str(number)), Fault(**run["fault"])
-                notes.mkdir()
-                child = os.fork()
-                if child == 0:
-                    _child(asked["folder"], run["words"], fault, notes)
-                children.append((child, notes, fault))
-            ended = []
-            for child, notes, fault in children:
-                if fault.seconds is not None:
-                    time.sleep(fault.seconds)
-                    os.kill(child, signal.SIGKILL)
-                ended.append(_ended(os.waitpid(child, 0)[1], notes))
-        print(json.dumps(ended), file=answers, flush=True)
+    with tempfile.TemporaryDirectory(prefix="told-") as place:
+        for line in sys.stdin:
+            answer = _answer(Path(place), json.loads(line))
+            print(json.dumps(answer), file=answers, flush=True)
+
+
+def _answer(place: Path, asked: dict[str, Any]) -> Any:
+    """Start a command, or wait for one."""
+    if "child" in asked:
+        if asked["seconds"] is not None:
+            time.sleep(asked["seconds"])
+            os.kill(asked["child"], signal.SIGKILL)
+        notes = place / str(asked["child"])
+        ended = _ended(os.waitpid(asked["child"], 0)[1], notes)
+        shutil.rmtree(notes, ignore_errors=True)  # it may not have come so far
+        return ended
+    child = os.fork()
+    if child == 0:
+        notes = place / str(os.getpid())
+        notes.mkdir(exist_ok=True)
+        _child(asked["folder"], asked["words"], Fault(**asked["fault"]), notes)
+    return child
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
 def killed(work: Workshop, reference: Reference, fault: Fault, rng: random.Random) -> Tried:
     """Kill one command, perhaps twice, and run it again."""
     name, words = reference.name, reference.words
-    with work.copy(name) as folder:
+    with work.copy(words) as folder:
         ended = work.host.run(folder, *words, fault=fault)
         when = ended.instants[-1] if fault.at and ended.instants else f"{fault.seconds} s"
         what = f"{name}, killed at {fault.at}, {when.replace(str(folder), '')}"

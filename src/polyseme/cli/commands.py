@@ -79,7 +79,7 @@ def fit(
         verdicts_for,
     )
     from polyseme.cluster import RayTraining
-    from polyseme.persistence import MANIFEST, check_destination
+    from polyseme.persistence import MANIFEST, changing, check_destination
 
     if engine == "local" and not (address is None and workers is None):
         raise typer.BadParameter("--address and --workers of `fit` need --engine ray.")
@@ -148,7 +148,8 @@ def fit(
             tagger.fit(items.X, items.documents, sets, words_of_labels, trainer, pool, answers)
         if trainer is not None:
             trainer.forget()
-        tagger.save(model)
+        with changing(model):
+            tagger.save(model)
     remove_checkpoint(checkpoint)
     say(_summary(tagger))
     typer.echo(str(model))
@@ -351,7 +352,7 @@ def add(
     from polyseme._validation import first_few
     from polyseme.cli.reading import Reading, items_to_learn
     from polyseme.corpus import normalize_label
-    from polyseme.persistence import check_destination
+    from polyseme.persistence import changing, check_destination
     from polyseme.verdicts import Verdict
 
     labels, shown, place = label or [], items or [], out or model
@@ -361,30 +362,31 @@ def add(
         refuse("Give tag sets with --documents, or tags with --label and --vectors or items.")
     if bool(labels) != bool(vectors is not None or shown):
         refuse("`--label` and `--vectors` belong together: a name needs word vectors, or items.")
-    tagger: Any = default_tagger(model, "add ITEMS") if shown else polyseme.load(model)
-    check_destination(place)
-    if shown:
-        reading = Reading(tables, features_column)
-        names, X = items_to_learn(shown, tagger, features, reading)
-    before, added = frozenset(tagger.classes_), []
-    if documents is not None:
-        corpus = Reading(tables, normalize=tagger.normalize_labels_).corpus(documents)
-        added.append(counted(len(tagger.add_documents(corpus)), "document"))
-    if vectors is not None:
-        words = polyseme.WordVectors.read(vectors, labels=[*tagger.classes_, *labels])
-        fresh = tagger.add_labels(labels, words)
-        keys = {normalize_label(one) for one in fresh}
-        known = [one for one in labels if normalize_label(one) not in keys]
-        if known:
-            say(f"known already, so nothing is added by name: {first_few(known)}")
-        added.append(counted(len(fresh), "label") + " by name")
-    tagger.save(place)
-    if shown:
-        # The log of the model that was written: to teach is to say yes, as `learn` does.
-        tagger = default_tagger(place, "add ITEMS")
-        said = [Verdict(one, each, True) for each in labels for one in names]
-        tagger.learn(said, X)
-        added.append(told(said))
+    with changing(place):
+        tagger: Any = default_tagger(model, "add ITEMS") if shown else polyseme.load(model)
+        check_destination(place)
+        if shown:
+            reading = Reading(tables, features_column)
+            names, X = items_to_learn(shown, tagger, features, reading)
+        before, added = frozenset(tagger.classes_), []
+        if documents is not None:
+            corpus = Reading(tables, normalize=tagger.normalize_labels_).corpus(documents)
+            added.append(counted(len(tagger.add_documents(corpus)), "document"))
+        if vectors is not None:
+            words = polyseme.WordVectors.read(vectors, labels=[*tagger.classes_, *labels])
+            fresh = tagger.add_labels(labels, words)
+            keys = {normalize_label(one) for one in fresh}
+            known = [one for one in labels if normalize_label(one) not in keys]
+            if known:
+                say(f"known already, so nothing is added by name: {first_few(known)}")
+            added.append(counted(len(fresh), "label") + " by name")
+        tagger.save(place)
+        if shown:
+            # The log of the model that was written: to teach is to say yes, as `learn` does.
+            tagger = default_tagger(place, "add ITEMS")
+            said = [Verdict(one, each, True) for each in labels for one in names]
+            tagger.learn(said, X)
+            added.append(told(said))
     new = [name for name in tagger.classes_ if name not in before]
     say(f"added {' and '.join(added)}; new labels: {first_few(new) if new else 'none'}")
     typer.echo(str(place))
@@ -778,12 +780,13 @@ def _change(
     model: Path, out: Path | None, name: str, change: Callable[[ZeroShotTagger], object]
 ) -> None:
     """Change a model and write it, to its own folder or to another one."""
-    from polyseme.persistence import check_destination
+    from polyseme.persistence import changing, check_destination
 
-    tagger = default_tagger(model, name)
-    check_destination(out or model)
-    change(tagger)
-    tagger.save(out or model)
+    with changing(out or model):
+        tagger = default_tagger(model, name)
+        check_destination(out or model)
+        change(tagger)
+        tagger.save(out or model)
     typer.echo(str(out or model))
 
 

@@ -138,7 +138,7 @@ def _try_writing(folder: Path) -> None:
         os.write(descriptor, b"polyseme")  # a full disk may have room for a name
     finally:
         os.close(descriptor)
-        temporary.unlink()
+        temporary.unlink(missing_ok=True)  # somebody may have swept it, now that it is closed
 
 
 def _make(folder: Path) -> None:

@@ -19,7 +19,14 @@ from pathlib import Path
 
 from polyseme._validation import InputError
 from polyseme.io import locked
-from polyseme.persistence import MANIFEST, ModelFileError, State, read_manifest, read_model
+from polyseme.persistence import (
+    MANIFEST,
+    ModelFileError,
+    State,
+    changing,
+    read_manifest,
+    read_model,
+)
 
 FOLDER = "versions"
 _CHANGE = "change.json"
@@ -57,9 +64,9 @@ class Versions:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the model for a change; other services that have it wait."""
+        """Hold the model for a change; others that change it wait."""
         self._folder.mkdir(exist_ok=True)
-        with locked(self._folder, _WAIT_SECONDS, ModelFileError):
+        with changing(self.model), locked(self._folder, _WAIT_SECONDS, ModelFileError):
             yield
 
     def current(self) -> str:
