@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyseme import ConceptSpace, SpacePlan, training
-from polyseme._validation import InputError
+from polyseme._validation import InputError, PolysemeWarning
 from polyseme.gpu_training import GpuLearner
-from polyseme.persistence import read_model
+from polyseme.persistence import read_model, write_model
 from polyseme.steps import read_columns
 from polyseme.training import Answers, SpaceTraining, pool_targets, standardise
 
@@ -182,6 +182,43 @@ def test_an_interrupted_fit_goes_on_to_the_same_bits(finished, tmp_path, n_round
     assert config == finished[0]
     for name, array in finished[1].items():
         np.testing.assert_array_equal(arrays[name], array, err_msg=name)
+
+
+MANIFEST_DAMAGES = {
+    "empty": lambda data: b"",
+    "cut": lambda data: data[: len(data) // 2],
+    "a bit of the format": lambda data: data.replace(b'"polyseme"', b'"pomyseme"'),
+    "a bit of the version": lambda data: data.replace(b'_version": 4', b'_version": 5'),
+    "a bit of a digest": lambda data: data.replace(
+        b'"manifest_sha256": "', b'"manifest_sha256": "0'
+    ),
+    "deep": lambda data: b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("damage", MANIFEST_DAMAGES)
+def test_a_checkpoint_whose_manifest_is_damaged_is_told_and_made_again(finished, tmp_path, damage):
+    world, manifest = little_world(), tmp_path / "run" / "manifest.json"
+    with pytest.raises(KeyboardInterrupt):
+        space_of(tmp_path / "run").fit(**world, progress=interrupted_after(1))
+    manifest.write_bytes(MANIFEST_DAMAGES[damage](manifest.read_bytes()))
+    with pytest.warns(PolysemeWarning, match="What it held is learned again"):
+        again = space_of(tmp_path / "run").fit(**world)
+    for name, array in finished[1].items():
+        np.testing.assert_array_equal(again.get_state()[1][name], array, err_msg=name)
+    config, _ = read_model(tmp_path / "run", "training")
+    assert config["round"] == 4
+
+
+@pytest.mark.parametrize("damage", MANIFEST_DAMAGES)
+def test_a_damaged_model_is_never_taken_for_a_checkpoint(tmp_path, damage):
+    write_model(tmp_path / "run", "tagger", {"seed": 1, "method": "space"}, {"a": np.ones(2)})
+    manifest = tmp_path / "run" / "manifest.json"
+    manifest.write_bytes(MANIFEST_DAMAGES[damage](manifest.read_bytes()))
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(InputError, match=r"manifest.json|has the format 5"):
+        space_of(tmp_path / "run").fit(**little_world())
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 
 
 def test_an_interrupted_fit_without_a_seed_keeps_the_one_it_drew(tmp_path):

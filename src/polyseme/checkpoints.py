@@ -21,11 +21,17 @@ from polyseme.persistence import (
     manifest_kind,
     read_model,
     remove_model,
+    values_under_damage,
 )
 
 # Weights and two moments of each, of the state that is there and of the one that replaces it, and
 # the weights of the model.
 _TIMES_WEIGHTS = 7
+# By which the values of a state are known where a manifest cannot say what they are.
+_HELD = {
+    "training": {"fingerprint", "seed", "round"},
+    "checkpoint": {"fingerprint", "seed", "trainer"},
+}
 _PART = re.compile(r"\.draw-\d+(?:-pool)?")
 
 
@@ -57,7 +63,9 @@ def read_checkpoint(path: str | Path, kind: str) -> State | None:
     except ModelFileError as error:
         # Only where it is certain that this was such a state; anything else is not replaced.
         if manifest_kind(path) != kind:
-            raise
+            if not _HELD[kind] <= (values_under_damage(path) or {}).keys():
+                raise
+            (Path(path) / MANIFEST).unlink(missing_ok=True)  # or nothing could be written there
         warnings.warn(f"{error} What it held is learned again.", PolysemeWarning, stacklevel=4)
         return None
 

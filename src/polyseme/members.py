@@ -28,6 +28,14 @@ class Shape(NamedTuple):
     hidden: int  # rectified units of each encoder
     code: int  # dimensions of a code, each between -1 and 1
 
+    @property
+    def n_weights(self) -> tuple[int, int, int]:
+        """Weights of the item encoder, of the document encoder and of the readout."""
+        above = (self.hidden + 1) * self.code
+        items = (self.n_features + 1) * self.hidden + above if self.n_features else 0
+        documents = (self.n_labels + 1) * self.hidden + above
+        return items, documents, (self.code + 1) * self.n_outputs
+
 
 class Members:
     """Weights of members that are kept together.

@@ -492,6 +492,22 @@ def manifest_kind(path: str | os.PathLike[str]) -> str | None:
         return None
 
 
+def values_under_damage(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Give the values of a model whose manifest alone is damaged; None of any other."""
+    folder = Path(path)
+    with suppress(ModelFileError, OSError):
+        raw, rewritten = read_manifest(folder), b""
+        with suppress(ValueError, TypeError, RecursionError):
+            body = dict(_parse_object(raw) or {})
+            body.pop("manifest_sha256", None)
+            rewritten = _encode_manifest(body)
+        names = [entry.name for entry in folder.iterdir() if _PAYLOAD.fullmatch(entry.name)]
+        configs = [folder / name for name in names if name.startswith("config-")]
+        if raw != rewritten and len(configs) == 1 and _was_written(configs[0]):
+            return _parse_object(configs[0].read_bytes())
+    return None
+
+
 def _parse_model(folder: Path, raw: bytes, kind: str | None) -> State:
     """Check the manifest and the payload it names, then parse the payload."""
     content = _check_manifest(folder, raw)

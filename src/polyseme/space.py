@@ -914,6 +914,7 @@ def _check_state(config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) 
     shape, n_seen = Shape(*config["shape"]), config["n_seen"]
     per_fold = config["plan"]["members_per_fold"]
     n_labels, n_outputs, n_features, hidden, code = shape
+    item_weights, document_weights, readout_weights = shape.n_weights
     require(min(n_labels, hidden, code) > 0 and n_seen <= n_labels, "shape", "that of a space")
     require(
         n_outputs == n_labels + (n_seen < n_labels), "shape", "one of as many outputs as labels"
@@ -929,9 +930,9 @@ def _check_state(config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) 
         n_members=n_members,
         n_folds=n_members // per_fold,
         members_per_fold=per_fold,
-        item_weights=((n_features + 1) * hidden + (hidden + 1) * code) if n_features else 0,
-        document_weights=(n_labels + 1) * hidden + (hidden + 1) * code,
-        readout_weights=(code + 1) * n_outputs,
+        item_weights=item_weights,
+        document_weights=document_weights,
+        readout_weights=readout_weights,
         item_dimensions=n_dimensions if n_features else 0,
         item_tags=n_seen if n_features else 0,
         n_sketch=min(n_features, SKETCH),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -253,14 +252,7 @@ def start_members(shape: Shape, priors: NDArray[np.float64], seeds: list[int]) -
 
     Each seed draws one member's weights, whatever the others are.
     """
-    hidden, code = shape.hidden, shape.code
-    sizes = [
-        (shape.n_features, hidden, code) if shape.n_features else (),
-        (shape.n_labels, hidden, code),
-        (code, shape.n_outputs),
-    ]
-    counts = [sum(below * above + above for below, above in pairwise(one)) for one in sizes]
-    members = Members(shape, *(torch.zeros(len(seeds), count) for count in counts))
+    members = Members(shape, *(torch.zeros(len(seeds), count) for count in shape.n_weights))
     readout = (members.labels, members.bias)
     for place, seed in enumerate(seeds):
         generator = torch.Generator().manual_seed(seed)

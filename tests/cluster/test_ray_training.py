@@ -14,7 +14,8 @@ import scipy.sparse as sp
 from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger
 from polyseme._validation import InputError
 from polyseme.cluster import RayEngine, RayTraining, open_engine
-from polyseme.cluster.training import run_name
+from polyseme.cluster.training import _gathered, run_name
+from polyseme.persistence import write_model
 from polyseme.verdicts import Verdict
 from ray_workers import kill_one
 
@@ -113,3 +114,50 @@ def test_only_states_of_ours_are_forgotten(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(mine)
     RayTraining(storage=tmp_path / "nowhere").forget()
     RayTraining().forget()
+
+
+SHAPE = [3, 3, 2, 4, 2]  # labels, outputs, features, hidden, code
+WIDTHS = (22, 26, 9)
+
+
+def left_by_workers(folder, change=None):
+    """Write what two workers leave of three members; `change` makes the second one's wrong."""
+    for rank, n_members in enumerate((2, 1)):
+        state = {"round": 1, "history": [{"loss": 0.5}], "shape": list(SHAPE)}
+        arrays = {
+            f"weights.{place}": np.full((n_members, width), rank, np.float32)
+            for place, width in enumerate(WIDTHS)
+        }
+        arrays["optimizer.mean"] = np.zeros((n_members, 57), np.float32)
+        if rank and change is not None:
+            change(state, arrays)
+        write_model(folder / f"worker-{rank}", "training", state, arrays)
+
+
+def test_what_workers_leave_is_put_together_by_members(tmp_path):
+    left_by_workers(tmp_path)
+    members, history = _gathered(tmp_path, 2, 3)
+    assert [group.shape for group in members.groups] == [(3, width) for width in WIDTHS]
+    assert members.readout[:, 0].tolist() == [0, 1, 0] and history == [{"loss": 0.5}]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state, arrays: arrays.pop("weights.1"),
+        lambda state, arrays: arrays.update({"weights.1": np.zeros((1, 25), np.float32)}),
+        lambda state, arrays: arrays.update({"weights.1": np.zeros((2, 26), np.float32)}),
+        lambda state, arrays: arrays.update({"weights.1": np.zeros((1, 26))}),
+        lambda state, arrays: arrays.update({"weights.1": np.zeros(26, np.float32)}),
+        lambda state, arrays: arrays.update({"weights.1": np.full((1, 26), np.nan, np.float32)}),
+        lambda state, arrays: arrays.update({"weights.1": np.full((1, 26), 1e30, np.float32)}),
+        lambda state, arrays: state.update(shape=[3, 3, 2, 4, 3]),
+        lambda state, arrays: state.update(history=[]),
+        lambda state, arrays: state.update(history=[{"loss": 0.5}] * 2),
+        lambda state, arrays: state.update(history=[{"other": 0.5}]),
+    ],
+)
+def test_what_no_worker_leaves_is_refused_before_it_is_put_together(tmp_path, change):
+    left_by_workers(tmp_path, change)
+    with pytest.raises(InputError, match=r"^The checkpoint at '.*worker-1' cannot be used: "):
+        _gathered(tmp_path, 2, 3)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.ImageFile import ImageFile
 
 from media_files import DRAWING, png, quadrants
 from polyseme import AudioFeatures, ImageFeatures, extract_folder
@@ -155,6 +156,21 @@ def test_damaged_apple_sound_is_one_reason(tmp_path, damage):
         path.write_bytes(torn)
         with pytest.raises(MediaError):
             read_sound(path)
+
+
+def test_the_keywords_of_a_png_cost_no_pixels(tmp_path, monkeypatch):
+    late = (b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + packet("sea"))
+    whole = png(b"", (60_000, 60_000), depth=8, colour=2)
+    chunk = b"".join([len(late[1]).to_bytes(4, "big"), *late])
+    chunk += zlib.crc32(b"".join(late)).to_bytes(4, "big")
+    (tmp_path / "a.png").write_bytes(whole[:-12] + chunk + whole[-12:])
+
+    def load(self):
+        raise AssertionError("unpacked")
+
+    monkeypatch.setattr(ImageFile, "load_prepare", load)
+    found = keywords_of(tmp_path / "a.png", "image")
+    assert found == (["sea"], ["XMP"], [])
 
 
 @pytest.mark.parametrize("suffix", ["heic", "avif"])

@@ -213,6 +213,18 @@ def test_an_interrupted_run_ends_bit_identical(
     assert np.array_equal(whole.network_.weights, resumed.network_.weights)
 
 
+def test_a_checkpoint_whose_manifest_is_damaged_is_told_and_made_again(
+    tmp_path, tiny_embedding, world
+):
+    run = tiny_embedding(checkpoint=tmp_path / "run")
+    points = run.fit(world.label_sets).transform(world.label_sets).points
+    manifest = tmp_path / "run" / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes()[:100])
+    with pytest.warns(PolysemeWarning, match="What it held is learned again"):
+        again = tiny_embedding(checkpoint=tmp_path / "run").fit(world.label_sets)
+    np.testing.assert_array_equal(again.transform(world.label_sets).points, points)
+
+
 def test_a_checkpoint_of_another_run_is_refused(tmp_path, tiny_embedding, world):
     tiny_embedding(checkpoint=tmp_path / "run").fit(world.label_sets)
     for parameters, documents in (({"n_components": 9}, world.label_sets), ({}, world.documents)):

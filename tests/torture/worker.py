@@ -98,6 +98,7 @@ class Worker:
     def __init__(self, *command: str, **settings: str) -> None:
         self.command, self.settings = command, settings
         self.process: subprocess.Popen[str] | None = None
+        self.works = False
         # What it says of its end: where it was, or what a sanitizer found.
         self.said = tempfile.TemporaryFile("ab+")  # noqa: SIM115  # as long as it is
 
@@ -121,14 +122,16 @@ class Worker:
         except BrokenPipeError:
             line = ""
         if line:
+            self.works = True
             return Outcome(*json.loads(line))
         code = self.process.wait()
         self.process = None
         self.said.seek(0)
-        said = self.said.read(4000).decode(errors="replace")
-        if code >= 0:
-            raise RuntimeError(f"A process for attacks ended with {code}: {said}")
-        return Outcome("no end in time" if code == -signal.SIGALRM else f"signal {-code}", said)
+        said = self.said.read().decode(errors="replace").strip("\0")[-3000:]
+        if not self.works:
+            raise RuntimeError(f"A process for attacks cannot begin ({code}): {said}")
+        why = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return Outcome("no end in time" if code == -signal.SIGALRM else why, said)
 
     def close(self) -> None:
         """Let the process go."""

@@ -22,8 +22,8 @@ import numpy as np
 from polyseme._validation import InputError, check_number
 from polyseme.cluster.engine import RETRIES, open_engine
 from polyseme.members import Members, Shape
-from polyseme.persistence import State, read_model, write_model
-from polyseme.schema import Fields, Several, Whole, reading
+from polyseme.persistence import State, read_model, within, write_model
+from polyseme.schema import Array, Fields, Several, Whole, check_arrays, reading, require
 from polyseme.training import (
     CHECKPOINT,
     ROUNDS,
@@ -98,7 +98,7 @@ class RayTraining:
                     f"{str(error).strip().splitlines()[-1]}"
                 ) from error
             with checkpoint.as_directory() as folder:
-                members, history = _gathered(Path(folder), workers)
+                members, history = _gathered(Path(folder), workers, n_members)
         if progress is not None:
             progress(plan.n_rounds, plan.n_rounds, history[-1])
         return members, history
@@ -161,18 +161,28 @@ def _read_share(folder: Path) -> State:
     return state, arrays
 
 
-def _gathered(folder: Path, workers: int) -> tuple[Members, list[dict[str, float]]]:
-    """Put the workers' shares together."""
+def _gathered(folder: Path, workers: int, n_members: int) -> tuple[Members, list[dict[str, float]]]:
+    """Put the workers' shares together, once each is what such a worker leaves."""
     shares = [_read_share(folder / f"worker-{rank}") for rank in range(workers)]
-    shape = Shape(*shares[0][0]["shape"])
-    groups = []
-    for place in range(3):
-        parts = [np.asarray(arrays[f"weights.{place}"]) for _, arrays in shares]
-        whole = np.empty((sum(map(len, parts)), parts[0].shape[1]), dtype=np.float32)
-        for rank, part in enumerate(parts):
-            whole[rank::workers] = part
-        groups.append(whole)
-    counts = [len(arrays["weights.2"]) for _, arrays in shares]
+    first, _ = shares[0]
+    shape = Shape(*first["shape"])
+    groups = [np.empty((n_members, count), dtype=np.float32) for count in shape.n_weights]
+    counts = []
+    for rank, (state, arrays) in enumerate(shares):
+        weights, place = within(arrays, "weights"), folder / f"worker-{rank}"
+        counts.append(len(range(rank, n_members, workers)))
+        with reading(place, "checkpoint"):
+            require(state["shape"] == first["shape"], "shape", "that of all workers")
+            names = [[*one] for one in state["history"]]
+            same = names == [[*one] for one in first["history"]]
+            require(same and names, "history", "of as many rounds as those of all workers")
+            declared = {
+                str(number): Array("float32", (counts[-1], count))
+                for number, count in enumerate(shape.n_weights)
+            }
+            check_arrays(weights, declared)
+        for number, group in enumerate(groups):
+            group[rank::workers] = weights[str(number)]
     history = []
     for rounds in zip(*(state["history"] for state, _ in shares), strict=True):
         means = {name: np.average([r[name] for r in rounds], weights=counts) for name in rounds[0]}

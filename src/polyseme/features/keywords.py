@@ -27,8 +27,7 @@ MOST_LETTERS = 1_000
 SOUND_FIELDS = frozenset({"genre", "mood", "style", "keywords", "tags"})
 _ALIASES = {"keyw": "keywords"}
 _XP_KEYWORDS, _IPTC_KEYWORDS, _IPTC_CHARSET = 0x9C9E, (2, 25), (1, 90)
-# What PNG files may have after their pixels, where a reader of headers does not see it.
-_LATE_CHUNKS = re.compile(rb"iTXtXML:com\.adobe\.xmp|eXIf|zTXtRaw profile type")
+_END = bytes.fromhex("0000000049454e44ae426082")  # the last chunk
 _RAW_IPTC = "Raw profile type iptc"
 
 Place = tuple[str, Callable[[], Tags]]  # what it is called, and what reads it
@@ -112,24 +111,33 @@ def _in_picture(file: BinaryIO) -> Iterator[Place]:
         yield "picture", partial(_fail, error)
         return
     with picture:
+        seen = picture
         try:
-            _read_late_chunks(picture, file)
+            seen = _without_pixels(file) if picture.format == "PNG" else picture
         except Exception as error:  # what stands before the pixels is there all the same
             yield "picture", partial(_fail, error)
-        yield "XMP", partial(_xmp, picture)
-        yield "IPTC", partial(_iptc, picture)
-        yield "EXIF", partial(_exif, picture)
+        yield "XMP", partial(_xmp, seen)
+        yield "IPTC", partial(_iptc, seen)
+        yield "EXIF", partial(_exif, seen)
 
 
-def _read_late_chunks(picture: Any, file: BinaryIO) -> None:
-    """Have Pillow read to the end of a PNG that has something after its pixels."""
-    if picture.format == "PNG":
-        place = file.tell()
-        file.seek(0)
-        late = _LATE_CHUNKS.search(file.read())
-        file.seek(place)
-        if late:
-            picture.load()
+def _without_pixels(file: BinaryIO) -> Any:
+    """Give a PNG as one that has no pixels.
+
+    Asked for what may stand behind them, Pillow would unpack them, however many there are said to
+    be.
+    """
+    from polyseme.features.pictures import open_picture
+
+    file.seek(0)
+    content = file.read()
+    kept, place = [content[:8]], 8
+    while place < len(content):
+        end = place + 12 + int.from_bytes(content[place : place + 4], "big")
+        if content[place + 4 : place + 8] not in (b"IDAT", b"IEND"):
+            kept.append(content[place:end])
+        place = end
+    return open_picture(io.BytesIO(b"".join([*kept, _END])))
 
 
 def _fail(error: Exception) -> Tags:
@@ -171,7 +179,10 @@ def _text(value: bytes, utf8: bool) -> str:
 
 def _exif(picture: Any) -> Tags:
     """Read the keywords that Windows keeps in EXIF: UTF-16, with semicolons between them."""
-    value = picture.getexif().get(_XP_KEYWORDS, b"")
+    from PIL import Image
+
+    # Not the PNG reader's own, which looks for pixels first.
+    value = Image.Image.getexif(picture).get(_XP_KEYWORDS, b"")
     text = value if isinstance(value, str) else bytes(value).decode("utf-16-le", "replace")
     return Tags(text.rstrip("\0").split(";"))
 
