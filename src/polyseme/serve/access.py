@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme._validation import InputError
-from polyseme.io import replacing
+from polyseme.io.folders import check_file, replacing
 
 # Each may do what those before it may.
 SCOPES = ("read", "review", "admin")
@@ -90,6 +90,7 @@ def new_token(path: Path, name: str, scope: str) -> str:
         raise InputError(f"`scope` must be one of {', '.join(SCOPES)}; got '{scope}'.")
     if not _NAME.fullmatch(name):
         raise InputError("The name of a token must be 1 to 64 letters on one line.")
+    check_file(path)
     path.touch(0o600, exist_ok=True)
     kept = [entry for entry in _entries(path) if entry["name"] != name]
     token = f"ps_{secrets.token_urlsafe(32)}"
