@@ -108,7 +108,7 @@ ALLOWED = {
 INSIDE_FUNCTIONS_ONLY = {"training": {"gpu_training", "steps"}}
 
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
-UNSAFE_CALLS = {"torch.save", "print", "eval", "exec"}
+UNSAFE_CALLS = {"torch.save", "torch.load", "print", "eval", "exec"}
 NO_HOME = {"utils", "util", "helpers", "helper", "common", "misc"}
 HEAVY = ("torch", "sklearn", "pandas", "polars", "tomotopy", "PIL", "librosa", "numba", "h5py")
 HEAVY += ("ray", "pyarrow")
@@ -176,9 +176,6 @@ def test_imports_point_one_way_and_nothing_unsafe_is_called(path):
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             assert ast.unparse(node.func) not in UNSAFE_CALLS, f"line {node.lineno}"
-            options = {one.arg: ast.unparse(one.value) for one in node.keywords}
-            if ast.unparse(node.func) == "torch.load":
-                assert options.get("weights_only") == "True", f"line {node.lineno}"
             pickles = [one.value for one in node.keywords if one.arg == "allow_pickle"]
             assert all(ast.unparse(value) == "False" for value in pickles), f"line {node.lineno}"
 

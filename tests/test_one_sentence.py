@@ -336,6 +336,30 @@ def test_numbers_and_names_of_any_size_get_one_sentence(run, folder, monkeypatch
     assert len(told) < 700 and not (folder / "new").exists()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("fit new -d loop", "fit new -d d.jsonl -x loop", "fit loop -d d.jsonl", "info loop"),
+        *("rank model loop", "rank loop x.npy", "rank model x.npy --out loop", "ask model loop"),
+        *("learn model loop", "add model loop", "evaluate model loop d.jsonl", "complete loop a"),
+        *("extract image loop --out new", "extract image . --out loop", "tag model loop"),
+        *("serve loop", "serve model --items loop", "serve model --tokens loop", "token loop me"),
+    ],
+)
+def test_a_loop_of_links_gets_one_sentence_wherever_it_is_given(run, folder, monkeypatch, words):
+    if "serve" in words or "token" in words:
+        pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
+    (folder / "d.jsonl").write_text('["a", "b"]\n["b", "c"]\n' * 8)
+    monkeypatch.chdir(folder)
+    for name, goal in (("loop", "back"), ("back", "loop")):
+        if not os.path.lexists(name):
+            Path(name).symlink_to(goal)
+    code, out, err = run(*words.split())
+    told = err.splitlines()[-1]
+    assert (code, out) == (1, "") and told.startswith("polyseme: ")
+    assert "unexpected" not in told and "Errno" not in told and not (folder / "new").exists()
+
+
 def test_labels_do_not_steer_a_terminal_and_cells_are_no_formulas(run, tmp_path, monkeypatch):
     wild = "\x1b]0;owned\x07 \x9b31m \u202etxt"
     records = [{"label": wild, "score": -0.5}, {"label": "=1+1", "score": 1.0}]

@@ -380,6 +380,16 @@ def tamper(file, *changes):
     database.close()
 
 
+def test_codes_that_nobody_wrote_are_refused(three):
+    tamper(three.file, "UPDATE codes SET code = x'0000c07f0000000000000000000000ff'")
+    with pytest.raises(ModelFileError, match="a code holds what is no number"):
+        three.codes(SPACE)
+    three.close()
+    tamper(three.file, "UPDATE codes SET code = NULL")
+    with pytest.raises(ModelFileError, match="a code is missing"):
+        three.append([said("z")], {"z": np.ones(4)}, SPACE)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

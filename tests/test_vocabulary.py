@@ -169,3 +169,17 @@ def test_many_names_and_long_ways_from_one_to_another_take_no_time():
 def test_a_circle_of_names_is_refused_however_it_was_made():
     with pytest.raises(InputError, match="lead round in a circle"):
         Vocabulary(aliases={"a": "b", "b": "a"}).resolve("a")
+
+
+@pytest.mark.parametrize("how", ["merge", "remove"])
+def test_a_later_label_that_no_document_holds_any_more_is_gone_at_once(tagger, world, how):
+    apple = tagger.classes_.tolist().index("apple")
+    before = tagger.predict_proba(world.X_test)[:, apple]
+    tagger.add_documents([["apple", "windfall"], ["apple"]])
+    if how == "merge":
+        tagger.merge("windfall", "apple")
+    else:
+        tagger.remove_labels(["windfall"])
+    assert "windfall" not in tagger.classes_
+    # It had nothing but its documents to say, and these are the other label's now.
+    np.testing.assert_array_equal(tagger.predict_proba(world.X_test)[:, apple], before)

@@ -118,6 +118,7 @@ def test_a_text_file_is_read(tmp_path, ending, header):
         ("", "holds no word; give another file"),
         ("sky 1 2\nsea 1\n", "Line 2 of v.txt has 1 numbers but 2 are expected"),
         ("y" * 5000 + " 1 two\n", r"no number after 'y{249}…'; correct it"),
+        ("y" * 5000 + " 1 nan\n", r"The vector of 'y{249}…' in v.txt holds NaN"),
         ("sky 1 two\n", "Line 1 of v.txt holds something that is no number after 'sky'"),
         ("sky 1 nan\n", "vector of 'sky' in v.txt holds NaN"),
         ("sky" + " 1" * 4097, "has 4097 numbers after the word; 1 to 4096"),

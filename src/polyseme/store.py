@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -164,9 +165,15 @@ class ConceptStore:
     def _with(
         self, space: ConceptSpace, matrix: sp.csr_matrix, labels: tuple[str, ...]
     ) -> ConceptStore:
-        """Give the store with other documents (n_documents, n_labels) under the same names."""
+        """Give the store with other documents (n_documents, n_labels) under the same names.
+
+        New labels that none of them holds disappear, as they do when documents are removed.
+        """
         documents = sp.csr_matrix(matrix, dtype=bool)
         documents.eliminate_zeros()
+        held = np.asarray(documents.sum(axis=0)).ravel() > 0
+        held[: self.n_learned] = True
+        documents, labels = documents[:, held], tuple(compress(labels, held))
         distinct, sets = unique_rows(documents)
         points = space.document_points(distinct[:, : self.n_learned])
         return ConceptStore(labels, self.n_learned, self.ids, documents, sets, points)

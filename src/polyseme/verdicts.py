@@ -370,6 +370,8 @@ class VerdictLog:
         if len(sizes) > 1 or any(size % 4 or not size for size in sizes):
             raise self._damaged("codes of one space differ in length")
         data = np.frombuffer(b"".join(rows), dtype="<f4").astype(np.float32, copy=False)
+        if not np.isfinite(data).all():
+            raise self._damaged("a code holds what is no number")
         return data.reshape(len(rows), -1) if rows else data.reshape(0, 0)
 
     def codes(
@@ -779,6 +781,8 @@ def _insert_codes(
     width = len(next(iter(codes.values())))
     query = "SELECT length(code) FROM codes WHERE space = ? LIMIT 1"
     held = connection.execute(query, (space,)).fetchone()
+    if held == (None,):
+        raise sqlite3.DatabaseError("a code is missing")
     if held is not None and held[0] != width:
         raise InputError(
             f"Codes of one space have one length; got {width // 4} numbers where the log has "

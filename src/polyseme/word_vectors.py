@@ -263,7 +263,7 @@ class WordVectors:
                 raise InputError(f"Words in {source} must be non-empty strings; got {word!r}.")
         wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
         if len(wrong):
-            word = words[wrong[0]]
+            word = in_words(words[wrong[0]])
             raise InputError(f"The vector of '{word}' in {source} holds NaN or infinity; drop it.")
         folded = [normalize_label(word) for word in words]
         rows: dict[str, int] = {}

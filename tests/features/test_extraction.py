@@ -313,11 +313,11 @@ def test_numbers_and_a_manifest_that_nobody_wrote_are_refused_whatever_digests_s
         with pytest.raises(InputError, match=r"features.npy is not readable|does not fit its"):
             read_extraction(out)
     (out / "features.npy").write_bytes(numbers)
-    for name in ("preprocessing", "parameters"):
-        sealed_anew(out, **{name: 5})
+    for name in ("preprocessing", "parameters", "kind"):
+        sealed_anew(out, **{name: [5]})
         with pytest.raises(InputError, match=r"extraction.json' was damaged"):
             read_extraction(out)
-        sealed_anew(out, **{name: {}})
+        sealed_anew(out, **{name: "image" if name == "kind" else {}})
 
 
 @pytest.mark.parametrize("name", ["extraction.json", "files.jsonl", "features.npy"])

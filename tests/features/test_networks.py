@@ -190,14 +190,12 @@ def small(weights: Path, **parameters) -> ImageFeatures:
     return ImageFeatures(size=64, network=name, weights=weights, **parameters)
 
 
-@pytest.mark.parametrize("wrapped", [False, True])
-def test_state_dicts_of_torch_count_as_safetensors_do(weights, tmp_path, wrapped):
+def test_weights_of_a_parallel_training_count_as_others_do(weights, tmp_path):
     from safetensors.torch import load_file
 
     tensors = load_file(weights / "one.safetensors")
-    parallel = {"state_dict": {f"module.{key}": one for key, one in tensors.items()}, "epoch": 3}
-    torch.save(parallel if wrapped else tensors, tmp_path / "weights.pth")
-    features = small(tmp_path / "weights.pth").fit_transform(PIXELS)
+    save_file({f"module.{key}": one for key, one in tensors.items()}, tmp_path / "p.safetensors")
+    features = small(tmp_path / "p.safetensors").fit_transform(PIXELS)
     wanted = small(weights / "one.safetensors").fit_transform(PIXELS)
     np.testing.assert_array_equal(features, wanted)
 
@@ -280,14 +278,16 @@ class Harmful:
 
 def test_a_pickle_is_refused_and_not_run(tmp_path, capsys):
     torch.save({"weight": Harmful()}, tmp_path / "harmful.pth")
+    torch.save({"weight": torch.ones(2)}, tmp_path / "harmless.pth")
     (tmp_path / "plain.pkl").write_bytes(pickle.dumps(Harmful(), protocol=2))
+    for name in ("harmful.pth", "harmless.pth", "plain.pkl"):
+        with pytest.raises(InputError, match=r"\.safetensors files alone; got .*save_file\("):
+            libraries._read_weights(tmp_path / name)
     (tmp_path / "text.safetensors").write_text("no weights")
-    for name in ("harmful.pth", "plain.pkl", "text.safetensors"):
+    (tmp_path / "harmful.pth").rename(tmp_path / "harmful.safetensors")
+    for name in ("text.safetensors", "harmful.safetensors"):
         with pytest.raises(InputError, match="is no file of weights"):
             libraries._read_weights(tmp_path / name)
-    torch.save({"epoch": 3}, tmp_path / "other.pth")
-    with pytest.raises(InputError, match="holds no state dict"):
-        libraries._read_weights(tmp_path / "other.pth")
     assert capsys.readouterr().out == ""
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from polyseme import io as readers
 from polyseme._validation import InputError
-from polyseme.io import Table, read_documents, read_features, unpacking
+from polyseme.io import Table, read_documents, read_features, read_table, unpacking
 from polyseme.io.records import write_records
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -346,3 +346,16 @@ def test_whole_numbers_that_no_float_can_hold_are_refused(tmp_path, row):
     (tmp_path / "x.jsonl").write_text(row.replace("HUGE", "0" * 400) + "\n")
     with pytest.raises(InputError, match=r"^Line 1 of x.jsonl holds a number that is too large"):
         read_features(tmp_path / "x.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("y" * 5000 + ",tags", "has a column whose name has 5,000 letters; 200 are the most"),
+        (",".join(["y" * 5000] * 2), r"has two columns 'y{99}…'; rename one"),
+    ],
+)
+def test_names_of_columns_without_end_are_refused_in_a_short_sentence(tmp_path, header, message):
+    (tmp_path / "x.csv").write_text(f"{header}\n1,2\n")
+    with pytest.raises(InputError, match=message):
+        read_table(tmp_path / "x.csv")

@@ -41,6 +41,7 @@ Attack = Callable[[Path, random.Random], Iterator[Tried]]
 ATTACKS: dict[str, tuple[str, int]] = {
     "models": ("models with crafted arrays and values under checksums that fit them", 90),
     "readers": ("files and folders made wrong, read by every reader", 500),
+    "life": ("lives of a tagger beside a plain model of it", 25),
     "interrupts": ("Ctrl-C at random instants of commands", 8),
     "native": ("the compiled search under sanitizers, all instruction sets that are there", 80),
     "kills": ("kills at every instant at which a command changes a file", 34),

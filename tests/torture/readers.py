@@ -452,10 +452,9 @@ def _make_wrong(rng: random.Random, place: Path, others: Sequence[bytes]) -> str
 # ---------------------------------------------------------------------- processes
 
 
-def _seeds(made: Path) -> list[str]:
-    """Give all that is read, as reader/name; files and folders of the corpus and made ones."""
-    found = [one for place in (CORPUS, made) for one in place.glob("*/*")]
-    return sorted(f"{one.parent.name}/{one.name}" for one in found)
+def _seeds(place: Path) -> list[str]:
+    """Give what there is to read in the corpus, or of what was made, as reader/name."""
+    return sorted(f"{one.parent.name}/{one.name}" for one in place.glob("*/*"))
 
 
 def _copied(seed: str, made: Path, place: Path) -> Path:
@@ -510,13 +509,15 @@ def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         make_folders(place)
-    seeds, worker = _seeds(place), Worker("-m", __name__, "--work", str(place))
+    # Folders of ours hold several files each, and come up as often as a few files do.
+    seeds, folders = _seeds(CORPUS), _seeds(place)
+    worker = Worker("-m", __name__, "--work", str(place))
     try:
-        for seed in seeds:
+        for seed in [*folders, *seeds]:
             found = worker.ask([seed, -1])
             good = HELD if "/fault-" in seed else ("works",)
             yield Tried(seed, found.outcome, found.outcome in good, found.detail)
-        for seed in itertools.cycle(seeds):
+        for seed in itertools.cycle([*seeds, *(folders * 3)]):
             number = rng.randrange(2**40)
             found = worker.ask([seed, number])
             what = f"{seed}:{number}"

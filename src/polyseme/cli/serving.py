@@ -42,6 +42,7 @@ def serve(
 
     Where a model is missing, it is learned from the items: pictures with keywords, say.
     """
+    from polyseme.io.folders import check_link
     from polyseme.serve import needs_extra
 
     needs_extra()
@@ -50,6 +51,8 @@ def serve(
             f"Whoever reaches {host} could change the model; make a token first (`polyseme token "
             "tokens.json NAME`) and start with --tokens tokens.json."
         )
+    for model in models:
+        check_link(model)
     names = [model.resolve().name for model in models]
     if len(set(names)) < len(names):
         refuse("Models are told apart by their folders' names, which must differ.")

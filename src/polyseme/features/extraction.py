@@ -830,7 +830,7 @@ def _read_manifest(path: Path) -> dict[str, Any] | None:
         manifest = unsealed((path / MANIFEST).read_bytes())
     except OSError:
         return None
-    if manifest is None or manifest.get("kind") not in _ARRAYS:
+    if manifest is None or str(manifest.get("kind")) not in _ARRAYS:
         return None
     known = (manifest.get("format"), manifest.get("version")) == (FORMAT, FORMAT_VERSION)
     tables = [manifest.get("files"), manifest.get("preprocessing"), manifest.get("parameters", {})]

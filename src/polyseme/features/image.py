@@ -65,9 +65,8 @@ class ImageFeatures(MediaFeatures):
         "efficientnet-lite0", "efficientnet-lite2", or one of a library, "timm:NAME",
         "torchvision:NAME", "open_clip:NAME" or "sentence-transformers:NAME".
     weights : str or Path, optional
-        A file with the weights of a library's network: .safetensors, or a state dict that
-        `torch.save` wrote; for sentence-transformers the folder of the model. Saved models
-        remember where they lie, not what they hold.
+        A .safetensors file with the weights of a library's network; for sentence-transformers the
+        folder of the model. Saved models remember where they lie, not what they hold.
     device : str
         Where the network runs, as torch names it: "cpu", "cuda". Another device gives the same
         numbers but for rounding; saved models do not remember it.

@@ -1,7 +1,7 @@
 """Networks of timm, torchvision and open_clip, with weights that the user has on disk.
 
-In: a name such as "timm:resnet50" and a file of weights, safetensors or a state dict. Out: a
-network from pictures to features. Nothing is downloaded, and nothing in the file is executed.
+In: a name such as "timm:resnet50" and a safetensors file of weights. Out: a network from pictures
+to features. Nothing is downloaded, and nothing in the file is executed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from polyseme._validation import InputError
 from polyseme.features.base import needs
 from polyseme.features.networks import Network
 
-# Under which training programs keep weights among other things, and what parallel ones prefix.
-_INNER, _PREFIX = ("state_dict", "model_state_dict", "model"), "module."
+# What parallel training puts before the names of weights.
+_PREFIX = "module."
 
 Weights = dict[str, Tensor]
 Layer = Callable[[Tensor], Tensor]
@@ -147,22 +147,20 @@ def _filled(model: Any, tensors: Weights) -> Any:
 
 
 def _read_weights(path: Path) -> Weights:
-    """Read tensors by name from a safetensors file or a state dict, without running anything."""
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
+    """Read tensors by name from a safetensors file: anything else could run something."""
+    from safetensors.torch import load_file
 
-            found: Any = load_file(path)
-        else:
-            found = torch.load(path, map_location="cpu", weights_only=True)
+    if path.suffix.lower() != ".safetensors":
+        raise InputError(
+            f"Weights are read from .safetensors files alone; got '{path.name}': convert it where "
+            "you trust it, by safetensors.torch.save_file(torch.load('it', weights_only=True), "
+            "'weights.safetensors')."
+        )
+    try:
+        found: Weights = load_file(path)
     except Exception as error:  # whatever a reader says of a file that is something else
         raise InputError(
-            f"'{path}' is no file of weights that is read here ({type(error).__name__}); save the "
-            "model's state dict as .safetensors or by `torch.save`."
+            f"'{path}' is no file of weights ({said(error)}); save the model's state dict as "
+            ".safetensors again."
         ) from error
-    for inner in _INNER:
-        if isinstance(found, dict) and isinstance(found.get(inner), dict):
-            found = found[inner]
-    if not isinstance(found, dict) or not all(isinstance(one, Tensor) for one in found.values()):
-        raise InputError(f"'{path}' holds no state dict: a table of tensors by name.")
-    return {str(name).removeprefix(_PREFIX): one for name, one in found.items()}
+    return {name.removeprefix(_PREFIX): one for name, one in found.items()}

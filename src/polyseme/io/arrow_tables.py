@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from polyseme._text import said
+from polyseme._text import in_words, said
 from polyseme._validation import FloatArray, InputError
 from polyseme.io.columns import LIST, NUMBER, TEXT, VECTOR, Roles
 
@@ -45,7 +45,8 @@ class ArrowFile:
         self.kinds: dict[str, str] = {}
         for field in schema:
             if field.name in self.kinds:
-                raise InputError(f"{path.name} has two columns '{field.name}'; rename one.")
+                told = f"{path.name} has two columns '{in_words(field.name, 100)}'; rename one."
+                raise InputError(told)
             kind = _kind(field.type, arrow.types)
             self.kinds[field.name] = LIST if field.name in self._names else kind
 

@@ -11,6 +11,7 @@ import reprlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from polyseme._text import in_words
 from polyseme._validation import InputError, first_few
 from polyseme.io import Table, Wanted
 from polyseme.io.tag_cells import label_sets
@@ -23,7 +24,7 @@ TAGS = ("tags", "labels")
 _VECTORS = ("embedding", "embeddings", "vector", "features")
 # As pandas writes an index into Parquet, and calls it when it comes back from CSV.
 _INDEX, _NAMELESS = re.compile(r"__index_level_\d+__"), re.compile(r"(Unnamed: \d+)?")
-MAX_COLUMNS = 100_000
+MAX_COLUMNS, MAX_NAME = 100_000, 200
 MAX_NUMBERS = 2**31  # of features, 16 GiB; few bytes of a packed file can state more
 
 
@@ -55,6 +56,11 @@ def find_roles(kinds: Mapping[str, str], wanted: Wanted, file: str) -> Roles:
     """Decide what each column of a file is, or say in one sentence what is missing."""
     if len(kinds) > MAX_COLUMNS:
         raise InputError(f"{file} has {len(kinds):,} columns; {MAX_COLUMNS:,} are the most.")
+    longest = max(map(len, kinds), default=0)
+    if longest > MAX_NAME:
+        raise InputError(
+            f"{file} has a column whose name has {longest:,} letters; {MAX_NAME} are the most."
+        )
     tags = _tags_column(kinds, wanted, file)
     fields = fields_of([name for name in kinds if name != tags])
     if wanted.features == "none":
@@ -158,7 +164,7 @@ def _tags_column(kinds: Mapping[str, str], wanted: Wanted, file: str) -> str | N
     if wanted.tags_column is None:
         both, nor = ("both a", "and") if present else ("neither a", "nor")
         problem = f"{both} column 'tags' {nor} 'labels'"
-    listed = first_few(list(kinds), most=20)
+    listed = first_few([in_words(name, 40) for name in kinds], most=20)
     raise InputError(
         f"{file} has {problem}; name it by `tags_column` (--tags-column), one of: {listed}."
     )

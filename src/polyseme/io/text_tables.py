@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from polyseme._text import in_words
 from polyseme._validation import InputError
 from polyseme.io import Table, Wanted, line_error, numbered_lines
 from polyseme.io.columns import (
@@ -176,7 +177,7 @@ def _table_records(path: Path) -> tuple[list[str], Iterator[Record]]:
     header = [name.strip() for name in first[1]]
     for name, count in Counter(header).items():
         if name and count > 1:
-            raise InputError(f"{path.name} has two columns '{name}'; rename one.")
+            raise InputError(f"{path.name} has two columns '{in_words(name, 100)}'; rename one.")
     # pandas names unnamed columns 0, 1, 2, …: these are names although they are numbers.
     numbered = header == [str(column) for column in range(len(header))]
     if not numbered and all(_kind(name, as_text=True) == NUMBER for name in header):

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme._validation import InputError
-from polyseme.io import locked, replacing
-from polyseme.io.folders import sweep
+from polyseme.io.folders import check_file, locked, replacing, sweep
 
 # Each may do what those before it may.
 SCOPES = ("read", "review", "admin")
@@ -92,6 +91,7 @@ def new_token(path: Path, name: str, scope: str) -> str:
         raise InputError(f"`scope` must be one of {', '.join(SCOPES)}; got '{scope}'.")
     if not _NAME.fullmatch(name):
         raise InputError("The name of a token must be 1 to 64 letters on one line.")
+    check_file(path)
     token = f"ps_{secrets.token_urlsafe(32)}"
     # Of two that are made at once, each would write the file without the other's.
     with locked(path.parent, _LOCK_SECONDS):
