@@ -46,6 +46,7 @@ ATTACKS: dict[str, tuple[str, int]] = {
     "kills": ("kills at every instant at which a command changes a file", 34),
     "disks": ("disks that are full, read-only, slow or do not sync", 34),
     "writers": ("several processes that write the same at once, with wrong clocks", 17),
+    "service": ("the service ended, killed, and with a disk, a model or a log that fails", 7),
 }
 
 
