@@ -349,6 +349,27 @@ def test_a_worker_refuses_in_a_sentence(place, tmp_path, monkeypatch):
     assert not {"tagger", "n_rows"} & vars(pickle.loads(pickle.dumps(moved))).keys()
 
 
+def test_a_head_that_is_gone_is_told_once(monkeypatch, capsys):
+    """Ray ends the process then, without a word."""
+    monkeypatch.setattr(engine, "_LOOK_SECONDS", 0.01)
+    before = set(threading.enumerate())
+
+    def watcher():
+        (thread,) = set(threading.enumerate()) - before
+        return thread
+
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        port = head.getsockname()[1]
+        with engine._watched(f"127.0.0.1:{port}"):
+            head.accept()  # it was looked at
+            there = watcher()
+        there.join()
+        assert capsys.readouterr().err == ""
+    with engine._watched(f"127.0.0.1:{port}"):
+        watcher().join()
+    assert capsys.readouterr().err.count("is gone, and Ray ends this process") == 1
+
+
 def test_a_file_that_only_a_worker_lacks_ends_the_work(tmp_path):
     (tmp_path / "seen.png").touch()
     blind = SimpleNamespace(map=lambda *_: [[extraction.UnseenError("elsewhere")]])

@@ -175,6 +175,32 @@ def test_a_reload_that_fails_to_answer_is_taken_back(host, model, world, monkeyp
         with pytest.raises(RuntimeError):
             host.suggest([Ask(row(world))])
     assert host.now is before and "taken back" in host.told.trouble
+    assert not host.refresh() and host.now is before, "nor is it tried again as it is"
+
+
+def test_a_model_that_comes_file_by_file_is_taken_up_when_all_are_there(host, model, tmp_path):
+    load(model).block(["sand"]).save(tmp_path / "new")
+    shutil.copy(tmp_path / "new" / "manifest.json", model)
+    with pytest.raises(InputError, match="former model goes on"):
+        host.refresh()
+    shutil.copy(next((tmp_path / "new").glob("config-*")), model)
+    assert host.refresh() and host.told.trouble is None
+    assert "sand" in host.now.tagger.vocabulary_.blocked
+
+
+def test_trouble_is_over_when_the_former_model_is_back(host, model):
+    manifest = (model / "manifest.json").read_bytes()
+    for broken in (b"{}", None):
+        (model / "manifest.json").unlink()
+        if broken is not None:
+            (model / "manifest.json").write_bytes(broken)
+        with pytest.raises(InputError, match="former model goes on"):
+            host.refresh()
+        assert "refused" in host.told.trouble and host.changed
+        assert not host.refresh(), "which does not try it again"
+        (model / "manifest.json").write_bytes(manifest)
+        host.refresh()
+        assert host.told.trouble is None
 
 
 def test_readers_see_whole_states_while_the_model_is_changed(host, world):

@@ -64,7 +64,8 @@ _LOADED = ["pydantic", "lxml.etree", "safetensors.numpy", "rich.status", "pillow
 _LOADED += [f"polyseme.{name}" for name in ("cli.reading", "cli.postponed", "cluster", "steps")]
 _LOADED += [f"polyseme.{name}" for name in ("io.text_tables", "io.shards", "published.tagger")]
 _LOADED += [f"polyseme.{name}" for name in ("features.efficientnet", "features.pictures")]
-_LOADED += ["polyseme.serve.host", "polyseme.serve.access", "polyseme.index"]
+_LOADED += ["polyseme.serve.app", "polyseme.serve.access", "polyseme.index", "uvicorn"]
+_LOADED += ["polyseme.serve.api", "polyseme.serve.annif", "uvicorn.protocols.http.auto"]
 _MINE = {"diary.txt": "mine", "thesis.tmp": "mine", f".{'0' * 16}.tmp": "mine"}
 
 

@@ -46,7 +46,7 @@ static const char *name_of(int descriptor, char *into) {
     snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
     ssize_t length = readlink(link, into, PATH_MAX - 1);
     into[length > 0 ? length : 0] = 0;
-    return into;
+    return into[0] == '/' ? into : "/"; /* a socket is no file of a folder */
 }
 
 static int is_inside(int folder, const char *path) {

@@ -10,6 +10,8 @@ import logging
 import os
 import re
 import socket
+import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +26,7 @@ from polyseme._validation import InputError, check_number, check_option
 
 RETRIES = 3  # how often a piece is tried again after the worker that had it died
 _REACH_SECONDS = 10.0
+_LOOK_SECONDS = 5.0  # between two looks at whether the head is there
 # Only pieces under way lie in the store of objects; more than this would be memory for nothing.
 _STORE_BYTES = 128 * 2**20
 _OPTIONS: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
@@ -68,7 +71,7 @@ class RayEngine:
             return
         import ray.data
 
-        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what fails, we say ourselves
         # Pieces lie in the store once; what Ray Data hands out are their numbers.
         shared = self.ray.put(list(pieces))
         numbers = [{"piece": number} for number in range(len(pieces))]
@@ -104,7 +107,7 @@ class RayEngine:
                     "extras on all machines."
                 ) from error
             raise InputError(
-                f"Workers died again and again, at {pieces[done]!s:.200} or soon after "
+                f"Workers died again and again, at {_told(pieces[done])} or soon after "
                 f"({_first_line(error)}); what is finished is kept: look at that part, or use "
                 "fewer workers, and run again."
             ) from error
@@ -168,10 +171,38 @@ def open_engine(
     elif not connected:
         _connect(ray, str(address))
     try:
-        yield RayEngine(ray, workers)
+        with _watched(ray.get_runtime_context().gcs_address):
+            yield RayEngine(ray, workers)
     finally:
         if not connected:
             ray.shutdown()
+
+
+@contextmanager
+def _watched(head: str) -> Iterator[None]:
+    """Say so when the head of the cluster is gone: Ray ends the process then, without a word."""
+    done = threading.Event()
+    host, _, port = head.rpartition(":")
+
+    def watch() -> None:
+        while not done.wait(_LOOK_SECONDS):
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), _REACH_SECONDS).close()
+            except OSError:
+                if not done.is_set() and sys.stderr is not None:
+                    sys.stderr.write(
+                        f"polyseme: The head of the Ray cluster at {head} is gone, and Ray ends "
+                        "this process unless it is back within a minute; what is finished is kept: "
+                        "run the same command again.\n"
+                    )
+                    sys.stderr.flush()
+                return
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 def _connect(ray: Any, address: str) -> None:
@@ -207,6 +238,11 @@ def _check_reachable(address: str) -> None:
             f"No Ray cluster answers at '{address}' within {_REACH_SECONDS:.0f} seconds ({error}); "
             "check the address that `ray start --head` printed."
         ) from error
+
+
+def _told(piece: object) -> str:
+    """Name a piece of work, by its file where it has one."""
+    return f"{getattr(piece, 'path', piece)!s:.200}"
 
 
 def _first_line(error: Exception) -> str:

@@ -206,6 +206,13 @@ class Map:
         return hashlib.sha256(self.points).hexdigest()[:16]
 
 
+class OnDisk(NamedTuple):
+    """What the folder of a model holds: the manifest's digest, and names, sizes and times."""
+
+    digest: str  # empty without a manifest
+    files: tuple[tuple[str, int, int], ...]
+
+
 class UnknownLabelError(InputError):
     """No label of that name is known."""
 
@@ -259,7 +266,8 @@ class ModelHost:
         self.versions, self.told = Versions(self.path), Told()
         self._writing = threading.RLock()
         self._trial: Trial | None = None
-        self._refused: str | None = None  # the model on disk that could not be used
+        self._refused: OnDisk | None = None  # what was there when it could not be used
+        self._saved = 0.0
         self._asked: deque[Row] = deque(maxlen=_CANARY)  # the latest, for the next canary
         self._now = self._read()
         self.scoring: Batcher[Ask, tuple[Snapshot, list[Suggestion]]] = Batcher(self.suggest)
@@ -279,9 +287,10 @@ class ModelHost:
 
     @property
     def changed(self) -> str:
-        """When the model on disk was last saved."""
-        seconds = (self.path / MANIFEST).stat().st_mtime
-        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+        """When the model on disk was last saved, as far as one can see."""
+        with suppress(OSError):
+            self._saved = (self.path / MANIFEST).stat().st_mtime
+        return datetime.fromtimestamp(self._saved, UTC).isoformat(timespec="seconds")
 
     @property
     def extractor(self) -> MediaFeatures | None:
@@ -539,8 +548,9 @@ class ModelHost:
     def refresh(self) -> bool:
         """Take up what others have written to the model's folder; give whether anything changed."""
         with self._writing:
-            current = self.versions.current()
-            if current not in (self._now.digest, self._refused):
+            found = self._on_disk()
+            changed = found.digest != self._now.digest or self._refused is not None
+            if changed and found != self._refused:
                 return self.reload()
             if self._now.tagger.verdicts_.count == self._now.n_events:
                 return False
@@ -558,22 +568,34 @@ class ModelHost:
             Where the new one cannot be used; the old one goes on.
         """
         with self._writing:
-            current = self.versions.current()
+            found = self._on_disk()
             try:
                 fresh = self._read()
                 self._canary(fresh)
             except Exception as error:
                 reason = str(error) or type(error).__name__
-                self._refused = current  # `refresh` does not try it again and again
+                self._refused = found  # `refresh` does not try it again until something changes
                 self.told.trouble = f"A reload was refused, and the former model goes on: {reason}"
                 raise InputError(self.told.trouble) from error
             changed = fresh.version != self._now.version
             self._replace(fresh)
-            self.told.trouble = None
+            self._refused = self.told.trouble = None
             if _can_write(self.path):
                 with self.versions.writing():
                     self._keep("reload", "found changed on disk", None, fresh.tagger)
             return changed
+
+    def _on_disk(self) -> OnDisk:
+        """Look at the model's files, which may be on their way; nothing is wrong with any."""
+        digest, files = "", list[tuple[str, int, int]]()
+        with suppress(OSError, InputError):
+            digest = self.versions.current()
+        with suppress(OSError):
+            for file in self.path.iterdir():
+                if file.suffix in (".json", ".safetensors"):
+                    info = file.stat()
+                    files.append((file.name, info.st_size, info.st_mtime_ns))
+        return OnDisk(digest, tuple(sorted(files)))
 
     def _read(self) -> Snapshot:
         """Read the model on disk."""
@@ -617,6 +639,7 @@ class ModelHost:
         trial.n_failures += failed
         if trial.n_failures >= _FAILURES:
             self._now, self._trial = trial.before, None
+            self._refused = self._on_disk()
             self.told.trouble = "The last reload failed to answer and was taken back."
         elif trial.n_answers >= _TRIAL:
             self._trial = None
