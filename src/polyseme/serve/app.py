@@ -49,7 +49,7 @@ Scope = MutableMapping[str, Any]
 
 STATIC = Path(__file__).with_name("static")
 _ID = re.compile(r"[\w.:-]{1,64}")
-_LOCAL = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\]|testserver)(:\d{1,5})?", re.IGNORECASE)
+_LOCAL = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 _PUBLIC = ("/health/", "/static/")
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),

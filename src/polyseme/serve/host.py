@@ -415,9 +415,9 @@ class ModelHost:
 
     # ------------------------------------------------------------------ the map
 
-    def map(self) -> Map:
+    def map(self, now: Snapshot | None = None) -> Map:
         """Give the known documents on a plane: at once by their axes, better when laid out."""
-        now, known = self._now, self._map
+        now, known = now or self._now, self._map
         space = now.tagger.space_.digest_
         if known is not None and known.store is now.tagger.store_:
             return known
