@@ -7,7 +7,7 @@ host's queue and is answered together; all else works in a thread.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from urllib.parse import quote
 import numpy as np
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi import Path as InPath
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from polyseme._validation import InputError
@@ -215,7 +215,7 @@ def _described(host: ModelHost, caller: Caller) -> Facts:
             "n_items": len(collection),
             "has_media": collection.media is not None,
             "media": collection.media,
-            "n_reviewed": len(now.reviewed & set(collection.ids)),
+            "n_reviewed": collection.n_reviewed(now.reviewed),
         },
         "quality": quality,
         "verdicts": {
@@ -678,19 +678,14 @@ def _senses(tagger: ZeroShotTagger, label: str) -> Facts:
     """Give the senses of a label, each with some of its documents."""
     found = tagger.senses(label)
     if found is None:
-        return {"senses": [], "silhouette": None}
+        return {}
     senses = []
     for sense, words in enumerate(found.words):
         rows = found.documents[found.senses == sense].tolist()
         sets = dict.fromkeys(tagger.store_.document(row) for row in rows[:50])
-        senses.append(
-            {
-                "words": list(words),
-                "count": len(rows),
-                "documents": rows,
-                "example_sets": [list(one) for one in islice(sets, 5)],
-            }
-        )
+        examples = [list(one) for one in islice(sets, 5)]
+        one = {"words": list(words), "count": len(rows), "documents": rows}
+        senses.append(one | {"example_sets": examples})
     return {"senses": senses, "silhouette": found.silhouette}
 
 
@@ -735,7 +730,14 @@ def add(body: AddBody, host: Host, who: Admin) -> AddedOut:
 def remove(host: Host, label: LabelName, who: Admin) -> VersionOut:
     """Remove a label for good: it is taken out of all known documents."""
     name = host.now.label(label)
-    host.change("remove", name, who.name, lambda tagger: tagger.remove_labels([name]))
+    return _changed(host, "remove", name, who, lambda tagger: tagger.remove_labels([name]))
+
+
+def _changed(
+    host: ModelHost, action: str, detail: str, who: Caller, function: Callable[..., Any]
+) -> VersionOut:
+    """Change a model, and say which version answers now; see `ModelHost.change`."""
+    host.change(action, detail, who.name, function)
     return VersionOut(version=host.now.version)
 
 
@@ -744,8 +746,7 @@ def rename(body: RenameBody, host: Host, label: LabelName, who: Admin) -> Versio
     """Give a label another name; the former one is still understood."""
     name = host.now.label(label)
     detail = f"{name} to {body.name}"
-    host.change("rename", detail, who.name, lambda tagger: tagger.rename(name, body.name))
-    return VersionOut(version=host.now.version)
+    return _changed(host, "rename", detail, who, lambda tagger: tagger.rename(name, body.name))
 
 
 @router.post("/models/{model}/labels/{label}/merge", tags=["vocabulary"], summary="Merge")
@@ -753,8 +754,7 @@ def merge(body: MergeBody, host: Host, label: LabelName, who: Admin) -> VersionO
     """Let another label stand for this one, too."""
     name, into = host.now.label(label), host.now.label(body.into)
     detail = f"{name} into {into}"
-    host.change("merge", detail, who.name, lambda tagger: tagger.merge(name, into))
-    return VersionOut(version=host.now.version)
+    return _changed(host, "merge", detail, who, lambda tagger: tagger.merge(name, into))
 
 
 @router.post("/models/{model}/labels/{label}/block", tags=["vocabulary"], summary="Block")
@@ -762,8 +762,7 @@ def block(body: BlockBody, host: Host, label: LabelName, who: Admin) -> VersionO
     """Never suggest a label, or suggest it again."""
     name = host.now.label(label)
     action = "unblock" if body.undo else "block"
-    host.change(action, name, who.name, lambda tagger: tagger.block([name], undo=body.undo))
-    return VersionOut(version=host.now.version)
+    return _changed(host, action, name, who, lambda tagger: tagger.block([name], undo=body.undo))
 
 
 @router.get("/models/{model}/merges", tags=["vocabulary"], summary="Labels that may be one")
@@ -780,17 +779,12 @@ def merges(host: Host, limit: Limit = 20) -> Response:
 def candidates(host: Host, limit: Limit = 100) -> Response:
     """Give tags outside the vocabulary: of the collection's items, and that people asked with."""
     now = host.now
-    found = []
-    if host.collection is not None:
-        counts = host.collection.tag_counts
-        unknown = [(tag, n) for tag, n in counts.items() if now.known(tag) is None]
-        found += [{"label": tag, "count": n, "source": "items"} for tag, n in unknown]
-    typed = list(host.told.typed.items())
-    found += [
-        {"label": tag, "count": n, "source": "asked"} for tag, n in typed if now.known(tag) is None
-    ]
-    found.sort(key=lambda one: (-int(str(one["count"])), str(one["label"])))
-    return answer({"candidates": found[:limit]}, now.version)
+    counts = {} if host.collection is None else host.collection.tag_counts
+    given = [(-n, tag, "items") for tag, n in counts.items()]
+    given += [(-n, tag, "asked") for tag, n in list(host.told.typed.items())]
+    found = sorted(one for one in given if now.known(one[1]) is None)[:limit]
+    listed = [{"label": tag, "count": -n, "source": source} for n, tag, source in found]
+    return answer({"candidates": listed}, now.version)
 
 
 # ---------------------------------------------------------------------- reviewing
@@ -802,21 +796,12 @@ def ask(body: AskBody, host: Host) -> Response:
     collection, now = collection_of(host), host.now
     label = None if body.label is None else now.label(body.label)
     found = collection.ask(now.tagger, label, body.k, body.strategy)
-    return answer(
-        {
-            "questions": [
-                {
-                    "item": one.item,
-                    "label": one.label,
-                    "probability": one.probability,
-                    "rank": rank,
-                    "why": one.reason,
-                }
-                for rank, one in enumerate(found, start=1)
-            ]
-        },
-        now.version,
-    )
+    questions = [
+        {"item": one.item, "label": one.label, "probability": one.probability}
+        | {"rank": rank, "why": one.reason}
+        for rank, one in enumerate(found, start=1)
+    ]
+    return answer({"questions": questions}, now.version)
 
 
 @router.get("/models/{model}/items", tags=["review"], summary="Items of the collection")
@@ -944,51 +929,36 @@ def verdicts(
 def export(host: Host, form: Literal["jsonl", "documents", "label-studio"] = "jsonl") -> Response:
     """Give answers (`jsonl`), or items with their tags as accepted (`documents`, Label Studio)."""
     now = host.now
-    if form == "jsonl":
-        return _download(_answers(now), "verdicts.jsonl")
+    if form == "jsonl":  # as `polyseme learn` takes them
+        said = (one._asdict() for one in now.tagger.verdicts_.standing())
+        known = ({key: value for key, value in one.items() if value is not None} for one in said)
+        return _download(_lines(known), "verdicts.jsonl")
     collection = collection_of(host)
-    if form == "documents":
-        return _download(_documents(now, collection), "documents.jsonl")
+    if form == "documents":  # as `polyseme fit --documents` takes them
+        items = ({"id": name, "labels": tags} for name, tags in _accepted(now, collection))
+        return _download(_lines(items), "documents.jsonl")
+    tag = {"from_name": "tags", "to_name": "item", "type": "taxonomy"}
     tasks = [
         {
             "data": {"item": name},
-            "annotations": [
-                {
-                    "result": [
-                        {
-                            "from_name": "tags",
-                            "to_name": "item",
-                            "type": "taxonomy",
-                            "value": {"taxonomy": [[tag] for tag in tags]},
-                        }
-                    ]
-                }
-            ],
+            "annotations": [{"result": [tag | {"value": {"taxonomy": [[one] for one in tags]}}]}],
         }
         for name, tags in _accepted(now, collection)
     ]
-    return JSONResponse(
-        tasks, headers={"Content-Disposition": 'attachment; filename="label-studio.json"'}
-    )
+    return _download(json.dumps(tasks, ensure_ascii=False), "label-studio.json", JSON)
 
 
-def _download(lines: Iterator[Facts], name: str) -> Response:
-    """Give JSON lines as a file; it is whole before any of it is sent."""
-    encoded = (json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines)
+def _download(text: str, name: str, media: str = "application/jsonl") -> Response:
+    """Give a text as a file; it is whole before any of it is sent."""
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(b"".join(encoded), headers=headers, media_type="application/jsonl")
+    # What UTF-8 does not have becomes an escape of JSON, and is read back as it was.
+    data = text.encode("utf-8", "backslashreplace")
+    return Response(data, headers=headers, media_type=media)
 
 
-def _answers(now: Snapshot) -> Iterator[Facts]:
-    """Give all standing answers, as `polyseme learn` takes them."""
-    for one in now.tagger.verdicts_.standing():
-        yield {key: value for key, value in one._asdict().items() if value is not None}
-
-
-def _documents(now: Snapshot, collection: Collection) -> Iterator[Facts]:
-    """Give items with their tags, as `polyseme fit --documents` takes them."""
-    for name, tags in _accepted(now, collection):
-        yield {"id": name, "labels": tags}
+def _lines(records: Iterable[Facts]) -> str:
+    """Give records as lines of JSON."""
+    return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records)
 
 
 def _accepted(now: Snapshot, collection: Collection) -> Iterator[tuple[str, list[str]]]:

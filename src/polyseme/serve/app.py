@@ -39,7 +39,7 @@ from polyseme.persistence import ModelFileError, package_version
 from polyseme.serve.access import Caller, Tokens
 from polyseme.serve.batching import QueueFullError
 from polyseme.serve.collection import UnknownItemError
-from polyseme.serve.host import BusyError, ModelHost, UnknownLabelError
+from polyseme.serve.host import ModelHost, UnknownLabelError
 from polyseme.serve.questions import UnsupportedError
 
 Message = MutableMapping[str, Any]
@@ -264,7 +264,6 @@ _STATUS: list[tuple[type[Exception], int]] = [
     (UnknownLabelError, 404),
     (UnknownItemError, 404),
     (UnsupportedError, 415),
-    (BusyError, 409),
     (ModelFileError, 503),
     (NotFittedError, 503),
     (InputError, 422),

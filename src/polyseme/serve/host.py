@@ -42,7 +42,6 @@ from polyseme.word_vectors import WordVectors
 Row = NDArray[np.float32]
 T = TypeVar("T")
 
-MOST_LABELS = 1000  # that one answer names
 # Rows that a new model must answer for before it is used, and how many failures among the first
 # answers afterwards bring the old one back.
 _CANARY, _TRIAL, _FAILURES = 16, 50, 3
@@ -208,10 +207,6 @@ class Map:
 
 class UnknownLabelError(InputError):
     """No label of that name is known."""
-
-
-class BusyError(InputError):
-    """The model cannot be changed just now."""
 
 
 @dataclass

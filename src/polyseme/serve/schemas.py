@@ -122,7 +122,6 @@ class UndoBody(Body):
     numbers: Annotated[
         list[Annotated[int, Field(ge=1, lt=2**53)]], Field(min_length=1, max_length=MOST_VERDICTS)
     ]
-    who: Annotated[str, Field(max_length=64)] | None = None
 
 
 class AskBody(Body):
