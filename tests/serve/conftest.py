@@ -50,7 +50,7 @@ def serving() -> Iterator[Callable[..., Any]]:
 
     def start(*hosts: ModelHost, **settings: Any) -> TestClient:
         app = create_app(hosts, Settings(**({"watch": 0} | settings)))
-        client = TestClient(app, raise_server_exceptions=False)
+        client = TestClient(app, "http://localhost", raise_server_exceptions=False)
         opened.append(client)
         return client.__enter__()
 

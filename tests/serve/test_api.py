@@ -143,6 +143,47 @@ def test_a_batch_answers_for_each_and_a_bad_one_harms_none(client, world):
     assert [len(one["suggestions"]) for one in ok(rows)["results"]] == [1, 1, 1]
 
 
+def test_rows_of_a_batch_heed_every_option_and_refuse_what_is_none(client, world):
+    def post(options):
+        file = io.BytesIO()
+        np.save(file, world.X_test[:2].astype("<f4"))
+        headers = {"content-type": "application/x-npy"}
+        path = f"/v1/models/toy/suggest-batch?{options}"
+        return client.post(path, content=file.getvalue(), headers=headers)
+
+    found = ok(post("k=3&kinds=unseen"))["results"]
+    assert [one["id"] for one in found] == ["0", "1"]
+    kinds = {one["kind"] for result in found for one in result["suggestions"]}
+    assert kinds == {"unseen"}
+    for options, sentence in (("k=many", "`k`"), ("kinds=odd", "`kinds"), ("top=3", "`top`")):
+        refused(post(options), 422, sentence)
+
+
+def test_an_item_beside_its_own_numbers_is_refused_in_every_form(client, world):
+    row = numbers(world)
+    headers = {"content-type": "application/octet-stream"}
+    sent = client.post(f"{SUGGEST}?item=item-2", content=row.tobytes(), headers=headers)
+    refused(sent, 422, "not both")
+    both = {"items": [{"item": "item-2", "features": row.tolist()}, {"item": "nobody"}]}
+    errors = [one["error"] for one in ok(client.post(f"{SUGGEST}-batch", json=both))["results"]]
+    assert [one["status"] for one in errors] == [422, 404]
+    assert "not both" in errors[0]["detail"]
+
+
+def test_a_batch_names_the_state_that_answered(host, serving, monkeypatch):
+    client, before = serving(host), host.now.version
+    suggest = host.suggest
+
+    def renamed_meanwhile(asks):
+        found = suggest(asks)
+        host.change("rename", "", None, lambda tagger: tagger.rename("sand", "grit"))
+        return found
+
+    monkeypatch.setattr(host, "suggest", renamed_meanwhile)
+    response = client.post(f"{SUGGEST}-batch", json={"items": [{"tags": ["sand"]}]})
+    assert ok(response)["version"] == response.headers["x-model-version"] == before
+
+
 def test_parts_of_a_score_add_up(client, world):
     body = {"features": numbers(world).tolist(), "label": "wave", "k": 4}
     content = ok(client.post("/v1/models/toy/explain", json=body))
@@ -267,6 +308,18 @@ def test_accepted_tags_are_exported(client):
 # ---------------------------------------------------------------------- vocabulary
 
 
+def test_what_was_accepted_is_exported_under_the_label_s_name_of_now(client):
+    said = [{"item": "item-0", "label": "sun", "answer": True}]
+    said.append({"item": "item-2", "label": "sand", "answer": False})
+    ok(client.post("/v1/models/toy/learn", json={"verdicts": said}))
+    ok(client.post("/v1/models/toy/labels/sun/rename", json={"name": "daylight"}))
+    ok(client.post("/v1/models/toy/labels/sand/rename", json={"name": "grit"}))
+    lines = client.get("/v1/models/toy/export?form=documents").text.splitlines()
+    tags = {one["id"]: one["labels"] for one in map(json.loads, lines)}
+    assert "daylight" in tags["item-0"] and "sun" not in tags["item-0"]
+    assert "item-2" not in tags
+
+
 def test_the_vocabulary_is_cared_for_and_rolled_back(client, model):
     added = ok(client.post("/v1/models/toy/labels", json={"documents": [["canoe", "sea"]]}))
     assert added["added"] == ["canoe"]
@@ -335,6 +388,7 @@ def test_scopes_hold(host, serving, tmp_path):
 
 
 def test_other_pages_and_other_names_of_this_machine_are_refused(client):
+    refused(client.get("/v1/models", headers={"host": "testserver"}), 403, "this machine")
     refused(client.get("/v1/models", headers={"origin": "http://elsewhere.example"}), 403)
     refused(client.get("/v1/models", headers={"host": "elsewhere.example"}), 403)
     ok(

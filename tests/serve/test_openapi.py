@@ -16,6 +16,7 @@ from schemathesis.specs.openapi.checks import (  # noqa: E402
     status_code_conformance,
 )
 
+HERE = {"host": "localhost"}  # the name that only this machine goes by
 CHECKS = (
     not_a_server_error,
     status_code_conformance,
@@ -27,7 +28,7 @@ CHECKS = (
 @pytest.mark.slow
 def test_every_operation_answers_as_it_is_described(host, serving):
     app = serving(host).app
-    schema = schemathesis.openapi.from_asgi("/openapi.json", app)
+    schema = schemathesis.openapi.from_asgi("/openapi.json", app, headers=HERE)
     answered: Counter[int] = Counter()
     operations = [one.ok() for one in schema.get_all_operations()]
     labels = sorted(host.now.kinds)
@@ -47,7 +48,7 @@ def test_every_operation_answers_as_it_is_described(host, serving):
                 parameters["model"] = "toy"
             if "label" in parameters and len(str(parameters["label"])) % 2:
                 parameters["label"] = labels[len(str(parameters["label"])) % len(labels)]
-            response = case.call()
+            response = case.call(base_url="http://localhost")
             answered[response.status_code] += 1
             case.validate_response(response, checks=CHECKS)
 

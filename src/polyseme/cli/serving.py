@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
@@ -76,10 +78,12 @@ def serve(
     shown = f"[{host}]" if ":" in host else host
     where = f"the studio: http://{shown}:{port}/   the API: http://{shown}:{port}/openapi.json"
     if engine == "ray":
-        from polyseme.serve.replicas import run_replicas
+        from polyseme.serve.replicas import replicas
 
         say(where)
-        run_replicas(make_app, plan, host, port, workers or 2, address)
+        serving = replicas(make_app, plan, host, port, workers or 2, address)
+        with serving, suppress(KeyboardInterrupt):
+            Event().wait()
         return
     from polyseme.serve.process import run
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 from urllib.parse import quote, unquote
 
@@ -24,7 +25,7 @@ from polyseme._validation import InputError
 from polyseme.serve import api
 from polyseme.serve.access import Caller
 from polyseme.serve.api import Host, answer, caller_of
-from polyseme.serve.host import Ask, ModelHost, Row, Suggestion
+from polyseme.serve.host import Ask, ModelHost, Row, Snapshot, Suggestion
 from polyseme.serve.questions import row_of, sentence_of
 from polyseme.serve.references import known_tags
 from polyseme.serve.schemas import MOST_NUMBERS, MOST_TAGS, Encoded, Tag
@@ -231,9 +232,9 @@ async def _suggest(
         asks = [_asked(host, document, limit, threshold) for document in documents]
     except InputError as error:
         raise HTTPException(400, str(error)) from error
-    waiting = [_answered(host, ask) for ask in asks]
-    answers = await asyncio.gather(*waiting)
-    return [{"results": [_result(one) for one in found]} for found in answers], host.now.version
+    answers = await asyncio.gather(*(_answered(host, ask) for ask in asks))
+    version = answers[-1][0].version if answers else host.now.version
+    return [{"results": [_result(one) for one in found]} for _, found in answers], version
 
 
 def _asked(host: ModelHost, document: Document, limit: int, threshold: float) -> Ask | None:
@@ -247,14 +248,12 @@ def _asked(host: ModelHost, document: Document, limit: int, threshold: float) ->
     return Ask(row, tags, limit, threshold or None)
 
 
-async def _answered(host: ModelHost, ask: Ask | None) -> list[Suggestion]:
+async def _answered(host: ModelHost, ask: Ask | None) -> tuple[Snapshot, list[Suggestion]]:
     """Ask a model; what nothing can be concluded from gets no suggestion."""
-    if ask is None:
-        return []
-    try:
-        return (await host.scoring.submit(ask))[1]
-    except InputError:  # only tags that are newer than the space
-        return []
+    if ask is not None:
+        with suppress(InputError):  # only tags that are newer than the space
+            return await host.scoring.submit(ask)
+    return host.now, []
 
 
 def _features(given: str | None) -> Row | None:

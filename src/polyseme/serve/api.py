@@ -7,7 +7,7 @@ host's queue and is answered together; all else works in a thread.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from urllib.parse import quote
 import numpy as np
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi import Path as InPath
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from polyseme._validation import InputError
@@ -25,7 +25,7 @@ from polyseme.evidence import Evidence
 from polyseme.io.xmp import answer_suggestions, merge_tags, sidecar_of
 from polyseme.persistence import package_version
 from polyseme.serve.access import Caller
-from polyseme.serve.collection import Collection
+from polyseme.serve.collection import Collection, UnknownItemError
 from polyseme.serve.host import Ask, ModelHost, Snapshot, Suggestion
 from polyseme.serve.landscape import companions, shared_labels
 from polyseme.serve.questions import (
@@ -33,10 +33,12 @@ from polyseme.serve.questions import (
     JSON,
     NUMBERS,
     NUMPY,
-    Question,
+    ask_of,
+    media_of,
+    options,
     parsed,
     read_question,
-    row_of,
+    row_of_thing,
     table_of,
     whether,
 )
@@ -64,6 +66,7 @@ from polyseme.serve.schemas import (
     Thing,
     UndoBody,
     VersionOut,
+    Wanted,
 )
 from polyseme.store import Neighbour
 from polyseme.tagger import ZeroShotTagger
@@ -212,7 +215,7 @@ def _described(host: ModelHost, caller: Caller) -> Facts:
             "n_items": len(collection),
             "has_media": collection.media is not None,
             "media": collection.media,
-            "n_reviewed": len(now.reviewed & set(collection.ids)),
+            "n_reviewed": collection.n_reviewed(now.reviewed),
         },
         "quality": quality,
         "verdicts": {
@@ -303,13 +306,6 @@ def _any_body(kind: type[Thing]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def _ask_of(question: Question, k: int | None = None) -> Ask:
-    """Give the question that a model is asked."""
-    body: SuggestBody = question.body
-    kinds = None if body.kinds is None else tuple(sorted(set(body.kinds)))
-    return Ask(question.row, tuple(body.tags), k or body.k, body.threshold, body.precision, kinds)
-
-
 SUGGEST = "/v1/models/{model}/suggest"
 
 
@@ -333,8 +329,7 @@ async def suggest(request: Request, host: Host, place: bool = False) -> Response
     Features are sent as JSON, as base64, or as raw float32 numbers (`application/octet-stream`),
     which is fastest; for these, options are in the query.
     """
-    question = await read_question(request, SuggestBody, host)
-    ask, unknown = host.check(_ask_of(question))
+    _, ask, unknown = await read_question(request, SuggestBody, host)
     now, found = await host.scoring.submit(ask)
     content: dict[str, Any] = {
         "model": host.name,
@@ -344,18 +339,23 @@ async def suggest(request: Request, host: Host, place: bool = False) -> Response
         "place": None,
     }
     if place:
-        x, y = await run_in_threadpool(_place, host, ask.features, ask.tags)
-        content["place"] = {"x": x, "y": y}
+        content["place"] = await run_in_threadpool(_place, host, ask)
     return answer(content, now.version)
 
 
 _SUGGEST_ROUTE = next(one for one in router.routes if getattr(one, "path", None) == SUGGEST)
 
 
-def _place(host: ModelHost, row: Any, tags: Sequence[str]) -> tuple[float, float]:
-    """Say where a row, or tags, lie on the map."""
-    X = None if row is None else host.items([row])
-    return host.place(X, [tags] if tags else None)
+def _given(host: ModelHost, ask: Ask) -> tuple[Any, list[tuple[str, ...]] | None]:
+    """Give what is asked about as a tagger takes it: one item, and its tags."""
+    X = None if ask.features is None else host.items([ask.features])
+    return X, [ask.tags] if ask.tags else None
+
+
+def _place(host: ModelHost, ask: Ask) -> Facts:
+    """Say where an item, or tags, lie on the map."""
+    x, y = host.place(*_given(host, ask))
+    return {"x": x, "y": y}
 
 
 @router.post(
@@ -374,48 +374,32 @@ def _place(host: ModelHost, row: Any, tags: Sequence[str]) -> tuple[float, float
 )
 async def suggest_batch(request: Request, host: Host) -> Response:
     """Rank tags for up to 256 items; one that cannot be used has an error and harms no other."""
-    media = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
-    if media == NUMPY:
+    if media_of(request) == NUMPY:
         rows = table_of(await request.body())
         if len(rows) > MOST_BATCH:
             raise InputError(f"A batch has {MOST_BATCH} items at the most; got {len(rows)}.")
-        options = dict(request.query_params)
-        body = BatchBody.model_validate({"items": [{}]} | _whole(options))
-        things: list[tuple[str | None, Any]] = [(str(place), row) for place, row in enumerate(rows)]
+        wanted = options(Wanted, request.query_params)
+        things = [(BatchItem(id=str(place)), row) for place, row in enumerate(rows)]
     else:
-        body = parsed(BatchBody, await request.body())
-        things = [(item.id, item) for item in body.items]
+        wanted = body = parsed(BatchBody, await request.body())
+        things = [(item, None) for item in body.items]
     asks: list[Ask] = []
-    results: list[dict[str, Any]] = []
-    for name, thing in things:
+    results: list[Facts] = []
+    for thing, sent in things:
+        results.append({"id": thing.id})
         try:
-            asks.append(_batch_ask(host, body, thing))
-            results.append({"id": name})
+            ask = ask_of(row_of_thing(thing, host, sent), thing.tags, wanted)
+            asks.append(host.check(ask)[0])
         except InputError as error:
-            results.append({"id": name, "error": {"status": 422, "detail": str(error)}})
-    answers = iter(await run_in_threadpool(host.suggest, asks) if asks else [])
+            status = 404 if isinstance(error, UnknownItemError) else 422
+            results[-1]["error"] = {"status": status, "detail": str(error)}
+    found = await run_in_threadpool(host.suggest, asks) if asks else []
+    now = found[0][0] if found else host.now
+    answers = iter(found)
     for result in results:
         if "error" not in result:
             result["suggestions"] = listed(next(answers)[1])
-    now = host.now
     return answer({"model": host.name, "version": now.version, "results": results}, now.version)
-
-
-def _whole(options: dict[str, str]) -> dict[str, Any]:
-    """Give options of a query that a batch has."""
-    return {name: options[name] for name in ("k", "threshold", "precision") if name in options}
-
-
-def _batch_ask(host: ModelHost, body: BatchBody, thing: Any) -> Ask:
-    """Give one question of a batch, checked."""
-    kinds = None if body.kinds is None else tuple(sorted(set(body.kinds)))
-    row, tags = thing, tuple[str, ...]()
-    if isinstance(thing, BatchItem):
-        tags, row = tuple(thing.tags), row_of(thing.features)
-        if thing.item is not None:
-            row = collection_of(host).row(thing.item)
-    ask = Ask(row, tags, body.k, body.threshold, body.precision, kinds)
-    return host.check(ask)[0]
 
 
 @router.post("/models/{model}/complete", tags=["ask"], summary="Tags that go with tags")
@@ -435,15 +419,13 @@ async def complete(body: CompleteBody, host: Host) -> Response:
 )
 async def explain(request: Request, host: Host) -> Response:
     """Take a score apart: the parts add up to its logit."""
-    question = await read_question(request, ExplainBody, host)
-    body: ExplainBody = question.body
-    ask, unknown = host.check(Ask(question.row, tuple(body.tags)))
+    body, ask, unknown = await read_question(request, ExplainBody, host)
     now = host.now
     label = now.label(body.label)
 
     def explained() -> Evidence:
-        x = None if ask.features is None else host.items([ask.features])
-        return now.tagger.explain(x, label, body.k, ask.tags or None)
+        X, _ = _given(host, ask)
+        return now.tagger.explain(X, label, body.k, ask.tags or None)
 
     evidence = await run_in_threadpool(explained)
     return answer(_evidence(evidence) | {"unknown_tags": unknown}, now.version)
@@ -502,21 +484,19 @@ def _neighbour(one: Neighbour) -> Facts:
 )
 async def neighbours(request: Request, host: Host) -> Response:
     """Give the known tag sets that lie nearest to an item or to tags."""
-    question = await read_question(request, NeighboursBody, host)
-    ask, _ = host.check(Ask(question.row, tuple(question.body.tags)))
+    body, ask, _ = await read_question(request, NeighboursBody, host)
     now = host.now
 
     def found() -> list[Facts]:
-        X = None if ask.features is None else host.items([ask.features])
-        point = now.tagger.points(X, [ask.tags] if ask.tags else None)[0]
-        return _near(host, now, point, question.body.k)
+        point = now.tagger.points(*_given(host, ask))[0]
+        return _near(host, now, point, body.k)
 
     return answer({"neighbours": await run_in_threadpool(found)}, now.version)
 
 
 def _near(host: ModelHost, now: Snapshot, point: Any, k: int) -> list[Facts]:
     """Give the known tag sets nearest to a point, with their places on the map."""
-    store, places = now.tagger.store_, host.map()
+    store, places = now.tagger.store_, host.map(now)
     listed = []
     for one in store.nearest(point, len(store.labels), k):
         document = now.documents[one.document_ids[0]]
@@ -536,16 +516,16 @@ def _near(host: ModelHost, now: Snapshot, point: Any, k: int) -> list[Facts]:
 )
 async def place(request: Request, host: Host) -> Response:
     """Say where an item, or tags, lie on the map."""
-    question = await read_question(request, Thing, host)
-    ask, _ = host.check(Ask(question.row, tuple(question.body.tags)))
-    x, y = await run_in_threadpool(_place, host, ask.features, ask.tags)
-    return answer({"x": x, "y": y}, host.now.version)
+    _, ask, _ = await read_question(request, Thing, host)
+    now = host.now
+    return answer(await run_in_threadpool(_place, host, ask), now.version)
 
 
 @router.get("/models/{model}/space", tags=["map"], summary="The map of the concept space")
 def space(host: Host) -> Response:
     """Describe the map: labels, captions, bounds, and where its points are found."""
-    picture, now = host.map(), host.now
+    now = host.now
+    picture = host.map(now)
     dots, store = picture.dots, picture.store
     bounds = [-1.0, -1.0, 1.0, 1.0]
     if len(dots.xy):
@@ -559,7 +539,7 @@ def space(host: Host) -> Response:
         "anchors": [asdict(one) for one in picture.anchors],
         "layout": picture.landscape.layout,
         "version": picture.digest,
-        "points": f"/v1/models/{host.name}/space/points?v={picture.digest}",
+        "points": f"/v1/models/{quote(host.name)}/space/points?v={picture.digest}",
     }
     return answer(content, now.version)
 
@@ -588,7 +568,7 @@ def document(host: Host, number: Annotated[int, InPath(ge=0, lt=2**31)]) -> Resp
     if number >= len(store.ids):
         raise HTTPException(404, f"There is no document {number}; there are {len(store.ids)}.")
     row = int(store.sets[number])
-    x, y = host.map().places[row].tolist()
+    x, y = host.map(now).places[row].tolist()
     near = [one for one in _near(host, now, store.points[row], 9) if one["document"] != number]
     content = {
         "index": number,
@@ -698,19 +678,14 @@ def _senses(tagger: ZeroShotTagger, label: str) -> Facts:
     """Give the senses of a label, each with some of its documents."""
     found = tagger.senses(label)
     if found is None:
-        return {"senses": [], "silhouette": None}
+        return {}
     senses = []
     for sense, words in enumerate(found.words):
         rows = found.documents[found.senses == sense].tolist()
         sets = dict.fromkeys(tagger.store_.document(row) for row in rows[:50])
-        senses.append(
-            {
-                "words": list(words),
-                "count": len(rows),
-                "documents": rows,
-                "example_sets": [list(one) for one in islice(sets, 5)],
-            }
-        )
+        examples = [list(one) for one in islice(sets, 5)]
+        one = {"words": list(words), "count": len(rows), "documents": rows}
+        senses.append(one | {"example_sets": examples})
     return {"senses": senses, "silhouette": found.silhouette}
 
 
@@ -755,7 +730,14 @@ def add(body: AddBody, host: Host, who: Admin) -> AddedOut:
 def remove(host: Host, label: LabelName, who: Admin) -> VersionOut:
     """Remove a label for good: it is taken out of all known documents."""
     name = host.now.label(label)
-    host.change("remove", name, who.name, lambda tagger: tagger.remove_labels([name]))
+    return _changed(host, "remove", name, who, lambda tagger: tagger.remove_labels([name]))
+
+
+def _changed(
+    host: ModelHost, action: str, detail: str, who: Caller, function: Callable[..., Any]
+) -> VersionOut:
+    """Change a model, and say which version answers now; see `ModelHost.change`."""
+    host.change(action, detail, who.name, function)
     return VersionOut(version=host.now.version)
 
 
@@ -764,8 +746,7 @@ def rename(body: RenameBody, host: Host, label: LabelName, who: Admin) -> Versio
     """Give a label another name; the former one is still understood."""
     name = host.now.label(label)
     detail = f"{name} to {body.name}"
-    host.change("rename", detail, who.name, lambda tagger: tagger.rename(name, body.name))
-    return VersionOut(version=host.now.version)
+    return _changed(host, "rename", detail, who, lambda tagger: tagger.rename(name, body.name))
 
 
 @router.post("/models/{model}/labels/{label}/merge", tags=["vocabulary"], summary="Merge")
@@ -773,8 +754,7 @@ def merge(body: MergeBody, host: Host, label: LabelName, who: Admin) -> VersionO
     """Let another label stand for this one, too."""
     name, into = host.now.label(label), host.now.label(body.into)
     detail = f"{name} into {into}"
-    host.change("merge", detail, who.name, lambda tagger: tagger.merge(name, into))
-    return VersionOut(version=host.now.version)
+    return _changed(host, "merge", detail, who, lambda tagger: tagger.merge(name, into))
 
 
 @router.post("/models/{model}/labels/{label}/block", tags=["vocabulary"], summary="Block")
@@ -782,8 +762,7 @@ def block(body: BlockBody, host: Host, label: LabelName, who: Admin) -> VersionO
     """Never suggest a label, or suggest it again."""
     name = host.now.label(label)
     action = "unblock" if body.undo else "block"
-    host.change(action, name, who.name, lambda tagger: tagger.block([name], undo=body.undo))
-    return VersionOut(version=host.now.version)
+    return _changed(host, action, name, who, lambda tagger: tagger.block([name], undo=body.undo))
 
 
 @router.get("/models/{model}/merges", tags=["vocabulary"], summary="Labels that may be one")
@@ -800,17 +779,12 @@ def merges(host: Host, limit: Limit = 20) -> Response:
 def candidates(host: Host, limit: Limit = 100) -> Response:
     """Give tags outside the vocabulary: of the collection's items, and that people asked with."""
     now = host.now
-    found = []
-    if host.collection is not None:
-        counts = host.collection.tag_counts
-        unknown = [(tag, n) for tag, n in counts.items() if now.known(tag) is None]
-        found += [{"label": tag, "count": n, "source": "items"} for tag, n in unknown]
-    typed = list(host.told.typed.items())
-    found += [
-        {"label": tag, "count": n, "source": "asked"} for tag, n in typed if now.known(tag) is None
-    ]
-    found.sort(key=lambda one: (-int(str(one["count"])), str(one["label"])))
-    return answer({"candidates": found[:limit]}, now.version)
+    counts = {} if host.collection is None else host.collection.tag_counts
+    given = [(-n, tag, "items") for tag, n in counts.items()]
+    given += [(-n, tag, "asked") for tag, n in list(host.told.typed.items())]
+    found = sorted(one for one in given if now.known(one[1]) is None)[:limit]
+    listed = [{"label": tag, "count": -n, "source": source} for n, tag, source in found]
+    return answer({"candidates": listed}, now.version)
 
 
 # ---------------------------------------------------------------------- reviewing
@@ -822,21 +796,12 @@ def ask(body: AskBody, host: Host) -> Response:
     collection, now = collection_of(host), host.now
     label = None if body.label is None else now.label(body.label)
     found = collection.ask(now.tagger, label, body.k, body.strategy)
-    return answer(
-        {
-            "questions": [
-                {
-                    "item": one.item,
-                    "label": one.label,
-                    "probability": one.probability,
-                    "rank": rank,
-                    "why": one.reason,
-                }
-                for rank, one in enumerate(found, start=1)
-            ]
-        },
-        now.version,
-    )
+    questions = [
+        {"item": one.item, "label": one.label, "probability": one.probability}
+        | {"rank": rank, "why": one.reason}
+        for rank, one in enumerate(found, start=1)
+    ]
+    return answer({"questions": questions}, now.version)
 
 
 @router.get("/models/{model}/items", tags=["review"], summary="Items of the collection")
@@ -945,7 +910,7 @@ def verdicts(
     found = [
         event
         for event in reversed(events)
-        if isinstance(event, Verdict) and wanted in (None, now.known(event.label) or event.label)
+        if isinstance(event, Verdict) and wanted in (None, _named(now, event.label))
     ]
     page = [one._asdict() | {"undone": one.number in undone} for one in found[:limit]]
     return answer({"verdicts": page}, now.version)
@@ -964,65 +929,53 @@ def verdicts(
 def export(host: Host, form: Literal["jsonl", "documents", "label-studio"] = "jsonl") -> Response:
     """Give answers (`jsonl`), or items with their tags as accepted (`documents`, Label Studio)."""
     now = host.now
-    if form == "jsonl":
-        return _download(_answers(now), "verdicts.jsonl")
+    if form == "jsonl":  # as `polyseme learn` takes them
+        said = (one._asdict() for one in now.tagger.verdicts_.standing())
+        known = ({key: value for key, value in one.items() if value is not None} for one in said)
+        return _download(_lines(known), "verdicts.jsonl")
     collection = collection_of(host)
-    if form == "documents":
-        return _download(_documents(now, collection), "documents.jsonl")
+    if form == "documents":  # as `polyseme fit --documents` takes them
+        items = ({"id": name, "labels": tags} for name, tags in _accepted(now, collection))
+        return _download(_lines(items), "documents.jsonl")
+    tag = {"from_name": "tags", "to_name": "item", "type": "taxonomy"}
     tasks = [
         {
             "data": {"item": name},
-            "annotations": [
-                {
-                    "result": [
-                        {
-                            "from_name": "tags",
-                            "to_name": "item",
-                            "type": "taxonomy",
-                            "value": {"taxonomy": [[tag] for tag in tags]},
-                        }
-                    ]
-                }
-            ],
+            "annotations": [{"result": [tag | {"value": {"taxonomy": [[one] for one in tags]}}]}],
         }
         for name, tags in _accepted(now, collection)
     ]
-    return JSONResponse(
-        tasks, headers={"Content-Disposition": 'attachment; filename="label-studio.json"'}
-    )
+    return _download(json.dumps(tasks, ensure_ascii=False), "label-studio.json", JSON)
 
 
-def _download(lines: Iterator[Facts], name: str) -> Response:
-    """Give JSON lines as a file; it is whole before any of it is sent."""
-    encoded = (json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines)
+def _download(text: str, name: str, media: str = "application/jsonl") -> Response:
+    """Give a text as a file; it is whole before any of it is sent."""
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(b"".join(encoded), headers=headers, media_type="application/jsonl")
+    # What UTF-8 does not have becomes an escape of JSON, and is read back as it was.
+    data = text.encode("utf-8", "backslashreplace")
+    return Response(data, headers=headers, media_type=media)
 
 
-def _answers(now: Snapshot) -> Iterator[Facts]:
-    """Give all standing answers, as `polyseme learn` takes them."""
-    for one in now.tagger.verdicts_.standing():
-        yield {key: value for key, value in one._asdict().items() if value is not None}
-
-
-def _documents(now: Snapshot, collection: Collection) -> Iterator[Facts]:
-    """Give items with their tags, as `polyseme fit --documents` takes them."""
-    for name, tags in _accepted(now, collection):
-        yield {"id": name, "labels": tags}
+def _lines(records: Iterable[Facts]) -> str:
+    """Give records as lines of JSON."""
+    return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records)
 
 
 def _accepted(now: Snapshot, collection: Collection) -> Iterator[tuple[str, list[str]]]:
     """Give items with their own tags, with accepted ones and without refused ones."""
     for name in collection.ids:
-        tags = dict.fromkeys(collection.tags_of(name))
+        tags = list(dict.fromkeys(collection.tags_of(name)))
         for one in now.said.get(name, ()):
-            if one.answer:
-                tags[one.label] = None
-            else:
-                key = now.key(one.label)
-                tags = {tag: None for tag in tags if now.key(tag) != key}
+            label = _named(now, one.label)
+            tags = [tag for tag in tags if now.key(_named(now, tag)) != now.key(label)]
+            tags += [label] if one.answer else []
         if tags:
-            yield name, list(tags)
+            yield name, tags
+
+
+def _named(now: Snapshot, label: str) -> str:
+    """Give a label's own name of now, or what it was called where it is not known any more."""
+    return now.known(label) or label
 
 
 @router.post(
@@ -1033,7 +986,7 @@ def sidecars(body: SidecarBody, host: Host, who: Admin) -> Response:
     collection, now = collection_of(host), host.now
     n_files, n_tags = 0, 0
     for name, said in now.said.items():
-        accepted = [one.label for one in said if one.answer]
+        accepted = [_named(now, one.label) for one in said if one.answer]
         path = collection.file_of(name) if name in collection else None
         if not accepted or path is None:
             continue

@@ -39,7 +39,7 @@ from polyseme.persistence import ModelFileError, package_version
 from polyseme.serve.access import Caller, Tokens
 from polyseme.serve.batching import QueueFullError
 from polyseme.serve.collection import UnknownItemError
-from polyseme.serve.host import BusyError, ModelHost, UnknownLabelError
+from polyseme.serve.host import ModelHost, UnknownLabelError
 from polyseme.serve.questions import UnsupportedError
 
 Message = MutableMapping[str, Any]
@@ -49,7 +49,7 @@ Scope = MutableMapping[str, Any]
 
 STATIC = Path(__file__).with_name("static")
 _ID = re.compile(r"[\w.:-]{1,64}")
-_LOCAL = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\]|testserver)(:\d{1,5})?", re.IGNORECASE)
+_LOCAL = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 _PUBLIC = ("/health/", "/static/")
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -264,7 +264,6 @@ _STATUS: list[tuple[type[Exception], int]] = [
     (UnknownLabelError, 404),
     (UnknownItemError, 404),
     (UnsupportedError, 415),
-    (BusyError, 409),
     (ModelFileError, 503),
     (NotFittedError, 503),
     (InputError, 422),

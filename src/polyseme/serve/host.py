@@ -42,7 +42,6 @@ from polyseme.word_vectors import WordVectors
 Row = NDArray[np.float32]
 T = TypeVar("T")
 
-MOST_LABELS = 1000  # that one answer names
 # Rows that a new model must answer for before it is used, and how many failures among the first
 # answers afterwards bring the old one back.
 _CANARY, _TRIAL, _FAILURES = 16, 50, 3
@@ -215,10 +214,6 @@ class OnDisk(NamedTuple):
 
 class UnknownLabelError(InputError):
     """No label of that name is known."""
-
-
-class BusyError(InputError):
-    """The model cannot be changed just now."""
 
 
 @dataclass
@@ -424,9 +419,9 @@ class ModelHost:
 
     # ------------------------------------------------------------------ the map
 
-    def map(self) -> Map:
+    def map(self, now: Snapshot | None = None) -> Map:
         """Give the known documents on a plane: at once by their axes, better when laid out."""
-        now, known = self._now, self._map
+        now, known = now or self._now, self._map
         space = now.tagger.space_.digest_
         if known is not None and known.store is now.tagger.store_:
             return known

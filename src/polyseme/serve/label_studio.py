@@ -265,7 +265,7 @@ async def _predicted(
     """Predict the labels of one task, for every control."""
     now, results, scores = host.now, [], list[float]()
     for control in controls:
-        found = await _suggested(host, control, task)
+        now, found = await _suggested(host, control, task)
         chosen = _chosen(now, control, task, found, threshold)
         if chosen:
             scores += [score for _, score in chosen]
@@ -282,18 +282,20 @@ async def _predicted(
     return {"model_version": now.version, "score": round(score, 6), "result": results}
 
 
-async def _suggested(host: ModelHost, control: Control, task: Task) -> list[Suggestion]:
+async def _suggested(
+    host: ModelHost, control: Control, task: Task
+) -> tuple[Snapshot, list[Suggestion]]:
     """Ask a model about what a control's object shows; nothing where that is not known."""
     try:
         row, tags = await _thing(host, control.field, task)
-        if row is None and not tags:
-            return []
-        ask, _ = host.check(Ask(row, tuple(tags), MOST_LABELS))
-        given = [Suggestion(tag, 1.0, host.now.kinds[tag]) for tag in ask.tags]
-        return [*given, *(await host.scoring.submit(ask))[1]]
+        if row is not None or tags:
+            ask, _ = host.check(Ask(row, tuple(tags), MOST_LABELS))
+            now, found = await host.scoring.submit(ask)
+            given = [Suggestion(tag, 1.0, now.kinds[tag]) for tag in ask.tags if tag in now.kinds]
+            return now, [*given, *found]
     except InputError as error:
         _log.info("%s: task %s has no prediction: %s", host.name, task.id, error)
-        return []
+    return host.now, []
 
 
 async def _thing(host: ModelHost, field: str, task: Task) -> tuple[Row | None, list[str]]:

@@ -16,8 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from polyseme._validation import InputError
 from polyseme.serve import api
 from polyseme.serve.api import Host, answer
-from polyseme.serve.host import Ask, ModelHost, Suggestion
+from polyseme.serve.host import Ask, ModelHost, Snapshot, Suggestion
 from polyseme.serve.references import row_of_reference
+from polyseme.serve.schemas import K, Precision, Share
 
 MOST_PICTURES = 8
 # Where no other is asked for, and the model can promise it: half of the labels should be true.
@@ -25,9 +26,13 @@ _PRECISION = _LIKELY = 0.5
 
 router = APIRouter(prefix="/api/v1/vision", tags=["photoprism"], responses=api.router.responses)
 
-Count = Annotated[int, Query(ge=1, le=1000)]
-Threshold = Annotated[float | None, Query(ge=0, le=1)]
-Precision = Annotated[float | None, Query(ge=0.01, le=0.99)]
+
+class Bounds(BaseModel):
+    """How many labels are wanted, and how likely they must be."""
+
+    k: K = 20
+    threshold: Share | None = None
+    precision: Precision | None = None
 
 
 class VisionBody(BaseModel):
@@ -43,11 +48,7 @@ class VisionBody(BaseModel):
 
 @router.post("/labels", summary="Labels of a picture, by the model that is named, or the first")
 async def labels(
-    request: Request,
-    body: VisionBody,
-    k: Count = 20,
-    threshold: Threshold = None,
-    precision: Precision = None,
+    request: Request, body: VisionBody, bounds: Annotated[Bounds, Query()]
 ) -> Response:
     """Give labels of a picture, by the first model that looks at pictures unless one is named."""
     hosts: dict[str, ModelHost] = request.app.state.hosts
@@ -55,29 +56,17 @@ async def labels(
     host = hosts.get(body.model) or next(iter(looking), None)
     if host is None:
         raise HTTPException(404, "No model here looks at pictures.")
-    return await _labels(host, body, k, threshold, precision)
+    return await labels_by(host, body, bounds)
 
 
 @router.post("/labels/{model}", summary="Labels of a picture")
-async def labels_by(
-    host: Host,
-    body: VisionBody,
-    k: Count = 20,
-    threshold: Threshold = None,
-    precision: Precision = None,
-) -> Response:
+async def labels_by(host: Host, body: VisionBody, bounds: Annotated[Bounds, Query()]) -> Response:
     """Give labels of a picture.
 
     By default those of which half should be true, where the model can promise it; `threshold` and
-    `precision` in the address ask for others.
+    `precision` in the address ask for others. Of several pictures, the labels that any of them has.
     """
-    return await _labels(host, body, k, threshold, precision)
-
-
-async def _labels(
-    host: ModelHost, body: VisionBody, k: int, threshold: float | None, precision: float | None
-) -> Response:
-    """Look at pictures, and give the labels that any of them has."""
+    k, threshold, precision = bounds.k, bounds.threshold, bounds.precision
     if threshold is None and precision is None:
         measured = host.now.tagger.validation_ is not None
         threshold, precision = (None, _PRECISION) if measured else (_LIKELY, None)
@@ -92,19 +81,19 @@ async def _labels(
         told = {"id": body.id, "code": 422, "error": str(error), "result": {}}
         told |= {"status": 422, "title": "Unprocessable Content", "detail": str(error)}
         return JSONResponse(told, 422, media_type="application/problem+json")
-    now, best = host.now, dict[str, Suggestion]()
+    now, best = found[-1][0], dict[str, Suggestion]()
     for one in sorted((one for _, some in found for one in some), key=lambda one: -one.probability):
         best.setdefault(one.label, one)
     content = {
         "id": body.id,
         "code": 200,
         "model": {"type": "labels", "name": host.name, "version": now.version},
-        "result": {"labels": [_label(host, one) for one in list(best.values())[:k]]},
+        "result": {"labels": [_label(now, one) for one in list(best.values())[:k]]},
     }
     return answer(content, now.version)
 
 
-def _label(host: ModelHost, one: Suggestion) -> dict[str, Any]:
+def _label(now: Snapshot, one: Suggestion) -> dict[str, Any]:
     """Give a suggestion as PhotoPrism takes it; its categories are what it implies."""
     return {
         "name": one.label,
@@ -112,5 +101,5 @@ def _label(host: ModelHost, one: Suggestion) -> dict[str, Any]:
         "priority": 0,
         "confidence": round(one.probability, 6),
         "topicality": round(one.probability, 6),
-        "categories": sorted(host.now.tagger.vocabulary_.implied(one.label)),
+        "categories": sorted(now.tagger.vocabulary_.implied(one.label)),
     }

@@ -1,12 +1,13 @@
 """What is asked, in any form that HTTP carries: JSON, raw numbers, pictures, sounds, forms.
 
-In: a request. Out: a `Question` with checked numbers and tags, or one sentence about what is wrong.
+In: a request. Out: a `Question` that a model can be asked, or one sentence about what is wrong.
 """
 
 from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,8 +16,8 @@ from starlette.datastructures import QueryParams, UploadFile
 from starlette.requests import Request
 
 from polyseme._validation import InputError
-from polyseme.serve.host import ModelHost, Row
-from polyseme.serve.schemas import Encoded, Thing
+from polyseme.serve.host import Ask, ModelHost, Row
+from polyseme.serve.schemas import Encoded, Thing, Wanted
 
 B = TypeVar("B", bound=Thing)
 M = TypeVar("M", bound=BaseModel)
@@ -30,10 +31,19 @@ class UnsupportedError(InputError):
 
 
 class Question(NamedTuple):
-    """What is asked about: the fields of a body, and the numbers of an item where it has some."""
+    """What is asked: the fields of a body, what the model is asked, and tags it does not know."""
 
     body: Any
-    row: Row | None
+    ask: Ask
+    unknown: list[str]
+
+
+def ask_of(row: Row | None, tags: Sequence[str], wanted: Wanted | None = None) -> Ask:
+    """Give the question that a model is asked about a row, tags or both."""
+    if wanted is None:
+        return Ask(row, tuple(tags))
+    kinds = None if wanted.kinds is None else tuple(sorted(set(wanted.kinds)))
+    return Ask(row, tuple(tags), wanted.k, wanted.threshold, wanted.precision, kinds)
 
 
 def row_of(features: list[float] | Encoded | None) -> Row | None:
@@ -81,52 +91,60 @@ async def read_question(request: Request, kind: type[B], host: ModelHost) -> Que
     host : ModelHost
         Whose collection and extractor may be needed.
     """
-    media, _, _ = request.headers.get("content-type", JSON).partition(";")
-    media = media.strip().lower()
+    media = media_of(request)
+    row: Row | None = None
     if media == JSON or media.endswith("+json"):
         body = parsed(kind, await request.body())
-        return Question(body, await _row_of_thing(body, host))
-    if media == NUMBERS:
-        return Question(_options(kind, request.query_params), _row(await request.body()))
-    if media == NUMPY:
-        rows = table_of(await request.body())
-        if len(rows) != 1:
-            raise InputError(f"One row is asked about at a time; got {len(rows)}: use -batch.")
-        return Question(_options(kind, request.query_params), rows[0])
-    if media == FORM:
-        return await _read_form(request, kind, host)
-    if media.startswith(("image/", "audio/")):
-        data = await request.body()
-        return Question(_options(kind, request.query_params), await row_of_file(data, host))
-    raise UnsupportedError(
-        f"'{media[:60]}' cannot be read; send {JSON}, {NUMBERS} (float32), {NUMPY}, image/*, "
-        f"audio/* or {FORM}."
-    )
+    elif media == FORM:
+        body, data = await _read_form(request, kind)
+        row = None if data is None else await row_of_file(data, host)
+    else:
+        body = options(kind, request.query_params)
+        if media == NUMBERS:
+            row = _row(await request.body())
+        elif media == NUMPY:
+            row, *others = table_of(await request.body())
+            if others:
+                n = 1 + len(others)
+                raise InputError(f"One row is asked about at a time; got {n}: use -batch.")
+        elif media.startswith(("image/", "audio/")):
+            row = await row_of_file(await request.body(), host)
+        else:
+            raise UnsupportedError(
+                f"'{media[:60]}' cannot be read; send {JSON}, {NUMBERS} (float32), {NUMPY}, "
+                f"image/*, audio/* or {FORM}."
+            )
+    row = row_of_thing(body, host, row)
+    wanted = body if isinstance(body, Wanted) else None
+    return Question(body, *host.check(ask_of(row, body.tags, wanted)))
 
 
-async def _row_of_thing(body: Thing, host: ModelHost) -> Row | None:
-    """Give the numbers of what a JSON body asks about."""
+def media_of(request: Request) -> str:
+    """Give the type of a request's body, without parameters."""
+    return request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+
+
+def row_of_thing(body: Thing, host: ModelHost, sent: Row | None = None) -> Row | None:
+    """Give the numbers of what is asked about: of the body's fields, or sent beside them."""
     if body.item is None:
-        return row_of(body.features)
-    if body.features is not None:
-        raise InputError("Give `features` or `item`, not both.")
+        return row_of(body.features) if sent is None else sent
+    if sent is not None or body.features is not None:
+        raise InputError("Give features (numbers or a file) or `item`, not both.")
     if host.collection is None:
         raise InputError("This model has no items; start the service with --items.")
     return host.collection.row(body.item)
 
 
-async def _read_form(request: Request, kind: type[B], host: ModelHost) -> Question:
-    """Read a form with a file and other fields."""
+async def _read_form(request: Request, kind: type[B]) -> tuple[B, bytes | None]:
+    """Read the fields of a form, and its file where it has one."""
     async with request.form(max_files=1, max_fields=32, max_part_size=_FIELDS_BYTES) as form:
         files = [value for value in form.values() if isinstance(value, UploadFile)]
         fields = [(name, str(one)) for name, one in form.multi_items() if isinstance(one, str)]
-        body = _options(kind, QueryParams(fields), commas=False)
-        if not files:
-            return Question(body, await _row_of_thing(body, host))
-        return Question(body, await row_of_file(await files[0].read(), host))
+        body = options(kind, QueryParams(fields), commas=False)
+        return body, await files[0].read() if files else None
 
 
-def _options(kind: type[B], query: QueryParams, *, commas: bool = True) -> B:
+def options(kind: type[M], query: QueryParams, *, commas: bool = True) -> M:
     """Read the fields of a body from a query or a form; lists are repeated, or have commas."""
     fields: dict[str, Any] = {}
     for name in query:

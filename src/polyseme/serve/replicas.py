@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMappi
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from polyseme._validation import InputError
 from polyseme.cluster import open_engine
@@ -30,15 +30,18 @@ Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 
 
-def run_replicas(
+@contextmanager
+def replicas(
     make_app: Callable[..., Any],
     plan: Mapping[str, Any],
     host: str,
     port: int,
     n: int,
     address: str | None = None,
-) -> None:
-    """Serve by several replicas until the process is told to stop.
+) -> Iterator[None]:
+    """Serve by several replicas for as long as the context lasts.
+
+    Where it is opened by the main thread, SIGTERM ends it as Ctrl-C does.
 
     Parameters
     ----------
@@ -53,66 +56,27 @@ def run_replicas(
     address : str, optional
         Of a Ray cluster that runs; by default one is started on this machine.
     """
-    plan = _checked(make_app, plan)
-    with open_engine("ray", address, workers=n), suppress(KeyboardInterrupt):
-        signal.signal(signal.SIGTERM, _stop)  # now that Ray has set a way of its own
-        with _running(make_app, plan, host, port, n, address):
-            threading.Event().wait()
-
-
-@contextmanager
-def replicas(
-    make_app: Callable[..., Any],
-    plan: Mapping[str, Any],
-    host: str,
-    port: int,
-    n: int,
-    address: str | None = None,
-) -> Iterator[None]:
-    """Serve by several replicas for as long as the context lasts; see `run_replicas`."""
-    plan = _checked(make_app, plan)
-    with (
-        open_engine("ray", address, workers=n),
-        _running(make_app, plan, host, port, n, address),
-    ):
-        yield
-
-
-def _checked(make_app: Callable[..., Any], plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a plan with paths that are known from everywhere, after it has been tried.
-
-    Once here: what is wrong is told in a sentence, and files are looked at by one, not by all.
-    """
-    _ray_serve()
-    absolute = {
+    serve = _ray_serve()
+    plan = {
         name: value.resolve() if isinstance(value, Path) else value for name, value in plan.items()
     }
-    make_app(**absolute)
-    return absolute
-
-
-@contextmanager
-def _running(
-    make_app: Callable[..., Any],
-    plan: Mapping[str, Any],
-    host: str,
-    port: int,
-    n: int,
-    address: str | None,
-) -> Iterator[None]:
-    """Let Ray Serve run the replicas on the cluster that is connected."""
-    serve = _ray_serve()
-    for name in ("ray", "ray.serve"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    # Ray Serve keeps its address for as long as it runs; a cluster of our own ends anyway.
-    to_end = address not in (None, "local") and not serve.status().applications
-    try:
-        _start(serve, make_app, plan, {"host": host, "port": port}, n)
-        yield
-    finally:
-        serve.delete(NAME)
-        if to_end:
-            serve.shutdown()
+    # Once here: what is wrong is told in a sentence, and files are looked at by one, not by all.
+    make_app(**plan)
+    with open_engine("ray", address, workers=n):
+        if threading.current_thread() is threading.main_thread():
+            # Only now: Ray has set a way of its own.
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for name in ("ray", "ray.serve"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+        # Ray Serve keeps its address for as long as it runs; a cluster of our own ends anyway.
+        to_end = address not in (None, "local") and not serve.status().applications
+        try:
+            _start(serve, make_app, plan, {"host": host, "port": port}, n)
+            yield
+        finally:
+            serve.delete(NAME)
+            if to_end:
+                serve.shutdown()
 
 
 def _start(
@@ -187,8 +151,3 @@ def _ray_serve() -> Any:
         raise InputError(
             "Replicas need the extra `ray-serve`; pip install '.[ray-serve]' in a checkout."
         ) from None
-
-
-def _stop(number: int, frame: object) -> NoReturn:
-    """End in order when the process is told to."""
-    raise KeyboardInterrupt

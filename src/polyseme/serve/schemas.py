@@ -43,16 +43,21 @@ class Thing(Body):
     tags: Annotated[list[Tag], Field(max_length=MOST_TAGS)] = []
 
 
-class SuggestBody(Thing):
+class Wanted(Body):
+    """Which tags are wanted: how many, how likely, of which kinds."""
+
+    k: K = 10
+    threshold: Share | None = None
+    precision: Precision | None = None
+    kinds: Annotated[list[Kind], Field(min_length=1, max_length=3)] | None = None
+
+
+class SuggestBody(Thing, Wanted):
     """A question for tags."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"tags": ["apple", "phone"], "k": 5}]}
     )
-    k: K = 10
-    threshold: Share | None = None
-    precision: Precision | None = None
-    kinds: Annotated[list[Kind], Field(min_length=1, max_length=3)] | None = None
 
 
 class BatchItem(Thing):
@@ -61,14 +66,10 @@ class BatchItem(Thing):
     id: Name | None = None
 
 
-class BatchBody(Body):
+class BatchBody(Wanted):
     """Many questions at once."""
 
     items: Annotated[list[BatchItem], Field(min_length=1, max_length=MOST_BATCH)]
-    k: K = 10
-    threshold: Share | None = None
-    precision: Precision | None = None
-    kinds: Annotated[list[Kind], Field(min_length=1, max_length=3)] | None = None
 
 
 class CompleteBody(Body):
@@ -121,7 +122,6 @@ class UndoBody(Body):
     numbers: Annotated[
         list[Annotated[int, Field(ge=1, lt=2**53)]], Field(min_length=1, max_length=MOST_VERDICTS)
     ]
-    who: Annotated[str, Field(max_length=64)] | None = None
 
 
 class AskBody(Body):

@@ -6,7 +6,9 @@
  * were given; what could not be sent is kept and shown until it is.
  */
 
+import { clear, h } from "./dom.js";
 import { Problem } from "./api.js";
+import { probabilityText } from "./parts.js";
 
 /** @typedef {import("./app.js").Context} Context */
 /**
@@ -25,6 +27,32 @@ import { Problem } from "./api.js";
 /** @typedef {{entry: Entry, answer: boolean | null, score: number | null, rank: number | null}} Step */
 
 const BATCH = 32; // answers in one request
+
+/** A question that nobody has answered. @param {string} item @param {string} label @param {Partial<Entry>} [known] @returns {Entry} */
+export function newEntry(item, label, known = {}) {
+  return { item, label, probability: null, rank: null, why: "", answer: null, saved: null, number: null, shift: 0, ...known };
+}
+
+/**
+ * Show what was answered, whether the service has it, and how the probability moved.
+ * @param {Entry} entry @param {{frame: HTMLElement, yes: HTMLElement, no: HTMLElement, number: HTMLElement}} parts
+ */
+export function drawAnswer(entry, { frame, yes, no, number }) {
+  frame.dataset.answer = entry.answer === null ? "open" : entry.answer ? "yes" : "no";
+  frame.dataset.sending = String(entry.answer !== entry.saved);
+  yes.setAttribute("aria-pressed", String(entry.answer === true));
+  no.setAttribute("aria-pressed", String(entry.answer === false));
+  const moved = Math.abs(entry.shift) >= 0.005 && entry.answer === null;
+  number.dataset.moved = moved ? (entry.shift > 0 ? "up" : "down") : "";
+  clear(number, entry.probability !== null && probabilityText(entry.probability), moved && h("span", { aria_hidden: "true" }, entry.shift > 0 ? " ▲" : " ▼"));
+}
+
+/** The key that was pressed, "u" for Ctrl-Z, too; nothing where it is meant for something else. @param {KeyboardEvent} event @param {string} others what takes keys of its own */
+export function keyOf(event, others) {
+  if (event.defaultPrevented || event.altKey || /** @type {HTMLElement} */ (event.target).closest(others)) return "";
+  if (event.ctrlKey || event.metaKey) return event.key === "z" ? "u" : "";
+  return event.key;
+}
 
 /** Answers in order: sent at once, and kept until the service has them. */
 export class Outbox {

@@ -7,6 +7,7 @@
  */
 
 const TOKEN = "polyseme.token";
+const MOST_BLOBS = 500; // pictures and sounds that are held for <img> and <audio>
 
 /** An answer that is no success: what the service said, or that it could not be reached. */
 export class Problem extends Error {
@@ -107,6 +108,8 @@ export class Api {
     if (!blob) {
       blob = URL.createObjectURL(await (await this.binary(path)).blob());
       this.blobs.set(url, blob);
+      const [[oldest, gone]] = this.blobs;
+      if (this.blobs.size > MOST_BLOBS) (this.blobs.delete(oldest), URL.revokeObjectURL(gone));
     }
     return blob;
   }

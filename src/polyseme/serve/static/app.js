@@ -9,7 +9,7 @@
 
 import { $, add, clear, h } from "./dom.js";
 import { Api } from "./api.js";
-import { dialog, empty, failed, icon, iconButton, loading } from "./parts.js";
+import { dialog, empty, failed, field, form, icon, iconButton, loading } from "./parts.js";
 
 /** @typedef {{view: string, args: string[], hash: string}} Route */
 /**
@@ -20,6 +20,7 @@ import { dialog, empty, failed, icon, iconButton, loading } from "./parts.js";
  * @property {Route} route
  * @property {(hash: string) => void} navigate
  * @property {(text: string, options?: {undo?: () => void, error?: boolean, seconds?: number}) => void} toast
+ * @property {<T>(run: () => Promise<T>) => Promise<T | undefined>} attempt does what a person asked for; what goes wrong is a toast
  * @property {Record<string, any>} state shared between views, kept while the page is open
  * @property {(scope: string) => boolean} can whether the person may read, review or admin
  * @property {() => Promise<any>} refreshModel reads the Model JSON again
@@ -95,20 +96,26 @@ function toast(text, options = {}) {
   setTimeout(leave, 1000 * (options.seconds || (options.undo || options.error ? 9 : 5)));
 }
 
+/** @template T @param {() => Promise<T>} run @returns {Promise<T | undefined>} */
+async function attempt(run) {
+  try {
+    return await run();
+  } catch (error) {
+    toast(/** @type {Error} */ (error).message, { error: true });
+  }
+}
+
 /** @type {Promise<boolean> | null} */
 let asking = null;
 
 /** One dialog, however many requests wait for the token. */
 function askToken() {
   asking = asking || dialog(api.token ? "Another token, please" : "A token, please", (close) => {
-    const field = h("input", { type: "password", autocomplete: "off", name: "token", required: true, aria_label: "Token" });
-    return h(
-      "form",
-      { class: "stack", onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), close(field.value.trim())) },
+    const input = h("input", { type: "password", autocomplete: "off", name: "token", required: true, aria_label: "Token" });
+    return form(() => close(input.value.trim()),
       h("p", null, api.token ? "The service does not accept this token." : "This service answers only to those who have a token. It is kept until you close this tab."),
-      h("label", { class: "field" }, h("span", null, "Token"), field),
-      h("div", { class: "row end" }, h("button", { class: "primary", type: "submit" }, "Continue")),
-    );
+      field("Token", input),
+      h("div", { class: "row end" }, h("button", { class: "primary", type: "submit" }, "Continue")));
   }).then((token) => {
     asking = null;
     if (token) api.token = token;
@@ -174,7 +181,7 @@ function use(id) {
   const model = models.find((one) => one.id === id) || models[0];
   api.modelId = model.id;
   context = {
-    api, model, models, state, navigate, toast,
+    api, model, models, state, navigate, toast, attempt,
     route: route(),
     can: (/** @type {string} */ scope) => context.model.scopes.includes(scope),
     shortcuts: (/** @type {any} */ list) => (viewKeys = list),

@@ -22,7 +22,7 @@ const MOST = 50; // tags when one is
 export function mount(root, context) {
   const view = new AskView(root, context);
   view.update(context.route);
-  return { unmount: () => view.unmount(), update: (/** @type {any} */ route) => view.update(route) };
+  return view;
 }
 
 class AskView {
@@ -226,17 +226,13 @@ class AskView {
     this.more.hidden = true;
     this.landing.show(null, [], "");
     this.results.removeAttribute("aria-busy");
-    clear(this.results, empty("Nothing asked yet", "Type one or two tags and see what goes with them; the answer changes as you type.", h("button", { type: "button", onclick: () => this.example() }, "Show an example")));
+    clear(this.results, empty("Nothing asked yet", "Type one or two tags and see what goes with them; the answer changes as you type.", h("button", { type: "button", onclick: () => this.context.attempt(() => this.example()) }, "Show an example")));
   }
 
   async example() {
     const { api } = this.context;
-    try {
-      const { labels } = await api.get(api.model("labels"), { params: { limit: 12, order: "count" } });
-      if (labels.length) this.chips.put([labels[Math.min(labels.length - 1, 3)].label]);
-    } catch (error) {
-      this.context.toast(/** @type {Error} */ (error).message, { error: true });
-    }
+    const { labels } = await api.get(api.model("labels"), { params: { limit: 12, order: "count" } });
+    if (labels.length) this.chips.put([labels[Math.min(labels.length - 1, 3)].label]);
   }
 
   /** @param {any} answer */

@@ -7,7 +7,8 @@
 
 import { add, clear, debounce, h } from "./dom.js";
 import { isAbort } from "./api.js";
-import { bar, count, empty, failed, icon, kindBadge, loading, plural, probabilityText } from "./parts.js";
+import { drawAnswer, keyOf, newEntry } from "./answers.js";
+import { bar, count, empty, failed, icon, kindBadge, loading, plural } from "./parts.js";
 import { labelBox } from "./labelbox.js";
 import { to } from "./cards.js";
 import { Names, medium, picture } from "./items.js";
@@ -20,8 +21,7 @@ import { Names, medium, picture } from "./items.js";
 
 /** @param {HTMLElement} stage @param {Context} context */
 export function chooseItem(stage, context) {
-  const { api, state } = context;
-  const list = (state.reviewItems = state.reviewItems || { query: "", reviewed: "", ids: [], total: null });
+  const list = listOf(context);
   const grid = h("div", { class: "board board-small" });
   const foot = h("div", { class: "row center" });
   const found = h("p", { class: "muted", role: "status" });
@@ -49,10 +49,10 @@ export function chooseItem(stage, context) {
   async function page() {
     const mine = control;
     try {
-      const { total, items } = await api.get(api.model("items"), { params: { ...listParams(list), offset: list.ids.length, limit: 48 }, signal: mine.signal });
-      if (!list.ids.length) clear(grid);
-      list.total = total;
-      list.ids.push(...items.map((/** @type {any} */ one) => one.id));
+      const first = !list.ids.length;
+      const items = await readOn(context, 48, mine.signal);
+      const { total } = list;
+      if (first) clear(grid);
       found.textContent = plural(total, "item");
       names.add(items.map((/** @type {any} */ item) => item.id));
       for (const item of items) {
@@ -73,8 +73,19 @@ export function chooseItem(stage, context) {
   return () => control.abort();
 }
 
-/** @param {any} list */
-const listParams = (list) => ({ query: list.query, reviewed: list.reviewed });
+/** The list that items are chosen from, as far as it was read. @param {Context} context */
+const listOf = ({ state }) => (state.reviewItems = state.reviewItems || { query: "", reviewed: "", ids: [], total: null });
+
+/** Read the next items of the list. @param {Context} context @param {number} limit @param {AbortSignal} signal @returns {Promise<any[]>} */
+async function readOn(context, limit, signal) {
+  const { api } = context;
+  const list = listOf(context);
+  const { total, items } = await api.get(api.model("items"), { params: { query: list.query, reviewed: list.reviewed, offset: list.ids.length, limit }, signal });
+  list.total = total;
+  list.ids.push(...items.map((/** @type {any} */ one) => one.id));
+  return items;
+}
+
 /** @param {string} id */
 const itemHash = (id) => to("review/item", id);
 
@@ -82,9 +93,9 @@ const itemHash = (id) => to("review/item", id);
 
 /** @param {HTMLElement} stage @param {Context} context @param {Outbox} box @param {string} id */
 export function byItem(stage, context, box, id) {
-  const { api, state, navigate } = context;
+  const { api, navigate } = context;
   const may = context.can("review");
-  const list = (state.reviewItems = state.reviewItems || { query: "", reviewed: "", ids: [], total: null });
+  const list = listOf(context);
   const control = new AbortController();
   /** @type {Map<string, Entry>} */
   const entries = new Map();
@@ -120,11 +131,8 @@ export function byItem(stage, context, box, id) {
 
   /** @param {string} label @param {Partial<Entry>} [known] @returns {Entry} */
   const entryOf = (label, known = {}) => {
-    let entry = entries.get(label);
-    if (!entry) {
-      entry = { item: id, label, probability: null, rank: null, why: "", answer: null, saved: null, number: null, shift: 0, ...known };
-      entries.set(label, entry);
-    }
+    const entry = entries.get(label) || newEntry(id, label, known);
+    entries.set(label, entry);
     return entry;
   };
 
@@ -138,14 +146,8 @@ export function byItem(stage, context, box, id) {
     const row = h("li", { class: "answer-row", tabindex: "-1", onfocus: () => (current = [...rows.keys()].indexOf(label)) },
       h("a", { class: "answer-label", href: to("review/label", label) }, label), kinds.has(label) && kindBadge(kinds.get(label) || ""), meter, number, h("span", { class: "answer-buttons" }, no, yes));
     const draw = () => {
-      row.dataset.answer = entry.answer === null ? "open" : entry.answer ? "yes" : "no";
-      row.dataset.sending = String(entry.answer !== entry.saved);
-      yes.setAttribute("aria-pressed", String(entry.answer === true));
-      no.setAttribute("aria-pressed", String(entry.answer === false));
+      drawAnswer(entry, { frame: row, yes, no, number });
       clear(meter, entry.probability !== null && bar(entry.probability));
-      const moved = Math.abs(entry.shift) >= 0.005 && entry.answer === null;
-      number.dataset.moved = moved ? (entry.shift > 0 ? "up" : "down") : "";
-      clear(number, entry.probability === null ? "" : probabilityText(entry.probability), moved && h("span", { aria_hidden: "true" }, entry.shift > 0 ? " ▲" : " ▼"));
     };
     draw();
     rows.set(label, { row, draw });
@@ -228,16 +230,10 @@ export function byItem(stage, context, box, id) {
   async function locate() {
     try {
       while (!list.ids.includes(id) && (list.total === null || list.ids.length < list.total)) {
-        const { total, items } = await api.get(api.model("items"), { params: { ...listParams(list), offset: list.ids.length, limit: 200 }, signal: control.signal });
-        list.total = total;
-        if (!items.length) break;
-        list.ids.push(...items.map((/** @type {any} */ one) => one.id));
+        if (!(await readOn(context, 200, control.signal)).length) break;
       }
       const at = list.ids.indexOf(id);
-      if (at === list.ids.length - 1 && list.ids.length < list.total) {
-        const { items } = await api.get(api.model("items"), { params: { ...listParams(list), offset: list.ids.length, limit: 48 }, signal: control.signal });
-        list.ids.push(...items.map((/** @type {any} */ one) => one.id));
-      }
+      if (at === list.ids.length - 1 && list.ids.length < list.total) await readOn(context, 48, control.signal);
       if (at < 0) return;
       place.textContent = `${count(at + 1)} of ${count(list.total)}`;
       for (const [link, to] of [[previous, list.ids[at - 1]], [next, list.ids[at + 1]]]) {
@@ -252,26 +248,22 @@ export function byItem(stage, context, box, id) {
 
   /** @param {KeyboardEvent} event */
   const onKey = (event) => {
-    const target = /** @type {HTMLElement} */ (event.target);
-    if (event.defaultPrevented || event.altKey || document.querySelector("dialog[open]")) return;
-    if (target.closest("input, textarea, select, audio, [contenteditable]")) return;
-    const undoes = event.key === "u" || ((event.ctrlKey || event.metaKey) && event.key === "z");
-    if ((event.ctrlKey || event.metaKey) && !undoes) return;
+    const key = keyOf(event, "input, textarea, select, audio, [contenteditable]");
+    if (!key || document.querySelector("dialog[open]")) return;
     const labels = [...rows.keys()];
     const entry = entries.get(labels[current] ?? "");
     const go = (/** @type {number} */ at) => {
       current = Math.max(0, Math.min(labels.length - 1, at));
       rows.get(labels[current])?.row.focus();
     };
-    const onRow = target.closest(".answer-row") !== null;
-    if (undoes) undo();
-    else if ((event.key === "y" || event.key === "n") && !onRow) go(current); // first show what it would be about
-    else if (event.key === "y" && entry) (answer(entry, true), go(current + 1));
-    else if (event.key === "n" && entry) (answer(entry, false), go(current + 1));
-    else if (event.key === "ArrowDown" && rows.size) go(onRow ? current + 1 : current);
-    else if (event.key === "ArrowUp" && rows.size) go(onRow ? current - 1 : current);
-    else if (event.key === "ArrowLeft" && previous.hasAttribute("href")) navigate(previous.getAttribute("href"));
-    else if (event.key === "ArrowRight" && next.hasAttribute("href")) navigate(next.getAttribute("href"));
+    const onRow = /** @type {HTMLElement} */ (event.target).closest(".answer-row") !== null;
+    if (key === "u") undo();
+    else if ((key === "y" || key === "n") && !onRow) go(current); // first show what it would be about
+    else if ((key === "y" || key === "n") && entry) (answer(entry, key === "y"), go(current + 1));
+    else if (key === "ArrowDown" && rows.size) go(onRow ? current + 1 : current);
+    else if (key === "ArrowUp" && rows.size) go(onRow ? current - 1 : current);
+    else if (key === "ArrowLeft" && previous.hasAttribute("href")) navigate(previous.getAttribute("href"));
+    else if (key === "ArrowRight" && next.hasAttribute("href")) navigate(next.getAttribute("href"));
     else return;
     event.preventDefault();
   };

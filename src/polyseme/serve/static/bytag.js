@@ -7,7 +7,8 @@
 
 import { add, clear, debounce, h, s } from "./dom.js";
 import { isAbort } from "./api.js";
-import { count, dialog, empty, failed, icon, iconButton, kindBadge, loading, percent, plural, probabilityText } from "./parts.js";
+import { drawAnswer, keyOf, newEntry } from "./answers.js";
+import { count, dialog, empty, failed, icon, iconButton, kindBadge, loading, percent, plural, probabilityText, segments } from "./parts.js";
 import { searchBox } from "./labelbox.js";
 import { to } from "./cards.js";
 import { Names, medium, picture } from "./items.js";
@@ -115,11 +116,7 @@ export function byTag(stage, context, box, label) {
   const means = h("p", { class: "muted small" });
   const more = h("div", { class: "row center" });
   const undoButton = h("button", { type: "button", disabled: true, onclick: () => undo() }, icon("undo"), "Undo");
-  const strategies = h("fieldset", { class: "segments", aria_label: "Which items" },
-    STRATEGIES.map(([value, name, says]) =>
-      h("label", { title: says },
-        h("input", { type: "radio", name: "strategy", value, checked: value === settings.strategy, onchange: () => ((settings.strategy = value), load()) }),
-        h("span", null, name))));
+  const strategies = segments("Which items", "strategy", STRATEGIES, settings.strategy, (value) => ((settings.strategy = value), load()));
   add(stage,
     h("div", { class: "board-head" },
       h("div", { class: "row" }, h("a", { class: "back", href: "#/review" }, icon("back"), "All tags"), h("h2", null, label), about),
@@ -144,8 +141,6 @@ export function byTag(stage, context, box, label) {
     () => {},
   );
 
-  /** @param {any} one @returns {Entry} */
-  const entryOf = (one) => ({ item: one.item, label: one.label, probability: one.probability, rank: one.rank, why: one.why, answer: null, saved: null, number: null, shift: 0 });
   const ask = (/** @type {number} */ k) => api.post(api.model("ask"), { label, k, strategy: settings.strategy }, { signal: control.signal });
   const isOpen = (/** @type {Entry} */ entry) => entry.answer === null;
 
@@ -184,7 +179,7 @@ export function byTag(stage, context, box, label) {
     for (const { draw } of tiles.values()) draw();
     for (const one of questions) {
       if (known.has(one.item)) continue;
-      const entry = entryOf(one);
+      const entry = newEntry(one.item, one.label, { probability: one.probability, rank: one.rank, why: one.why });
       entries.push(entry);
       const tile = makeTile(entry);
       tiles.set(entry, tile);
@@ -227,15 +222,8 @@ export function byTag(stage, context, box, label) {
       reason && h("span", { class: "muted small" }, reason),
       h("div", { class: "tile-buttons" }, no, yes));
     const draw = () => {
-      const said = entry.answer === null ? "open" : entry.answer ? "yes" : "no";
-      tile.dataset.answer = said;
-      tile.dataset.sending = String(entry.answer !== entry.saved);
-      yes.setAttribute("aria-pressed", String(entry.answer === true));
-      no.setAttribute("aria-pressed", String(entry.answer === false));
-      const moved = Math.abs(entry.shift) >= 0.005 && entry.answer === null;
-      number.dataset.moved = moved ? (entry.shift > 0 ? "up" : "down") : "";
-      clear(number, probabilityText(entry.probability), moved && h("span", { aria_hidden: "true" }, entry.shift > 0 ? " ▲" : " ▼"));
-      const words = { open: "not answered", yes: "answered yes", no: "answered no" }[said];
+      drawAnswer(entry, { frame: tile, yes, no, number });
+      const words = entry.answer === null ? "not answered" : entry.answer ? "answered yes" : "answered no";
       name.textContent = names.of(entry.item);
       face.setAttribute("aria-label", `Yes: ${name.textContent}`);
       tile.setAttribute("aria-label", `${name.textContent}, probability ${probabilityText(entry.probability)}, ${words}`);
@@ -391,24 +379,17 @@ export function byTag(stage, context, box, label) {
   /** @param {KeyboardEvent} event */
   const onKey = (event) => {
     const target = /** @type {HTMLElement} */ (event.target);
-    if (event.defaultPrevented || event.altKey || !entries.length) return;
-    if (target.closest("input:not([type=radio]), textarea, select, [contenteditable]")) return;
-    if (document.querySelector("dialog[open]") && !large) return;
-    const undoes = event.key === "u" || ((event.ctrlKey || event.metaKey) && event.key === "z");
-    if ((event.ctrlKey || event.metaKey) && !undoes) return;
+    const key = keyOf(event, "input:not([type=radio]), textarea, select, [contenteditable]");
+    if (!key || !entries.length || (document.querySelector("dialog[open]") && !large)) return;
     const onControl = target.closest("a, button, summary, input") !== null;
     const across = large ? 1 : columns(board);
-    if (undoes) undo();
-    else if (event.key === "y") answer(entries[current], true);
-    else if (event.key === "n") answer(entries[current], false);
-    else if (event.key === "f") large ? large.close() : enlarge();
-    else if (event.key === "r" && !large) sort();
-    else if (event.key === " " && !onControl) skip();
-    else if (target.closest("input")) return;
-    else if (event.key === "ArrowRight") focus(current + 1);
-    else if (event.key === "ArrowLeft") focus(current - 1);
-    else if (event.key === "ArrowDown") focus(current + across);
-    else if (event.key === "ArrowUp") focus(current - across);
+    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }[key];
+    if (key === "u") undo();
+    else if (key === "y" || key === "n") answer(entries[current], key === "y");
+    else if (key === "f") large ? large.close() : enlarge();
+    else if (key === "r" && !large) sort();
+    else if (key === " " && !onControl) skip();
+    else if (step && !target.closest("input")) focus(current + step);
     else return;
     event.preventDefault();
   };

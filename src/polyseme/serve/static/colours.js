@@ -8,7 +8,7 @@
 /** @typedef {[number, number, number]} Rgb */
 
 /** A colour by lightness, chroma and hue as the eye sees them (OKLCH). @param {number} l @param {number} c @param {number} hue in radians @returns {Rgb} */
-export function oklch(l, c, hue) {
+function oklch(l, c, hue) {
   const a = c * Math.cos(hue);
   const b = c * Math.sin(hue);
   const cones = [l + 0.3963377774 * a + 0.2158037573 * b, l - 0.1055613458 * a - 0.0638541728 * b, l - 0.0894841775 * a - 1.291485548 * b].map((v) => v ** 3);

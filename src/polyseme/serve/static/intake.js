@@ -9,7 +9,7 @@ import { clear, h } from "./dom.js";
 import { icon, iconButton, plural } from "./parts.js";
 
 /** Numbers of a text, or null if something in it is no number. @param {string} text */
-export function numbersOf(text) {
+function numbersOf(text) {
   const parts = text.replace(/[[\]()]/g, " ").split(/[\s,;]+/).filter(Boolean);
   const numbers = parts.map(Number);
   return parts.length && numbers.every(Number.isFinite) ? numbers : null;

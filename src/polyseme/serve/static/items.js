@@ -11,7 +11,7 @@ import { icon } from "./parts.js";
 /** @typedef {import("./app.js").Context} Context */
 
 /** The last part of an id. @param {string} id */
-export const baseName = (id) => id.split("/").pop() || id;
+const baseName = (id) => id.split("/").pop() || id;
 
 /** Names of files without their folders, but for those that several have. */
 export class Names {

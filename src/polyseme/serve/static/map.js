@@ -31,7 +31,7 @@ export async function mount(root, context) {
   }
   const view = new MapView(root, context, space);
   await view.update(context.route);
-  return { unmount: () => view.unmount(), update: (/** @type {any} */ route) => view.update(route) };
+  return view;
 }
 
 class MapView {

@@ -7,7 +7,7 @@
  */
 
 import { add, clear, h, s, uid } from "./dom.js";
-import { count, dialog, empty, failed, icon, loading, percent, plural, probabilityText } from "./parts.js";
+import { confirmed, count, empty, fact, failed, icon, loading, percent, plural, probabilityText } from "./parts.js";
 import { to } from "./cards.js";
 
 /** @typedef {import("./app.js").Context} Context */
@@ -31,11 +31,7 @@ export function mount(root, context) {
 
   /** Run an action of the person, and show what is so afterwards. @param {() => Promise<string>} run */
   const act = async (run) => {
-    try {
-      context.toast(await run());
-    } catch (error) {
-      context.toast(/** @type {any} */ (error).message, { error: true });
-    }
+    await context.attempt(async () => context.toast(await run()));
     await context.refreshModel().catch(() => {});
     if (!gone) draw();
   };
@@ -106,16 +102,15 @@ function modelList(models, here) {
 /** @param {any} model */
 function facts(model) {
   const { kinds, collection } = model;
-  const one = (/** @type {string} */ name, /** @type {any} */ value) => h("div", null, h("dt", null, name), h("dd", null, value));
   return h("dl", { class: "facts" },
-    one("Labels", count(model.n_labels)),
-    one("Seen, unseen, oov", `${count(kinds.seen)}, ${count(kinds.unseen)}, ${count(kinds.oov)}`),
-    one("Known tag sets", count(model.n_documents)),
-    one("Features", model.media ? `${count(model.n_features)}, of ${model.media === "image" ? "pictures" : "sound"}` : count(model.n_features)),
-    one("Items to review", collection ? `${count(collection.n_items)}, ${count(collection.n_reviewed)} with answers` : "none"),
-    one("Answers", `${count(model.verdicts.standing)} standing, ${count(model.verdicts.undone)} undone`),
-    one("Untagged items", model.learned_from_pool ? "were learned from" : "were not learned from"),
-    one("Changed", when(model.changed)));
+    fact("Labels", count(model.n_labels)),
+    fact("Seen, unseen, oov", `${count(kinds.seen)}, ${count(kinds.unseen)}, ${count(kinds.oov)}`),
+    fact("Known tag sets", count(model.n_documents)),
+    fact("Features", model.media ? `${count(model.n_features)}, of ${model.media === "image" ? "pictures" : "sound"}` : count(model.n_features)),
+    fact("Items to review", collection ? `${count(collection.n_items)}, ${count(collection.n_reviewed)} with answers` : "none"),
+    fact("Answers", `${count(model.verdicts.standing)} standing, ${count(model.verdicts.undone)} undone`),
+    fact("Untagged items", model.learned_from_pool ? "were learned from" : "were not learned from"),
+    fact("Changed", when(model.changed)));
 }
 
 /* ------------------------------------------------------------------ measures */
@@ -245,11 +240,8 @@ function versions(found, context, may, act) {
   if (!list.length) return empty("No versions yet", "The first change to the vocabulary keeps one.");
   const isCurrent = (/** @type {any} */ one) => one.number === found.current;
   const back = async (/** @type {any} */ one) => {
-    const sure = await dialog(`Back to version ${one.number}?`, (close) =>
-      h("div", { class: "stack" },
-        h("p", null, `The model answers as it did on ${whenText(one.time)}, with ${plural(one.n_labels, "label")} and ${plural(one.n_documents, "known tag set")}. Later versions are kept: you can come back to them.`),
-        h("div", { class: "row end" }, h("button", { type: "button", onclick: () => close() }, "Cancel"), h("button", { type: "button", class: "primary", onclick: () => close(true) }, "Roll back"))));
-    if (sure) await act(async () => (await api.post(api.model("versions", one.number, "restore")), `Back to version ${one.number}.`));
+    const says = `The model answers as it did on ${whenText(one.time)}, with ${plural(one.n_labels, "label")} and ${plural(one.n_documents, "known tag set")}. Later versions are kept: you can come back to them.`;
+    if (await confirmed(`Back to version ${one.number}?`, h("p", null, says), "Roll back")) await act(async () => (await api.post(api.model("versions", one.number, "restore")), `Back to version ${one.number}.`));
   };
   const rows = list.map((one) =>
     h("li", { class: isCurrent(one) ? "current" : null },

@@ -8,7 +8,7 @@
 import { h, s, uid } from "./dom.js";
 
 /** What each kind of label means, in one sentence. @type {Record<string, string>} */
-export const KINDS = {
+const KINDS = {
   seen: "seen: training items carry this tag",
   unseen: "unseen: no training item carries this tag; it is known by the tag sets it stands in",
   oov: "oov: out of vocabulary; this tag turned up after the space was learned",
@@ -134,4 +134,35 @@ export function dialog(title, body) {
     box.showModal();
     box.querySelector("input, textarea, select, .primary")?.focus();
   });
+}
+
+/** The last row of a dialog: Cancel, and the button that goes on. @param {(value?: any) => void} close @param {any} go */
+export function dialogEnd(close, go) {
+  return h("div", { class: "row end" }, h("button", { type: "button", onclick: () => close() }, "Cancel"), go);
+}
+
+/** Ask before something is done; without an action there is only Cancel. @param {string} title @param {any} body @param {string | null} action @returns {Promise<any>} */
+export function confirmed(title, body, action) {
+  return dialog(title, (close) => h("div", { class: "stack" }, body, dialogEnd(close, action && h("button", { type: "button", class: "primary", onclick: () => close(true) }, action))));
+}
+
+/** A form that does not leave the page. @param {() => void} submit @param {...any} body */
+export function form(submit, ...body) {
+  return h("form", { class: "stack", onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), submit()) }, body);
+}
+
+/** A field with its name above it. @param {string} name @param {any} input */
+export function field(name, input) {
+  return h("label", { class: "field" }, h("span", null, name), input);
+}
+
+/** A row of choices, of which one holds: value, text and perhaps a tooltip of each. @param {string} label @param {string} name @param {string[][]} choices @param {string} chosen @param {(value: any) => void} choose */
+export function segments(label, name, choices, chosen, choose) {
+  return h("fieldset", { class: "segments", aria_label: label }, choices.map(([value, text, title]) =>
+    h("label", { title }, h("input", { type: "radio", name, value, checked: value === chosen, onchange: () => choose(value) }), h("span", null, text))));
+}
+
+/** A name and a value in a list of facts. @param {string} name @param {any} value */
+export function fact(name, value) {
+  return h("div", null, h("dt", null, name), h("dd", null, value));
 }

@@ -8,7 +8,7 @@
 
 import { add, clear, debounce, h } from "./dom.js";
 import { isAbort } from "./api.js";
-import { bar, count, dialog, empty, failed, icon, kindBadge, loading, percent, plural, probabilityText } from "./parts.js";
+import { bar, confirmed, count, dialog, dialogEnd, empty, fact, failed, field, form, icon, kindBadge, loading, percent, plural, probabilityText, segments } from "./parts.js";
 import { labelBox } from "./labelbox.js";
 import { to } from "./cards.js";
 import { picture } from "./items.js";
@@ -31,21 +31,17 @@ const spelled = (text) => text.trim().replace(/\s+/g, " ").toLowerCase();
 
 /** @param {HTMLElement} root @param {Context} context */
 export function mount(root, context) {
-  const { api, state, toast, navigate } = context;
+  const { api, attempt, state, toast, navigate } = context;
   const settings = (state.vocabulary = state.vocabulary || { section: "labels", query: "", kind: "", order: "count" });
   const may = context.can("admin");
   const side = h("div", { class: "vocab-side" });
   const detail = h("section", { class: "vocab-detail", aria_label: "Label" });
   const columns = h("div", { class: "vocab" }, side, detail);
   const summary = h("p", { class: "muted", role: "status" });
-  const sections = h("fieldset", { class: "segments", aria_label: "Show" },
-    [["labels", "Labels"], ["candidates", "Worth adding"], ["merges", "Perhaps the same"]].map(([value, name]) =>
-      h("label", null,
-        h("input", { type: "radio", name: "section", value, checked: value === settings.section, onchange: () => ((settings.section = value), drawSide()) }),
-        h("span", null, name))));
-  let leaveSide = () => {};
-  /** Shows the list again, at the place it is at. */
-  let reread = () => {};
+  const sections = segments("Show", "section", [["labels", "Labels"], ["candidates", "Worth adding"], ["merges", "Perhaps the same"]], settings.section,
+    (value) => ((settings.section = value), drawSide()));
+  /** The list: how to leave it, and to show it again at the place it is at. */
+  let list = { leave: () => {}, reread: () => {} };
 
   const summarise = () => {
     const { n_labels: all, kinds } = context.model;
@@ -53,17 +49,13 @@ export function mount(root, context) {
   };
 
   /** @type {Change} */
-  const change = async (says, run, then, back) => {
-    try {
-      const from = location.hash;
-      const before = back ? null : (await api.get(api.model("versions"))).current;
-      await run();
-      toast(says, back || before ? { undo: () => takeBack(back || (() => restore(before)), from) } : {});
-      await settle(then);
-    } catch (error) {
-      toast(/** @type {any} */ (error).message, { error: true });
-    }
-  };
+  const change = (says, run, then, back) => attempt(async () => {
+    const from = location.hash;
+    const before = back ? null : (await api.get(api.model("versions"))).current;
+    await run();
+    toast(says, back || before ? { undo: () => takeBack(back || (() => restore(before)), from) } : {});
+    await settle(then);
+  });
 
   /** Go back to a version; changes that came after the one to undo go with it, so ask. @param {number} number */
   const restore = async (number) => {
@@ -75,21 +67,17 @@ export function mount(root, context) {
   };
 
   /** @param {() => Promise<any>} back gives false if it was not done after all @param {string} hash */
-  const takeBack = async (back, hash) => {
-    try {
-      if ((await back()) === false) return;
-      toast("Undone.");
-      await settle(hash);
-    } catch (error) {
-      toast(/** @type {any} */ (error).message, { error: true });
-    }
-  };
+  const takeBack = (back, hash) => attempt(async () => {
+    if ((await back()) === false) return;
+    toast("Undone.");
+    await settle(hash);
+  });
 
   /** Show what is so now. @param {string} [hash] where to go on */
   const settle = async (hash) => {
     await context.refreshModel().catch(() => {});
     summarise();
-    reread();
+    list.reread();
     if (hash && hash !== location.hash) navigate(hash);
     else drawDetail();
   };
@@ -102,15 +90,10 @@ export function mount(root, context) {
   };
 
   const drawSide = () => {
-    leaveSide();
-    leaveSide = () => {};
-    reread = () => {};
+    list.leave();
     clear(side);
-    const tools = { context, change, may, openAdd };
     const draw = { labels: labelList, candidates, merges }[/** @type {"labels"} */ (settings.section)];
-    const drawn = draw(side, tools);
-    leaveSide = drawn.leave;
-    reread = drawn.reread;
+    list = draw(side, { context, change, may, openAdd });
   };
 
   let turn = 0;
@@ -146,7 +129,7 @@ export function mount(root, context) {
   summarise();
   drawSide();
   drawDetail();
-  return { update: drawDetail, unmount: () => ((turn += 1), leaveSide()) };
+  return { update: drawDetail, unmount: () => ((turn += 1), list.leave()) };
 }
 
 /** @typedef {{context: Context, change: Change, may: boolean, openAdd: (prefill?: Prefill) => Promise<void>}} Tools */
@@ -289,11 +272,11 @@ function labelCard(card, { context, change, may }) {
 
   const rename = async () => {
     const to = await dialog("Rename", (close) => {
-      const field = h("input", { value: name, required: true, name: "name", autocomplete: "off", aria_label: "New name" });
-      return h("form", { class: "stack", onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), close(field.value.trim())) },
+      const input = h("input", { value: name, required: true, name: "name", autocomplete: "off", aria_label: "New name" });
+      return form(() => close(input.value.trim()),
         h("p", null, `“${name}” keeps its meaning, its answers and its place; the old name goes on leading to it.`),
-        h("label", { class: "field" }, h("span", null, "New name"), field),
-        formEnd(close, "Rename"));
+        field("New name", input),
+        dialogEnd(close, submitButton("Rename")));
     });
     if (to && to !== name) await change(`“${name}” is now “${to}”.`, () => act("rename", { name: to }), labelHash(to));
   };
@@ -302,19 +285,19 @@ function labelCard(card, { context, change, may }) {
     const into = await dialog("Merge", (close) => {
       const near = card.similar.slice(0, 5);
       const chosen = h("p", { class: "muted", role: "status" }, "Choose the label that stays.");
-      const submit = h("button", { type: "submit", class: "primary", disabled: true }, "Merge");
+      const submit = submitButton("Merge", true);
       let target = "";
       const choose = (/** @type {string} */ label) => {
         target = label === name ? "" : label;
         submit.disabled = !target;
         chosen.textContent = target ? `“${name}” goes, “${target}” stays and takes over its tag sets and answers.` : "A label cannot be merged into itself.";
       };
-      return h("form", { class: "stack", onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), target && close(target)) },
+      return form(() => target && close(target),
         h("p", null, `Items and tag sets with “${name}” count for another label from now on.`),
         labelBox({ api, name: "Merge into", placeholder: "Search the label that stays", keep: true, choose }).element,
         near.length > 0 && h("div", { class: "chips" }, near.map((/** @type {any} */ one) => h("button", { type: "button", class: "chip", onclick: () => choose(one.label) }, one.label))),
         chosen,
-        h("div", { class: "row end" }, h("button", { type: "button", onclick: () => close() }, "Cancel"), submit));
+        dialogEnd(close, submit));
     });
     if (into) await change(`“${name}” was merged into “${into}”.`, () => act("merge", { into }), labelHash(into));
   };
@@ -322,11 +305,11 @@ function labelCard(card, { context, change, may }) {
   const remove = async () => {
     const sure = await dialog("Remove for good", (close) => {
       const submit = h("button", { type: "submit", class: "danger", disabled: true }, "Remove");
-      const field = h("input", { autocomplete: "off", aria_label: `Type ${name} to confirm`, oninput: () => (submit.disabled = spelled(field.value) !== spelled(name)) });
-      return h("form", { class: "stack", onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), close(!submit.disabled)) },
+      const input = h("input", { autocomplete: "off", aria_label: `Type ${name} to confirm`, oninput: () => (submit.disabled = spelled(input.value) !== spelled(name)) });
+      return form(() => close(!submit.disabled),
         h("p", null, `“${name}” leaves the vocabulary and all known tag sets; it will not be suggested again. To only keep it out of suggestions, block it.`),
-        h("label", { class: "field" }, h("span", null, `Type “${name}” to confirm`), field),
-        h("div", { class: "row end" }, h("button", { type: "button", onclick: () => close() }, "Cancel"), submit));
+        field(`Type “${name}” to confirm`, input),
+        dialogEnd(close, submit));
     });
     if (sure) await change(`“${name}” was removed.`, () => api.del(api.model("labels", name)), "#/vocabulary");
   };
@@ -368,15 +351,11 @@ function labelCard(card, { context, change, may }) {
 
 /** @param {any[]} since versions that would be undone */
 function sure(since) {
-  return dialog("Undo all of these?", (close) =>
-    h("div", { class: "stack" },
-      h("p", null, "More was changed in the meantime. To undo goes back to how things were before all of it:"),
-      h("ul", null, since.map((one) => h("li", { class: "small" }, `${one.action} ${one.detail || ""}`))),
-      h("div", { class: "row end" }, h("button", { type: "button", onclick: () => close() }, "Cancel"), h("button", { type: "button", class: "primary", onclick: () => close(true) }, "Undo all"))));
+  return confirmed("Undo all of these?", [
+    h("p", null, "More was changed in the meantime. To undo goes back to how things were before all of it:"),
+    h("ul", null, since.map((one) => h("li", { class: "small" }, `${one.action} ${one.detail || ""}`))),
+  ], "Undo all");
 }
-
-/** @param {string} name @param {any} value */
-const fact = (name, value) => h("div", null, h("dt", null, name), h("dd", null, value));
 
 /** @param {any} card */
 function qualitySentence(card) {
@@ -386,9 +365,8 @@ function qualitySentence(card) {
   return `${words} when all are ranked for it.`;
 }
 
-/** @param {(value?: any) => void} close @param {string} text */
-const formEnd = (close, text) =>
-  h("div", { class: "row end" }, h("button", { type: "button", onclick: () => close() }, "Cancel"), h("button", { type: "submit", class: "primary" }, text));
+/** @param {string} text @param {boolean} [disabled] */
+const submitButton = (text, disabled = false) => h("button", { type: "submit", class: "primary", disabled }, text);
 
 /* ------------------------------------------------------------------ worth adding, perhaps the same */
 
@@ -416,20 +394,16 @@ function simpleList(side, says, read, row, none) {
 
 /** @param {HTMLElement} side @param {Tools} tools */
 function candidates(side, { context, change, may, openAdd }) {
-  const { api, toast } = context;
-  const addOne = async (/** @type {any} */ one) => {
-    try {
-      if (one.source !== "items") return await openAdd({ by: "sets", name: one.label });
-      const { items } = await api.get(api.model("items"), { params: { query: one.label, limit: 200 } });
-      const carrying = items.filter((/** @type {any} */ item) => item.tags.some((/** @type {string} */ tag) => spelled(tag) === spelled(one.label)));
-      if (!carrying.length) return await openAdd({ by: "items", name: one.label });
-      const ids = carrying.map((/** @type {any} */ item) => item.id);
-      const { run, back } = throughItems(context, one.label, ids);
-      await change(`Added “${one.label}” by ${plural(ids.length, "item")}.`, run, labelHash(one.label), back);
-    } catch (error) {
-      toast(/** @type {any} */ (error).message, { error: true });
-    }
-  };
+  const { api, attempt } = context;
+  const addOne = (/** @type {any} */ one) => attempt(async () => {
+    if (one.source !== "items") return openAdd({ by: "sets", name: one.label });
+    const { items } = await api.get(api.model("items"), { params: { query: one.label, limit: 200 } });
+    const carrying = items.filter((/** @type {any} */ item) => item.tags.some((/** @type {string} */ tag) => spelled(tag) === spelled(one.label)));
+    if (!carrying.length) return openAdd({ by: "items", name: one.label });
+    const ids = carrying.map((/** @type {any} */ item) => item.id);
+    const { run, back } = throughItems(context, one.label, ids);
+    await change(`Added “${one.label}” by ${plural(ids.length, "item")}.`, run, labelHash(one.label), back);
+  });
   return simpleList(side, "Tags outside the vocabulary: items carry them, or people have typed them.",
     async () => (await api.get(api.model("candidates"))).candidates,
     (one) => h("li", { class: "care-row" },
@@ -470,36 +444,28 @@ function merges(side, { context, change, may }) {
  * @returns {Promise<{labels: string[], sets: number, run: () => Promise<any>, back?: () => Promise<any>} | undefined>}
  */
 function addDialog(context, prefill) {
-  const { api, model } = context;
   return dialog("Add tags", (close) => {
     const pane = h("div", { class: "stack" });
-    const forms = {
-      sets: () => bySets(context, close, prefill.name),
-      items: () => byItems(context, close, prefill.name),
-      name: () => byName(context, close, prefill.name),
-    };
-    const show = (/** @type {"sets" | "items" | "name"} */ which) => clear(pane, forms[which]());
+    const forms = { sets: bySets, items: byItems, name: byName };
+    const show = (/** @type {"sets" | "items" | "name"} */ which) => clear(pane, forms[which](context, close, prefill.name));
     const first = prefill.by || "sets";
-    const ways = [["sets", "By tag sets"], ...(model.collection ? [["items", "By items"]] : []), ["name", "By name"]];
+    const ways = [["sets", "By tag sets"], ...(context.model.collection ? [["items", "By items"]] : []), ["name", "By name"]];
     show(first);
-    return h("div", { class: "stack wide" },
-      h("fieldset", { class: "segments", aria_label: "How" },
-        ways.map(([value, text]) => h("label", null, h("input", { type: "radio", name: "way", value, checked: value === first, onchange: () => show(/** @type {any} */ (value)) }), h("span", null, text)))),
-      pane);
+    return h("div", { class: "stack wide" }, segments("How", "way", ways, first, show), pane);
   });
 }
 
 /** @param {Context} context @param {(value?: any) => void} close @param {string} [name] */
 function bySets({ api }, close, name = "") {
   const preview = h("div", { class: "stack tight", role: "status" });
-  const submit = h("button", { type: "submit", class: "primary", disabled: true }, "Add");
-  const field = h("textarea", { rows: 4, placeholder: "parasol, sand, sea\nparasol, sun, towel", aria_label: "Tag sets, one a line, with commas between the tags", value: name ? `${name}, ` : "", oninput: () => look() });
+  const submit = submitButton("Add", true);
+  const input = h("textarea", { rows: 4, placeholder: "parasol, sand, sea\nparasol, sun, towel", aria_label: "Tag sets, one a line, with commas between the tags", value: name ? `${name}, ` : "", oninput: () => look() });
   /** @type {string[]} */
   let fresh = [];
   /** Which spellings are labels, as far as it was looked up. @type {Map<string, boolean>} */
   const known = new Map();
   let turn = 0;
-  const sets = () => field.value.split("\n").map((/** @type {string} */ line) => line.split(",").map((tag) => tag.trim()).filter(Boolean)).filter((/** @type {string[]} */ set) => set.length);
+  const sets = () => input.value.split("\n").map((/** @type {string} */ line) => line.split(",").map((tag) => tag.trim()).filter(Boolean)).filter((/** @type {string[]} */ set) => set.length);
   const look = debounce(async () => {
     const given = sets();
     const tags = [...new Set(given.flat())];
@@ -534,14 +500,11 @@ function bySets({ api }, close, name = "") {
     }
   }, 250);
   look();
-  return h("form", { class: "stack", onsubmit: (/** @type {Event} */ event) => {
-    event.preventDefault();
+  const send = () => {
     const documents = sets();
     if (!submit.disabled) close({ labels: fresh, sets: documents.length, run: () => api.post(api.model("labels"), { documents }) });
-  } },
-    h("label", { class: "field" }, h("span", null, "Tag sets that show how it is used: one a line, commas between"), field),
-    preview,
-    h("div", { class: "row end" }, h("button", { type: "button", onclick: () => close() }, "Cancel"), submit));
+  };
+  return form(send, field("Tag sets that show how it is used: one a line, commas between", input), preview, dialogEnd(close, submit));
 }
 
 /**
@@ -564,13 +527,13 @@ function byItems(context, close, name = "") {
   const { api } = context;
   /** @type {Set<string>} */
   const chosen = new Set();
-  const field = h("input", { value: name, autocomplete: "off", aria_label: "New tag", oninput: () => ready() });
+  const input = h("input", { value: name, autocomplete: "off", aria_label: "New tag", oninput: () => ready() });
   const search = h("input", { type: "search", placeholder: "Search items", aria_label: "Search items", autocomplete: "off", oninput: () => read() });
   const grid = h("div", { class: "board board-pick" }, loading());
   const said = h("p", { class: "small muted", role: "status" });
-  const submit = h("button", { type: "submit", class: "primary" }, "Add");
+  const submit = submitButton("Add");
   const ready = () => {
-    submit.disabled = !field.value.trim() || !chosen.size;
+    submit.disabled = !input.value.trim() || !chosen.size;
     said.textContent = chosen.size ? `${plural(chosen.size, "item")} chosen.` : "Choose items that should carry the tag.";
   };
   let control = new AbortController();
@@ -593,14 +556,11 @@ function byItems(context, close, name = "") {
   }, 150);
   read();
   ready();
-  return h("form", { class: "stack", onsubmit: (/** @type {Event} */ event) => {
-    event.preventDefault();
-    const label = field.value.trim();
+  const send = () => {
+    const label = input.value.trim();
     if (!submit.disabled) close({ labels: [label], sets: 0, ...throughItems(context, label, [...chosen]) });
-  } },
-    h("label", { class: "field" }, h("span", null, "New tag"), field),
-    search, grid, said,
-    h("div", { class: "row end" }, h("button", { type: "button", onclick: () => close() }, "Cancel"), submit));
+  };
+  return form(send, field("New tag", input), search, grid, said, dialogEnd(close, submit));
 }
 
 /** @param {Context} context @param {(value?: any) => void} close @param {string} [name] */
@@ -608,13 +568,10 @@ function byName({ api, model }, close, name = "") {
   if (!model.takes_names) {
     return h("p", { class: "muted" }, "A tag can be placed by its name alone if the service is started with word vectors; it was started without. Add it by tag sets or items instead.");
   }
-  const field = h("input", { value: name, required: true, autocomplete: "off", placeholder: "seaside, promenade", aria_label: "Names, with commas between" });
-  return h("form", { class: "stack", onsubmit: (/** @type {Event} */ event) => {
-    event.preventDefault();
-    const labels = field.value.split(",").map((/** @type {string} */ one) => one.trim()).filter(Boolean);
+  const input = h("input", { value: name, required: true, autocomplete: "off", placeholder: "seaside, promenade", aria_label: "Names, with commas between" });
+  const send = () => {
+    const labels = input.value.split(",").map((/** @type {string} */ one) => one.trim()).filter(Boolean);
     if (labels.length) close({ labels, sets: 0, run: () => api.post(api.model("labels"), { labels }) });
-  } },
-    h("p", null, "Word vectors say what a name means. Tag sets say more than names."),
-    h("label", { class: "field" }, h("span", null, "Names, with commas between"), field),
-    formEnd(close, "Add"));
+  };
+  return form(send, h("p", null, "Word vectors say what a name means. Tag sets say more than names."), field("Names, with commas between", input), dialogEnd(close, submitButton("Add")));
 }
