@@ -1408,7 +1408,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         store = self.store_.remove(ids)
         left = set(store.ids)
         self.n_fitted_ = sum(name in left for name in self.store_.ids[: self.n_fitted_])
-        return self.set_store(store, self.named_)
+        # A label that is known by answers as well stays for as long as these do.
+        self.set_store(store, self.named_)._take_answers(())
+        return self
 
     def add_labels(
         self, labels: Collection[str], vectors: WordVectors | Mapping[str, ArrayLike]
@@ -1500,7 +1502,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             raise InputError(f"There is a label '{new}' already; merge '{old}' into it instead.")
         if column >= len(self.store_.labels):
             raise InputError(f"'{old}' is known by name alone; remove it and add '{new}'.")
-        self.vocabulary_ = self.vocabulary_.naming(old, new)
+        self.vocabulary_ = self.vocabulary_.renaming(old, new)
         self.seen_ = frozenset(new if one == old else one for one in self.seen_)
         if self.validation_ is not None:
             quality = self.validation_.labels.items()
