@@ -82,7 +82,7 @@ ALLOWED = {
     "evidence": {"members", "store"},
     "senses": {"_validation", "concepts"},
     "holdout": BASE | {"corpus", "documents", "calibration", "metrics"},
-    "feedback": {"_validation", "verdicts", "calibration"},
+    "feedback": BASE | {"verdicts", "calibration"},
     "encoded": {"_validation"},
     "tagger": DATA | SPACE | {"encoded", "metrics", "published", "holdout", "verdicts", "feedback"},
     # the paper's own method

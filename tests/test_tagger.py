@@ -786,7 +786,7 @@ def test_a_label_that_was_answered_for_outlives_its_documents(own_tagger, world,
     own_tagger.remove_documents(own_tagger.add_documents([("kraken", "sea"), ("kraken", "wave")]))
     np.testing.assert_array_equal(own_tagger.predict_proba(world.X_test), before)
     own_tagger.save(tmp_path / "again")
-    assert list(load(tmp_path / "again").classes_) == list(own_tagger.classes_)
+    assert list(polyseme.load(tmp_path / "again").classes_) == list(own_tagger.classes_)
 
 
 def test_labels_of_items_that_no_label_set_holds_are_oov(world):
