@@ -83,7 +83,7 @@ ALLOWED = {
     "evidence": {"calibration", "corrections", "members", "reading", "store"},
     "senses": {"_validation", "concepts"},
     "holdout": BASE | {"corpus", "documents", "calibration", "metrics"},
-    "feedback": {"_validation", "verdicts", "calibration"},
+    "feedback": BASE | {"verdicts", "calibration"},
     "encoded": {"_validation"},
     "training_set": DATA | {"space", "feedback", "verdicts"},
     "answers": BASE | {"corrections", "feedback", "reading", "space", "verdicts"},

@@ -16,7 +16,16 @@ import pytest
 import scipy.sparse as sp
 
 import polyseme
-from polyseme import ConceptSpace, LabelCorpus, PublishedTagger, ZeroShotTagger, load
+from polyseme import (
+    ConceptSpace,
+    LabelCorpus,
+    PublishedTagger,
+    SpacePlan,
+    WordVectors,
+    ZeroShotTagger,
+    load,
+    read_features,
+)
 from polyseme._text import shown
 from polyseme._validation import InputError
 from polyseme.cli.output import Form, emit
@@ -28,6 +37,7 @@ from polyseme.io.xmp import read_packet
 from polyseme.metrics import evaluate
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
+from polyseme.verdicts import VerdictLog
 
 HUGE = 10**30
 LONG = "x" * 5000
@@ -131,6 +141,39 @@ def test_components_of_a_wrong_type_are_refused_before_anything_is_learned(world
         if made is not None:
             y = np.zeros((10, 2)) if isinstance(made, InstanceMapper) else documents
             assert sentence(lambda made=made, y=y: made.fit(X, y)), made
+
+
+@pytest.mark.parametrize(
+    "value", [*WRONG, [[3]], [np.array(3)], np.eye(3), [10**5000]], ids=ascii_name
+)
+def test_logs_lists_and_files_of_a_wrong_type_are_refused(own_tagger, value):
+    x = np.zeros((1, own_tagger.n_features_in_))
+    plan = SpacePlan(dropout=value)
+    calls = {
+        "undo": lambda: own_tagger.undo(value),
+        "learn": lambda: own_tagger.learn(value, x),
+        "item": lambda: own_tagger.learn([(value, "sea", 1)], x),
+        "answer": lambda: own_tagger.learn([("0", "sea", value if value is not True else 1)], x),
+        "ids": lambda: own_tagger.encode(x, ids=5 if value is None else value),
+        "strategy": lambda: own_tagger.ask(x, strategy=value),
+        "documents": lambda: LabelCorpus.from_documents(value),
+        "features": lambda: read_features(value),
+        "words": lambda: WordVectors.read(value),
+        "log": lambda: VerdictLog(value) if value is not None else VerdictLog(5),
+        "device": lambda: ConceptSpace(device=value if value is not None else 5).check_parameters(),
+        "checkpoint": lambda: ConceptSpace(checkpoint=value or 5).check_parameters(),
+        "plan": lambda: ConceptSpace(plan=plan).check_parameters(),
+        "metrics": lambda: evaluate([[1, 2], [value]], [[1, 0], [0, 1]]),
+    }
+    calls.pop("checkpoint" if isinstance(value, np.ndarray) else None, None)
+    for name, call in calls.items():
+        assert sentence(call), name
+
+
+def test_tag_sets_that_are_not_one_for_each_item_are_refused(toy_tagger, world):
+    for n in (1, 3):
+        with pytest.raises(InputError, match=f"`tags` has {n} collections for 2 instances"):
+            toy_tagger.ask(world.X_test[:2], tags=[["sea"]] * n)
 
 
 @pytest.mark.parametrize("value", [5, [], object(), HUGE, "a\0", LONG], ids=ascii_name)

@@ -780,6 +780,15 @@ def test_a_tagger_without_features_completes_and_grows_but_does_not_rank(tiny_sp
     assert "squid" not in tagger.classes_
 
 
+def test_a_label_that_was_answered_for_outlives_its_documents(own_tagger, world, tmp_path):
+    own_tagger.learn([(0, "kraken", True)], world.X_test)
+    before = own_tagger.predict_proba(world.X_test)
+    own_tagger.remove_documents(own_tagger.add_documents([("kraken", "sea"), ("kraken", "wave")]))
+    np.testing.assert_array_equal(own_tagger.predict_proba(world.X_test), before)
+    own_tagger.save(tmp_path / "again")
+    assert list(polyseme.load(tmp_path / "again").classes_) == list(own_tagger.classes_)
+
+
 def test_labels_of_items_that_no_label_set_holds_are_oov(world):
     documents = [(*document, "kraken") for document in world.documents[:30]]
     tagger = tiny().fit(world.X[:30], documents, world.label_sets)

@@ -15,14 +15,18 @@ from polyseme._validation import (
     InputError,
     NotFittedError,
     as_generator,
+    as_row,
     check_features,
     check_fitted,
     check_number,
     check_option,
     check_ranges,
+    column_names,
     draw_seed,
     unknown_name,
+    without_ids,
 )
+from polyseme.corpus import as_corpus
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.training import TrainingPlan
 
@@ -220,3 +224,32 @@ def test_rates_fall_as_a_cosine_or_in_steps():
     assert [plan.rate(epoch, 600) for epoch in (0, 199)] == [1e-4, 1e-4]
     assert plan.rate(200, 600) == pytest.approx(0.95e-4)
     assert plan.rate(599, 600) == pytest.approx(0.95**2 * 1e-4)
+
+
+def test_columns_are_known_by_their_names_and_not_by_attributes():
+    X = np.arange(6.0).reshape(2, 3)
+    frame = pd.DataFrame(X, columns=["ids", "column_names", "columns"])
+    assert column_names(frame) == ("ids", "column_names", "columns")
+    assert without_ids(frame)[1] is None
+    features, ids = without_ids(frame.assign(id=["a", "b"]))
+    assert ids == ["a", "b"]
+    np.testing.assert_array_equal(check_features(features, owner="x"), X)
+    row = pd.Series(X[0], index=["ids", "column_names", "columns"])
+    np.testing.assert_array_equal(as_row(row), X[:1])
+    assert without_ids(row)[1] is None
+    corpus = as_corpus(frame > 0)
+    assert corpus.labels == ("ids", "column_names", "columns")
+    with pytest.raises(InputError, match=r"X names column\(s\) twice: a; rename one"):
+        without_ids(pd.DataFrame(X, columns=["a", "a", "b"]))
+
+
+def test_rows_that_are_no_numbers_are_refused_in_a_sentence():
+    class Stubborn:
+        def __array__(self, *_, **__):
+            raise RuntimeError("not now")
+
+    with pytest.raises(InputError, match="`X` of `x` must hold numbers only; not now"):
+        check_features(Stubborn(), owner="x")
+    for row in (Stubborn(), [[1, 2], [1]]):
+        with pytest.raises(InputError, match="One item is a row of numbers"):
+            as_row(row)

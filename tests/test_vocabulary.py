@@ -102,6 +102,20 @@ def test_a_renamed_label_has_its_scores_and_answers_to_both_names(tagger, world,
         again.rename("sand", "sun")
 
 
+def test_what_was_said_of_a_label_is_so_under_its_new_name(tagger, world, tmp_path):
+    words = Vocabulary(blocked=("Sea", "sun"), implies={"sea": ("water",), "wave": ("SEA",)})
+    renamed = words.renaming("sea", "ocean")
+    assert renamed.blocked == ("ocean", "sun") and renamed.resolve("sea") == "ocean"
+    assert renamed.implied("wave") == {"ocean", "water"} and renamed.implied("sea") == set()
+    back = renamed.renaming("ocean", "Sea")
+    assert back.blocked == ("Sea", "sun") and back.aliases == {"ocean": "Sea"}
+    tagger.block(["sea"]).rename("sea", "ocean").save(tmp_path / "renamed")
+    for one in (tagger, load(tmp_path / "renamed")):
+        ocean = list(one.classes_).index("ocean")
+        assert not one.predict_proba(world.X_test)[:, ocean].any()
+        assert one.block(["ocean"], undo=True).predict_proba(world.X_test)[:, ocean].any()
+
+
 def test_merged_labels_are_one(tagger, world, tmp_path):
     both = tagger.predict_proba(world.X_test)
     sea, sand = (list(tagger.classes_).index(label) for label in ("sea", "sand"))

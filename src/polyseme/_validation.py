@@ -152,6 +152,13 @@ def check_path(path: object, *, what: str) -> Path:
     return place
 
 
+def check_iterable(values: object, what: str) -> None:
+    """Raise unless something holds one thing after another, and is no text or table."""
+    single = isinstance(values, (str, bytes, Mapping)) or getattr(values, "ndim", 1) == 0
+    if single or not isinstance(values, Iterable):
+        raise InputError(f"Give {what} as a list; got {shown(values)}.")
+
+
 def as_names(names: object, what: str) -> list[str]:
     """Give names, or a single one, as a list, or raise unless they are texts."""
     given = [names] if isinstance(names, str) else names
@@ -206,7 +213,7 @@ def check_features(
     `keep_single` float32 stays, for callers that widen block by block.
     """
     given: Any = X
-    if hasattr(given, "column_names"):  # a table of pyarrow
+    if hasattr(given, "column_names") and not is_pandas(given):  # a table of pyarrow
         given = given.to_pandas()
     given = given.to_numpy() if hasattr(given, "to_numpy") else given
     matrix: Any = None
@@ -229,7 +236,7 @@ def check_features(
         dtype = np.float32 if keep_single and given.dtype == np.float32 else np.float64
         if not np.iscomplexobj(given):
             matrix = (sp.csr_matrix if sp.issparse(given) else np.asarray)(given, dtype=dtype)
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(
@@ -253,9 +260,17 @@ def check_features(
     return checked
 
 
-def column_names(X: object) -> tuple[str, ...] | None:
+def is_pandas(X: object) -> bool:
+    """Say whether something is a frame or a column of pandas, whose cells are attributes too."""
+    return any(made.__module__.partition(".")[0] == "pandas" for made in type(X).__mro__)
+
+
+def column_names(X: Any) -> tuple[str, ...] | None:
     """Give the names of a frame's columns (pandas, polars, pyarrow); None where it has none."""
-    names = getattr(X, "column_names", getattr(X, "columns", None))
+    if is_pandas(X):
+        names = X.columns if X.ndim == 2 else None
+    else:
+        names = getattr(X, "column_names", getattr(X, "columns", None))
     if names is None or not all(isinstance(name, str) for name in names):
         return None
     return tuple(str(name) for name in names)
@@ -269,8 +284,12 @@ def without_ids(X: Any) -> tuple[Any, list[str] | None]:
     if isinstance(X, np.ndarray):  # a masked one has `ids` that are none
         return X, None
     names = column_names(X) or ()
-    if not names or hasattr(X, "ids"):
-        return X, [str(name) for name in X.ids] if getattr(X, "ids", None) is not None else None
+    if not names or (hasattr(X, "ids") and not is_pandas(X)):
+        own = None if is_pandas(X) else getattr(X, "ids", None)
+        return X, None if own is None else [str(name) for name in own]
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise InputError(f"X names column(s) twice: {first_few(twice)}; rename one.")
     ids = [str(name) for name in _listed(X["id"])] if "id" in names else None
     vectors = [name for name in names if _holds_vectors(_listed(X[name][:1]))]
     if len(vectors) > 1:
@@ -334,7 +353,11 @@ def as_row(x: Any) -> Any:
         x = x.to_numpy()
     if not sp.issparse(x):
         masked = isinstance(x, np.ma.MaskedArray)  # which is refused where it is looked at
-        return np.atleast_2d(x if masked else np.asarray(x))
+        try:
+            return np.atleast_2d(x if masked else np.asarray(x))
+        except (TypeError, ValueError, RuntimeError) as error:
+            reason = in_words(" ".join(str(error).split()).rstrip("."), 200)
+            raise InputError(f"One item is a row of numbers; {reason}.") from error
     sparse: Any = x
     return sparse.reshape(1, -1) if sparse.ndim == 1 else sparse
 
@@ -444,7 +467,7 @@ def check_compressed(
 
 def check_device(device: object, *, owner: str) -> str:
     """Give the name of a torch device, or raise unless it is there; None: a GPU if there is one."""
-    if device == "cpu":
+    if isinstance(device, str) and device == "cpu":
         return "cpu"
     import torch
 
@@ -452,10 +475,10 @@ def check_device(device: object, *, owner: str) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         torch.zeros(1, device=torch.device(str(device))).item()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+    except (RuntimeError, AssertionError, NotImplementedError, ValueError) as error:
         # torch says the same thing in several ways, one of them an assertion.
         raise InputError(
-            f"`device` of `{owner}` is {device!r}, which torch cannot use here; 'cpu' "
+            f"`device` of `{owner}` is {shown(device)}, which torch cannot use here; 'cpu' "
             "(--device cpu) always works."
         ) from error
     return str(device)

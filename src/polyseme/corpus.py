@@ -27,9 +27,11 @@ from polyseme._validation import (
     PolysemeWarning,
     RowError,
     check_compressed,
+    check_iterable,
     check_path,
     check_sparse,
     first_few,
+    is_pandas,
     without_ids,
 )
 from polyseme.io import Table, read_documents
@@ -140,6 +142,7 @@ class LabelCorpus:
         """
         if delimiter is not None:
             documents = label_sets(documents, delimiter)
+        check_iterable(documents, "documents")
         columns: dict[str, int] = {}
         indices, indptr = array("q"), array("q", [0])
         for number, document in enumerate(documents):
@@ -287,7 +290,7 @@ class LabelCorpus:
         rows = rows[0] if isinstance(rows, tuple) else rows
         if isinstance(rows, (int, np.integer)):
             return self.document(int(rows))
-        return self.select(np.arange(len(self))[rows])
+        return self.select(np.arange(len(self))[rows] if isinstance(rows, slice) else rows)
 
     def __len__(self) -> int:
         """Count the documents."""
@@ -432,7 +435,7 @@ def as_corpus(
         if not documents.has_tags:
             raise InputError(f"{documents!r} has no tags; name their column by `tags_column`.")
         return LabelCorpus.of_table(documents, "the table", normalize=normalize)
-    if hasattr(documents, "column_names"):  # a table of pyarrow
+    if hasattr(documents, "column_names") and not is_pandas(documents):  # a table of pyarrow
         documents = documents.to_pandas()
     if is_indicator(documents):
         table, ids = without_ids(documents)
@@ -465,7 +468,7 @@ def is_indicator(documents: object) -> bool:
     if not hasattr(documents, "columns") or isinstance(documents, Table):
         return bool(sp.issparse(documents))
     frame: Any = documents
-    if hasattr(frame, "column_names"):  # a table of pyarrow
+    if hasattr(frame, "column_names") and not is_pandas(frame):  # a table of pyarrow
         frame = frame.slice(0, 1).to_pandas()
     return all(name == "id" or _is_numeric(frame[name]) for name in frame.columns)
 
@@ -595,7 +598,7 @@ def _labels_of(document: object, where: str) -> Iterator[str]:
             f"{where} is a mapping with {first_few(list(document))}; expected a collection of "
             "labels: pass its list of tags, and ids by `LabelCorpus.from_documents(…, ids=…)`."
         )
-    if not isinstance(document, Iterable):
+    if not isinstance(document, Iterable) or getattr(document, "ndim", 1) == 0:
         raise InputError(f"{where} is {type(document).__name__}; expected a collection of labels.")
     for label in document:
         if not isinstance(label, str):

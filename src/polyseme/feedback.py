@@ -7,7 +7,6 @@ items that were answered for, and questions that are worth asking.
 from __future__ import annotations
 
 import hashlib
-import reprlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from copy import copy
 from functools import lru_cache
@@ -17,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from polyseme._text import shown
 from polyseme._validation import InputError
 from polyseme.calibration import sigmoid
 from polyseme.verdicts import Undo, Verdict, VerdictLog
@@ -196,12 +196,12 @@ def as_verdict(given: Verdict | tuple[Any, ...], model: str) -> Verdict:
     """Give a verdict of a tuple that begins with item, label and answer; items are text."""
     try:
         verdict = given if isinstance(given, Verdict) else Verdict(*given)
-    except TypeError:
+        item = str(verdict.item)
+    except (TypeError, ValueError):  # a number may have too many digits to be written
         raise InputError(
-            f"A verdict must be a `Verdict` or a tuple (item, label, answer); got "
-            f"{reprlib.repr(given)}."
+            f"A verdict must be a `Verdict` or a tuple (item, label, answer); got {shown(given)}."
         ) from None
-    return verdict._replace(item=str(verdict.item), model=verdict.model or model)
+    return verdict._replace(item=item, model=verdict.model or model)
 
 
 def answer_table(
@@ -229,9 +229,9 @@ def answer_table(
 
 def check_strategy(strategy: str, *, tagged: bool) -> None:
     """Raise on a strategy that is not known, or needs the items' tags where there are none."""
-    if strategy not in STRATEGIES:
+    if not isinstance(strategy, str) or strategy not in STRATEGIES:
         raise InputError(
-            f"`strategy` of `ask` must be one of {', '.join(STRATEGIES)}; got {strategy!r}."
+            f"`strategy` of `ask` must be one of {', '.join(STRATEGIES)}; got {shown(strategy)}."
         )
     if strategy == "errors" and not tagged:
         raise InputError("To look for missing and wrong tags, give the items' tags.")

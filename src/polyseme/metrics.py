@@ -153,8 +153,8 @@ def evaluate(truth: Truth, scores: ArrayLike, *, k: int = 5) -> dict[str, float]
         return dict.fromkeys(names.values(), np.nan)
     each = _values(relevant, values, names, "worst", k)
     result = {}
-    for name, shown in names.items():  # not a comprehension: a warning must point at the caller
-        result[shown] = _mean(each[name], shown, stacklevel=3)
+    for name, called in names.items():  # not a comprehension: a warning must point at the caller
+        result[called] = _mean(each[name], called, stacklevel=3)
     return result
 
 
@@ -486,7 +486,10 @@ def _numbers(name: str, values: object) -> NDArray[Any]:
     """Turn an array-like into a dense array of real numbers or booleans."""
     if isinstance(values, np.ma.MaskedArray):
         raise InputError(f"`{name}` is a masked array; fill it first, as by `{name}.filled(0)`.")
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"`{name}` must be a table of numbers, all rows of one length.") from error
     if array.dtype.kind not in "buif":
         got = "a sparse matrix" if sp.issparse(values) else f"data type {array.dtype}"
         raise InputError(f"`{name}` must be a dense array of real numbers; got {got}.")

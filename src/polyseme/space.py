@@ -30,6 +30,7 @@ from polyseme._validation import (
     check_fitted,
     check_kind,
     check_number,
+    check_path,
     check_sparse,
     draw_seed,
 )
@@ -789,6 +790,8 @@ class ConceptSpace(Estimator):
         for name in ("context", "priming"):
             check_number(name, getattr(self, name), owner=owner, low=0, high=1)
         check_device(self.device, owner=owner)
+        if self.checkpoint is not None:
+            check_path(self.checkpoint, what=f"`checkpoint` of `{owner}`")
         (self.plan or SpacePlan()).check()
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

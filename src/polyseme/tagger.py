@@ -31,6 +31,7 @@ from polyseme._validation import (
     check_device,
     check_features,
     check_fitted,
+    check_iterable,
     check_kind,
     check_number,
     check_option,
@@ -688,11 +689,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             features = features.features
         n, space = features.shape[0], self.space_
         n_sketch = space.n_sketch
-        left, logits = most_bytes - 4 * n * n_sketch, 8 * n * len(self._labels)
+        left, logits = int(most_bytes) - 4 * n * n_sketch, 8 * n * len(self._labels)
         kept, codes_kept = left >= logits, left - 4 * n * space.n_dimensions >= logits
         sketches = np.empty((n if kept else 0, n_sketch), dtype=np.float32)
         codes = np.empty((n if codes_kept else 0, space.n_dimensions), dtype=np.float32)
-        names = item_names(X) if ids is None else list(ids)
+        names = item_names(X) if ids is None else as_names(ids, "`ids` of `encode`")
         if names is not None and len(names) != n:
             raise InputError(f"`ids` of `encode` names {len(names)} items; X has {n}.")
         items = EncodedItems(features, names, space.digest_, left - codes.nbytes)
@@ -1121,7 +1122,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         store = self.store_.remove(ids)
         left = set(store.ids)
         self.n_fitted_ = sum(name in left for name in self.store_.ids[: self.n_fitted_])
-        return self.set_store(store, self.named_)
+        # A label that is known by answers as well stays for as long as these do.
+        self.set_store(store, self.named_)._take_answers(())
+        return self
 
     def add_labels(
         self, labels: Collection[str], vectors: WordVectors | Mapping[str, ArrayLike]
@@ -1293,6 +1296,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """
         check_fitted(self, "store_")
         self._check_featured()
+        check_iterable(verdicts, "verdicts")
         said = [as_verdict(one, self.space_.digest_) for one in verdicts]
         given = dict.fromkeys(one.label for one in said)
         tidied = {self._key(name): name for name in self._names(list(given))} if said else {}
@@ -1310,8 +1314,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         new = [name for name in names if name not in known]
         if X is None:
             if new and self.features_ is None:
+                name = first_few(new[:1])
                 raise InputError(
-                    f"Nothing is known of the item '{new[0]}'; give `X` with its features."
+                    f"Nothing is known of the item '{name}'; give `X` with its features."
                 )
             features = self._features_of(new) if new else None
             rows = {name: row for row, name in enumerate(new)}
@@ -1322,7 +1327,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             by = "the numbers of their rows, from 0" if given is None else "their ids"
             lost = [name for name in new if name not in rows]
             if lost:
-                raise InputError(f"X has no item '{lost[0]}'; verdicts name items by {by}.")
+                raise InputError(
+                    f"X has no item '{first_few(lost[:1])}'; verdicts name items by {by}."
+                )
             # A number may have been another table's.
             again = [name for name in known if given is None and name in rows]
             found = self._sketches(features, [rows[name] for name in again])
@@ -1464,6 +1471,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             raising = [source for source, target in self._raised if target == column]
             columns = list(dict.fromkeys([column, *raising]))
         carried = None if tags is None else self._carried(X, tags)[:, chosen]
+        if carried is not None and carried.shape[0] != n:
+            raise InputError(f"`tags` has {carried.shape[0]} collections for {n} instances.")
         places = {column: place for place, column in enumerate(shown[chosen].tolist())}
         answered = answer_table(
             self._answers.feedback.triples(),

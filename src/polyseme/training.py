@@ -160,7 +160,8 @@ class SpacePlan:
             check_number(name, getattr(self, name), owner=owner, low=0)
         check_number("memory_mb", self.memory_mb, owner=owner, low=0, above=True)
         for name, length in (("learning_rates", 3), ("decays", 3), ("dropout", 4)):
-            if len(getattr(self, name)) != length:
+            numbers = getattr(self, name)
+            if not isinstance(numbers, (tuple, list)) or len(numbers) != length:
                 raise InputError(f"`{name}` of `{owner}` must be {length} numbers.")
         for share in self.dropout:
             check_number("dropout", share, owner=owner, low=0, high=0.99)

@@ -10,14 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import reprlib
 import sqlite3
 import stat
 import tempfile
 import threading
 import warnings
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -27,7 +26,15 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polyseme._validation import InputError, PolysemeWarning, first_few, unknown_name
+from polyseme._text import shown
+from polyseme._validation import (
+    InputError,
+    PolysemeWarning,
+    check_iterable,
+    check_path,
+    first_few,
+    unknown_name,
+)
 from polyseme.io import PathLike, locked, replacing
 from polyseme.persistence import VERDICTS, ModelFileError, check_destination, make_folder
 
@@ -128,7 +135,7 @@ class VerdictLog:
     """
 
     def __init__(self, path: PathLike | None = None) -> None:
-        file = None if path is None else Path(path)
+        file = None if path is None else check_path(path, what="A log of verdicts")
         if file is not None and (file.is_dir() or file.suffix != ".sqlite"):
             file = file / VERDICTS
         self.file = file
@@ -161,6 +168,7 @@ class VerdictLog:
         range
             The numbers of the verdicts, in order.
         """
+        check_iterable(verdicts, "verdicts")
         now = datetime.now(UTC).isoformat()
         checked = []
         for place, given in enumerate(verdicts):
@@ -192,11 +200,14 @@ class VerdictLog:
         if who is not None:
             who = _text(who, "who", "An undo")
         now = datetime.now(UTC).isoformat()
-        wanted = list(dict.fromkeys(numbers))
+        check_iterable(numbers, "numbers of verdicts")
+        wanted = list(
+            dict.fromkeys(one if isinstance(one, Hashable) else shown(one) for one in numbers)
+        )
         if not wanted:
             return range(self.count + 1, self.count + 1)
         if not self.count:
-            raise InputError(f"There is no verdict {wanted[0]!r}; the log is empty.")
+            raise InputError(f"There is no verdict {shown(wanted[0])}; the log is empty.")
         with self._transaction() as connection:
             for number in wanted:
                 _check_undoable(connection, number)
@@ -808,7 +819,7 @@ def _check_undoable(connection: sqlite3.Connection, number: object) -> None:
     query += "WHERE number = ?1"
     found = connection.execute(query, (wanted,)).fetchone() if 0 < wanted < 2**63 else None
     if found is None:
-        raise InputError(f"There is no verdict {reprlib.repr(number)}; see `events` for all.")
+        raise InputError(f"There is no verdict {shown(number)}; see `events` for all.")
     undoes, undone_by = found
     if undoes is not None:
         raise InputError(
@@ -826,28 +837,24 @@ def _checked(given: Verdict | tuple[Any, ...], where: str, now: str | None) -> V
     """Give a verdict in plain types, or say what is wrong with it."""
     if not isinstance(given, (tuple, list)) or not 3 <= len(given) <= 9:
         raise InputError(
-            f"{where} must be a `Verdict` or a tuple (item, label, answer); got "
-            f"{reprlib.repr(given)}."
+            f"{where} must be a `Verdict` or a tuple (item, label, answer); got {shown(given)}."
         )
     values: tuple[Any, ...] = (*given, *[None] * (9 - len(given)))
     item, label, answer, score, rank, model, who, time, _ = values
     if not isinstance(answer, (bool, np.bool_)):
-        raise InputError(
-            f"{where} must have True or False as `answer`; got {reprlib.repr(answer)}."
-        )
+        raise InputError(f"{where} must have True or False as `answer`; got {shown(answer)}.")
     if score is not None:
         number = isinstance(score, (int, float, np.number)) and not isinstance(score, bool)
         if not number or not 0 <= score <= 1:
             raise InputError(
-                f"{where} must have a probability from 0 to 1 as `score`; got "
-                f"{reprlib.repr(score)}."
+                f"{where} must have a probability from 0 to 1 as `score`; got {shown(score)}."
             )
         score = float(score) + 0.0  # SQLite knows no negative zero
     if rank is not None:
         whole = isinstance(rank, (int, np.integer)) and not isinstance(rank, bool)
         if not whole or not 1 <= rank <= MAX_RANK:
             raise InputError(
-                f"{where} must have a whole number from 1 on as `rank`; got {reprlib.repr(rank)}."
+                f"{where} must have a whole number from 1 on as `rank`; got {shown(rank)}."
             )
         rank = int(rank)
     return Verdict(
@@ -869,8 +876,7 @@ def _text(value: object, name: str, where: str) -> str:
             value.encode()
             return str(value)
     raise InputError(
-        f"{where} must have text of 1 to {MAX_TEXT:,} letters as `{name}`; got "
-        f"{reprlib.repr(value)}."
+        f"{where} must have text of 1 to {MAX_TEXT:,} letters as `{name}`; got {shown(value)}."
     )
 
 
@@ -882,7 +888,7 @@ def _checked_time(time: object, where: str) -> str:
             return moment.astimezone(UTC).isoformat()
     raise InputError(
         f"{where} must have an ISO 8601 time with its zone, such as 2026-01-31T12:00:00Z, as "
-        f"`time`; got {reprlib.repr(time)}."
+        f"`time`; got {shown(time)}."
     )
 
 
@@ -894,7 +900,7 @@ def _checked_codes(codes: Mapping[str, ArrayLike] | None, space: str | None) -> 
     _text(space, "space", "An append with codes")
     _check_count(len(codes), "A batch of codes")
     for item, given in codes.items():
-        where = f"The code of item {reprlib.repr(item)}"
+        where = f"The code of item {shown(item)}"
         try:
             with np.errstate(over="ignore"):
                 code = np.asarray(given, dtype="<f4")
@@ -1023,7 +1029,7 @@ def _parsed(record: Mapping[str, Any], where: str) -> Verdict:
     if answer is None:
         raise InputError(
             f"{where} must have true or false, yes or no, 1 or 0 as `answer`; got "
-            f"{reprlib.repr(record.get('answer'))}."
+            f"{shown(record.get('answer'))}."
         )
     score, rank = _number(record.get("score")), _number(record.get("rank"))
     if isinstance(rank, float) and rank.is_integer():

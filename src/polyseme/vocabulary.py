@@ -150,18 +150,28 @@ class Vocabulary:
 
     def naming(self, name: str, label: str) -> Vocabulary:
         """Give it with another name for a label."""
-        others = {key: one for key, one in self.aliases.items() if key != label}
+        own = normalize_label(label)
+        others = {key: one for key, one in self.aliases.items() if normalize_label(key) != own}
         made = replace(self, aliases=others | {name: label})
         made.resolve(name)
         return made
 
     def renaming(self, label: str, name: str) -> Vocabulary:
-        """Give it for a label that has another name now: what was said of it stays said."""
-        own = normalize_label(label)
-        blocked = tuple(name if normalize_label(one) == own else one for one in self.blocked)
-        told = self.implies.items()
-        implies = {name if normalize_label(key) == own else key: one for key, one in told}
-        return replace(self, blocked=blocked, implies=implies).naming(label, name)
+        """Give it with a label under a new name: what was said of it goes on to be so.
+
+        Parameters
+        ----------
+        label, name : str
+            What it was called, which is understood from now on, and what it is called.
+        """
+        old = normalize_label(label)
+
+        def renamed(labels: Iterable[str]) -> tuple[str, ...]:
+            return tuple(name if normalize_label(one) == old else one for one in labels)
+
+        implies = zip(renamed(self.implies), map(renamed, self.implies.values()), strict=True)
+        made = replace(self, blocked=renamed(self.blocked), implies=dict(implies))
+        return made if old == normalize_label(name) else made.naming(label, name)
 
     # ------------------------------------------------------------------ use
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polyseme._text import in_words
-from polyseme._validation import InputError, check_number, first_few
+from polyseme._validation import InputError, check_number, check_path, first_few
 from polyseme.corpus import normalize_label
 from polyseme.io import line_error, numbered_lines
 from polyseme.io.arrays import check_archive, check_letters, refusing_damage
@@ -154,7 +154,7 @@ class WordVectors:
             Refuse to keep more words than this.
         """
         check_number("max_words", max_words, owner="WordVectors.read", low=1, whole=True)
-        file = Path(path)
+        file = check_path(path, what="A file of word vectors")
         if not file.name.lower().endswith((".npz", ".txt", ".txt.gz")):
             raise InputError(f"Word vectors are read from .npz, .txt and .txt.gz; got {file.name}.")
         if not file.is_file():

@@ -481,7 +481,10 @@ def evaluate(
     # Labels are compared as the model does, whatever the command says elsewhere.
     reading = Reading(tables, features_column, tagger.normalize_labels_)
     items = read_items(features, documents, split, reading)
-    aligned, unknown = items.documents.align(tagger.classes_)
+    true = items.documents
+    if isinstance(tagger, polyseme.ZeroShotTagger):
+        true = tagger.vocabulary_.apply(true)  # as in Python: other names of labels are understood
+    aligned, unknown = true.align(tagger.classes_)
     truth = aligned[:, : len(tagger.classes_)].toarray()
     if not truth.any():
         refuse(f"No item in '{documents or features}' carries a label that the model knows.")

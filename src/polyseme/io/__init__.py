@@ -27,6 +27,7 @@ from polyseme._validation import (
     InputError,
     PolysemeWarning,
     check_number,
+    check_path,
     first_few,
     unknown_name,
 )
@@ -258,7 +259,7 @@ def read_items(path: PathLike, wanted: Wanted = FEATURES) -> Table:
 
 def _read(path: PathLike, wanted: Wanted) -> Table:
     """Read a file or folder by the module that knows its format, the longest suffix first."""
-    place = Path(path)
+    place = check_path(path, what="A table")
     if not place.exists():
         raise InputError(f"There is no file or folder at {place}; check the path.")
     suffixes = [suffix for suffix in FORMATS if place.name.lower().endswith(suffix)]
