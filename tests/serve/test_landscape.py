@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from polyseme._validation import InputError
 from polyseme.serve import landscape as module
+from polyseme.serve.host import ModelHost
 from polyseme.serve.landscape import (
     FILE,
     LEVELS,
@@ -149,13 +150,22 @@ def test_a_saved_landscape_comes_back(tmp_path, landscape):
     assert [file.name for file in tmp_path.iterdir()] == [FILE]
 
 
-def test_what_is_kept_is_not_learned_again(tmp_path, points, landscape):
-    made = Landscape.of(points, "abc", tmp_path)
-    np.testing.assert_array_equal(made.places, landscape.places)
+def test_what_is_kept_is_not_learned_again(host, model, monkeypatch):
+    assert host.map().landscape.layout == "axes"
+    host.lay_out()
+    made = host.map().landscape
+    assert made.layout == "neighbours"
+    monkeypatch.setattr(Landscape, "learn", None)
     # It is that of the space, whatever documents there are by now.
-    again = Landscape.of(points[:100], "abc", tmp_path)
-    np.testing.assert_array_equal(again.places, landscape.places)
-    assert len(Landscape.of(points[:100], "other", tmp_path).landmarks) == 100
+    host.change("add", "", None, lambda tagger: tagger.add_documents([["sand", "canoe"]]))
+    again = ModelHost(model)
+    again.lay_out()
+    for landscape in (host.map().landscape, again.map().landscape):
+        np.testing.assert_array_equal(landscape.places, made.places)
+    # Of another space it is nothing.
+    n_axes = made.landmarks.shape[1]
+    assert Landscape.read(model, made.digest, n_axes) is not None
+    assert Landscape.read(model, "other", n_axes) is None
 
 
 def test_a_landscape_lies_beside_a_model_that_is_saved_again(tmp_path, toy_tagger):

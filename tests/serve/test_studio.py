@@ -471,6 +471,39 @@ def test_the_vocabulary_is_cared_for_and_changes_are_undone(studio):
     expect(page.get_by_text("it was started without")).to_be_visible()
 
 
+def test_labels_are_merged_removed_and_added_by_items(studio):
+    one = studio()
+    page = one.page
+    one.open("#/vocabulary/lamp")
+    one.named("button", "Merge…").click()
+    merge = one.named("dialog", "Merge").get_by_role("button", name="Merge", exact=True)
+    expect(merge).to_be_disabled()
+    page.get_by_role("combobox", name="Merge into").fill("desk")
+    page.get_by_role("option", name="desk").click()
+    expect(page.get_by_text("“lamp” goes, “desk” stays")).to_be_visible()
+    merge.click()
+    expect(one.named("heading", "desk")).to_be_visible()
+    expect(page.get_by_text("Also: lamp")).to_be_visible()
+
+    one.named("button", "Remove…").click()
+    remove = one.named("dialog", "Remove for good").get_by_role("button", name="Remove")
+    expect(remove).to_be_disabled()
+    page.get_by_role("textbox", name="Type desk to confirm").fill("Desk")
+    remove.click()
+    expect(one.named("heading", "No label chosen")).to_be_visible()
+
+    one.named("button", "Add tags").click()
+    one.named("radio", "By items").check(force=True)
+    page.get_by_role("textbox", name="New tag").fill("canoe")
+    expect(page.get_by_text("Choose items that should carry the tag.")).to_be_visible()
+    page.get_by_role("button", name="beach/0.png").click()
+    page.get_by_role("button", name="beach/1.png").click()
+    expect(page.get_by_text("2 items chosen.")).to_be_visible()
+    one.named("dialog", "Add tags").get_by_role("button", name="Add", exact=True).click()
+    expect(one.named("heading", "canoe")).to_be_visible()
+    expect(page.get_by_text("2 yes, 0 no")).to_be_visible()
+
+
 def test_the_model_view_measures_rolls_back_and_tells_of_trouble(studio, place):
     one = studio(may_say=("422",))
     page = one.page

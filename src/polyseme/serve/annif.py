@@ -24,9 +24,9 @@ from starlette.concurrency import run_in_threadpool
 from polyseme._validation import InputError
 from polyseme.serve import api
 from polyseme.serve.access import Caller
-from polyseme.serve.api import Host, answer, caller_of
+from polyseme.serve.api import Host, answer, body_of, caller_of
 from polyseme.serve.host import Ask, ModelHost, Row, Snapshot, Suggestion
-from polyseme.serve.questions import row_of, sentence_of
+from polyseme.serve.questions import JSON, row_of, sentence_of
 from polyseme.serve.references import known_tags
 from polyseme.serve.schemas import MOST_NUMBERS, MOST_TAGS, Encoded, Tag
 from polyseme.verdicts import Verdict
@@ -171,12 +171,7 @@ _BATCH = {"type": "object", "required": ["documents"], "properties": {"documents
 @router.post(
     "/projects/{model}/suggest",
     summary="Tags for a text of tags, as Annif suggests subjects",
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/x-www-form-urlencoded": {"schema": _FIELDS}},
-        }
-    },
+    openapi_extra=body_of({"application/x-www-form-urlencoded": {"schema": _FIELDS}}),
 )
 async def suggest(request: Request, host: Host) -> Response:
     """Suggest labels for tags (`text`), for features (`metadata_features`), or for both.
@@ -200,14 +195,11 @@ async def suggest(request: Request, host: Host) -> Response:
 @router.post(
     "/projects/{model}/suggest-batch",
     summary="Tags for up to 32 texts of tags",
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": _BATCH}},
-        },
+    openapi_extra=body_of({JSON: {"schema": _BATCH}})
+    | {
         "parameters": [
             {"name": name, "in": "query", "schema": schema} for name, schema in _BOUNDS.items()
-        ],
+        ]
     },
 )
 async def suggest_batch(request: Request, host: Host) -> Response:
@@ -301,12 +293,7 @@ def _result(one: Suggestion) -> dict[str, Any]:
     status_code=204,
     response_class=Response,
     summary="Learn from documents with their subjects",
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"type": "array", "items": _INDEXED}}},
-        }
-    },
+    openapi_extra=body_of({JSON: {"schema": {"type": "array", "items": _INDEXED}}}),
 )
 async def learn(request: Request, host: Host) -> Response:
     """Learn that labels are right: of an item, where it has features, or as a known tag set.

@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
 import numpy as np
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi import Path as InPath
 from fastapi.responses import Response
+from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from polyseme._validation import InputError
@@ -96,6 +97,7 @@ router = APIRouter(prefix="/v1", responses=_PROBLEMS)
 # Bodies of routes that take several forms, for OpenAPI.
 BODIES = (BatchBody, ExplainBody, NeighboursBody, SuggestBody, Thing)
 
+T = TypeVar("T", bound=Callable[..., Any])
 LabelName = Annotated[str, InPath(min_length=1, max_length=200)]
 ItemName = Annotated[str, InPath(min_length=1, max_length=1024)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
@@ -298,12 +300,22 @@ _FORM_FIELDS = {
 }
 
 
-def _any_body(kind: type[Thing]) -> dict[str, Any]:
-    """Describe a body that may have several forms, for OpenAPI."""
-    schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
-    content = {JSON: {"schema": schema}, NUMBERS: _ROW, NUMPY: _ROW, FORM: _FORM_FIELDS}
-    content |= {"image/*": _ROW, "audio/*": _ROW}
+_FORMS = {NUMBERS: _ROW, NUMPY: _ROW, FORM: _FORM_FIELDS, "image/*": _ROW, "audio/*": _ROW}
+
+
+def body_of(content: dict[str, Any]) -> dict[str, Any]:
+    """Describe a body that a route reads by itself, for OpenAPI."""
     return {"requestBody": {"required": True, "content": content}}
+
+
+def _asking(
+    path: str, kind: type[BaseModel], tag: str, summary: str, forms: Facts = _FORMS, **more: Any
+) -> Callable[[T], T]:
+    """Make a route whose body is JSON of a kind, or of one of several other forms."""
+    schema = {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}
+    extra = body_of({JSON: schema} | forms)
+    place = f"/models/{{model}}/{path}"
+    return router.post(place, tags=[tag], summary=summary, openapi_extra=extra, **more)
 
 
 SUGGEST = "/v1/models/{model}/suggest"
@@ -316,13 +328,7 @@ async def suggest_directly(request: Request) -> Response:
     return await suggest(request, host, whether(request.query_params, "place"))
 
 
-@router.post(
-    "/models/{model}/suggest",
-    tags=["ask"],
-    summary="Tags for one item",
-    response_model=SuggestOut,
-    openapi_extra=_any_body(SuggestBody),
-)
+@_asking("suggest", SuggestBody, "ask", "Tags for one item", response_model=SuggestOut)
 async def suggest(request: Request, host: Host, place: bool = False) -> Response:
     """Rank tags for features, a picture, a sound, an item of the collection, or tags alone.
 
@@ -358,20 +364,7 @@ def _place(host: ModelHost, ask: Ask) -> Facts:
     return {"x": x, "y": y}
 
 
-@router.post(
-    "/models/{model}/suggest-batch",
-    tags=["ask"],
-    summary="Tags for many items",
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                JSON: {"schema": {"$ref": "#/components/schemas/BatchBody"}},
-                NUMPY: _ROW,
-            },
-        }
-    },
-)
+@_asking("suggest-batch", BatchBody, "ask", "Tags for many items", {NUMPY: _ROW})
 async def suggest_batch(request: Request, host: Host) -> Response:
     """Rank tags for up to 256 items; one that cannot be used has an error and harms no other."""
     if media_of(request) == NUMPY:
@@ -411,12 +404,7 @@ async def complete(body: CompleteBody, host: Host) -> Response:
     return answer(content | {"suggestions": listed(found)}, now.version)
 
 
-@router.post(
-    "/models/{model}/explain",
-    tags=["ask"],
-    summary="Why a tag has its score",
-    openapi_extra=_any_body(ExplainBody),
-)
+@_asking("explain", ExplainBody, "ask", "Why a tag has its score")
 async def explain(request: Request, host: Host) -> Response:
     """Take a score apart: the parts add up to its logit."""
     body, ask, unknown = await read_question(request, ExplainBody, host)
@@ -476,12 +464,7 @@ def _neighbour(one: Neighbour) -> Facts:
     }
 
 
-@router.post(
-    "/models/{model}/neighbours",
-    tags=["ask"],
-    summary="Known tag sets that are near",
-    openapi_extra=_any_body(NeighboursBody),
-)
+@_asking("neighbours", NeighboursBody, "ask", "Known tag sets that are near")
 async def neighbours(request: Request, host: Host) -> Response:
     """Give the known tag sets that lie nearest to an item or to tags."""
     body, ask, _ = await read_question(request, NeighboursBody, host)
@@ -508,12 +491,7 @@ def _near(host: ModelHost, now: Snapshot, point: Any, k: int) -> list[Facts]:
 # ---------------------------------------------------------------------- looking around
 
 
-@router.post(
-    "/models/{model}/place",
-    tags=["map"],
-    summary="Where something lies",
-    openapi_extra=_any_body(Thing),
-)
+@_asking("place", Thing, "map", "Where something lies")
 async def place(request: Request, host: Host) -> Response:
     """Say where an item, or tags, lie on the map."""
     _, ask, _ = await read_question(request, Thing, host)

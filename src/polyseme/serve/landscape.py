@@ -112,19 +112,6 @@ class Landscape:
             places = model.fit_transform(landmarks)
         return cls(digest, "neighbours", landmarks, _within_bounds(places))
 
-    @classmethod
-    def of(cls, points: Floats, digest: str, folder: Path) -> Self:
-        """Give the landscape that a model's folder keeps, or learn it and keep it there.
-
-        `quick` gives one to begin with. For `points` and `digest` see `learn`.
-        """
-        kept = cls.read(folder, digest, points.shape[1])
-        if kept is not None:
-            return kept
-        learned = cls.learn(points, digest)
-        learned.save(folder)
-        return learned
-
     def place(self, points: Floats) -> Floats:
         """Say where points (n, n_axes) lie, (n, 2): among the landmarks nearest to them.
 

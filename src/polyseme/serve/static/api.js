@@ -11,14 +11,12 @@ const MOST_BLOBS = 500; // pictures and sounds that are held for <img> and <audi
 
 /** An answer that is no success: what the service said, or that it could not be reached. */
 export class Problem extends Error {
-  /** @param {{status?: number, title?: string, detail?: string, request_id?: string}} said */
+  /** @param {{status?: number, title?: string, detail?: string}} said */
   constructor(said) {
     super(said.detail || said.title || "Something went wrong.");
     this.name = "Problem";
     this.status = said.status || 0;
-    this.title = said.title || "";
     this.detail = this.message;
-    this.requestId = said.request_id || "";
   }
 }
 

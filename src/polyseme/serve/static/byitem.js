@@ -17,6 +17,8 @@ import { Names, medium, picture } from "./items.js";
 /** @typedef {import("./answers.js").Entry} Entry */
 /** @typedef {import("./answers.js").Outbox} Outbox */
 
+const MOST_LISTED = 20_000; // items that are read to find the place of one
+
 /* ------------------------------------------------------------------ which item */
 
 /** @param {HTMLElement} stage @param {Context} context */
@@ -229,8 +231,8 @@ export function byItem(stage, context, box, id) {
   /** Where the item stands in the list it was chosen from, reading on until it is met. */
   async function locate() {
     try {
-      while (!list.ids.includes(id) && (list.total === null || list.ids.length < list.total)) {
-        if (!(await readOn(context, 200, control.signal)).length) break;
+      while (!list.ids.includes(id) && list.ids.length < Math.min(list.total ?? 1, MOST_LISTED)) {
+        if (!(await readOn(context, 1000, control.signal)).length) break;
       }
       const at = list.ids.indexOf(id);
       if (at === list.ids.length - 1 && list.ids.length < list.total) await readOn(context, 48, control.signal);

@@ -15,12 +15,10 @@
  * @property {Uint32Array} label index of each point's label
  * @property {Uint32Array} document index of each point's document
  * @property {string[]} labels
- * @property {string[]} kinds
  * @property {Map<string, number>} indexOf label to index
  * @property {(label: number) => Uint32Array} ofLabel points of a label
  * @property {(document: number) => Uint32Array} ofDocument points of a document
  * @property {(document: number) => string[]} tags labels of a document
- * @property {(document: number) => {x: number, y: number} | null} place mean of a document's points
  */
 
 /**
@@ -65,10 +63,8 @@ async function readSpace(api) {
   return {
     header, n, xy, label, document, ofLabel, ofDocument,
     labels: header.labels,
-    kinds: header.kinds,
     indexOf: new Map(header.labels.map((/** @type {string} */ name, /** @type {number} */ i) => [name, i])),
     tags: (one) => [...new Set(Array.from(ofDocument(one), (i) => header.labels[label[i]]))],
-    place: (one) => centre(xy, ofDocument(one)),
   };
 }
 
