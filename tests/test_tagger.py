@@ -1043,6 +1043,13 @@ def test_answers_to_merged_labels_count_for_the_one_that_is_left(own_tagger, wor
     assert gap[1] > gap[0] + 0.5
 
 
+def test_a_label_is_forgotten_with_all_that_was_ever_answered_for_it(own_tagger, world):
+    own_tagger.learn([("3", "parasol", True), ("3", "parasol", True)], world.X_test)
+    own_tagger.learn([("3", "parasol", False)])
+    own_tagger.remove_labels(["parasol"])
+    assert "parasol" not in own_tagger.classes_ and not own_tagger.verdicts_.standing()
+
+
 def test_answers_to_a_removed_label_count_no_more(own_tagger, world):
     n = len(own_tagger.learn(answers_of(world, "beach", "parasol"), world.X_test))
     own_tagger.remove_labels(["parasol"])

@@ -1180,10 +1180,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         store = self.store_
         if gone & set(store.labels):
             store = store.without_labels(self.space_, gone)
-        # Answers about them stay in the log, but count no more.
-        told = [one for one in self._answers.feedback.labels if self._place(one) in columns]
-        self.verdicts_.undo(self._answers.feedback.numbers(told))
-        self._answers = self._answers.caught_up()[0]
+        # Answers about them stay in the log, but count no more; behind one there may be another.
+        while told := [one for one in self._answers.feedback.labels if self._place(one) in columns]:
+            self.verdicts_.undo(self._answers.feedback.numbers(told))
+            self._answers = self._answers.caught_up()[0]
         self.set_store(store, named)._take_answers(())
         return self
 

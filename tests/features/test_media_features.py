@@ -302,3 +302,12 @@ def test_numbers_that_no_extractor_makes_are_refused(extractor, raw):
     given = Extracted(extractor.kind, extractor.preprocessing(), ("a", "b"), raw)
     with pytest.raises(InputError, match=r"^The raw numbers of 2 extracted \w+ items must be"):
         extractor.fit(given)
+
+
+def test_how_others_were_made_is_told_in_a_short_sentence():
+    extractor = ImageFeatures()
+    made = extractor.preprocessing() | {"version": "y" * 5000, "z" * 5000: 1}
+    given = Extracted("image", made, ("a",), np.zeros((1, 3), np.float32))
+    with pytest.raises(InputError, match=r"differ in version, z+… .*: version y+… in") as refused:
+        extractor.fit(given)
+    assert len(str(refused.value)) < 700

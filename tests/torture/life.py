@@ -40,7 +40,7 @@ _UNSEEN = ["unseen x", "unseen y"]
 _NEW = ["new 1", "new 2", "Neue größe", "new 4"]
 _BY_NAME = ["named 1", "named 2"]
 _ITEMS = [f"item {number}" for number in range(5)]
-_LIVES, _STEPS = 25, 14
+_LIVES, _STEPS = 12, 14
 _X = np.random.default_rng(3).normal(size=(len(_ITEMS), 5))
 
 labels_of_documents = st.lists(

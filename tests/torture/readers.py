@@ -98,7 +98,7 @@ def _read_table(path: Path) -> str:
             _check(numbers is None or np.isfinite(np.asarray(numbers)).all(), "no numbers")
     found = attempt(partial(read_features, path))
     _check(found is None or found.ndim == 2, "features of another shape")
-    if attempt(partial(is_sharded, path)):
+    if is_sharded(path):
         for shard in (attempt(partial(find_shards, path)) or ([],))[0]:
             attempt(shard.ids)
             for _, block in attempt(lambda one=shard: list(read_blocks(one, 2))) or ():

@@ -71,7 +71,8 @@ def _tables() -> dict[str, bytes]:
     table = b'id,tags,x,y\na,"[""sea"", ""ship""]",1,2\nb,[],-3,4e5\nc,"[\'sea\']",,6\n'
     tabs = b"\tsplit\tlabels\nrow\ttrain\tsea|ship\nother\ttest\t'=sea\n"
     return {
-        "documents.jsonl": lines + b'["sea", "ship"]\n',
+        "documents.jsonl": lines,
+        "lists.jsonl": b'["sea", "ship"]\n["sea"]\n',
         "vectors.jsonl": "".join(json.dumps(row) + "\n" for row in vectors).encode(),
         "packed.jsonl.gz": gzip.compress(lines, mtime=0),
         "table.csv": table,

@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator, TransformerMixin, copy_of
 from polyseme._progress import Quiet
+from polyseme._text import in_words
 from polyseme._threads import n_cores, ordered_map
-from polyseme._validation import InputError, as_row, check_fitted, check_number
+from polyseme._validation import InputError, as_row, check_fitted, check_number, first_few
 from polyseme.persistence import JSON, Arrays, Config, State
 from polyseme.schema import Fields, Plain, Table, Whole, check_arrays, parameters
 
@@ -233,10 +234,14 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
             )
         ours, theirs = self.preprocessing(), extracted.preprocessing
         if differing := sorted(k for k in {*ours, *theirs} if ours.get(k) != theirs.get(k)):
-            details = (f"{k} {theirs.get(k)} in place of {ours.get(k)}" for k in differing)
+            pairs = [(k, theirs.get(k), ours.get(k)) for k in differing[:5]]
+            details = ", ".join(
+                f"{in_words(k, 40)} {in_words(one, 60)} in place of {other}"
+                for k, one, other in pairs
+            )
             raise InputError(
-                f"The extracted features differ in {', '.join(differing)} from what this {name} "
-                f"makes: {', '.join(details)}; extract them again."
+                f"The extracted features differ in {first_few(differing)} from what this {name} "
+                f"makes: {details}; extract them again."
             )
 
     def _check_numbers(self, extracted: Extracted) -> None:
