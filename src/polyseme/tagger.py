@@ -1596,8 +1596,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         new = [name for name in names if name not in known]
         if X is None:
             if new and self.features_ is None:
+                one = first_few(new[:1])
                 raise InputError(
-                    f"Nothing is known of the item '{first_few(new[:1])}'; give `X` with its features."
+                    f"Nothing is known of the item '{one}'; give `X` with its features."
                 )
             features = self._features_of(new) if new else None
             rows = {name: row for row, name in enumerate(new)}

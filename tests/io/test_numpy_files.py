@@ -173,3 +173,12 @@ def test_more_is_unpacked_where_it_is_allowed(tmp_path):
         assert sentence in f"{done.exception} {done.output}"
     with pytest.raises(InputError, match="`gigabytes` of `unpacking` must be a number above 0"):
         unpacking(0).__enter__()
+
+
+@pytest.mark.parametrize("header", ["(" * 5000, "{'descr': (", "{'descr': f(), 'shape': (1, 1)}"])
+def test_a_header_that_is_no_header_is_told_without_addresses(tmp_path, header):
+    data = b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header.encode()
+    (tmp_path / "x.npy").write_bytes(data)
+    with pytest.raises(InputError, match=r"^x.npy is not readable") as refused:
+        read_features(tmp_path / "x.npy")
+    assert " at 0x" not in str(refused.value) and "\n" not in str(refused.value)

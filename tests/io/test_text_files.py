@@ -339,3 +339,12 @@ def test_endless_blank_lines_end(tmp_path, name):
         read_documents(tmp_path / name)
     (tmp_path / "y.jsonl").write_bytes(b'["a"]\n' + b"\n" * 100_000 + b'["b"]\n')
     assert len(read_documents(tmp_path / "y.jsonl")) == 2
+
+
+def test_numbers_that_no_feature_can_be_are_told_with_their_line(tmp_path):
+    file = tmp_path / "x.jsonl"
+    file.write_text('{"v": [1, 2]}\n{"v": [1' + "0" * 400 + ", 2]}\n", "utf-8")
+    with pytest.raises(
+        InputError, match=r"Line 2 of x.jsonl holds a whole number that is too large"
+    ):
+        read_features(file)

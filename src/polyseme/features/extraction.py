@@ -38,6 +38,7 @@ from polyseme.features.base import (
     quiet_decoders,
 )
 from polyseme.features.keywords import Keywords, keywords_of
+from polyseme.io.arrays import refusing_damage
 from polyseme.io.folders import (
     check_room,
     is_intact,
@@ -301,14 +302,13 @@ def read_extraction(folder: str | Path) -> Extracted:
     for name in (LEDGER, _ARRAYS[kind]):
         if not is_intact(path / name, manifest["files"].get(name)):
             raise InputError(f"'{path / name}' {_damaged(path)}")
-    try:
+    with refusing_damage(path / _ARRAYS[kind]):
         table = np.load(path / _ARRAYS[kind], mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"'{path / _ARRAYS[kind]}' cannot be read ({error}).") from error
-    rows = [json.loads(line) for line in (path / LEDGER).read_bytes().split(b"\n") if line]
+    rows = _ledger((path / LEDGER).read_bytes())
     used = [row for row in rows if row["outcome"] == "extracted"]
     ends = np.cumsum([row.get("segments", 1) for row in used])
-    if not used or ends[-1] != len(table):
+    sound = table.dtype == np.float32 and table.ndim == 2
+    if not used or not sound or ends[-1] != len(table):
         raise InputError(f"'{path / LEDGER}' does not fit its numbers; it {_damaged(path)}")
     return Extracted(
         kind,
@@ -319,6 +319,27 @@ def read_extraction(folder: str | Path) -> Extracted:
         tuple((row["file"], row["reason"]) for row in rows if row["outcome"] == "skipped"),
         dict(manifest.get("parameters", {})),
     )
+
+
+def _ledger(data: bytes) -> list[dict[str, Any]]:
+    """Read the lines of a ledger; none where one of them is not as `_write` makes them."""
+    try:
+        rows = [json.loads(line) for line in data.split(b"\n") if line]
+    except (ValueError, RecursionError):
+        return []
+    return rows if all(itertools.starmap(_is_line, enumerate(rows))) else []
+
+
+def _is_line(place: int, row: Any) -> bool:
+    """Say whether a line of a ledger is sound: extracted files come first, in their order."""
+    if not isinstance(row, dict) or not isinstance(row.get("file"), str):
+        return False
+    if row.get("outcome") != "extracted":
+        told = isinstance(row.get("reason"), str)
+        return told and row.get("outcome") in ("skipped", "passed over")
+    segments, tags = row.get("segments", 1), row.get("tags", [])
+    numbered = row.get("row") == place and type(segments) is int and segments > 0
+    return numbered and isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
 
 
 def is_extraction(path: Path) -> bool:
@@ -813,10 +834,11 @@ def _read_manifest(path: Path) -> dict[str, Any] | None:
         manifest = unsealed((path / MANIFEST).read_bytes())
     except OSError:
         return None
-    if manifest is None or manifest.get("kind") not in _ARRAYS:
+    if manifest is None or manifest.get("kind") not in [*_ARRAYS]:  # it may be no text
         return None
     known = (manifest.get("format"), manifest.get("version")) == (FORMAT, FORMAT_VERSION)
-    return manifest if known and isinstance(manifest.get("files"), dict) else None
+    tables = (manifest.get("files"), manifest.get("preprocessing"), manifest.get("parameters", {}))
+    return manifest if known and all(isinstance(one, dict) for one in tables) else None
 
 
 def _version_of(path: Path) -> object:

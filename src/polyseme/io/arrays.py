@@ -7,6 +7,7 @@ archive of documents has `labels` (unicode array, one name per column) and eithe
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +19,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._validation import FloatArray, InputError
+from polyseme._validation import FloatArray, InputError, first_few
 from polyseme.io import Table, Wanted, check_unpacked
 
+_ADDRESS = re.compile(" at 0x[0-9a-f]+")  # of an object, which says nothing to anybody
 _CSR_KEYS = ("data", "indices", "indptr", "shape")
 _INDICES = {"indices", "indptr", "shape", "row", "col", "offsets"}  # scipy would cut digits off
 # A few bytes can state a billion rows, for which CSR would need gigabytes of row pointers.
@@ -128,7 +130,8 @@ def refusing_damage(
     except InputError:
         raise
     except Exception as error:  # they raise a dozen kinds, down to SystemError
-        reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+        told = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+        reason = _ADDRESS.sub("", first_few([told]))
         raise InputError(
             f"{path.name} is not readable as {kind} ({reason}); save plain arrays again."
         ) from error

@@ -38,6 +38,7 @@ from polyseme.serve.questions import (
     read_question,
     row_of,
     table_of,
+    validated,
     whether,
 )
 from polyseme.serve.schemas import (
@@ -380,7 +381,7 @@ async def suggest_batch(request: Request, host: Host) -> Response:
         if len(rows) > MOST_BATCH:
             raise InputError(f"A batch has {MOST_BATCH} items at the most; got {len(rows)}.")
         options = dict(request.query_params)
-        body = BatchBody.model_validate({"items": [{}]} | _whole(options))
+        body = validated(BatchBody, {"items": [{}]} | _whole(options))
         things: list[tuple[str | None, Any]] = [(str(place), row) for place, row in enumerate(rows)]
     else:
         body = parsed(BatchBody, await request.body())
