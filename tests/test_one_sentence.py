@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -355,9 +356,42 @@ def test_output_that_cannot_be_written_is_one_sentence(folder):
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "space left" in done.stderr
 
 
+@pytest.mark.parametrize("ending", ["", "2>/dev/full"])
+@pytest.mark.parametrize("words", ["complete model apple", "rank --help", "rank model nowhere.npy"])
+def test_a_disk_that_is_full_is_exit_code_1_and_one_sentence(folder, words, ending):
+    done = polyseme_command(
+        folder, f"env -u PYTHONUNBUFFERED $POLYSEME {words} >/dev/full {ending}"
+    )
+    assert done.returncode == 1 and done.stderr.count("\n") == (not ending)
+    assert "Errno" not in done.stderr
+
+
+def test_what_a_library_says_without_memory_is_one_sentence(run, folder, monkeypatch):
+    class Panic(BaseException):
+        """As what is written in Rust raises it."""
+
+    monkeypatch.chdir(folder)
+    for error in (Panic("PyObject pointer is null"), ImportError("x: failed to map segment")):
+        monkeypatch.setattr(polyseme, "load", Mock(side_effect=error))
+        code, out, err = run("info", "model")
+        assert (code, out, err.count("\n")) == (1, "", 1) and "not enough memory" in err
+
+
+@pytest.mark.parametrize("name", ["pipe.jsonl", "pipe.npy"])
+def test_pipes_are_not_waited_for(run, folder, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo(tmp_path / name)
+    code, out, err = run("rank", folder / "model", name)
+    assert (code, out) == (1, "") and "is a pipe or a device" in err
+
+
 @pytest.mark.parametrize(
     "words",
     [
+        f"explain model x.npy apple --row {LONG.replace('x', '9')}",
+        f"learn model --yes apple {LONG.replace('x', '9')} --features x.npy",
+        f"fit new -d d.jsonl --preset paper --topics {LONG.replace('x', '9')}",
+        f"fit {'x/' * 2000} -d d.jsonl",
         "rank model x.npy --top 1000000000000000000000000000000",
         "complete model apple --top 99999999999999999999",
         "fit new -d d.jsonl --preset paper --components 1000000000000",

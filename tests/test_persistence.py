@@ -766,3 +766,10 @@ def test_a_folder_with_nothing_but_what_lies_beside_a_model_takes_one(tmp_path):
     write(tmp_path, FIRST)
     assert same(read_model(tmp_path), FIRST)
     assert read_cache(tmp_path / CORRECTIONS).keys() == {"a"}
+
+
+def test_a_cache_sweeps_what_a_kill_has_left_of_another(tmp_path):
+    killed_while_writing(tmp_path / CORRECTIONS)
+    (tmp_path / "mine.tmp").write_text("mine")
+    write_cache(tmp_path / CORRECTIONS, {"a": np.arange(3.0)})
+    assert {one.name for one in tmp_path.iterdir()} == {CORRECTIONS, "mine.tmp"}

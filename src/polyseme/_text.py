@@ -6,11 +6,13 @@ Only the standard library is used: the command says its first words before anyth
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 
 # Marks that turn the direction of writing, by which a text can pretend to be another.
 _TURNS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _STEERING = frozenset(("Cc", "Cs", "Zl", "Zp"))
+_ADDRESS = re.compile(" at 0x[0-9a-f]+")  # of an object, which says nothing to anybody
 
 
 def printable(text: str, kept: str = "") -> str:
@@ -49,7 +51,7 @@ def in_words(name: object, most: int = 250) -> str:
 
 def said(error: BaseException, most: int = 200) -> str:
     """Give what a library says as part of a sentence: in a line, not too long, without its end."""
-    words = " ".join(str(error).split()).rstrip(".")
+    words = _ADDRESS.sub("", " ".join(str(error).split())).rstrip(".")
     return in_words(words or type(error).__name__, most)
 
 

@@ -648,7 +648,7 @@ def write_cache(file: Path, arrays: Arrays) -> None:
         As for `write_model`.
     """
     data = _encode_arrays(arrays)
-    sweep(file.parent)
+    sweep(file.parent)  # what a kill has left of one that was being written
     with suppress(OSError), replacing(file) as stream:
         stream.write(hashlib.sha256(data).digest() + data)
 

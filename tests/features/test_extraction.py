@@ -358,6 +358,59 @@ def test_no_bit_of_a_cache_can_change_the_numbers(texts, out):
     assert told > 3
 
 
+LINES = [
+    "3",
+    "null",
+    "[]",
+    "{",
+    "[" * 100_000,
+    '{"outcome": "extracted", "row": 0}',
+    '{"file": "a.txt", "row": 0}',
+    '{"file": ["a.txt"], "outcome": "extracted", "row": 0}',
+    '{"file": "a.txt", "outcome": "extracted", "row": 1}',
+    '{"file": "a.txt", "outcome": "extracted", "row": 0, "segments": -1}',
+    '{"file": "a.txt", "outcome": "extracted", "row": 0, "tags": "sea"}',
+    '{"file": "a.txt", "outcome": "extracted", "row": 0, "tags": [3]}',
+    '{"file": "a.txt", "outcome": "skipped"}',
+]
+
+
+def craft(out, name, data):
+    """Put other bytes in the place of a file, and their digests into the manifest."""
+    (out / name).write_bytes(data)
+    manifest = unsealed((out / "extraction.json").read_bytes())
+    manifest["files"][name] = summary_of(out / name)
+    (out / "extraction.json").write_bytes(sealed(manifest))
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line[:70])
+def test_a_crafted_ledger_is_refused_in_a_sentence(texts, out, line):
+    extract_folder(texts, out, Letters())
+    others = (out / "files.jsonl").read_bytes().split(b"\n")[1:]
+    craft(out, "files.jsonl", b"\n".join([line.encode(), *others]))
+    with pytest.raises(InputError, match=r"files.jsonl' does not fit its numbers"):
+        read_extraction(out)
+
+
+@pytest.mark.parametrize("array", [np.zeros((2, 2)), np.zeros(2, "f4"), np.array([["a"], ["b"]])])
+def test_crafted_numbers_are_refused_in_a_sentence(texts, out, array):
+    extract_folder(texts, out, Letters())
+    np.save(out / "crafted.npy", array)
+    craft(out, "features.npy", (out / "crafted.npy").read_bytes())
+    with pytest.raises(InputError, match="does not fit its numbers"):
+        read_extraction(out)
+
+
+@pytest.mark.parametrize("name", ["kind", "files", "preprocessing", "parameters"])
+@pytest.mark.parametrize("value", [None, 3, [], ["image"]])
+def test_a_crafted_manifest_is_refused_in_a_sentence(texts, out, name, value):
+    extract_folder(texts, out, Letters())
+    manifest = unsealed((out / "extraction.json").read_bytes())
+    (out / "extraction.json").write_bytes(sealed(manifest | {name: value}))
+    with pytest.raises(InputError, match="was damaged or changed after it was written"):
+        read_extraction(out)
+
+
 def test_numbers_that_are_damaged_in_the_cache_are_told_and_looked_at_again(texts, out):
     extract_folder(texts, out, Letters())
     whole = (out / "features.npy").read_bytes()

@@ -181,3 +181,12 @@ def test_text_that_is_none_is_refused(tmp_path, order):
     np.savez(tmp_path / "x.npz", labels=letters, indicator=np.ones((2, 1)))
     with pytest.raises(InputError, match=r"^x.npz holds text that is none"):
         read_documents(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("header", ["(" * 5000, "{'descr': (", "{'descr': f(), 'shape': (1, 1)}"])
+def test_a_header_that_is_no_header_is_told_without_addresses(tmp_path, header):
+    data = b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header.encode()
+    (tmp_path / "x.npy").write_bytes(data)
+    with pytest.raises(InputError, match=r"^x.npy is not readable") as refused:
+        read_features(tmp_path / "x.npy")
+    assert " at 0x" not in str(refused.value) and "\n" not in str(refused.value)

@@ -154,7 +154,8 @@ def test_what_cannot_be_learned_is_told(client):
     ):
         refused = learn(client, body)
         assert refused.status_code == 400 and sentence in refused.json()["detail"]
-    assert client.post("/v1/projects/toy/learn", content=b"[").status_code == 400
+    for body in (b"[", b"[" * 100_000):
+        assert client.post("/v1/projects/toy/learn", content=body).status_code == 400
 
 
 def test_learning_needs_a_scope(host, serving, tmp_path, world):

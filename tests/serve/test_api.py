@@ -120,6 +120,10 @@ def test_bodies_that_cannot_be_read_are_refused(client):
     objects = io.BytesIO()
     np.save(objects, np.array([{}], dtype=object), allow_pickle=True)
     refused(send(objects.getvalue(), "application/x-npy"), 422, "no .npy file")
+    # What numpy reads a header by: syntax errors, those of the tokenizer, and recursion.
+    for header in (b"(" * 5000, b"{'descr': (", b"[" * 90 + b"]" * 90, b"1 +" * 20_000 + b"1"):
+        length = len(header).to_bytes(2, "little")
+        refused(send(b"\x93NUMPY\1\0" + length + header, "application/x-npy"), 422, "no .npy file")
 
 
 def test_a_batch_answers_for_each_and_a_bad_one_harms_none(client, world):
@@ -141,6 +145,13 @@ def test_a_batch_answers_for_each_and_a_bad_one_harms_none(client, world):
         headers={"content-type": "application/x-npy"},
     )
     assert [len(one["suggestions"]) for one in ok(rows)["results"]] == [1, 1, 1]
+    for option in ("k=many", "k=0", "threshold=2", "precision="):
+        rows = client.post(
+            f"{SUGGEST}-batch?{option}",
+            content=file.getvalue(),
+            headers={"content-type": "application/x-npy"},
+        )
+        refused(rows, 422, option.partition("=")[0])
 
 
 def test_rows_of_a_batch_heed_every_option_and_refuse_what_is_none(client, world):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -11,8 +12,10 @@ import time
 
 import httpx
 import pytest
+import uvicorn
 
 from polyseme import load
+from polyseme.serve.process import impatient
 
 pytestmark = pytest.mark.slow
 
@@ -110,3 +113,41 @@ def test_models_of_one_name_and_missing_ones_are_refused(run, model, tmp_path):
     assert code == 1 and "must differ" in err
     code, _, err = run("serve", tmp_path / "none")
     assert code == 1 and "--items" in err
+
+
+async def _slow(scope, receive, send):
+    """Answer after longer than a head may take."""
+    await asyncio.sleep(0.5)
+    await send(
+        {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
+    )
+    await send({"type": "http.response.body", "body": b"done"})
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: x\r\nX-A: "])
+def test_a_connection_on_which_no_request_begins_is_closed(sent):
+    async def talk():
+        config = uvicorn.Config(_slow, port=0, lifespan="off", http=impatient(0.1), log_config=None)
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+        answered = await reader.readuntil(b"done")
+        writer.write(sent)
+        left = await asyncio.wait_for(reader.read(), 60)
+        fresh, other = await asyncio.open_connection("127.0.0.1", port)
+        other.write(sent)
+        assert (answered[:15], left, await asyncio.wait_for(fresh.read(), 60)) == (
+            b"HTTP/1.1 200 OK",
+            b"",
+            b"",
+        )
+        writer.close()
+        other.close()
+        server.should_exit = True
+        await serving
+
+    asyncio.run(talk())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 
 from polyseme import _interrupts
@@ -16,6 +17,8 @@ __all__ = ["app", "main"]
 # Importing the modules has put their commands into the application; other packages add theirs by
 # the entry points "polyseme.commands".
 _COMMANDS = [commands, answers, serving, *load_plugins("polyseme.commands").values()]
+# What libraries say that are not given memory.
+_NO_MEMORY = re.compile("failed to map segment|cannot allocate memory|PyObject pointer is null")
 # The words of an error, at the most.
 _MOST_LETTERS = 650
 
@@ -46,14 +49,21 @@ def _run() -> None:
         raise
     except KeyboardInterrupt:
         _end_interrupted()
-    except Exception as error:
+    except BaseException as error:  # a panic of what is written in Rust is no Exception
         if _interrupts.asked():
             _end_interrupted()  # an import that was interrupted may end in anything
         if os.environ.get("POLYSEME_DEBUG"):
             raise
-        words = " ".join(str(error).split())[:_MOST_LETTERS]
-        if isinstance(error, MemoryError):
+        end_output()  # which tells by itself where standard output is what has failed
+        words = " ".join(str(error).split())
+        if isinstance(error, OSError) and error.strerror:
+            words = f"{error.strerror}{f': {error.filename!r}' if error.filename else ''}."
+        if len(words) > _MOST_LETTERS:
+            words = f"{words[:_MOST_LETTERS]}…"
+        if isinstance(error, MemoryError) or _NO_MEMORY.search(words):
             _fail("there is not enough memory for this; give it fewer rows or labels at a time.")
+        if isinstance(error, RecursionError):
+            _fail("something that was given, such as a path, is nested too deeply.")
         if isinstance(error, (ValueError, OSError)) and words:
             _fail(words)
         _fail(f"unexpected {type(error).__name__}: {words}; POLYSEME_DEBUG=1 shows where.")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 import polyseme
+from polyseme._text import in_words
 from polyseme.cli.app import (
     FILES,
     LEARNING,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 Engine = Literal["local", "ray"]
 LabelKind = Literal["seen", "unseen", "oov"]
+_MOST_DIGITS = 18  # of a whole number
 _NAMED = 20  # reasons for skipped files that are told
 
 
@@ -209,8 +211,8 @@ def _published_tagger(
 
     topics = options["topics"]
     if topics not in (None, "hdp"):
-        if not topics.isdecimal():
-            refuse(f"`--topics` must be a whole number or 'hdp'; got '{topics}'.")
+        if not topics.isdecimal() or len(topics) > _MOST_DIGITS:
+            refuse(f"`--topics` must be a whole number or 'hdp'; got '{in_words(topics, 60)}'.")
         topics = int(topics)
     embedding = ConceptEmbedding.from_preset(
         "paper", checkpoint=checkpoint, verbose=True, normalize_labels=normalize

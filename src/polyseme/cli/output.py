@@ -61,6 +61,11 @@ def kept_streams() -> Iterator[None]:
         yield
     finally:
         sys.stderr = before
+        try:
+            if before is not None:
+                before.flush()
+        except (OSError, ValueError):
+            _write_nowhere(before)  # Python would end with a code of its own
 
 
 def end_output() -> None:
@@ -69,9 +74,9 @@ def end_output() -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
-        _write_nowhere()
+        _write_nowhere(sys.stdout)
     except OSError as error:
-        _write_nowhere()
+        _write_nowhere(sys.stdout)
         say(f"polyseme: Standard output cannot be written: {error.strerror or error}.")
         raise SystemExit(1) from None
 
@@ -80,7 +85,7 @@ def reader_gone() -> bool:
     """Say whether nobody reads standard output any more (`| head`); write nothing more then."""
     if _is_read():
         return False
-    _write_nowhere()
+    _write_nowhere(sys.stdout)
     return True
 
 
@@ -96,10 +101,10 @@ def _is_read() -> bool:
         return False
 
 
-def _write_nowhere() -> None:
-    """Let standard output go nowhere from now on, so that nothing is said of it at the end."""
+def _write_nowhere(stream: TextIO) -> None:
+    """Let a stream go nowhere from now on, so that nothing is said of it at the end."""
     with suppress(AttributeError, OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def say(message: str) -> None:

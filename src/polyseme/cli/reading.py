@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._progress import FileProgress
+from polyseme._text import in_words
 from polyseme._validation import InputError, IntArray, check_features, first_few, in_order
 from polyseme.cli.app import TableOptions
 from polyseme.cli.output import counted, say
@@ -38,6 +39,7 @@ from polyseme.verdicts import Verdict, VerdictLog, read_verdicts
 if TYPE_CHECKING:
     from polyseme.tagger import ZeroShotTagger
 
+_MOST_DIGITS = 18  # of a row's number
 _NAMED = 20  # files that were skipped and are told
 _SAME = 1e-3  # how far numbers of one item may lie apart
 
@@ -286,9 +288,10 @@ def read_item(path: Path, name: str, reading: Reading) -> tuple[Any, dict[str, A
     table: Any = read_extraction(path) if extracted else read_features_of(path, reading.wanted)
     names = list(table.ids or ())
     n_items = len(names) or table.shape[0]
-    if name not in names and not name.isdecimal():
+    if name not in names and not (name.isdecimal() and len(name) <= _MOST_DIGITS):
         raise InputError(
-            f"There is no '{name}' in '{path}'; give a row's number, its id or a file's name."
+            f"There is no '{in_words(name, 60)}' in '{path}'; give a row's number, its id or a "
+            "file's name."
         )
     row = names.index(name) if name in names else int(name)
     if row >= n_items:
@@ -420,7 +423,8 @@ def _names_within(names: Sequence[str], X: Any, place: Path) -> list[str]:
                 rows = match_documents(X.ids, [name])[0].tolist()
         if not rows:
             by = "the numbers of its rows, from 0" if X.ids is None else "its ids, each once"
-            raise InputError(f"There is no item '{name}' in '{place}'; items are named by {by}.")
+            one = in_words(name, 60)
+            raise InputError(f"There is no item '{one}' in '{place}'; items are named by {by}.")
         own[name] = X.ids[rows[0]]
     return [own[name] for name in names]
 

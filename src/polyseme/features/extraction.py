@@ -302,13 +302,13 @@ def read_extraction(folder: str | Path) -> Extracted:
     for name in (LEDGER, _ARRAYS[kind]):
         if not is_intact(path / name, manifest["files"].get(name)):
             raise InputError(f"'{path / name}' {_damaged(path)}")
-    # Digests find accidents: who wrote all of it anew may have written anything.
     with refusing_damage(path / _ARRAYS[kind]):
         table = np.load(path / _ARRAYS[kind], mmap_mode="r", allow_pickle=False)
-    rows = _rows(path)
+    rows = _ledger((path / LEDGER).read_bytes())
     used = [row for row in rows if row["outcome"] == "extracted"]
     ends = np.cumsum([row.get("segments", 1) for row in used])
-    if not used or np.ndim(table) != 2 or ends[-1] != len(table):
+    sound = table.dtype == np.float32 and table.ndim == 2
+    if not used or not sound or ends[-1] != len(table):
         raise InputError(f"'{path / LEDGER}' does not fit its numbers; it {_damaged(path)}")
     return Extracted(
         kind,
@@ -321,21 +321,25 @@ def read_extraction(folder: str | Path) -> Extracted:
     )
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
-    """Read the ledger, a row for each file; refuse what no extraction writes."""
+def _ledger(data: bytes) -> list[dict[str, Any]]:
+    """Read the lines of a ledger; none where one of them is not as `_write` makes them."""
     try:
-        rows = [json.loads(line) for line in (path / LEDGER).read_bytes().split(b"\n") if line]
-        for row in rows:
-            texts = [row["file"], *row.get("tags", ())]
-            texts += [row["reason"]] if row["outcome"] == "skipped" else []
-            n_segments = row.get("segments", 1)
-            if not all(isinstance(one, str) for one in texts) or isinstance(row.get("tags"), str):
-                raise TypeError("no text")
-            if type(n_segments) is not int or not 0 <= n_segments < 2**31:
-                raise ValueError("no number of segments")
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise InputError(f"'{path / LEDGER}' {_damaged(path)}") from error
-    return rows
+        rows = [json.loads(line) for line in data.split(b"\n") if line]
+    except (ValueError, RecursionError):
+        return []
+    return rows if all(itertools.starmap(_is_line, enumerate(rows))) else []
+
+
+def _is_line(place: int, row: Any) -> bool:
+    """Say whether a line of a ledger is sound: extracted files come first, in their order."""
+    if not isinstance(row, dict) or not isinstance(row.get("file"), str):
+        return False
+    if row.get("outcome") != "extracted":
+        told = isinstance(row.get("reason"), str)
+        return told and row.get("outcome") in ("skipped", "passed over")
+    segments, tags = row.get("segments", 1), row.get("tags", [])
+    numbered = row.get("row") == place and type(segments) is int and segments > 0
+    return numbered and isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
 
 
 def is_extraction(path: Path) -> bool:
@@ -830,10 +834,10 @@ def _read_manifest(path: Path) -> dict[str, Any] | None:
         manifest = unsealed((path / MANIFEST).read_bytes())
     except OSError:
         return None
-    if manifest is None or str(manifest.get("kind")) not in _ARRAYS:
+    if manifest is None or manifest.get("kind") not in [*_ARRAYS]:  # it may be no text
         return None
     known = (manifest.get("format"), manifest.get("version")) == (FORMAT, FORMAT_VERSION)
-    tables = [manifest.get("files"), manifest.get("preprocessing"), manifest.get("parameters", {})]
+    tables = (manifest.get("files"), manifest.get("preprocessing"), manifest.get("parameters", {}))
     return manifest if known and all(isinstance(one, dict) for one in tables) else None
 
 

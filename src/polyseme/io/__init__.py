@@ -257,11 +257,18 @@ def read_items(path: PathLike, wanted: Wanted = FEATURES) -> Table:
     return table
 
 
+def check_plain(place: Path) -> None:
+    """Raise unless a path that is there is a file or a folder: a pipe may never end, or begin."""
+    if not (place.is_file() or place.is_dir()):
+        raise InputError(f"'{place}' is a pipe or a device; write what it gives to a file first.")
+
+
 def _read(path: PathLike, wanted: Wanted) -> Table:
     """Read a file or folder by the module that knows its format, the longest suffix first."""
     place = check_path(path, what="A table")
     if not place.exists():
         raise InputError(f"There is no file or folder at {place}; check the path.")
+    check_plain(place)
     suffixes = [suffix for suffix in FORMATS if place.name.lower().endswith(suffix)]
     if not suffixes and not place.is_dir():
         raise unknown_name("file suffix", "".join(place.suffixes[-2:]) or place.name, FORMATS)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import FloatArray, InputError, check_number, check_option, first_few
-from polyseme.io import FEATURES, Table, Wanted
+from polyseme.io import FEATURES, Table, Wanted, check_plain
 from polyseme.io.arrays import NumpyFile
 from polyseme.io.arrow_tables import SUFFIXES, ArrowFile, import_pyarrow
 from polyseme.io.columns import Roles, check_size, find_roles, table_of, texts
@@ -92,6 +92,8 @@ def find_shards(place: Path, wanted: Wanted = FEATURES) -> tuple[list[Shard], li
     paths, others = _files_of(place) if place.is_dir() else ([place], [])
     if not all(map(_is_part, paths)):
         raise InputError(f"There is no shard in '{place}'; names must end in .npy or .parquet.")
+    for path in paths:
+        check_plain(path)
     shards: list[Shard] = []
     shape = (0, 0)
     for source, roles, width in _sources(paths, wanted):

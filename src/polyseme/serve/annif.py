@@ -306,7 +306,7 @@ async def learn(request: Request, host: Host) -> Response:
         documents = Learned.model_validate({"documents": given}).documents
     except ValidationError as error:
         raise HTTPException(400, sentence_of(error)) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise HTTPException(400, "The body is no JSON.") from error
     taught = [one for one in documents if one.subjects]
     wanted = {"review" if one.metadata.get("features") else "admin" for one in taught} or {"review"}

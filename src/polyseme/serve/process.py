@@ -16,6 +16,47 @@ _SWITCH = 0.0002
 # Bytes from which on an array is given back to the system as soon as it is freed. glibc raises its
 # own bound to 32 MiB by and by: models that are replaced then leave holes that nothing fits into.
 _M_MMAP_THRESHOLD, _GIVEN_BACK = -3, 2**20
+# Until the head of a request is there; what follows has the deadline of a request.
+_HEAD_SECONDS = 30.0
+
+
+def impatient(seconds: float) -> type[Any]:
+    """Give uvicorn's protocol, that closes connections on which no request begins.
+
+    Parameters
+    ----------
+    seconds : float
+        How long somebody may take to send the head of a request; at the most twice as long on a
+        connection that was used before.
+    """
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+    protocol: Any = AutoHTTPProtocol
+
+    class Impatient(protocol):  # type: ignore[misc]  # one of two classes, whichever is there
+        """A connection that is looked at every so often."""
+
+        def connection_made(self, transport: Any) -> None:
+            """Begin to look."""
+            super().connection_made(transport)
+            self._met: Any = None
+            self._look = self.loop.call_later(seconds, self._look_again)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            """Look no more."""
+            self._look.cancel()
+            super().connection_lost(exc)
+
+        def _look_again(self) -> None:
+            """Close it, if no request is under way and none has come since the last look."""
+            waiting = self.cycle is None or self.cycle.response_complete
+            if waiting and self.cycle is self._met:
+                self.transport.close()
+                return
+            self._met = self.cycle
+            self._look = self.loop.call_later(seconds, self._look_again)
+
+    return Impatient
 
 
 def run(app: Any, host: str, port: int, *, json_log: bool = False) -> None:
@@ -53,6 +94,7 @@ def run(app: Any, host: str, port: int, *, json_log: bool = False) -> None:
             proxy_headers=False,
             backlog=512,
             h11_max_incomplete_event_size=2**16,
+            http=impatient(_HEAD_SECONDS),
             timeout_keep_alive=15,
             timeout_graceful_shutdown=15,
         )
