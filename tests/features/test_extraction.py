@@ -281,29 +281,6 @@ def sealed_anew(out: Path, **changes: object) -> None:
     (out / "extraction.json").write_bytes(sealed(content | changes))
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        "{",
-        "[" * 100_000,
-        "5",
-        '{"outcome": "extracted"}',
-        '{"file": 5, "outcome": "extracted"}',
-        '{"file": "a.txt", "outcome": "extracted", "tags": [5]}',
-        '{"file": "a.txt", "outcome": "extracted", "tags": "sea"}',
-        '{"file": "a.txt", "outcome": "extracted", "segments": "2"}',
-        '{"file": "a.txt", "outcome": "extracted", "segments": 1e999}',
-        '{"file": "a.txt", "outcome": "skipped"}',
-    ],
-)
-def test_a_ledger_that_nobody_wrote_is_refused_whatever_its_digest_says(texts, out, lines):
-    extract_folder(texts, out, Letters())
-    (out / "files.jsonl").write_text(lines + "\n")
-    sealed_anew(out)
-    with pytest.raises(InputError, match=r"files.jsonl' was damaged"):
-        read_extraction(out)
-
-
 def test_numbers_and_a_manifest_that_nobody_wrote_are_refused_whatever_digests_say(texts, out):
     extract_folder(texts, out, Letters())
     numbers = (out / "features.npy").read_bytes()
@@ -369,6 +346,8 @@ LINES = [
     '{"file": ["a.txt"], "outcome": "extracted", "row": 0}',
     '{"file": "a.txt", "outcome": "extracted", "row": 1}',
     '{"file": "a.txt", "outcome": "extracted", "row": 0, "segments": -1}',
+    '{"file": "a.txt", "outcome": "extracted", "row": 0, "segments": "2"}',
+    '{"file": "a.txt", "outcome": "extracted", "row": 0, "segments": 1e999}',
     '{"file": "a.txt", "outcome": "extracted", "row": 0, "tags": "sea"}',
     '{"file": "a.txt", "outcome": "extracted", "row": 0, "tags": [3]}',
     '{"file": "a.txt", "outcome": "skipped"}',
@@ -388,7 +367,7 @@ def test_a_crafted_ledger_is_refused_in_a_sentence(texts, out, line):
     extract_folder(texts, out, Letters())
     others = (out / "files.jsonl").read_bytes().split(b"\n")[1:]
     craft(out, "files.jsonl", b"\n".join([line.encode(), *others]))
-    with pytest.raises(InputError, match=r"files.jsonl' does not fit its numbers"):
+    with pytest.raises(InputError, match=r"files.jsonl' was damaged"):
         read_extraction(out)
 
 

@@ -359,12 +359,3 @@ def test_names_of_columns_without_end_are_refused_in_a_short_sentence(tmp_path, 
     (tmp_path / "x.csv").write_text(f"{header}\n1,2\n")
     with pytest.raises(InputError, match=message):
         read_table(tmp_path / "x.csv")
-
-
-def test_numbers_that_no_feature_can_be_are_told_with_their_line(tmp_path):
-    file = tmp_path / "x.jsonl"
-    file.write_text('{"v": [1, 2]}\n{"v": [1' + "0" * 400 + ", 2]}\n", "utf-8")
-    with pytest.raises(
-        InputError, match=r"Line 2 of x.jsonl holds a whole number that is too large"
-    ):
-        read_features(file)

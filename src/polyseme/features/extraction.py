@@ -304,7 +304,7 @@ def read_extraction(folder: str | Path) -> Extracted:
             raise InputError(f"'{path / name}' {_damaged(path)}")
     with refusing_damage(path / _ARRAYS[kind]):
         table = np.load(path / _ARRAYS[kind], mmap_mode="r", allow_pickle=False)
-    rows = _ledger((path / LEDGER).read_bytes())
+    rows = _ledger(path)
     used = [row for row in rows if row["outcome"] == "extracted"]
     ends = np.cumsum([row.get("segments", 1) for row in used])
     sound = table.dtype == np.float32 and table.ndim == 2
@@ -321,13 +321,17 @@ def read_extraction(folder: str | Path) -> Extracted:
     )
 
 
-def _ledger(data: bytes) -> list[dict[str, Any]]:
-    """Read the lines of a ledger; none where one of them is not as `_write` makes them."""
+def _ledger(path: Path) -> list[dict[str, Any]]:
+    """Read the ledger, a row for each file; refuse what no extraction writes."""
     try:
-        rows = [json.loads(line) for line in data.split(b"\n") if line]
+        rows = [json.loads(line) for line in (path / LEDGER).read_bytes().split(b"\n") if line]
+        sound = all(itertools.starmap(_is_line, enumerate(rows)))
     except (ValueError, RecursionError):
-        return []
-    return rows if all(itertools.starmap(_is_line, enumerate(rows))) else []
+        sound = False
+    if not sound:
+        # Digests find accidents: who wrote all of it anew may have written anything.
+        raise InputError(f"'{path / LEDGER}' {_damaged(path)}")
+    return rows
 
 
 def _is_line(place: int, row: Any) -> bool:

@@ -131,7 +131,7 @@ def refusing_damage(
         raise
     except Exception as error:  # they raise a dozen kinds, down to SystemError
         raise InputError(
-            f"{path.name} is not readable as {kind} ({_ADDRESS.sub('', said(error))}); save plain arrays again."
+            f"{path.name} is not readable as {kind} ({said(error)}); save plain arrays again."
         ) from error
 
 

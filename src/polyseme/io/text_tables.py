@@ -68,11 +68,7 @@ def read_table(path: Path, wanted: Wanted) -> Table:
             what = f"has a vector of {len(numbers)} numbers where others have {width}."
             raise line_error(path, number, what)
         lines.append(number)
-        try:
-            values.extend(numbers)
-        except OverflowError as error:
-            what = "holds a whole number that is too large to be a feature."
-            raise line_error(path, number, what) from error
+        values.extend(numbers)
         check_size(1, len(values), path.name)
     given = [name for name in cells if any(cell is not None for cell in cells[name])]
     roles = roles._replace(fields=fields_of([name for name in given if name != roles.tags]))
