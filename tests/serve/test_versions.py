@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
+
 import pytest
 
 from polyseme import load
 from polyseme._validation import InputError
-from polyseme.persistence import MANIFEST
+from polyseme.persistence import MANIFEST, ModelFileError
 from polyseme.serve.versions import Versions
 
 
@@ -35,6 +39,19 @@ def test_files_are_shared_and_the_model_itself_loads_beside_them(model):
         if file.name not in (MANIFEST, "change.json"):
             assert file.samefile(model / file.name)
     load(model).save(model)  # the folder is still one of ours
+
+
+def test_a_disk_that_is_full_is_told_in_a_sentence(model, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    versions = Versions(model)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", full)
+        patch.setattr(shutil, "copyfile", full)
+        with pytest.raises(ModelFileError, match=r"is saved, and no version .* \(No space left"):
+            kept(versions)
+    assert versions.all() == [] and kept(versions).number == 1
 
 
 def test_the_oldest_go_when_there_are_too_many(model):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
@@ -86,7 +86,7 @@ def _unsynced(ended: Ended, at: int) -> str:
 
 
 @contextmanager
-def _disk(folder: Path, fault: Fault, rng: random.Random):  # type: ignore[no-untyped-def]
+def _disk(folder: Path, fault: Fault, rng: random.Random) -> Iterator[Callable[[], None]]:
     """Put a folder on a small disk, where that is the fault; give what makes it larger."""
     if fault != _SMALL:
         yield lambda: None

@@ -97,6 +97,18 @@ class Versions:
         n_labels, n_documents : int
             What the model holds.
         """
+        try:
+            return self._keep(action, detail, who, n_labels, n_documents)
+        except OSError as error:
+            raise ModelFileError(
+                f"The model at '{self.model}' is saved, and no version of it can be kept "
+                f"({error.strerror or error}); make room there, and change it again."
+            ) from error
+
+    def _keep(
+        self, action: str, detail: str, who: str | None, n_labels: int, n_documents: int
+    ) -> Version:
+        """Keep a version; see `keep`."""
         digest, known = self.current(), self.all()
         if known and known[-1].digest == digest:
             return known[-1]
