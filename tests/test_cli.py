@@ -389,6 +389,13 @@ def test_true_tags_that_the_model_lacks_are_named(run, files, model, tmp_path, w
     assert code == 1 and "carries a label that the model knows" in err
 
 
+def test_true_tags_are_understood_by_former_names_as_in_python(run, files, model, tmp_path, world):
+    truth = write_jsonl(tmp_path / "t.jsonl", [("sea", "sand")] * len(world.X_test))
+    assert run("rename", model, "sea", "ocean", "--out", tmp_path / "renamed")[0] == 0
+    before = run("evaluate", model, files / "test.npy", truth)
+    assert run("evaluate", tmp_path / "renamed", files / "test.npy", truth)[:2] == before[:2]
+
+
 def test_unknown_tags_are_a_note_on_stderr(run, model):
     code, out, err = run("complete", model, "sea", "zeppelin", "-k", 1)
     assert code == 0 and len(records(out)) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
@@ -479,3 +480,20 @@ def test_a_reload_is_taken_or_refused(client, model):
     (model / "manifest.json").write_text("{}")
     refused(client.post("/v1/models/toy/reload"), 422, "former model goes on")
     ok(client.post(SUGGEST, json={"tags": ["sea"]}))
+
+
+def test_who_leaves_while_sending_is_no_failure(client, caplog):
+    sent = []
+
+    async def leave():
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": SUGGEST, "headers": headers}
+    scope |= {"query_string": b"", "http_version": "1.1", "root_path": ""}
+    asyncio.run(client.app(scope, leave, send))
+    assert not sent and not caplog.records
+    assert 'status="499"' in client.get("/metrics").text

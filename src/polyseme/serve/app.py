@@ -33,6 +33,7 @@ from fastapi.staticfiles import StaticFiles
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from polyseme._validation import InputError, NotFittedError
 from polyseme.persistence import ModelFileError, package_version
@@ -48,6 +49,7 @@ Send = Callable[[Message], Awaitable[None]]
 Scope = MutableMapping[str, Any]
 
 STATIC = Path(__file__).with_name("static")
+_LEFT = 499  # what others log for somebody who went before all was sent
 _ID = re.compile(r"[\w.:-]{1,64}")
 _LOCAL = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 _PUBLIC = ("/health/", "/static/")
@@ -389,6 +391,8 @@ class Frame:
         except TimeoutError:
             detail = f"This took longer than the {self.settings.deadline:g} s that are allowed."
             await self._fail(scope, receive, sending, answered, 503, detail)
+        except ClientDisconnect:
+            answered[0] = answered[0] or _LEFT  # nobody is there to be told
         except Exception:
             _log.exception("request %s failed", request_id)
             detail = f"Something went wrong here; the log has it under {request_id}."
