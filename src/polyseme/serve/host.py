@@ -45,7 +45,7 @@ T = TypeVar("T")
 # Rows that a new model must answer for before it is used, and how many failures among the first
 # answers afterwards bring the old one back.
 _CANARY, _TRIAL, _FAILURES = 16, 50, 3
-_MOST_TYPED, _MOST_SIMILAR = 10_000, 500
+_MOST_TYPED, _MOST_SIMILAR, _MOST_PRECISIONS = 10_000, 500, 128
 _HINTS = 3  # labels that may have been meant
 
 
@@ -156,18 +156,21 @@ class Snapshot:
         return found
 
     @cached_property
-    def _thresholds(self) -> dict[float, NDArray[np.float64]]:
+    def _least(self) -> dict[float, dict[str, float]]:
         return {}
 
     def least(self, precision: float) -> dict[str, float]:
         """Give how likely each label must be for a precision."""
-        if precision not in self._thresholds:
+        found = self._least.get(precision)
+        if found is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PolysemeWarning)
-                self._thresholds[precision] = self.tagger.thresholds(precision)
-            if len(self._thresholds) > 128:
-                self._thresholds.pop(next(iter(self._thresholds)))
-        return dict(zip(self.kinds, self._thresholds[precision].tolist(), strict=True))
+                thresholds = self.tagger.thresholds(precision).tolist()
+            found = dict(zip(self.kinds, thresholds, strict=True))
+            if len(self._least) >= _MOST_PRECISIONS:
+                self._least.clear()  # other threads hold what they have found
+            self._least[precision] = found
+        return found
 
 
 @dataclass(frozen=True, eq=False)
