@@ -124,6 +124,14 @@ async def _slow(scope, receive, send):
     await send({"type": "http.response.body", "body": b"done"})
 
 
+async def _left(reader: asyncio.StreamReader) -> bytes:
+    """Read until the other side closes; what it did not read any more makes that a reset."""
+    try:
+        return await asyncio.wait_for(reader.read(), 60)
+    except ConnectionResetError:
+        return b""
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: x\r\nX-A: "])
 def test_a_connection_on_which_no_request_begins_is_closed(sent):
     async def talk():
@@ -137,10 +145,10 @@ def test_a_connection_on_which_no_request_begins_is_closed(sent):
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
         answered = await reader.readuntil(b"done")
         writer.write(sent)
-        left = await asyncio.wait_for(reader.read(), 60)
+        left = await _left(reader)
         fresh, other = await asyncio.open_connection("127.0.0.1", port)
         other.write(sent)
-        assert (answered[:15], left, await asyncio.wait_for(fresh.read(), 60)) == (
+        assert (answered[:15], left, await _left(fresh)) == (
             b"HTTP/1.1 200 OK",
             b"",
             b"",
