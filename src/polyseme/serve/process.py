@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import logging
 import sys
+import threading
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -13,9 +15,9 @@ from polyseme._threads import one_blas_thread
 # Seconds that a thread may hold Python's lock while another waits for it: with the usual 5 ms the
 # thread that scores waits so long after every product, where HTTP keeps the other one busy.
 _SWITCH = 0.0002
-# Bytes from which on an array is given back to the system as soon as it is freed. glibc raises its
-# own bound to 32 MiB by and by: models that are replaced then leave holes that nothing fits into.
-_M_MMAP_THRESHOLD, _GIVEN_BACK = -3, 2**20
+# glibc keeps what was freed, and for each thread by itself: models that are replaced leave holes
+# that nothing fits into. One place for all threads, tidied up every so often, stays small.
+_M_ARENA_MAX, _TRIM_SECONDS = -8, 60.0
 # Until the head of a request is there; what follows has the deadline of a request.
 _HEAD_SECONDS = 30.0
 
@@ -78,8 +80,7 @@ def run(app: Any, host: str, port: int, *, json_log: bool = False) -> None:
     log.handlers, log.propagate = [handler], False
     log.setLevel(logging.INFO if json_log else logging.WARNING)
     sys.setswitchinterval(_SWITCH)
-    with suppress(AttributeError, OSError):  # other systems have other allocators
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _GIVEN_BACK)
+    _give_memory_back()
     # One thread scores and another speaks HTTP: more would only wait for each other.
     with one_blas_thread():
         uvicorn.run(
@@ -98,3 +99,18 @@ def run(app: Any, host: str, port: int, *, json_log: bool = False) -> None:
             timeout_keep_alive=15,
             timeout_graceful_shutdown=15,
         )
+
+
+def _give_memory_back() -> None:
+    """Give what was freed back to the system, every minute."""
+    with suppress(AttributeError, OSError):  # other systems have other allocators
+        library = ctypes.CDLL(None)
+        trim = library.malloc_trim
+        library.mallopt(_M_ARENA_MAX, 1)
+
+        def tidy() -> None:
+            while True:
+                time.sleep(_TRIM_SECONDS)
+                trim(0)
+
+        threading.Thread(target=tidy, name="tidying", daemon=True).start()
