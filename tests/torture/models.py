@@ -15,7 +15,6 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from torture import Tried
-from torture.worker import HELD, Outcome, Worker, judged, sentence, work
+from torture.worker import Outcome, Worker, judged, sentence, spoiled, work
 
 State = tuple[dict[str, Any], dict[str, np.ndarray]]
 _LABELS = [f"tag {letter}" for letter in "abcdefghijkl"]
@@ -493,17 +492,7 @@ def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
     bases = place / "bases"
     make_bases(bases)
     worker = Worker("-m", __name__, "--work", str(bases))
-    try:
-        for base in BASES:
-            found = worker.ask([base, -1])
-            yield Tried(base, found.outcome, found.outcome == "works", found.detail)
-        for base in cycle(BASES):
-            seed = rng.randrange(2**40)
-            found = worker.ask([base, seed])
-            held, what = found.outcome in HELD, f"{base}:{seed}"
-            yield Tried(what, found.outcome, held, found.detail)
-    finally:
-        worker.close()
+    yield from spoiled(worker, BASES, BASES, rng)
 
 
 def main() -> None:

@@ -9,7 +9,6 @@ again in a folder and lets it fail where it fails.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import random
 import shutil
@@ -29,7 +28,7 @@ from torture import Tried
 from torture.models import BASES, seal, use
 from torture.mutations import changed, mutated
 from torture.seeds import CORPUS
-from torture.worker import HELD, Outcome, Worker, judged, phrase, sentence, work
+from torture.worker import Outcome, Worker, judged, phrase, sentence, spoiled, work
 
 _ODD_CELLS = (None, -1, 0, 2**62, 0.5, float("inf"), "", "x", "a\0b", b"", b"\xff" * 9, "9" * 50)
 
@@ -512,18 +511,7 @@ def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
     # Folders of ours hold several files each, and come up as often as a few files do.
     seeds, folders = _seeds(CORPUS), _seeds(place)
     worker = Worker("-m", __name__, "--work", str(place))
-    try:
-        for seed in [*folders, *seeds]:
-            found = worker.ask([seed, -1])
-            good = HELD if "/fault-" in seed else ("works",)
-            yield Tried(seed, found.outcome, found.outcome in good, found.detail)
-        for seed in itertools.cycle([*seeds, *(folders * 3)]):
-            number = rng.randrange(2**40)
-            found = worker.ask([seed, number])
-            what = f"{seed}:{number}"
-            yield Tried(what, found.outcome, found.outcome in HELD, found.detail)
-    finally:
-        worker.close()
+    yield from spoiled(worker, [*folders, *seeds], [*seeds, *(folders * 3)], rng)
 
 
 def main() -> None:

@@ -7,8 +7,10 @@ is noticed and costs one job. A module that has such jobs calls `work` when it i
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import random
 import resource
 import signal
 import subprocess
@@ -16,13 +18,13 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from torture import environment
+from torture import Tried, environment
 
 # What a job may take, before it counts as a fault: memory beyond the libraries, and time.
 _MOST_BYTES, _MOST_SECONDS = 6 * 2**30, 60
@@ -139,3 +141,23 @@ class Worker:
             self.process.stdin.close()
             self.process.wait()
         self.said.close()
+
+
+def spoiled(
+    worker: Worker, sound: Iterable[str], wrong: Iterable[str], rng: random.Random
+) -> Iterator[Tried]:
+    """Have things used as they are, which must work, and then made wrong, in turn, without end.
+
+    Those that were at fault once may be refused as they are.
+    """
+    try:
+        for name in sound:
+            found = worker.ask([name, -1])
+            good = HELD if "/fault-" in name else ("works",)
+            yield Tried(name, found.outcome, found.outcome in good, found.detail)
+        for name in itertools.cycle(wrong):
+            number = rng.randrange(2**40)
+            found = worker.ask([name, number])
+            yield Tried(f"{name}:{number}", found.outcome, found.outcome in HELD, found.detail)
+    finally:
+        worker.close()

@@ -80,6 +80,7 @@ def command(panel: str) -> Callable[[Command], Command]:
                 given["tables"] = TableOptions(**{name: given.pop(name) for name in group})
             function(**given)
 
+        # Functions have no such attribute by their types; inspect, and so typer, looks for it.
         call.__signature__ = signature.replace(parameters=declared)  # type: ignore[attr-defined]
         app.command(rich_help_panel=panel, epilog=example)(call)
         return function
