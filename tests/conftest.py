@@ -76,7 +76,7 @@ def trained_embedding() -> ConceptEmbedding:
 def toy_tagger(world: ToyWorld, tiny_space: Callable[..., ConceptSpace]) -> ZeroShotTagger:
     """A fitted tagger; tests must not change it (load a saved copy to do so)."""
     tagger = ZeroShotTagger(space=tiny_space(), random_state=0)
-    return tagger.fit(world.X, world.documents, world.label_sets)
+    return tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def published_tagger(world: ToyWorld, trained_embedding: ConceptEmbedding) -> Pu
         mapper=InstanceMapper(kind="kernel-ridge"),
         random_state=0,
     )
-    return tagger.fit(world.X, world.documents, world.label_sets)
+    return tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def test_they_answer_as_the_items_do_whatever_happens_to_the_tagger(own_tagger, 
 def test_labels_that_raise_others_do_so_where_one_label_is_asked_about(world, tiny_space, many):
     words = polyseme.tagger.Vocabulary(implies={"pie": ("plate",), "sink": ("plate",)})
     model = ZeroShotTagger(tiny_space(n_steps=20), vocabulary=words, n_validations=0)
-    model.fit(world.X, world.documents, world.label_sets)
+    model.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     items = model.encode(many)
     model.learn([(1, "sink", True), (2, "plate", False)], items)
     asked = {"label": "plate", "strategy": "likeliest", "k": 5}
@@ -261,7 +261,7 @@ def test_items_of_another_space_and_what_cannot_be_learned_from_are_refused(
     other = ZeroShotTagger(tiny_space(n_steps=4), n_validations=0, random_state=1)
     with pytest.raises(InputError, match="can be asked about, but not learned from"):
         other.fit(items, [["pie", "oven"]] * len(items))
-    other.fit(world.X, world.documents, world.label_sets)
+    other.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     with pytest.raises(InputError, match="coded in another space; `encode` them again"):
         other.rank(items)
     with pytest.raises(InputError, match="names 1 items; X has 1300"):

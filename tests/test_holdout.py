@@ -150,7 +150,7 @@ def test_few_and_hopeless_labels_promise_nothing():
 
 def test_a_fitted_tagger_knows_what_it_can_promise(world, tiny_space, tmp_path):
     tagger = ZeroShotTagger(space=tiny_space(n_steps=60), random_state=0)
-    tagger.fit(world.X, world.documents, world.label_sets)
+    tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     found = tagger.validation_
     assert found.n_draws == 2 and found.seen.concept_map > 0.8 and found.unseen.n_items > 50
     assert set(found.labels) <= set(tagger.classes_)
@@ -166,7 +166,7 @@ def test_a_fitted_tagger_knows_what_it_can_promise(world, tiny_space, tmp_path):
 
 def test_without_validation_nothing_is_promised_of_unseen_labels(world, tiny_space):
     tagger = ZeroShotTagger(space=tiny_space(n_steps=20), n_validations=0, random_state=0)
-    tagger.fit(world.X, world.documents, world.label_sets)
+    tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     assert tagger.validation_ is None
     with pytest.warns(PolysemeWarning, match="`n_validations` is 0"):
         assert np.isinf(tagger.thresholds(0.2)).any()
@@ -200,14 +200,14 @@ def test_names_join_in_where_they_help_on_labels_made_unseen(world, tiny_space, 
     alone = [*world.documents, *([label] for label in world.unseen for _ in range(5))]
     noisy = world.X + 0.6 * rng.normal(size=world.X.shape)
     tagger = ZeroShotTagger(space=tiny_space(n_steps=60), n_validations=3, random_state=0)
-    tagger.fit(noisy, world.documents, alone, label_vectors=vectors)
+    tagger.fit(noisy, world.documents, alone, label_vectors=vectors, label_sets_only=True)
     assert (tagger.name_share_ > 0) == helpful
     tagger.save(tmp_path / "model")
     again = load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(noisy), tagger.predict_proba(noisy))
     if helpful:
         bare = ZeroShotTagger(space=tiny_space(n_steps=60), n_validations=0, random_state=0)
-        bare.fit(noisy, world.documents, alone)
+        bare.fit(noisy, world.documents, alone, label_sets_only=True)
         columns = [list(tagger.classes_).index(label) for label in world.unseen]
         truth = world.truth(world.unseen)
         gain = [
@@ -311,7 +311,9 @@ def test_what_a_pool_would_bring_is_told(gain, told):
 
 def test_a_fitted_tagger_knows_what_clicks_and_a_pool_bring(world, tiny_space):
     tagger = ZeroShotTagger(space=tiny_space(n_steps=40), random_state=0)
-    tagger.fit(world.X, world.documents, world.label_sets, unlabelled=world.X_test)
+    tagger.fit(
+        world.X, world.documents, world.label_sets, unlabelled=world.X_test, label_sets_only=True
+    )
     found = tagger.validation_
     assert found.click_gain is not None and (found.pool_gain > 0) == tagger.pooled_
     assert not tagger.verdicts_.count, "what was tried is nobody's verdict"

@@ -230,7 +230,7 @@ def test_of_equal_scores_the_commoner_label_is_first(own_tagger, world, monkeypa
 def test_shuffled_features_rank_no_better_than_popularity(world, tiny_space):
     order = np.random.default_rng(0).permutation(len(world.X))
     tagger = ZeroShotTagger(space=tiny_space(n_steps=60), random_state=0)
-    tagger.fit(world.X[order], world.documents, world.label_sets)
+    tagger.fit(world.X[order], world.documents, world.label_sets, label_sets_only=True)
     assert example_map(world.truth(tagger.classes_), tagger.predict_proba(world.X_test)) < 0.5
 
 
@@ -500,7 +500,7 @@ def test_what_is_refused_or_fails_leaves_the_tagger_as_it_was(
         ("add_labels", [["beach", "xyzzy"], theme_words], "no word vectors for xyzzy"),
         ("add_labels", [["xyzzy"], lone], "None of the seen labels has a word vector"),
         ("add_labels", [["street"], "words.npz"], "must be WordVectors or a mapping"),
-        ("fit", [world.X[:2], [["x"], ["y"]], world.label_sets], "No item carries a label"),
+        ("fit", [world.X[:2], [["x"], ["y"], ["z"]]], "2 rows but there are 3"),
     ]:
         with pytest.raises(InputError, match=message):
             getattr(own_tagger, method)(*arguments)
@@ -605,7 +605,9 @@ def test_a_name_is_explained_by_the_tags_it_goes_with_but_completes_nothing(
 
 
 def test_names_need_no_item_that_was_held_out(world, theme_words):
-    tagger = tiny().fit(world.X[:1], world.documents[:1], world.label_sets[:20])
+    tagger = tiny().fit(
+        world.X[:1], world.documents[:1], world.label_sets[:20], label_sets_only=True
+    )
     tagger.add_labels(["beach"], theme_words)
     assert np.isfinite(tagger.predict_proba(world.X_test)).all()
     with pytest.raises(InputError, match="or there is but one"):
@@ -712,9 +714,9 @@ def test_an_interrupted_tagger_without_a_seed_resumes(world, tmp_path, monkeypat
     tagger = tiny(random_state=None, checkpoint=tmp_path / "run")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(SpaceTraining, "save", interrupted)
-        tagger.fit(world.X, world.documents, world.label_sets)
+        tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     assert not hasattr(tagger, "space_")
-    tagger.fit(world.X, world.documents, world.label_sets)
+    tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     assert len(tagger.space_.history_) == 4
 
 
@@ -765,7 +767,7 @@ def test_documents_in_every_form_teach_the_same(world, tmp_path):
 
 def test_a_tagger_without_features_completes_and_grows_but_does_not_rank(tiny_space, world):
     tagger = ZeroShotTagger(space=tiny_space(n_steps=200), random_state=0)
-    tagger.fit(None, [("sea", "kraken"), ("oak",)], world.label_sets)
+    tagger.fit(None, [("sea", "kraken"), ("oak",)], world.label_sets, label_sets_only=True)
     assert set(tagger.kinds_) == {"unseen"} and "kraken" not in tagger.classes_
     assert len(tagger.complete(["sea"], k=3)[0]) == 3
     assert tagger.explain(None, "sand", tags=["sea"]).features == 0
@@ -791,7 +793,7 @@ def test_a_label_that_was_answered_for_outlives_its_documents(own_tagger, world,
 
 def test_labels_of_items_that_no_label_set_holds_are_oov(world):
     documents = [(*document, "kraken") for document in world.documents[:30]]
-    tagger = tiny().fit(world.X[:30], documents, world.label_sets)
+    tagger = tiny().fit(world.X[:30], documents, world.label_sets, label_sets_only=True)
     assert tagger.kinds_[column_of(tagger, "kraken")] == "oov"
     assert set(tiny().fit(world.X[:30], documents).kinds_) == {"seen"}
 
@@ -828,7 +830,7 @@ def test_documents_without_labels_are_left_out_of_what_is_known_and_named(world)
     documents, X = [*world.documents[:30], ()], world.X[:31]
     for label_sets in (world.label_sets[:30], None):
         with pytest.warns(PolysemeWarning, match="1 of 31 documents have no label and") as told:
-            tagger = tiny().fit(X, documents, label_sets)
+            tagger = tiny().fit(X, documents, label_sets, label_sets_only=True)
         assert len(told) == 1, "said once"
         if label_sets:
             assert tagger.dropped_ == ("instance:30",) and len(tagger.store_.ids) == 60
@@ -850,7 +852,7 @@ def test_documents_without_labels_are_left_out_of_what_is_known_and_named(world)
 )
 def test_bad_documents_get_one_sentence(documents, label_sets, message, world):
     with pytest.raises(InputError, match=message):
-        tiny().fit(world.X[:2], documents, label_sets)
+        tiny().fit(world.X[:2], documents, label_sets, label_sets_only=True)
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.5, "all", True])
@@ -1513,7 +1515,9 @@ def test_without_validation_the_pool_is_used_as_told(world):
     fitted = tiny(n_validations=0).fit(
         world.X, world.documents, world.label_sets, unlabelled=world.X_test
     )
-    plain = tiny(n_validations=0).fit(world.X, world.documents, world.label_sets)
+    plain = tiny(n_validations=0).fit(
+        world.X, world.documents, world.label_sets, label_sets_only=True
+    )
     assert (fitted.pooled_, plain.pooled_, fitted.validation_) == (True, False, None)
     assert fitted.space_.digest_ != plain.space_.digest_
 
@@ -1521,8 +1525,10 @@ def test_without_validation_the_pool_is_used_as_told(world):
 @pytest.mark.parametrize(("gain", "used"), [(0.02, True), (-0.02, False), (0.0, False)])
 def test_the_pool_is_used_where_it_helps_on_labels_made_unseen(world, monkeypatch, gain, used):
     monkeypatch.setattr("polyseme.holdout.Validation.gain_over", lambda *_: gain)
-    fitted = tiny().fit(world.X, world.documents, world.label_sets, unlabelled=world.X_test)
-    plain = tiny().fit(world.X, world.documents, world.label_sets)
+    fitted = tiny().fit(
+        world.X, world.documents, world.label_sets, unlabelled=world.X_test, label_sets_only=True
+    )
+    plain = tiny().fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     assert fitted.pooled_ == used and fitted.validation_.pool_gain == gain
     assert (fitted.space_.digest_ == plain.space_.digest_) != used
 
@@ -1533,7 +1539,7 @@ def test_a_pool_in_every_form_is_the_same_and_columns_are_put_in_order(world):
     forms = [pool, pool[names[::-1]], pl.DataFrame(world.X_test, names)[names[::-1]]]
     digests = {
         tiny(n_validations=0)
-        .fit(X, world.documents, world.label_sets, unlabelled=form)
+        .fit(X, world.documents, world.label_sets, unlabelled=form, label_sets_only=True)
         .space_.digest_
         for form in forms
     }

@@ -143,7 +143,7 @@ def test_what_is_implied_is_as_likely_as_what_implies_it(world, tiny_space):
     tagger = ZeroShotTagger(
         space=tiny_space(n_steps=30), vocabulary=words, n_validations=0, random_state=0
     )
-    tagger.fit(world.X, world.documents, world.label_sets)
+    tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     wave, sun, sand = (list(tagger.classes_).index(label) for label in ("wave", "sun", "sand"))
     scores = tagger.predict_proba(world.X_test)
     assert (scores[:, sand] >= scores[:, sun]).all() and (scores[:, sun] >= scores[:, wave]).all()
@@ -200,3 +200,56 @@ def test_a_later_label_that_no_document_holds_any_more_is_gone_at_once(
     # It had nothing but its documents to say, and these are the other label's now.
     found, expected = (one.predict_proba(world.X_test) for one in (tagger, other))
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.fixture
+def answered_tagger(tagger, world):
+    """A tagger with the label "Seaside", which is known by answers to six items alone."""
+    beach = np.flatnonzero(["sand" in tags for tags in world.documents])[:3].tolist()
+    office = np.flatnonzero(["desk" in tags for tags in world.documents])[:3].tolist()
+    answers = [(row, "Seaside", row in beach) for row in (*beach, *office)]
+    tagger.learn(answers, world.X)
+    return tagger
+
+
+def scores_of(tagger, X, label):
+    return tagger.predict_proba(X)[:, tagger.classes_.tolist().index(label)]
+
+
+def test_a_label_known_by_answers_alone_keeps_them_when_it_is_renamed(
+    answered_tagger, world, tmp_path
+):
+    before = scores_of(answered_tagger, world.X_test, "Seaside")
+    answered_tagger.rename("Seaside", "coast").save(tmp_path / "renamed")
+    for renamed in (answered_tagger, load(tmp_path / "renamed")):
+        assert "Seaside" not in renamed.classes_
+        np.testing.assert_allclose(scores_of(renamed, world.X_test, "coast"), before, atol=1e-12)
+        renamed.learn([(world.X.shape[0] - 1, "seaside", True)], world.X)
+        assert (scores_of(renamed, world.X_test, "coast") != before).any(), "both names are known"
+
+
+def test_a_label_known_by_its_name_alone_is_renamed(tagger, world, theme_words):
+    tagger.add_labels(["street"], theme_words)
+    before = scores_of(tagger, world.X_test, "street")
+    tagger.rename("street", "road")
+    np.testing.assert_array_equal(scores_of(tagger, world.X_test, "road"), before)
+
+
+@pytest.mark.parametrize(
+    ("label", "into"), [("Seaside", "sand"), ("sand", "Seaside"), ("Seaside", "street")]
+)
+def test_a_label_known_by_answers_alone_is_merged_with_its_answers(
+    answered_tagger, world, theme_words, tmp_path, label, into
+):
+    answered_tagger.add_labels(["street"], theme_words)
+    before = scores_of(answered_tagger, world.X_test, into)
+    n_answers = len(list(answered_tagger.verdicts_.standing()))
+    answered_tagger.merge(label, into).save(tmp_path / "merged")
+    for merged in (answered_tagger, load(tmp_path / "merged")):
+        assert label not in merged.classes_.tolist() and into in merged.classes_.tolist()
+        assert len(list(merged.verdicts_.standing())) == n_answers
+        assert np.abs(scores_of(merged, world.X_test, into) - before).max() > 0.01
+        held = {tag for row in range(len(merged.store_.ids)) for tag in merged.store_.document(row)}
+        assert label not in held
+    kinds = dict(zip(answered_tagger.classes_, answered_tagger.kinds_, strict=True))
+    assert kinds[into] == ("oov" if into == "street" else "seen")

@@ -172,7 +172,9 @@ class Trial:
         known = self.known_documents if semantics is None else semantics
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PolysemeWarning)
-            ranker.fit(self.train_features, self.train_documents, known)  # type: ignore[attr-defined]
+            ranker.fit(  # type: ignore[attr-defined]
+                self.train_features, self.train_documents, known, label_sets_only=True
+            )
         return ranker
 
     def tuned_costa(self) -> TunedCosta:

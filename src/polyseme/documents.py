@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from polyseme._folds import group_numbers
 from polyseme._text import in_words
-from polyseme._validation import InputError, IntArray, as_names, first_few
+from polyseme._validation import InputError, IntArray, PolysemeWarning, as_names, first_few
 from polyseme.corpus import LabelCorpus, Labels, unique_rows
 from polyseme.schema import matrix_of
 
@@ -174,13 +175,17 @@ def met_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
 
 
 def unmet_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> LabelCorpus:
-    """Give the items' documents that are not among the label sets already.
+    """Return the items' documents that are not among the label sets already.
 
     A document is the same when its name and its labels are. Documents without names are called
     `instance:ROW`, unless both corpora are the same list; a namesake with other labels is called
     `instance:NAME`.
     """
-    rows = np.flatnonzero(met_documents(corpus, label_sets) < 0)
+    return _unmet_rows(corpus, label_sets, np.flatnonzero(met_documents(corpus, label_sets) < 0))
+
+
+def _unmet_rows(corpus: LabelCorpus, label_sets: LabelCorpus, rows: IntArray) -> LabelCorpus:
+    """Return some of the items' documents under names that no label set has."""
     met_names = set(label_sets.ids)
     taken = met_names | (set() if corpus.numbered else set(corpus.ids))
     names = []
@@ -193,6 +198,93 @@ def unmet_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> LabelCorpus
             taken.add(name)
         names.append(name)
     return replace(corpus.select(rows), ids=tuple(names), numbered=False)
+
+
+def join_corpora(label_sets: LabelCorpus, corpus: LabelCorpus) -> tuple[LabelCorpus, LabelCorpus]:
+    """Return the label sets with the items' documents among them, and the items' documents.
+
+    Label sets come first, then documents that are not among them. The items' documents bear the
+    names that they have there, so that `met_documents` finds each of them. Documents without names
+    are taken to be there already where every tag set of an item is among the label sets.
+    """
+    rows = met_documents(corpus, label_sets)
+    if (rows >= 0).all():
+        return label_sets, corpus
+    if corpus.numbered or label_sets.numbered:
+        rows = _equal_documents(corpus, label_sets)
+    fresh = np.flatnonzero(rows < 0)
+
+    new = _unmet_rows(corpus, label_sets, fresh)
+    names = [label_sets.ids[row] for row in rows]
+    for row, name in zip(fresh.tolist(), new.ids, strict=True):
+        names[row] = name
+    documents = replace(corpus, ids=tuple(names), numbered=False)
+
+    matrix, extra = new.without_unused().align(label_sets.labels)
+    first: Any = label_sets.matrix.copy()
+    first.resize(len(label_sets), matrix.shape[1])
+    joined = replace(
+        label_sets,
+        labels=label_sets.labels + extra,
+        matrix=sp.csr_matrix(sp.vstack([first, matrix], format="csr", dtype=bool)),
+        ids=label_sets.ids + new.ids,
+        groups=_joined_groups(label_sets, corpus, rows),
+        splits=None,
+        numbered=False,
+    )
+    return joined, documents
+
+
+def _equal_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
+    """Find each item's tag set among the label sets, every one of these at most once, (n_items,).
+
+    All are -1 where the tag set of any item is missing; an item without tags is never found.
+    """
+    rows_by_tags: dict[frozenset[str], list[int]] = {}
+    for row, tags in enumerate(label_sets):
+        rows_by_tags.setdefault(frozenset(map(label_sets.key, tags)), []).append(row)
+
+    rows = np.full(len(corpus), -1, dtype=np.int64)
+    for item, tags in enumerate(corpus):
+        if not tags:
+            continue
+        equal = rows_by_tags.get(frozenset(map(label_sets.key, tags)))
+        if not equal:
+            return np.full(len(corpus), -1, dtype=np.int64)
+        rows[item] = equal.pop(0)
+    return rows
+
+
+def warn_few_taught(corpus: LabelCorpus, label_sets: LabelCorpus) -> None:
+    """Warn where most tags of the items are in no label set, so that nothing teaches them."""
+    labels = corpus.without_unused().labels
+    n_missing = len(labels) - len(label_sets.used(labels))
+    if 2 * n_missing > len(labels):
+        warnings.warn(
+            f"{n_missing} of the {len(labels)} tags of the items are in no label set and will be "
+            "ranked badly (oov); without `label_sets_only` the items' tag sets teach as well.",
+            PolysemeWarning,
+            stacklevel=4,
+        )
+
+
+def _joined_groups(
+    label_sets: LabelCorpus, corpus: LabelCorpus, rows: IntArray
+) -> tuple[str, ...] | None:
+    """Return the groups of label sets and of the items' documents that are not among them.
+
+    `rows` (n_items,) are the rows of the items' documents among the label sets, or -1. Where one of
+    the two has no groups, each of its documents is a group of its own.
+    """
+    if label_sets.groups is None and corpus.groups is None:
+        return None
+    of_items = corpus.groups or tuple(f"item {row}" for row in range(len(corpus)))
+    of_sets = list(label_sets.groups or (f"document {row}" for row in range(len(label_sets))))
+    if label_sets.groups is None:
+        for item in np.flatnonzero(rows >= 0).tolist():
+            of_sets[rows[item]] = of_items[item]
+    fresh = np.flatnonzero(rows < 0).tolist()
+    return (*of_sets, *(of_items[item] for item in fresh))
 
 
 class TrainingTables(NamedTuple):
@@ -210,16 +302,9 @@ def training_tables(corpus: LabelCorpus, label_sets: LabelCorpus, labels: Labels
     matrix = sp.csr_matrix(corpus.align(labels)[0][:, :n_labels], dtype=np.float64)
     sets_matrix = sp.csr_matrix(label_sets.align(labels)[0][:, :n_labels], dtype=np.float64)
     own = met_documents(corpus, label_sets)
+    groups = _joined_groups(label_sets, corpus, own)
     fresh = np.flatnonzero(own < 0)
     own[fresh] = sets_matrix.shape[0] + np.arange(len(fresh))
     documents = sp.csr_matrix(sp.vstack([sets_matrix, matrix[fresh]], format="csr"))
-    names = None
-    if label_sets.groups is not None or corpus.groups is not None:
-        first = list(label_sets.groups or (f"document {row}" for row in range(len(label_sets))))
-        second = corpus.groups or tuple(f"item {row}" for row in range(len(corpus)))
-        if label_sets.groups is None:
-            for row in np.flatnonzero(own < len(first)):
-                first[own[row]] = second[row]
-        names = [*first, *(second[row] for row in fresh)]
-    numbers = group_numbers(names, documents.shape[0])
+    numbers = group_numbers(groups, documents.shape[0])
     return TrainingTables(documents, own, numbers, sets_matrix.shape[0])

@@ -29,7 +29,7 @@ from polyseme._validation import (
 from polyseme.calibration import PRECISIONS, sigmoid
 from polyseme.checkpoints import OtherTrainingError, part_of
 from polyseme.corpus import LabelCorpus
-from polyseme.documents import met_documents
+from polyseme.documents import join_corpora, met_documents
 from polyseme.metrics import concept_precision, example_precision, reliability
 from polyseme.persistence import ModelFileError, remove_model
 from polyseme.schema import Fields, Maybe, Number, Several, Table, Whole
@@ -267,6 +267,7 @@ def validate(
     n_examples: int = 0,
     pool: Features | None = None,
     checkpoint: str | Path | None = None,
+    label_sets_only: bool = False,
 ) -> list[Validation]:
     """Measure an estimator on a collection's own items, also on labels that are made unseen.
 
@@ -294,6 +295,9 @@ def validate(
     checkpoint : str or Path, optional
         Beside this folder every copy leaves the states of its training, and goes on from them when
         it is called again with the same data and seed; the estimator must have a parameter for it.
+    label_sets_only : bool
+        Whether the items' own tag sets teach nothing where they are not among the label sets; see
+        `ZeroShotTagger.fit`.
 
     Returns
     -------
@@ -302,10 +306,16 @@ def validate(
         too few items or labels to spare any.
     """
     generator = as_generator(random_state)
-    rows_of_sets = met_documents(corpus, label_sets)
+    documents, options = corpus, dict[str, Any]()
+    if label_sets_only:
+        options["label_sets_only"] = True
+    else:
+        label_sets, documents = join_corpora(label_sets, corpus)
+    rows_of_sets = met_documents(documents, label_sets)
+    taught = label_sets.without_unused().labels
     draws, clicks = [], []
     for number in range(n_draws):
-        drawn = _draw(corpus, generator)
+        drawn = _draw(corpus, taught, generator)
         if drawn is None:
             return []
         trained, tested, hidden = drawn
@@ -315,9 +325,9 @@ def validate(
             # What is wrong with the data was said when they were read.
             warnings.simplefilter("ignore", PolysemeWarning)
             chosen = _some(np.flatnonzero(known), _MOST_TRAINED, generator)
-            given = (X[trained], corpus.select(trained), label_sets.select(chosen))
+            given = (X[trained], documents.select(trained), label_sets.select(chosen))
             try:
-                copy = _fitted(estimator, part_of(checkpoint, f"draw-{number}"), given)
+                copy = _fitted(estimator, part_of(checkpoint, f"draw-{number}"), given, **options)
                 rankers = [*variants(copy)]
                 if pool is not None:
                     others = np.setdiff1d(np.arange(len(corpus)), np.concatenate([trained, tested]))
@@ -326,14 +336,16 @@ def validate(
                     both = stack([pool, X[others]])
                     rows = _some(np.arange(both.shape[0]), _MOST_TRAINED, generator)
                     place = part_of(checkpoint, f"draw-{number}-pool")
-                    rankers.append(_fitted(estimator, place, given, unlabelled=both[rows]))
+                    with_pool = options | {"unlabelled": both[rows]}
+                    rankers.append(_fitted(estimator, place, given, **with_pool))
             except ModelFileError:
                 raise
             except InputError:
                 return []  # so little is left that nothing can be learned from it
         chosen_items = corpus.select(tested)
-        draws.append([_Scores.of(one, X[tested], chosen_items, hidden) for one in rankers])
-        if hasattr(copy, "learn"):
+        scores = [_Scores.of(ranker, X[tested], chosen_items, hidden) for ranker in rankers]
+        draws.append(scores)
+        if hasattr(copy, "learn") and scores[0].unseen.any():
             clicks.append(_click_gain(copy, X[tested], chosen_items, hidden))
     brought = float(np.mean(clicks)) if clicks else None
     return [
@@ -385,11 +397,16 @@ def _click_gain(ranker: Any, X: Features, corpus: LabelCorpus, hidden: Sequence[
 
 
 def _draw(
-    corpus: LabelCorpus, generator: np.random.Generator
+    corpus: LabelCorpus, taught: Sequence[str], generator: np.random.Generator
 ) -> tuple[IntArray, IntArray, list[str]] | None:
-    """Draw training rows, test rows and labels to be made unseen; None where there are too few."""
+    """Draw training rows, test rows and labels to be made unseen; None where there are too few.
+
+    Only labels that the label sets teach can be made unseen.
+    """
     carried = np.flatnonzero(np.diff(corpus.matrix.indptr))
-    used = np.flatnonzero(np.asarray(corpus.matrix.sum(axis=0)).ravel())
+    taught_keys = {corpus.key(label) for label in taught}
+    is_taught = np.array([corpus.key(label) in taught_keys for label in corpus.labels], dtype=bool)
+    used = np.flatnonzero((corpus.counts > 0) & is_taught)
     numbers = group_numbers(corpus.groups, len(corpus))
     groups = np.arange(len(corpus)) if numbers is None else numbers
     n_groups = len(np.unique(groups[carried]))
@@ -429,7 +446,8 @@ class _Scores:
         """Let a fitted ranker score items; labels that it does not know are passed over."""
         classes = [str(label) for label in ranker.classes_]
         truth = corpus.align(classes)[0][:, : len(classes)].toarray().astype(bool)
-        kept = np.flatnonzero([label in set(corpus.labels) for label in classes])
+        carried = set(corpus.labels)
+        kept = np.flatnonzero([label in carried for label in classes])
         labels = tuple(classes[column] for column in kept)
         unseen = np.isin(labels, hidden)
         return cls(labels, ranker.decision_function(X)[:, kept], truth[:, kept], unseen, corpus.ids)
@@ -495,7 +513,10 @@ def _quietly(metric: Any, truth: NDArray[np.bool_], logits: Matrix) -> Matrix:
 
 
 def _of_labels(draws: Sequence[tuple[Matrix, NDArray[np.bool_]]]) -> Measures:
-    """Measure the logits and truth of some labels, all draws together."""
+    """Measure the logits and truth of some labels, all draws together; NaN without any label."""
+    draws = [(logits, truth) for logits, truth in draws if logits.shape[1]]
+    if not draws:
+        return Measures(np.nan, np.nan, np.nan, np.nan, 0, 0)
     of_items = np.concatenate([_quietly(example_precision, true, z) for z, true in draws])
     of_labels = np.concatenate([_quietly(concept_precision, true, z) for z, true in draws])
     given = sum(int((sigmoid(z) >= _CUT).sum()) for z, _ in draws)

@@ -102,6 +102,8 @@ _BLOCK = 1024
 _RIDGE, _LEAST_SPREAD = 0.3, 1e-9
 _FEW = 20.0
 _DOUBT = 2.0
+# Squares of smaller spreads underflow.
+_LEAST_SCALE = 1e-150
 
 
 class Readout(NamedTuple):
@@ -884,7 +886,7 @@ _DECLARED = {
     # Above 0 and below 1, by far more than rounding.
     "priors": Array("float64", ("n_labels",), 1e-15, 1 - 1e-15),
     "mean": Array("float64", ("n_features",), -MOST_FEATURE, MOST_FEATURE),
-    "scale": Array("float64", ("n_features",), 1e-13, 2 * MOST_FEATURE),
+    "scale": Array("float64", ("n_features",), _LEAST_SCALE, 2 * MOST_FEATURE),
     "mean_code": Array("float64", ("item_dimensions",), -UNIT, UNIT),
     "mean_tags": Array("float64", ("item_tags",), 0, UNIT),
     "document_mean": Array("float64", ("n_members", "code"), -UNIT, UNIT),
@@ -965,8 +967,10 @@ def _column_statistics(X: Features) -> tuple[Matrix, Matrix]:
         spread = np.sqrt((sums + n_zero * mean**2) / max(n, 1))
     else:
         spread = np.asarray(X.std(axis=0), dtype=np.float64)
-    # What is left of a large constant by rounding is no spread.
-    return mean, np.where(spread > np.maximum(1e-12, 1e-9 * np.abs(mean)), spread, 1.0)
+    # What is left of a large constant by rounding is no spread. How small a spread is says nothing:
+    # features may come in any unit.
+    varies = spread > np.maximum(_LEAST_SCALE, 1e-9 * np.abs(mean))
+    return mean, np.where(varies, spread, 1.0)
 
 
 def _digest(members: Members) -> str:

@@ -246,6 +246,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         trainer: Trainer | None = None,
         unlabelled: object = None,
         verdicts: VerdictLog | str | Path | Iterable[Verdict] | None = None,
+        *,
+        label_sets_only: bool = False,
     ) -> Self:
         """Learn the concept space from tag sets and items.
 
@@ -258,7 +260,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             The labels of each item; what comes in comes out of `predict`. To make a label unseen,
             leave out the items that carry it and name it in `label_sets` only.
         label_sets : the same forms, optional
-            Documents without items that teach what labels mean; by default `y`.
+            Further tag sets, without items, that teach what labels mean; those of `y` do so too.
         label_vectors : WordVectors, or mapping of str to sequence of float, optional
             Vectors of labels, or of their words, from any text model. They join in reading unseen
             labels by the share that does best on labels made unseen, which may be none: see
@@ -274,6 +276,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             What people said of single labels of these items, by their ids, files or row numbers;
             where there is a pool without ids, numbers are those of its rows. By default what the
             tagger has been told so far, but for rows that are other items now.
+        label_sets_only : bool
+            Whether `label_sets` alone teach what labels mean, as where they come from another
+            source, which uses tags otherwise. Tags of items that they lack are "oov" then.
         """
         if y is None:
             owner = type(self).__name__
@@ -286,6 +291,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             y,
             label_sets,
             unlabelled,
+            label_sets_only=label_sets_only,
             extractor=self.features,
             vocabulary=vocabulary,
             normalize=self.normalize_labels,
@@ -309,7 +315,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self._tell_cost(template, data)
         # Without a seed other items would be held out when it goes on.
         checkpoint = space.checkpoint if seeded else None
-        validation, share, pooled = self._validated(data, template, words, generator, checkpoint)
+        validation, share, pooled = self._validated(
+            data, template, words, generator, checkpoint, label_sets_only=label_sets_only
+        )
         rows = data.rows()
         if verdicts is None:
             rows = self._unchanged(rows, data)
@@ -334,7 +342,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                     verdicts=answers,
                 )
             # Dropped are those without a label, of which `check_corpus` has told.
-            store, dropped = ConceptStore.of(space, data.labels, data.sets, data.items)
+            store, dropped = ConceptStore.of(space, data.labels, data.sets, data.taught)
             feedback = data.place_answered(Feedback(log, space.digest_), space, rows)
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
         self.space_, self.features_ = space, data.extractor
@@ -385,6 +393,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         words: WordVectors | None,
         generator: np.random.Generator,
         checkpoint: str | Path | None,
+        *,
+        label_sets_only: bool,
     ) -> tuple[Validation | None, float, bool]:
         """Measure what small spaces promise, what share names get, and whether the pool helps."""
         pooled = data.pool is not None
@@ -403,13 +413,14 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             found = validate(
                 model,
                 data.features,
-                data.corpus,
+                data.documents,
                 data.sets,
                 self.n_validations,
                 draw_seed(generator),
                 variants=lambda fitted: fitted._with_names(words),
                 pool=data.pool,
                 checkpoint=checkpoint,
+                label_sets_only=label_sets_only,
             )
         if not found:
             return None, 0.0, pooled
@@ -1214,17 +1225,27 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         old, (new,) = self._labels[column], self._names(name)
         if self._key(new) in {self._key(one) for one in self._labels} - {self._key(old)}:
             raise InputError(f"There is a label '{new}' already; merge '{old}' into it instead.")
-        if column >= len(self.store_.labels):
-            raise InputError(f"'{old}' is known by name alone; remove it and add '{new}'.")
-        self.vocabulary_ = self.vocabulary_.renaming(old, new)
-        self.seen_ = frozenset(new if one == old else one for one in self.seen_)
+        return self._rename(old, new, self.named_, self.vocabulary_.renaming(old, new))
+
+    def _rename(
+        self, old: str, new: str, named: NamedLabels | None, vocabulary: Vocabulary
+    ) -> Self:
+        """Give a label of documents, or one known by name or by answers, another name."""
+        store = self.store_
+        if named is not None and old in named.labels:
+            names = tuple(new if label == old else label for label in named.labels)
+            named = named._replace(labels=names)
+        else:
+            store = store.renamed(old, new)
+        self.vocabulary_ = vocabulary
+        self.seen_ = frozenset(new if label == old else label for label in self.seen_)
         if self.validation_ is not None:
             quality = self.validation_.labels.items()
-            labels = {new if one == old else one: pair for one, pair in quality}
+            labels = {new if label == old else label: pair for label, pair in quality}
             self.validation_ = replace(self.validation_, labels=labels)
         if self.indicator_ is not None:
-            self.indicator_ = tuple(new if one == old else one for one in self.indicator_)
-        return self.set_store(self.store_.renamed(old, new), self.named_)
+            self.indicator_ = tuple(new if label == old else label for label in self.indicator_)
+        return self.set_store(store, named)
 
     def similar_labels(self, most: int = 20) -> list[tuple[str, str, float]]:
         """Suggest labels to `merge`, such as cards into card, by the known tag sets.
@@ -1255,10 +1276,19 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         source, target = (self._labels[self._column(one)] for one in (label, into))
         if source == target:
             raise InputError(f"'{label}' and '{into}' are one label already.")
-        if not {source, target} <= set(self.store_.labels):
-            raise InputError("Labels that are known by name alone cannot be merged; remove one.")
-        self.vocabulary_ = self.vocabulary_.naming(source, target)
-        return self.set_store(self.store_.merged(self.space_, source, target), self.named_)
+        vocabulary = self.vocabulary_.naming(source, target)
+        held = set(self.store_.labels)
+        if source in held and target not in held:
+            # The documents take the other name, and with it the answers that were given on it.
+            return self._rename(source, target, _without(self.named_, target), vocabulary)
+
+        store, named = self.store_, self.named_
+        if source in held:
+            store = store.merged(self.space_, source, target)
+        else:
+            named = _without(named, source)
+        self.vocabulary_ = vocabulary
+        return self.set_store(store, named)
 
     def _names(self, labels: Collection[str]) -> tuple[str, ...]:
         """Check labels that are given by name, and tidy them as those of documents are."""
@@ -1638,6 +1668,16 @@ def _check_parts_fit(
     every = like == (n_labels - space.n_seen_, space.n_seen_)
     require(unused or every, "likeness", "that of all unseen labels to seen ones")
     require((config["named"] is None) == ("named" not in own), "named", "there for labels by name")
+
+
+def _without(named: NamedLabels | None, label: str) -> NamedLabels | None:
+    """Return labels known by name without one of them; None where none is left."""
+    if named is None:
+        return None
+    rows = [row for row, name in enumerate(named.labels) if name != label]
+    if not rows:
+        return None
+    return NamedLabels(tuple(named.labels[row] for row in rows), named.likeness[rows])
 
 
 def _rows(features: Items, rows: Sequence[int]) -> Features:

@@ -28,7 +28,12 @@ from polyseme._validation import (
     without_ids,
 )
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, in_order_of
-from polyseme.documents import TrainingTables, training_tables
+from polyseme.documents import (
+    TrainingTables,
+    join_corpora,
+    training_tables,
+    warn_few_taught,
+)
 from polyseme.features.base import MediaFeatures, learned_copy
 from polyseme.feedback import Feedback, answer_table
 from polyseme.space import ConceptSpace
@@ -51,7 +56,9 @@ class TrainingSet:
     corpus : LabelCorpus
         The labels of each item, in the order of the features.
     sets : LabelCorpus
-        The label sets, without labels that none of them holds.
+        The tag sets that teach what labels mean, without labels that none of them holds.
+    documents : LabelCorpus
+        The corpus under the names that its documents have among the tag sets.
     labels : tuple of str
         Those of the label sets, then others that items carry.
     seen : frozenset of str
@@ -69,6 +76,7 @@ class TrainingSet:
 
     corpus: LabelCorpus
     sets: LabelCorpus
+    documents: LabelCorpus
     labels: tuple[str, ...]
     seen: frozenset[str]
     features: Features | None
@@ -85,7 +93,12 @@ class TrainingSet:
     @cached_property
     def tables(self) -> TrainingTables:
         """The documents of label sets and items over all labels."""
-        return training_tables(self.items, self.sets, self.labels)
+        return training_tables(self.taught, self.sets, self.labels)
+
+    @property
+    def taught(self) -> LabelCorpus:
+        """The documents of the rows, named as among the tag sets."""
+        return self.sets if self.features is None else self.documents
 
     @property
     def n_features(self) -> int:
@@ -188,6 +201,7 @@ def gather(
     label_sets: Documents | None = None,
     unlabelled: object = None,
     *,
+    label_sets_only: bool = False,
     extractor: MediaFeatures | None,
     vocabulary: Vocabulary,
     normalize: bool,
@@ -199,7 +213,7 @@ def gather(
 
     Parameters
     ----------
-    X, y, label_sets, unlabelled : as for `ZeroShotTagger.fit`
+    X, y, label_sets, unlabelled, label_sets_only : as for `ZeroShotTagger.fit`
     extractor : MediaFeatures or None
         Learns from X what it has to learn, as a copy.
     vocabulary : Vocabulary
@@ -213,9 +227,13 @@ def gather(
     """
     corpus = vocabulary.apply(as_corpus(y, normalize=normalize))
     table, corpus = in_order_of(X, y, corpus)
-    sets = corpus
+    sets, documents = corpus, corpus
     if label_sets is not None:
         sets = vocabulary.apply(as_corpus(label_sets, normalize=normalize))
+        if label_sets_only:
+            warn_few_taught(corpus, sets)
+        else:
+            sets, documents = join_corpora(sets, corpus)
     check_corpus(sets, owner=owner)
     if X is not None and label_sets is not None:
         check_corpus(corpus, owner=owner, n_labels=1)
@@ -241,6 +259,7 @@ def gather(
     return TrainingSet(
         corpus,
         sets,
+        documents,
         sets.labels + items.without_unused().align(sets.labels)[1],
         seen,
         features,

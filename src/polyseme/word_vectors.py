@@ -220,7 +220,8 @@ class WordVectors:
             if rows := [self._rows[word] for word in words if word in self._rows]:
                 result[place] = self.vectors[rows].mean(axis=0, dtype=np.float64)
         lengths = np.linalg.norm(result, axis=1)
-        known = lengths > 1e-12
+        largest = max(self.vectors.max(initial=0.0), -self.vectors.min(initial=0.0))
+        known = lengths > 1e-12 * largest
         result[known] /= lengths[known, None]
         result[~known] = 0.0
         return result, known

@@ -49,7 +49,9 @@ BASELINES = {
 
 @pytest.fixture(scope="module", params=sorted(BASELINES))
 def fitted(request, world):
-    return clone(BASELINES[request.param]).fit(world.X, world.documents, world.label_sets)
+    return clone(BASELINES[request.param]).fit(
+        world.X, world.documents, world.label_sets, label_sets_only=True
+    )
 
 
 def test_every_baseline_is_in_this_suite():
@@ -68,7 +70,7 @@ def test_labels_and_kinds_are_those_of_the_tagger_and_scores_fit_to_ranks(
     assert labels.shape == ranked.shape == (len(world.X_test), 4)
     np.testing.assert_allclose(ranked[:, 0], scores.max(axis=1))
     assert (np.diff(ranked, axis=1) <= 0).all()
-    again = clone(fitted).fit(world.X, world.documents, world.label_sets)
+    again = clone(fitted).fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     assert np.array_equal(again.decision_function(world.X_test), scores)
 
 
@@ -83,7 +85,9 @@ def test_bad_input_gets_one_sentence(fitted, world):
 
 def test_documents_without_labels_are_told_of_once_where_fit_was_called(fitted, world):
     with pytest.warns(PolysemeWarning) as told:
-        clone(fitted).fit(world.X, [(), *world.documents[1:]], world.label_sets)
+        clone(fitted).fit(
+            world.X, [(), *world.documents[1:]], world.label_sets, label_sets_only=True
+        )
     here = [one.filename for one in told if "have no label" in str(one.message)]
     assert here == [__file__]
 

@@ -140,7 +140,9 @@ def shared(classifiers, *arguments, **options):
 def test_shared_classifiers_score_as_own_ones(transfer, classifiers, world):
     own = Costa(transfer, classifiers=SeenClassifiers(random_state=5), random_state=0)
     scores = [
-        costa.fit(world.X, world.documents, world.label_sets).decision_function(world.X_test)
+        costa.fit(
+            world.X, world.documents, world.label_sets, label_sets_only=True
+        ).decision_function(world.X_test)
         for costa in (own, shared(classifiers, transfer))
     ]
     assert np.array_equal(*scores)
@@ -153,7 +155,7 @@ def test_shared_classifiers_score_as_own_ones(transfer, classifiers, world):
 @pytest.mark.parametrize("transfer", ["normalised", "dice", "square-root"])
 def test_unseen_labels_are_a_plain_mean_of_probabilities(transfer, classifiers, world):
     costa = shared(classifiers, transfer, False)
-    costa.fit(world.X, world.documents, world.label_sets)
+    costa.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     scores = costa.decision_function(world.X_test[:2])
     likely = classifiers.predict_proba(world.X_test[:2])
     labels, columns = costa.classes_.tolist(), classifiers.classes_.tolist()
@@ -175,11 +177,13 @@ def test_unseen_labels_are_a_plain_mean_of_probabilities(transfer, classifiers, 
 def test_priors_are_applied_as_the_paper_prints_them_and_oov_labels_ignored(classifiers, world):
     plain, weighed = (
         shared(classifiers, use_priors=priors)
-        .fit(world.X, world.documents, world.label_sets)
+        .fit(world.X, world.documents, world.label_sets, label_sets_only=True)
         .decision_function(world.X_test)
         for priors in (False, True)
     )
-    costa = shared(classifiers).fit(world.X, world.documents, world.label_sets)
+    costa = shared(classifiers).fit(
+        world.X, world.documents, world.label_sets, label_sets_only=True
+    )
     for column, label in enumerate(costa.classes_):
         prior = sum(label in document for document in world.label_sets) / len(world.label_sets)
         expected = plain[:, column] / plain.sum(axis=1) * prior
@@ -191,7 +195,7 @@ def test_priors_are_applied_as_the_paper_prints_them_and_oov_labels_ignored(clas
 
 def test_classifiers_of_other_instances_are_refused(classifiers, world):
     def fit(classifiers, documents=world.documents, X=world.X):
-        shared(classifiers).fit(X, documents, world.label_sets)
+        shared(classifiers).fit(X, documents, world.label_sets, label_sets_only=True)
 
     with pytest.raises(InputError, match="needs fitted `classifiers`"):
         fit(None)
@@ -209,7 +213,9 @@ def test_classifiers_of_other_instances_are_refused(classifiers, world):
 def test_classifiers_are_found_by_label_whatever_the_spelling(classifiers, world):
     loud = [[label.upper() for label in document] for document in world.label_sets]
     quiet, shouted = (
-        shared(classifiers).fit(world.X, world.documents, sets).decision_function(world.X_test)
+        shared(classifiers)
+        .fit(world.X, world.documents, sets, label_sets_only=True)
+        .decision_function(world.X_test)
         for sets in (world.label_sets, loud)
     )
     assert np.array_equal(quiet, shouted)
@@ -219,7 +225,9 @@ def test_classifiers_are_found_by_label_whatever_the_spelling(classifiers, world
 
 
 def test_tuned_costa_solves_the_toy_world_and_sees_no_unseen_label(world):
-    costa = TunedCosta(random_state=0).fit(world.X, world.documents, world.label_sets)
+    costa = TunedCosta(random_state=0).fit(
+        world.X, world.documents, world.label_sets, label_sets_only=True
+    )
     truth, scores = world.truth(costa.classes_), costa.decision_function(world.X_test)
     unseen = costa.kinds_ == "unseen"
     assert example_map(truth, scores) > 0.9

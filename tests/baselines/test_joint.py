@@ -68,7 +68,7 @@ def test_expected_counts_are_those_of_independent_labels(tables):
 
 def test_unseen_labels_of_the_toy_world_are_found(world):
     joint = JointFactors([(8, 1.0, 1.0, 1.0, 1.0)], random_state=0)
-    joint.fit(world.X, world.documents, world.label_sets)
+    joint.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     truth, scores = world.truth(joint.classes_), joint.decision_function(world.X_test)
     unseen = joint.kinds_ == "unseen"
     assert roc_auc(truth[:, unseen], scores[:, unseen]) > 0.9
@@ -78,12 +78,15 @@ def test_the_setting_that_ranks_pseudo_unseen_labels_best_is_chosen(world):
     # Vectors held at 0 cannot tell one item from another.
     useless, useful = Setting(8, 1.0, 1e9, 1.0, 1.0), Setting(8, 1.0, 1.0, 1.0, 1.0)
     joint = JointFactors([useless, useful], 2, random_state=0)
-    assert joint.fit(world.X, world.documents, world.label_sets).setting_ == useful
+    assert (
+        joint.fit(world.X, world.documents, world.label_sets, label_sets_only=True).setting_
+        == useful
+    )
 
 
 def test_labels_are_expected_as_often_as_label_sets_hold_them(world):
     joint = JointFactors([(8, 1.0, 1.0, 1.0, 1.0)], random_state=0)
-    joint.fit(world.X, world.documents, world.label_sets)
+    joint.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     likely = expit(joint.decision_function(world.X)).mean(axis=0)
     for column in np.flatnonzero(joint.kinds_ != "oov"):
         label = joint.classes_[column]

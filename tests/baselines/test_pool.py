@@ -50,12 +50,12 @@ def quality_of_unseen(fitted, world):
 @pytest.mark.parametrize("name", LEARNERS)
 def test_no_pool_is_as_ever_and_a_second_fit_forgets_the_first(name, few, world):
     X, documents, pool = few
-    plain = clone(LEARNERS[name]).fit(X, documents, world.label_sets)
+    plain = clone(LEARNERS[name]).fit(X, documents, world.label_sets, label_sets_only=True)
     again = clone(LEARNERS[name])
     verdicts = np.ones((len(pool), len(plain.classes_)), dtype=int)
-    again.fit(X, documents, world.label_sets, pool, verdicts)
+    again.fit(X, documents, world.label_sets, pool, verdicts, label_sets_only=True)
     taught = again.decision_function(world.X_test)
-    again.fit(X, documents, world.label_sets)
+    again.fit(X, documents, world.label_sets, label_sets_only=True)
     expected = plain.decision_function(world.X_test)
     assert np.array_equal(again.decision_function(world.X_test), expected)
     assert not np.allclose(taught, expected)
@@ -82,7 +82,7 @@ def test_a_sparse_pool_teaches_the_same(name, few, world):
 def test_bad_verdicts_get_one_sentence(verdicts, message, few, world):
     X, documents, pool = few
     with pytest.raises(InputError, match=message):
-        TunedCosta().fit(X, documents, world.label_sets, pool, verdicts)
+        TunedCosta().fit(X, documents, world.label_sets, pool, verdicts, label_sets_only=True)
 
 
 def test_verdicts_without_a_pool_and_other_features_get_one_sentence(few, world):
@@ -105,7 +105,7 @@ def test_a_pool_finds_unseen_labels_better_where_features_are_blurred(name, worl
         other = replace(world, X=world.X + blur[0], X_test=world.X_test + blur[1, :n_test])
         tagged = (other.X[:N_TAGGED], other.documents[:N_TAGGED], other.label_sets)
         without, pooled = (
-            quality_of_unseen(clone(LEARNERS[name]).fit(*tagged, more), other)
+            quality_of_unseen(clone(LEARNERS[name]).fit(*tagged, more, label_sets_only=True), other)
             for more in (None, other.X[N_TAGGED:])
         )
         gains.append(pooled - without)
@@ -116,14 +116,14 @@ def test_a_pool_finds_unseen_labels_better_where_features_are_blurred(name, worl
 def test_verdicts_move_a_label_to_where_people_say_it_is(name, few, world):
     # Of an unseen label, people say the contrary of what label sets let expect.
     X, documents, pool = few
-    plain = clone(LEARNERS[name]).fit(X, documents, world.label_sets, pool)
+    plain = clone(LEARNERS[name]).fit(X, documents, world.label_sets, pool, label_sets_only=True)
     column = plain.classes_.tolist().index(world.unseen[0])
     scores = plain.decision_function(pool)[:, column]
     contrary = np.where(scores > np.quantile(scores, 0.8), -1, 1)
     verdicts = sp.lil_matrix((len(pool), len(plain.classes_)), dtype=int)
     verdicts[::2, column] = contrary[::2, None]
     taught = clone(LEARNERS[name])
-    taught.fit(X, documents, world.label_sets, pool, verdicts.tocsr())
+    taught.fit(X, documents, world.label_sets, pool, verdicts.tocsr(), label_sets_only=True)
     found = taught.decision_function(pool)[1::2, column]
     yes = contrary[1::2] > 0
     before = scores[1::2][yes].mean() - scores[1::2][~yes].mean()

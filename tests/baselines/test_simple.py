@@ -28,7 +28,9 @@ def test_popularity_counts_documents_and_a_known_one_once():
 
 
 def test_chance_is_no_better_than_the_share_of_true_labels(world):
-    chance = Chance(random_state=0).fit(world.X, world.documents, world.label_sets)
+    chance = Chance(random_state=0).fit(
+        world.X, world.documents, world.label_sets, label_sets_only=True
+    )
     X = np.random.default_rng(1).normal(size=(4000, world.X.shape[1]))
     scores = chance.decision_function(X)
     truth = np.random.default_rng(2).random(scores.shape) < 0.2
@@ -61,7 +63,9 @@ def votes_of(x, X, documents, labels, k):
 
 
 def test_nearest_instances_vote_and_pass_votes_on_to_unseen_labels(world):
-    nearest = NearestInstances(n_neighbours=7).fit(world.X, world.documents, world.label_sets)
+    nearest = NearestInstances(n_neighbours=7).fit(
+        world.X, world.documents, world.label_sets, label_sets_only=True
+    )
     scores, labels = nearest.decision_function(world.X_test[:3]), nearest.classes_.tolist()
     mean, spread = world.X.mean(axis=0), world.X.std(axis=0)
     rows, queries = (world.X - mean) / spread, (world.X_test - mean) / spread
@@ -101,7 +105,7 @@ def test_more_neighbours_than_instances_are_all_of_them():
 
 def test_latent_semantics_reconstruct_labels_from_the_mapped_points(world):
     latent = LatentSemantic(n_components=5, random_state=0)
-    latent.fit(world.X, world.documents, world.label_sets)
+    latent.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     Z, Y = (
         np.array([[label in document for label in latent.classes_] for document in documents])
         for documents in (world.label_sets, world.documents)
@@ -118,7 +122,9 @@ def test_latent_semantics_reconstruct_labels_from_the_mapped_points(world):
 
 
 def test_latent_semantics_solve_the_toy_world(world):
-    latent = LatentSemantic(random_state=0).fit(world.X, world.documents, world.label_sets)
+    latent = LatentSemantic(random_state=0).fit(
+        world.X, world.documents, world.label_sets, label_sets_only=True
+    )
     inside = latent.kinds_ != "oov"
     truth, scores = world.truth(latent.classes_), latent.decision_function(world.X_test)
     assert example_map(truth[:, inside], scores[:, inside]) > 0.9

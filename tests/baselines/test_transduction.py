@@ -49,7 +49,7 @@ def test_groups_of_features_correct_a_noisy_prior(groups):
 def test_log_ratios_and_moments_are_those_of_normal_distributions(groups):
     X, red, documents, sets = groups
     fitted = Transduction(noisy(red), mixture_weight=6.0, max_iter=1)
-    fitted.fit(X, documents, sets)
+    fitted.fit(X, documents, sets, label_sets_only=True)
     rows = (X - X.mean(axis=0)) / X.std(axis=0)
     column = fitted.classes_.tolist().index("red")
     for held, mean in zip((~red, red), fitted.means_[:, column], strict=True):
@@ -73,7 +73,7 @@ def test_log_ratios_and_moments_are_those_of_normal_distributions(groups):
 def test_tags_and_verdicts_are_kept_as_they_are(groups):
     X, red, documents, sets = groups
     verdicts = sp.lil_matrix((160, 3), dtype=int)
-    fitted = Transduction(noisy(red)).fit(X[:40], documents[:40], sets)
+    fitted = Transduction(noisy(red)).fit(X[:40], documents[:40], sets, label_sets_only=True)
     column = fitted.classes_.tolist().index("round")
     verdicts[0, column], verdicts[1, column] = 1, -1
     fitted.fit(X[:40], documents[:40], sets, X[40:], verdicts.tocsr())
@@ -103,7 +103,7 @@ def test_nearest_items_count_by_their_cosine(groups):
 
 def test_another_baseline_may_be_the_prior(world):
     fitted = Transduction(Popularity(), mixture_weight=0.0, neighbour_weight=0.0, random_state=0)
-    fitted.fit(world.X, world.documents, world.label_sets)
+    fitted.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     scores = fitted.decision_function(world.X_test)
     assert isinstance(fitted.prior_, Popularity) and np.ptp(scores, axis=0).max() < 1e-9
 
@@ -119,4 +119,4 @@ def test_another_baseline_may_be_the_prior(world):
 def test_a_bad_prior_gets_one_sentence(prior, message, groups):
     X, _, documents, sets = groups
     with pytest.raises(InputError, match=message):
-        Transduction(prior).fit(X, documents, sets)
+        Transduction(prior).fit(X, documents, sets, label_sets_only=True)

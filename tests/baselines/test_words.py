@@ -141,7 +141,7 @@ def test_the_combination_is_convex_and_by_hand():
 
 def test_scores_are_cosines_with_the_combination(world, truthful):
     baseline = ConSE(vectors=truthful, n_top=3, random_state=0)
-    baseline.fit(world.X, world.documents, world.label_sets)
+    baseline.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     scores = baseline.decision_function(world.X_test)
     predicted = baseline.mapper_.predict(world.X_test)
     direct = np.flatnonzero(baseline.direct_)
@@ -283,7 +283,9 @@ def test_large_vocabularies_and_vectors_that_cancel_are_refused_before_any_work(
     monkeypatch.setattr(words_module.InstanceMapper, "fit", never)
     message = r"29 labels with a word vector make 2\^29 - 1 = 5.37e\+08 .* `max_labels` = 16 labels"
     with pytest.raises(InputError, match=message):
-        Composition(vectors=truthful).fit(world.X, world.documents, world.label_sets)
+        Composition(vectors=truthful).fit(
+            world.X, world.documents, world.label_sets, label_sets_only=True
+        )
     with pytest.raises(InputError, match="cancel out in every document"):
         opposite = WordVectors({"a": [1.0], "b": [-1.0]})
         Composition(vectors=opposite).fit(np.eye(2), [("a", "b"), ("a", "b")])

@@ -32,7 +32,7 @@ def tiny(tiny_embedding, **parameters):
 
 def test_default_mapper_solves_the_world_too(world, trained_embedding):
     tagger = PublishedTagger(embedding=trained_embedding, random_state=1)
-    tagger.fit(world.X, world.documents, world.label_sets)
+    tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     assert tagger.mapper_.kind == "nu-svr"
     assert example_map(world.truth(tagger.classes_), tagger.decision_function(world.X_test)) > 0.95
 
@@ -70,9 +70,11 @@ def test_what_the_published_method_has_not_is_said_in_one_sentence(published_tag
 
 
 def test_oov_labels_never_reach_the_concept_space(world, tiny_embedding):
-    with_oov = tiny(tiny_embedding).fit(world.X, world.documents, world.label_sets)
+    with_oov = tiny(tiny_embedding).fit(
+        world.X, world.documents, world.label_sets, label_sets_only=True
+    )
     stripped = [tuple(t for t in d if t not in world.oov) for d in world.documents]
-    without = tiny(tiny_embedding).fit(world.X, stripped, world.label_sets)
+    without = tiny(tiny_embedding).fit(world.X, stripped, world.label_sets, label_sets_only=True)
     assert not set(world.oov) & set(with_oov.embedding_.classes_)
     assert np.array_equal(with_oov.points(world.X_test), without.points(world.X_test))
 
@@ -84,7 +86,7 @@ def test_shuffled_features_rank_no_better_than_popularity(world, published_tagge
         mapper=InstanceMapper(kind="kernel-ridge"),
         fit_embedding=False,
         random_state=0,
-    ).fit(world.X[order], world.documents, world.label_sets)
+    ).fit(world.X[order], world.documents, world.label_sets, label_sets_only=True)
     truth = world.truth(tagger.classes_)
     honest, shuffled = (
         example_map(truth, one.decision_function(world.X_test))
@@ -160,7 +162,7 @@ def test_a_fit_that_fails_leaves_the_tagger_as_it_was(own_tagger, world):
     before = own_tagger.decision_function(world.X_test)
     own_tagger.set_params(fit_embedding=False, embedding=own_tagger.embedding_)
     with pytest.raises(InputError, match="No instance carries a label of the label sets"):
-        own_tagger.fit(world.X[:2], [["x"], ["y"]], world.label_sets)
+        own_tagger.fit(world.X[:2], [["x"], ["y"]], world.label_sets, label_sets_only=True)
     assert np.array_equal(own_tagger.decision_function(world.X_test), before)
 
 
@@ -203,9 +205,11 @@ def test_instances_without_a_known_label_are_left_out_and_named(world, tiny_embe
     documents = [*world.documents[:50], ("zeppelin",), ()]
     X = np.concatenate([world.X[:50], [[9.0] * 5] * 2])
     with pytest.warns(PolysemeWarning, match="instance:50"):
-        tagger = tiny(tiny_embedding).fit(X, documents, world.label_sets)
+        tagger = tiny(tiny_embedding).fit(X, documents, world.label_sets, label_sets_only=True)
     assert tagger.dropped_ == ("instance:50", "instance:51")
-    clean = tiny(tiny_embedding).fit(world.X[:50], world.documents[:50], world.label_sets)
+    clean = tiny(tiny_embedding).fit(
+        world.X[:50], world.documents[:50], world.label_sets, label_sets_only=True
+    )
     assert np.array_equal(tagger.points(world.X_test), clean.points(world.X_test))
 
 

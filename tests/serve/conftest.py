@@ -21,7 +21,9 @@ from polyseme.serve.host import ModelHost
 def saved_model(tmp_path_factory, world, tiny_space) -> Path:
     path = tmp_path_factory.mktemp("serve") / "toy"
     tagger = ZeroShotTagger(space=tiny_space(), n_validations=1, random_state=0)
-    tagger.fit(world.X, world.documents, label_sets=world.label_sets).save(path)
+    tagger.fit(world.X, world.documents, label_sets=world.label_sets, label_sets_only=True).save(
+        path
+    )
     return path
 
 

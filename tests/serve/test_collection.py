@@ -113,7 +113,7 @@ def test_items_are_coded_once_for_a_space(monkeypatch, own_tagger, named, world,
     named.suggest(own_tagger, "beach/2.png", 3)
     assert len(encoded) == 1
     other = ZeroShotTagger(tiny_space(n_steps=4), n_validations=0, random_state=1)
-    other.fit(world.X, world.documents, world.label_sets)
+    other.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     named.ask(other, "sea", 3, "active")
     assert encoded == [own_tagger.space_.digest_, other.space_.digest_]
 

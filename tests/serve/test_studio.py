@@ -57,7 +57,9 @@ def saved_pictures(tmp_path_factory, world, looks, tiny_space) -> Path:
     items = Extracted("image", extractor.preprocessing(), names, raw)
     space = tiny_space()
     tagger = ZeroShotTagger(features=extractor, space=space, n_validations=1, random_state=0)
-    tagger.fit(items, world.documents, label_sets=world.label_sets).save(place / "toy")
+    tagger.fit(items, world.documents, label_sets=world.label_sets, label_sets_only=True).save(
+        place / "toy"
+    )
     for theme, colour in COLOURS.items():
         (place / "photos" / theme).mkdir(parents=True)
         for number in range(EACH):

@@ -140,13 +140,19 @@ def run_experiment(
         X_test, _ = split.pictures(split.test)
         tagger = ZeroShotTagger(**{"random_state": seed} | parameters)
         with step("polyseme", "polyseme: learning one space from tag lists and pictures"):
-            tagger.fit(X, documents, semantics).remove_documents(split.repeated())
+            tagger.fit(X, documents, semantics, label_sets_only=True)
+            tagger.remove_documents(split.repeated())
         scores = {"polyseme": tagger.predict_proba(X_test)}
         baselines = {"tuned COSTA": TunedCosta(random_state=seed), "popularity": Popularity()}
         for name, baseline in baselines.items():
             with step(name, f"{name}: learning"):
                 # In tuned COSTA's favour: on emoji it chooses better settings without families.
-                baseline.fit(X, replace(documents, groups=None), replace(semantics, groups=None))
+                baseline.fit(
+                    X,
+                    replace(documents, groups=None),
+                    replace(semantics, groups=None),
+                    label_sets_only=True,
+                )
                 order = [list(baseline.classes_).index(label) for label in tagger.classes_]
                 scores[name] = baseline.decision_function(X_test)[:, order]
         # A label that only ever stands beside an unseen one is on no picture either.

@@ -68,7 +68,8 @@ def _fitted(split: EmojiSplit, seed: int, parameters: dict[str, Any]) -> ZeroSho
     X, documents = split.pictures(split.taught)
     tagger = ZeroShotTagger(features=ImageFeatures(size=SIZE), random_state=seed, **parameters)
     items = _extracted(documents.ids, X)
-    return tagger.fit(items, documents, split.semantics()).remove_documents(split.repeated())
+    tagger.fit(items, documents, split.semantics(), label_sets_only=True)
+    return tagger.remove_documents(split.repeated())
 
 
 def _extracted(names: Sequence[str], features: Any) -> Extracted:

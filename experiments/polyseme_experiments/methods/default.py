@@ -54,7 +54,7 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
 
 
 # Bounds on what is accepted, which decide nothing of what is recorded; and former names.
-_LIMITS = ("MOST_FEATURE", "UNIT", "SKETCH", "_LEAST_SPREAD")
+_LIMITS = ("MOST_FEATURE", "UNIT", "SKETCH", "_LEAST_SPREAD", "_LEAST_SCALE")
 _KNOWN_AS = {"MOST_THREADS": "_MOST_THREADS"}
 _OF_POOLS = ("pool_steps", "pool_from", "pool_weight", "pool_hard", "verdict_weight")
 

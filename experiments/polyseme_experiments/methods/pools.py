@@ -172,7 +172,7 @@ def fit(trial: Trial, ranker: Any, pool: NDArray[np.float32] | None, **more: Any
         more["unlabelled"] = pool
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PolysemeWarning)
-        return ranker.fit(given.X, given.documents, given.semantics, **more)
+        return ranker.fit(given.X, given.documents, given.semantics, label_sets_only=True, **more)
 
 
 def tagger_of(trial: Trial, way: str) -> ZeroShotTagger:

@@ -30,7 +30,7 @@ from polyseme._validation import (
     without_ids,
 )
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, in_order_of
-from polyseme.documents import met_documents
+from polyseme.documents import join_corpora, met_documents
 from polyseme.published.mapping import InstanceMapper
 from polyseme.tags import rank_labels
 
@@ -59,10 +59,17 @@ class Baseline(Estimator, ABC):
     # Numeric parameters and the bounds that `check_number` holds them to.
     ranges: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
-    def fit(self, X: object, y: Documents, label_sets: Documents | None = None) -> Self:
+    def fit(
+        self,
+        X: object,
+        y: Documents,
+        label_sets: Documents | None = None,
+        *,
+        label_sets_only: bool = False,
+    ) -> Self:
         """Learn from instances and label sets, as `ZeroShotTagger.fit`."""
         corpus = check_corpus(self._tagged(y), owner=type(self).__name__, n_labels=1)
-        self._fit(*self._tables(X, y, corpus, label_sets))
+        self._fit(*self._tables(X, y, corpus, label_sets, label_sets_only))
         return self
 
     def _tagged(self, y: Documents) -> LabelCorpus:
@@ -74,13 +81,20 @@ class Baseline(Estimator, ABC):
         return as_corpus(y)
 
     def _tables(
-        self, X: object, y: Documents, corpus: LabelCorpus, label_sets: Documents | None
+        self,
+        X: object,
+        y: Documents,
+        corpus: LabelCorpus,
+        label_sets: Documents | None,
+        label_sets_only: bool,
     ) -> tuple[Features, sp.csr_matrix, sp.csr_matrix]:
         """Note what is known of labels before anything is learned; give the arguments of `_fit`."""
         owner = type(self).__name__
         X, corpus = in_order_of(X, y, corpus)
         features = check_instances(X, len(corpus), owner=owner)
         sets = corpus if label_sets is None else as_corpus(label_sets)
+        if label_sets is not None and not label_sets_only:
+            sets, corpus = join_corpora(sets, corpus)
         Y, extra = corpus.align(sets.labels)
         Z, _ = sets.align(sets.labels + extra)
         carried, named = counts_of(Y), counts_of(Z)

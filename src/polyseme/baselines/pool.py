@@ -54,6 +54,8 @@ class PoolBaseline(Baseline):
         label_sets: Documents | None = None,
         unlabelled: object = None,
         verdicts: object = None,
+        *,
+        label_sets_only: bool = False,
     ) -> Self:
         """Learn from instances, label sets and, where there are some, untagged items.
 
@@ -63,12 +65,14 @@ class PoolBaseline(Baseline):
         y : LabelCorpus, iterable of label collections, indicator matrix, or path
             The labels of each instance.
         label_sets : the same, optional
-            Tag sets of whatever origin; those of the instances if None.
+            Further tag sets of whatever origin.
         unlabelled : array-like, scipy sparse or frame, shape (n_pool, n_features), optional
             Features of items that nobody has tagged.
         verdicts : array-like or scipy sparse, shape (n_pool, n_labels), optional
             What people said of some untagged items, in the order of `classes_` (the labels of the
             label sets, then labels that only instances carry): 1 yes, -1 no, 0 nobody was asked.
+        label_sets_only : bool
+            Whether `label_sets` alone teach which labels go together.
         """
         owner = type(self).__name__
         if unlabelled is None and verdicts is not None:
@@ -76,7 +80,7 @@ class PoolBaseline(Baseline):
                 f"`verdicts` of `{owner}.fit` are about untagged items; give these as `unlabelled`."
             )
         corpus = check_corpus(self._tagged(y), owner=owner, n_labels=1)
-        features, Y, Z = self._tables(X, y, corpus, label_sets)
+        features, Y, Z = self._tables(X, y, corpus, label_sets, label_sets_only)
         self._fit(features, Y, Z)
         if unlabelled is not None:
             table = in_order(unlabelled, getattr(self, "feature_names_in_", None), owner=owner)

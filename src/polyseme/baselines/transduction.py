@@ -134,7 +134,8 @@ class Transduction(PoolBaseline):
             known = _corpus(names, Z, self.label_set_groups_)
             with warnings.catch_warnings():  # said already, of the same documents
                 warnings.filterwarnings("ignore", ".*have no label", PolysemeWarning)
-                self.prior_.fit(X, _corpus(names, Y, self.groups_), known)
+                documents = _corpus(names, Y, self.groups_)
+                self.prior_.fit(X, documents, known, label_sets_only=True)
         elif not callable(self.prior_):
             raise InputError(
                 "`prior` of `Transduction` must be a baseline or a function; got "

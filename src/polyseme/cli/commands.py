@@ -59,6 +59,7 @@ def fit(
     features_column: str | None = None,
     *,
     tables: TableOptions,
+    label_sets_only: bool = False,
     normalize: bool = True,
     label_vectors: Path | None = None,
     vocabulary: Path | None = None,
@@ -77,6 +78,7 @@ def fit(
         check_rows,
         extractor_of,
         read_items,
+        read_label_sets,
         read_pool,
         verdicts_for,
     )
@@ -105,7 +107,7 @@ def fit(
         normalize = old.normalize_labels_
     reading = Reading(tables, features_column, normalize)
     items = read_items(features, documents, split, reading)
-    sets = items.everything if label_sets is None else reading.corpus(label_sets)
+    sets = read_label_sets(label_sets, items, reading, only=label_sets_only)
     # The state of an interrupted run lies beside the model, never inside an older one.
     checkpoint = model.resolve().with_name(model.resolve().name + ".checkpoint")
     extractor = extractor_of(items.X, words)
@@ -124,7 +126,7 @@ def fit(
     with resumable(), verdicts_for(model, verdicts, update) as log:
         if preset != Preset.default:
             tagger = _published_tagger(published, checkpoint, normalize, shared)
-            tagger.fit(items.X, items.documents, sets)
+            tagger.fit(items.X, items.documents, sets, label_sets_only=label_sets_only)
         else:
             if engine == "ray":
                 # Beside the model: where that is a folder of all machines, this is one as well.
@@ -147,7 +149,16 @@ def fit(
                     if rows is not None and (place / MANIFEST).exists():
                         check_rows(default_tagger(place, "learn"), rows)
                 say(f"learned from, too: {told(answers.standing())}")
-            tagger.fit(items.X, items.documents, sets, words_of_labels, trainer, pool, answers)
+            tagger.fit(
+                items.X,
+                items.documents,
+                sets,
+                words_of_labels,
+                trainer,
+                pool,
+                answers,
+                label_sets_only=label_sets_only,
+            )
         if trainer is not None:
             trainer.forget()
         with changing(model):
@@ -540,13 +551,20 @@ def validate(
     unlabelled: Path | None = None,
     *,
     tables: TableOptions,
+    label_sets_only: bool = False,
     normalize: bool = True,
     form: Form = Form.auto,
 ) -> None:
     """Hide some of your tags and say how such tags would fare in your collection."""
     from polyseme._progress import working
     from polyseme._validation import check_device, check_features, column_names, in_order
-    from polyseme.cli.reading import Reading, extractor_of, read_items, read_pool
+    from polyseme.cli.reading import (
+        Reading,
+        extractor_of,
+        read_items,
+        read_label_sets,
+        read_pool,
+    )
     from polyseme.cli.validation_page import validation_page
     from polyseme.features.base import learned_copy
     from polyseme.holdout import validate as validate_collection
@@ -559,7 +577,7 @@ def validate(
     items = read_items(features, documents, split, reading)
     if items.X is None:
         refuse("`validate` measures items; give their features with --features.")
-    sets = items.everything if label_sets is None else reading.corpus(label_sets)
+    sets = read_label_sets(label_sets, items, reading, only=label_sets_only)
     X, extractor = items.X, extractor_of(items.X, words)
     pool = None if unlabelled is None else read_pool(unlabelled, X, extractor, reading)
     if extractor is None:
@@ -581,6 +599,7 @@ def validate(
             seed,
             n_examples=6,
             pool=pool,
+            label_sets_only=label_sets_only,
         )
     if not found:
         refuse("There are too few items or tags to hold any out: 40 items and 8 tags it takes.")

@@ -21,6 +21,7 @@ from polyseme._validation import InputError, IntArray, check_features, first_few
 from polyseme.cli.app import TableOptions
 from polyseme.cli.output import counted, say
 from polyseme.corpus import LabelCorpus
+from polyseme.documents import join_corpora
 from polyseme.features import (
     Extracted,
     MediaFeatures,
@@ -123,6 +124,22 @@ def read_items(
     items = corpus.select(of_rows[kept])
     everything = None if len(items) == len(chosen) else chosen
     return Items(table[rows[kept]], items, everything)
+
+
+def read_label_sets(
+    path: Path | None, items: Items, reading: Reading, *, only: bool
+) -> LabelCorpus | None:
+    """Return the tag sets that teach meaning beside those of the items, or `only` those of a file.
+
+    None where there are none but the items' own.
+    """
+    if path is None:
+        return items.everything
+    label_sets = reading.corpus(path)
+    if only or items.everything is None:
+        return label_sets
+    # In this order the items' documents keep the names by which they are found again.
+    return join_corpora(items.everything, label_sets)[0]
 
 
 def is_table(folder: Path) -> bool:

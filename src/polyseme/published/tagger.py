@@ -46,7 +46,7 @@ from polyseme.corpus import (
     in_order_of,
     normalize_label,
 )
-from polyseme.documents import label_column
+from polyseme.documents import join_corpora, label_column, warn_few_taught
 from polyseme.features import EXTRACTORS, extractor_of
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
 from polyseme.persistence import State, joined, plain, within, write_model
@@ -151,7 +151,14 @@ class PublishedTagger(Estimator):
         parameters.setdefault("mapper", InstanceMapper.from_preset(name))
         return cls(**parameters)
 
-    def fit(self, X: object, y: Documents, label_sets: Documents | None = None) -> Self:
+    def fit(
+        self,
+        X: object,
+        y: Documents,
+        label_sets: Documents | None = None,
+        *,
+        label_sets_only: bool = False,
+    ) -> Self:
         """Learn the concept space, the way into it, and the known concepts.
 
         Parameters
@@ -162,14 +169,23 @@ class PublishedTagger(Estimator):
         y : LabelCorpus, iterable of label collections, indicator frame, or path
             The labels of each instance, n documents. A label that only `label_sets` name is unseen.
         label_sets : the same forms, optional
-            Documents without items that teach the concept space; by default `y`.
+            Further documents, without items, that teach the concept space; those of `y` do so too.
+        label_sets_only : bool
+            Whether `label_sets` alone teach the concept space. Labels of instances that they lack
+            are "oov" then.
         """
         self._check_parameters()
         owner, generator = type(self).__name__, as_generator(self.random_state)
         template = self.embedding or ConceptEmbedding()
         normalize = getattr(template, "normalize_labels_", template.normalize_labels)
         X, corpus = in_order_of(X, y, as_corpus(y, normalize=normalize))
-        semantics = corpus if label_sets is None else as_corpus(label_sets, normalize=normalize)
+        semantics, documents = corpus, corpus
+        if label_sets is not None:
+            semantics = as_corpus(label_sets, normalize=normalize)
+            if label_sets_only:
+                warn_few_taught(corpus, semantics)
+            else:
+                semantics, documents = join_corpora(semantics, corpus)
         if X is not None:
             check_corpus(corpus, owner=owner, n_labels=1)
         # The order in which seeds are drawn belongs to what a seed gives.
@@ -194,7 +210,7 @@ class PublishedTagger(Estimator):
                 embedding.fit(semantics)
             if features is not None:
                 mapper = self._fit_mapper(embedding, features, corpus, mapper_seed)
-            store, dropped = PrimingStore.of(embedding, semantics, corpus)
+            store, dropped = PrimingStore.of(embedding, semantics, documents)
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
         self.embedding_, self.mapper_, self.features_ = embedding, mapper, extractor
         self.seen_ = frozenset() if X is None else corpus.used(embedding.classes_)
