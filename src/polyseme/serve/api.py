@@ -693,11 +693,7 @@ def add(body: AddBody, host: Host, who: Admin) -> AddedOut:
             lambda tagger: tagger.add_labels(body.labels, words),
         )
     else:
-        collection = collection_of(host)
         assert body.label is not None
-        unknown = [name for name in body.items if name not in collection]
-        if unknown:
-            raise HTTPException(404, f"There is no item '{unknown[0][:60]}'.")
         host.learn([Verdict(name, body.label, True, who=who.name) for name in body.items])
     now = host.now
     added = [label for label in now.kinds if label not in before]
