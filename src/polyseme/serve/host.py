@@ -260,6 +260,10 @@ class ModelHost:
     ) -> None:
         self.path = Path(path).resolve()
         self.name = self.path.name if name is None else name
+        if self.name in ("", ".", "..") or "/" in self.name:
+            raise InputError(
+                f"'{self.name}' cannot be the name of a model, which is a part of its address."
+            )
         self.collection, self.words = collection, words
         self.versions, self.told = Versions(self.path), Told()
         self._writing = threading.RLock()
