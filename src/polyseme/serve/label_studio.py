@@ -373,7 +373,7 @@ def _options(given: Any) -> Iterator[Choice]:
 
 
 def _forget(learning: asyncio.Task[None]) -> None:
-    """Let go of an annotation that was learned, or whose failure is in the log."""
+    """Remove an annotation from those that wait; where it failed, the log says so already."""
     _waiting.discard(learning)
     if not learning.cancelled():
         learning.exception()  # else asyncio complains where nobody waits for it any more
@@ -393,48 +393,53 @@ async def _in_turn(host: ModelHost, body: WebhookBody) -> None:
 
 
 async def _learn(host: ModelHost, body: WebhookBody) -> None:
-    """Find the item of an annotation, and learn what the annotation says of it."""
+    """Learn what an annotation says of its item."""
     controls = await run_in_threadpool(read_config, body.project.label_config)
     assert body.task is not None
     name, row = await _item(host, controls, body.task, body.project)
-    await run_in_threadpool(_take_answers, host, body, controls, name, row)
+    await run_in_threadpool(_learn_answers, host, body, controls, name, row)
 
 
-def _take_answers(
+def _learn_answers(
     host: ModelHost,
     body: WebhookBody,
     controls: Sequence[Control],
     name: str,
     row: Row | None,
 ) -> None:
-    """Take the labels of an annotation for right, and those that it took out for wrong.
+    """Learn the labels of an annotation as right, and those that it took out as wrong.
 
     What the same annotation said before, and does not say any more, is taken back.
     """
     task, annotation = body.task, body.annotation
     assert task is not None and annotation is not None
     who = f"label-studio {body.project.id} {annotation.id}"
-    now, said = host.now, dict[str, bool]()
+    now = host.now
+    answers: dict[str, bool] = {}
     if body.action != "ANNOTATION_DELETED" and not annotation.was_cancelled:
-        before = annotation.prediction or Prediction()
-        said = dict.fromkeys(_labels(now, controls, task, before), False)
-        said |= dict.fromkeys(_labels(now, controls, task, annotation), True)
-    stands = {
-        now.known(one.label) or one.label: one
-        for one in now.said.get(name, ())
-        if one.who == who and one.number is not None
+        predicted = annotation.prediction or Prediction()
+        answers = dict.fromkeys(_labels(now, controls, task, predicted), False)
+        answers |= dict.fromkeys(_labels(now, controls, task, annotation), True)
+    standing = {
+        now.known(verdict.label) or verdict.label: verdict
+        for verdict in now.said.get(name, ())
+        if verdict.who == who and verdict.number is not None
     }
-    gone = [one.number for label, one in stands.items() if said.get(label) != one.answer]
-    fresh = [
-        Verdict(name, label, yes, model=now.version, who=who)
-        for label, yes in said.items()
-        if label not in stands or stands[label].answer != yes
+    withdrawn = [
+        verdict.number
+        for label, verdict in standing.items()
+        if verdict.number is not None and answers.get(label) != verdict.answer
+    ]
+    new_verdicts = [
+        Verdict(name, label, answer, model=now.version, who=who)
+        for label, answer in answers.items()
+        if label not in standing or standing[label].answer != answer
     ]
     # In this order nothing is lost where the second step fails.
-    if fresh:
-        host.learn(fresh, None if row is None else {name: row})
-    if gone:
-        host.undo([number for number in gone if number is not None])
+    if new_verdicts:
+        host.learn(new_verdicts, None if row is None else {name: row})
+    if withdrawn:
+        host.undo(withdrawn)
 
 
 async def _item(
