@@ -1558,7 +1558,10 @@ def test_a_pool_of_files_is_known_by_their_names():
     pool = ["sea", "wood", "sandshore"]
     tagger = tiny(features=Words(), n_validations=0).fit(words, documents, unlabelled=pool)
     assert {one.item for one in tagger.ask(pool, k=50)} == set(pool)
-    tagger.learn([("sandshore", "wet", False), ("wood", "wet", True)])
+    said = [("sandshore", "wet", False), ("wood", "wet", True)]
+    with pytest.raises(InputError, match="Nothing is known of the item 'sandshore'"):
+        tagger.learn(said)
+    tagger.learn(said, ["sandshore", "wood"])
     with warnings.catch_warnings():
         warnings.simplefilter("error", PolysemeWarning)
         tagger.fit(words, documents, unlabelled=pool)

@@ -1316,7 +1316,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         ----------
         verdicts : iterable of Verdict, or of tuples that begin with item, label and answer
             Items are ids of X, its files, or numbers of its rows. Without X they are items that
-            verdicts were given on before, or what `features` takes, such as files.
+            verdicts were given on before; an item's name is never opened as a file.
         X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
 
         Returns
@@ -1343,33 +1343,29 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         known = self._answers.feedback.vectors(names)
         new = [name for name in names if name not in known]
         if X is None:
-            if new and self.features_ is None:
-                name = first_few(new[:1])
+            if new:
                 raise InputError(
-                    f"Nothing is known of the item '{name}'; give `X` with its features."
+                    f"Nothing is known of the item '{first_few(new[:1])}'; give `X` with its "
+                    "features, or its file."
                 )
-            features = self._features_of(new) if new else None
-            rows = {name: row for row, name in enumerate(new)}
-        else:
-            features, given = self._features_of(X), item_names(X)
-            of_X = map(str, range(features.shape[0])) if given is None else given
-            rows = {name: row for row, name in enumerate(of_X)}
-            by = "the numbers of their rows, from 0" if given is None else "their ids"
-            lost = [name for name in new if name not in rows]
-            if lost:
+            return {}
+        features, given = self._features_of(X), item_names(X)
+        of_X = map(str, range(features.shape[0])) if given is None else given
+        rows = {name: row for row, name in enumerate(of_X)}
+        by = "the numbers of their rows, from 0" if given is None else "their ids"
+        lost = [name for name in new if name not in rows]
+        if lost:
+            raise InputError(f"X has no item '{first_few(lost[:1])}'; verdicts name items by {by}.")
+        # A number may have been another table's.
+        again = [name for name in known if given is None and name in rows]
+        found = self._sketches(features, [rows[name] for name in again])
+        for name, sketch in zip(again, found, strict=True):
+            if not is_kept(sketch, known[name]):
                 raise InputError(
-                    f"X has no item '{first_few(lost[:1])}'; verdicts name items by {by}."
+                    f"Row {name} of X is not the item '{name}' that verdicts were given on "
+                    "before; give items names of their own, by a column `id`."
                 )
-            # A number may have been another table's.
-            again = [name for name in known if given is None and name in rows]
-            found = self._sketches(features, [rows[name] for name in again])
-            for name, sketch in zip(again, found, strict=True):
-                if not is_kept(sketch, known[name]):
-                    raise InputError(
-                        f"Row {name} of X is not the item '{name}' that verdicts were given on "
-                        "before; give items names of their own, by a column `id`."
-                    )
-        if features is None or not new:
+        if not new:
             return {}
         asked = _rows(features, [rows[name] for name in new])
         return dict(zip(new, item_vectors(self.space_, asked), strict=True))

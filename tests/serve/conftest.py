@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from polyseme import ZeroShotTagger
+from polyseme import ImageFeatures, ZeroShotTagger
 from polyseme.io import Table
 from polyseme.serve.app import Settings, create_app
 from polyseme.serve.collection import Collection
@@ -25,6 +26,22 @@ def saved_model(tmp_path_factory, world, tiny_space) -> Path:
         path
     )
     return path
+
+
+@pytest.fixture(scope="session")
+def pictures_model(tmp_path_factory, tiny_space) -> Path:
+    """A model of red and blue pictures."""
+    rng = np.random.default_rng(0)
+    red, blue = np.array([220, 20, 30]), np.array([20, 30, 220])
+    drawn = [
+        np.clip((red, blue)[row % 2] + rng.normal(0, 9, (32, 32, 3)), 0, 255) for row in range(24)
+    ]
+    words = [["fire", "warm"], ["sea", "cold"]] * 12
+    extractor = ImageFeatures(size=32, depth="pooled", n_jobs=1)
+    tagger = ZeroShotTagger(tiny_space(n_steps=60), extractor, n_validations=0, random_state=0)
+    folder = tmp_path_factory.mktemp("pictures") / "photos"
+    tagger.fit(np.stack(drawn).astype(np.uint8), words).save(folder)
+    return folder
 
 
 @pytest.fixture

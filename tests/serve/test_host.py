@@ -10,6 +10,7 @@ import pytest
 
 from polyseme import load
 from polyseme._validation import InputError
+from polyseme.serve.collection import UnknownItemError
 from polyseme.serve.host import Ask, ModelHost, UnknownLabelError
 from polyseme.verdicts import Verdict
 
@@ -109,11 +110,11 @@ def test_verdicts_move_scores_at_once_and_undo_takes_them_back_to_the_bit(host, 
 
 def test_items_that_nobody_knows_need_features(model, world):
     host = ModelHost(model)
-    with pytest.raises(InputError, match="Nothing is known of the item 'x'"):
+    with pytest.raises(UnknownItemError, match="There is no item 'x', and no features"):
         host.learn([Verdict("x", "sand", True)])
     host.learn([Verdict("x", "sand", True)], {"x": row(world)})
     assert host.now.reviewed == {"x"}
-    with pytest.raises(InputError, match="features of 'y'"):
+    with pytest.raises(UnknownItemError, match="There is no item 'y'"):
         host.learn([Verdict("y", "sand", True)], {"x": row(world)})
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
 from polyseme._validation import InputError
+from polyseme.persistence import ModelFileError
 from polyseme.serve import label_studio
-from polyseme.serve.access import Tokens, new_token
+from polyseme.serve.access import Caller, Tokens, new_token
 from polyseme.serve.label_studio import read_config
+from polyseme.verdicts import VerdictLog
 
 BACKEND = "/label-studio/toy"
 CHOICES = """<View><Image name="img" value="$image"/>
@@ -209,9 +212,7 @@ def tell(client, action, data, annotation, config=CHOICES, **options):
         "task": {"id": 5, "data": data},
         "annotation": annotation,
     }
-    response = client.post(f"{BACKEND}/webhook", json=body, **options)
-    assert response.status_code == 201 or options, response.text
-    return response
+    return client.post(f"{BACKEND}/webhook", json=body, **options)
 
 
 def said(host, name):
@@ -226,7 +227,7 @@ def test_what_annotators_choose_is_right_and_what_they_take_out_is_wrong(client,
         "prediction": {"result": result("sea", "Sand")},
     }
     answer = tell(client, "ANNOTATION_CREATED", {"image": name}, annotation)
-    assert answer.json() == {"result": {}, "status": "ok"}
+    assert answer.status_code == 201 and answer.json() == {"result": {}, "status": "ok"}
     assert said(host, name) == {"sand": False, "sea": True, "brand new": True}
     n_events = host.now.n_events
     tell(client, "ANNOTATION_UPDATED", {"image": name}, annotation)
@@ -251,14 +252,82 @@ def test_tasks_with_features_are_items_of_their_own(client, host, world):
     assert said(host, "label-studio 7 5") == {"sea": True, "dune": True}
 
 
-def test_what_cannot_be_learned_is_taken_and_passed_over(client, host):
+def test_what_cannot_be_learned_is_refused_and_logged(client, host, learning_log):
     tell(client, "START_TRAINING", {}, {})
-    tell(client, "ANNOTATION_CREATED", {"image": "nobody"}, {"id": 1, "result": result("sea")})
-    tell(client, "ANNOTATION_CREATED", {}, {"id": 1, "result": result("sea")}, "<View/>")
+    annotation = {"id": 1, "result": result("sea")}
+    refused = tell(client, "ANNOTATION_CREATED", {"image": "nobody"}, annotation)
+    assert refused.status_code == 404
+    assert "There is no item for task 5" in refused.json()["detail"]
+    refused = tell(client, "ANNOTATION_CREATED", {"image": "item-0"}, annotation, "<View/>")
+    assert refused.status_code == 422
+    assert len(learning_log) == 2 and "neither <Choices> nor <Taxonomy>" in learning_log[1]
     odd = [{"from_name": "tags", "value": value} for value in (None, 3, {"choices": 4})]
     odd.append({"from_name": "tags", "value": {"choices": [3, [], "", "x" * 999]}})
-    tell(client, "ANNOTATION_CREATED", {"image": "item-0"}, {"id": 1, "result": odd})
+    told = tell(client, "ANNOTATION_CREATED", {"image": "item-0"}, {"id": 1, "result": odd})
+    assert told.status_code == 201
     assert not host.now.said
+
+
+@pytest.fixture
+def learning_log(monkeypatch):
+    """What the service logs of annotations that it could not learn."""
+    lines = []
+    monkeypatch.setattr(
+        label_studio._log, "warning", lambda text, *given: lines.append(text % given)
+    )
+    return lines
+
+
+def test_an_answer_that_cannot_be_written_is_refused_and_logged(
+    client, host, learning_log, monkeypatch
+):
+    def full(*_):
+        raise ModelFileError("The verdicts cannot be written (disk full).")
+
+    monkeypatch.setattr(VerdictLog, "append", full)
+    annotation = {"id": 1, "result": result("sea")}
+    refused = tell(client, "ANNOTATION_CREATED", {"image": "item-0"}, annotation)
+    assert refused.status_code == 503 and "disk full" in refused.json()["detail"]
+    assert learning_log == [
+        "toy: an annotation was not learned: The verdicts cannot be written (disk full)."
+    ]
+
+
+def test_an_annotation_is_learned_also_where_nobody_waits_for_the_answer(host, monkeypatch):
+    """Label Studio waits for a second, and sends nothing twice."""
+    may_write, learn = threading.Event(), host.learn
+
+    def wait_and_learn(*given):
+        assert may_write.wait(60)
+        return learn(*given)
+
+    monkeypatch.setattr(host, "learn", wait_and_learn)
+    body = label_studio.WebhookBody(
+        action="ANNOTATION_CREATED",
+        project={"id": 7, "label_config": CHOICES},
+        task={"id": 5, "data": {"image": "item-0"}},
+        annotation={"id": 1, "result": result("sea")},
+    )
+
+    async def leave():
+        request = asyncio.create_task(label_studio.webhook(body, host, Caller("ann", "review")))
+        await asyncio.sleep(0)
+        assert len(label_studio._waiting) == 1
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        may_write.set()
+        await asyncio.gather(*label_studio._waiting)
+
+    asyncio.run(leave())
+    assert said(host, "item-0") == {"sea": True} and not label_studio._waiting
+
+
+def test_too_many_annotations_at_once_are_refused(client, host, learning_log, monkeypatch):
+    monkeypatch.setattr(label_studio, "_MOST_WAITING", 0)
+    annotation = {"id": 1, "result": result("sea")}
+    refused = tell(client, "ANNOTATION_CREATED", {"image": "item-0"}, annotation)
+    assert refused.status_code == 429 and len(learning_log) == 1
 
 
 def test_annotations_are_learned_in_the_order_in_which_they_came(host, monkeypatch):

@@ -77,6 +77,29 @@ def test_what_was_acknowledged_is_there_after_a_kill(start, model, world):
     assert [one["action"] for one in listed] == ["opened", "rename"]
 
 
+def test_annotations_of_label_studio_are_there_after_a_kill(start, model, world):
+    process, client = start(model)
+    config = '<View><Text name="t" value="$t"/><Taxonomy name="tags" toName="t"/></View>'
+    for number in range(20):
+        chosen = {"from_name": "tags", "value": {"taxonomy": [["sand"], [f"new {number}"]]}}
+        body = {
+            "action": "ANNOTATION_CREATED",
+            "project": {"id": 1, "label_config": config},
+            "task": {"id": number, "data": {"features": world.X_test[number].tolist()}},
+            "annotation": {"id": number, "result": [chosen]},
+        }
+        response = client.post("/label-studio/toy/webhook", json=body)
+        assert response.status_code == 201, response.text
+    process.send_signal(signal.SIGKILL)
+    process.wait(60)
+    answers = {(one.item, one.label) for one in load(model).verdicts_.standing()}
+    assert answers == {
+        (f"label-studio 1 {number}", label)
+        for number in range(20)
+        for label in ("sand", f"new {number}")
+    }
+
+
 def test_it_ends_in_order_when_it_is_told_to(start, model):
     process, client = start(model)
     assert client.get("/").headers["content-type"].startswith("text/html")

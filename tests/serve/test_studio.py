@@ -10,12 +10,12 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 import pytest
 
-from polyseme import ZeroShotTagger
+from polyseme import ZeroShotTagger, load
 from polyseme.features import Extracted, ImageFeatures
 from polyseme.serve.access import Tokens, new_token
 from polyseme.serve.app import Settings, create_app
@@ -569,3 +569,24 @@ def test_a_token_is_asked_for_and_its_scope_says_what_can_be_done(studio, tmp_pa
     one.saved()
     one.open("#/model")
     expect(page.get_by_role("region", name="Answers")).to_contain_text("by bob")
+
+
+@pytest.mark.parametrize("label", ["AC/DC", "a//b/rename", "..", "100%", "what?#"])
+def test_any_label_can_be_looked_at_and_renamed(studio, place, label):
+    tagger = load(place / "toy")
+    tagger.add_documents([[label, "sand"]])
+    tagger.save(place / "toy")
+    one = studio()
+    page, name = one.page, quote(label, safe="")
+    one.open(f"#/map/label/{name}")
+    expect(page.get_by_role("heading", name=label, exact=True)).to_be_visible()
+    one.open(f"#/review/label/{name}")
+    expect(page.get_by_role("list", name=f"Items for {label}")).to_be_visible()
+    one.open(f"#/vocabulary/{name}")
+    one.named("button", "Rename").click()
+    page.get_by_role("textbox", name="New name").fill("rock/roll")
+    one.named("dialog", "Rename").get_by_role("button", name="Rename").click()
+    expect(one.named("heading", "rock/roll")).to_be_visible()
+    expect(page.get_by_text(f"Also: {label}")).to_be_visible()
+    one.named("button", "Block").click()
+    expect(one.named("button", "Unblock")).to_be_visible()

@@ -7,6 +7,7 @@ host's queue and is answered together; all else works in a thread.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -20,8 +21,10 @@ from fastapi import Path as InPath
 from fastapi.responses import Response
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import Convertor, register_url_convertor
 
 from polyseme._validation import InputError
+from polyseme.corpus import MOST_LETTERS
 from polyseme.evidence import Evidence
 from polyseme.io.xmp import answer_suggestions, merge_tags, sidecar_of
 from polyseme.persistence import package_version
@@ -98,17 +101,51 @@ router = APIRouter(prefix="/v1", responses=_PROBLEMS)
 BODIES = (BatchBody, ExplainBody, NeighboursBody, SuggestBody, Thing)
 
 T = TypeVar("T", bound=Callable[..., Any])
-LabelName = Annotated[str, InPath(min_length=1, max_length=200)]
+LabelName = Annotated[str, InPath(min_length=1, max_length=MOST_LETTERS)]
 ItemName = Annotated[str, InPath(min_length=1, max_length=1024)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0, le=10**9)]
+
+
+# ---------------------------------------------------------------------- names in addresses
+
+
+_DOTS = re.compile(r"\.{1,2} *")
+
+
+class NameConvertor(Convertor[str]):
+    """A label or an item in an address: any name, also with slashes and line breaks.
+
+    Browsers and other clients take `.` and `..` out of addresses, however they are encoded; such a
+    name is followed by one more space.
+    """
+
+    regex = r"(?s:.+)"
+
+    def convert(self, value: str) -> str:
+        """Return the name that a part of an address stands for."""
+        return value[:-1] if value.endswith(" ") and _DOTS.fullmatch(value) else value
+
+    def to_string(self, value: str) -> str:
+        """Return a name as a part of an address."""
+        return address_of(value)
+
+
+register_url_convertor("name", NameConvertor())
+
+
+def address_of(name: str) -> str:
+    """Return a name as a part of an address; its slashes stay where they separate plain names."""
+    spelled = f"{name} " if _DOTS.fullmatch(name) else name
+    plain = {"", ".", ".."}.isdisjoint(spelled.split("/"))
+    return quote(spelled, safe="/" if plain else "", errors="surrogateescape")
 
 
 # ---------------------------------------------------------------------- who asks what
 
 
 # Coroutines: FastAPI would call functions in a thread, for every request.
-async def host_of(request: Request, model: Annotated[str, InPath(max_length=200)]) -> ModelHost:
+async def host_of(request: Request, model: Annotated[str, InPath(max_length=255)]) -> ModelHost:
     """Find the model that a path names."""
     hosts: dict[str, ModelHost] = request.app.state.hosts
     if model not in hosts:
@@ -517,7 +554,7 @@ def space(host: Host) -> Response:
         "anchors": [asdict(one) for one in picture.anchors],
         "layout": picture.landscape.layout,
         "version": picture.digest,
-        "points": f"/v1/models/{quote(host.name)}/space/points?v={picture.digest}",
+        "points": f"/v1/models/{address_of(host.name)}/space/points?v={picture.digest}",
     }
     return answer(content, now.version)
 
@@ -626,7 +663,7 @@ def _label(now: Snapshot, label: str) -> Facts:
     }
 
 
-@router.get("/models/{model}/labels/{label}", tags=["vocabulary"], summary="One label")
+@router.get("/models/{model}/labels/{label:name}", tags=["vocabulary"], summary="One label")
 def card(host: Host, label: LabelName) -> Response:
     """Say what a label means here: its senses, what stands beside it, how well it is found."""
     now = host.now
@@ -693,18 +730,14 @@ def add(body: AddBody, host: Host, who: Admin) -> AddedOut:
             lambda tagger: tagger.add_labels(body.labels, words),
         )
     else:
-        collection = collection_of(host)
         assert body.label is not None
-        unknown = [name for name in body.items if name not in collection]
-        if unknown:
-            raise HTTPException(404, f"There is no item '{unknown[0][:60]}'.")
         host.learn([Verdict(name, body.label, True, who=who.name) for name in body.items])
     now = host.now
     added = [label for label in now.kinds if label not in before]
     return AddedOut(added=added, documents=list(documents), version=now.version)
 
 
-@router.delete("/models/{model}/labels/{label}", tags=["vocabulary"], summary="Remove a label")
+@router.delete("/models/{model}/labels/{label:name}", tags=["vocabulary"], summary="Remove a label")
 def remove(host: Host, label: LabelName, who: Admin) -> VersionOut:
     """Remove a label for good: it is taken out of all known documents."""
     name = host.now.label(label)
@@ -719,7 +752,7 @@ def _changed(
     return VersionOut(version=host.now.version)
 
 
-@router.post("/models/{model}/labels/{label}/rename", tags=["vocabulary"], summary="Rename")
+@router.post("/models/{model}/labels/{label:name}/rename", tags=["vocabulary"], summary="Rename")
 def rename(body: RenameBody, host: Host, label: LabelName, who: Admin) -> VersionOut:
     """Give a label another name; the former one is still understood."""
     name = host.now.label(label)
@@ -727,7 +760,7 @@ def rename(body: RenameBody, host: Host, label: LabelName, who: Admin) -> Versio
     return _changed(host, "rename", detail, who, lambda tagger: tagger.rename(name, body.name))
 
 
-@router.post("/models/{model}/labels/{label}/merge", tags=["vocabulary"], summary="Merge")
+@router.post("/models/{model}/labels/{label:name}/merge", tags=["vocabulary"], summary="Merge")
 def merge(body: MergeBody, host: Host, label: LabelName, who: Admin) -> VersionOut:
     """Let another label stand for this one, too."""
     name, into = host.now.label(label), host.now.label(body.into)
@@ -735,7 +768,7 @@ def merge(body: MergeBody, host: Host, label: LabelName, who: Admin) -> VersionO
     return _changed(host, "merge", detail, who, lambda tagger: tagger.merge(name, into))
 
 
-@router.post("/models/{model}/labels/{label}/block", tags=["vocabulary"], summary="Block")
+@router.post("/models/{model}/labels/{label:name}/block", tags=["vocabulary"], summary="Block")
 def block(body: BlockBody, host: Host, label: LabelName, who: Admin) -> VersionOut:
     """Never suggest a label, or suggest it again."""
     name = host.now.label(label)
@@ -799,7 +832,7 @@ def items(
     return answer({"total": len(found), "items": page}, now.version)
 
 
-@router.get("/models/{model}/items/{item:path}", tags=["review"], summary="One item")
+@router.get("/models/{model}/items/{item:name}", tags=["review"], summary="One item")
 def item(host: Host, item: ItemName, k: Annotated[int, Query(ge=1, le=1000)] = 10) -> Response:
     """Give an item with what was answered of it and what is suggested."""
     collection, now = collection_of(host), host.now
@@ -815,7 +848,7 @@ def _item(host: ModelHost, now: Snapshot, name: str) -> Facts:
     """Say what is known of an item."""
     collection, media = collection_of(host), None
     if collection.has_media(name):
-        media = f"/v1/models/{quote(host.name)}/media/{quote(name)}"
+        media = f"/v1/models/{address_of(host.name)}/media/{address_of(name)}"
     picture = media is not None and collection.media == "image"
     said = now.said.get(name, ())
     return {
@@ -830,7 +863,7 @@ def _item(host: ModelHost, now: Snapshot, name: str) -> Facts:
 
 
 @router.get(
-    "/models/{model}/media/{item:path}",
+    "/models/{model}/media/{item:name}",
     tags=["review"],
     summary="An item's picture or sound",
     response_class=Response,

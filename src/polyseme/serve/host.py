@@ -31,7 +31,7 @@ from polyseme.features.base import Extracted, MediaError, MediaFeatures
 from polyseme.io import Table
 from polyseme.persistence import MANIFEST
 from polyseme.serve.batching import Batcher
-from polyseme.serve.collection import Collection
+from polyseme.serve.collection import Collection, UnknownItemError
 from polyseme.serve.landscape import Anchor, Dots, Landscape, anchors, concept_positions
 from polyseme.serve.versions import Version, Versions
 from polyseme.store import ConceptStore
@@ -260,6 +260,10 @@ class ModelHost:
     ) -> None:
         self.path = Path(path).resolve()
         self.name = self.path.name if name is None else name
+        if self.name in ("", ".", "..") or "/" in self.name:
+            raise InputError(
+                f"'{self.name}' cannot be the name of a model, which is a part of its address."
+            )
         self.collection, self.words = collection, words
         self.versions, self.told = Versions(self.path), Told()
         self._writing = threading.RLock()
@@ -464,25 +468,42 @@ class ModelHost:
         verdicts : sequence of Verdict
         rows : mapping of str to float32 array, optional
             Features of items that are not in the collection.
+
+        Raises
+        ------
+        UnknownItemError
+            Where nothing is known of an item. Names of items are never opened as files.
         """
         with self._writing:
             clone = copy(self._now.tagger)
-            numbers = clone.learn(verdicts, self._answered_items(verdicts, rows))
+            numbers = clone.learn(verdicts, self._answered_items(verdicts, rows or {}))
             self._use(clone, self._now.digest)
         return numbers
 
-    def _answered_items(self, verdicts: Sequence[Verdict], rows: Mapping[str, Row] | None) -> Any:
-        """Find the items that verdicts are about: given, of the collection, or known already."""
-        names = list(dict.fromkeys(one.item for one in verdicts))
-        if rows:
-            missing = [name for name in names if name not in rows]
-            if missing:
-                raise InputError(f"Give the features of '{missing[0]}' as well.")
-            return self.items([rows[name] for name in names], names)
-        if self.collection is None:
-            return None
-        known = [name for name in names if name in self.collection]
-        return self.collection.select(known) if known else None
+    def _answered_items(self, verdicts: Sequence[Verdict], rows: Mapping[str, Row]) -> Any:
+        """Return the items that verdicts are about, as the tagger takes them.
+
+        Items are sent with their features or belong to the collection. Of items that were answered
+        for before, the log has what is needed. Any other name is an `UnknownItemError`.
+        """
+        tagger, collection = self._now.tagger, self.collection
+        if not tagger.n_features_in_:
+            return None  # the tagger says that it knows no items
+        names = list(dict.fromkeys(verdict.item for verdict in verdicts))
+        listed = [name for name in names if collection is not None and name in collection]
+        others = [name for name in names if name not in rows and name not in listed]
+        answered_before = tagger.verdicts_.coded(tagger.space_.digest_, others)
+        for name in others:
+            if name not in answered_before:
+                raise UnknownItemError(
+                    f"There is no item '{name[:60]}', and no features of it were sent."
+                )
+        features = {name: rows[name] for name in names if name in rows}
+        if collection is not None and not features:
+            return collection.select(listed) if listed else None
+        if collection is not None:
+            features |= {name: collection.row(name) for name in listed if name not in rows}
+        return self.items(list(features.values()), list(features)) if features else None
 
     def undo(self, numbers: Sequence[int]) -> None:
         """Take verdicts back by their numbers."""

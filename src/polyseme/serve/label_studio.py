@@ -14,15 +14,18 @@ from typing import Annotated, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from fastapi import APIRouter, BackgroundTasks
+from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from polyseme._text import shown
 from polyseme._validation import InputError, first_few
 from polyseme.io import parse_xml
 from polyseme.serve import api
 from polyseme.serve.api import Host, Reviewer, answer
+from polyseme.serve.batching import QueueFullError
+from polyseme.serve.collection import UnknownItemError
 from polyseme.serve.host import Ask, ModelHost, Row, Snapshot, Suggestion
 from polyseme.serve.references import item_of, known_tags, row_of_reference
 from polyseme.serve.schemas import MOST_NUMBERS
@@ -33,9 +36,11 @@ MOST_LABELS = 1000
 _LIKELY = 0.5
 _XML_BYTES, _DEEPEST = 2**21, 20
 _KINDS = {"Choices": "choices", "Taxonomy": "taxonomy"}
+_MOST_WAITING = 1024  # annotations
 _log = logging.getLogger("polyseme.serve")
 # Annotations are learned one after the other, in the order in which they came.
 _turns: WeakKeyDictionary[ModelHost, asyncio.Lock] = WeakKeyDictionary()
+_waiting: set[asyncio.Task[None]] = set()
 
 router = APIRouter(
     prefix="/label-studio/{model}", tags=["label studio"], responses=api.router.responses
@@ -249,10 +254,20 @@ async def predict(body: PredictBody, host: Host) -> Response:
 
 
 @router.post("/webhook", status_code=201, summary="What annotators did")
-async def webhook(body: WebhookBody, host: Host, who: Reviewer, later: BackgroundTasks) -> Any:
-    """Take what annotators did, and learn from it afterwards."""
+async def webhook(body: WebhookBody, host: Host, who: Reviewer) -> Any:
+    """Learn what annotators did; it is on disk when this answers.
+
+    Label Studio waits for a second and sends nothing twice. What has begun is therefore learned
+    also where nobody waits for the answer any more.
+    """
     if body.action.startswith("ANNOTATION") and body.task and body.annotation:
-        later.add_task(_in_turn, host, body)
+        if len(_waiting) >= _MOST_WAITING:
+            _log.warning("%s: an annotation was not learned: too many are waiting", host.name)
+            raise QueueFullError
+        learning = asyncio.create_task(_in_turn(host, body))
+        _waiting.add(learning)
+        learning.add_done_callback(_forget)
+        await asyncio.shield(learning)
     return {"result": {}, "status": "ok"}
 
 
@@ -357,45 +372,74 @@ def _options(given: Any) -> Iterator[Choice]:
 # ---------------------------------------------------------------------- learning
 
 
+def _forget(learning: asyncio.Task[None]) -> None:
+    """Remove an annotation from those that wait; where it failed, the log says so already."""
+    _waiting.discard(learning)
+    if not learning.cancelled():
+        learning.exception()  # else asyncio complains where nobody waits for it any more
+
+
 async def _in_turn(host: ModelHost, body: WebhookBody) -> None:
-    """Learn from an annotation when those before it are learned."""
+    """Learn from an annotation when those before it are learned; log why it cannot be learned."""
     try:
         async with _turns.setdefault(host, asyncio.Lock()):
             await _learn(host, body)
     except InputError as error:
         _log.warning("%s: an annotation was not learned: %s", host.name, error)
+        raise
+    except Exception:
+        _log.exception("%s: an annotation was not learned", host.name)
+        raise
 
 
 async def _learn(host: ModelHost, body: WebhookBody) -> None:
-    """Take the labels of an annotation for right, and those that it took out for wrong.
+    """Learn what an annotation says of its item."""
+    controls = await run_in_threadpool(read_config, body.project.label_config)
+    assert body.task is not None
+    name, row = await _item(host, controls, body.task, body.project)
+    await run_in_threadpool(_learn_answers, host, body, controls, name, row)
+
+
+def _learn_answers(
+    host: ModelHost,
+    body: WebhookBody,
+    controls: Sequence[Control],
+    name: str,
+    row: Row | None,
+) -> None:
+    """Learn the labels of an annotation as right, and those that it took out as wrong.
 
     What the same annotation said before, and does not say any more, is taken back.
     """
     task, annotation = body.task, body.annotation
     assert task is not None and annotation is not None
-    controls = read_config(body.project.label_config)
     who = f"label-studio {body.project.id} {annotation.id}"
-    now, said = host.now, dict[str, bool]()
+    now = host.now
+    answers: dict[str, bool] = {}
     if body.action != "ANNOTATION_DELETED" and not annotation.was_cancelled:
-        before = annotation.prediction or Prediction()
-        said = dict.fromkeys(_labels(now, controls, task, before), False)
-        said |= dict.fromkeys(_labels(now, controls, task, annotation), True)
-    name, row = await _item(host, controls, task, body.project)
-    stands = {
-        now.known(one.label) or one.label: one
-        for one in now.said.get(name, ())
-        if one.who == who and one.number is not None
+        predicted = annotation.prediction or Prediction()
+        answers = dict.fromkeys(_labels(now, controls, task, predicted), False)
+        answers |= dict.fromkeys(_labels(now, controls, task, annotation), True)
+    standing = {
+        now.known(verdict.label) or verdict.label: verdict
+        for verdict in now.said.get(name, ())
+        if verdict.who == who and verdict.number is not None
     }
-    gone = [one.number for label, one in stands.items() if said.get(label) != one.answer]
-    fresh = [
-        Verdict(name, label, yes, model=now.version, who=who)
-        for label, yes in said.items()
-        if label not in stands or stands[label].answer != yes
+    withdrawn = [
+        verdict.number
+        for label, verdict in standing.items()
+        if verdict.number is not None and answers.get(label) != verdict.answer
     ]
-    if gone:
-        await run_in_threadpool(host.undo, [number for number in gone if number is not None])
-    if fresh:
-        await run_in_threadpool(host.learn, fresh, None if row is None else {name: row})
+    new_verdicts = [
+        Verdict(name, label, answer, model=now.version, who=who)
+        for label, answer in answers.items()
+        if label not in standing or standing[label].answer != answer
+    ]
+    # In this order nothing is lost where the second step fails.
+    if new_verdicts:
+        host.learn(new_verdicts, None if row is None else {name: row})
+    if withdrawn:
+        host.undo(withdrawn)
 
 
 async def _item(
@@ -408,7 +452,10 @@ async def _item(
             return name, None
     row, _ = await _thing(host, controls[0].field, task)
     if row is None:
-        raise InputError(f"nothing but tags is known of task {task.id}, which answers are not for.")
+        raise UnknownItemError(
+            f"There is no item for task {shown(task.id)}: its data name none of the collection, "
+            "and have neither features nor a data URL."
+        )
     host.check_row(row)
     return f"label-studio {project.id} {task.id}", row
 

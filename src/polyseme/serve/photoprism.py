@@ -7,6 +7,7 @@ PhotoPrism's `vision.yml` the `Uri` of the service is `…/api/v1/vision/labels/
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request
@@ -16,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from polyseme._validation import InputError
 from polyseme.serve import api
 from polyseme.serve.api import Host, answer
+from polyseme.serve.collection import UnknownItemError
 from polyseme.serve.host import Ask, ModelHost, Snapshot, Suggestion
 from polyseme.serve.references import row_of_reference
 from polyseme.serve.schemas import K, Precision, Share
@@ -78,9 +80,12 @@ async def labels_by(host: Host, body: VisionBody, bounds: Annotated[Bounds, Quer
         asks = [host.check(Ask(row, (), k, threshold, precision))[0] for row in rows]
         found = await asyncio.gather(*(host.scoring.submit(ask) for ask in asks))
     except InputError as error:
-        told = {"id": body.id, "code": 422, "error": str(error), "result": {}}
-        told |= {"status": 422, "title": "Unprocessable Content", "detail": str(error)}
-        return JSONResponse(told, 422, media_type="application/problem+json")
+        status = HTTPStatus.UNPROCESSABLE_ENTITY
+        if isinstance(error, UnknownItemError):
+            status = HTTPStatus.NOT_FOUND
+        problem = {"id": body.id, "code": status, "error": str(error), "result": {}}
+        problem |= {"status": status, "title": status.phrase, "detail": str(error)}
+        return JSONResponse(problem, status, media_type="application/problem+json")
     now, best = found[-1][0], dict[str, Suggestion]()
     for one in sorted((one for _, some in found for one in some), key=lambda one: -one.probability):
         best.setdefault(one.label, one)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from polyseme._validation import InputError
-from polyseme.serve.collection import Collection
+from polyseme.serve.collection import Collection, UnknownItemError
 from polyseme.serve.host import ModelHost, Row
 from polyseme.serve.questions import row_of_file
 from polyseme.serve.schemas import MOST_TAGS
@@ -75,7 +75,7 @@ async def row_of_reference(host: ModelHost, reference: str) -> Row:
         return await row_of_file(data, host)
     name = item_of(host.collection, reference)
     if name is None or host.collection is None:
-        raise InputError(
+        raise UnknownItemError(
             f"'{reference[:60]}' is no item of the collection, and nothing is fetched from "
             "elsewhere; send the content as a data URL."
         )

@@ -47,13 +47,13 @@ export class Api {
 
   /**
    * A path below the model in use: `api.model("labels")`, `api.model("labels", name, "rename")`.
-   * The first part is taken as it is, further parts are encoded.
+   * The first part is taken as it is, further parts are names and are encoded.
    * @param {string} [path]
    * @param {...(string | number)} parts
    */
   model(path = "", ...parts) {
     const start = `models/${encodeURIComponent(this.modelId)}`;
-    return [start, ...(path ? [path] : []), ...parts.map((part) => encodeURIComponent(part))].join("/");
+    return [start, ...(path ? [path] : []), ...parts.map(addressOf)].join("/");
   }
 
   /**
@@ -148,6 +148,11 @@ export class Api {
       throw new Problem({ title: "Not reached", detail: "The service cannot be reached; is it still running?" });
     }
   }
+}
+
+/** A name as a part of an address: browsers take `.` and `..` out, so that a space follows them. @param {string | number} name */
+function addressOf(name) {
+  return encodeURIComponent(/^\.{1,2} *$/.test(String(name)) ? `${name} ` : name);
 }
 
 /** @param {any} body */

@@ -104,7 +104,7 @@ class AskView {
     const { api, model } = this.context;
     if (!model.collection?.has_media) return;
     try {
-      const path = `${api.model("media")}/${item.split("/").map(encodeURIComponent).join("/")}`;
+      const path = api.model("media", item);
       this.intake.picture(await api.media(model.collection.media === "image" ? `${path}?size=512` : path), model.collection.media);
     } catch {
       // the name of the item is shown already
