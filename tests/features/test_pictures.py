@@ -486,7 +486,11 @@ def test_what_is_put_around_a_drawing_is_its_own_ground(framing: str, tmp_path: 
 
 @pytest.mark.parametrize(
     ("pixel", "wanted"),
-    [((255, 255, 255, 255), WHITE), ((250, 250, 250, 255), (250,) * 3), ((255, 255, 255, 0), WHITE)],
+    [
+        ((255, 255, 255, 255), WHITE),
+        ((250, 250, 250, 255), (250,) * 3),
+        ((255, 255, 255, 0), WHITE),
+    ],
     ids=["opaque", "opaque and nearly white", "nothing but ground"],
 )
 def test_where_black_shows_no_more_a_picture_lies_on_white(pixel, wanted, tmp_path: Path) -> None:
@@ -513,7 +517,9 @@ def test_an_array_with_opacity_lies_on_the_same_ground_as_a_file(tmp_path: Path)
         np.testing.assert_array_equal(picture_from_array(unit, size=48), wanted)
 
 
-def test_the_ground_is_the_same_whatever_is_looked_at_at_a_time(tmp_path: Path, monkeypatch) -> None:
+def test_the_ground_is_the_same_whatever_is_looked_at_at_a_time(
+    tmp_path: Path, monkeypatch
+) -> None:
     wanted = read(saved(ring(255), "PNG"), tmp_path, size=48)
     monkeypatch.setattr(pictures, "_BAND", 48 * 5)
     np.testing.assert_array_equal(read(saved(ring(255), "PNG"), tmp_path, size=48), wanted)

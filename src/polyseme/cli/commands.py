@@ -853,6 +853,8 @@ def look_at(folder: Path, out: Path, extractor: MediaFeatures, engine: Any = Non
     for names, reason in by_reason(summary.unread)[:_NAMED]:
         say(f"keywords of {names} cannot be read: {reason}")
     say(summary.sentence())
+    if same := summary.sameness():
+        say(same)
     say(summary.keywords())
     return summary
 

@@ -65,9 +65,10 @@ def read_picture(
 
     For the parameters see `ImageFeatures`. The content decides what a file is, not its suffix. Of
     several frames or pages the first counts. EXIF rotation is followed, transparency is laid on
-    white, or on black where white would hide the drawing; colour profiles are ignored. Of 16 bits the upper 8 are kept; 32 bits have no agreed
-    white, and are scaled so that the smallest value is black and the largest white. An SVG is drawn
-    without text and without pictures that it does not hold.
+    white, or on black where white would hide the drawing; colour profiles are ignored. Of 16 bits
+    the upper 8 are kept; 32 bits have no agreed white, and are scaled so that the smallest value is
+    black and the largest white. An SVG is drawn without text and without pictures that it does not
+    hold.
     """
     small, ground = _read_file(path, size, framing, max_megapixels)
     return _squared(small, size, ground)
@@ -118,7 +119,8 @@ def picture_from_array(array: object, *, size: int, framing: str = "stretch") ->
     """Bring a picture that is already an array to a square, (size, size, 3).
 
     Arrays are gray (h, w) or (h, w, 1), red-green-blue (h, w, 3), or that with alpha (h, w, 4),
-    laid on white or black as files are; of uint8, uint16 (the upper 8 bits are kept), bool, or floats in 0..1.
+    laid on white or black as files are; of uint8, uint16 (the upper 8 bits are kept), bool, or
+    floats in 0..1.
     """
     pixels = _as_bytes(np.asarray(array))
     pixels = pixels[:, :, 0] if pixels.shape[2:] == (1,) else pixels
