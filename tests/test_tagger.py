@@ -1563,7 +1563,7 @@ def test_a_pool_of_files_is_known_by_their_names():
         tagger.learn(said)
     tagger.learn(said, ["sandshore", "wood"])
     with warnings.catch_warnings():
-        warnings.simplefilter("error", PolysemeWarning)
+        warnings.filterwarnings("error", "Verdicts on", PolysemeWarning)
         tagger.fit(words, documents, unlabelled=pool)
     assert tagger.space_.sketch(np.ones((1, tagger.n_features_in_))).shape == (1, 10)
     assert tagger._answers.corrections, "what was said of files is placed in the new space"
@@ -1603,3 +1603,18 @@ def test_a_fit_that_fails_leaves_scores_and_verdicts(own_tagger, world, monkeypa
     np.testing.assert_array_equal(own_tagger.decision_function(world.X_test), before)
     own_tagger.learn([("0", "sun", True)], world.X_test)
     assert log.count == 9
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_items_with_the_same_features_are_told(form, tiny_space):
+    documents = [["a", "b"], ["b", "c"], ["a", "c"], ["c"]] * 10
+    X = np.random.default_rng(0).normal(size=(40, 4))
+    tagger = ZeroShotTagger(space=tiny_space(n_steps=4), n_validations=0, random_state=0)
+    X[:4] = X[4]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PolysemeWarning)
+        X[1:5] += np.arange(4)[:, np.newaxis]
+        tagger.fit(form(X), documents)
+    X[10:] = 0.5
+    with pytest.warns(PolysemeWarning, match="30 of 40 items have the same features: nothing"):
+        tagger.fit(form(X), documents)

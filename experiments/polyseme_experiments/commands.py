@@ -176,7 +176,9 @@ def demo(
 @app.command(rich_help_panel=FILES, epilog="Example: polyseme sample image photos")
 def sample(
     kind: KindOfMedia,
-    folder: Annotated[Path, typer.Argument(help="A folder to write to; nothing is overwritten.")],
+    folder: Annotated[
+        Path, typer.Argument(help="A folder to write to, new or empty; nothing is overwritten.")
+    ],
     limit: Annotated[
         int | None, typer.Option(min=1, help="Write so many files only.", show_default=False)
     ] = None,

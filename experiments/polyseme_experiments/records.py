@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme._validation import InputError, PolysemeWarning
-from polyseme.io import replacing
+from polyseme.io.folders import check_regular, replacing
 
 Record = dict[str, Any]
 FIELDS: dict[str, type | tuple[type, ...]] = {
@@ -138,6 +138,7 @@ class RecordStore:
     def _read(self, setting: str, *, all_have: bool = True) -> list[Record]:
         """Read a setting's records; `all_have`: those without a digest do not count either."""
         path = self._path(setting)
+        check_regular(path)
         records: list[Record] = []
         for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
             try:

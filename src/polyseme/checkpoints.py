@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from polyseme._validation import InputError, PolysemeWarning
-from polyseme.io.folders import check_room
+from polyseme.io.folders import check_link, check_room
 from polyseme.persistence import (
     MANIFEST,
     ModelFileError,
@@ -105,6 +105,13 @@ def unless_refused(path: str | Path | None) -> Iterator[None]:
 
 
 def check_room_for(path: str | Path | None, n_weights: int) -> None:
-    """Raise unless there is room for the states of a training with so many weights of 4 bytes."""
+    """Raise unless the states of a training fit at a path; a weight takes 4 bytes."""
     if path is not None:
+        place = Path(path)
+        check_link(place)
+        if place.exists() and not place.is_dir():
+            raise InputError(
+                f"The state of the training belongs into the folder '{place}', where a file is; "
+                "move that away."
+            )
         check_room(Path(path), 4 * _TIMES_WEIGHTS * n_weights)

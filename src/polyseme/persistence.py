@@ -649,7 +649,7 @@ def write_cache(file: Path, arrays: Arrays) -> None:
     """
     data = _encode_arrays(arrays)
     sweep(file.parent)  # what a kill has left of one that was being written
-    with suppress(OSError), replacing(file) as stream:
+    with suppress(OSError, InputError), replacing(file) as stream:
         stream.write(hashlib.sha256(data).digest() + data)
 
 

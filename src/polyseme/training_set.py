@@ -7,9 +7,11 @@ labels, and what people have said of its rows.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,8 @@ Floats = NDArray[np.float32]
 
 # Items whose vectors are kept at a time.
 _PLACED = 4096
+# So many items, and such a share of all, may have the same features by chance.
+_EQUAL_ITEMS, _EQUAL_SHARE = 2, 0.1
 
 
 @dataclass(frozen=True)
@@ -242,6 +246,8 @@ def gather(
         with working(f"learning {extractor.kind} features", shown=verbose):
             learned, table = learned_copy(extractor, table, seed)
     features = None if table is None else check_instances(table, len(corpus), owner=owner)
+    if features is not None:
+        _warn_of_equal_items(features)
     pool, columns = None, column_names(named)
     if unlabelled is not None:
         if features is None:
@@ -268,6 +274,32 @@ def gather(
         None if extractor is not None else columns,
         learned,
     )
+
+
+def _warn_of_equal_items(features: Features) -> None:
+    """Warn where many items have the very same features, as blank pictures do."""
+    counts = Counter(_row_hashes(features))
+    _, n_equal = counts.most_common(1)[0]
+    if n_equal > max(_EQUAL_ITEMS, _EQUAL_SHARE * counts.total()):
+        warnings.warn(
+            f"{n_equal:,} of {counts.total():,} items have the same features: nothing can be "
+            "learned that tells these apart. Look whether they are blank, silent or damaged.",
+            PolysemeWarning,
+            stacklevel=4,
+        )
+
+
+def _row_hashes(features: Features) -> Iterator[int]:
+    """Yield a hash of each row, equal for equal rows."""
+    if not sp.issparse(features):
+        for row in features:
+            yield hash(row.tobytes())
+        return
+    starts = features.indptr.tolist()
+    for start, end in pairwise(starts):
+        columns = features.indices[start:end].tobytes()
+        values = features.data[start:end].tobytes()
+        yield hash((columns, values))
 
 
 def _pool(

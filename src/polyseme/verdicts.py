@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import sqlite3
-import stat
 import tempfile
 import threading
 import warnings
@@ -36,6 +35,7 @@ from polyseme._validation import (
     unknown_name,
 )
 from polyseme.io import PathLike, locked, replacing
+from polyseme.io.folders import check_file, check_regular
 from polyseme.persistence import VERDICTS, ModelFileError, check_destination, make_folder
 
 MAX_TEXT = 4096  # letters of an item's id, a label, a model or a name
@@ -725,11 +725,7 @@ def _schema(connection: sqlite3.Connection) -> list[Row]:
 def _check_files(file: Path) -> None:
     """Refuse links and pipes in place of the database or of the files beside it."""
     for name in (file, *(Path(f"{file}{end}") for end in ("-wal", "-shm", "-journal"))):
-        if os.path.lexists(name) and not stat.S_ISREG(name.lstat().st_mode):
-            raise ModelFileError(
-                f"'{name}' must be a regular file, not a link or a folder; put the file itself in "
-                "its place."
-            )
+        check_regular(name, ModelFileError)
 
 
 def _maybe(value: object, kind: type) -> bool:
@@ -988,7 +984,7 @@ def write_verdicts(verdicts: Iterable[Verdict], path: PathLike) -> None:
     if place.suffix.lower() != ".jsonl":
         raise InputError(f"Verdicts are written as .jsonl; got '{place.name}': rename it.")
     try:
-        with replacing(place) as stream:
+        with replacing(check_file(place)) as stream:
             for number, verdict in enumerate(verdicts):
                 fields = _checked(verdict, f"Verdict {number}", None)._asdict()
                 fields["number"] = verdict.number

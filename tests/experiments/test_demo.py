@@ -250,7 +250,7 @@ def test_the_drawings_are_attributed(page):
 
 
 def test_run_demo_writes_the_page_and_refuses_a_folder(tmp_path, results, monkeypatch):
-    with pytest.raises(InputError, match="is a folder; add a file name"):
+    with pytest.raises(InputError, match="is a folder; add the name of a file"):
         run_demo(tmp_path, log=lambda message: pytest.fail(message))
     name = "polyseme_experiments.demo.experiment.run_experiment"
     monkeypatch.setattr(name, lambda corpus, **_: results)

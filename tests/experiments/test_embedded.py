@@ -14,6 +14,7 @@ import pytest
 
 from polyseme._validation import InputError
 from polyseme.corpus import LabelCorpus
+from polyseme.io.folders import MARK
 from polyseme_experiments.datasets import ClipCorpus, EmojiCorpus, clips, emoji
 from polyseme_experiments.datasets.clips import RATE, SECONDS, load_clips
 from polyseme_experiments.datasets.embedded import LICENCE_FILE, TAGS_FILE
@@ -131,7 +132,8 @@ def test_media_are_written_beside_their_tags_and_overwrite_nothing(
     names = music.ids[:8]
     paths = music.write(tmp_path / "new", names)
     assert [path.read_bytes() for path in paths] == music.sounds[:8]
-    assert {path.name for path in (tmp_path / "new").iterdir()} == {*names, TAGS_FILE, LICENCE_FILE}
+    written_names = {path.name for path in (tmp_path / "new").iterdir()}
+    assert written_names == {*names, TAGS_FILE, LICENCE_FILE, MARK}
     tags = LabelCorpus.read(tmp_path / "new" / TAGS_FILE)
     assert [sorted(tags.document(row)) for row in range(8)] == music.documents[:8]
     paths[5].unlink()
@@ -140,7 +142,7 @@ def test_media_are_written_beside_their_tags_and_overwrite_nothing(
     paths[3].write_text("mine", "utf-8")
     with pytest.raises(InputError, match=r"0004\.ogg' exists and is not the file"):
         music.write(tmp_path / "new", names)
-    with pytest.raises(InputError, match=r"Nothing can be written to"):
+    with pytest.raises(InputError, match=r"is a file; name a folder to write to"):
         music.write(paths[3], names)
     pictures = drawn.picture_names()[N - 2 : N + 2]
     written = drawn.write(tmp_path / "drawn", pictures)

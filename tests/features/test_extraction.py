@@ -26,7 +26,7 @@ from polyseme.features.extraction import FeatureStore, _hash, from_caches, match
 from polyseme.io.folders import sealed, summary_of, unsealed
 from polyseme.io.xmp import merge_tags
 from sidecar_files import write_sidecar
-from sound_files import make_odd_sounds
+from sound_files import make_odd_sounds, wav
 
 
 class Letters(MediaFeatures):
@@ -104,6 +104,26 @@ def test_every_file_is_in_the_ledger_and_numbers_are_in_its_order(texts, out):
     assert found.skipped == (("b.txt", "is bad"),)
     assert found[[1]].ids == found[1:].ids == found[np.array([False, True])].ids == found[1].ids
     assert found[::-1].ids == found.ids[::-1]
+
+
+def test_different_files_with_the_same_numbers_are_told(texts, out):
+    summary = extract_folder(texts, out, Letters())
+    assert summary.alike == () and summary.sameness() == ""
+    (texts / "copy.txt").write_text("aab")
+    assert extract_folder(texts, out, Letters()).alike == (), "a copy is the same picture"
+    (texts / "other.txt").write_text("aba")
+    summary = extract_folder(texts, out, Letters())
+    assert summary.alike == ("a.txt", "copy.txt", "other.txt")
+    assert "3 of 4 pictures have the same features as another one" in summary.sameness()
+
+
+def test_clips_of_silence_are_told(tmp_path, out):
+    pytest.importorskip("soundfile", reason="needs the extra `audio`")
+    (tmp_path / "clips").mkdir()
+    for name, rate in (("a.wav", 22050), ("b.wav", 44100)):
+        (tmp_path / "clips" / name).write_bytes(wav(np.zeros((rate, 1)), rate))
+    summary = extract_folder(tmp_path / "clips", out, AudioFeatures())
+    assert "2 of 2 sounds have the same features as another one" in summary.sameness()
 
 
 def test_what_was_looked_at_is_known_by_content(texts, out):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import subprocess
 import sys
 import zlib
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +23,7 @@ from polyseme.features.extraction import by_reason
 from polyseme.features.keywords import keywords_of
 from polyseme.features.pictures import read_picture
 from polyseme.features.sound import read_sound
-from polyseme.io.xmp import answer_suggestions, merge_tags
+from polyseme.io.xmp import answer_suggestions, merge_tags, read_sidecar, undo_suggestions
 from sidecar_files import write_sidecar
 
 needs_exiftool = pytest.mark.skipif(
@@ -76,7 +78,7 @@ def ffmpeg(path: Path, *words: str) -> Path:
 def test_keywords_that_exiftool_wrote_are_read(tmp_path, suffix, words, tags, place):
     path = picture(tmp_path / f"a.{suffix}")
     exiftool(path, *words)
-    assert keywords_of(path, "image") == (tags, [place], [])
+    assert keywords_of(path, "image")[:3] == (tags, [place], [])
 
 
 @needs_exiftool
@@ -87,7 +89,7 @@ def test_keywords_that_exiftool_wrote_are_read(tmp_path, suffix, words, tags, pl
 def test_iptc_keywords_are_read_where_formats_have_them(tmp_path, suffix, charset):
     path = picture(tmp_path / f"a.{suffix}")
     exiftool(path, *charset, "-IPTC:Keywords=sea", "-IPTC:Keywords=café")
-    assert keywords_of(path, "image") == (["sea", "café"], ["IPTC"], [])
+    assert keywords_of(path, "image")[:3] == (["sea", "café"], ["IPTC"], [])
 
 
 @needs_exiftool
@@ -170,7 +172,7 @@ def test_the_keywords_of_a_png_cost_no_pixels(tmp_path, monkeypatch):
 
     monkeypatch.setattr(ImageFile, "load_prepare", load)
     found = keywords_of(tmp_path / "a.png", "image")
-    assert found == (["sea"], ["XMP"], [])
+    assert found[:3] == (["sea"], ["XMP"], [])
 
 
 @pytest.mark.parametrize("suffix", ["heic", "avif"])
@@ -284,7 +286,7 @@ def test_more_than_a_limit_is_not_read(tmp_path, monkeypatch):
 
 def test_a_drawing_has_no_keywords(tmp_path):
     (tmp_path / "a.svg").write_text(DRAWING)
-    assert keywords_of(tmp_path / "a.svg", "image") == ([], [], [])
+    assert keywords_of(tmp_path / "a.svg", "image")[:3] == ([], [], [])
 
 
 def test_a_suggestion_that_a_program_copied_into_the_file_does_not_teach(tmp_path):
@@ -305,3 +307,100 @@ def test_an_extraction_tells_how_many_files_have_keywords_and_from_where(tmp_pat
     summary = extract_folder(folder, tmp_path / "out", ImageFeatures(size=32))
     assert summary.keywords() == "2 of 3 files have keywords (XMP 2, sidecar 1)"
     assert read_extraction(tmp_path / "out").tags == (("sea",), (), ("sky", "sand"))
+
+
+# ---------------------------------------------------------------------- what other programs see
+
+
+def write_tags(path: Path, labels: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """Write the sidecar of one picture as `polyseme tag --sidecars` does."""
+    from polyseme.cluster.media import Tagging
+
+    tagging = Tagging.__new__(Tagging)
+    tagging.kind, tagging.skipped, tagging.files = "image", [], []
+    record = {"file": path.name, "labels": labels, "kinds": ["seen"] * len(labels)}
+    record["scores"] = [0.9] * len(labels)
+    monkeypatch.setattr(tagging, "_tagged", lambda: iter([(path, record)]))
+    (written,) = tagging.sidecars()
+    return written
+
+
+def test_a_sidecar_takes_over_what_is_inside_the_picture(tmp_path, monkeypatch):
+    xmp = packet("sea").decode().replace("dc:subject", "lr:hierarchicalSubject")
+    xmp = xmp.replace("xmlns:dc=", "xmlns:lr='http://ns.adobe.com/lightroom/1.0/' xmlns:dc=")
+    exif = Image.Exif()
+    exif[0x9C9E] = "sand;Zoë".encode("utf-16-le")
+    path = picture(tmp_path / "a.jpg", xmp=xmp.replace(">sea<", ">place|sea<").encode(), exif=exif)
+    found = keywords_of(path, "image")
+    assert found.tags == ["sea", "sand", "Zoë"] and found.hierarchies == ["place|sea"]
+    assert write_tags(path, ["dog", "sea"], monkeypatch)["added"] == ["dog"]
+    written = (tmp_path / "a.jpg.xmp").read_text("utf-8")
+    for tag in ("place|sea", "sea", "sand", "Zoë", "dog"):
+        assert f"<rdf:li>{tag}</rdf:li>" in written
+    again = keywords_of(path, "image")
+    assert again.tags == found.tags and again.hierarchies == found.hierarchies
+    undo_suggestions(tmp_path / "a.jpg.xmp")
+    assert not (tmp_path / "a.jpg.xmp").exists()
+
+
+def test_the_service_s_sidecars_take_it_over_as_well(tmp_path):
+    pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
+    from polyseme.serve.api import _write_sidecar
+
+    path = picture(tmp_path / "a.jpg", xmp=packet("sea", "sand"))
+    assert _write_sidecar(path, "image", ["dog", "sea"], dry_run=True) == ["dog"]
+    assert not (tmp_path / "a.jpg.xmp").exists()
+    assert _write_sidecar(path, "image", ["dog", "sea"], dry_run=False) == ["dog"]
+    assert read_sidecar(tmp_path / "a.jpg.xmp")[:3] == (["sea", "sand", "dog"], [], [])
+    write_sidecar(tmp_path / "b.jpg.xmp", ["sky"])
+    path = picture(tmp_path / "b.jpg", xmp=packet("sea"))
+    assert _write_sidecar(path, "image", ["sea"], dry_run=False) == ["sea"]
+
+
+def tags_in_darktable(folder: Path, names: list[str]) -> dict[str, set[str]]:
+    """What darktable takes for the tags of pictures that it imports."""
+    library, settings = folder / "library.db", folder / "settings"
+    imports = [word for name in names for word in ("--import", str(folder / name))]
+    core = ["--core", "--library", str(library), "--configdir", str(settings)]
+    core += ["--cachedir", str(folder / "cache"), "--disable-opencl"]
+    (folder / "exported").mkdir()
+    command = ["darktable-cli", *imports, str(folder / "exported"), "--out-ext", "jpg", *core]
+    subprocess.run(command, check=True, timeout=120, capture_output=True)
+    query = (
+        "SELECT filename, name FROM images JOIN tagged_images ON imgid = images.id "
+        "JOIN tags.tags ON tags.tags.id = tagid WHERE name NOT LIKE 'darktable|%'"
+    )
+    with closing(sqlite3.connect(library)) as connection:
+        connection.execute("ATTACH ? AS tags", (str(settings / "data.db"),))
+        rows = connection.execute(query).fetchall()
+    return {name: {tag for file, tag in rows if file == name} for name in names}
+
+
+@needs_exiftool
+@pytest.mark.skipif(shutil.which("darktable-cli") is None, reason="darktable is not installed")
+def test_darktable_sees_the_keywords_of_people_and_ours(tmp_path, monkeypatch):
+    names = ["iptc.jpg", "inside.jpg", "beside.jpg", "nothing.jpg"]
+    paths = {name: picture(tmp_path / name) for name in names}
+    utf8 = "-IPTC:CodedCharacterSet=UTF8"
+    exiftool(paths["iptc.jpg"], utf8, "-IPTC:Keywords=iptckey", "-IPTC:Keywords=Zoë")
+    exiftool(paths["inside.jpg"], "-XMP-lr:HierarchicalSubject=x|y|z")
+    exiftool(tmp_path / "beside.jpg.xmp", "-XMP-lr:HierarchicalSubject=animal|bird|São Paulo")
+    for path in paths.values():
+        write_tags(path, ["face", "eye"], monkeypatch)
+    ours = {"face", "eye"}
+    assert tags_in_darktable(tmp_path, names) == {
+        "iptc.jpg": {"iptckey", "Zoë"} | ours,
+        "inside.jpg": {"x|y|z"} | ours,
+        "beside.jpg": {"animal|bird|São Paulo"} | ours,
+        "nothing.jpg": ours,
+    }
+
+
+@needs_exiftool
+def test_exiftool_has_nothing_to_say_against_a_sidecar(tmp_path, monkeypatch):
+    path = picture(tmp_path / "a.jpg")
+    exiftool(path, "-XMP-lr:HierarchicalSubject=x|y|z", "-EXIF:XPKeywords=sand")
+    write_tags(path, ["dog"], monkeypatch)
+    command = ["exiftool", "-validate", "-warning", "-error", "-a", str(tmp_path / "a.jpg.xmp")]
+    done = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
+    assert done.stdout.split(":")[1].strip() == "OK" and done.stdout.count("\n") == 1

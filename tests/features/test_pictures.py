@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 pytest.importorskip("PIL", reason="needs the extra `image`")
 pytest.importorskip("resvg_py", reason="needs the extra `image`")
 
-from PIL import Image, ImageOps
+from PIL import Image, ImageDraw, ImageOps
 
 import media_files as made
 from media_files import BLUE, DRAWING, GREEN, RED, SVG, YELLOW
@@ -25,7 +25,7 @@ from polyseme._validation import InputError
 from polyseme.features import _svg_worker, pictures
 from polyseme.features.base import MediaError
 from polyseme.features.image import FRAMINGS
-from polyseme.features.pictures import picture_from_array, read_picture
+from polyseme.features.pictures import picture_from_array, read_picture, read_thumbnail
 
 WHITE, BLACK = (255, 255, 255), (0, 0, 0)
 CORNERS = (RED, GREEN, BLUE, YELLOW)
@@ -405,3 +405,132 @@ def test_drawings_that_take_too_much_are_refused_and_the_next_is_read(
         with pytest.raises(MediaError, match=r"^takes more than 1.5 seconds to draw$"):
             read(made.slow_svg(), tmp_path)
     assert tuple(read(DRAWING, tmp_path, size=32)[16, 8]) == RED
+
+
+# ---------------------------------------------------------------------- the ground of a drawing
+
+
+def ring(value: int, alpha: int = 255, *, mode: str = "RGBA") -> Image.Image:
+    """A ring of one value on a transparent ground."""
+    picture = Image.new("RGBA", (48, 48), (value, value, value, 0))
+    brush = ImageDraw.Draw(picture)
+    brush.ellipse((6, 6, 41, 41), fill=(value, value, value, alpha))
+    brush.ellipse((16, 16, 31, 31), fill=(value, value, value, 0))
+    if mode == "P":
+        opaque = picture.getchannel("A").point(lambda a: 1 if a else 0)
+        paletted = Image.frombytes("P", picture.size, opaque.tobytes())
+        paletted.putpalette([value] * 6)
+        return paletted
+    return picture.convert(mode) if mode != "RGBA" else picture
+
+
+def ring_16_bits(value: int) -> bytes:
+    """A ring in gray of 16 bits, with one value that is transparent."""
+    opacity = np.asarray(ring(value).getchannel("A"))
+    pixels = np.where(opacity > 0, value * 257, 7).astype(np.uint16)
+    return made.png16(pixels, (b"tRNS", bytes((0, 7))))
+
+
+def saved(picture: Image.Image, form: str, **options: object) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, form, **options)
+    return file.getvalue()
+
+
+def svg_ring(colour: str) -> bytes:
+    shape = f'<circle cx="12" cy="12" r="7" fill="none" stroke="{colour}" stroke-width="5"/>'
+    return f'<svg {SVG} viewBox="0 0 24 24" style="color:{colour}">{shape}</svg>'.encode()
+
+
+RINGS = {
+    "PNG": lambda value: saved(ring(value), "PNG"),
+    "PNG, gray with alpha": lambda value: saved(ring(value, mode="LA"), "PNG"),
+    "PNG, palette": lambda value: saved(ring(value, mode="P"), "PNG", transparency=0),
+    "PNG, 16 bits": ring_16_bits,
+    "GIF": lambda value: saved(ring(value, mode="P"), "GIF", transparency=0),
+    "WebP": lambda value: saved(ring(value), "WEBP", lossless=True, exact=True),
+    "TIFF": lambda value: saved(ring(value), "TIFF"),
+    "SVG": lambda value: svg_ring(f"#{value:02x}{value:02x}{value:02x}"),
+}
+
+
+@pytest.mark.parametrize("make", RINGS.values(), ids=RINGS)
+def test_a_light_drawing_on_a_transparent_ground_can_be_seen(make, tmp_path: Path) -> None:
+    for value in (255, 250, 232):
+        found = read(make(value), tmp_path, size=48)
+        assert_near(found[24, 8], (value,) * 3, within=4)
+        assert tuple(found[0, 0]) == tuple(found[24, 24]) == BLACK
+
+
+@pytest.mark.parametrize("make", RINGS.values(), ids=RINGS)
+def test_a_drawing_that_white_does_not_hide_lies_on_white(make, tmp_path: Path) -> None:
+    for value in (0, 128, 220):
+        found = read(make(value), tmp_path, size=48)
+        assert_near(found[24, 8], (value,) * 3, within=4)
+        assert tuple(found[0, 0]) == tuple(found[24, 24]) == WHITE
+
+
+def test_a_drawing_in_the_current_colour_is_black_on_white(tmp_path: Path) -> None:
+    shape = '<circle cx="12" cy="12" r="9" fill="currentColor"/>'
+    found = read(f'<svg {SVG} viewBox="0 0 24 24">{shape}</svg>', tmp_path, size=48)
+    assert tuple(found[24, 24]) == BLACK and tuple(found[0, 0]) == WHITE
+
+
+@pytest.mark.parametrize("framing", FRAMINGS)
+def test_what_is_put_around_a_drawing_is_its_own_ground(framing: str, tmp_path: Path) -> None:
+    wide = Image.new("RGBA", (96, 48), (255, 255, 255, 0))
+    wide.paste(ring(255), (24, 0))
+    found = read(saved(wide, "PNG"), tmp_path, size=48, framing=framing)
+    assert tuple(found[0, 0]) == tuple(found[-1, -1]) == BLACK and found.max() > 250
+
+
+@pytest.mark.parametrize(
+    ("pixel", "wanted"),
+    [
+        ((255, 255, 255, 255), WHITE),
+        ((250, 250, 250, 255), (250,) * 3),
+        ((255, 255, 255, 0), WHITE),
+    ],
+    ids=["opaque", "opaque and nearly white", "nothing but ground"],
+)
+def test_where_black_shows_no_more_a_picture_lies_on_white(pixel, wanted, tmp_path: Path) -> None:
+    blank = Image.new("RGBA", (60, 30), pixel)
+    found = read(saved(blank, "PNG"), tmp_path, size=16, framing="pad")
+    assert tuple(found[8, 8]) == wanted and tuple(found[0, 0]) == WHITE
+
+
+def test_white_with_one_dark_line_keeps_the_pixels_it_had(tmp_path: Path) -> None:
+    drawing = ring(255)
+    drawing.putpixel((8, 24), (200, 200, 200, 255))
+    white = Image.new("RGBA", drawing.size, "white")
+    white.alpha_composite(drawing)
+    found = read(saved(drawing, "PNG"), tmp_path, size=48)
+    np.testing.assert_array_equal(found, np.asarray(white.convert("RGB")))
+
+
+def test_an_array_with_opacity_lies_on_the_same_ground_as_a_file(tmp_path: Path) -> None:
+    for value in (255, 10):
+        wanted = read(saved(ring(value), "PNG"), tmp_path, size=48)
+        array = np.asarray(ring(value))
+        np.testing.assert_array_equal(picture_from_array(array, size=48), wanted)
+        unit = array.astype(np.float32) / 255
+        np.testing.assert_array_equal(picture_from_array(unit, size=48), wanted)
+
+
+def test_the_ground_is_the_same_whatever_is_looked_at_at_a_time(
+    tmp_path: Path, monkeypatch
+) -> None:
+    wanted = read(saved(ring(255), "PNG"), tmp_path, size=48)
+    monkeypatch.setattr(pictures, "_BAND", 48 * 5)
+    np.testing.assert_array_equal(read(saved(ring(255), "PNG"), tmp_path, size=48), wanted)
+    wanted = read(ring_16_bits(255), tmp_path, size=48)
+    monkeypatch.setattr(pictures, "_BAND", 48)
+    np.testing.assert_array_equal(read(ring_16_bits(255), tmp_path, size=48), wanted)
+
+
+def test_a_thumbnail_of_a_white_drawing_can_be_seen(tmp_path: Path) -> None:
+    for name, content in (("a.svg", svg_ring("#fff")), ("a.png", saved(ring(255), "PNG"))):
+        (tmp_path / name).write_bytes(content)
+        with Image.open(io.BytesIO(read_thumbnail(tmp_path / name, size=48))) as small:
+            values = np.asarray(small.convert("L"))
+        assert values.max() > 240 and values[0, 0] < 15

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme._validation import InputError
-from polyseme.io import replacing
+from polyseme.io.folders import make_folder, mark_folder, replacing
 
 TAGS_FILE, LICENCE_FILE = "tags.jsonl", "LICENCE.txt"
 
@@ -78,7 +78,8 @@ def write_media(
 ) -> list[Path]:
     """Write media files by name, labels and group of each in `tags.jsonl`, and whose work they are.
 
-    A file that is there already with the same content stays; with another one, nothing is written.
+    The folder is new, empty, or one of sample files before, which carries our mark. A file that is
+    there already with the same content stays; with another one, nothing is written.
     """
     rows = (
         {"file": name, "labels": labels, "group": group}
@@ -87,6 +88,7 @@ def write_media(
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     files = {**media, TAGS_FILE: lines.encode(), LICENCE_FILE: licence}
     target = Path(folder)
+    mark_folder(target, "sample files")
     try:
         for name, content in files.items():
             path = target / name
@@ -96,7 +98,7 @@ def write_media(
                     "away or choose another folder."
                 )
         for name, content in files.items():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            make_folder((target / name).parent)
             if not (target / name).exists():
                 with replacing(target / name) as stream:
                     stream.write(content)

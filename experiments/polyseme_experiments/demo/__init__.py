@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from polyseme._validation import InputError
-from polyseme.io import replacing
+from polyseme.io.folders import check_file, make_folder, replacing
 from polyseme_experiments.datasets import EmojiCorpus, load_emoji
 
 __all__ = ["run_demo"]
@@ -32,10 +31,8 @@ def run_demo(
     from polyseme_experiments.demo.experiment import run_experiment
     from polyseme_experiments.demo.page import build_page, thumbnails
 
-    path = Path(out)
-    if path.is_dir():
-        raise InputError(f"`out` must be a file, but '{path}' is a folder; add a file name.")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(Path(out).parent)
+    path = check_file(Path(out))
     emoji = load_emoji()
     if from_pictures:
         emoji = _with_new_features(emoji, log)

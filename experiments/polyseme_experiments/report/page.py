@@ -16,7 +16,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from polyseme.io import replacing
+from polyseme.io.folders import make_folder, replacing
 from polyseme_experiments.report.statistics import ABOVE
 from polyseme_experiments.report.tables import (
     Table,
@@ -214,6 +214,6 @@ def write_report(folder: Path, sections: Sequence[Section], *, title: str, facts
             svg = f'<?xml version="1.0" encoding="utf-8"?>\n{figure.svg}\n'
             files[f"figures/{section.name}-{number}.svg"] = svg
     for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        make_folder((folder / name).parent)
         with replacing(folder / name) as file:
             file.write(text.encode())

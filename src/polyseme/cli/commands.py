@@ -572,7 +572,7 @@ def validate(
 
     check_device(device, owner="validate")
     if page is not None:
-        check_file(page)
+        page_file = check_file(page)
     reading = Reading(tables, features_column, normalize)
     items = read_items(features, documents, split, reading)
     if items.X is None:
@@ -612,7 +612,7 @@ def validate(
     )
     say("\n".join(str(measured).splitlines()[2:]))
     if page is not None:
-        with replacing(page) as stream:
+        with replacing(page_file) as stream:
             stream.write(validation_page(measured, f"Tags of {documents or features}").encode())
         typer.echo(str(page))
 
@@ -872,6 +872,8 @@ def look_at(folder: Path, out: Path, extractor: MediaFeatures, engine: Any = Non
     for names, reason in by_reason(summary.unread)[:_NAMED]:
         say(f"keywords of {names} cannot be read: {reason}")
     say(summary.sentence())
+    if same := summary.sameness():
+        say(same)
     say(summary.keywords())
     return summary
 

@@ -114,8 +114,14 @@ class Tagging:
         for path, record in self._tagged():
             try:
                 sidecar = sidecar_of(path)
-                inside = keywords_of(path, self.kind).tags
-                added = merge_tags(sidecar, record["labels"], present=inside, dry_run=dry_run)
+                inside = keywords_of(path, self.kind)
+                added = merge_tags(
+                    sidecar,
+                    record["labels"],
+                    present=inside.tags,
+                    hierarchies=inside.hierarchies,
+                    dry_run=dry_run,
+                )
             except (InputError, OSError) as error:
                 self.skipped.append((record["file"], str(error)))
                 self.n_unwritten += any(

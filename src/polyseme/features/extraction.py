@@ -96,6 +96,7 @@ class Summary:
     n_tagged: int  # extracted files with keywords
     places: dict[str, int]  # files by where their keywords come from, such as XMP or sidecar
     unread: tuple[tuple[str, str], ...]  # extracted files some of whose keywords cannot be read
+    alike: tuple[str, ...] = ()  # files whose numbers are those of a file with another content
 
     def __repr__(self) -> str:
         """Tell how many, in a line; its methods say it in sentences."""
@@ -111,6 +112,17 @@ class Summary:
         return (
             f"{self.n_extracted:,} of {total:,} {noun} files extracted{cached}, "
             f"{len(self.skipped):,} skipped; {others} passed over"
+        )
+
+    def sameness(self) -> str:
+        """Name the files that their numbers do not tell apart; empty where there are none."""
+        if not self.alike:
+            return ""
+        noun = {"image": "pictures", "audio": "sounds"}[self.kind]
+        return (
+            f"{len(self.alike):,} of {self.n_extracted:,} {noun} have the same features as "
+            f"another one, though their files differ ({first_few(self.alike, most=3)}): nothing "
+            "can tell them apart; are they blank, or silent?"
         )
 
     def keywords(self) -> str:
@@ -204,7 +216,7 @@ def _fill(
                 f"{first_few([f'{names}: {why}' for names, why in by_reason(skipped)], most=3)}."
             )
         try:
-            found = _write(target, extractor, used, skipped, others, store)
+            found, alike = _write(target, extractor, used, skipped, others, store)
         except OSError as error:
             raise unwritable(target, error) from error
     places = Counter(place for keywords in found for place in keywords.places)
@@ -215,7 +227,7 @@ def _fill(
     ]
     n_tagged = sum(bool(keywords.tags) for keywords in found)
     outcomes_of = (tuple(skipped), tuple(others), n_tagged, dict(places.most_common()))
-    return Summary(kind, len(used), n_cached, *outcomes_of, tuple(unread))
+    return Summary(kind, len(used), n_cached, *outcomes_of, tuple(unread), tuple(alike))
 
 
 def _warn(sentence: str) -> None:
@@ -750,8 +762,8 @@ def _write(
     skipped: Sequence[tuple[str, str]],
     others: Sequence[tuple[str, str]],
     store: FeatureStore,
-) -> list[Keywords]:
-    """Write numbers, ledger and manifest; give the keywords of each file that is used."""
+) -> tuple[list[Keywords], list[str]]:
+    """Write numbers, ledger and manifest; return each used file's keywords, and who is alike."""
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
@@ -784,8 +796,13 @@ def _write(
         replacing(target / _ARRAYS[extractor.kind]) as table,
     ):
         np.lib.format.write_array_header_1_0(table, header)
+        contents_by_numbers: dict[bytes, set[bytes]] = defaultdict(set)
+        numbers_of_row: list[bytes] = []
         for _, content in used:
-            table.write(store.get(content).tobytes())
+            values = store.get(content).tobytes()
+            table.write(values)
+            numbers_of_row.append(hashlib.sha256(values).digest())
+            contents_by_numbers[numbers_of_row[-1]].add(content)
         for line in lines:
             text = json.dumps(line, ensure_ascii=False) + "\n"
             try:
@@ -798,7 +815,12 @@ def _write(
             stream.settle()
         # Everything is written; without a manifest there is no extraction while names change.
         (target / MANIFEST).unlink(missing_ok=True)
-    return found
+    alike = [
+        file.id
+        for (file, _), numbers_digest in zip(used, numbers_of_row, strict=True)
+        if len(contents_by_numbers[numbers_digest]) > 1
+    ]
+    return found, alike
 
 
 def _keywords(path: Path, kind: str) -> Keywords:

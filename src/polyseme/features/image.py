@@ -39,7 +39,7 @@ FORMATS = {
 }
 SUFFIXES = frozenset({".svg", ".svgz"}.union(*FORMATS.values()))
 # To be raised whenever the same picture would get other numbers.
-VERSION = 1
+VERSION = 2
 
 
 class ImageFeatures(MediaFeatures):
@@ -57,7 +57,7 @@ class ImageFeatures(MediaFeatures):
         Pixels a side that pictures are brought to, for EfficientNet-Lite0 a multiple of 32; by
         default 260 for EfficientNet-Lite2, 224 for all others.
     framing : {"stretch", "crop", "pad"}
-        How pictures become squares: stretched, cut at the centre, or padded with white.
+        How pictures become squares: stretched, cut at the centre, or padded with their ground.
     max_megapixels : float
         Larger pictures are refused. A JPEG counts at the size it is decoded to, an eighth of its
         own each way at best, unless it is a progressive one.

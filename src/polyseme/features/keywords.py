@@ -29,6 +29,7 @@ _ALIASES = {"keyw": "keywords"}
 _XP_KEYWORDS, _IPTC_KEYWORDS, _IPTC_CHARSET = 0x9C9E, (2, 25), (1, 90)
 _END = bytes.fromhex("0000000049454e44ae426082")  # the last chunk
 _RAW_IPTC = "Raw profile type iptc"
+_SIDECAR = "sidecar"
 
 Place = tuple[str, Callable[[], Tags]]  # what it is called, and what reads it
 
@@ -39,6 +40,7 @@ class Keywords(NamedTuple):
     tags: list[str]
     places: list[str]  # of XMP, IPTC, EXIF, sound tags and sidecar those that hold some
     unread: list[str]  # why a place cannot be read, such as "XMP: is not well-formed"
+    hierarchies: Sequence[str] = ()  # inside the file, such as `animal|bird`; the leaves are tags
 
 
 def keywords_of(path: Path, kind: str) -> Keywords:
@@ -47,12 +49,14 @@ def keywords_of(path: Path, kind: str) -> Keywords:
     suggested: list[str] = []
     places: list[str] = []
     unread: list[str] = []
+    hierarchies: list[str] = []
     with warnings.catch_warnings(action="ignore"):  # remarks on strangers' files
         for name, read in _places(path, kind):
             try:
                 found = read()
                 held = distinct(found.tags)
                 _check(held)
+                _check(found.hierarchies)
             except InputError as error:
                 unread.append(str(error))
             except Exception as error:  # decoders raise nearly everything on broken files
@@ -60,9 +64,11 @@ def keywords_of(path: Path, kind: str) -> Keywords:
             else:
                 suggested += found.suggested
                 tags += held
+                hierarchies += found.hierarchies if name != _SIDECAR else ()
                 places += [name] if lacking(found.suggested, held) else []
     # A program may have copied a suggestion into the file, without the note that it is one.
-    return Keywords(lacking(suggested, distinct(tags)), distinct(places), distinct(unread))
+    own = lacking(suggested, distinct(tags))
+    return Keywords(own, distinct(places), distinct(unread), hierarchies)
 
 
 def _places(path: Path, kind: str) -> Iterator[Place]:
@@ -71,7 +77,7 @@ def _places(path: Path, kind: str) -> Iterator[Place]:
     with path.open("rb", buffering=0) as raw:
         yield from inside(_Bounded(raw))
     for sidecar in xmp.sidecars_of(path):
-        yield "sidecar", partial(xmp.read_sidecar, sidecar)
+        yield _SIDECAR, partial(xmp.read_sidecar, sidecar)
 
 
 def _check(keywords: Sequence[str]) -> None:

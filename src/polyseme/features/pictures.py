@@ -43,13 +43,15 @@ with contextlib.suppress(ImportError):
 MOST_BYTES = 2_000_000_000
 SVG_BYTES, SVG_SECONDS = 10_000_000, 10.0
 
-# In pixels: what is a large picture, and what is composed on white at a time.
+# In pixels: what is a large picture, and what is composed on its ground at a time.
 _LARGE, _BAND = 20_000_000, 4_000_000
 _PIXEL_BYTES = 4  # of a decoded pixel, as red, green, blue and transparency take; deeper ones count
 _TRANSPOSED = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF orientation: Pillow's transposition
 _MARKUP = re.compile(rb"\xef\xbb\xbf\s*<|\xff\xfe<\0|\xfe\xff\0<|\s*<|\x1f\x8b")
 # The kinds of an ISO file that HEIC pictures have, after the size of the first box.
 _HEIC = re.compile(rb".{4}ftyp(hei[cxms]|hev[cxms]|mif1|msf1)", re.DOTALL)
+# Of 255: a drawing whose values lie closer together on white can hardly be seen there.
+_FAINT = 24
 _UNREADABLE = "is no picture that can be read"
 
 # Many threads read at once, but only one of them may hold a large picture.
@@ -63,11 +65,13 @@ def read_picture(
 
     For the parameters see `ImageFeatures`. The content decides what a file is, not its suffix. Of
     several frames or pages the first counts. EXIF rotation is followed, transparency is laid on
-    white, colour profiles are ignored. Of 16 bits the upper 8 are kept; 32 bits have no agreed
-    white, and are scaled so that the smallest value is black and the largest white. An SVG is drawn
-    without text and without pictures that it does not hold.
+    white, or on black where white would hide the drawing; colour profiles are ignored. Of 16 bits
+    the upper 8 are kept; 32 bits have no agreed white, and are scaled so that the smallest value is
+    black and the largest white. An SVG is drawn without text and without pictures that it does not
+    hold.
     """
-    return _squared(_read_file(path, size, framing, max_megapixels), size)
+    small, ground = _read_file(path, size, framing, max_megapixels)
+    return _squared(small, size, ground)
 
 
 def read_thumbnail(
@@ -77,7 +81,7 @@ def read_thumbnail(
 
     What is smaller stays as it is, but for drawings; for all else see `read_picture`.
     """
-    small = _read_file(path, size, "pad", max_megapixels, enlarge=False)
+    small, _ = _read_file(path, size, "pad", max_megapixels, enlarge=False)
     written = io.BytesIO()
     small.save(written, "JPEG", quality=quality)
     return written.getvalue()
@@ -85,8 +89,11 @@ def read_thumbnail(
 
 def _read_file(
     path: Path, size: int, framing: str, max_megapixels: float, *, enlarge: bool = True
-) -> Image.Image:
-    """Read a picture file, with all that limits it, and resample the part that is used."""
+) -> tuple[Image.Image, str]:
+    """Read a picture file, with all that limits it, and resample the part that is used.
+
+    Returns it with the colour of its ground, as `_flat` does.
+    """
     n_bytes = check_file(path)
     if n_bytes > MOST_BYTES:
         raise MediaError(f"has {n_bytes / 1e9:.1f} GB, more than the {MOST_BYTES / 1e9:g} allowed")
@@ -112,12 +119,13 @@ def picture_from_array(array: object, *, size: int, framing: str = "stretch") ->
     """Bring a picture that is already an array to a square, (size, size, 3).
 
     Arrays are gray (h, w) or (h, w, 1), red-green-blue (h, w, 3), or that with alpha (h, w, 4),
-    laid on white; of uint8, uint16 (the upper 8 bits are kept), bool, or floats in 0..1.
+    laid on white or black as files are; of uint8, uint16 (the upper 8 bits are kept), bool, or
+    floats in 0..1.
     """
     pixels = _as_bytes(np.asarray(array))
     pixels = pixels[:, :, 0] if pixels.shape[2:] == (1,) else pixels
-    picture = _flat(Image.fromarray(np.ascontiguousarray(pixels)))
-    return _squared(_framed(picture, size, framing), size)
+    picture, ground = _flat(Image.fromarray(np.ascontiguousarray(pixels)))
+    return _squared(_framed(picture, size, framing), size, ground)
 
 
 def _as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
@@ -146,7 +154,7 @@ def _as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
 
 def _read(
     file: IO[bytes], size: int, framing: str, max_megapixels: float, *, enlarge: bool = True
-) -> Image.Image:
+) -> tuple[Image.Image, str]:
     """Decode one raster file, in the order: header, limits, pixels, used part."""
     with open_picture(file) as picture:
         pixels = picture.width * picture.height
@@ -170,9 +178,10 @@ def _read(
         _correct(picture)
         with _one_large if pixels > _LARGE else contextlib.nullcontext():
             picture.load()
-            small = _framed(_flat(picture), size, framing)
+            flat, ground = _flat(picture)
+            small = _framed(flat, size, framing)
         # Only now: Pillow turns some pictures itself on loading, and then forgets the tag.
-        return _upright(small, picture)
+        return _upright(small, picture), ground
 
 
 def _pixel_bytes(picture: ImageFile) -> float:
@@ -240,9 +249,9 @@ def _upright(small: Image.Image, picture: Image.Image) -> Image.Image:
     return small if turn is None else small.transpose(Image.Transpose(turn))
 
 
-def _squared(small: Image.Image, size: int) -> NDArray[np.uint8]:
-    """Centre on white and give three channels, (size, size, 3)."""
-    square = Image.new(small.mode, (size, size), "white")
+def _squared(small: Image.Image, size: int, ground: str) -> NDArray[np.uint8]:
+    """Centre a picture on its ground and return three channels, (size, size, 3)."""
+    square = Image.new(small.mode, (size, size), ground)
     square.paste(small, ((size - small.width) // 2, (size - small.height) // 2))
     pixels = np.array(square)
     return pixels if pixels.ndim == 3 else np.repeat(pixels[:, :, np.newaxis], 3, axis=2)
@@ -268,28 +277,63 @@ def _correct(picture: ImageFile) -> None:
             picture.info["transparency"] = colour * (85 if raw == "L;2" else 17)
 
 
-def _flat(picture: Image.Image) -> Image.Image:
-    """Turn any mode into plain gray or red-green-blue, on white."""
+def _flat(picture: Image.Image) -> tuple[Image.Image, str]:
+    """Return any mode as plain gray or red-green-blue, and the colour of the ground it lies on."""
     if picture.mode.startswith(("I", "F")):
-        return Image.fromarray(_eight_bits(picture))
+        gray = Image.fromarray(_eight_bits(picture))
+        opacity = _opacity(picture)
+        if opacity is None:
+            return gray, "white"
+        return _on_ground(Image.merge("LA", (gray, opacity)))
     if picture.has_transparency_data:
-        return _on_white(picture)
+        return _on_ground(picture)
     # Pillow takes every CMYK JPEG for an inverted one; only Adobe's are.
     if picture.mode == "CMYK" and picture.format == "JPEG" and "adobe" not in picture.info:
         picture = ImageChops.invert(picture)
     if picture.mode in ("L", "RGB"):
-        return picture
-    return picture.convert("L" if picture.mode == "1" else "RGB")
+        return picture, "white"
+    return picture.convert("L" if picture.mode == "1" else "RGB"), "white"
 
 
-def _on_white(picture: Image.Image) -> Image.Image:
-    """Compose on white, a band at a time to bound the memory."""
+def _on_ground(picture: Image.Image) -> tuple[Image.Image, str]:
+    """Compose on white, or on black where the drawing can hardly be seen on white."""
+    on_white, spread_on_white = _composed(picture, "white")
+    if spread_on_white >= _FAINT:
+        return on_white, "white"
+    on_black, spread_on_black = _composed(picture, "black")
+    # They are equal where nothing is transparent, and both nothing where everything is.
+    if spread_on_black > spread_on_white:
+        return on_black, "black"
+    return on_white, "white"
+
+
+def _composed(picture: Image.Image, ground: str) -> tuple[Image.Image, int]:
+    """Compose on a ground, a band at a time to bound the memory.
+
+    Returns with it how far its least and its largest value, of any channel, lie apart.
+    """
     flat = Image.new("RGB", picture.size)
+    least, largest = 255, 0
     for top, part in _bands(picture):
-        band = part.convert("RGBA")
-        white = Image.new("RGBA", band.size, "white")
-        flat.paste(Image.alpha_composite(white, band).convert("RGB"), (0, top))
-    return flat
+        below = Image.new("RGBA", part.size, ground)
+        band = Image.alpha_composite(below, part.convert("RGBA")).convert("RGB")
+        flat.paste(band, (0, top))
+        for low, high in cast("tuple[tuple[int, int], ...]", band.getextrema()):
+            least = min(least, low)
+            largest = max(largest, high)
+    return flat, largest - least
+
+
+def _opacity(picture: Image.Image) -> Image.Image | None:
+    """Return the opacity of gray values of 16 bits; None where none of them is transparent."""
+    clear = picture.info.get("transparency")
+    if clear is None:
+        return None
+    opacity = np.empty(picture.size[::-1], dtype=np.uint8)
+    for top, part in _bands(picture):
+        band = np.where(np.asarray(part) == clear, 0, 255)
+        opacity[top : top + len(band)] = band
+    return Image.fromarray(opacity)
 
 
 def _bands(picture: Image.Image) -> Iterator[tuple[int, Image.Image]]:
@@ -310,7 +354,6 @@ def _eight_bits(picture: Image.Image) -> NDArray[np.uint8]:
             if tags.get(262) == 0:
                 values = np.iinfo(np.uint16).max - values
             band = (values >> 8).astype(np.uint8)
-            band[values == picture.info.get("transparency", -1)] = 255
             gray[top : top + len(band)] = band
         return gray
     whole = max(tags.get(258, (0,))) == 32 and tags.get(339, (1,))[0] == 1

@@ -46,16 +46,20 @@ def mark_folder(path: Path, kind: str, adopt: Adopt | None = None) -> None:
     Parameters
     ----------
     path : Path
-        New, empty, or a folder that was marked for the same kind before.
+        New, empty, or a folder that was marked for the same kind before. What is in that must be
+        regular files and folders: a link or a pipe is not of our making.
     kind : str
         What it holds, in words, such as "rankings".
     adopt : callable, optional
         Says whether a folder without a mark is nevertheless ours, by all that is in it.
     """
-    _make(path)
+    make_folder(path)
     try:
         with locked(path, _LOCK_SECONDS):
             _check_mark(path, kind, adopt)
+            for entry in path.iterdir():
+                if not entry.is_dir():
+                    check_regular(entry)
         _try_writing(path)
     except OSError as error:
         raise unwritable(path, error) from error
@@ -83,14 +87,57 @@ def kind_of(path: Path) -> str | None:
     return str(mark.get("kind")) if mark is not None and known else None
 
 
-def check_file(path: Path) -> None:
-    """Raise unless a file may be written to a path, before the work of making it is done."""
+def check_file(path: Path) -> Path:
+    """Raise unless a file may be written to a path, before the work of making it is done.
+
+    Returns the file to write by `replacing`; see `file_at`.
+    """
+    try:
+        file = file_at(path)
+    except OSError as error:
+        raise unwritable(path.parent, error) from error
+    if not file.parent.is_dir():
+        raise InputError(f"There is no folder '{file.parent}' to write '{file.name}' to.")
+    check_writable(file.parent)
+    return file
+
+
+def file_at(path: Path) -> Path:
+    """Return the file that is written where somebody names a path: the path, or where a link leads.
+
+    Raise unless it is a regular file or not there yet. A device or a pipe is never written to: a
+    file that appears as a whole would take its place.
+    """
+    check_link(path)
     if path.is_dir():
         raise InputError(f"'{path}' is a folder; add the name of a file.")
-    check_link(path)
-    if not path.parent.is_dir():
-        raise InputError(f"There is no folder '{path.parent}' to write '{path.name}' to.")
-    check_writable(path.parent)
+    file = path.resolve() if path.is_symlink() else path
+    if not path.exists():
+        return file
+    # What a descriptor leads to, such as /dev/stdout, may be a file without a name.
+    if not path.is_file() or not file.exists():
+        raise InputError(f"'{path}' is no regular file, and one would replace it; name another.")
+    if _is_standard_stream(path):
+        raise InputError(f"'{path}' is where this command prints; name another file.")
+    return file
+
+
+def check_regular(path: Path, error: type[InputError] = InputError) -> None:
+    """Raise where something is there that is no regular file, such as a link or a pipe."""
+    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+        raise error(
+            f"'{path}' must be a regular file, not a link, a pipe or a folder; put the file itself "
+            "in its place, or take it away."
+        )
+
+
+def _is_standard_stream(path: Path) -> bool:
+    """Whether a file is open as one of this process's standard streams."""
+    for number in range(3):
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(number), path.stat()):
+                return True
+    return False
 
 
 def check_writable(folder: Path) -> None:
@@ -141,7 +188,7 @@ def _try_writing(folder: Path) -> None:
         temporary.unlink(missing_ok=True)  # somebody may have swept it, now that it is closed
 
 
-def _make(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """Make a folder and its parents where they are not there."""
     check_link(folder)
     if folder.exists() and not folder.is_dir():
@@ -275,14 +322,17 @@ def _signature(token: str) -> str:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Writer]:
+def replacing(path: Path, mode: int = 0o666) -> Iterator[Writer]:
     """Write a file under a temporary name; it replaces `path` as a whole, or not at all.
 
-    A file that was there before keeps its owner, where the system lets it, and its permissions.
-    What a kill leaves is swept by name; see `sweep`.
+    A file that was there before keeps its permissions, and its owner and extended attributes where
+    the system lets it; a new one has those of `mode` that the process's mask leaves. What is no
+    regular file is refused, a link as well: follow it by `check_file` where people name it. What a
+    kill leaves is swept by name; see `sweep`.
     """
+    check_regular(path)
     # Nobody else reads it before it has the permissions of the file that was there.
-    descriptor, temporary = _draw(path.parent, 0o600 if path.exists() else 0o666)
+    descriptor, temporary = _draw(path.parent, 0o600 if path.exists() else mode)
     try:
         with Writer(descriptor, temporary) as stream:
             yield stream
@@ -291,6 +341,7 @@ def replacing(path: Path) -> Iterator[Writer]:
                 with suppress(OSError, AttributeError):  # a system without owners
                     shutil.chown(temporary, path.stat().st_uid, path.stat().st_gid)
                 shutil.copymode(path, temporary)
+                _copy_attributes(path, temporary)
             if os.name == "posix":
                 temporary.replace(path)  # while it is locked, so that nobody sweeps it
         if os.name != "posix":
@@ -298,6 +349,14 @@ def replacing(path: Path) -> Iterator[Writer]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _copy_attributes(source: Path, target: Path) -> None:
+    """Copy extended attributes, such as access lists and tags, where the system has some."""
+    with suppress(OSError, AttributeError):
+        for name in os.listxattr(source):
+            with suppress(OSError):
+                os.setxattr(target, name, os.getxattr(source, name))
 
 
 def sweep(folder: Path) -> None:

@@ -2,18 +2,24 @@
 
 In come a packet, or the path of a sidecar and tags; out come its tags, or the same file with other
 ones and everything else kept. Tags are read from dc:subject and from the hierarchies of photo
-programs, of which the last part counts; they are written to dc:subject. Every tag added here is
-also noted in ``suggested`` of the namespace ``urn:polyseme:xmp:1.0/``: what is in both is a
-suggestion that waits for an answer; what is in that list only was refused, or taken out by
-somebody, and is not suggested again; what is in dc:subject only is a person's.
+programs, of which the last part counts; they are written to dc:subject, and to each list of
+hierarchies that the file has, for programs that find one there look no further. Every tag added
+here is also noted in ``suggested`` of the namespace ``urn:polyseme:xmp:1.0/``: what is there and in
+dc:subject is a suggestion that waits for an answer; what is in that list only was refused, or taken
+out by somebody, and is not suggested again; what is in dc:subject only is a person's.
+
+A sidecar hides the keywords inside a picture from programs such as darktable. A new one therefore
+has them, too, and names them in ``copied`` of the same namespace.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,15 +44,19 @@ _LOCK_SECONDS = 60.0
 # lxml writes a name as {namespace}name.
 _RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
 _SUBJECT = "{http://purl.org/dc/elements/1.1/}subject"
+_LIGHTROOM = "{http://ns.adobe.com/lightroom/1.0/}hierarchicalSubject"
 _SUGGESTED = "{urn:polyseme:xmp:1.0/}suggested"
+_COPIED = "{urn:polyseme:xmp:1.0/}copied"
 _PREFIX = {
     _SUBJECT: {"dc": "http://purl.org/dc/elements/1.1/"},
+    _LIGHTROOM: {"lr": "http://ns.adobe.com/lightroom/1.0/"},
     _SUGGESTED: {"polyseme": "urn:polyseme:xmp:1.0/"},
+    _COPIED: {"polyseme": "urn:polyseme:xmp:1.0/"},
 }
 # Paths of tags, and what stands between their parts: Lightroom and darktable; digiKam and Immich;
 # Windows and digiKam.
 _HIERARCHIES = {
-    "{http://ns.adobe.com/lightroom/1.0/}hierarchicalSubject": "|",
+    _LIGHTROOM: "|",
     "{http://www.digikam.org/ns/1.0/}TagsList": "/",
     "{http://ns.microsoft.com/photo/1.0/}LastKeywordXMP": "/",
     "{http://ns.microsoft.com/photo/1.0}LastKeywordXMP": "/",
@@ -54,6 +64,7 @@ _HIERARCHIES = {
 # darktable's own notes, such as darktable|exported, whose parts it lists as subjects, too.
 _BOOKKEEPING = "darktable|"
 _ARRAYS = (f"{_RDF}Bag", f"{_RDF}Seq", f"{_RDF}Alt")
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # `begin` holds the byte order mark, by which a scanner finds the packet and its encoding.
 _EMPTY_PACKET = """<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
 <x:xmpmeta xmlns:x="adobe:ns:meta/">
@@ -97,6 +108,7 @@ class Tags(NamedTuple):
     tags: list[str]  # all of them; of a hierarchy such as `animal|bird` the last part
     pending: Sequence[str] = ()  # those that were suggested and that nobody has answered
     refused: Sequence[str] = ()  # those that somebody has refused or taken out
+    hierarchies: Sequence[str] = ()  # such as `animal|bird`, as Lightroom and darktable have them
 
     @property
     def suggested(self) -> list[str]:
@@ -122,18 +134,25 @@ def read_packet(packet: bytes, name: str) -> Tags:
 
 
 def merge_tags(
-    path: Path, tags: Sequence[str], *, present: Iterable[str] = (), dry_run: bool = False
+    path: Path,
+    tags: Sequence[str],
+    *,
+    present: Sequence[str] = (),
+    hierarchies: Sequence[str] = (),
+    dry_run: bool = False,
 ) -> list[str]:
     """Add tags to a sidecar, creating it if it is missing; give those that were added.
 
     White space in tags is made single spaces, empty ones are dropped, characters that XML forbids
     refused. Tags that are there (case, white space and Unicode composition aside), or `present`
     elsewhere, as in the media file itself, stay as and where they are; tags that were suggested
-    before and refused or taken out since are not added again. The file is written as UTF-8 and
-    replaced as a whole or not at all; where nothing is added, or in a `dry_run`, it is not touched.
+    before and refused or taken out since are not added again. A new sidecar gets those `present`
+    as well, and the `hierarchies` that stand with them, for it hides them from some programs. The
+    file is written as UTF-8 and replaced as a whole or not at all; where nothing is added, or in a
+    `dry_run`, it is not touched.
     A symbolic link is refused: replacing it would cut the link, and following it would change a
     file in a folder that was not named. Several calls for files of one folder wait for each other
-    by a lock on it.
+    by a lock on it. Another name of the same file, a hard link, keeps the old content.
     """
     path = Path(path)
     if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
@@ -142,7 +161,20 @@ def merge_tags(
     if not wanted:
         return []
     with _changing(path):
-        return _merge(path, wanted, dry_run)
+        rdf = _load_writable(path)
+        if rdf is None:
+            rdf = _rdf(_EMPTY_PACKET, str(path))
+            _copy_keywords(rdf, present, hierarchies)
+        tags_there = _tags(rdf, str(path))
+        added = lacking([*_values(rdf, _SUBJECT), *tags_there.tags, *tags_there.refused], wanted)
+        if added and not dry_run:
+            _append(rdf, _SUBJECT, added)
+            for name, mark in _HIERARCHIES.items():
+                if _values(rdf, name):
+                    _append(rdf, name, [tag for tag in added if mark not in tag])
+            _append(rdf, _SUGGESTED, added)
+            _write(path, rdf)
+        return added
 
 
 def answer_suggestions(
@@ -163,7 +195,7 @@ def answer_suggestions(
             return [], []
         accepted, refused = (among(given, _pending(rdf)) for given in (wanted, unwanted))
         _remove(rdf, _SUGGESTED, accepted)
-        _remove(rdf, _SUBJECT, refused)
+        _remove_tags(rdf, refused)
         if accepted or refused:
             _write(path, rdf)
     return accepted, refused
@@ -173,19 +205,19 @@ def undo_suggestions(path: Path, *, dry_run: bool = False) -> list[str]:
     """Take the suggestions that wait out of a sidecar, and nothing else; give them.
 
     What was accepted stays, and so does the memory of what was refused. A sidecar in which nothing
-    is left is removed.
+    is left but copies of what the picture holds is removed.
     """
     path = Path(path)
     with _changing(path):
         rdf = _load_writable(path)
         taken = [] if rdf is None else _pending(rdf)
         if taken and not dry_run:
-            _remove(rdf, _SUBJECT, taken)
+            _remove_tags(rdf, taken)
             _remove(rdf, _SUGGESTED, taken)
-            if len(rdf):
-                _write(path, rdf)
-            else:
+            if _holds_copies_alone(rdf):
                 path.unlink()
+            else:
+                _write(path, rdf)
     return taken
 
 
@@ -199,20 +231,6 @@ def _changing(path: Path) -> Iterator[None]:
         raise InputError(
             f"{path} cannot be written ({error.strerror}); check the path and its permissions."
         ) from error
-
-
-def _merge(path: Path, wanted: Sequence[str], dry_run: bool) -> list[str]:
-    """Add tidied tags to a sidecar that no one else is changing."""
-    rdf = _load_writable(path)
-    if rdf is None:
-        rdf = _rdf(_EMPTY_PACKET, str(path))
-    found = _tags(rdf, str(path))
-    added = lacking([*_values(rdf, _SUBJECT), *found.tags, *found.refused], wanted)
-    if added and not dry_run:
-        _append(rdf, _SUBJECT, added)
-        _append(rdf, _SUGGESTED, added)
-        _write(path, rdf)
-    return added
 
 
 def _load_writable(path: Path) -> Any:
@@ -267,7 +285,7 @@ def _tags(rdf: Any, name: str) -> Tags:
     """Give the tags of a packet; what was suggested and is no tag any more, somebody took out."""
     subjects, pending = _values(rdf, _SUBJECT), _pending(rdf)
     paths = [(path, mark) for key, mark in _HIERARCHIES.items() for path in _values(rdf, key)]
-    if len(subjects) + len(paths) > MAX_TAGS:
+    if max(len(subjects), len(paths)) > MAX_TAGS:
         raise InputError(f"{name} holds more than {MAX_TAGS:,} tags; remove some.")
     own = [part for path, _ in paths if path.startswith(_BOOKKEEPING) for part in path.split("|")]
     # A tag such as AC/DC is no hierarchy where it is a subject as it stands.
@@ -278,7 +296,10 @@ def _tags(rdf: Any, name: str) -> Tags:
         if not path.startswith(_BOOKKEEPING)
     ]
     refused = lacking(pending, distinct(_values(rdf, _SUGGESTED)))
-    return Tags(distinct([*leaves, *lacking(own, subjects)]), pending, refused)
+    hierarchies = lacking([*pending, *refused], distinct(_values(rdf, _LIGHTROOM)))
+    # What is pending stands among the subjects, at its place.
+    leaves = lacking(pending, leaves)
+    return Tags(distinct([*leaves, *lacking(own, subjects)]), pending, refused, hierarchies)
 
 
 def _pending(rdf: Any) -> list[str]:
@@ -308,8 +329,43 @@ def _value(item: Any) -> str:
     return str(item.get(f"{_RDF}resource") or "".join(item.xpath("text()")))
 
 
+def _copy_keywords(rdf: Any, keywords: Sequence[str], hierarchies: Sequence[str]) -> None:
+    """Copy the keywords of a picture into a packet without any, but for what XML forbids."""
+    keywords, hierarchies = (
+        distinct(value for value in values if not _NO_XML.search(value))
+        for values in (keywords, hierarchies)
+    )
+    if not (keywords or hierarchies):
+        return
+    _append(rdf, _SUBJECT, keywords)
+    if hierarchies:
+        # Who reads hierarchies reads nothing else; the parts of one are no keywords of their own.
+        parts = [part for path in hierarchies for part in path.split("|")]
+        _append(rdf, _LIGHTROOM, [*hierarchies, *lacking(parts, keywords)])
+    _append(rdf, _COPIED, distinct([*keywords, *hierarchies]))
+
+
+def _holds_copies_alone(rdf: Any) -> bool:
+    """Whether a packet holds all that was copied from the picture, or nothing, and no more."""
+    copied = _values(rdf, _COPIED)
+    if lacking([*_values(rdf, _SUBJECT), *_values(rdf, _LIGHTROOM)], copied):
+        return False  # somebody has taken one out
+    rest = deepcopy(rdf)
+    for name in (_SUBJECT, _LIGHTROOM, _COPIED):
+        _remove(rest, name, copied)
+    return len(rest) == 0
+
+
+def _remove_tags(rdf: Any, tags: Sequence[str]) -> None:
+    """Remove tags from every list that they were added to."""
+    for name in (_SUBJECT, *_HIERARCHIES):
+        _remove(rdf, name, tags)
+
+
 def _append(rdf: Any, name: str, added: Sequence[str]) -> None:
     """Append values to the last array of a property; one that has none gets one."""
+    if not added:
+        return
     descriptions = list(rdf.iterchildren(f"{_RDF}Description"))
     elements = [element for each in descriptions for element in each.iterchildren(name)]
     arrays = [array for element in elements for array in element.iterchildren(*_ARRAYS)]

@@ -82,7 +82,8 @@ def new_token(path: Path, name: str, scope: str) -> str:
     Parameters
     ----------
     path : Path
-        The file, which may be there already; only its owner may read it.
+        The file, which may be there already; only its owner may read it. Of a link the file it
+        leads to is written.
     name : str
         Whose it is; a token of the same name is replaced.
     scope : {"read", "review", "admin"}
@@ -91,15 +92,15 @@ def new_token(path: Path, name: str, scope: str) -> str:
         raise InputError(f"`scope` must be one of {', '.join(SCOPES)}; got '{scope}'.")
     if not _NAME.fullmatch(name):
         raise InputError("The name of a token must be 1 to 64 letters on one line.")
-    check_file(path)
+    path = check_file(path)
     token = f"ps_{secrets.token_urlsafe(32)}"
     # Of two that are made at once, each would write the file without the other's.
     with locked(path.parent, _LOCK_SECONDS):
         sweep(path.parent)
-        path.touch(0o600, exist_ok=True)
-        kept = [entry for entry in _entries(path) if entry["name"] != name]
-        entries = [*kept, {"name": name, "scope": scope, "sha256": _hash(token)}]
-        with replacing(path) as stream:
+        entries = _entries(path) if path.exists() else []
+        others = [entry for entry in entries if entry["name"] != name]
+        entries = [*others, {"name": name, "scope": scope, "sha256": _hash(token)}]
+        with replacing(path, 0o600) as stream:
             stream.write((json.dumps({"tokens": entries}, indent=1) + "\n").encode())
     return token
 
@@ -114,7 +115,7 @@ def _entries(path: Path, *, private: bool = False) -> list[dict[str, Any]]:
             )
         if state.st_size > _LARGEST:
             raise InputError(f"'{path}' is too large to be a file of tokens.")
-        entries = json.loads(path.read_text("utf-8"))["tokens"] if state.st_size else []
+        entries = json.loads(path.read_text("utf-8"))["tokens"]
         if not all(_HASH.fullmatch(entry["sha256"]) and _caller(entry) for entry in entries):
             raise ValueError("no hash")
         return list(entries)

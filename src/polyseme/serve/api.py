@@ -26,6 +26,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from polyseme._validation import InputError
 from polyseme.corpus import MOST_LETTERS
 from polyseme.evidence import Evidence
+from polyseme.features.keywords import Keywords, keywords_of
 from polyseme.io.xmp import answer_suggestions, merge_tags, sidecar_of
 from polyseme.persistence import package_version
 from polyseme.serve.access import Caller
@@ -1001,16 +1002,23 @@ def sidecars(body: SidecarBody, host: Host, who: Admin) -> Response:
         path = collection.file_of(name) if name in collection else None
         if not accepted or path is None:
             continue
-        added = _write_sidecar(path, accepted, dry_run=body.dry_run)
+        added = _write_sidecar(path, collection.media, accepted, dry_run=body.dry_run)
         n_files += bool(added)
         n_tags += len(added)
     return answer({"files": n_files, "tags": n_tags, "dry_run": body.dry_run}, now.version)
 
 
-def _write_sidecar(path: Path, tags: Sequence[str], *, dry_run: bool) -> list[str]:
-    """Add accepted tags to the sidecar of a file; give those that it lacked."""
+def _write_sidecar(
+    path: Path, kind: str | None, tags: Sequence[str], *, dry_run: bool
+) -> list[str]:
+    """Add accepted tags to the sidecar of a file; return those that it lacked."""
     sidecar = sidecar_of(path)
-    added = merge_tags(sidecar, tags, dry_run=dry_run)
+    inside = Keywords([], [], [])
+    if kind is not None and not sidecar.exists():  # a new one would hide them
+        inside = keywords_of(path, kind)
+    added = merge_tags(
+        sidecar, tags, present=inside.tags, hierarchies=inside.hierarchies, dry_run=dry_run
+    )
     if added and not dry_run:
         answer_suggestions(sidecar, accept=added)
     return added

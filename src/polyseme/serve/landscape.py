@@ -159,7 +159,7 @@ class Landscape:
         from safetensors.numpy import save
 
         config, arrays = self.get_state()
-        with suppress(OSError), replacing(folder / FILE) as stream:
+        with suppress(OSError, InputError), replacing(folder / FILE) as stream:
             stream.write(save(arrays, metadata=config))
 
     @classmethod

@@ -65,6 +65,8 @@ class Versions:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the model for a change; others that change it wait."""
+        if self._folder.exists() and not self._folder.is_dir():
+            raise ModelFileError(f"'{self._folder}' is a file where versions belong; move it away.")
         self._folder.mkdir(exist_ok=True)
         with changing(self.model), locked(self._folder, _WAIT_SECONDS, ModelFileError):
             yield
