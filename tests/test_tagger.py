@@ -1160,9 +1160,9 @@ def test_missing_and_wrong_tags_are_found(own_tagger, world):
     row = next(row for row, tags in enumerate(wrong) if "sea" in tags and "desk" not in tags)
     wrong[row] = [tag for tag in wrong[row] if tag != "sea"] + ["desk"]
     found = own_tagger.ask(world.X_test, "desk", k=3, strategy="errors", tags=wrong)
-    assert (found[0].row, found[0].reason) == (row, "wrong")
+    assert (found[0].row, found[0].reason) == (row, "doubtful")
     found = own_tagger.ask(world.X_test[[row]], k=3, strategy="errors", tags=[wrong[row]])
-    assert {"wrong", "missing"} == {one.reason for one in found}
+    assert {"doubtful", "missing"} == {one.reason for one in found}
 
 
 def test_questions_of_an_indicator_matrix_are_about_its_columns(world, tiny_space):

@@ -34,6 +34,8 @@ _REASONS = {
 STRATEGIES = tuple(_REASONS)
 # Vectors of items are held in memory up to this size; others are read when they are needed.
 _HELD_BYTES = 256 * 2**20
+# Logits count as no farther from 0 than this in a mean.
+_FARTHEST_LOGIT = 14.0
 
 
 class Question(NamedTuple):
@@ -43,7 +45,7 @@ class Question(NamedTuple):
     row: int
     label: str
     probability: float
-    reason: str  # "likely", "uncertain", "random", "missing" or "wrong"
+    reason: str  # "likely", "uncertain", "random", "missing" or "doubtful"
 
 
 class Block(NamedTuple):
@@ -53,6 +55,13 @@ class Block(NamedTuple):
     logits: Matrix  # minus infinity for what is not to be asked, (n, n_labels)
     answered: NDArray[np.bool_]  # what was answered already, (n, n_labels)
     tagged: NDArray[np.bool_]  # which tags items have, (n, n_labels)
+
+
+class ErrorThresholds(NamedTuple):
+    """The logits at which a model disagrees with the tags that items have, for each label."""
+
+    doubtful: Matrix  # a tag that an item has is doubtful up to here, (n_labels,)
+    missing: Matrix  # a tag that an item lacks is perhaps missing from here on, (n_labels,)
 
 
 class Feedback:
@@ -237,18 +246,44 @@ def check_strategy(strategy: str, *, tagged: bool) -> None:
         raise InputError("To look for missing and wrong tags, give the items' tags.")
 
 
+def error_thresholds(blocks: Iterable[Block]) -> ErrorThresholds:
+    """Compute where a model disagrees with tags, by comparing items with a label and without it.
+
+    As in confident learning (Northcutt et al. 2021) each label is compared with itself, since some
+    labels are harder to see than others. A tag is doubtful where its logit is nearer to the mean of
+    the items without it than to the mean of those with it, and perhaps missing where it is at least
+    the mean of those with it. In both cases a probability of one half must agree.
+    """
+    sums: Matrix = np.zeros((2, 1))  # of logits without and with the label, (2, n_labels)
+    counts: Matrix = np.zeros((2, 1))
+    for block in blocks:
+        scored = np.isfinite(block.logits)
+        logits = np.clip(block.logits, -_FARTHEST_LOGIT, _FARTHEST_LOGIT)
+        sides = (scored & ~block.tagged, scored & block.tagged)
+        sums = sums + [np.where(side, logits, 0).sum(axis=0) for side in sides]
+        counts = counts + [side.sum(axis=0) for side in sides]
+    with np.errstate(invalid="ignore"):
+        without_label, with_label = sums / counts  # not a number where no item is on that side
+    middle = (without_label + with_label) / 2
+    return ErrorThresholds(doubtful=np.fmin(middle, 0), missing=np.fmax(with_label, 0))
+
+
 def choose(
-    blocks: Iterable[Block], k: int, strategy: str, generator: np.random.Generator
+    blocks: Callable[[], Iterable[Block]],
+    k: int,
+    strategy: str,
+    generator: np.random.Generator,
 ) -> list[tuple[int, int, float, str]]:
     """Choose which of many items and labels to ask about, without holding all of them.
 
     Parameters
     ----------
-    blocks : iterable of Block
+    blocks : callable that returns an iterable of Block
+        It is called twice where errors are looked for.
     k : int
     strategy : {"active", "likeliest", "random", "errors"}
-        Half the likeliest and half the most uncertain; the likeliest; any; or tags that are missing
-        or wrong, the most surprising first.
+        Half the likeliest and half the most uncertain; the likeliest; any; or tags that are perhaps
+        missing or doubtful, those farthest beyond their threshold first; see `error_thresholds`.
     generator : numpy Generator
 
     Returns
@@ -257,16 +292,20 @@ def choose(
         k questions at the most, the first ones first.
     """
     reasons = _REASONS[strategy]
+    thresholds = error_thresholds(blocks()) if strategy == "errors" else None
     # For each reason the best so far: worth, row, column, logit, tagged.
     kept: dict[str, list[NDArray[Any]]] = {}
-    for block in blocks:
+    for block in blocks():
         logits, tagged = block.logits, block.tagged
-        may = np.isfinite(logits) & ~block.answered & (tagged <= (strategy == "errors"))
+        may = np.isfinite(logits) & ~block.answered
+        if thresholds is None:
+            may &= ~tagged
         for reason in reasons:
-            if reason == "random":
+            if thresholds is not None:
+                worth = np.where(tagged, thresholds.doubtful - logits, logits - thresholds.missing)
+                may &= worth >= 0
+            elif reason == "random":
                 worth = generator.random(may.shape)
-            elif reason == "errors":
-                worth = np.where(tagged, -logits, logits)
             else:
                 worth = logits if reason == "likely" else -np.abs(logits)
             before = kept.get(reason)
@@ -285,7 +324,7 @@ def choose(
         for row, column, value, has in zip(*(part.tolist() for part in parts), strict=True):
             if len(chosen) >= k * (place + 1) // len(reasons):
                 break
-            why = reason if reason != "errors" else ("wrong" if has else "missing")
+            why = reason if reason != "errors" else ("doubtful" if has else "missing")
             chosen.setdefault((row, column), (float(sigmoid(np.array(value))), why))
     return [(*place, *told) for place, told in chosen.items()]
 

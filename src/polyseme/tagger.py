@@ -1443,7 +1443,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             How many questions.
         strategy : {"active", "likeliest", "random", "errors"}
             Half of the items the likeliest, half those it is least certain of; the likeliest; any;
-            or tags that items lack or have by mistake, for which `tags` must be given.
+            or tags that are perhaps missing or doubtful, for which `tags` must be given.
         tags : as y of `fit`, optional
             The tags that items have: they are not asked about, but where errors are looked for.
         random_state : int, numpy Generator or None
@@ -1452,6 +1452,16 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         -------
         list of Question
             What was answered before is not asked again.
+
+        Notes
+        -----
+        Errors are only what the model really disagrees with, which may be nothing: a tag that an
+        item has is doubtful where its logit is nearer to the mean of the items without it than of
+        those with it, and one that it lacks is missing where its logit is at least the mean of the
+        items that have it; a probability of one half must agree. Items of the training are scored
+        by all members of the ensemble, most of which have seen their tags. That hides some errors,
+        but on tags with errors made on purpose such lists are more precise than those of a model
+        that has not seen the items.
         """
         check_number("k", k, owner="ask", low=1, whole=True)
         check_strategy(strategy, tagged=tags is not None)
@@ -1488,7 +1498,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 has = there if carried is None else carried[rows].toarray()
                 yield Block(rows.start, logits[:, : len(chosen)], told, has)
 
-        found = choose(blocks(), k, strategy, as_generator(random_state))
+        found = choose(blocks, k, strategy, as_generator(random_state))
         return [
             Question(names[row], row, str(self.classes_[chosen[at]]), probability, why)
             for row, at, probability, why in found
