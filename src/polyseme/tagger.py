@@ -1274,7 +1274,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return self._answers.feedback.log
 
     def learn(
-        self, verdicts: Iterable[Verdict | tuple[Any, ...]], X: object = None
+        self,
+        verdicts: Iterable[Verdict | tuple[Any, ...]],
+        X: object = None,
+        seen: int | None = None,
     ) -> tuple[int, ...]:
         """Take yes or no to single labels of items, at once and without training.
 
@@ -1288,6 +1291,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             Items are ids of X, its files, or numbers of its rows. Without X they are items that
             verdicts were given on before, or what `features` takes, such as files.
         X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+        seen : int, optional
+            The number of the last event of `verdicts_` that whoever answers has seen: where others
+            have since said otherwise, a `ConflictError` is raised and nothing is taken.
 
         Returns
         -------
@@ -1304,7 +1310,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         said = [one._replace(label=own[one.label]) for one in said]
         self.catch_up()  # others may have told of these items
         vectors = self._asked_vectors(list(dict.fromkeys(one.item for one in said)), X)
-        numbers = self.verdicts_.append(said, vectors, self.space_.digest_)
+        numbers = self.verdicts_.append(said, vectors, self.space_.digest_, seen)
         self.catch_up()
         return tuple(numbers)
 
