@@ -34,7 +34,10 @@ _REASONS = {
 STRATEGIES = tuple(_REASONS)
 # Vectors of items are held in memory up to this size; others are read when they are needed.
 _HELD_BYTES = 256 * 2**20
-# Logits count as no farther from 0 than this in a mean.
+# A tag is doubtful, or perhaps missing, so many standard deviations from the other items with it,
+# or without it: there are many more of the latter, and some of them are far off by chance.
+_DOUBTFUL, _MISSING = 2.0, 5.0
+_USUAL_SPREAD = 2.0  # of the logits of a label
 _FARTHEST_LOGIT = 14.0
 
 
@@ -57,11 +60,52 @@ class Block(NamedTuple):
     tagged: NDArray[np.bool_]  # which tags items have, (n, n_labels)
 
 
-class ErrorThresholds(NamedTuple):
-    """The logits at which a model disagrees with the tags that items have, for each label."""
+class Spread(NamedTuple):
+    """How the logits of labels spread, without each label (row 0) and with it (row 1)."""
 
-    doubtful: Matrix  # a tag that an item has is doubtful up to here, (n_labels,)
-    missing: Matrix  # a tag that an item lacks is perhaps missing from here on, (n_labels,)
+    counts: Matrix  # of items, (2, n_labels)
+    sums: Matrix
+    squares: Matrix
+
+    @classmethod
+    def of(cls, blocks: Iterable[Block]) -> Spread:
+        """Count and sum up logits, block by block."""
+        counts: Matrix = np.zeros((2, 1))
+        sums: Matrix = np.zeros((2, 1))
+        squares: Matrix = np.zeros((2, 1))
+        for block in blocks:
+            logits = _clipped(block.logits)
+            scored = np.isfinite(block.logits)
+            sides = np.stack([scored & ~block.tagged, scored & block.tagged])
+            counts = counts + sides.sum(axis=1)
+            sums = sums + np.where(sides, logits, 0).sum(axis=1)
+            squares = squares + np.where(sides, logits**2, 0).sum(axis=1)
+        return cls(counts, sums, squares)
+
+    def disagreements(self, logits: Matrix, tagged: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether the model disagrees with the tags of items, (n, n_labels).
+
+        It does where the probability is on the other side of one half, and the logit is far from
+        those of the other items on the same side: some labels are harder to see than others, so
+        that each is compared with itself.
+        """
+        values = _clipped(logits)
+        counts, sums, squares = (np.where(tagged, total[1], total[0]) for total in self)
+        n_others = counts - 1
+        with np.errstate(divide="ignore", invalid="ignore"):  # no others: nothing to compare with
+            means = (sums - values) / n_others
+            deviations = np.maximum(squares - values**2 - n_others * means**2, 0)
+            # One more item at the distance that is usual, so that a few alike say little.
+            spreads = np.sqrt((deviations + _USUAL_SPREAD**2) / n_others)
+            distances = (values - means) / spreads
+        doubtful = tagged & (logits < 0) & (distances <= -_DOUBTFUL)
+        missing = ~tagged & (logits >= 0) & (distances >= _MISSING)
+        return np.asarray((n_others > 0) & (doubtful | missing))
+
+
+def _clipped(logits: Matrix) -> Matrix:
+    """Return logits that are no farther from 0 than can be told apart."""
+    return np.clip(logits, -_FARTHEST_LOGIT, _FARTHEST_LOGIT)
 
 
 class Feedback:
@@ -246,28 +290,6 @@ def check_strategy(strategy: str, *, tagged: bool) -> None:
         raise InputError("To look for missing and wrong tags, give the items' tags.")
 
 
-def error_thresholds(blocks: Iterable[Block]) -> ErrorThresholds:
-    """Compute where a model disagrees with tags, by comparing items with a label and without it.
-
-    As in confident learning (Northcutt et al. 2021) each label is compared with itself, since some
-    labels are harder to see than others. A tag is doubtful where its logit is nearer to the mean of
-    the items without it than to the mean of those with it, and perhaps missing where it is at least
-    the mean of those with it. In both cases a probability of one half must agree.
-    """
-    sums: Matrix = np.zeros((2, 1))  # of logits without and with the label, (2, n_labels)
-    counts: Matrix = np.zeros((2, 1))
-    for block in blocks:
-        scored = np.isfinite(block.logits)
-        logits = np.clip(block.logits, -_FARTHEST_LOGIT, _FARTHEST_LOGIT)
-        sides = (scored & ~block.tagged, scored & block.tagged)
-        sums = sums + [np.where(side, logits, 0).sum(axis=0) for side in sides]
-        counts = counts + [side.sum(axis=0) for side in sides]
-    with np.errstate(invalid="ignore"):
-        without_label, with_label = sums / counts  # not a number where no item is on that side
-    middle = (without_label + with_label) / 2
-    return ErrorThresholds(doubtful=np.fmin(middle, 0), missing=np.fmax(with_label, 0))
-
-
 def choose(
     blocks: Callable[[], Iterable[Block]],
     k: int,
@@ -283,7 +305,7 @@ def choose(
     k : int
     strategy : {"active", "likeliest", "random", "errors"}
         Half the likeliest and half the most uncertain; the likeliest; any; or tags that are perhaps
-        missing or doubtful, those farthest beyond their threshold first; see `error_thresholds`.
+        missing or doubtful, the most surprising first; see `Spread.disagreements`.
     generator : numpy Generator
 
     Returns
@@ -292,20 +314,18 @@ def choose(
         k questions at the most, the first ones first.
     """
     reasons = _REASONS[strategy]
-    thresholds = error_thresholds(blocks()) if strategy == "errors" else None
+    spread = Spread.of(blocks()) if strategy == "errors" else None
     # For each reason the best so far: worth, row, column, logit, tagged.
     kept: dict[str, list[NDArray[Any]]] = {}
     for block in blocks():
         logits, tagged = block.logits, block.tagged
         may = np.isfinite(logits) & ~block.answered
-        if thresholds is None:
-            may &= ~tagged
+        may &= ~tagged if spread is None else spread.disagreements(logits, tagged)
         for reason in reasons:
-            if thresholds is not None:
-                worth = np.where(tagged, thresholds.doubtful - logits, logits - thresholds.missing)
-                may &= worth >= 0
-            elif reason == "random":
+            if reason == "random":
                 worth = generator.random(may.shape)
+            elif reason == "errors":
+                worth = np.where(tagged, -logits, logits)
             else:
                 worth = logits if reason == "likely" else -np.abs(logits)
             before = kept.get(reason)

@@ -1461,13 +1461,14 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
         Notes
         -----
-        Errors are only what the model really disagrees with, which may be nothing: a tag that an
-        item has is doubtful where its logit is nearer to the mean of the items without it than of
-        those with it, and one that it lacks is missing where its logit is at least the mean of the
-        items that have it; a probability of one half must agree. Items of the training are scored
-        by all members of the ensemble, most of which have seen their tags. That hides some errors,
-        but on tags with errors made on purpose such lists are more precise than those of a model
-        that has not seen the items.
+        Errors are only what the model really disagrees with, which may be nothing. A tag that an
+        item has is doubtful where its probability is below one half and its logit two standard
+        deviations below the mean of the other items that have it. A tag is perhaps missing where
+        its probability is at least one half and its logit five standard deviations above the mean
+        of the other items without it. Items without any tag are left out: nobody has tagged them.
+        Items of the training are scored by all members of the ensemble, most of which have seen
+        their tags. On tags with errors made on purpose such lists are as precise as those of a
+        model that has not seen the items, or more so; see `Spread` in `polyseme.feedback`.
         """
         check_number("k", k, owner="ask", low=1, whole=True)
         check_strategy(strategy, tagged=tags is not None)
@@ -1486,9 +1487,14 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             chosen = np.flatnonzero(shown == column)
             raising = [source for source, target in self._raised if target == column]
             columns = list(dict.fromkeys([column, *raising]))
-        carried = None if tags is None else self._carried(X, tags)[:, chosen]
-        if carried is not None and carried.shape[0] != n:
-            raise InputError(f"`tags` has {carried.shape[0]} collections for {n} instances.")
+        all_carried = None if tags is None else self._carried(X, tags)
+        if all_carried is not None and all_carried.shape[0] != n:
+            raise InputError(f"`tags` has {all_carried.shape[0]} collections for {n} instances.")
+        carried = None if all_carried is None else all_carried[:, chosen]
+        eligible = np.ones(n, dtype=bool)
+        if strategy == "errors":
+            assert all_carried is not None
+            eligible = np.asarray(all_carried.getnnz(axis=1) > 0)  # others were never tagged
         places = {column: place for place, column in enumerate(shown[chosen].tolist())}
         answered = answer_table(
             self._answers.feedback.triples(),
@@ -1502,7 +1508,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 there = np.zeros((len(logits), len(chosen)), dtype=bool)
                 told = there if answered is None else answered[rows].toarray() != 0
                 has = there if carried is None else carried[rows].toarray()
-                yield Block(rows.start, logits[:, : len(chosen)], told, has)
+                asked = np.where(eligible[rows][:, None], logits[:, : len(chosen)], -np.inf)
+                yield Block(rows.start, asked, told, has)
 
         found = choose(blocks, k, strategy, as_generator(random_state))
         return [

@@ -72,8 +72,8 @@ def test_what_is_asked_and_suggested_is_what_the_tagger_says(toy_tagger, named, 
     assert len(asked) == 20 and not any("beach" in one.item for one in asked)
     assert named.ask(toy_tagger, "sand", 30, "errors") == []
     missing, doubtful = "beach/2.png", "forest/4.png"
-    tags = [("sand",) if "beach" in name or name == doubtful else () for name in named]
-    tags[named.ids.index(missing)] = ()
+    tags = [("sand",) if "beach" in name or name == doubtful else ("desk",) for name in named]
+    tags[named.ids.index(missing)] = ("desk",)
     mistaken = Collection(named.ids, world.X_test.astype(np.float32), tags)
     errors = mistaken.ask(toy_tagger, "sand", 30, "errors")
     assert {one.item: one.reason for one in errors} == {missing: "missing", doubtful: "doubtful"}

@@ -23,12 +23,12 @@ import { icon, probabilityText } from "./parts.js";
  * @property {boolean | null} answer what the person said
  * @property {boolean | null} saved what the service has
  * @property {number | null} number of the verdict, to undo it
- * @property {string | null} by who answered, where it was not done on this page
+ * @property {string | null} by who answered, where it was not done on this page: "by ann"
  * @property {number} shift how far the probability moved last
  */
 /** An answer that stands, as the service has it. @typedef {{item: string, label: string, answer: boolean, who: string | null, number: number}} Standing */
 /** An answer that was refused, since another one stands. @typedef {{entry: Entry, answer: boolean, standing: Standing}} Conflict */
-/** @typedef {{entry: Entry, answer: boolean | null, score: number | null, rank: number | null}} Step */
+/** `replaces`: whether the answer before was not given on this page. @typedef {{entry: Entry, answer: boolean | null, score: number | null, rank: number | null, replaces: boolean}} Step */
 
 const BATCH = 32; // answers in one request
 const EVERY = 3000; // milliseconds between two looks for others' answers
@@ -58,7 +58,23 @@ const word = (/** @type {boolean} */ answer) => (answer ? "Yes" : "No");
 
 /** Who answered, where it was somebody else. @param {Entry} entry */
 export function byWords({ answer, by }) {
-  return answer !== null && by ? `${word(answer)}, by ${by}` : "";
+  return answer !== null && by ? `${word(answer)}, ${by}` : "";
+}
+
+/** Who gave an answer that the service has. @param {{who: string | null}} standing @param {string} unnamed */
+export const byWhom = ({ who }, unnamed) => (who ? `by ${who}` : unnamed);
+
+/** Whether what was done on this page can be undone: an answer of others since is theirs. @param {{entry: Entry}} act */
+export const isOwn = (act) => act.entry.by === null;
+
+/**
+ * The latest thing that was done on this page and can be undone.
+ * @template {{entry: Entry}} Act @param {Act[]} acts @returns {Act | undefined}
+ */
+export function lastAct(acts) {
+  let act = acts.pop();
+  while (act && !isOwn(act)) act = acts.pop();
+  return act;
 }
 
 /** The key that was pressed, "u" for Ctrl-Z, too; nothing where it is meant for something else. @param {KeyboardEvent} event @param {string} others what takes keys of its own */
@@ -96,8 +112,9 @@ export class Outbox {
   /** @param {Entry} entry @param {boolean | null} answer null takes it back */
   put(entry, answer) {
     this.settle(entry);
+    this.waiting.push({ entry, answer, score: entry.probability, rank: entry.rank, replaces: entry.by !== null });
     entry.answer = answer;
-    this.waiting.push({ entry, answer, score: entry.probability, rank: entry.rank });
+    entry.by = null;
     this.send();
   }
 
@@ -148,13 +165,13 @@ export class Outbox {
 
   /** @param {Step[]} steps */
   async deliver(steps) {
-    const [{ entry, answer }] = steps;
+    const [{ entry, answer, replaces }] = steps;
     this.sent += 1;
-    if (entry.number !== null && (answer === null || entry.by === null)) {
+    // An answer of this page is taken back; one of others stays on record, and a later one counts.
+    if (entry.number !== null && (answer === null || !(replaces || entry.by !== null))) {
       await this.api.post(`${this.base}/undo`, { numbers: [entry.number] });
       entry.number = null;
       entry.saved = null;
-      entry.by = null;
     }
     if (answer === null) return;
     const seen = Math.max(this.seen, ...steps.map((step) => step.entry.number ?? 0));
@@ -272,14 +289,14 @@ export class Outbox {
 function accept(entry, standing) {
   entry.answer = entry.saved = standing ? standing.answer : null;
   entry.number = standing ? standing.number : null;
-  entry.by = standing ? standing.who || "another tab" : null;
+  entry.by = standing ? byWhom(standing, "in another tab") : null;
 }
 
 /** A line for each answer that was refused, and what can be done about it. @param {Outbox} box */
 export function conflictLines(box) {
   return box.conflicts.map(({ entry, answer, standing }) =>
     h("div", { class: "notice conflict" },
-      h("p", { class: "break" }, h("strong", null, entry.label), ` for ${entry.item}: answered `, h("strong", null, word(standing.answer)), standing.who ? ` by ${standing.who} meanwhile.` : " in another tab meanwhile."),
+      h("p", { class: "break" }, h("strong", null, entry.label), ` for ${entry.item}: answered `, h("strong", null, word(standing.answer)), ` ${byWhom(standing, "in another tab")} meanwhile.`),
       h("div", { class: "row" },
         h("button", { type: "button", onclick: () => box.put(entry, answer) }, icon(answer ? "review" : "close"), `${word(answer)} all the same`),
         h("button", { type: "button", class: "quiet", onclick: () => (box.settle(entry), box.tell()) }, `Leave ${word(standing.answer)}`))));

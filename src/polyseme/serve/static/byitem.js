@@ -7,7 +7,7 @@
 
 import { add, clear, debounce, h } from "./dom.js";
 import { isAbort } from "./api.js";
-import { drawAnswer, keyOf, newEntry } from "./answers.js";
+import { byWhom, drawAnswer, keyOf, isOwn, lastAct, newEntry } from "./answers.js";
 import { bar, count, empty, failed, icon, kindBadge, loading, plural, segments } from "./parts.js";
 import { labelBox } from "./labelbox.js";
 import { to } from "./cards.js";
@@ -192,7 +192,8 @@ export function byItem(stage, context, box, id) {
   }
 
   function undo() {
-    const act = acts.pop();
+    const act = lastAct(acts);
+    undoButton.disabled = !acts.length;
     if (act) record(act.entry, act.before);
   }
 
@@ -203,7 +204,7 @@ export function byItem(stage, context, box, id) {
       if (!isAbort(error)) clear(body, failed(error, load));
       return;
     }
-    for (const one of item.verdicts) entryOf(one.label, { answer: one.answer, saved: one.answer, number: one.number, by: one.who || "" });
+    for (const one of item.verdicts) entryOf(one.label, { answer: one.answer, saved: one.answer, number: one.number, by: byWhom(one, "") });
     for (const one of item.suggestions) kinds.set(one.label, one.kind);
     item.suggestions.forEach((/** @type {any} */ one, /** @type {number} */ at) => Object.assign(entryOf(one.label), { probability: one.probability, rank: at + 1 }));
     const tags = new Set(item.tags);
@@ -293,6 +294,7 @@ export function byItem(stage, context, box, id) {
   /** @param {boolean} saved */
   const onBox = (saved) => {
     for (const { draw } of rows.values()) draw();
+    undoButton.disabled = !acts.some(isOwn);
     if (saved) refresh();
   };
   document.addEventListener("keydown", onKey);

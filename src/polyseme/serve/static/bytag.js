@@ -7,7 +7,7 @@
 
 import { add, clear, debounce, h, s } from "./dom.js";
 import { isAbort } from "./api.js";
-import { byWords, conflictLines, drawAnswer, keyOf, newEntry } from "./answers.js";
+import { byWords, conflictLines, drawAnswer, keyOf, isOwn, lastAct, newEntry } from "./answers.js";
 import { count, dialog, empty, failed, icon, iconButton, kindBadge, loading, percent, plural, probabilityText, segments } from "./parts.js";
 import { searchBox } from "./labelbox.js";
 import { to } from "./cards.js";
@@ -21,7 +21,7 @@ import { Names, itemWord, medium, picture, untaggedLink } from "./items.js";
 const STRATEGIES = [
   ["likeliest", "Likeliest", "The items that most probably carry the tag come first."],
   ["active", "Most telling", "Half of them the likeliest, half those the model is least certain of: it learns most from these."],
-  ["errors", "Errors", "Only items on which the model and their own tags disagree: the tag is doubtful, or perhaps missing. The clearest come first."],
+  ["errors", "Errors", "Only items on which the model and their own tags disagree: the tag is doubtful, or perhaps missing."],
 ];
 const REASONS = /** @type {Record<string, string>} */ ({ uncertain: "uncertain", missing: "perhaps missing", doubtful: "has it, doubtful" });
 const ASKED = 24;
@@ -165,7 +165,7 @@ export function byTag(stage, context, box, label) {
       append(questions);
       if (!entries.length) {
         const [title, text] = settings.strategy === "errors"
-          ? [`No “${label}” looks wrong`, "On every item that was not answered for, the model and the item's own tags agree about this tag."]
+          ? [`No “${label}” looks wrong`, "Wherever items have tags of their own and nobody has answered yet, the model and these tags agree."]
           : [`Nothing to ask about “${label}”`, "Every item was answered for, or carries the tag already."];
         clear(board, empty(title, text, h("a", { class: "button", href: "#/review" }, "Choose another tag")));
       } else focus(0, document.activeElement === document.body || document.activeElement === document.querySelector("main"));
@@ -188,7 +188,7 @@ export function byTag(stage, context, box, label) {
       tiles.set(entry, tile);
       board.append(tile.tile);
     }
-    clear(more, entries.length && [
+    clear(more, entries.length > 0 && [
       h("button", { type: "button", onclick: showMore }, "More items"),
       h("button", { type: "button", onclick: sort }, "Sort the open ones again"),
     ]);
@@ -204,7 +204,7 @@ export function byTag(stage, context, box, label) {
       answer(entry, said, false);
     };
     const number = h("span", { class: "tile-number" });
-    const by = h("span", { class: "tile-by small" });
+    const by = h("span", { class: "tile-by muted small" });
     const reason = REASONS[entry.why];
     // To look is no answer: a picture opens, as in every photo program; yes and no have buttons.
     const face = h("button", { type: "button", class: "tile-face", tabindex: "-1", onclick: () => (focus(at(), false), enlarge()) }, picture(context, entry.item, 256));
@@ -223,7 +223,7 @@ export function byTag(stage, context, box, label) {
       const words = entry.answer === null ? "not answered" : entry.answer ? "answered yes" : "answered no";
       name.textContent = names.of(entry.item);
       face.setAttribute("aria-label", `Open ${name.textContent}`);
-      tile.setAttribute("aria-label", `${name.textContent}, probability ${probabilityText(entry.probability)}, ${words}${entry.by ? ` by ${entry.by}` : ""}`);
+      tile.setAttribute("aria-label", `${name.textContent}, probability ${probabilityText(entry.probability)}, ${words}${entry.by ? ` ${entry.by}` : ""}`);
     };
     draw();
     return { tile, draw };
@@ -271,7 +271,8 @@ export function byTag(stage, context, box, label) {
   }
 
   function undo() {
-    const act = acts.pop();
+    const act = lastAct(acts);
+    undoButton.disabled = !acts.length;
     if (!act) return;
     record(act.entry, act.before);
     focus(entries.indexOf(act.entry));
@@ -355,14 +356,15 @@ export function byTag(stage, context, box, label) {
           (item) => shown === entry.item && clear(tags, item.tags.length ? `Own tags: ${item.tags.join(", ")}` : "No tags of its own"),
           () => {},
         );
-        clear(body, h("div", { class: "large-conflicts", role: "alert" }), h("div", { class: "large-media" }, medium(context, entry.item)), h("p", { class: "small break" }, entry.item), tags, h("div", { class: "row center large-buttons" }));
+        clear(body, h("div", { class: "large-conflicts", role: "alert" }), h("div", { class: "large-media" }, medium(context, entry.item)), h("p", { class: "small break" }, entry.item), tags, h("p", { class: "large-says strong" }), h("div", { class: "row center large-buttons" }));
       }
       clear(/** @type {any} */ (body.querySelector(".large-conflicts")), conflictLines(box));
+      /** @type {any} */ (body.querySelector(".large-says")).textContent = byWords(entry) || REASONS[entry.why] || "";
       const toggled = (/** @type {boolean} */ said) => answer(entry, entry.answer === said ? null : said);
       clear(/** @type {any} */ (body.querySelector(".large-buttons")),
         iconButton("back", "Previous item", { onclick: () => focus(current - 1) }),
         h("button", { type: "button", class: "no", disabled: !may, aria_pressed: String(entry.answer === false), onclick: () => toggled(false) }, icon("close"), "No"),
-        h("span", { class: "large-facts" }, h("span", { class: "tile-number" }, probabilityText(entry.probability)), h("span", { class: "small" }, byWords(entry) || REASONS[entry.why])),
+        h("span", { class: "tile-number" }, probabilityText(entry.probability)),
         h("button", { type: "button", class: "yes", disabled: !may, aria_pressed: String(entry.answer === true), onclick: () => toggled(true) }, icon("review"), "Yes"),
         iconButton("next", "Next item", { onclick: () => focus(current + 1) }));
       if (inside) body.focus();
@@ -398,6 +400,7 @@ export function byTag(stage, context, box, label) {
   const onBox = (saved) => {
     for (const { draw } of tiles.values()) draw();
     drawProgress();
+    undoButton.disabled = !acts.some(isOwn);
     large?.draw();
     if (saved) refresh();
   };
