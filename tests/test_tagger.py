@@ -1162,9 +1162,13 @@ def test_missing_and_wrong_tags_are_found(own_tagger, world):
     row = next(row for row, tags in enumerate(wrong) if "sea" in tags and "desk" not in tags)
     wrong[row] = [tag for tag in wrong[row] if tag != "sea"] + ["desk"]
     found = own_tagger.ask(world.X_test, "desk", k=3, strategy="errors", tags=wrong)
-    assert (found[0].row, found[0].reason) == (row, "wrong")
-    found = own_tagger.ask(world.X_test[[row]], k=3, strategy="errors", tags=[wrong[row]])
-    assert {"wrong", "missing"} == {one.reason for one in found}
+    assert (found[0].row, found[0].reason) == (row, "doubtful")
+    found = own_tagger.ask(world.X_test, k=30, strategy="errors", tags=wrong)
+    reasons = {(one.row, one.label): one.reason for one in found}
+    assert reasons == {(row, "desk"): "doubtful", (row, "sea"): "missing"}
+    # Nobody has tagged it yet: that is no error.
+    wrong[row] = []
+    assert own_tagger.ask(world.X_test, k=30, strategy="errors", tags=wrong) == []
 
 
 def test_questions_of_an_indicator_matrix_are_about_its_columns(world, tiny_space):

@@ -25,7 +25,14 @@ from killed_writers import killed_while_writing
 from polyseme import verdicts
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.persistence import ModelFileError, read_model, remove_model, write_model
-from polyseme.verdicts import Undo, Verdict, VerdictLog, read_verdicts, write_verdicts
+from polyseme.verdicts import (
+    ConflictError,
+    Undo,
+    Verdict,
+    VerdictLog,
+    read_verdicts,
+    write_verdicts,
+)
 
 FULL = Verdict("a.jpg", "canoe", True, 0.25, 3, "1f0c", "Ännä", "2026-01-31T12:00:00+00:00")
 SPACE = "5a" * 32
@@ -142,6 +149,21 @@ def test_a_log_is_copied_with_what_it_knows(tmp_path, remade, path):
 def test_the_latest_verdict_on_a_label_of_an_item_stands_whoever_gave_it(log):
     log.append([said(who="Ann"), said(label="kayak"), said(answer=False, who="Bob")])
     assert plain(log.standing()) == [("a.jpg", "kayak", True), ("a.jpg", "canoe", False)]
+
+
+def test_answers_that_were_not_seen_are_not_overwritten(log):
+    log.append([("a", "sun", True)])
+    log.append([("a", "sun", False, None, None, None, "ann"), ("b", "sun", False)])
+    for seen in (0, 1):
+        with pytest.raises(ConflictError, match="answered no for 'a' by ann") as raised:
+            log.append([("c", "sun", True), ("a", "sun", True)], seen=seen)
+        assert [verdict.number for verdict in raised.value.standing] == [2]
+    assert log.count == 3
+    log.append([("a", "sun", True), ("a", "moon", True), ("b", "sun", False)], seen=2)
+    assert log.count == 6
+    log.undo([4])
+    with pytest.raises(ConflictError):
+        log.append([("a", "sun", True)], seen=1)  # what stood before stands again
 
 
 def test_undo_brings_back_what_stood_before_and_removes_nothing(log):

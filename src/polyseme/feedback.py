@@ -34,6 +34,11 @@ _REASONS = {
 STRATEGIES = tuple(_REASONS)
 # Vectors of items are held in memory up to this size; others are read when they are needed.
 _HELD_BYTES = 256 * 2**20
+# A tag is doubtful, or perhaps missing, so many standard deviations from the other items with it,
+# or without it: there are many more of the latter, and some of them are far off by chance.
+_DOUBTFUL, _MISSING = 2.0, 5.0
+_USUAL_SPREAD = 2.0  # of the logits of a label
+_FARTHEST_LOGIT = 14.0
 
 
 class Question(NamedTuple):
@@ -43,7 +48,7 @@ class Question(NamedTuple):
     row: int
     label: str
     probability: float
-    reason: str  # "likely", "uncertain", "random", "missing" or "wrong"
+    reason: str  # "likely", "uncertain", "random", "missing" or "doubtful"
 
 
 class Block(NamedTuple):
@@ -53,6 +58,54 @@ class Block(NamedTuple):
     logits: Matrix  # minus infinity for what is not to be asked, (n, n_labels)
     answered: NDArray[np.bool_]  # what was answered already, (n, n_labels)
     tagged: NDArray[np.bool_]  # which tags items have, (n, n_labels)
+
+
+class Spread(NamedTuple):
+    """How the logits of labels spread, without each label (row 0) and with it (row 1)."""
+
+    counts: Matrix  # of items, (2, n_labels)
+    sums: Matrix
+    squares: Matrix
+
+    @classmethod
+    def of(cls, blocks: Iterable[Block]) -> Spread:
+        """Count and sum up logits, block by block."""
+        counts: Matrix = np.zeros((2, 1))
+        sums: Matrix = np.zeros((2, 1))
+        squares: Matrix = np.zeros((2, 1))
+        for block in blocks:
+            logits = _clipped(block.logits)
+            scored = np.isfinite(block.logits)
+            sides = np.stack([scored & ~block.tagged, scored & block.tagged])
+            counts = counts + sides.sum(axis=1)
+            sums = sums + np.where(sides, logits, 0).sum(axis=1)
+            squares = squares + np.where(sides, logits**2, 0).sum(axis=1)
+        return cls(counts, sums, squares)
+
+    def disagreements(self, logits: Matrix, tagged: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether the model disagrees with the tags of items, (n, n_labels).
+
+        It does where the probability is on the other side of one half, and the logit is far from
+        those of the other items on the same side: some labels are harder to see than others, so
+        that each is compared with itself.
+        """
+        values = _clipped(logits)
+        counts, sums, squares = (np.where(tagged, total[1], total[0]) for total in self)
+        n_others = counts - 1
+        with np.errstate(divide="ignore", invalid="ignore"):  # no others: nothing to compare with
+            means = (sums - values) / n_others
+            deviations = np.maximum(squares - values**2 - n_others * means**2, 0)
+            # One more item at the distance that is usual, so that a few alike say little.
+            spreads = np.sqrt((deviations + _USUAL_SPREAD**2) / n_others)
+            distances = (values - means) / spreads
+        doubtful = tagged & (logits < 0) & (distances <= -_DOUBTFUL)
+        missing = ~tagged & (logits >= 0) & (distances >= _MISSING)
+        return np.asarray((n_others > 0) & (doubtful | missing))
+
+
+def _clipped(logits: Matrix) -> Matrix:
+    """Return logits that are no farther from 0 than can be told apart."""
+    return np.clip(logits, -_FARTHEST_LOGIT, _FARTHEST_LOGIT)
 
 
 class Feedback:
@@ -238,17 +291,21 @@ def check_strategy(strategy: str, *, tagged: bool) -> None:
 
 
 def choose(
-    blocks: Iterable[Block], k: int, strategy: str, generator: np.random.Generator
+    blocks: Callable[[], Iterable[Block]],
+    k: int,
+    strategy: str,
+    generator: np.random.Generator,
 ) -> list[tuple[int, int, float, str]]:
     """Choose which of many items and labels to ask about, without holding all of them.
 
     Parameters
     ----------
-    blocks : iterable of Block
+    blocks : callable that returns an iterable of Block
+        It is called twice where errors are looked for.
     k : int
     strategy : {"active", "likeliest", "random", "errors"}
-        Half the likeliest and half the most uncertain; the likeliest; any; or tags that are missing
-        or wrong, the most surprising first.
+        Half the likeliest and half the most uncertain; the likeliest; any; or tags that are perhaps
+        missing or doubtful, the most surprising first; see `Spread.disagreements`.
     generator : numpy Generator
 
     Returns
@@ -257,11 +314,13 @@ def choose(
         k questions at the most, the first ones first.
     """
     reasons = _REASONS[strategy]
+    spread = Spread.of(blocks()) if strategy == "errors" else None
     # For each reason the best so far: worth, row, column, logit, tagged.
     kept: dict[str, list[NDArray[Any]]] = {}
-    for block in blocks:
+    for block in blocks():
         logits, tagged = block.logits, block.tagged
-        may = np.isfinite(logits) & ~block.answered & (tagged <= (strategy == "errors"))
+        may = np.isfinite(logits) & ~block.answered
+        may &= ~tagged if spread is None else spread.disagreements(logits, tagged)
         for reason in reasons:
             if reason == "random":
                 worth = generator.random(may.shape)
@@ -285,7 +344,7 @@ def choose(
         for row, column, value, has in zip(*(part.tolist() for part in parts), strict=True):
             if len(chosen) >= k * (place + 1) // len(reasons):
                 break
-            why = reason if reason != "errors" else ("wrong" if has else "missing")
+            why = reason if reason != "errors" else ("doubtful" if has else "missing")
             chosen.setdefault((row, column), (float(sigmoid(np.array(value))), why))
     return [(*place, *told) for place, told in chosen.items()]
 

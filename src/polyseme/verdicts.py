@@ -15,7 +15,7 @@ import tempfile
 import threading
 import warnings
 import weakref
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -117,6 +117,26 @@ class Undo(NamedTuple):
     number: int
 
 
+class ConflictError(InputError):
+    """Somebody else has meanwhile given a different answer to the same question.
+
+    Attributes
+    ----------
+    standing : tuple of Verdict
+        The answers that stand, with which those that were given disagree.
+    """
+
+    def __init__(self, standing: Sequence[Verdict]) -> None:
+        first = standing[0]
+        answer = "yes" if first.answer else "no"
+        by = f" by {first.who}" if first.who else ""
+        super().__init__(
+            f"Meanwhile {shown(first.label)} was answered {answer} for {shown(first.item)}{by}, "
+            f"which was not seen; answer again with `seen` {first.number} or higher to replace it."
+        )
+        self.standing = tuple(standing)
+
+
 class VerdictLog:
     """Verdicts as events in a file that only grows, and the codes of the items they are about.
 
@@ -151,6 +171,7 @@ class VerdictLog:
         verdicts: Iterable[Verdict | tuple[Any, ...]],
         codes: Mapping[str, ArrayLike] | None = None,
         space: str | None = None,
+        seen: int | None = None,
     ) -> range:
         """Add verdicts, all or none; they are on disk when this returns.
 
@@ -162,11 +183,19 @@ class VerdictLog:
             The codes of items; of several for one item the last one counts.
         space : str, optional
             The digest of the space that the codes belong to; needed with codes.
+        seen : int, optional
+            The number of the last event that whoever answers has seen. Without it a verdict
+            replaces any other on the same label of the same item.
 
         Returns
         -------
         range
             The numbers of the verdicts, in order.
+
+        Raises
+        ------
+        ConflictError
+            Where verdicts that came after `seen` stand and say otherwise; nothing is added.
         """
         check_iterable(verdicts, "verdicts")
         now = datetime.now(UTC).isoformat()
@@ -178,6 +207,8 @@ class VerdictLog:
         if not checked and not vectors:
             return range(self.count + 1, self.count + 1)
         with self._transaction() as connection:
+            if seen is not None:
+                _check_conflicts(connection, checked, seen)
             _insert_codes(connection, vectors, space)
             rows = ((*one[:2], int(one.answer), *one[3:8], None) for one in checked)
             return _insert_events(connection, rows)
@@ -804,6 +835,25 @@ def _insert_codes(
         digest = _digest(digest, (number, item, space, code))
         row = (number, item, space, code, digest)
         connection.execute("INSERT INTO codes VALUES (?, ?, ?, ?, ?)", row)
+
+
+def _check_conflicts(
+    connection: sqlite3.Connection, verdicts: Iterable[Verdict], seen: int
+) -> None:
+    """Raise where verdicts that came after the event `seen` stand and disagree with new ones."""
+    query = (
+        "SELECT item, label, answer, score, rank, model, who, time, number FROM events "
+        "WHERE number > ?1 AND undoes IS NULL AND number NOT IN "
+        "(SELECT undoes FROM events WHERE undoes > ?1) ORDER BY number"
+    )
+    standing: dict[tuple[str, str], Verdict] = {}
+    for row in connection.execute(query, (min(seen, 2**62),)):
+        verdict = Verdict(*row)
+        standing[verdict.item, verdict.label] = verdict._replace(answer=bool(verdict.answer))
+    pairs = ((verdict, standing.get((verdict.item, verdict.label))) for verdict in verdicts)
+    conflicts = [held for new, held in pairs if held is not None and held.answer != new.answer]
+    if conflicts:
+        raise ConflictError(conflicts)
 
 
 def _check_undoable(connection: sqlite3.Connection, number: object) -> None:

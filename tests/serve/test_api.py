@@ -303,6 +303,89 @@ def test_items_are_listed_found_and_suggested_for(client, world):
     refused(client.get("/v1/models/toy/media/item-3"), 404)
 
 
+def test_items_without_tags_of_their_own_are_listed_page_by_page(client, world):
+    untagged = [f"item-{row}" for row, theme in enumerate(world.themes_test) if theme != "beach"]
+    first = ok(client.get("/v1/models/toy/items?tagged=false&limit=3"))
+    assert first["total"] == len(untagged)
+    rest = ok(client.get("/v1/models/toy/items?tagged=false&offset=3&limit=1000"))
+    assert [one["id"] for one in first["items"] + rest["items"]] == untagged
+    tagged = ok(client.get("/v1/models/toy/items?tagged=true&query=sand"))
+    assert tagged["total"] == len(world.themes_test) - len(untagged)
+    assert ok(client.get("/v1/models/toy"))["collection"]["n_untagged"] == len(untagged)
+    said = [{"item": untagged[1], "label": "bus", "answer": False}]
+    ok(client.post("/v1/models/toy/learn", json={"verdicts": said}))
+    both = ok(client.get("/v1/models/toy/items?tagged=false&reviewed=true"))
+    assert [one["id"] for one in both["items"]] == [untagged[1]]
+    refused(client.get("/v1/models/toy/items?tagged=perhaps"), 422, "tagged")
+
+
+def learn_of(client, answer, item="item-2", **more):
+    said = [{"item": item, "label": "wave", "answer": answer}]
+    return client.post("/v1/models/toy/learn", json={"verdicts": said} | more)
+
+
+def test_an_answer_that_was_not_seen_is_not_overwritten_and_nothing_of_the_batch_is_taken(client):
+    seen = ok(client.get("/v1/models/toy"))["verdicts"]["last"]
+    (number,) = ok(learn_of(client, False, who="ann", seen=seen))["numbers"]
+    both = [{"item": item, "label": "wave", "answer": True} for item in ("item-3", "item-2")]
+    body = {"verdicts": both, "who": "bob", "seen": seen}
+    response = client.post("/v1/models/toy/learn", json=body)
+    refused(response, 409, "Meanwhile 'wave' was answered no for 'item-2' by ann")
+    (standing,) = response.json()["standing"]
+    assert standing.pop("time")
+    assert standing == {
+        "item": "item-2",
+        "label": "wave",
+        "answer": False,
+        "who": "ann",
+        "number": number,
+    }
+    assert ok(client.get("/v1/models/toy"))["verdicts"] == {
+        "standing": 1,
+        "undone": 0,
+        "last": number,
+    }
+    # The same answer is no conflict, and who has seen it may answer otherwise.
+    ok(learn_of(client, False, who="bob", seen=seen))
+    ok(learn_of(client, True, who="bob", seen=number + 1))
+    # Clients that do not say what they have seen answer as before.
+    ok(learn_of(client, False))
+
+
+def test_an_answer_that_was_taken_back_is_no_conflict(client):
+    numbers = ok(learn_of(client, False, seen=0))["numbers"]
+    ok(client.post("/v1/models/toy/undo", json={"numbers": numbers}))
+    ok(learn_of(client, True, seen=0))
+
+
+def test_an_answer_that_a_later_one_replaced_is_listed_as_superseded(client):
+    for answer in (True, False, True):
+        ok(learn_of(client, answer))
+    states = [
+        (one["number"], one["undone"], one["superseded"])
+        for one in ok(client.get("/v1/models/toy/verdicts"))["verdicts"]
+    ]
+    assert states == [(3, False, False), (2, False, True), (1, False, True)]
+    ok(client.post("/v1/models/toy/undo", json={"numbers": [3]}))
+    states = [
+        (one["number"], one["undone"], one["superseded"])
+        for one in ok(client.get("/v1/models/toy/verdicts"))["verdicts"]
+    ]
+    assert states == [(3, True, False), (2, False, False), (1, False, True)]
+
+
+def test_what_changed_after_an_event_can_be_asked_for(client):
+    ok(learn_of(client, True))
+    ok(learn_of(client, True, "item-3"))
+    assert ok(client.get("/v1/models/toy/verdicts?after=2")) == {"verdicts": [], "last": 2}
+    found = ok(client.get("/v1/models/toy/verdicts?after=1"))
+    assert [one["item"] for one in found["verdicts"]] == ["item-3"]
+    ok(client.post("/v1/models/toy/undo", json={"numbers": [1]}))
+    found = ok(client.get("/v1/models/toy/verdicts?after=2"))
+    assert found["last"] == 3
+    assert [(one["item"], one["undone"]) for one in found["verdicts"]] == [("item-2", True)]
+
+
 def test_accepted_tags_are_exported(client):
     said = [
         {"item": "item-2", "label": "wave", "answer": True},

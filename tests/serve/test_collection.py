@@ -70,8 +70,13 @@ def test_what_is_asked_and_suggested_is_what_the_tagger_says(toy_tagger, named, 
     )
     asked = named.ask(toy_tagger, "sand", 30, "likeliest")
     assert len(asked) == 20 and not any("beach" in one.item for one in asked)
-    wrong = named.ask(toy_tagger, "sand", 30, "errors")
-    assert {one.item for one in wrong if one.reason == "wrong"} == set(named.find("beach"))
+    assert named.ask(toy_tagger, "sand", 30, "errors") == []
+    missing, doubtful = "beach/2.png", "forest/4.png"
+    tags = [("sand",) if "beach" in name or name == doubtful else ("desk",) for name in named]
+    tags[named.ids.index(missing)] = ("desk",)
+    mistaken = Collection(named.ids, world.X_test.astype(np.float32), tags)
+    errors = mistaken.ask(toy_tagger, "sand", 30, "errors")
+    assert {one.item: one.reason for one in errors} == {missing: "missing", doubtful: "doubtful"}
     found = named.suggest(toy_tagger, "beach/2.png", 3)
     labels, scores = toy_tagger.rank(world.X_test[[2]], 4)
     kept = [place for place, label in enumerate(labels[0]) if label != "sand"][:3]

@@ -54,4 +54,4 @@ def test_every_operation_answers_as_it_is_described(host, serving):
 
         ask()
     assert len(operations) > 35 and answered[200] > 50
-    assert set(answered) <= {200, 201, 204, 304, 400, 404, 413, 415, 422}
+    assert set(answered) <= {200, 201, 204, 304, 400, 404, 409, 413, 415, 422}

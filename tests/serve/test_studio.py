@@ -7,7 +7,7 @@ import re
 import shutil
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -34,6 +34,7 @@ PATIENCE = 20_000  # milliseconds until something that never comes is called mis
 expect.set_options(timeout=PATIENCE)
 COLOURS = {"office": "gray", "kitchen": "tan", "beach": "gold", "street": "navy", "forest": "green"}
 EACH = 4  # pictures of a theme
+OWN_TAGS = {"beach/3.png": ("sun", "parasol")}
 
 # ---------------------------------------------------------------------- a model of pictures
 
@@ -81,13 +82,13 @@ def address(place, looks) -> Iterator[Callable[..., str]]:
 
     started: list[tuple[uvicorn.Server, threading.Thread]] = []
 
-    def start(**settings: Any) -> str:
+    def start(own_tags: Mapping[str, tuple[str, ...]] = OWN_TAGS, **settings: Any) -> str:
         rng = np.random.default_rng(1)
         names = [f"{theme}/{number}.png" for number in range(EACH) for theme in COLOURS]
         rows = [looks[name.split("/")[0]] + 0.1 * rng.normal(size=1280) for name in names]
         raw = np.array(rows, dtype=np.float32)
         X = Extracted("image", ImageFeatures().preprocessing(), tuple(names), raw)
-        tags = [("sun", "parasol") if name == "beach/3.png" else () for name in names]
+        tags = [own_tags.get(name, ()) for name in names]
         files = {name: place / "photos" / name for name in names}
         host = ModelHost(place / "toy", Collection(tuple(names), X, tags, files))
         app = create_app([host], Settings(**({"watch": 0} | settings)))
@@ -191,11 +192,15 @@ def studio(browser, address) -> Iterator[Callable[..., Studio]]:
     opened: list[tuple[Studio, Any, list[str]]] = []
 
     def make(
-        size: tuple[int, int] = WIDE, may_say: tuple[str, ...] = (), **settings: Any
+        size: tuple[int, int] = WIDE,
+        may_say: tuple[str, ...] = (),
+        beside: Studio | None = None,
+        **settings: Any,
     ) -> Studio:
         viewport = {"width": size[0], "height": size[1]}
         context = browser.new_context(viewport=viewport, accept_downloads=True)
-        made = Studio(context.new_page(), address(**settings))
+        base = address(**settings) if beside is None else beside.base
+        made = Studio(context.new_page(), base)
         opened.append((made, context, list(may_say)))
         return made
 
@@ -417,6 +422,194 @@ def test_reviewing_an_item_answers_for_its_tags_and_takes_new_ones(studio, size)
     one.named("link", "Previous item").click()
     expect(page.locator("figcaption")).to_contain_text("beach/3.png")
     expect(suggested.filter(has_text="deckchair")).to_have_attribute("data-answer", "yes")
+
+
+def tiles_of(page: Any, label: str) -> Any:
+    """Find the pictures of a label's board."""
+    return page.get_by_role("list", name=f"Items for {label}").get_by_role("listitem")
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_a_click_on_a_picture_opens_it_and_answers_nothing(studio, size):
+    one = studio(size)
+    page = one.page
+    one.open("#/review/label/sand")
+    tiles = tiles_of(page, "sand")
+    second = tiles.nth(1)
+    opened = one.named("dialog", "sand")
+    second.get_by_role("button", name="Open").click()
+    expect(opened.locator("img")).to_be_visible()
+    expect(page.get_by_text("0 answered")).to_be_visible()
+    assert {tiles.nth(at).get_attribute("data-answer") for at in range(EACH)} == {"open"}
+    inside = "(one) => one.scrollWidth <= one.clientWidth"
+    assert opened.evaluate(inside)  # nothing is cut off, on a phone neither
+    opened.get_by_role("button", name="Yes", exact=True).click()
+    expect(second).to_have_attribute("data-answer", "yes")
+    one.press("Escape")
+    expect(opened).to_have_count(0)
+
+    # By keys: Enter opens what has the focus, and f closes it.
+    expect(tiles.nth(2)).to_be_focused()
+    one.press("Enter")
+    expect(opened.locator("img")).to_be_visible()
+    one.press("f")
+    expect(opened).to_have_count(0)
+    second.locator("img").click(button="right")
+    expect(second).to_have_attribute("data-answer", "yes")
+    # Pressed again, a button takes its answer back.
+    second.get_by_role("button", name="Yes", exact=True).click()
+    expect(second).to_have_attribute("data-answer", "open")
+    one.saved()
+
+
+def test_a_picture_can_be_opened_by_those_who_may_not_answer(studio, tmp_path):
+    path = tmp_path / "tokens.json"
+    reader = new_token(path, "ann", "read")
+    one = studio(may_say=("401",), tokens=Tokens.read(path))
+    page = one.page
+    page.goto(one.base)
+    page.get_by_role("dialog").get_by_label("Token", exact=True).fill(reader)
+    one.press("Enter")
+    one.ready("map")
+    one.open("#/review/label/sand")
+    tiles_of(page, "sand").first.get_by_role("button", name="Open").click()
+    expect(one.named("dialog", "sand").locator("img")).to_be_visible()
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_pictures_without_tags_are_one_click_away(studio, size):
+    n = EACH * len(COLOURS)
+    one = studio(size)
+    page = one.page
+    one.open()
+    one.named("link", f"{n - 1} pictures without tags").click()
+    one.ready("review")
+    tiles = page.locator(".board a.tile")
+    expect(tiles).to_have_count(n - 1)
+    expect(tiles.filter(has_text="beach/3.png")).to_have_count(0)
+    expect(one.named("radio", f"Without tags ({n - 1})")).to_be_checked()
+    tiles.first.click()
+    expect(page.get_by_text(f"1 of {n - 1}", exact=True)).to_be_visible()
+    one.named("link", "All items").click()
+    expect(tiles).to_have_count(n - 1)
+    one.named("radio", f"All ({n})").check(force=True)
+    expect(tiles).to_have_count(n)
+    one.named("radio", "With answers (0)").check(force=True)
+    expect(page.get_by_text("No item matches")).to_be_visible()
+    one.open("#/review")
+    expect(one.named("link", f"{n - 1} pictures without tags")).to_be_visible()
+
+
+def test_no_link_leads_to_pictures_without_tags_where_there_are_none(studio):
+    names = [f"{theme}/{number}.png" for theme in COLOURS for number in range(EACH)]
+    one = studio(own_tags=dict.fromkeys(names, ("sand",)))
+    one.open("#/review")
+    expect(one.named("heading", "Least certain")).to_be_visible()
+    expect(one.page.get_by_text("without tags")).to_have_count(0)
+
+
+def test_errors_are_only_what_model_and_tags_disagree_on(studio):
+    names = [f"{theme}/{number}.png" for theme in COLOURS for number in range(EACH)]
+    right = {name: ("sand",) if "beach" in name else ("desk",) for name in names}
+    one = studio(own_tags=right)
+    page = one.page
+    one.open("#/review/label/sand")
+    one.named("radio", "Errors").check(force=True)
+    expect(one.named("heading", "No “sand” looks wrong")).to_be_visible()
+
+    mistaken = right | {"beach/1.png": ("desk",), "street/2.png": ("sand",)}
+    del mistaken["beach/3.png"]  # without tags it is not wrong: nobody has tagged it yet
+    other = studio(own_tags=mistaken)
+    page = other.page
+    other.open("#/review/label/sand")
+    other.named("radio", "Errors").check(force=True)
+    tiles = tiles_of(page, "sand")
+    expect(tiles).to_have_count(2)
+    expect(tiles.filter(has_text="2.png")).to_contain_text("has it, doubtful")
+    expect(tiles.filter(has_text="1.png")).to_contain_text("perhaps missing")
+
+
+def test_two_tabs_see_each_other_s_answers(studio):
+    first = studio()
+    second = studio(beside=first)
+    for one in (first, second):
+        one.open("#/review/label/sand")
+        expect(tiles_of(one.page, "sand").first).to_be_focused()
+    tiles, others = tiles_of(first.page, "sand"), tiles_of(second.page, "sand")
+    first.press("y")
+    expect(others.first).to_have_attribute("data-answer", "yes")
+    expect(others.first).to_contain_text("Yes, in another tab")
+    expect(second.page.get_by_text("0 answered")).to_be_visible()
+    expect(tiles.first).not_to_contain_text("in another tab")
+    first.press("u")
+    expect(others.first).to_have_attribute("data-answer", "open")
+
+    # An item's tags and the list of answers are brought up to date, too.
+    first.saved()
+    item = tiles.first.locator(".tile-name").get_attribute("title")
+    first.open(f"#/review/item/{item.replace('/', '%2F')}")
+    second.open("#/model")
+    answers = second.page.get_by_role("region", name="Answers").get_by_role("listitem")
+    expect(answers).to_have_count(1)
+    row = first.page.get_by_role("list", name="Suggested tags").get_by_role("listitem").first
+    row.get_by_role("button", name="Yes").click()
+    expect(answers).to_have_count(2)
+
+
+def test_an_answer_that_a_tab_has_not_seen_is_not_overwritten_unseen(studio):
+    first = studio(may_say=("Failed to load resource",))
+    second = studio(beside=first, may_say=("Failed to load resource",))
+    for one in (first, second):
+        one.open("#/review/label/sand")
+        expect(tiles_of(one.page, "sand").first).to_be_focused()
+    others = tiles_of(second.page, "sand")
+    second.page.route("**/verdicts?after=*", lambda route: route.abort())
+    first.press("y")
+    first.saved()
+    second.press("n")
+    line = second.page.locator(".unsent .conflict")
+    expect(line).to_contain_text("answered Yes in another tab meanwhile.")
+    expect(others.first).to_have_attribute("data-answer", "yes")
+    line.get_by_role("button", name="Leave Yes").click()
+    expect(line).to_have_count(0)
+    second.press("u")  # the answer of the other tab is not this one's to undo
+    expect(second.page.get_by_role("button", name="Undo")).to_be_disabled()
+    expect(others.first).to_have_attribute("data-answer", "yes")
+    second.press("ArrowLeft", "n")  # it is seen now, and answered otherwise on purpose
+    expect(others.first).to_have_attribute("data-answer", "no")
+    second.saved()
+
+    # Now the other one has not seen it; answered all the same, the former answer is replaced.
+    first.page.route("**/verdicts?after=*", lambda route: route.abort())
+    second.press("y")
+    second.saved()
+    tiles = tiles_of(first.page, "sand")
+    first.press("n")
+    line = first.page.locator(".unsent .conflict")
+    line.get_by_role("button", name="No all the same").click()
+    expect(tiles.nth(1)).to_have_attribute("data-answer", "no")
+    first.saved()
+    expect(line).to_have_count(0)
+    second.open("#/model")
+    answers = second.page.get_by_role("region", name="Answers").get_by_role("listitem")
+    expect(answers).to_have_count(4)
+    expect(answers.filter(has_text="replaced by a later answer")).to_have_count(2)
+    expect(answers.get_by_role("button", name="Undo")).to_have_count(2)
+
+
+@pytest.mark.parametrize("label", ["AC/DC", "a#b", "50%"])
+def test_links_lead_to_labels_whatever_their_names(studio, label):
+    one = studio(may_say=("404",))
+    page = one.page
+    verdict = {"item": "beach/0.png", "label": label, "answer": True}
+    page.request.post(f"{one.base}/v1/models/toy/learn", data={"verdicts": [verdict]})
+    one.open("#/review/item/beach%2F0.png")
+    one.named("link", label).click()
+    expect(one.named("heading", label)).to_be_visible()
+    expect(tiles_of(page, label)).to_have_count(EACH * len(COLOURS) - 1)
+    page.reload()
+    one.ready("review")
+    expect(one.named("heading", label)).to_be_visible()
 
 
 def test_what_cannot_be_saved_stays_and_is_sent_again(studio):

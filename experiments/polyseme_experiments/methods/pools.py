@@ -301,8 +301,8 @@ class Game:
                     logits += self.sketches @ found.weights + found.intercept
                 answered = np.zeros((len(logits), 1), dtype=bool)
                 answered[rows] = True
-                everything = Block(0, logits[:, None], answered, np.zeros_like(answered))
-                chosen = choose([everything], upto - done, strategy, self.generator)
+                blocks = [Block(0, logits[:, None], answered, np.zeros_like(answered))]
+                chosen = choose(blocks.copy, upto - done, strategy, self.generator)
                 asked[column] = np.append(rows, [row for row, _, _, _ in chosen]).astype(np.int64)
             done = upto
             if done in CLICKS:

@@ -57,7 +57,9 @@ def ask(
         for record in records:
             del record["answer"]
     emit(records, form)
-    if not questions:
+    if not questions and strategy == "errors":
+        say("no tag looks wrong: the model and the items' tags agree")
+    elif not questions:
         say("nothing is left to ask about: every item has been answered for")
 
 

@@ -81,6 +81,7 @@ _SENTENCES = {
     401: "No token was sent, or one that nobody has.",
     403: "The token's scope does not allow it.",
     404: "There is no such model, label, item or version.",
+    409: "Somebody else has answered differently; `standing` has the answers that stand.",
     413: "More was sent than is allowed.",
     415: "The body is of a type that cannot be read.",
     422: "Something in the request cannot be used.",
@@ -256,11 +257,13 @@ def _described(host: ModelHost, caller: Caller) -> Facts:
             "has_media": collection.media is not None,
             "media": collection.media,
             "n_reviewed": collection.n_reviewed(now.reviewed),
+            "n_untagged": collection.n_untagged,
         },
         "quality": quality,
         "verdicts": {
             "standing": sum(yes + no for yes, no in now.answers.values()),
             "undone": now.n_undone,
+            "last": now.n_events,
         },
         "status": "ready",
         "trouble": host.told.trouble,
@@ -821,12 +824,13 @@ def items(
     host: Host,
     query: Annotated[str, Query(max_length=200)] = "",
     reviewed: bool | None = None,
+    tagged: bool | None = None,
     offset: Offset = 0,
     limit: Limit = 50,
 ) -> Response:
-    """List items by their ids and tags."""
+    """List items by their ids and tags; `tagged` and `reviewed` ask for those with or without."""
     collection, now = collection_of(host), host.now
-    found = collection.find(query)
+    found = collection.find(query, tagged)
     if reviewed is not None:
         found = [name for name in found if (name in now.reviewed) == reviewed]
     page = [_item(host, now, name) for name in found[offset : offset + limit]]
@@ -858,7 +862,8 @@ def _item(host: ModelHost, now: Snapshot, name: str) -> Facts:
         "media": media,
         "thumbnail": f"{media}?size=256" if picture else None,
         "verdicts": [
-            {"label": one.label, "answer": one.answer, "number": one.number} for one in said
+            {"label": one.label, "answer": one.answer, "number": one.number, "who": one.who}
+            for one in said
         ],
     }
 
@@ -895,7 +900,7 @@ def learn(body: LearnBody, host: Host, who: Reviewer, request: Request) -> Numbe
         rows = {name: np.asarray(one, dtype=np.float32) for name, one in body.features.items()}
         for row in rows.values():
             host.check_row(row)
-    numbers = host.learn(said, rows)
+    numbers = host.learn(said, rows, body.seen)
     counted = request.app.state.metrics.verdicts
     for one in body.verdicts:
         kind = host.now.kinds.get(host.now.known(one.label) or "", "oov")
@@ -912,20 +917,45 @@ def undo(body: UndoBody, host: Host, who: Reviewer) -> VersionOut:
 
 @router.get("/models/{model}/verdicts", tags=["review"], summary="What people answered")
 def verdicts(
-    host: Host, label: Annotated[str | None, Query(max_length=200)] = None, limit: Limit = 100
+    host: Host,
+    label: Annotated[str | None, Query(max_length=200)] = None,
+    after: Annotated[int | None, Query(ge=0, lt=2**53)] = None,
+    limit: Limit = 100,
 ) -> Response:
-    """List the latest answers, also those that were taken back."""
+    """List the latest answers, also those that were taken back or replaced by a later one.
+
+    With `after`, only answers to questions that were answered, or taken back, after that event;
+    `last` is the number of the last event.
+    """
     now = host.now
+    log = now.tagger.verdicts_
     wanted = None if label is None else now.label(label)
-    events = list(now.tagger.verdicts_.events())
+    if after is not None and log.count <= after:  # asked every few seconds: nothing is read
+        return answer({"verdicts": [], "last": log.count}, now.version)
+    events = list(log.events())
+    given = {event.number: event for event in events if isinstance(event, Verdict)}
     undone = {event.undoes for event in events if isinstance(event, Undo)}
-    found = [
-        event
-        for event in reversed(events)
-        if isinstance(event, Verdict) and wanted in (None, _named(now, event.label))
+    names = {name: _named(now, name) for name in {verdict.label for verdict in given.values()}}
+    question = {number: (one.item, names[one.label]) for number, one in given.items()}
+    latest = {question[number]: number for number in given if number not in undone}
+    changed = set(question.values())
+    if after is not None:
+        recent = [event for event in events if (event.number or 0) > after]
+        changed = {
+            question[event.undoes if isinstance(event, Undo) else event.number] for event in recent
+        }
+    numbers = [
+        number
+        for number in reversed(given)
+        if question[number] in changed and wanted in (None, question[number][1])
     ]
-    page = [one._asdict() | {"undone": one.number in undone} for one in found[:limit]]
-    return answer({"verdicts": page}, now.version)
+    page = []
+    for number in numbers[:limit]:
+        taken_back = number in undone
+        superseded = not taken_back and latest[question[number]] != number
+        page.append(given[number]._asdict() | {"undone": taken_back, "superseded": superseded})
+    last = events[-1].number if events else 0
+    return answer({"verdicts": page, "last": last}, now.version)
 
 
 # ---------------------------------------------------------------------- export

@@ -42,6 +42,8 @@ from polyseme.serve.batching import QueueFullError
 from polyseme.serve.collection import UnknownItemError
 from polyseme.serve.host import ModelHost, UnknownLabelError
 from polyseme.serve.questions import UnsupportedError
+from polyseme.serve.schemas import StandingOut
+from polyseme.verdicts import ConflictError
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -240,14 +242,18 @@ async def _take_up(hosts: Sequence[ModelHost]) -> None:
 # ---------------------------------------------------------------------- errors
 
 
-def problem(status: int, detail: str, request_id: str | None = None) -> JSONResponse:
-    """Give an error in one sentence, as RFC 9457 has it.
+def problem(
+    status: int, detail: str, request_id: str | None = None, **members: Any
+) -> JSONResponse:
+    """Return an error in one sentence, as RFC 9457 has it.
 
     Parameters
     ----------
     status : int
     detail : str
     request_id : str, optional
+    **members
+        What a program may need to know beside the sentence.
     """
     body = {
         "type": "about:blank",
@@ -255,7 +261,7 @@ def problem(status: int, detail: str, request_id: str | None = None) -> JSONResp
         "status": status,
         "detail": detail,
         "request_id": request_id,
-    }
+    } | members
     headers = {"Retry-After": "1"} if status in (429, 503) else None
     return JSONResponse(body, status, headers, media_type="application/problem+json")
 
@@ -265,6 +271,7 @@ _STATUS: list[tuple[type[Exception], int]] = [
     (QueueFullError, 429),
     (UnknownLabelError, 404),
     (UnknownItemError, 404),
+    (ConflictError, 409),
     (UnsupportedError, 415),
     (ModelFileError, 503),
     (NotFittedError, 503),
@@ -278,7 +285,13 @@ def _add_errors(app: FastAPI) -> None:
     async def refused(request: Request, error: Exception) -> Response:
         status = next(code for kind, code in _STATUS if isinstance(error, kind))
         detail = str(error) or "Too much is waiting; try again in a second."
-        return problem(status, detail, request.scope.get("request_id"))
+        members = {}
+        if isinstance(error, ConflictError):
+            fields = StandingOut.model_fields
+            members["standing"] = [
+                {field: getattr(verdict, field) for field in fields} for verdict in error.standing
+            ]
+        return problem(status, detail, request.scope.get("request_id"), **members)
 
     async def malformed(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

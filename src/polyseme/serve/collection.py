@@ -114,13 +114,32 @@ class Collection:
         """How many items have each tag, as it is spelled."""
         return Counter(tag for tags in self._tags for tag in dict.fromkeys(tags))
 
-    def find(self, query: str = "") -> list[str]:
-        """Give the items in whose id or tags all words of a query stand, in their order."""
+    @cached_property
+    def n_untagged(self) -> int:
+        """How many items have no tags of their own."""
+        return self._tags.count(())
+
+    def find(self, query: str = "", tagged: bool | None = None) -> list[str]:
+        """Return the items in whose id or tags all words of a query stand, in their order.
+
+        Parameters
+        ----------
+        query : str
+        tagged : bool, optional
+            Of items with tags of their own alone, or of those without; by default of all.
+        """
+        names: Sequence[str] = self.ids
+        if tagged is not None:
+            names = [
+                name
+                for name, tags in zip(self.ids, self._tags, strict=True)
+                if bool(tags) == tagged
+            ]
         words = normalize_label(query).split()
         if not words:
-            return list(self.ids)
-        texts = zip(self.ids, self._texts, strict=True)
-        return [name for name, text in texts if all(word in text for word in words)]
+            return list(names)
+        texts = self._texts
+        return [name for name in names if all(word in texts[self._rows[name]] for word in words)]
 
     def n_reviewed(self, answered: Names[str]) -> int:
         """Count the items among those that were answered for."""

@@ -459,7 +459,10 @@ class ModelHost:
     # ------------------------------------------------------------------ verdicts
 
     def learn(
-        self, verdicts: Sequence[Verdict], rows: Mapping[str, Row] | None = None
+        self,
+        verdicts: Sequence[Verdict],
+        rows: Mapping[str, Row] | None = None,
+        seen: int | None = None,
     ) -> tuple[int, ...]:
         """Take yes and no; they are on disk, and every score is changed, when this returns.
 
@@ -468,6 +471,8 @@ class ModelHost:
         verdicts : sequence of Verdict
         rows : mapping of str to float32 array, optional
             Features of items that are not in the collection.
+        seen : int, optional
+            The last event that whoever answers has seen; see `ZeroShotTagger.learn`.
 
         Raises
         ------
@@ -476,7 +481,7 @@ class ModelHost:
         """
         with self._writing:
             clone = copy(self._now.tagger)
-            numbers = clone.learn(verdicts, self._answered_items(verdicts, rows or {}))
+            numbers = clone.learn(verdicts, self._answered_items(verdicts, rows or {}), seen)
             self._use(clone, self._now.digest)
         return numbers
 

@@ -114,6 +114,8 @@ class LearnBody(Body):
     verdicts: Annotated[list[VerdictBody], Field(min_length=1, max_length=MOST_VERDICTS)]
     features: dict[Name, Annotated[list[Number], Field(max_length=MOST_NUMBERS)]] | None = None
     who: Annotated[str, Field(max_length=64)] | None = None
+    # The last event that whoever answers has seen; answers that came later are not overwritten.
+    seen: Annotated[int, Field(ge=0, lt=2**53)] | None = None
 
 
 class UndoBody(Body):
@@ -168,6 +170,17 @@ class SidecarBody(Body):
     dry_run: bool = True
 
 
+class StandingOut(BaseModel):
+    """An answer that stands."""
+
+    item: str
+    label: str
+    answer: bool
+    who: str | None
+    time: str | None
+    number: int
+
+
 class Problem(BaseModel):
     """What went wrong, in one sentence (`detail`)."""
 
@@ -176,6 +189,7 @@ class Problem(BaseModel):
     status: int
     detail: str
     request_id: str | None = None
+    standing: list[StandingOut] | None = None  # with 409: the answers that stand
 
 
 class SuggestionOut(BaseModel):

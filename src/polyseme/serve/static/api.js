@@ -11,12 +11,14 @@ const MOST_BLOBS = 500; // pictures and sounds that are held for <img> and <audi
 
 /** An answer that is no success: what the service said, or that it could not be reached. */
 export class Problem extends Error {
-  /** @param {{status?: number, title?: string, detail?: string}} said */
+  /** @param {{status?: number, title?: string, detail?: string, standing?: any[]}} said */
   constructor(said) {
     super(said.detail || said.title || "Something went wrong.");
     this.name = "Problem";
     this.status = said.status || 0;
     this.detail = this.message;
+    /** Of a conflict: the answers that stand. @type {any[]} */
+    this.standing = said.standing || [];
   }
 }
 

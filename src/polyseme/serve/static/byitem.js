@@ -7,8 +7,8 @@
 
 import { add, clear, debounce, h } from "./dom.js";
 import { isAbort } from "./api.js";
-import { drawAnswer, keyOf, newEntry } from "./answers.js";
-import { bar, count, empty, failed, icon, kindBadge, loading, plural } from "./parts.js";
+import { byWhom, drawAnswer, keyOf, isOwn, lastAct, newEntry } from "./answers.js";
+import { bar, count, empty, failed, icon, kindBadge, loading, plural, segments } from "./parts.js";
 import { labelBox } from "./labelbox.js";
 import { to } from "./cards.js";
 import { Names, medium, picture } from "./items.js";
@@ -18,12 +18,20 @@ import { Names, medium, picture } from "./items.js";
 /** @typedef {import("./answers.js").Outbox} Outbox */
 
 const MOST_LISTED = 20_000; // items that are read to find the place of one
+/** Which items are listed. @type {Record<string, {text: string, asks: Record<string, boolean>}>} */
+const FILTERS = {
+  all: { text: "All", asks: {} },
+  untagged: { text: "Without tags", asks: { tagged: false } },
+  open: { text: "Without answers", asks: { reviewed: false } },
+  answered: { text: "With answers", asks: { reviewed: true } },
+};
 
 /* ------------------------------------------------------------------ which item */
 
-/** @param {HTMLElement} stage @param {Context} context */
-export function chooseItem(stage, context) {
+/** @param {HTMLElement} stage @param {Context} context @param {string} [which] the filter that the address names */
+export function chooseItem(stage, context, which) {
   const list = listOf(context);
+  if (which) list.filter = which;
   const grid = h("div", { class: "board board-small" });
   const foot = h("div", { class: "row center" });
   const found = h("p", { class: "muted", role: "status" });
@@ -32,9 +40,21 @@ export function chooseItem(stage, context) {
   const shown = new Map();
   let control = new AbortController();
   const search = h("input", { type: "search", data_search: "", value: list.query, placeholder: "Search ids and tags", aria_label: "Search items", autocomplete: "off", oninput: debounce(() => ((list.query = search.value.trim()), load()), 200) });
-  const filter = h("select", { aria_label: "Which items", onchange: () => ((list.reviewed = filter.value), load()) },
-    [["", "All items"], ["false", "Without answers"], ["true", "With answers"]].map(([value, text]) => h("option", { value, selected: value === list.reviewed }, text)));
-  add(stage, h("div", { class: "row" }, h("div", { class: "grow search-box" }, search), filter), found, grid, foot);
+  const filters = h("div", { class: "item-filters" });
+  const drawFilters = () => {
+    const { n_items: all, n_untagged: untagged, n_reviewed: answered } = context.model.collection;
+    const n = /** @type {Record<string, number>} */ ({ all, untagged, open: all - answered, answered });
+    const choices = Object.entries(FILTERS).map(([name, { text }]) => [name, `${text} (${count(n[name])})`]);
+    clear(filters, segments("Which items", "filter", choices, list.filter, (name) => {
+      list.filter = name;
+      history.replaceState(null, "", name === "untagged" ? "#/review/untagged" : "#/review/item");
+      load();
+    }));
+  };
+  drawFilters();
+  // Answers may have come since; a filter that has the keyboard stays as it is.
+  context.refreshModel().then(() => filters.contains(document.activeElement) || drawFilters(), () => {});
+  add(stage, h("div", { class: "search-box" }, search), filters, found, grid, foot);
   context.shortcuts([{ keys: "/", does: "search items" }]);
 
   async function load() {
@@ -76,13 +96,13 @@ export function chooseItem(stage, context) {
 }
 
 /** The list that items are chosen from, as far as it was read. @param {Context} context */
-const listOf = ({ state }) => (state.reviewItems = state.reviewItems || { query: "", reviewed: "", ids: [], total: null });
+const listOf = ({ state }) => (state.reviewItems = state.reviewItems || { query: "", filter: "all", ids: [], total: null });
 
 /** Read the next items of the list. @param {Context} context @param {number} limit @param {AbortSignal} signal @returns {Promise<any[]>} */
 async function readOn(context, limit, signal) {
   const { api } = context;
   const list = listOf(context);
-  const { total, items } = await api.get(api.model("items"), { params: { query: list.query, reviewed: list.reviewed, offset: list.ids.length, limit }, signal });
+  const { total, items } = await api.get(api.model("items"), { params: { query: list.query, ...FILTERS[list.filter].asks, offset: list.ids.length, limit }, signal });
   list.total = total;
   list.ids.push(...items.map((/** @type {any} */ one) => one.id));
   return items;
@@ -142,13 +162,14 @@ export function byItem(stage, context, box, id) {
   function makeRow(label) {
     const entry = entryOf(label);
     const number = h("span", { class: "tile-number" });
+    const by = h("span", { class: "muted small answer-by" });
     const meter = h("span", { class: "grow" });
     const yes = h("button", { type: "button", class: "yes", disabled: !may, aria_label: `Yes: ${label}`, onclick: () => answer(entry, entry.answer === true ? null : true) }, icon("review"), h("span", null, "Yes"));
     const no = h("button", { type: "button", class: "no", disabled: !may, aria_label: `No: ${label}`, onclick: () => answer(entry, entry.answer === false ? null : false) }, icon("close"), h("span", null, "No"));
     const row = h("li", { class: "answer-row", tabindex: "-1", onfocus: () => (current = [...rows.keys()].indexOf(label)) },
-      h("a", { class: "answer-label", href: to("review/label", label) }, label), kinds.has(label) && kindBadge(kinds.get(label) || ""), meter, number, h("span", { class: "answer-buttons" }, no, yes));
+      h("a", { class: "answer-label", href: to("review/label", label) }, label), kinds.has(label) && kindBadge(kinds.get(label) || ""), by, meter, number, h("span", { class: "answer-buttons" }, no, yes));
     const draw = () => {
-      drawAnswer(entry, { frame: row, yes, no, number });
+      drawAnswer(entry, { frame: row, yes, no, number, by });
       clear(meter, entry.probability !== null && bar(entry.probability));
     };
     draw();
@@ -171,18 +192,19 @@ export function byItem(stage, context, box, id) {
   }
 
   function undo() {
-    const act = acts.pop();
+    const act = lastAct(acts);
+    undoButton.disabled = !acts.length;
     if (act) record(act.entry, act.before);
   }
 
   async function load() {
     try {
-      item = await api.get(api.model("items", id), { params: { k: 12 }, signal: control.signal });
+      item = await box.reading(api.get(api.model("items", id), { params: { k: 12 }, signal: control.signal }));
     } catch (error) {
       if (!isAbort(error)) clear(body, failed(error, load));
       return;
     }
-    for (const one of item.verdicts) entryOf(one.label, { answer: one.answer, saved: one.answer, number: one.number });
+    for (const one of item.verdicts) entryOf(one.label, { answer: one.answer, saved: one.answer, number: one.number, by: byWhom(one, "") });
     for (const one of item.suggestions) kinds.set(one.label, one.kind);
     item.suggestions.forEach((/** @type {any} */ one, /** @type {number} */ at) => Object.assign(entryOf(one.label), { probability: one.probability, rank: at + 1 }));
     const tags = new Set(item.tags);
@@ -272,10 +294,16 @@ export function byItem(stage, context, box, id) {
   /** @param {boolean} saved */
   const onBox = (saved) => {
     for (const { draw } of rows.values()) draw();
+    undoButton.disabled = !acts.some(isOwn);
     if (saved) refresh();
   };
   document.addEventListener("keydown", onKey);
   box.listeners.add(onBox);
+  box.find = (about, label) => {
+    if (about !== id || !item) return undefined;
+    if (!rows.has(label)) suggestions.append(makeRow(label));
+    return entries.get(label);
+  };
   load();
   locate();
   return () => {
@@ -283,5 +311,6 @@ export function byItem(stage, context, box, id) {
     refresh.cancel();
     document.removeEventListener("keydown", onKey);
     box.listeners.delete(onBox);
+    box.find = () => undefined;
   };
 }

@@ -7,11 +7,11 @@
 
 import { add, clear, debounce, h, s } from "./dom.js";
 import { isAbort } from "./api.js";
-import { drawAnswer, keyOf, newEntry } from "./answers.js";
+import { byWords, conflictLines, drawAnswer, keyOf, isOwn, lastAct, newEntry } from "./answers.js";
 import { count, dialog, empty, failed, icon, iconButton, kindBadge, loading, percent, plural, probabilityText, segments } from "./parts.js";
 import { searchBox } from "./labelbox.js";
 import { to } from "./cards.js";
-import { Names, medium, picture } from "./items.js";
+import { Names, itemWord, medium, picture, untaggedLink } from "./items.js";
 
 /** @typedef {import("./app.js").Context} Context */
 /** @typedef {import("./answers.js").Entry} Entry */
@@ -21,9 +21,9 @@ import { Names, medium, picture } from "./items.js";
 const STRATEGIES = [
   ["likeliest", "Likeliest", "The items that most probably carry the tag come first."],
   ["active", "Most telling", "Half of them the likeliest, half those the model is least certain of: it learns most from these."],
-  ["errors", "Errors", "Items whose own tags seem to lack this tag, or to have it wrongly."],
+  ["errors", "Errors", "Only items on which the model and their own tags disagree: the tag is doubtful, or perhaps missing."],
 ];
-const REASONS = /** @type {Record<string, string>} */ ({ uncertain: "uncertain", missing: "seems missing", wrong: "has it, seems wrong" });
+const REASONS = /** @type {Record<string, string>} */ ({ uncertain: "uncertain", missing: "perhaps missing", doubtful: "has it, doubtful" });
 const ASKED = 24;
 
 /* ------------------------------------------------------------------ which tag */
@@ -38,6 +38,7 @@ export function chooseTag(stage, context) {
   add(stage,
     h("p", { class: "lead" }, "Choose a tag, and say yes or no to the items that may carry it. Every answer counts at once."),
     searchBox({ api, name: "Tag to review", placeholder: "Search a tag", choose: go }).element,
+    untaggedLink(model) && h("div", { class: "row" }, untaggedLink(model)),
     without.length > 0 && h("section", { aria_label: "Unseen and new tags" },
       h("h2", null, "Unseen and new tags"),
       h("p", { class: "muted" }, "These were not learned from items: a few answers help them most. Those that did worst when held out come first."),
@@ -130,7 +131,7 @@ export function byTag(stage, context, box, label) {
     { keys: "n", does: "no" },
     { keys: "Space", does: "skip to the next open one" },
     { keys: "u", does: "undo" },
-    { keys: "f", does: "full size" },
+    { keys: "f Enter", does: "open large, and back" },
     { keys: "r", does: "sort the open ones again" },
   ]);
 
@@ -141,7 +142,7 @@ export function byTag(stage, context, box, label) {
     () => {},
   );
 
-  const ask = (/** @type {number} */ k) => api.post(api.model("ask"), { label, k, strategy: settings.strategy }, { signal: control.signal });
+  const ask = (/** @type {number} */ k) => box.reading(api.post(api.model("ask"), { label, k, strategy: settings.strategy }, { signal: control.signal }));
   const isOpen = (/** @type {Entry} */ entry) => entry.answer === null;
 
   async function load() {
@@ -163,8 +164,10 @@ export function byTag(stage, context, box, label) {
       clear(board);
       append(questions);
       if (!entries.length) {
-        clear(board, empty(`Nothing to ask about “${label}”`, "Every item was answered for, or carries the tag already.",
-          h("a", { class: "button", href: "#/review" }, "Choose another tag")));
+        const [title, text] = settings.strategy === "errors"
+          ? [`No “${label}” looks wrong`, "Wherever items have tags of their own and nobody has answered yet, the model and these tags agree."]
+          : [`Nothing to ask about “${label}”`, "Every item was answered for, or carries the tag already."];
+        clear(board, empty(title, text, h("a", { class: "button", href: "#/review" }, "Choose another tag")));
       } else focus(0, document.activeElement === document.body || document.activeElement === document.querySelector("main"));
       drawProgress();
     } catch (error) {
@@ -185,7 +188,7 @@ export function byTag(stage, context, box, label) {
       tiles.set(entry, tile);
       board.append(tile.tile);
     }
-    clear(more, entries.length && [
+    clear(more, entries.length > 0 && [
       h("button", { type: "button", onclick: showMore }, "More items"),
       h("button", { type: "button", onclick: sort }, "Sort the open ones again"),
     ]);
@@ -201,32 +204,26 @@ export function byTag(stage, context, box, label) {
       answer(entry, said, false);
     };
     const number = h("span", { class: "tile-number" });
+    const by = h("span", { class: "tile-by muted small" });
     const reason = REASONS[entry.why];
-    const face = h("button", {
-      type: "button", class: "tile-face", disabled: !may, tabindex: "-1",
-      onclick: () => answerHere(entry.answer === true ? null : true),
-    }, picture(context, entry.item, 256));
-    const yes = h("button", { type: "button", class: "yes", disabled: !may, tabindex: "-1", onclick: () => answerHere(true) }, icon("review"), "Yes");
-    const no = h("button", { type: "button", class: "no", disabled: !may, tabindex: "-1", onclick: () => answerHere(false) }, icon("close"), "No");
-    const big = iconButton("fit", "Full size", { class: "icon-button tile-large", tabindex: "-1", onclick: () => (focus(at()), enlarge()) });
+    // To look is no answer: a picture opens, as in every photo program; yes and no have buttons.
+    const face = h("button", { type: "button", class: "tile-face", tabindex: "-1", onclick: () => (focus(at(), false), enlarge()) }, picture(context, entry.item, 256));
+    const yes = h("button", { type: "button", class: "yes", disabled: !may, tabindex: "-1", onclick: () => answerHere(entry.answer === true ? null : true) }, icon("review"), "Yes");
+    const no = h("button", { type: "button", class: "no", disabled: !may, tabindex: "-1", onclick: () => answerHere(entry.answer === false ? null : false) }, icon("close"), "No");
     const tile = h("article", {
       class: "tile", role: "listitem", tabindex: "-1",
       onfocus: () => focus(at(), false),
-      oncontextmenu: (/** @type {any} */ event) => {
-        if (!may || event.pointerType === "touch") return;
-        event.preventDefault();
-        answerHere(entry.answer === false ? null : false);
-      },
-    }, face, big, h("span", { class: "tile-mark", aria_hidden: "true" }),
+    }, face, h("span", { class: "tile-mark", aria_hidden: "true" }),
       h("div", { class: "tile-facts" }, name, number),
       reason && h("span", { class: "muted small" }, reason),
+      by,
       h("div", { class: "tile-buttons" }, no, yes));
     const draw = () => {
-      drawAnswer(entry, { frame: tile, yes, no, number });
+      drawAnswer(entry, { frame: tile, yes, no, number, by });
       const words = entry.answer === null ? "not answered" : entry.answer ? "answered yes" : "answered no";
       name.textContent = names.of(entry.item);
-      face.setAttribute("aria-label", `Yes: ${name.textContent}`);
-      tile.setAttribute("aria-label", `${name.textContent}, probability ${probabilityText(entry.probability)}, ${words}`);
+      face.setAttribute("aria-label", `Open ${name.textContent}`);
+      tile.setAttribute("aria-label", `${name.textContent}, probability ${probabilityText(entry.probability)}, ${words}${entry.by ? ` ${entry.by}` : ""}`);
     };
     draw();
     return { tile, draw };
@@ -274,7 +271,8 @@ export function byTag(stage, context, box, label) {
   }
 
   function undo() {
-    const act = acts.pop();
+    const act = lastAct(acts);
+    undoButton.disabled = !acts.length;
     if (!act) return;
     record(act.entry, act.before);
     focus(entries.indexOf(act.entry));
@@ -290,13 +288,14 @@ export function byTag(stage, context, box, label) {
   }
 
   function drawProgress() {
-    const yes = given.filter((one) => one.answer).length;
+    const own = given.filter((one) => one.answer !== null && one.by === null);
+    const yes = own.filter((one) => one.answer).length;
     const waits = box.waiting.length;
     clear(progress,
-      h("span", null, h("strong", null, count(given.length)), " answered"),
-      given.length > 0 && h("span", null, h("strong", null, percent(yes / given.length)), " yes"),
-      given.length > 1 && sparkline(given.map((one) => Boolean(one.answer))),
-      given.length > 0 && h("span", { class: "muted" }, waits ? `saving ${count(waits)}…` : "saved"));
+      h("span", null, h("strong", null, count(own.length)), " answered"),
+      own.length > 0 && h("span", null, h("strong", null, percent(yes / own.length)), " yes"),
+      own.length > 1 && sparkline(own.map((one) => Boolean(one.answer))),
+      own.length > 0 && h("span", { class: "muted" }, waits ? `saving ${count(waits)}…` : "saved"));
   }
 
   const refresh = debounce(async () => {
@@ -335,7 +334,8 @@ export function byTag(stage, context, box, label) {
 
   /** Answered ones stay where they were said, the open ones follow in the order of now. */
   function sort() {
-    const open = entries.filter(isOpen).sort((a, b) => (b.probability ?? 0) - (a.probability ?? 0));
+    const place = (/** @type {Entry} */ entry) => (settings.strategy === "errors" ? entry.rank ?? Infinity : -(entry.probability ?? 0));
+    const open = entries.filter(isOpen).sort((a, b) => place(a) - place(b));
     entries = [...entries.filter((one) => !isOpen(one)), ...open];
     for (const entry of entries) board.append(/** @type {any} */ (tiles.get(entry)).tile);
     for (const { tile } of tiles.values()) enable(tile, false);
@@ -356,13 +356,16 @@ export function byTag(stage, context, box, label) {
           (item) => shown === entry.item && clear(tags, item.tags.length ? `Own tags: ${item.tags.join(", ")}` : "No tags of its own"),
           () => {},
         );
-        clear(body, h("div", { class: "large-media" }, medium(context, entry.item)), h("p", { class: "small break" }, entry.item), tags, h("div", { class: "row center large-buttons" }));
+        clear(body, h("div", { class: "large-conflicts", role: "alert" }), h("div", { class: "large-media" }, medium(context, entry.item)), h("p", { class: "small break" }, entry.item), tags, h("p", { class: "large-says strong" }), h("div", { class: "row center large-buttons" }));
       }
+      clear(/** @type {any} */ (body.querySelector(".large-conflicts")), conflictLines(box));
+      /** @type {any} */ (body.querySelector(".large-says")).textContent = byWords(entry) || REASONS[entry.why] || "";
+      const toggled = (/** @type {boolean} */ said) => answer(entry, entry.answer === said ? null : said);
       clear(/** @type {any} */ (body.querySelector(".large-buttons")),
         iconButton("back", "Previous item", { onclick: () => focus(current - 1) }),
-        h("button", { type: "button", class: "no", disabled: !may, aria_pressed: String(entry.answer === false), onclick: () => answer(entry, false) }, icon("close"), "No"),
+        h("button", { type: "button", class: "no", disabled: !may, aria_pressed: String(entry.answer === false), onclick: () => toggled(false) }, icon("close"), "No"),
         h("span", { class: "tile-number" }, probabilityText(entry.probability)),
-        h("button", { type: "button", class: "yes", disabled: !may, aria_pressed: String(entry.answer === true), onclick: () => answer(entry, true) }, icon("review"), "Yes"),
+        h("button", { type: "button", class: "yes", disabled: !may, aria_pressed: String(entry.answer === true), onclick: () => toggled(true) }, icon("review"), "Yes"),
         iconButton("next", "Next item", { onclick: () => focus(current + 1) }));
       if (inside) body.focus();
     };
@@ -386,7 +389,7 @@ export function byTag(stage, context, box, label) {
     const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }[key];
     if (key === "u") undo();
     else if (key === "y" || key === "n") answer(entries[current], key === "y");
-    else if (key === "f") large ? large.close() : enlarge();
+    else if (key === "f" || (key === "Enter" && !onControl)) large ? large.close() : enlarge();
     else if (key === "r" && !large) sort();
     else if (key === " " && !onControl) skip();
     else if (step && !target.closest("input")) focus(current + step);
@@ -397,10 +400,13 @@ export function byTag(stage, context, box, label) {
   const onBox = (saved) => {
     for (const { draw } of tiles.values()) draw();
     drawProgress();
+    undoButton.disabled = !acts.some(isOwn);
+    large?.draw();
     if (saved) refresh();
   };
   document.addEventListener("keydown", onKey);
   box.listeners.add(onBox);
+  box.find = (item, about) => entries.find((one) => one.item === item && one.label.toLowerCase() === about.toLowerCase());
   load();
   return () => {
     turn += 1;
@@ -409,6 +415,7 @@ export function byTag(stage, context, box, label) {
     large?.close();
     document.removeEventListener("keydown", onKey);
     box.listeners.delete(onBox);
+    box.find = () => undefined;
   };
 }
 

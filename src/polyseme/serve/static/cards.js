@@ -8,6 +8,7 @@
 import { add, h } from "./dom.js";
 import { bar, count, icon, kindBadge, percent, plural } from "./parts.js";
 import { SENSES } from "./colours.js";
+import { untaggedLink } from "./items.js";
 
 /** A hash that leads to a label, such as `#/review/label/apple`. @param {string} start @param {string} label */
 export function to(start, label) {
@@ -43,6 +44,7 @@ export function overview(model, space) {
     h("header", null,
       h("h1", { class: "headword" }, "All known tag sets"),
       h("p", { class: "muted" }, `Every dot is a tag in the company of its tag set: ${plural(space.n, "dot")} of ${plural(space.labels.length, "label")} in ${plural(model.n_documents, "tag set")}. What lies close together is used alike.`)),
+    untaggedLink(model) && section("To review", h("div", { class: "row actions" }, untaggedLink(model))),
     section("Kinds of labels", h("ul", { class: "kinds" }, Object.entries(model.kinds || {}).filter(([, n]) => n).map(([kind, n]) => h("li", null, kindBadge(kind), h("span", null, count(n)))))),
     section("Labels with most dots", h("div", { class: "chips" }, frequent.map((one) => h("a", { class: "chip", href: to("map/label", one.label) }, one.label)))),
     h("p", { class: "muted small" }, "Search for a label, tap a dot, or draw around some with the lasso. The key ? shows the keys."));

@@ -6,9 +6,18 @@
  */
 
 import { add, clear, h } from "./dom.js";
-import { icon } from "./parts.js";
+import { icon, plural } from "./parts.js";
 
 /** @typedef {import("./app.js").Context} Context */
+
+/** What the items of a model are called. @param {any} model */
+export const itemWord = (model) => ({ image: "picture", audio: "sound" })[/** @type {"image"} */ (model.collection?.media)] || "item";
+
+/** A link to the items without tags of their own, where there are any. @param {any} model */
+export function untaggedLink(model) {
+  const n = model.collection?.n_untagged;
+  return n > 0 && h("a", { class: "button", href: "#/review/untagged" }, icon("vocabulary"), `${plural(n, itemWord(model))} without tags`);
+}
 
 /** The last part of an id. @param {string} id */
 const baseName = (id) => id.split("/").pop() || id;

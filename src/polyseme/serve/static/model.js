@@ -8,6 +8,7 @@
 
 import { add, clear, h, s, uid } from "./dom.js";
 import { confirmed, count, empty, fact, failed, icon, loading, percent, plural, probabilityText } from "./parts.js";
+import { outboxOf } from "./answers.js";
 import { to } from "./cards.js";
 
 /** @typedef {import("./app.js").Context} Context */
@@ -20,13 +21,17 @@ const MEASURES = [
   ["recall", "Recall", "Of the true tags, the share that is suggested, at a probability of at least 0.5."],
 ];
 const KIND_WORDS = /** @type {Record<string, string>} */ ({ seen: "Seen tags", unseen: "Unseen tags" });
+const ANSWERS = "Answers";
 const SHOWN = 12;
 const FEW = 10; // tags; the share of fewer that are true says little
 
 /** @param {HTMLElement} root @param {Context} context */
 export function mount(root, context) {
   const page = h("div", { class: "page" });
+  const box = outboxOf(context);
   let gone = false;
+  /** Reads again what people answered. */
+  let readAnswers = () => {};
   add(root, page);
 
   /** Run an action of the person, and show what is so afterwards. @param {() => Promise<string>} run */
@@ -50,6 +55,7 @@ export function mount(root, context) {
       }
     };
     fill();
+    if (title === ANSWERS) readAnswers = fill;
     return h("section", { class: "card stack", aria_label: title }, h("h2", null, title), body);
   };
 
@@ -78,7 +84,7 @@ export function mount(root, context) {
           h("section", { class: "card stack", aria_label: "Headroom" }, h("h2", null, "What would make it better"), headroom(model))),
         section("How far probabilities can be believed", () => api.get(api.model("reliability")), reliability),
         section("Versions", () => api.get(api.model("versions")), (found) => versions(found, context, may, act)),
-        section("Answers", () => api.get(api.model("verdicts"), { params: { limit: 200 } }), (found) => verdicts(found.verdicts, context, act))));
+        section(ANSWERS, () => api.get(api.model("verdicts"), { params: { limit: 200 } }), (found) => verdicts(found.verdicts, context, act))));
   };
   context.shortcuts([]);
   draw();
@@ -87,7 +93,14 @@ export function mount(root, context) {
     drawTrouble();
     page.querySelector(".facts")?.replaceWith(facts(context.model));
   }, () => {});
-  return () => (gone = true);
+  const onOthers = () => readAnswers();
+  box.others.add(onOthers);
+  const stop = box.follow();
+  return () => {
+    gone = true;
+    stop();
+    box.others.delete(onOthers);
+  };
 }
 
 /** @param {any[]} models @param {any} here */
@@ -259,12 +272,12 @@ function verdicts(list, context, act) {
   if (!list.length) return h("p", { class: "muted" }, "Nobody has answered yet. ", h("a", { href: "#/review" }, "Review some items"), ".");
   const undo = (/** @type {any} */ one) => act(async () => (await api.post(api.model("undo"), { numbers: [one.number] }), `The answer to “${one.label}” was undone.`));
   const rows = list.map((one) =>
-    h("li", { class: one.undone ? "undone" : null },
+    h("li", { class: one.undone || one.superseded ? "undone" : null },
       h("span", { class: one.answer ? "said said-yes" : "said said-no" }, icon(one.answer ? "review" : "close"), h("span", { class: "sr" }, one.answer ? "yes" : "no")),
       h("div", { class: "grow" },
         h("p", { class: "break" }, h("a", { href: to("review/label", one.label) }, one.label), " · ", h("a", { class: "quiet-link", href: to("review/item", one.item) }, one.item)),
-        h("p", { class: "muted small" }, when(one.time), one.who && ` by ${one.who}`, one.score !== null && one.score !== undefined && `, shown ${probabilityText(one.score)}`, one.undone && ", undone")),
-      !one.undone && h("button", { type: "button", class: "quiet", disabled: !may, aria_label: `Undo the answer to ${one.label} for ${one.item}`, onclick: () => undo(one) }, "Undo")));
+        h("p", { class: "muted small" }, when(one.time), one.who && ` by ${one.who}`, one.score !== null && one.score !== undefined && `, shown ${probabilityText(one.score)}`, one.undone && ", undone", one.superseded && ", replaced by a later answer")),
+      !one.undone && !one.superseded && h("button", { type: "button", class: "quiet", disabled: !may, aria_label: `Undo the answer to ${one.label} for ${one.item}`, onclick: () => undo(one) }, "Undo")));
   return shortened(rows, (shown) => h("ul", { class: "timeline" }, shown));
 }
 

@@ -2,13 +2,13 @@
 /**
  * Review: yes or no to tags of items, by tag or by item.
  *
- * In: `#/review`, `#/review/label/NAME`, `#/review/item`, `#/review/item/ID`. Out: the view of one
- * of these, what could not be saved, and the menu of exports.
+ * In: `#/review`, `#/review/label/NAME`, `#/review/item`, `#/review/untagged`, `#/review/item/ID`.
+ * Out: the view of one of these, what could not be saved, and the menu of exports.
  */
 
 import { add, clear, h } from "./dom.js";
 import { empty, plural } from "./parts.js";
-import { outboxOf } from "./answers.js";
+import { conflictLines, outboxOf } from "./answers.js";
 import { byItem, chooseItem } from "./byitem.js";
 import { byTag, chooseTag } from "./bytag.js";
 import { exportMenu } from "./export.js";
@@ -25,7 +25,7 @@ export function mount(root, context) {
   let leave = () => {};
 
   const showUnsent = () => {
-    /** @type {any} */ (window).__studio.review = { waiting: box.waiting.length, failed: Boolean(box.error) };
+    /** @type {any} */ (window).__studio.review = { waiting: box.waiting.length, failed: Boolean(box.error), seen: box.seen };
     clear(
       unsent,
       box.error &&
@@ -34,6 +34,7 @@ export function mount(root, context) {
           h("div", { class: "row" },
             h("button", { type: "button", class: "primary", onclick: () => box.send() }, "Try again"),
             h("button", { type: "button", onclick: () => box.discard() }, "Discard"))),
+      conflictLines(box),
     );
   };
   box.listeners.add(showUnsent);
@@ -44,7 +45,8 @@ export function mount(root, context) {
     leave = () => {};
     const [by, ...rest] = route.args;
     const name = rest.join("/");
-    const links = [["#/review", "By tag", by !== "item"], ["#/review/item", "By item", by === "item"]];
+    const items = by === "item" || by === "untagged";
+    const links = [["#/review", "By tag", !items], ["#/review/item", "By item", items]];
     clear(sections, links.map(([href, text, here]) => h("a", { href, aria_current: here ? "page" : null }, text)));
     clear(stage);
     if (!context.model.collection) {
@@ -53,7 +55,7 @@ export function mount(root, context) {
     }
     if (by === "label" && name) leave = byTag(stage, context, box, name);
     else if (by === "item" && name) leave = byItem(stage, context, box, name);
-    else if (by === "item") leave = chooseItem(stage, context);
+    else if (items) leave = chooseItem(stage, context, by === "untagged" ? by : undefined);
     else leave = chooseTag(stage, context);
   };
 
@@ -64,9 +66,11 @@ export function mount(root, context) {
     stage));
   showUnsent();
   update(context.route);
+  const stop = box.follow();
   return {
     update,
     unmount: () => {
+      stop();
       leave();
       box.listeners.delete(showUnsent);
     },

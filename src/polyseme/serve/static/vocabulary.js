@@ -274,7 +274,7 @@ function labelCard(card, { context, change, may }) {
     const to = await dialog("Rename", (close) => {
       const input = h("input", { value: name, required: true, name: "name", autocomplete: "off", aria_label: "New name" });
       return form(() => close(input.value.trim()),
-        h("p", null, `“${name}” keeps its meaning, its answers and its place; the old name goes on leading to it.`),
+        h("p", null, `“${name}” gets another name; the old one goes on leading to it.`),
         field("New name", input),
         dialogEnd(close, submitButton("Rename")));
     });
