@@ -139,4 +139,5 @@ def test_latent_semantics_stay_within_the_rank_and_need_an_instance_inside():
         assert latent.n_components_ == 2
         assert set(latent.rank([[1.0]], k=2)[0][0]) == {"c", "d"}
     with pytest.raises(InputError, match="No instance carries a label of the label sets"):
-        LatentSemantic().fit([[0.0], [1.0]], [("x",), ("y",)], [("a", "b"), ("b", "c")])
+        sets = [("a", "b"), ("b", "c")]
+        LatentSemantic().fit([[0.0], [1.0]], [("x",), ("y",)], sets, label_sets_only=True)
