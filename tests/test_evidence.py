@@ -12,6 +12,7 @@ from polyseme._validation import InputError
 from polyseme.calibration import logit
 from polyseme.evidence import tag_parts
 from polyseme.members import Members, Shape
+from polyseme.space import ItemView
 
 # A label of every kind; the last two are new.
 LABELS = ("apple", "oak", "tram", "owl", "jellyfish", "beach")
@@ -29,16 +30,16 @@ def tagger(toy_tagger, theme_words, tmp_path_factory):
     return grown
 
 
-def halves(tagger, x, tags):
-    """Give features' code, probable tags and their share, by the space's own functions."""
+def views(tagger, x, tags):
+    """What is known of an item, by the space's own functions, and the share of its tags."""
     space = tagger.space_
     table = np.isin(np.asarray(tagger.store_.labels), tags or ())[None].astype(float)
     given = sp.csr_matrix(table[:, : tagger.store_.n_learned])
     if x is None:
         ordered = given[:, space.order_].toarray().astype(np.float32)
-        return np.zeros((1, space.n_dimensions)), ordered, 1.0
-    direct, probable = space.views(x[None], given)
-    return direct, probable, space.context
+        direct = np.zeros((1, space.members_.n_dimensions))
+        return ItemView(direct, ordered, np.zeros((1, space.linear_.n_coordinates))), 1.0
+    return space.views(x[None], given), space.context
 
 
 @pytest.mark.parametrize("form", ["features", "both", "tags"])
@@ -54,10 +55,11 @@ def test_parts_are_what_each_says_beyond_the_average_and_add_up(tagger, world, f
     if of_items:
         average[0, : space.n_seen_] = space.mean_tags_
 
-    def read(direct, probable, votes=None):
-        """Read the label from two halves, with votes or those of their own code."""
-        context = space.encode_tags(np.asarray(probable, dtype=np.float32))
-        code = np.asarray((1 - share) * direct + share * context, dtype=np.float32)
+    def read(view, votes=None):
+        """Read the label from an item's view, with votes or those of its own code."""
+        context = space.encode_tags(np.asarray(view.probable, dtype=np.float32))
+        composed = (1 - share) * view.direct + share * context
+        code = np.hstack([composed, view.coordinates]).astype(np.float32)
         if votes is None and voted:
             votes = float(logit(store.votes(space.points(code))[0, column]))
         priming = space.priming * votes if voted else 0.0
@@ -81,22 +83,29 @@ def test_parts_are_what_each_says_beyond_the_average_and_add_up(tagger, world, f
         assert total == pytest.approx(found.logit, abs=1e-9)
         assert sum(part for _, part in found.parts()) == pytest.approx(found.logit, abs=1e-9)
 
-        direct, probable, share = halves(tagger, x, tags)
-        before, votes = read(direct, probable)
+        view, share = views(tagger, x, tags)
+        before, votes = read(view)
         assert found.logit == pytest.approx(before, abs=1e-5)
         # What is left is the logit where nothing is known, the same for all items.
-        start = space.mean_code_[None] if of_items else direct
-        assert found.frequency == pytest.approx(read(start, average, usual)[0], abs=2e-4)
-        beyond = (1 - share) * (direct - start)[0] @ weights
-        assert found.features == pytest.approx(beyond, abs=1e-5)
+        start = view._replace(probable=average)
+        if of_items:
+            n_members_dimensions = space.members_.n_dimensions
+            start = start._replace(
+                direct=space.mean_code_[None, :n_members_dimensions],
+                coordinates=space.mean_code_[None, n_members_dimensions:],
+            )
+        assert found.frequency == pytest.approx(read(start, usual)[0], abs=2e-4)
+        moved = [(1 - share) * (view.direct - start.direct), view.coordinates - start.coordinates]
+        assert found.features == pytest.approx(np.hstack(moved)[0] @ weights, abs=1e-5)
         wanted = space.priming * (votes - usual) if voted else 0
         assert found.known == pytest.approx(wanted, abs=1e-4)
         for one in found.tags:
             at = space.order_.tolist().index(list(tagger.classes_).index(one.tag))
-            assert one.probability == pytest.approx(float(probable[0, at]), abs=1e-6)
-            changed = probable.copy()
+            assert one.probability == pytest.approx(float(view.probable[0, at]), abs=1e-6)
+            changed = view.probable.copy()
             changed[0, at] = average[0, at]
-            assert one.without == pytest.approx(read(direct, changed)[0] - before, abs=1e-5)
+            less = read(view._replace(probable=changed))[0]
+            assert one.without == pytest.approx(less - before, abs=1e-5)
 
 
 def test_evidence_is_printed_as_lines_that_add_up(tagger, world):

@@ -34,7 +34,7 @@ def tables(world):
 @pytest.fixture(scope="module")
 def fitted(world, tables, tiny_space):
     documents, *others = tables
-    return tiny_space(random_state=0).fit(documents, world.X, *others)
+    return tiny_space(random_state=0, linear=0).fit(documents, world.X, *others)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def homely():
 @pytest.fixture(scope="module")
 def at_home(homely, tiny_space):
     """A space without votes; there are so few items that all of them are references."""
-    return tiny_space(random_state=0, priming=0, n_steps=80).fit(*homely)
+    return tiny_space(random_state=0, priming=0, linear=0, n_steps=80).fit(*homely)
 
 
 def small(seed=0, n=30, n_labels=6):
@@ -58,7 +58,8 @@ def small(seed=0, n=30, n_labels=6):
 
 
 def small_space(**parameters):
-    settings = {"n_folds": 2, "members_per_fold": 1, "n_steps": 8, "plan": PLAN, "random_state": 0}
+    settings = {"n_folds": 2, "members_per_fold": 1, "n_steps": 8, "plan": PLAN, "linear": 0.0}
+    settings["random_state"] = 0
     return ConceptSpace(**(settings | parameters))
 
 
@@ -112,11 +113,11 @@ def test_the_code_of_an_item_is_its_features_and_its_probable_tags(fitted, table
         found = changed(fitted, context=share).item_codes(world.X_test, tags)
         assert found.dtype == np.float32 and found.shape == (25, fitted.n_dimensions)
         np.testing.assert_allclose(found, (1 - share) * direct + share * context, atol=1e-5)
-    halves = fitted.views(world.X_test, tags)
-    np.testing.assert_allclose(halves[0], direct, atol=1e-6)
-    np.testing.assert_allclose(halves[1], probable, atol=1e-5)
+    view = fitted.views(world.X_test, tags)
+    np.testing.assert_allclose(view.direct, direct, atol=1e-6)
+    np.testing.assert_allclose(view.probable, probable, atol=1e-5)
     np.testing.assert_array_equal(
-        fitted.compose(*halves), fitted.item_codes(world.X_test, tags), err_msg="two ways"
+        fitted.item_code(view), fitted.item_codes(world.X_test, tags), err_msg="two ways"
     )
 
 
@@ -280,7 +281,7 @@ def test_thresholds_rise_with_precision_and_keep_it(at_home, homely):
 
 
 def test_what_evidence_starts_from_are_means_over_items(at_home, homely):
-    direct, probable = at_home.views(homely[1])
+    direct, probable, _ = at_home.views(homely[1])
     np.testing.assert_allclose(at_home.mean_code_, direct.mean(axis=0), atol=1e-5)
     # Probable tags by members that had not seen the item are about those by all.
     everybodys = probable.mean(axis=0)[: at_home.n_seen_]
@@ -475,7 +476,7 @@ def test_same_seed_same_bits_and_every_round_is_reported():
     ("name", "value"),
     [
         *[("n_folds", 1), ("members_per_fold", 0), ("n_steps", 0)],
-        *[("context", 1.5), ("priming", -0.1), ("device", "abacus")],
+        *[("context", 1.5), ("priming", -0.1), ("linear", -1.0), ("device", "abacus")],
     ],
 )
 def test_a_bad_parameter_is_named_before_any_training(name, value, monkeypatch):

@@ -149,24 +149,32 @@ def evidence_of(
     weights = readout.weights[:, column]
     learned = None if tags is None else sp.csr_matrix(tags[:, : store.n_learned])
     average = np.zeros(len(space.order_), dtype=np.float32)
-    direct, share, features_part = np.zeros((1, space.n_dimensions)), 1.0, 0.0
+    n_members_dimensions = space.members_.n_dimensions
+    direct, share, features_part = np.zeros((1, n_members_dimensions)), 1.0, 0.0
+    coordinates = np.zeros((1, space.n_dimensions - n_members_dimensions), dtype=np.float32)
     if features is None:
         assert learned is not None
         probable = np.asarray(learned[:, space.order_].toarray(), dtype=np.float32)[0]
     else:
-        halves = space.views(features, learned)
-        direct, probable, share = halves[0].astype(np.float64), halves[1][0], space.context
+        view = space.views(features, learned)
+        direct, probable, share = view.direct.astype(np.float64), view.probable[0], space.context
+        coordinates = view.coordinates
         average[: space.n_seen_] = space.mean_tags_
-        features_part = float((1 - share) * (direct[0] - space.mean_code_) @ weights)
+        says = np.hstack([(1 - share) * direct, coordinates])[0]
+        usually_says = space.mean_code_.copy()
+        usually_says[:n_members_dimensions] *= 1 - share
+        features_part = float((says - usually_says) @ weights)
 
     def code_of(probable_tags: NDArray[np.float32]) -> NDArray[np.float32]:
         context = space.encode_tags(probable_tags[None])
-        return np.asarray((1 - share) * direct + share * context, dtype=np.float32)
+        composed = (1 - share) * direct + share * context
+        return np.asarray(np.hstack([composed, coordinates]), dtype=np.float32)
 
     # As it was coded when it was scored, to the last bit.
     code = reading.codes(features, tags)
     logits = reading.logits(code, features, corrections)[0]
-    parts = share * tag_parts(space.members_, weights, average, probable)
+    of_members = weights[:n_members_dimensions]
+    parts = share * tag_parts(space.members_, of_members, average, probable)
     known = 0.0
     if features is not None and space.priming and column < store.n_learned:
         prior = store.counts[column] / max(len(store.ids), 1)

@@ -45,6 +45,15 @@ from polyseme.calibration import (
 )
 from polyseme.checkpoints import other_training
 from polyseme.corrections import SKETCH, sketch
+from polyseme.linear_path import (
+    MEASURED,
+    MOST_FEATURES,
+    LinearPath,
+    Ridge,
+    choose_weight,
+    leave_out,
+    prediction_spreads,
+)
 from polyseme.members import Members, Shape, mean_of
 from polyseme.persistence import plain, within
 from polyseme.schema import (
@@ -104,6 +113,8 @@ _FEW = 20.0
 _DOUBT = 2.0
 # Squares of smaller spreads underflow.
 _LEAST_SCALE = 1e-150
+# Bounds a saved model's codes and what the linear path makes of features.
+_MOST_CODE = 1e6
 
 
 class Readout(NamedTuple):
@@ -125,12 +136,62 @@ class Reference(NamedTuple):
         return f"Reference({len(self.codes)} items)"
 
 
+class ItemView(NamedTuple):
+    """What is known of items: by members, by the tags that they have, by the linear path."""
+
+    direct: Floats  # members' codes of features, (n, n_members * code)
+    probable: Floats  # tags that items probably have, in members' order; given ones are 1
+    coordinates: Floats  # of the linear path, (n, n_coordinates)
+
+
 class Background(NamedTuple):
     """Items that stand for all: what is learned of some leaves labels as frequent on these."""
 
     codes: Floats  # (n, n_dimensions)
     sketches: Floats  # (n, n_sketch)
     weights: Matrix  # (n,)
+
+
+class _Sample(NamedTuple):
+    """Items that calibration is learned on."""
+
+    items: IntArray  # (n,)
+    documents: IntArray  # (n,)
+    folds: IntArray  # (n,); -1 where no item can be held out
+    truth: Matrix  # (n, n_seen)
+    are_held_out: bool
+
+    def thinned(self, most: int) -> _Sample:
+        """Return so many of the items, evenly drawn."""
+        n = len(self.items)
+        rows = np.linspace(0, n - 1, min(n, most)).astype(np.int64)
+        return _Sample(
+            self.items[rows],
+            self.documents[rows],
+            self.folds[rows],
+            self.truth[rows],
+            self.are_held_out,
+        )
+
+
+class _HeldOut(NamedTuple):
+    """What members say of sampled items that they have not seen."""
+
+    logits: Matrix  # (n, n_labels)
+    votes: Matrix  # of known documents, (n, n_labels)
+    probable: Matrix  # tags by features, (n, n_seen)
+    expected: Matrix  # labels: true seen ones, unseen ones as true tags suggest, (n, n_labels)
+    any_unseen: Matrix  # how probably an item holds any unseen label, (n,)
+    codes: Floats  # by the members of the fold, (n, members_per_fold * code)
+    mean_code: Matrix  # of features alone, by all members, (n_members * code,)
+    additions: Matrix | None  # of the linear path to seen labels, (n, n_seen)
+
+    def mixed(self, slopes: Matrix, priming: float) -> Matrix:
+        """Return the logits of all parts together, before calibration, (n, n_labels)."""
+        mixed = mix(self.logits * slopes, self.votes, priming)
+        if self.additions is not None:
+            mixed[:, : self.additions.shape[1]] += self.additions
+        return mixed
 
 
 class ConceptSpace(Estimator):
@@ -154,6 +215,9 @@ class ConceptSpace(Estimator):
         Share of probable tags in an item's code.
     priming : float
         Share that the votes of known documents near an item's code have in its logits.
+    linear : float, optional
+        Weight of the linear path, a ridge regression on the features, in the logits of seen labels,
+        in spreads of its predictions. By default the one that held-out items say, which may be 0.
     plan : SpacePlan, optional
         Everything about the training that is not said above; by default one that is fitted to the
         size of the data, see `SpacePlan.sized`.
@@ -174,6 +238,8 @@ class ConceptSpace(Estimator):
     priors_ : float64 array, shape (n_labels,)
         How often documents hold each label.
     members_ : Members
+    linear_ : LinearPath
+        What a ridge regression adds to the logits of seen labels, beside the members.
     calibration_ : Calibration
         In the members' order of labels.
     reference_ : Reference
@@ -204,6 +270,7 @@ class ConceptSpace(Estimator):
         n_steps: int | None = None,
         context: float = CONTEXT,
         priming: float = PRIMING,
+        linear: float | None = None,
         plan: SpacePlan | None = None,
         checkpoint: str | Path | None = None,
         device: str | None = None,
@@ -214,6 +281,7 @@ class ConceptSpace(Estimator):
         self.n_steps = n_steps
         self.context = context
         self.priming = priming
+        self.linear = linear
         self.plan = plan
         self.checkpoint = checkpoint
         self.device = device
@@ -440,62 +508,154 @@ class ConceptSpace(Estimator):
         self.axes_ = np.ascontiguousarray(axes.T, dtype=np.float32)
 
     def _calibrate(self, data: TrainingData) -> None:
-        """Learn intercepts and thresholds on items that members had not seen."""
-        n_labels, n_seen, empty = data.n_labels, data.n_seen, np.zeros(0)
+        """Learn the linear path, intercepts and thresholds on items that members had not seen."""
+        n_labels, n_seen = data.n_labels, data.n_seen
+        empty, no_codes = np.zeros(0), np.zeros((0, 0), dtype=np.float32)
         self.calibration_ = Calibration(np.ones(n_labels), np.zeros(n_labels), empty)
-        no_codes = np.zeros((0, 0), dtype=np.float32)
         self.reference_ = Reference(no_codes, np.zeros(0, dtype=np.int64), empty)
         self.mean_code_, self.mean_tags_ = empty, empty
         self.background_ = Background(no_codes, no_codes, empty)
+        self.linear_ = LinearPath.empty(0 if data.X is None else data.X.shape[1], n_seen)
         if data.X is None:
             return
+
         generator = np.random.default_rng(self.plan_.n_steps)
-        n = len(data.item_documents)
+        sample = self._draw_sample(data, generator)
+        slopes = np.repeat(SLOPES, (n_seen, n_labels - n_seen))
+        additions = self._fit_linear_path(data, sample, slopes)
+        held_out = self._predict_held_out(data, sample, additions)
+        self.mean_code_ = np.append(held_out.mean_code, np.zeros(self.linear_.n_coordinates))
+        self.mean_tags_ = held_out.probable.mean(axis=0)
+        if not sample.are_held_out:
+            self.calibration_ = Calibration(slopes, np.zeros(n_labels), empty)
+            return
+
+        weights, frequencies = self._expected_frequencies(data, sample, held_out)
+        mixed = held_out.mixed(slopes, self.priming)
+        calibration = calibrate(mixed, sample.truth, weights, frequencies)
+        self.calibration_ = calibration._replace(slopes=slopes)
+        kept = np.sort(generator.permutation(len(sample.items))[:_REFERENCE])
+        self.reference_ = Reference(held_out.codes[kept], sample.folds[kept], weights[kept])
+        self._keep_background(data, sample.items, weights, generator)
+
+    def _draw_sample(self, data: TrainingData, generator: np.random.Generator) -> _Sample:
+        """Draw the items that calibration is learned on."""
         # Tables of items by labels: with many labels fewer items will do.
-        most = max(_REFERENCE, min(_CALIBRATED, _CALIBRATED * 2048 // n_labels))
-        items = np.sort(generator.permutation(n)[:most])
+        most = max(_REFERENCE, min(_CALIBRATED, _CALIBRATED * 2048 // data.n_labels))
+        items = np.sort(generator.permutation(len(data.item_documents))[:most])
         documents = data.item_documents[items]
-        held_out = len(np.unique(data.folds[data.item_documents])) > 1
-        folds = data.folds[documents] if held_out else np.full(len(items), -1)
-        truth = np.asarray(data.documents[documents][:, :n_seen].toarray())
-        logits, votes = np.empty((len(items), n_labels)), np.zeros((len(items), n_labels))
-        probable, expected = np.empty((len(items), n_seen)), np.zeros((len(items), n_labels))
-        expected[:, :n_seen] = truth
-        any_unseen, code_sum = np.zeros(len(items)), np.zeros(self.n_dimensions)
-        codes = np.empty((len(items), self._members_of(int(folds[0])).n_dimensions), np.float32)
-        for fold in np.unique(folds):
-            rows, members = folds == fold, self._members_of(int(fold))
-            features = standardise(data.X[items[rows]], self.mean_, self.scale_)
-            direct, probable[rows] = _views(members, features, n_seen)
+        are_held_out = len(np.unique(data.folds[data.item_documents])) > 1
+        folds = data.folds[documents] if are_held_out else np.full(len(items), -1)
+        truth = np.asarray(data.documents[documents][:, : data.n_seen].toarray(), dtype=np.float64)
+        return _Sample(items, documents, folds, truth, are_held_out)
+
+    def _features_of(self, data: TrainingData, items: IntArray) -> Floats:
+        """Return the standardised features of some items."""
+        assert data.X is not None
+        return standardise(data.X[items], self.mean_, self.scale_)
+
+    def _predict_held_out(
+        self,
+        data: TrainingData,
+        sample: _Sample,
+        additions: Matrix | None,
+        *,
+        thinned: bool = False,
+    ) -> _HeldOut:
+        """Compute what members that have not seen them say of sampled items.
+
+        `additions` (n, n_seen) are what the linear path adds to the logits of seen labels. Some
+        features of each item are left out where they are to be `thinned`.
+        """
+        n_labels, n_seen, n = data.n_labels, data.n_seen, len(sample.items)
+        logits, votes = np.empty((n, n_labels)), np.zeros((n, n_labels))
+        probable, any_unseen = np.empty((n, n_seen)), np.zeros(n)
+        expected = np.zeros((n, n_labels))
+        expected[:, :n_seen] = sample.truth
+        code_sum = np.zeros(self.members_.n_dimensions)
+        n_dimensions = self._members_of(int(sample.folds[0])).n_dimensions
+        codes = np.empty((n, n_dimensions), dtype=np.float32)
+        for fold in np.unique(sample.folds):
+            rows, members = sample.folds == fold, self._members_of(int(fold))
+            features = self._features_of(data, sample.items[rows])
+            if thinned:
+                features = leave_out(features, int(fold))
+            direct = _side_by_side(members.encode_items(features))
+            added = 0.0 if additions is None else additions[rows]
+            probable[rows] = sigmoid(_read(members, direct)[:, :n_seen] + added)
             tags = np.zeros((len(features), n_labels), dtype=np.float32)
             tags[:, :n_seen] = probable[rows]
             codes[rows] = self.compose(direct, tags, members)
             logits[rows] = _read(members, codes[rows])[:, :n_labels]
-            if self.priming and held_out:
-                votes[rows] = self._held_out_votes(data, int(fold), codes[rows], documents[rows])
-            everybodys = self.members_.encode_items(features)
-            code_sum += _side_by_side(everybodys).sum(axis=0)
-            unseen, _ = mean_answers(members, features, truth[rows])
+            if self.priming and sample.are_held_out:
+                documents = sample.documents[rows]
+                votes[rows] = self._held_out_votes(data, int(fold), codes[rows], documents)
+            code_sum += _side_by_side(self.members_.encode_items(features)).sum(axis=0)
+            truth = sample.truth[rows].astype(np.float32)
+            unseen, _ = mean_answers(members, features, truth)
             expected[rows, n_seen:] = unseen[:, : n_labels - n_seen]
             if unseen.shape[1]:
                 any_unseen[rows] = unseen[:, -1]
-        self.mean_code_, self.mean_tags_ = code_sum / len(items), probable.mean(axis=0)
-        slopes = np.repeat(SLOPES, (n_seen, n_labels - n_seen))
-        if not held_out:
-            self.calibration_ = Calibration(slopes, np.zeros(n_labels), empty)
-            return
-        weights = np.ones(len(items))
-        if self.plan_.selection_weights:
-            weights = selection_weights(any_unseen)
-        elsewhere = float((data.item_documents >= data.n_label_sets).mean())
-        frequencies = expected_frequencies(
-            data.priors()[:n_labels], weights @ expected / weights.sum(), n, elsewhere
+        return _HeldOut(
+            logits, votes, probable, expected, any_unseen, codes, code_sum / n, additions
         )
-        mixed = mix(logits * slopes, votes, self.priming)
-        self.calibration_ = calibrate(mixed, truth, weights, frequencies)._replace(slopes=slopes)
-        kept = np.sort(generator.permutation(len(items))[:_REFERENCE])
-        self.reference_ = Reference(codes[kept], folds[kept], weights[kept])
-        self._keep_background(data, items, weights, generator)
+
+    def _expected_frequencies(
+        self, data: TrainingData, sample: _Sample, held_out: _HeldOut
+    ) -> tuple[Matrix, Matrix]:
+        """Return the weights of sampled items (n,), and how often labels are expected."""
+        weights = np.ones(len(sample.items))
+        if self.plan_.selection_weights:
+            weights = selection_weights(held_out.any_unseen)
+        on_items = weights @ held_out.expected / weights.sum()
+        priors = data.priors()[: data.n_labels]
+        elsewhere = float((data.item_documents >= data.n_label_sets).mean())
+        n_items = len(data.item_documents)
+        return weights, expected_frequencies(priors, on_items, n_items, elsewhere)
+
+    def _fit_linear_path(
+        self, data: TrainingData, sample: _Sample, slopes: Matrix
+    ) -> Matrix | None:
+        """Fit the linear path; return what it adds to the logits of sampled items, (n, n_seen).
+
+        None where it has no part: with very many features, and where it does not help.
+        """
+        n_seen = data.n_seen
+        many = data.X is None or data.X.shape[1] > MOST_FEATURES
+        if many or self.linear == 0 or not sample.are_held_out:
+            return None
+        carried = sp.csr_matrix(data.documents[data.item_documents][:, :n_seen])
+        folds = data.folds[data.item_documents]
+        ridge = Ridge(lambda rows: self._features_of(data, rows), carried, folds)
+
+        measured = sample.thinned(MEASURED)
+        predictions = np.empty((len(sample.items), n_seen))
+        thinned_predictions = np.empty((len(measured.items), n_seen))
+        for fold in np.unique(sample.folds):
+            rows, measured_rows = sample.folds == fold, measured.folds == fold
+            features = self._features_of(data, sample.items[rows])
+            few = leave_out(self._features_of(data, measured.items[measured_rows]), int(fold))
+            of_fold = ridge.predict((features, few), without=int(fold))
+            predictions[rows], thinned_predictions[measured_rows] = of_fold
+        spreads = prediction_spreads(predictions)
+
+        weight = self.linear
+        if weight is None:
+            held_out = self._predict_held_out(data, measured, None, thinned=True)
+            item_weights, frequencies = self._expected_frequencies(data, measured, held_out)
+            logits = held_out.mixed(slopes, self.priming)[:, :n_seen]
+            weight = choose_weight(
+                logits,
+                thinned_predictions / spreads,
+                measured.truth,
+                item_weights,
+                frequencies[:n_seen],
+            )
+        if not weight:
+            return None
+        self.linear_ = ridge.path(weight, spreads)
+        loadings = self.linear_.labels / weight
+        return np.asarray((predictions / spreads) @ loadings.T @ self.linear_.labels)
 
     def _keep_background(
         self,
@@ -540,8 +700,8 @@ class ConceptSpace(Estimator):
 
     @property
     def n_dimensions(self) -> int:
-        """Dimensions of a code: all members' side by side."""
-        return self.members_.n_dimensions
+        """Dimensions of a code: all members' side by side, then the linear path's coordinates."""
+        return self.members_.n_dimensions + self.linear_.n_coordinates
 
     def item_codes(self, X: Features, tags: sp.csr_matrix | None = None) -> Floats:
         """Give the codes of items.
@@ -560,8 +720,14 @@ class ConceptSpace(Estimator):
         codes = np.empty((X.shape[0], self.n_dimensions), dtype=np.float32)
         for start in range(0, len(codes), _BLOCK):
             rows = slice(start, start + _BLOCK)
-            codes[rows] = self.compose(*self.views(X[rows], None if tags is None else tags[rows]))
+            view = self.views(X[rows], None if tags is None else tags[rows])
+            codes[rows] = self.item_code(view)
         return codes
+
+    def item_code(self, view: ItemView) -> Floats:
+        """Return the codes of items, (n, n_dimensions), from what is known of them."""
+        code = self.compose(view.direct, view.probable)
+        return np.hstack([code, view.coordinates])
 
     @property
     def n_sketch(self) -> int:
@@ -572,25 +738,19 @@ class ConceptSpace(Estimator):
         """Give directions (n, n_sketch) of bounded size, by which items are alike."""
         return sketch(standardise(X, self.mean_, self.scale_))
 
-    def views(self, X: Features, tags: sp.csr_matrix | None = None) -> tuple[Floats, Floats]:
-        """Give the two halves of what is known of some items; for parameters see `item_codes`.
-
-        Returns
-        -------
-        direct : float32 array, shape (n, n_dimensions)
-            Codes of the features.
-        probable : float32 array, shape (n, n_labels)
-            Tags that items probably have, in the order of members; given ones are 1.
-        """
+    def views(self, X: Features, tags: sp.csr_matrix | None = None) -> ItemView:
+        """Return what is known of some items; for parameters see `item_codes`."""
         check_fitted(self, "members_")
         features = standardise(X, self.mean_, self.scale_)
-        direct, seen = _views(self.members_, features, self.n_seen_)
+        direct = _side_by_side(self.members_.encode_items(features))
+        coordinates = self.linear_.coordinates(features)
+        logits = _read(self.members_, direct)[:, : self.n_seen_]
         probable = np.zeros((len(direct), len(self.order_)), dtype=np.float32)
-        probable[:, : self.n_seen_] = seen
+        probable[:, : self.n_seen_] = sigmoid(logits + coordinates @ self.linear_.labels)
         if tags is not None:
-            known = np.asarray(tags[:, self.order_].toarray(), dtype=np.float32)
-            np.maximum(probable, known, out=probable)
-        return direct, probable
+            given = np.asarray(tags[:, self.order_].toarray(), dtype=np.float32)
+            np.maximum(probable, given, out=probable)
+        return ItemView(direct, probable, coordinates)
 
     def compose(self, direct: Floats, probable: Floats, members: Members | None = None) -> Floats:
         """Put an item's two halves together, by all members or some; see `views`."""
@@ -604,10 +764,13 @@ class ConceptSpace(Estimator):
     def document_codes(self, tags: sp.csr_matrix) -> Floats:
         """Give the codes (n, n_dimensions) of documents or partial tag sets (n, n_labels)."""
         check_fitted(self, "members_")
-        return _side_by_side(self.members_.encode_rows(sp.csr_matrix(tags)[:, self.order_]))
+        codes = _side_by_side(self.members_.encode_rows(sp.csr_matrix(tags)[:, self.order_]))
+        # Tags have no place on the linear path.
+        return np.pad(codes, ((0, 0), (0, self.linear_.n_coordinates)))
 
     def points(self, codes: Floats) -> Floats:
         """Give codes as directions of length 1 on the principal axes, (n, n_axes)."""
+        codes = codes[:, : self.members_.n_dimensions]
         return _directions(codes - self.document_mean_.ravel().astype(np.float32), self.axes_)
 
     def document_points(self, tags: sp.csr_matrix) -> Floats:
@@ -643,10 +806,13 @@ class ConceptSpace(Estimator):
         weights = weights.reshape(-1, weights.shape[2])[:, :n_labels]
         bias = self.members_.bias[:, 0].astype(np.float64).mean(axis=0)[:n_labels]
         slopes, intercepts = np.ones(n_labels), np.zeros(n_labels)
+        of_path = np.zeros((self.linear_.n_coordinates, n_labels))
         if of_items:
             slopes = self.calibration_.slopes * (1 - self.priming)
             intercepts = self.calibration_.intercepts
-        return Readout((weights * slopes)[:, columns], (bias * slopes + intercepts)[columns])
+            of_path[:, : self.n_seen_] = self.linear_.labels
+        weights = np.concatenate([weights * slopes, of_path])
+        return Readout(weights[:, columns], (bias * slopes + intercepts)[columns])
 
     def threshold(self, precision: float) -> float:
         """Say how likely seen labels must be for a share of them to be true."""
@@ -686,6 +852,7 @@ class ConceptSpace(Estimator):
         """
         counts = np.maximum(np.asarray(holding.sum(axis=0), dtype=np.float64).ravel(), 1)
         n_members, code = self.document_mean_.shape
+        codes = codes[:, : n_members * code]
         means = np.asarray(holding.T @ codes.astype(np.float64)) / counts[:, None]
         centre = self.document_mean_[..., None]
         gaps = means.reshape(-1, n_members, code).transpose(1, 2, 0) - centre
@@ -697,7 +864,7 @@ class ConceptSpace(Estimator):
         directions = axes @ (axes.mT @ gaps / (np.maximum(values, 0)[..., None] + ridge))
         middle = centre + 0.5 * gaps
         bias = -(directions * middle).sum(axis=1).mean(axis=0)
-        weights = directions.reshape(n_members * code, -1) / n_members
+        weights = self._without_path(directions.reshape(n_members * code, -1) / n_members)
         prior = np.log(frequencies) - np.log1p(-frequencies)
         # Items lie less far apart than the documents that directions are learned from: with many
         # documents half the slope is right, with one or two nearly all of it.
@@ -761,9 +928,13 @@ class ConceptSpace(Estimator):
         if typical is None:
             typical = np.full(len(likeness), self.typical_frequency)
         bias = -(directions * self.document_mean_[..., None]).sum(axis=1).mean(axis=0)
-        weights = directions.reshape(n_members * code, -1) / n_members
+        weights = self._without_path(directions.reshape(n_members * code, -1) / n_members)
         of_tags = Readout(weights, bias + np.log(typical) - np.log1p(-typical))
         return self._match_reference(of_tags, directions, typical), of_tags
+
+    def _without_path(self, weights: Matrix) -> Matrix:
+        """Return members' weights (n_members * code, n_new) with zeros for the linear path."""
+        return np.pad(weights, ((0, self.linear_.n_coordinates), (0, 0)))
 
     def _match_reference(
         self, readout: Readout, directions: Matrix, frequencies: Matrix
@@ -791,6 +962,8 @@ class ConceptSpace(Estimator):
                 check_number(name, getattr(self, name), owner=owner, low=low, whole=True)
         for name in ("context", "priming"):
             check_number(name, getattr(self, name), owner=owner, low=0, high=1)
+        if self.linear is not None:
+            check_number("linear", self.linear, owner=owner, low=0, high=100)
         check_device(self.device, owner=owner)
         if self.checkpoint is not None:
             check_path(self.checkpoint, what=f"`checkpoint` of `{owner}`")
@@ -815,6 +988,7 @@ class ConceptSpace(Estimator):
             "calibration": self.calibration_._asdict(),
             "reference": self.reference_._asdict(),
             "background": self.background_._asdict(),
+            "linear": self.linear_._asdict(),
         }
         for part, fields in (parts | {"members": groups}).items():
             arrays |= {f"{part}.{name}": array for name, array in fields.items()}
@@ -838,12 +1012,13 @@ class ConceptSpace(Estimator):
         space.calibration_ = Calibration(**within(copies, "calibration"))
         space.reference_ = Reference(**within(copies, "reference"))
         space.background_ = Background(**within(copies, "background"))
+        space.linear_ = LinearPath(**within(copies, "linear"))
         for name in _ARRAYS:
             setattr(space, f"{name}_", copies[name])
         return space
 
 
-_PARAMETERS = ("n_folds", "members_per_fold", "n_steps", "context", "priming")
+_PARAMETERS = ("n_folds", "members_per_fold", "n_steps", "context", "priming", "linear")
 _ARRAYS = [
     "order",
     "priors",
@@ -867,6 +1042,7 @@ _VALUES = Fields(
                 "n_steps": Maybe(Whole(1)),
                 "context": Number(0, 1),
                 "priming": Number(0, 1),
+                "linear": Maybe(Number(0, 100)),
                 "plan": Maybe(parameters(SpacePlan)),
             }
         ),
@@ -887,7 +1063,7 @@ _DECLARED = {
     "priors": Array("float64", ("n_labels",), 1e-15, 1 - 1e-15),
     "mean": Array("float64", ("n_features",), -MOST_FEATURE, MOST_FEATURE),
     "scale": Array("float64", ("n_features",), _LEAST_SCALE, 2 * MOST_FEATURE),
-    "mean_code": Array("float64", ("item_dimensions",), -UNIT, UNIT),
+    "mean_code": Array("float64", ("item_dimensions",), -_MOST_CODE, _MOST_CODE),
     "mean_tags": Array("float64", ("item_tags",), 0, UNIT),
     "document_mean": Array("float64", ("n_members", "code"), -UNIT, UNIT),
     "document_scatter": Array("float64", ("n_members", "code", "code"), -UNIT, UNIT),
@@ -901,12 +1077,15 @@ _DECLARED = {
     "reference.folds": Array("int64", ("n_reference",), 0, below="n_folds"),
     "reference.weights": Array("float64", ("n_reference",), 1e-9),
     "background.codes": Array(
-        "float32", ("n_background", "n_members*code"), -UNIT, UNIT, or_empty=True
+        "float32", ("n_background", "n_dimensions"), -_MOST_CODE, _MOST_CODE, or_empty=True
     ),
     "background.sketches": Array(
         "float32", ("n_background", "n_sketch"), longest=UNIT, or_empty=True
     ),
     "background.weights": Array("float64", ("n_background",), 1e-9),
+    "linear.weights": Array("float32", ("n_features", "n_coordinates"), -_MOST_CODE, _MOST_CODE),
+    "linear.offsets": Array("float32", ("n_coordinates",), -_MOST_CODE, _MOST_CODE),
+    "linear.labels": Array("float32", ("n_coordinates", "n_seen"), -1e3, 1e3),
 }
 
 
@@ -927,10 +1106,13 @@ def _check_state(config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) 
     groups = arrays.get("members.2", np.zeros(0))
     n_members = len(groups) if groups.ndim else 0
     require(n_members and n_members % per_fold == 0, "members.2", "members of every fold")
-    n_dimensions = n_members * code
+    offsets = arrays.get("linear.offsets", np.zeros(0))
+    n_coordinates = len(offsets) if offsets.ndim else 0
+    n_dimensions = n_members * code + n_coordinates
     sizes = check_arrays(
         arrays,
         _DECLARED,
+        n_seen=n_seen,
         **shape._asdict(),
         n_members=n_members,
         n_folds=n_members // per_fold,
@@ -938,6 +1120,8 @@ def _check_state(config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) 
         item_weights=item_weights,
         document_weights=document_weights,
         readout_weights=readout_weights,
+        n_coordinates=n_coordinates,
+        n_dimensions=n_dimensions,
         item_dimensions=n_dimensions if n_features else 0,
         item_tags=n_seen if n_features else 0,
         n_sketch=min(n_features, SKETCH),
@@ -993,12 +1177,6 @@ def _read(members: Members, codes: Floats) -> Matrix:
     return mean_of(members.read(np.ascontiguousarray(split))).astype(np.float64)
 
 
-def _views(members: Members, features: Floats, n_seen: int) -> tuple[Floats, Matrix]:
-    """Give codes of standardised features, and how probable they make seen tags, (n, n_seen)."""
-    direct = _side_by_side(members.encode_items(features))
-    return direct, sigmoid(_read(members, direct)[:, :n_seen])
-
-
 def _directions(codes: Floats, axes: Floats) -> Floats:
     """Give centred codes on axes, each of length 1."""
     placed = codes @ axes
@@ -1031,7 +1209,9 @@ def vote(
         if left_out is not None:
             rows = np.flatnonzero((left_out >= start) & (left_out < stop))
             strength[rows, left_out[rows] - start] = 0
-        votes += np.asarray(strength @ documents[start:stop])
+        # A slice of all rows would copy them.
+        block = documents if stop - start == len(known) else documents[start:stop]
+        votes += np.asarray(strength @ block)
         total += strength.sum(axis=1, dtype=np.float64)
     return np.asarray(votes / np.maximum(total, 1e-30)[:, None])
 

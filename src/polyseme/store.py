@@ -144,9 +144,8 @@ class ConceptStore:
 
     def without_labels(self, space: ConceptSpace, labels: Collection[str]) -> ConceptStore:
         """Give the store with some labels taken out of all documents."""
-        columns = [column for column, label in enumerate(self.labels) if label in set(labels)]
-        left = np.ones(len(self.labels), dtype=bool)
-        left[columns] = False
+        gone = set(labels)
+        left = np.array([label not in gone for label in self.labels], dtype=bool)
         matrix = sp.csr_matrix(self.matrix @ sp.diags_array(left.astype(np.int8), dtype=np.int8))
         return self._with(space, matrix, self.labels)
 

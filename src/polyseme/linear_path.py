@@ -1,0 +1,280 @@
+"""A linear path from features to seen labels, beside the item encoder: ridge regression.
+
+In: standardised features of items, block by block, the labels that they carry, and folds. Out: a
+`Ridge`, which predicts labels with or without the items of one fold, and the `LinearPath` that a
+space keeps of it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from polyseme._validation import IntArray, PolysemeWarning
+from polyseme.calibration import match_frequencies
+from polyseme.metrics import concept_precision, example_precision
+
+Matrix = NDArray[np.float64]
+Floats = NDArray[np.float32]
+# Returns the standardised features of some rows, (n, n_features).
+Standardised = Callable[[IntArray], Floats]
+
+# Penalties that are tried, in shares of the number of items.
+PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0)
+# Weights that are tried on held-out items, a share of whose features is left out, as in training.
+# With all features a linear path does too well on items like those it was fitted to: on HSUN, whose
+# detectors were trained on the same pictures, by 2 to 3 points that are not there on others.
+WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75)
+LEFT_OUT = 0.5
+# Normal equations are solved for so many features at the most, and predictions kept in so many
+# coordinates.
+MOST_FEATURES, MOST_COORDINATES = 4096, 256
+# Items on which penalty and weight are chosen.
+MEASURED = 512
+_BLOCK = 4096
+_LEAST_SPREAD = 1e-9
+
+
+class LinearPath(NamedTuple):
+    """A ridge regression in two steps: from features to coordinates, and from these to labels."""
+
+    weights: Floats  # (n_features, n_coordinates)
+    offsets: Floats  # (n_coordinates,)
+    labels: Floats  # (n_coordinates, n_seen): what is added to the logits of seen labels
+
+    def __repr__(self) -> str:
+        """Return its size, in a line."""
+        return f"LinearPath({self.weights.shape[1]} coordinates)"
+
+    @classmethod
+    def empty(cls, n_features: int, n_seen: int) -> LinearPath:
+        """Return a path that adds nothing."""
+        weights = np.zeros((n_features, 0), dtype=np.float32)
+        return cls(weights, np.zeros(0, dtype=np.float32), np.zeros((0, n_seen), dtype=np.float32))
+
+    @property
+    def n_coordinates(self) -> int:
+        """How many coordinates there are; 0 where the path adds nothing."""
+        return len(self.offsets)
+
+    def coordinates(self, features: Floats) -> Floats:
+        """Return the coordinates (n, n_coordinates) of standardised features (n, n_features)."""
+        return np.asarray(features @ self.weights + self.offsets, dtype=np.float32)
+
+
+class _Sums(NamedTuple):
+    """Sums over items, of which normal equations are made."""
+
+    n: int
+    features: Matrix  # (n_features,)
+    truth: Matrix  # (n_seen,)
+    squares: Matrix  # (n_features, n_features)
+    products: Matrix  # (n_features, n_seen)
+
+    def plus(self, other: _Sums) -> _Sums:
+        """Return the sums over both groups of items."""
+        return _Sums(
+            self.n + other.n,
+            self.features + other.features,
+            self.truth + other.truth,
+            self.squares + other.squares,
+            self.products + other.products,
+        )
+
+    def minus(self, other: _Sums) -> _Sums:
+        """Return the sums without a group of items that is part of these."""
+        return _Sums(
+            self.n - other.n,
+            self.features - other.features,
+            self.truth - other.truth,
+            self.squares - other.squares,
+            self.products - other.products,
+        )
+
+    @property
+    def mean(self) -> Matrix:
+        """The mean features, (n_features,)."""
+        return self.features / self.n
+
+    @property
+    def scatter(self) -> Matrix:
+        """The centred squares, (n_features, n_features)."""
+        return self.squares - np.outer(self.features, self.mean)
+
+    @property
+    def cross(self) -> Matrix:
+        """The centred products of features and labels, (n_features, n_seen)."""
+        return self.products - np.outer(self.mean, self.truth)
+
+
+class Ridge:
+    """Ridge regression from standardised features to labels, in closed form.
+
+    Parameters
+    ----------
+    features : callable
+        Returns the standardised features of some rows.
+    truth : csr_matrix, shape (n, n_seen)
+        The labels that items carry.
+    folds : int64 array, shape (n,)
+        Each fold can be predicted by the others.
+
+    Attributes
+    ----------
+    penalty : float
+        In shares of the number of items; the one with the least error by leave-one-out.
+    """
+
+    def __init__(self, features: Standardised, truth: sp.csr_matrix, folds: IntArray) -> None:
+        self._features, self._truth, self._folds = features, truth, folds
+        self._of_fold = {int(fold): self._sum_up(folds == fold) for fold in np.unique(folds)}
+        first, *others = self._of_fold.values()
+        self._all = first
+        for sums in others:
+            self._all = self._all.plus(sums)
+        self.penalty = self._choose_penalty()
+
+    def _sum_up(self, in_fold: NDArray[np.bool_]) -> _Sums:
+        """Return the sums over the items of a fold."""
+        rows = np.flatnonzero(in_fold)
+        total: _Sums | None = None
+        for start in range(0, len(rows), _BLOCK):
+            block = rows[start : start + _BLOCK]
+            features, truth = self._features(block), self._truth[block]
+            sums = _Sums(
+                len(block),
+                features.sum(axis=0, dtype=np.float64),
+                np.asarray(truth.sum(axis=0), dtype=np.float64).ravel(),
+                np.asarray(features.T @ features, dtype=np.float64),
+                np.asarray((truth.T @ features).T, dtype=np.float64),
+            )
+            total = sums if total is None else total.plus(sums)
+        assert total is not None
+        return total
+
+    def _choose_penalty(self) -> float:
+        """Return the penalty by which items that are left out have the least squared error."""
+        n = self._all.n
+        variances, axes = np.linalg.eigh(self._all.scatter)
+        variances = np.maximum(variances, 0)
+        rotated_cross = axes.T @ self._all.cross
+        shares = self._all.truth / n
+        label_variances = np.maximum(shares * (1 - shares), 0.5 / n)
+
+        rows = np.linspace(0, n - 1, min(n, MEASURED)).astype(np.int64)
+        rotated = (self._features(rows) - self._all.mean) @ axes
+        truth = self._truth[rows].toarray() - shares
+        errors = []
+        for penalty in PENALTIES:
+            shrinkage = 1 / (variances + penalty * n)
+            leverage = 1 / n + rotated**2 @ shrinkage
+            predicted = rotated @ (shrinkage[:, None] * rotated_cross)
+            left_out = (truth - predicted) / np.maximum(1 - leverage, 0.01)[:, None]
+            errors.append(float((left_out**2 / label_variances).mean()))
+        return PENALTIES[int(np.argmin(errors))]
+
+    def _solve(self, sums: _Sums) -> Matrix:
+        """Return the coefficients that some items give, (n_features, n_seen)."""
+        from scipy.linalg import solve
+
+        scatter = sums.scatter
+        scatter[np.diag_indices_from(scatter)] += self.penalty * sums.n
+        return np.asarray(solve(scatter, sums.cross, assume_a="pos", check_finite=False))
+
+    def predict(self, tables: Sequence[Floats], without: int) -> list[Matrix]:
+        """Return predictions for tables of standardised features, learned without one fold.
+
+        They are deviations from the labels' shares, (n, n_seen) for a table (n, n_features).
+        """
+        sums = self._all.minus(self._of_fold[without])
+        coefficients = self._solve(sums)
+        return [np.asarray((features - sums.mean) @ coefficients) for features in tables]
+
+    def path(self, weight: float, spreads: Matrix) -> LinearPath:
+        """Return the path that adds predictions in their spreads (n_seen,), times a weight.
+
+        With more labels than `MOST_COORDINATES` it is the best approximation of that rank.
+        """
+        coefficients = self._solve(self._all) / spreads
+        n_features, n_seen = coefficients.shape
+        loadings = np.eye(n_seen)
+        if n_seen > MOST_COORDINATES:
+            from sklearn.utils.extmath import randomized_svd
+
+            variances, axes = np.linalg.eigh(self._all.scatter)
+            scores = np.sqrt(np.maximum(variances, 0))[:, None] * (axes.T @ coefficients)
+            rank = min(MOST_COORDINATES, n_features)
+            loadings = randomized_svd(scores, rank, random_state=0)[2]
+        directions = coefficients @ loadings.T
+        return LinearPath(
+            directions.astype(np.float32),
+            (-self._all.mean @ directions).astype(np.float32),
+            (weight * loadings).astype(np.float32),
+        )
+
+
+def leave_out(features: Floats, seed: int) -> Floats:
+    """Return features of which the share `LEFT_OUT` is 0 and the others are stronger for it."""
+    drawn = np.random.default_rng(seed).random(features.shape, dtype=np.float32)
+    return np.asarray(features * (drawn >= LEFT_OUT) / (1 - LEFT_OUT), dtype=np.float32)
+
+
+def choose_weight(
+    logits: Matrix,
+    predictions: Matrix,
+    truth: Matrix,
+    item_weights: Matrix,
+    frequencies: Matrix,
+) -> float:
+    """Return the weight of a linear path in the logits of seen labels; 0 where it does not help.
+
+    It is the one of `WEIGHTS` that ranks held-out items best (E-MAP and C-MAP), if it is better
+    than none by more than one standard error.
+
+    Parameters
+    ----------
+    logits, predictions : float64 arrays, shape (n, n_seen)
+        Of held-out items, without the path; and what the path says, in spreads.
+    truth : array, shape (n, n_seen)
+    item_weights : float64 array, shape (n,)
+    frequencies : float64 array, shape (n_seen,)
+        What labels are calibrated to.
+    """
+    carried = truth > 0
+    of_items, of_labels = [], []
+    for weight in WEIGHTS:
+        with_path = logits + weight * predictions
+        with_path += match_frequencies(with_path, item_weights, frequencies)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PolysemeWarning)
+            precisions = np.asarray(example_precision(carried, with_path))
+            of_items.append(precisions[np.isfinite(precisions)])
+            precisions = np.asarray(concept_precision(carried, with_path))
+            of_labels.append(precisions[np.isfinite(precisions)])
+    if len(of_items[0]) < 2 or len(of_labels[0]) < 2:
+        return 0.0
+
+    qualities = [
+        float(items.mean() + labels.mean())
+        for items, labels in zip(of_items, of_labels, strict=True)
+    ]
+    best = int(np.argmax(qualities))
+    error_of_items = _standard_error(of_items[best] - of_items[0])
+    error_of_labels = _standard_error(of_labels[best] - of_labels[0])
+    gain = qualities[best] - qualities[0]
+    return WEIGHTS[best] if gain > np.hypot(error_of_items, error_of_labels) else 0.0
+
+
+def _standard_error(values: Matrix) -> float:
+    """Return the standard error of a mean."""
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
+
+
+def prediction_spreads(predictions: Matrix) -> Matrix:
+    """Return how far predictions (n, n_seen) of each label spread, (n_seen,)."""
+    return np.asarray(np.maximum(predictions.std(axis=0), _LEAST_SPREAD))
