@@ -231,7 +231,10 @@ def test_shuffled_features_rank_no_better_than_popularity(world, tiny_space):
     order = np.random.default_rng(0).permutation(len(world.X))
     tagger = ZeroShotTagger(space=tiny_space(n_steps=60), random_state=0)
     tagger.fit(world.X[order], world.documents, world.label_sets, label_sets_only=True)
-    assert example_map(world.truth(tagger.classes_), tagger.predict_proba(world.X_test)) < 0.5
+    popular = np.tile(tagger.store_.counts, (len(world.X_test), 1))
+    truth = world.truth(tagger.classes_)
+    quality = example_map(truth, tagger.predict_proba(world.X_test))
+    assert quality < example_map(truth, popular) + 0.1
 
 
 def test_scores_are_probabilities_and_ranks_fall(toy_tagger, world):

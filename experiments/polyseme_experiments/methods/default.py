@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyseme.calibration
+import polyseme.linear_path
 import polyseme.space
 import polyseme.training
 from polyseme._threads import one_blas_thread
@@ -46,15 +47,16 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
         "plan": {name: one for name, one in asdict(plan).items() if name not in _OF_POOLS},
         "constants": {
             f"{module.__name__}.{_KNOWN_AS.get(name, name)}": repr(value)
-            for module in (polyseme.calibration, polyseme.space, polyseme.training)
+            for module in _MODULES
             for name, value in vars(module).items()
             if name.isupper() and name not in _LIMITS and _is_number(value)
         },
     }
 
 
+_MODULES = (polyseme.calibration, polyseme.linear_path, polyseme.space, polyseme.training)
 # Bounds on what is accepted, which decide nothing of what is recorded; and former names.
-_LIMITS = ("MOST_FEATURE", "UNIT", "SKETCH", "_LEAST_SPREAD", "_LEAST_SCALE")
+_LIMITS = ("MOST_FEATURE", "UNIT", "SKETCH", "_LEAST_SPREAD", "_LEAST_SCALE", "_MOST_CODE")
 _KNOWN_AS = {"MOST_THREADS": "_MOST_THREADS"}
 _OF_POOLS = ("pool_steps", "pool_from", "pool_weight", "pool_hard", "verdict_weight")
 
@@ -159,5 +161,6 @@ def _with_members(space: ConceptSpace, data: TrainingData, n_members: int) -> Co
     made.members_ = made.members_.select(slice(0, n_members))
     made.document_mean_ = made.document_mean_[:n_members]
     made.document_scatter_ = made.document_scatter_[:n_members]
-    made.axes_, made.mean_code_ = made.axes_[:size], made.mean_code_[:size]
+    coordinates = made.mean_code_[len(one_each) * made.plan_.code :]
+    made.axes_, made.mean_code_ = made.axes_[:size], np.append(made.mean_code_[:size], coordinates)
     return made
