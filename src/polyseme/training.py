@@ -176,9 +176,9 @@ class SpacePlan:
     def sized(self, n_documents: int, n_items: int = 0) -> SpacePlan:
         """Fit members, batches and steps to the number of documents, dropout to that of items.
 
-        Below 500 documents members have half the units. A step looks at 96 documents, at 3,072 where
-        there are a million; the steps are those of the plan, but go over the documents at least 4
-        and at most 100 times. From 8,000 tagged items on, dropout of features, of hidden units of
+        Below 500 documents members have half the units. A step looks at 96 documents, at 3,072
+        where there are a million; the steps are those of the plan, but go over the documents at
+        least 4 and at most 100 times. From 8,000 tagged items on, dropout of features, of hidden units of
         items and of codes is lower: so many over-fit less.
 
         Parameters
