@@ -19,10 +19,11 @@ LABELS = ("apple", "oak", "tram", "owl", "jellyfish", "beach")
 
 
 @pytest.fixture(scope="module")
-def tagger(toy_tagger, theme_words, tmp_path_factory):
-    """The toy tagger, which has met one new label in documents and one by name."""
+def tagger(world, tiny_space, theme_words, tmp_path_factory):
+    """A tagger with a linear path, which met one new label in documents and one by name."""
     folder = tmp_path_factory.mktemp("evidence") / "model"
-    toy_tagger.save(folder)
+    grown = polyseme.ZeroShotTagger(space=tiny_space(linear=0.4), random_state=0)
+    grown.fit(world.X, world.documents, world.label_sets, label_sets_only=True).save(folder)
     grown = polyseme.load(folder)
     grown.add_documents([("sea", "sand", "jellyfish"), ("wave", "jellyfish")])
     grown.add_labels(["beach"], theme_words)

@@ -127,7 +127,8 @@ def test_the_linear_path_reaches_probable_tags_and_through_them_unseen_labels(wo
 
 
 def test_a_space_has_no_linear_path_where_no_item_can_be_held_out(world, tiny_space):
-    tagger = ZeroShotTagger(space=tiny_space(n_steps=4), n_validations=0, random_state=0)
+    space = tiny_space(n_steps=4, linear=None)
+    tagger = ZeroShotTagger(space=space, n_validations=0, random_state=0)
     tagger.fit(world.X[:1], world.documents[:1], world.label_sets)
     assert tagger.space_.linear_.n_coordinates == 0
 
@@ -139,3 +140,16 @@ def test_features_are_left_out_at_random_and_are_the_same_on_average():
     assert thinned.mean() == pytest.approx(1, abs=0.02)
     np.testing.assert_array_equal(thinned, leave_out(features, seed=3))
     assert (thinned != leave_out(features, seed=4)).any()
+
+
+def test_a_learned_weight_is_found_where_features_say_labels_outright(world, tiny_space):
+    rng = np.random.default_rng(0)
+    labels = sorted({label for tags in world.documents for label in tags})
+    truth = np.array([[label in tags for label in labels] for tags in world.documents], dtype=float)
+    X = truth @ rng.normal(size=(len(labels), 60)) + 0.3 * rng.normal(size=(len(truth), 60))
+    norms = {}
+    for linear in (None, 0.0):
+        space = tiny_space(n_steps=10, linear=linear)
+        tagger = ZeroShotTagger(space=space, n_validations=0, random_state=0)
+        norms[linear] = np.abs(tagger.fit(X, world.documents).space_.linear_.labels).max(initial=0)
+    assert norms[None] == WEIGHTS[-1] and norms[0.0] == 0

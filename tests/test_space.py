@@ -34,7 +34,7 @@ def tables(world):
 @pytest.fixture(scope="module")
 def fitted(world, tables, tiny_space):
     documents, *others = tables
-    return tiny_space(random_state=0, linear=0).fit(documents, world.X, *others)
+    return tiny_space(random_state=0).fit(documents, world.X, *others)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def homely():
 @pytest.fixture(scope="module")
 def at_home(homely, tiny_space):
     """A space without votes; there are so few items that all of them are references."""
-    return tiny_space(random_state=0, priming=0, linear=0, n_steps=80).fit(*homely)
+    return tiny_space(random_state=0, priming=0, n_steps=80).fit(*homely)
 
 
 def small(seed=0, n=30, n_labels=6):
@@ -58,8 +58,7 @@ def small(seed=0, n=30, n_labels=6):
 
 
 def small_space(**parameters):
-    settings = {"n_folds": 2, "members_per_fold": 1, "n_steps": 8, "plan": PLAN, "linear": 0.0}
-    settings["random_state"] = 0
+    settings = {"n_folds": 2, "members_per_fold": 1, "n_steps": 8, "plan": PLAN, "random_state": 0}
     return ConceptSpace(**(settings | parameters))
 
 

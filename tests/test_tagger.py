@@ -227,15 +227,11 @@ def test_of_equal_scores_the_commoner_label_is_first(own_tagger, world, monkeypa
     assert labels[0].tolist() == labels[1].tolist() == own_tagger.classes_[order].tolist()
 
 
-def test_shuffled_features_rank_far_worse_than_those_of_the_items(world, tiny_space):
-    qualities = []
-    for seed in range(4):
-        order = np.random.default_rng(seed).permutation(len(world.X))
-        tagger = ZeroShotTagger(space=tiny_space(n_steps=60), n_validations=0, random_state=0)
-        tagger.fit(world.X[order], world.documents, world.label_sets, label_sets_only=True)
-        truth = world.truth(tagger.classes_)
-        qualities.append(example_map(truth, tagger.predict_proba(world.X_test)))
-    assert np.mean(qualities) < 0.5
+def test_shuffled_features_rank_no_better_than_popularity(world, tiny_space):
+    order = np.random.default_rng(0).permutation(len(world.X))
+    tagger = ZeroShotTagger(space=tiny_space(n_steps=60), random_state=0)
+    tagger.fit(world.X[order], world.documents, world.label_sets, label_sets_only=True)
+    assert example_map(world.truth(tagger.classes_), tagger.predict_proba(world.X_test)) < 0.5
 
 
 def test_scores_are_probabilities_and_ranks_fall(toy_tagger, world):

@@ -542,10 +542,10 @@ def test_features_are_cut_off_where_they_are_wild():
 @pytest.mark.parametrize(
     ("n_documents", "members", "hidden", "batch"),
     [
-        (499, 1, 128, 96),
-        (500, 1, 256, 96),
-        (38_400, 1, 256, 96),
-        (38_401, 1, 256, 192),
+        (499, 1, 128, 192),
+        (500, 2, 256, 192),
+        (20_000, 2, 256, 192),
+        (20_001, 1, 256, 192),
         (76_801, 1, 256, 384),
         (10**8, 1, 256, 3072),
     ],
@@ -553,9 +553,9 @@ def test_features_are_cut_off_where_they_are_wild():
 def test_members_and_batches_follow_the_number_of_documents(n_documents, members, hidden, batch):
     plan = SpacePlan().sized(n_documents)
     assert (plan.members_per_fold, plan.hidden, plan.code) == (members, hidden, hidden)
-    times = batch // 96
+    times = batch // 192
     assert plan.document_batch == batch
-    assert (plan.item_batch, plan.probable_batch) == (64 * times, 32 * times)
+    assert (plan.item_batch, plan.probable_batch) == (128 * times, 64 * times)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ _CELL, _VOTE = 1.2e-6, 2.8e-8
 # Items that are calibrated on, at most and at least, and axes; see `ConceptSpace`.
 _CALIBRATED, _REFERENCE, _AXES = 4096, 512, 128
 # Of the small spaces that a fit is validated by: steps, documents and members.
-_VALIDATION_STEPS, _VALIDATION_DOCUMENTS, _VALIDATION_MEMBERS = 100, 20_000, 2
+_VALIDATION_STEPS, _VALIDATION_DOCUMENTS, _VALIDATION_MEMBERS = 300, 20_000, 2
 # Memory of the libraries, and of a document beside its labels.
 _LIBRARIES, _DOCUMENT = 4.3e8, 900.0
 # A fit that takes longer says so, and one that takes more than this share of the memory.
@@ -117,8 +117,8 @@ def tell_cost(cost: Cost, plan: SpacePlan, n_labels: int, stacklevel: int = 3) -
     if cost.bytes > 2 * there:
         raise InputError(
             f"This fit would need about {in_bytes(cost.bytes)} of memory, and this machine has "
-            f"{in_bytes(there)}; leave out rare labels or some features, or lower `hidden` of the "
-            "plan."
+            f"{in_bytes(there)}; leave out rare labels or some features, lower `hidden` of the "
+            "plan, or set `members_per_fold` of the space to 1."
         )
     told = []
     if seconds > LONG_SECONDS:
@@ -128,9 +128,9 @@ def tell_cost(cost: Cost, plan: SpacePlan, n_labels: int, stacklevel: int = 3) -
     if told:
         warnings.warn(
             f"This fit will take {' and '.join(told)}: {n_members} members, {plan.n_steps} steps "
-            f"each, over {n_labels:,} labels. A GPU (--device cuda), fewer rare labels or "
-            "`n_validations=0` (--validations 0) make it less; with a checkpoint it goes on where "
-            "it was interrupted.",
+            f"each, over {n_labels:,} labels. A GPU (--device cuda), fewer rare labels, "
+            "`members_per_fold=1` of the space or `n_validations=0` (--validations 0) make it "
+            "less; with a checkpoint it goes on where it was interrupted.",
             PolysemeWarning,
             stacklevel=stacklevel,
         )

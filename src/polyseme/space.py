@@ -215,9 +215,9 @@ class ConceptSpace(Estimator):
         Share of probable tags in an item's code.
     priming : float
         Share that the votes of known documents near an item's code have in its logits.
-    linear : float, optional
-        Weight of the linear path, a ridge regression on the features, in the logits of seen labels,
-        in spreads of its predictions. By default the one that held-out items say, which may be 0.
+    linear : float or None
+        Weight of a linear path, a ridge regression on the features, in the logits of seen labels,
+        in spreads of its predictions. None learns it on held-out items, and may find 0.
     plan : SpacePlan, optional
         Everything about the training that is not said above; by default one that is fitted to the
         size of the data, see `SpacePlan.sized`.
@@ -270,7 +270,7 @@ class ConceptSpace(Estimator):
         n_steps: int | None = None,
         context: float = CONTEXT,
         priming: float = PRIMING,
-        linear: float | None = None,
+        linear: float | None = 0.0,
         plan: SpacePlan | None = None,
         checkpoint: str | Path | None = None,
         device: str | None = None,

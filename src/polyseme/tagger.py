@@ -69,7 +69,7 @@ from polyseme.feedback import (
     choose,
 )
 from polyseme.growth import cost_of_fit, tell_cost
-from polyseme.holdout import MOST_TRAINED, Validation, validate
+from polyseme.holdout import Validation, validate
 from polyseme.metrics import evaluate, example_map
 from polyseme.persistence import (
     ModelFileError,
@@ -124,8 +124,8 @@ StrArray = NDArray[np.object_]
 KINDS = ("seen", "unseen", "oov")
 # Shares of names in reading unseen labels that are tried.
 NAME_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5)
-# Of the small spaces that a fit is validated by: fewer steps, at higher rates, say the same.
-_VALIDATION_STEPS, _VALIDATION_RATE = 100, 1.75
+# Of the small spaces that a fit is validated by; more of them say the same.
+_VALIDATION_STEPS = 300
 Tagger: TypeAlias = "ZeroShotTagger | PublishedTagger"
 
 
@@ -400,17 +400,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         pooled = data.pool is not None
         if data.features is None or not self.n_validations:
             return None, 0.0, pooled
-        n_documents = min(data.tables.documents.shape[0], MOST_TRAINED)
-        plan = template.planned(n_documents, min(len(data.items), MOST_TRAINED))
-        n_steps = min(plan.n_steps, _VALIDATION_STEPS)
-        rate = _VALIDATION_RATE if n_steps < plan.n_steps else 1.0
-        of_items, of_documents, of_readout = plan.learning_rates
-        rates = (rate * of_items, rate * of_documents, rate * of_readout)
+        n_steps = template.planned(data.tables.documents.shape[0]).n_steps
         small = copy_of(template).set_params(
             n_folds=2,
             members_per_fold=1,
-            n_steps=n_steps,
-            plan=replace(plan, learning_rates=rates),
+            n_steps=min(n_steps, _VALIDATION_STEPS),
             checkpoint=None,
             random_state=None,
         )

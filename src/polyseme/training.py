@@ -115,12 +115,12 @@ class SpacePlan:
     """
 
     n_folds: int = 5
-    members_per_fold: int = 1
-    n_steps: int = 440
-    round_steps: int = 88
-    document_batch: int = 96
-    item_batch: int = 64
-    probable_batch: int = 32
+    members_per_fold: int = 2
+    n_steps: int = 500
+    round_steps: int = 100
+    document_batch: int = 192
+    item_batch: int = 128
+    probable_batch: int = 64
     hidden: int = 256
     code: int = 256
     learning_rates: tuple[float, float, float] = (3e-3, 4e-3, 4e-3)
@@ -176,9 +176,10 @@ class SpacePlan:
     def sized(self, n_documents: int, n_items: int = 0) -> SpacePlan:
         """Fit members, batches and steps to the number of documents, dropout to that of items.
 
-        Below 500 documents members have half the units. A step looks at 96 documents, at 3,072
-        where there are a million; the steps are those of the plan, but go over the documents at
-        least 4 and at most 100 times. From 8,000 tagged items on, dropout of features, of hidden units of
+        Up to 20,000 documents there are two members a fold, beyond that one; below 500 documents
+        there is one as well, with half the units. A step looks at 192 documents, at 3,072 where
+        there are a million; the steps are those of the plan, but go over the documents at least 4
+        and at most 100 times. From 8,000 tagged items on, dropout of features, of hidden units of
         items and of codes is lower: so many over-fit less.
 
         Parameters

@@ -182,7 +182,7 @@ def test_a_default_with_another_share_is_what_a_fit_would_give(share):
 
 def test_fewer_members_are_the_first_of_each_fold():
     drawn = trial("image-cross")
-    fitted = drawn.default_tagger("folds", n_folds=3, members_per_fold=2)
+    fitted = drawn.default_tagger("folds", n_folds=3)
     X = drawn.features(drawn.split.test)
     space, code = fitted.space_, fitted.space_.plan_.code
     few = changed(drawn, fitted, n_members=1)
@@ -190,13 +190,13 @@ def test_fewer_members_are_the_first_of_each_fold():
     assert len(few.space_.members_) == 1
     direct = space.views(X).direct[:, :code]
     np.testing.assert_allclose(few.space_.views(X).direct, direct, rtol=0, atol=1e-6)
-    assert few.transform(X).shape == (len(X), code + few.space_.linear_.n_coordinates)
+    assert few.transform(X).shape == (len(X), code)
     assert len(changed(drawn, fitted, n_members=5).space_.members_) == 3
 
 
 def test_without_calibration_and_priming_raw_logits_are_read():
     drawn = trial("hsun")
-    default, X = drawn.default_tagger(linear=0.0), drawn.features(drawn.split.test)
+    default, X = drawn.default_tagger(), drawn.features(drawn.split.test)
     bare = changed(drawn, default, calibrated=False, priming=0.0)
     weights, bias = bare.space_.readout(of_items=False)
     logits = default.transform(X) @ weights + bias

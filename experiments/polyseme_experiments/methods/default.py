@@ -36,6 +36,11 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
     plan = space.plan or SpacePlan()
     # Records are made on the processor, whatever else could train the members.
     left_out = {"checkpoint", "device", "plan", "random_state"}
+    modules = [polyseme.calibration, polyseme.space, polyseme.training]
+    if space.linear == 0:
+        left_out.add("linear")
+    else:
+        modules.append(polyseme.linear_path)
     described = {
         # What the space leaves to its plan is described as the plan has it.
         name: repr(getattr(plan, name, None) if value is None and name != "n_steps" else value)
@@ -47,16 +52,17 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
         "plan": {name: one for name, one in asdict(plan).items() if name not in _OF_POOLS},
         "constants": {
             f"{module.__name__}.{_KNOWN_AS.get(name, name)}": repr(value)
-            for module in _MODULES
+            for module in modules
             for name, value in vars(module).items()
             if name.isupper() and name not in _LIMITS and _is_number(value)
         },
     }
 
 
-_MODULES = (polyseme.calibration, polyseme.linear_path, polyseme.space, polyseme.training)
 # Bounds on what is accepted, which decide nothing of what is recorded; and former names.
 _LIMITS = ("MOST_FEATURE", "UNIT", "SKETCH", "_LEAST_SPREAD", "_LEAST_SCALE", "_MOST_CODE")
+# Of the linear path, where the space imports them.
+_LIMITS += ("MEASURED", "MOST_FEATURES")
 _KNOWN_AS = {"MOST_THREADS": "_MOST_THREADS"}
 _OF_POOLS = ("pool_steps", "pool_from", "pool_weight", "pool_hard", "verdict_weight")
 
