@@ -1340,7 +1340,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         said = [one._replace(label=own[one.label]) for one in said]
         self.catch_up()  # others may have told of these items
         vectors = self._asked_vectors(list(dict.fromkeys(one.item for one in said)), X)
-        numbers = self.verdicts_.append(said, vectors, self.space_.digest_, seen)
+        digest = self.space_.digest_
+        numbers = self.verdicts_.append(said, vectors, digest, seen, self._key_of_name)
         self.catch_up()
         return tuple(numbers)
 
@@ -1453,7 +1454,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     def _place(self, label: str) -> int | None:
         """Give the column of a label that was answered for; None where it is not known."""
-        return self._places.get(self._key(self.vocabulary_.resolve(label)))
+        return self._places.get(self._key_of_name(label))
+
+    def _key_of_name(self, name: str) -> str:
+        """Return what a label is compared by, given any of its names."""
+        return self._key(self.vocabulary_.resolve(name))
 
     def ask(
         self,
