@@ -371,6 +371,12 @@ def test_answers_are_listed_by_the_names_that_labels_have_now(client):
     assert verdict["label"] == "breaker"
 
 
+def test_a_label_has_all_its_former_names_also_after_another_change(client):
+    for old, new in (("wave", "breaker"), ("breaker", "surf")):
+        ok(client.post(f"/v1/models/toy/labels/{old}/rename", json={"name": new}))
+    assert ok(client.get("/v1/models/toy/labels/surf"))["aliases"] == ["wave", "breaker"]
+
+
 def test_of_answers_to_merged_labels_an_item_has_the_latest(client):
     said = [
         {"item": "item-2", "label": label, "answer": answer}

@@ -674,7 +674,7 @@ def card(host: Host, label: LabelName) -> Response:
     tagger, name = now.tagger, now.label(label)
     vocabulary = tagger.vocabulary_
     content = _label(now, name) | {
-        "aliases": [old for old, new in vocabulary.aliases.items() if new == name],
+        "aliases": [other for other in vocabulary.aliases if vocabulary.resolve(other) == name],
         "implies": list(vocabulary.implies.get(name, ())),
         "senses": [],
         "silhouette": None,
