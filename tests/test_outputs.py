@@ -361,6 +361,17 @@ def test_a_folder_of_ours_holds_no_links_and_pipes(tmp_path, make, name):
     assert state(tmp_path / "out" / name) == before
 
 
+def test_sample_files_are_not_written_through_a_link_to_a_folder(run, tmp_path):
+    pictures, elsewhere = tmp_path / "pictures", tmp_path / "elsewhere"
+    assert run("sample", "image", pictures, "--limit", 2)[0] == 0
+    elsewhere.mkdir()
+    (pictures / "noto").rename(tmp_path / "noto")
+    (pictures / "noto").symlink_to(elsewhere)
+    code, _, error = run("sample", "image", pictures, "--limit", 2)
+    assert code == 1 and "noto' must be a regular file" in error
+    assert not list(elsewhere.iterdir())
+
+
 @pytest.mark.parametrize("name", ["cache.sqlite", "extraction.json", "files.jsonl", "features.npy"])
 def test_no_file_outside_is_written_by_a_link_in_an_extraction(run, model, tmp_path, name):
     extract(run, model, tmp_path / "out")

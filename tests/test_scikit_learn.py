@@ -72,7 +72,7 @@ def test_an_indicator_matrix_comes_out_as_it_came_in(world, kind):
         "frame": pd.DataFrame(table, columns=names),
     }
     sets = world.label_sets if kind == "frame" else None  # numbered columns have no names
-    tagger = small().fit(world.X, y[kind], sets, label_sets_only=True)
+    tagger = small().fit(world.X, y[kind], sets, label_sets_only=sets is not None)
     columns = names if kind == "frame" else [str(column) for column in range(len(names))]
     assert list(tagger.classes_[: len(names)]) == columns
     predicted, likely = tagger.predict(world.X), tagger.predict_proba(world.X)

@@ -830,7 +830,8 @@ def test_documents_without_labels_are_left_out_of_what_is_known_and_named(world)
     documents, X = [*world.documents[:30], ()], world.X[:31]
     for label_sets in (world.label_sets[:30], None):
         with pytest.warns(PolysemeWarning, match="1 of 31 documents have no label and") as told:
-            tagger = tiny().fit(X, documents, label_sets, label_sets_only=True)
+            only = label_sets is not None
+            tagger = tiny().fit(X, documents, label_sets, label_sets_only=only)
         assert len(told) == 1, "said once"
         if label_sets:
             assert tagger.dropped_ == ("instance:30",) and len(tagger.store_.ids) == 60
@@ -852,7 +853,8 @@ def test_documents_without_labels_are_left_out_of_what_is_known_and_named(world)
 )
 def test_bad_documents_get_one_sentence(documents, label_sets, message, world):
     with pytest.raises(InputError, match=message):
-        tiny().fit(world.X[:2], documents, label_sets, label_sets_only=True)
+        only = label_sets is not None
+        tiny().fit(world.X[:2], documents, label_sets, label_sets_only=only)
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.5, "all", True])
@@ -1519,9 +1521,7 @@ def test_without_validation_the_pool_is_used_as_told(world):
     fitted = tiny(n_validations=0).fit(
         world.X, world.documents, world.label_sets, unlabelled=world.X_test
     )
-    plain = tiny(n_validations=0).fit(
-        world.X, world.documents, world.label_sets, label_sets_only=True
-    )
+    plain = tiny(n_validations=0).fit(world.X, world.documents, world.label_sets)
     assert (fitted.pooled_, plain.pooled_, fitted.validation_) == (True, False, None)
     assert fitted.space_.digest_ != plain.space_.digest_
 

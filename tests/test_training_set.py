@@ -11,7 +11,8 @@ import pytest
 import scipy.sparse as sp
 
 from polyseme import LabelCorpus, ZeroShotTagger, load
-from polyseme._validation import PolysemeWarning
+from polyseme._validation import InputError, PolysemeWarning
+from polyseme.baselines import Popularity
 from polyseme.documents import join_corpora, met_documents
 from polyseme.metrics import example_map
 from polyseme.published.mapping import InstanceMapper
@@ -110,12 +111,47 @@ def test_each_item_has_one_document_among_the_joined_ones(label_sets, ids, item_
     assert join_corpora(joined, documents) == (joined, documents)
 
 
+@pytest.mark.parametrize(
+    "further",
+    [
+        [("a", "b"), ("a",), ("b", "c"), ("x", "y")],
+        [("a", "b"), ("a",), ("b", "c")],
+        [("b", "c")],
+    ],
+    ids=["all and more", "all", "some"],
+)
+def test_tag_sets_without_names_that_repeat_those_of_items_count_once_in_either_order(further):
+    items = corpus_of([("a", "b"), ("a",), ("b", "c"), ()], ids=list("wxyz"))
+    n_documents = len(items) + len(set(further) - set(items))
+    assert len(join_corpora(corpus_of(further), items)[0]) == n_documents
+    assert len(join_corpora(items, corpus_of(further))[0]) == n_documents
+
+
 def test_a_group_of_items_stays_one_among_the_joined_documents():
     grouped = LabelCorpus(**vars(corpus_of(ITEMS)) | {"groups": ("g", "h", "g", "h")})
     joined, documents = join_corpora(corpus_of([("a", "c")]), grouped)
     rows = met_documents(documents, joined)
     assert [joined.groups[row] for row in rows] == ["g", "h", "g", "h"]
     assert joined.groups.count("g") == joined.groups.count("h") == 2
+
+
+def test_who_wants_label_sets_alone_has_to_give_some(world, tiny_space, tiny_embedding):
+    mapper = InstanceMapper(kind="kernel-ridge")
+    for tagger in (
+        ZeroShotTagger(space=tiny_space(), n_validations=0),
+        PublishedTagger(embedding=tiny_embedding(), mapper=mapper),
+        Popularity(),
+    ):
+        with pytest.raises(InputError, match="`label_sets_only` needs `label_sets`"):
+            tagger.fit(world.X, world.documents, label_sets_only=True)
+
+
+def test_documents_without_a_label_are_counted_once(world, tiny_space):
+    documents = [*world.documents[:-2], (), ()]
+    tagger = ZeroShotTagger(space=tiny_space(n_steps=1), n_validations=0, random_state=0)
+    with pytest.warns(PolysemeWarning, match="have no label") as notes:
+        tagger.fit(world.X, documents, FURTHER)
+    assert len([note for note in notes if "have no label" in str(note.message)]) == 1
 
 
 @pytest.mark.parametrize("exponent", [-10, -50, -100, -400, 100])
@@ -190,3 +226,35 @@ def test_validate_measures_with_a_small_file_of_further_tag_sets(run, world, tmp
     common = ["--documents", documents, "--features", features, "--draws", 1]
     code, printed, _ = run("validate", *common, "--label-sets", further)
     assert code == 0 and "unseen" in printed
+
+
+@pytest.mark.parametrize("command", [("fit", "model"), ("validate",)], ids=["fit", "validate"])
+def test_label_sets_only_is_refused_without_label_sets(run, world, tmp_path, command):
+    documents, features, _ = write_items(tmp_path, world)
+    name, *model = command
+    place = [tmp_path / part for part in model]
+    code, _, error = run(
+        name, *place, "--documents", documents, "--features", features, "--label-sets-only"
+    )
+    assert code == 1 and "--label-sets" in error
+
+
+def test_validate_says_that_label_sets_alone_hold_too_few_tags(run, world, tmp_path):
+    documents, features, further = write_items(tmp_path, world)
+    common = ["--documents", documents, "--features", features, "--draws", 1]
+    code, _, error = run("validate", *common, "--label-sets", further, "--label-sets-only")
+    assert code == 1 and "label sets" in error
+
+
+def test_the_command_line_counts_repeated_tag_sets_without_names_once(run, world, tmp_path):
+    documents, *_ = write_items(tmp_path, world)
+    with documents.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"id": "no-photo", "tags": ["fog", "sea"]}) + "\n")
+    ids = [f"photo-{row}" for row in range(len(world.X))]
+    np.savez(tmp_path / "named.npz", ids=np.array(ids), vectors=world.X)
+    repeated = tmp_path / "repeated.jsonl"
+    tag_sets = [*world.documents, ("fog", "sea"), *FURTHER]
+    repeated.write_text("".join(json.dumps({"tags": list(tags)}) + "\n" for tags in tag_sets))
+    common = ["--documents", documents, "--features", tmp_path / "named.npz"]
+    run("fit", tmp_path / "model", *common, "--label-sets", repeated, "--validations", 0)
+    assert len(load(tmp_path / "model").store_.ids) == len(tag_sets)

@@ -166,6 +166,14 @@ def test_answers_that_were_not_seen_are_not_overwritten(log):
         log.append([("a", "sun", True)], seen=1)  # what stood before stands again
 
 
+def test_labels_are_compared_by_a_key_where_answers_must_not_be_overwritten(log):
+    log.append([("a", "Sun", True)])
+    log.append([("a", "sun", False)], seen=0)
+    with pytest.raises(ConflictError) as raised:
+        log.append([("a", "SUN", True)], seen=0, key=str.lower)
+    assert [(verdict.label, verdict.number) for verdict in raised.value.standing] == [("SUN", 2)]
+
+
 def test_undo_brings_back_what_stood_before_and_removes_nothing(log):
     log.append([said(), said(answer=False)])
     assert log.undo([2], "Ann") == range(3, 4)

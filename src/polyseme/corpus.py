@@ -554,6 +554,15 @@ def _warn_suspicious(sets: Sequence[Sequence[str]], name: str) -> None:
 
 def check_corpus(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> LabelCorpus:
     """Raise unless a corpus has at least `n_labels` labels; warn about documents without any."""
+    n_empty = check_labels(corpus, owner=owner, n_labels=n_labels)
+    if n_empty:
+        message = f"{n_empty} of {len(corpus)} documents have no label and teach nothing."
+        warnings.warn(message, PolysemeWarning, stacklevel=3)
+    return corpus
+
+
+def check_labels(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> int:
+    """Raise unless a corpus has at least `n_labels` labels; return how many documents have none."""
     if len(corpus) == 0:
         raise InputError(f"`{owner}` got no documents; pass at least two with labels.")
     n_empty = int((corpus.lengths == 0).sum())
@@ -562,10 +571,7 @@ def check_corpus(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> Label
     if np.count_nonzero(corpus.counts) < n_labels:
         only = corpus.labels[int(corpus.matrix.indices[0])]
         raise InputError(f"`{owner}` needs at least two different labels; got only '{only}'.")
-    if n_empty:
-        message = f"{n_empty} of {len(corpus)} documents have no label and teach nothing."
-        warnings.warn(message, PolysemeWarning, stacklevel=3)
-    return corpus
+    return n_empty
 
 
 def unique_rows(documents: sp.csr_matrix) -> tuple[sp.csr_matrix, NDArray[np.int64]]:

@@ -205,7 +205,7 @@ def join_corpora(label_sets: LabelCorpus, corpus: LabelCorpus) -> tuple[LabelCor
 
     Label sets come first, then documents that are not among them. The items' documents bear the
     names that they have there, so that `met_documents` finds each of them. Documents without names
-    are taken to be there already where every tag set of an item is among the label sets.
+    are taken for the same ones where one of the two holds every tag set of the other.
     """
     rows = met_documents(corpus, label_sets)
     if (rows >= 0).all():
@@ -238,7 +238,7 @@ def join_corpora(label_sets: LabelCorpus, corpus: LabelCorpus) -> tuple[LabelCor
 def _equal_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
     """Find each item's tag set among the label sets, every one of these at most once, (n_items,).
 
-    All are -1 where the tag set of any item is missing; an item without tags is never found.
+    All are -1 unless one of the two holds every tag set of the other; an empty one is never found.
     """
     rows_by_tags: dict[frozenset[str], list[int]] = {}
     for row, tags in enumerate(label_sets):
@@ -246,16 +246,39 @@ def _equal_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
 
     rows = np.full(len(corpus), -1, dtype=np.int64)
     for item, tags in enumerate(corpus):
-        if not tags:
-            continue
         equal = rows_by_tags.get(frozenset(map(label_sets.key, tags)))
-        if not equal:
-            return np.full(len(corpus), -1, dtype=np.int64)
-        rows[item] = equal.pop(0)
-    return rows
+        if tags and equal:
+            rows[item] = equal.pop(0)
+    n_equal = np.count_nonzero(rows >= 0)
+    fewer = min(np.count_nonzero(corpus.lengths), np.count_nonzero(label_sets.lengths))
+    return rows if n_equal == fewer else np.full(len(corpus), -1, dtype=np.int64)
 
 
-def warn_few_taught(corpus: LabelCorpus, label_sets: LabelCorpus) -> None:
+def teaching_corpora(
+    corpus: LabelCorpus, label_sets: LabelCorpus | None, *, label_sets_only: bool
+) -> tuple[LabelCorpus, LabelCorpus]:
+    """Return the tag sets that teach what labels mean, and the items' documents named as there.
+
+    Parameters
+    ----------
+    corpus : LabelCorpus
+        The items' documents, which teach as well.
+    label_sets : LabelCorpus or None
+        Further ones.
+    label_sets_only : bool
+        Whether the label sets alone teach.
+    """
+    if label_sets is None:
+        if label_sets_only:
+            raise InputError("`label_sets_only` needs `label_sets`, which teach alone then.")
+        return corpus, corpus
+    if label_sets_only:
+        _warn_few_taught(corpus, label_sets)
+        return label_sets, corpus
+    return join_corpora(label_sets, corpus)
+
+
+def _warn_few_taught(corpus: LabelCorpus, label_sets: LabelCorpus) -> None:
     """Warn where most tags of the items are in no label set, so that nothing teaches them."""
     labels = corpus.without_unused().labels
     n_missing = len(labels) - len(label_sets.used(labels))
@@ -264,7 +287,7 @@ def warn_few_taught(corpus: LabelCorpus, label_sets: LabelCorpus) -> None:
             f"{n_missing} of the {len(labels)} tags of the items are in no label set and will be "
             "ranked badly (oov); without `label_sets_only` the items' tag sets teach as well.",
             PolysemeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

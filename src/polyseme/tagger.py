@@ -1184,10 +1184,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self.catch_up()
         columns = [self._column(label) for label in self._names(labels)]
         gone = {self._labels[column] for column in columns}
-        named = self.named_
-        if named is not None:
-            kept = [row for row, label in enumerate(named.labels) if label not in gone]
-            named = NamedLabels(tuple(named.labels[row] for row in kept), named.likeness[kept])
+        named = _without(self.named_, gone)
         store = self.store_
         if gone & set(store.labels):
             store = store.without_labels(self.space_, gone)
@@ -1280,13 +1277,13 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         held = set(self.store_.labels)
         if source in held and target not in held:
             # The documents take the other name, and with it the answers that were given on it.
-            return self._rename(source, target, _without(self.named_, target), vocabulary)
+            return self._rename(source, target, _without(self.named_, {target}), vocabulary)
 
         store, named = self.store_, self.named_
         if source in held:
             store = store.merged(self.space_, source, target)
         else:
-            named = _without(named, source)
+            named = _without(named, {source})
         self.vocabulary_ = vocabulary
         return self.set_store(store, named)
 
@@ -1340,7 +1337,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         said = [one._replace(label=own[one.label]) for one in said]
         self.catch_up()  # others may have told of these items
         vectors = self._asked_vectors(list(dict.fromkeys(one.item for one in said)), X)
-        numbers = self.verdicts_.append(said, vectors, self.space_.digest_, seen)
+        digest = self.space_.digest_
+        numbers = self.verdicts_.append(said, vectors, digest, seen, self._key_of_name)
         self.catch_up()
         return tuple(numbers)
 
@@ -1453,7 +1451,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     def _place(self, label: str) -> int | None:
         """Give the column of a label that was answered for; None where it is not known."""
-        return self._places.get(self._key(self.vocabulary_.resolve(label)))
+        return self._places.get(self._key_of_name(label))
+
+    def _key_of_name(self, name: str) -> str:
+        """Return what a label is compared by, given any of its names."""
+        return self._key(self.vocabulary_.resolve(name))
 
     def ask(
         self,
@@ -1689,11 +1691,11 @@ def _check_parts_fit(
     require((config["named"] is None) == ("named" not in own), "named", "there for labels by name")
 
 
-def _without(named: NamedLabels | None, label: str) -> NamedLabels | None:
-    """Return labels known by name without one of them; None where none is left."""
+def _without(named: NamedLabels | None, labels: Collection[str]) -> NamedLabels | None:
+    """Return labels known by name without some of them; None where none is left."""
     if named is None:
         return None
-    rows = [row for row, name in enumerate(named.labels) if name != label]
+    rows = [row for row, name in enumerate(named.labels) if name not in labels]
     if not rows:
         return None
     return NamedLabels(tuple(named.labels[row] for row in rows), named.likeness[rows])

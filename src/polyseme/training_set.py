@@ -29,13 +29,15 @@ from polyseme._validation import (
     in_order,
     without_ids,
 )
-from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, in_order_of
-from polyseme.documents import (
-    TrainingTables,
-    join_corpora,
-    training_tables,
-    warn_few_taught,
+from polyseme.corpus import (
+    Documents,
+    LabelCorpus,
+    as_corpus,
+    check_corpus,
+    check_labels,
+    in_order_of,
 )
+from polyseme.documents import TrainingTables, teaching_corpora, training_tables
 from polyseme.features.base import MediaFeatures, learned_copy
 from polyseme.feedback import Feedback, answer_table
 from polyseme.space import ConceptSpace
@@ -231,16 +233,15 @@ def gather(
     """
     corpus = vocabulary.apply(as_corpus(y, normalize=normalize))
     table, corpus = in_order_of(X, y, corpus)
-    sets, documents = corpus, corpus
+    further = None
     if label_sets is not None:
-        sets = vocabulary.apply(as_corpus(label_sets, normalize=normalize))
-        if label_sets_only:
-            warn_few_taught(corpus, sets)
-        else:
-            sets, documents = join_corpora(sets, corpus)
+        further = vocabulary.apply(as_corpus(label_sets, normalize=normalize))
+    sets, documents = teaching_corpora(corpus, further, label_sets_only=label_sets_only)
     check_corpus(sets, owner=owner)
-    if X is not None and label_sets is not None:
+    if X is not None and label_sets_only:
         check_corpus(corpus, owner=owner, n_labels=1)
+    elif X is not None:
+        check_labels(corpus, owner=owner, n_labels=1)  # of the empty ones was told just now
     named, learned = table, None
     if extractor is not None and X is not None:
         with working(f"learning {extractor.kind} features", shown=verbose):

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import warnings
 import weakref
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -172,6 +172,7 @@ class VerdictLog:
         codes: Mapping[str, ArrayLike] | None = None,
         space: str | None = None,
         seen: int | None = None,
+        key: Callable[[str], Hashable] = str,
     ) -> range:
         """Add verdicts, all or none; they are on disk when this returns.
 
@@ -186,6 +187,9 @@ class VerdictLog:
         seen : int, optional
             The number of the last event that whoever answers has seen. Without it a verdict
             replaces any other on the same label of the same item.
+        key : callable
+            By what labels are compared with those that were answered for since `seen`: labels may
+            be renamed meanwhile, and spelled in several ways.
 
         Returns
         -------
@@ -208,7 +212,7 @@ class VerdictLog:
             return range(self.count + 1, self.count + 1)
         with self._transaction() as connection:
             if seen is not None:
-                _check_conflicts(connection, checked, seen)
+                _check_conflicts(connection, checked, seen, key)
             _insert_codes(connection, vectors, space)
             rows = ((*one[:2], int(one.answer), *one[3:8], None) for one in checked)
             return _insert_events(connection, rows)
@@ -838,7 +842,10 @@ def _insert_codes(
 
 
 def _check_conflicts(
-    connection: sqlite3.Connection, verdicts: Iterable[Verdict], seen: int
+    connection: sqlite3.Connection,
+    verdicts: Iterable[Verdict],
+    seen: int,
+    key: Callable[[str], Hashable],
 ) -> None:
     """Raise where verdicts that came after the event `seen` stand and disagree with new ones."""
     query = (
@@ -846,12 +853,15 @@ def _check_conflicts(
         "WHERE number > ?1 AND undoes IS NULL AND number NOT IN "
         "(SELECT undoes FROM events WHERE undoes > ?1) ORDER BY number"
     )
-    standing: dict[tuple[str, str], Verdict] = {}
+    standing: dict[tuple[str, Hashable], Verdict] = {}
     for row in connection.execute(query, (min(seen, 2**62),)):
         verdict = Verdict(*row)
-        standing[verdict.item, verdict.label] = verdict._replace(answer=bool(verdict.answer))
-    pairs = ((verdict, standing.get((verdict.item, verdict.label))) for verdict in verdicts)
-    conflicts = [held for new, held in pairs if held is not None and held.answer != new.answer]
+        standing[verdict.item, key(verdict.label)] = verdict._replace(answer=bool(verdict.answer))
+    conflicts = []
+    for verdict in verdicts:
+        other = standing.get((verdict.item, key(verdict.label)))
+        if other is not None and other.answer != verdict.answer:
+            conflicts.append(other._replace(label=verdict.label))  # as it is called now
     if conflicts:
         raise ConflictError(conflicts)
 

@@ -352,6 +352,42 @@ def test_an_answer_that_was_not_seen_is_not_overwritten_and_nothing_of_the_batch
     ok(learn_of(client, False))
 
 
+def test_an_answer_is_not_overwritten_under_another_spelling_or_former_name(client):
+    ok(learn_of(client, False, who="ann"))
+    ok(client.post("/v1/models/toy/labels/wave/rename", json={"name": "breaker"}))
+    for label in ("breaker", "wave", "Breaker ", "WAVE"):
+        said = [{"item": "item-2", "label": label, "answer": True}]
+        response = client.post("/v1/models/toy/learn", json={"verdicts": said, "seen": 0})
+        refused(response, 409, "was answered no for 'item-2' by ann")
+        assert response.json()["standing"][0]["label"].lower() == "breaker"
+
+
+def test_answers_are_listed_by_the_names_that_labels_have_now(client):
+    ok(learn_of(client, True))
+    ok(client.post("/v1/models/toy/labels/wave/rename", json={"name": "breaker"}))
+    (verdict,) = ok(client.get("/v1/models/toy/verdicts"))["verdicts"]
+    assert verdict["label"] == "breaker"
+    (verdict,) = ok(client.get("/v1/models/toy/items/item-2"))["verdicts"]
+    assert verdict["label"] == "breaker"
+
+
+def test_a_label_has_all_its_former_names_also_after_another_change(client):
+    for old, new in (("wave", "breaker"), ("breaker", "surf")):
+        ok(client.post(f"/v1/models/toy/labels/{old}/rename", json={"name": new}))
+    assert ok(client.get("/v1/models/toy/labels/surf"))["aliases"] == ["wave", "breaker"]
+
+
+def test_of_answers_to_merged_labels_an_item_has_the_latest(client):
+    said = [
+        {"item": "item-2", "label": label, "answer": answer}
+        for label, answer in (("wave", True), ("sand", False))
+    ]
+    ok(client.post("/v1/models/toy/learn", json={"verdicts": said}))
+    ok(client.post("/v1/models/toy/labels/wave/merge", json={"into": "sand"}))
+    (verdict,) = ok(client.get("/v1/models/toy/items/item-2"))["verdicts"]
+    assert (verdict["label"], verdict["answer"], verdict["number"]) == ("sand", False, 2)
+
+
 def test_an_answer_that_was_taken_back_is_no_conflict(client):
     numbers = ok(learn_of(client, False, seen=0))["numbers"]
     ok(client.post("/v1/models/toy/undo", json={"numbers": numbers}))
@@ -384,6 +420,18 @@ def test_what_changed_after_an_event_can_be_asked_for(client):
     found = ok(client.get("/v1/models/toy/verdicts?after=2"))
     assert found["last"] == 3
     assert [(one["item"], one["undone"]) for one in found["verdicts"]] == [("item-2", True)]
+
+
+def test_of_many_changes_none_is_passed_over(client):
+    for item in range(2, 9):
+        ok(learn_of(client, True, f"item-{item}"))
+    ok(client.post("/v1/models/toy/undo", json={"numbers": [1]}))
+    after, items = 0, []
+    while (found := ok(client.get(f"/v1/models/toy/verdicts?after={after}&limit=3")))["verdicts"]:
+        assert found["last"] > after
+        after = found["last"]
+        items += [verdict["item"] for verdict in found["verdicts"]]
+    assert after == 8 and set(items) == {f"item-{item}" for item in range(2, 9)}
 
 
 def test_accepted_tags_are_exported(client):

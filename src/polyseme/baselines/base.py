@@ -30,7 +30,7 @@ from polyseme._validation import (
     without_ids,
 )
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, in_order_of
-from polyseme.documents import join_corpora, met_documents
+from polyseme.documents import met_documents, teaching_corpora
 from polyseme.published.mapping import InstanceMapper
 from polyseme.tags import rank_labels
 
@@ -92,9 +92,8 @@ class Baseline(Estimator, ABC):
         owner = type(self).__name__
         X, corpus = in_order_of(X, y, corpus)
         features = check_instances(X, len(corpus), owner=owner)
-        sets = corpus if label_sets is None else as_corpus(label_sets)
-        if label_sets is not None and not label_sets_only:
-            sets, corpus = join_corpora(sets, corpus)
+        further = None if label_sets is None else as_corpus(label_sets)
+        sets, corpus = teaching_corpora(corpus, further, label_sets_only=label_sets_only)
         Y, extra = corpus.align(sets.labels)
         Z, _ = sets.align(sets.labels + extra)
         carried, named = counts_of(Y), counts_of(Z)

@@ -602,7 +602,10 @@ def validate(
             label_sets_only=label_sets_only,
         )
     if not found:
-        refuse("There are too few items or tags to hold any out: 40 items and 8 tags it takes.")
+        place = " that the label sets hold" if label_sets_only else ""
+        refuse(
+            f"There are too few items or tags to hold any out: it takes 40 items and 8 tags{place}."
+        )
     measured = found[0]
     if pool is not None:
         measured = replace(measured, pool_gain=found[-1].gain_over(measured))

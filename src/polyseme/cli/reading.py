@@ -134,6 +134,8 @@ def read_label_sets(
     None where there are none but the items' own.
     """
     if path is None:
+        if only:
+            raise InputError("`--label-sets-only` needs the tag sets of --label-sets.")
         return items.everything
     label_sets = reading.corpus(path)
     if only or items.everything is None:

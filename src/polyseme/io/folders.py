@@ -58,7 +58,7 @@ def mark_folder(path: Path, kind: str, adopt: Adopt | None = None) -> None:
         with locked(path, _LOCK_SECONDS):
             _check_mark(path, kind, adopt)
             for entry in path.iterdir():
-                if not entry.is_dir():
+                if entry.is_symlink() or not entry.is_dir():
                     check_regular(entry)
         _try_writing(path)
     except OSError as error:

@@ -46,7 +46,7 @@ from polyseme.corpus import (
     in_order_of,
     normalize_label,
 )
-from polyseme.documents import join_corpora, label_column, warn_few_taught
+from polyseme.documents import label_column, teaching_corpora
 from polyseme.features import EXTRACTORS, extractor_of
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
 from polyseme.persistence import State, joined, plain, within, write_model
@@ -179,13 +179,8 @@ class PublishedTagger(Estimator):
         template = self.embedding or ConceptEmbedding()
         normalize = getattr(template, "normalize_labels_", template.normalize_labels)
         X, corpus = in_order_of(X, y, as_corpus(y, normalize=normalize))
-        semantics, documents = corpus, corpus
-        if label_sets is not None:
-            semantics = as_corpus(label_sets, normalize=normalize)
-            if label_sets_only:
-                warn_few_taught(corpus, semantics)
-            else:
-                semantics, documents = join_corpora(semantics, corpus)
+        further = None if label_sets is None else as_corpus(label_sets, normalize=normalize)
+        semantics, documents = teaching_corpora(corpus, further, label_sets_only=label_sets_only)
         if X is not None:
             check_corpus(corpus, owner=owner, n_labels=1)
         # The order in which seeds are drawn belongs to what a seed gives.

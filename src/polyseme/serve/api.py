@@ -674,7 +674,7 @@ def card(host: Host, label: LabelName) -> Response:
     tagger, name = now.tagger, now.label(label)
     vocabulary = tagger.vocabulary_
     content = _label(now, name) | {
-        "aliases": [old for old, new in vocabulary.aliases.items() if new == name],
+        "aliases": [other for other in vocabulary.aliases if vocabulary.resolve(other) == name],
         "implies": list(vocabulary.implies.get(name, ())),
         "senses": [],
         "silhouette": None,
@@ -855,15 +855,16 @@ def _item(host: ModelHost, now: Snapshot, name: str) -> Facts:
     if collection.has_media(name):
         media = f"/v1/models/{address_of(host.name)}/media/{address_of(name)}"
     picture = media is not None and collection.media == "image"
-    said = now.said.get(name, ())
+    # Of several labels that were merged the latest answer counts.
+    verdicts = {_named(now, verdict.label): verdict for verdict in now.said.get(name, ())}
     return {
         "id": name,
         "tags": list(collection.tags_of(name)),
         "media": media,
         "thumbnail": f"{media}?size=256" if picture else None,
         "verdicts": [
-            {"label": one.label, "answer": one.answer, "number": one.number, "who": one.who}
-            for one in said
+            {"label": label, "answer": verdict.answer, "number": verdict.number, "who": verdict.who}
+            for label, verdict in verdicts.items()
         ],
     }
 
@@ -924,8 +925,8 @@ def verdicts(
 ) -> Response:
     """List the latest answers, also those that were taken back or replaced by a later one.
 
-    With `after`, only answers to questions that were answered, or taken back, after that event;
-    `last` is the number of the last event.
+    With `after`, all answers to the questions of the first `limit` events after that event; `last`
+    is the last of these events, after which to ask next. Without, `last` is the last of all.
     """
     now = host.now
     log = now.tagger.verdicts_
@@ -938,22 +939,23 @@ def verdicts(
     names = {name: _named(now, name) for name in {verdict.label for verdict in given.values()}}
     question = {number: (one.item, names[one.label]) for number, one in given.items()}
     latest = {question[number]: number for number in given if number not in undone}
-    changed = set(question.values())
     if after is not None:
-        recent = [event for event in events if (event.number or 0) > after]
-        changed = {
-            question[event.undoes if isinstance(event, Undo) else event.number] for event in recent
-        }
+        events = [event for event in events if (event.number or 0) > after][:limit]
+    changed = {
+        question[event.undoes if isinstance(event, Undo) else event.number] for event in events
+    }
     numbers = [
         number
         for number in reversed(given)
         if question[number] in changed and wanted in (None, question[number][1])
     ]
     page = []
-    for number in numbers[:limit]:
+    for number in numbers if after is not None else numbers[:limit]:
         taken_back = number in undone
         superseded = not taken_back and latest[question[number]] != number
-        page.append(given[number]._asdict() | {"undone": taken_back, "superseded": superseded})
+        _, label = question[number]
+        state = {"label": label, "undone": taken_back, "superseded": superseded}
+        page.append(given[number]._asdict() | state)
     last = events[-1].number if events else 0
     return answer({"verdicts": page, "last": last}, now.version)
 
