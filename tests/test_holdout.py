@@ -317,3 +317,17 @@ def test_a_fitted_tagger_knows_what_clicks_and_a_pool_bring(world, tiny_space):
     found = tagger.validation_
     assert found.click_gain is not None and (found.pool_gain > 0) == tagger.pooled_
     assert not tagger.verdicts_.count, "what was tried is nobody's verdict"
+
+
+def test_simple_rankers_are_measured_on_the_same_items_for_comparison(world, tiny_space, tmp_path):
+    tagger = ZeroShotTagger(space=tiny_space(n_steps=20), n_validations=1, random_state=0)
+    tagger.fit(world.X, world.documents, world.label_sets)
+    baselines = tagger.validation_.baselines
+    assert list(baselines) == ["ridge regression", "most frequent labels"]
+    ridge, frequent = (baselines[name] for name in baselines)
+    assert all(better > worse for better, worse in zip(ridge, frequent, strict=True))
+    assert ridge[0] > 0.7 and 0 < frequent[0] < 0.6
+    printed = str(tagger.validation_)
+    assert f"in comparison, ridge regression: seen labels E-MAP {ridge[0]:.3f}" in printed
+    tagger.save(tmp_path / "model")
+    assert load(tmp_path / "model").validation_.baselines == baselines

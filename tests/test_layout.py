@@ -42,7 +42,12 @@ SPACE = {
 }
 # What a tagger is made of beside its space.
 FITTED = {"training_set", "reading", "answers", "encoded"}
-TAGGERS = DATA | SPACE | FITTED | {"tagger", "holdout", "published", "index", "metrics", "verdicts"}
+TAGGERS = (
+    DATA
+    | SPACE
+    | FITTED
+    | {"tagger", "holdout", "simple_rankers", "published", "index", "metrics", "verdicts"}
+)
 ANYTHING = None
 
 # For each file or folder of the package: what else of the package it may import.
@@ -84,7 +89,8 @@ ALLOWED = {
     "reading": BASE | {"calibration", "corrections", "encoded", "space", "store", "tags"},
     "evidence": {"calibration", "corrections", "members", "reading", "store"},
     "senses": {"_validation", "concepts"},
-    "holdout": BASE | {"corpus", "documents", "calibration", "metrics"},
+    "simple_rankers": {"corpus", "linear_path", "training"},
+    "holdout": BASE | {"corpus", "documents", "calibration", "metrics", "simple_rankers"},
     "feedback": BASE | {"verdicts", "calibration"},
     "encoded": {"_validation"},
     "training_set": DATA | {"space", "feedback", "verdicts"},

@@ -75,7 +75,7 @@ def test_with_many_labels_the_path_is_the_best_one_of_its_rank():
     ridge = Ridge(lambda rows: X[rows], truth, np.arange(900) % 2)
     path = ridge.path(1.0, np.ones(n_labels))
     centred = X - X.mean(axis=0)
-    exact = centred @ ridge._solve(ridge._all)
+    exact = centred @ ridge.coefficients()[0]
     values = np.linalg.svd(exact, compute_uv=False)
     lost = np.linalg.norm(exact - path.coordinates(X) @ path.labels)
     assert path.n_coordinates == MOST_COORDINATES

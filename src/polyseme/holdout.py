@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -33,6 +33,7 @@ from polyseme.documents import join_corpora, met_documents
 from polyseme.metrics import concept_precision, example_precision, reliability
 from polyseme.persistence import ModelFileError, remove_model
 from polyseme.schema import Fields, Maybe, Number, Several, Table, Whole
+from polyseme.simple_rankers import simple_rankers
 
 Matrix = NDArray[np.float64]
 Features = NDArray[np.float64] | sp.csr_matrix
@@ -112,6 +113,9 @@ class Validation:
     curves : dict of str to tuple of (int, float, float)
         For "seen" and "unseen": how many labels were given a probability in each of 15 steps, what
         it was on average, and which share was true.
+    baselines : dict of str to (float or None), length 4
+        What simple rankers reach on the same items: E-MAP and C-MAP of seen labels, then of unseen
+        ones.
     pool_gain : float or None
         What items without tags bring on labels that were made unseen, the mean of E-MAP and C-MAP,
         between -1 and 1; None without such items.
@@ -129,6 +133,7 @@ class Validation:
     n_draws: int
     curves: dict[str, tuple[tuple[int, float, float], ...]]
     examples: dict[str, tuple[tuple[str, float, bool], ...]]
+    baselines: dict[str, tuple[float | None, ...]] = field(default_factory=dict)
     pool_gain: float | None = None
     click_gain: float | None = None
 
@@ -162,6 +167,9 @@ class Validation:
             f"({part.n_labels} labels at a time, {part.n_items} held-out items)"
             for name, part in (("seen", self.seen), ("unseen", self.unseen))
         ]
+        for name, values in self.baselines.items():
+            seen, unseen = (_maps(values[:2]), _maps(values[2:]))
+            lines.append(f"in comparison, {name}: seen labels {seen}; unseen labels {unseen}")
         best = f"the highest that can be promised of unseen labels is {self.highest_precision:.2f}"
         if not self.highest_precision:
             best = "none can be promised of unseen labels"
@@ -187,6 +195,7 @@ class Validation:
             "thresholds": [value if np.isfinite(value) else None for value in self.thresholds],
             "labels": {label: list(pair) for label, pair in self.labels.items()},
             "n_draws": self.n_draws,
+            "baselines": {name: list(values) for name, values in self.baselines.items()},
             "pool_gain": self.pool_gain,
             "click_gain": self.click_gain,
             "curves": {name: [list(step) for step in curve] for name, curve in self.curves.items()},
@@ -210,6 +219,7 @@ class Validation:
                 for name, curve in config["curves"].items()
             },
             examples={},
+            baselines={name: tuple(values) for name, values in config["baselines"].items()},
             pool_gain=config["pool_gain"],
             click_gain=config["click_gain"],
         )
@@ -234,6 +244,7 @@ _VALUES = Fields(
         "thresholds": Several(_SHARE, least=1),
         "labels": Table(Several(_SHARE, 2)),
         "n_draws": Whole(0),
+        "baselines": Table(Several(_SHARE, 4)),
         "pool_gain": Maybe(Number(-1, 1)),
         "click_gain": Maybe(Number(-1, 1)),
         "curves": Table(Several(Several(Number(0), 3))),
@@ -244,6 +255,12 @@ _VALUES = Fields(
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """Give NaN as None, which JSON knows."""
     return {name: None if value != value else value for name, value in values.items()}
+
+
+def _maps(values: Sequence[float | None]) -> str:
+    """Return an E-MAP and a C-MAP as text."""
+    parts = zip(("E-MAP", "C-MAP"), values, strict=True)
+    return ", ".join(f"{name} {'-' if value is None else f'{value:.3f}'}" for name, value in parts)
 
 
 def _precision_and_recall(part: Measures) -> str:
@@ -314,6 +331,7 @@ def validate(
     rows_of_sets = met_documents(documents, label_sets)
     taught = label_sets.without_unused().labels
     draws, clicks = [], []
+    simple_draws: dict[str, list[_Scores]] = {}
     for number in range(n_draws):
         drawn = _draw(corpus, taught, generator)
         if drawn is None:
@@ -345,11 +363,16 @@ def validate(
         chosen_items = corpus.select(tested)
         scores = [_Scores.of(ranker, X[tested], chosen_items, hidden) for ranker in rankers]
         draws.append(scores)
+        for name, ranker in simple_rankers(X.shape[1]).items():
+            ranker.fit(*given)
+            simple = _Scores.of(ranker, X[tested], chosen_items, hidden)
+            simple_draws.setdefault(name, []).append(simple)
         if hasattr(copy, "learn") and scores[0].unseen.any():
             clicks.append(_click_gain(copy, X[tested], chosen_items, hidden))
-    brought = float(np.mean(clicks)) if clicks else None
+    click_gain = float(np.mean(clicks)) if clicks else None
+    baselines = {name: _mean_precisions(of_ranker) for name, of_ranker in simple_draws.items()}
     return [
-        replace(_measured(of_variant, n_examples), click_gain=brought)
+        replace(_measured(of_variant, n_examples), click_gain=click_gain, baselines=baselines)
         for of_variant in zip(*draws, strict=True)
     ]
 
@@ -463,6 +486,19 @@ class _Scores:
             )
             for column in chosen
         }
+
+
+def _mean_precisions(draws: Sequence[_Scores]) -> tuple[float | None, ...]:
+    """Return E-MAP and C-MAP of seen labels, then of unseen ones; None where there are none."""
+    values = []
+    for unseen in (False, True):
+        columns = [draw.unseen == unseen for draw in draws]
+        parts = zip(draws, columns, strict=True)
+        measures = _of_labels(
+            [(draw.logits[:, chosen], draw.truth[:, chosen]) for draw, chosen in parts]
+        )
+        values += [measures.example_map, measures.concept_map]
+    return tuple(None if np.isnan(value) else value for value in values)
 
 
 def _measured(draws: Sequence[_Scores], n_examples: int) -> Validation:

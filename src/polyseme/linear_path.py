@@ -178,6 +178,10 @@ class Ridge:
             errors.append(float((left_out**2 / label_variances).mean()))
         return PENALTIES[int(np.argmin(errors))]
 
+    def coefficients(self) -> tuple[Matrix, Matrix]:
+        """Return coefficients (n_features, n_seen) learned on all items, and the mean features."""
+        return self._solve(self._all), self._all.mean
+
     def _solve(self, sums: _Sums) -> Matrix:
         """Return the coefficients that some items give, (n_features, n_seen)."""
         from scipy.linalg import solve
@@ -200,7 +204,8 @@ class Ridge:
 
         With more labels than `MOST_COORDINATES` it is the best approximation of that rank.
         """
-        coefficients = self._solve(self._all) / spreads
+        coefficients, centre = self.coefficients()
+        coefficients /= spreads
         n_features, n_seen = coefficients.shape
         loadings = np.eye(n_seen)
         if n_seen > MOST_COORDINATES:
@@ -213,7 +218,7 @@ class Ridge:
         directions = coefficients @ loadings.T
         return LinearPath(
             directions.astype(np.float32),
-            (-self._all.mean @ directions).astype(np.float32),
+            (-centre @ directions).astype(np.float32),
             (weight * loadings).astype(np.float32),
         )
 

@@ -71,11 +71,13 @@ from polyseme.schema import (
     require,
 )
 from polyseme.training import (
+    LEAST_SCALE,
     Features,
     SpacePlan,
     SpaceTraining,
     TrainingData,
     checkpoint_seed,
+    column_statistics,
     data_digest,
     mean_answers,
     selection_weights,
@@ -111,8 +113,6 @@ _BLOCK = 1024
 _RIDGE, _LEAST_SPREAD = 0.3, 1e-9
 _FEW = 20.0
 _DOUBT = 2.0
-# Squares of smaller spreads underflow.
-_LEAST_SCALE = 1e-150
 # Bounds a saved model's codes and what the linear path makes of features.
 _MOST_CODE = 1e6
 
@@ -428,7 +428,7 @@ class ConceptSpace(Estimator):
         seen, self.mean_, self.scale_ = np.ones(n_labels, dtype=bool), np.zeros(0), np.ones(0)
         if X is not None:
             seen = np.asarray(documents[rows].sum(axis=0)).ravel() > 0
-            self.mean_, self.scale_ = _column_statistics(X)
+            self.mean_, self.scale_ = column_statistics(X)
         self.order_ = np.concatenate([np.flatnonzero(seen), np.flatnonzero(~seen)])
         self.n_seen_ = int(seen.sum())
         plan = self.planned(n_documents, n_items, pool=pool is not None)
@@ -1062,7 +1062,7 @@ _DECLARED = {
     # Above 0 and below 1, by far more than rounding.
     "priors": Array("float64", ("n_labels",), 1e-15, 1 - 1e-15),
     "mean": Array("float64", ("n_features",), -MOST_FEATURE, MOST_FEATURE),
-    "scale": Array("float64", ("n_features",), _LEAST_SCALE, 2 * MOST_FEATURE),
+    "scale": Array("float64", ("n_features",), LEAST_SCALE, 2 * MOST_FEATURE),
     "mean_code": Array("float64", ("item_dimensions",), -_MOST_CODE, _MOST_CODE),
     "mean_tags": Array("float64", ("item_tags",), 0, UNIT),
     "document_mean": Array("float64", ("n_members", "code"), -UNIT, UNIT),
@@ -1138,23 +1138,6 @@ def _plan_of(values: Mapping[str, Any]) -> SpacePlan:
     """Rebuild a plan from `_plan_values`."""
     several = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
     return SpacePlan(**{**values, **several})
-
-
-def _column_statistics(X: Features) -> tuple[Matrix, Matrix]:
-    """Give means and spreads of columns, 1 for columns that never change; sparse stays sparse."""
-    mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
-    if sp.issparse(X):
-        n, n_columns = X.shape
-        away = (X.data - mean[X.indices]) ** 2
-        sums = np.bincount(X.indices, weights=away, minlength=n_columns)
-        n_zero = n - np.bincount(X.indices, minlength=n_columns)
-        spread = np.sqrt((sums + n_zero * mean**2) / max(n, 1))
-    else:
-        spread = np.asarray(X.std(axis=0), dtype=np.float64)
-    # What is left of a large constant by rounding is no spread. How small a spread is says nothing:
-    # features may come in any unit.
-    varies = spread > np.maximum(_LEAST_SCALE, 1e-9 * np.abs(mean))
-    return mean, np.where(varies, spread, 1.0)
 
 
 def _digest(members: Members) -> str:

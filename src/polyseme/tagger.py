@@ -1088,11 +1088,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     def _column(self, label: str) -> int:
         """Find a label's column, also of a label by name or by another name."""
         check_fitted(self, "store_")
-        label = self.vocabulary_.resolve(label) if isinstance(label, str) else label
-        if self.named_ is not None and isinstance(label, str):
-            names = [self._key(name) for name in self.named_.labels]
-            if self._key(label) in names:
-                return len(self.store_.labels) + names.index(self._key(label))
+        if isinstance(label, str):
+            label = self.vocabulary_.resolve(label)
+            column = self._places.get(self._key(label))
+            if column is not None:
+                return column
         return label_column(self.store_.labels, label, normalize=self.normalize_labels_)
 
     # ------------------------------------------------------------------ growing

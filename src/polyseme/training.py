@@ -53,6 +53,8 @@ CHECKPOINT = "training"
 # detections and rare words reach 20 spreads and matter: at 3 the seen labels of HSUN lose 6 points
 # of C-MAP, at 10 half a point.
 _FARTHEST = 20.0
+# Squares of smaller spreads underflow.
+LEAST_SCALE = 1e-150
 # No item stands for more than ten.
 _MOST_CERTAIN = 0.9
 # Threads wait for Python's lock between products: ten of them on sixteen cores were no faster than
@@ -286,6 +288,23 @@ class TrainingData:
         priors = self.priors()
         weights = (priors * (1 - priors)) ** -rarity
         return np.asarray(weights / weights.mean(), dtype=np.float32)
+
+
+def column_statistics(X: Features) -> tuple[Matrix, Matrix]:
+    """Return means and spreads of columns, 1 for columns that never change; sparse stays sparse."""
+    mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
+    if sp.issparse(X):
+        n, n_columns = X.shape
+        away = (X.data - mean[X.indices]) ** 2
+        sums = np.bincount(X.indices, weights=away, minlength=n_columns)
+        n_zero = n - np.bincount(X.indices, minlength=n_columns)
+        spread = np.sqrt((sums + n_zero * mean**2) / max(n, 1))
+    else:
+        spread = np.asarray(X.std(axis=0), dtype=np.float64)
+    # What is left of a large constant by rounding is no spread. How small a spread is says nothing:
+    # features may come in any unit.
+    varies = spread > np.maximum(LEAST_SCALE, 1e-9 * np.abs(mean))
+    return mean, np.where(varies, spread, 1.0)
 
 
 def standardise(X: Features, mean: Matrix, scale: Matrix) -> Floats:

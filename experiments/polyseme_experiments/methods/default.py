@@ -59,10 +59,12 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
     }
 
 
-# Bounds on what is accepted, which decide nothing of what is recorded; and former names.
-_LIMITS = ("MOST_FEATURE", "UNIT", "SKETCH", "_LEAST_SPREAD", "_LEAST_SCALE", "_MOST_CODE")
-# Of the linear path, where the space imports them.
-_LIMITS += ("MEASURED", "MOST_FEATURES")
+# Bounds on what is accepted, which decide nothing of what is recorded, and what the space imports
+# of the linear path; and former names.
+_LIMITS = (
+    *("MOST_FEATURE", "UNIT", "SKETCH", "_LEAST_SPREAD", "LEAST_SCALE", "_MOST_CODE"),
+    *("MEASURED", "MOST_FEATURES"),
+)
 _KNOWN_AS = {"MOST_THREADS": "_MOST_THREADS"}
 _OF_POOLS = ("pool_steps", "pool_from", "pool_weight", "pool_hard", "verdict_weight")
 

@@ -238,6 +238,7 @@ def _described(host: ModelHost, caller: Caller) -> Facts:
             "highest_precision_unseen": measured.highest_precision,
             "pool_gain": _number(measured.pool_gain),
             "click_gain": _number(measured.click_gain),
+            "baselines": measured.baselines,
         }
     return {
         "id": host.name,
