@@ -13,7 +13,7 @@ from typing import NamedTuple
 from polyseme._memory import in_bytes, machine_bytes
 from polyseme._threads import n_cores
 from polyseme._validation import InputError, PolysemeWarning
-from polyseme.training import MOST_THREADS, SpacePlan
+from polyseme.training import MOST_THREADS, VALIDATION_STEPS, SpacePlan
 
 # Seconds of a step: what any takes, and for each multiplication of its products.
 _STEP, _PRODUCT = 1.6e-3, 1.42e-11
@@ -23,8 +23,8 @@ _UNREAD = 0.45
 _CELL, _VOTE = 1.2e-6, 2.8e-8
 # Items that are calibrated on, at most and at least, and axes; see `ConceptSpace`.
 _CALIBRATED, _REFERENCE, _AXES = 4096, 512, 128
-# Of the small spaces that a fit is validated by: steps, documents and members.
-_VALIDATION_STEPS, _VALIDATION_DOCUMENTS, _VALIDATION_MEMBERS = 300, 20_000, 2
+# Of the small spaces that a fit is validated by: documents at most, and members.
+_VALIDATION_DOCUMENTS, _VALIDATION_MEMBERS = 20_000, 2
 # Memory of the libraries, and of a document beside its labels.
 _LIBRARIES, _DOCUMENT = 4.3e8, 900.0
 # A fit that takes longer says so, and one that takes more than this share of the memory.
@@ -61,12 +61,12 @@ def cost_of_fit(
     seconds = n_members * plan.n_steps * _step_seconds(plan, n_labels, n_features)
     seconds += _calibration_seconds(n_documents, n_labels, n_items)
     if n_items and n_validations:
-        small = plan.sized(min(n_documents, _VALIDATION_DOCUMENTS))
-        steps = _VALIDATION_MEMBERS * min(plan.n_steps, _VALIDATION_STEPS)
-        one = steps * _step_seconds(small, n_labels, n_features)
         documents = min(n_documents, _VALIDATION_DOCUMENTS)
-        one += 1.5 * _calibration_seconds(documents, n_labels, n_items)
-        seconds += n_validations * one
+        small = plan.sized(documents).shortened(VALIDATION_STEPS)
+        steps = _VALIDATION_MEMBERS * small.n_steps
+        draw_seconds = steps * _step_seconds(small, n_labels, n_features)
+        draw_seconds += 1.5 * _calibration_seconds(documents, n_labels, n_items)
+        seconds += n_validations * draw_seconds
     dimensions = n_members * plan.code
     rounds = 4.0 * n_items * (n_features + 2 * n_labels)
     memory = _LIBRARIES + plan.weight_bytes(n_labels, n_features)

@@ -43,7 +43,7 @@ Features = NDArray[np.float64] | sp.csr_matrix
 _ITEMS, _LABELS, _CARRYING = 0.25, 0.2, 0.45
 # The fewest items and labels that can be spared from, and how much is looked at in large data.
 _FEWEST_ITEMS, _FEWEST_LABELS = 40, 8
-_MOST_TRAINED, _MOST_TESTED = 20_000, 4096
+MOST_TRAINED, _MOST_TESTED = 20_000, 4096
 # A precision is believed from so many given labels on, more where it is high: 20, and 10 wrong ones
 # that would be expected. As many labels is worth what recalibrated probabilities expect.
 _FEWEST_GIVEN, _FEWEST_WRONG, _EXPECTED = 20, 10, 20
@@ -342,17 +342,17 @@ def validate(
         with warnings.catch_warnings():
             # What is wrong with the data was said when they were read.
             warnings.simplefilter("ignore", PolysemeWarning)
-            chosen = _some(np.flatnonzero(known), _MOST_TRAINED, generator)
+            chosen = _some(np.flatnonzero(known), MOST_TRAINED, generator)
             given = (X[trained], documents.select(trained), label_sets.select(chosen))
             try:
                 copy = _fitted(estimator, part_of(checkpoint, f"draw-{number}"), given, **options)
                 rankers = [*variants(copy)]
                 if pool is not None:
                     others = np.setdiff1d(np.arange(len(corpus)), np.concatenate([trained, tested]))
-                    others = _some(others, _MOST_TRAINED, generator)
+                    others = _some(others, MOST_TRAINED, generator)
                     stack: Any = sp.vstack if sp.issparse(X) else np.concatenate
                     both = stack([pool, X[others]])
-                    rows = _some(np.arange(both.shape[0]), _MOST_TRAINED, generator)
+                    rows = _some(np.arange(both.shape[0]), MOST_TRAINED, generator)
                     place = part_of(checkpoint, f"draw-{number}-pool")
                     with_pool = options | {"unlabelled": both[rows]}
                     rankers.append(_fitted(estimator, place, given, **with_pool))
@@ -443,7 +443,7 @@ def _draw(
         if carrying.mean() <= _CARRYING:
             break
         labels = labels[:-1]
-    trained = _some(np.flatnonzero(~held_out & ~carrying), _MOST_TRAINED, generator)
+    trained = _some(np.flatnonzero(~held_out & ~carrying), MOST_TRAINED, generator)
     most = max(512, min(_MOST_TESTED, _MOST_TESTED * 2048 // len(used)))
     tested = _some(carried[held_out[carried]], most, generator)
     return trained, tested, [corpus.labels[column] for column in labels]

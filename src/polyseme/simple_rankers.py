@@ -50,8 +50,9 @@ class FrequencyRanker:
 class RidgeRanker:
     """Rank seen labels by ridge regression, unseen ones by the seen labels they occur with.
 
-    The score of an unseen label is the mean of the standardised predictions of seen labels,
-    weighted by how often tag sets hold both.
+    An unseen label gets the mean of the standardised predictions of seen labels, weighted by how
+    often tag sets hold both, about its own share of the tag sets and with the spread that seen
+    labels of such a share have.
     """
 
     def fit(self, X: Features, y: LabelCorpus, label_sets: LabelCorpus) -> Self:
@@ -71,6 +72,11 @@ class RidgeRanker:
         unseen_with_seen = together[np.flatnonzero(~self.seen_)][:, np.flatnonzero(self.seen_)]
         totals = np.maximum(np.asarray(unseen_with_seen.sum(axis=1), dtype=np.float64), 1)
         self.cooccurrence_ = sp.csr_matrix(unseen_with_seen.multiply(1 / totals))
+
+        self.unseen_shares_ = np.asarray(documents.mean(axis=0), dtype=np.float64).ravel()
+        self.unseen_shares_ = self.unseen_shares_[~self.seen_]
+        relative_spread = np.median(self.spreads_ / _binomial_spreads(self.shares_))
+        self.unseen_spreads_ = relative_spread * _binomial_spreads(self.unseen_shares_)
         return self
 
     def _predict(self, X: Features) -> Matrix:
@@ -79,12 +85,18 @@ class RidgeRanker:
         return np.asarray((features - self.centre_) @ self.coefficients_)
 
     def decision_function(self, X: Features) -> Matrix:
-        """Return scores, (n, n_classes); seen and unseen labels have scales of their own."""
+        """Return scores, (n, n_classes): how likely each label is, roughly."""
         predictions = self._predict(X)
+        concluded = (self.cooccurrence_ @ (predictions / self.spreads_).T).T
         scores = np.zeros((X.shape[0], len(self.classes_)))
         scores[:, self.seen_] = predictions + self.shares_
-        scores[:, ~self.seen_] = (self.cooccurrence_ @ (predictions / self.spreads_).T).T
+        scores[:, ~self.seen_] = concluded * self.unseen_spreads_ + self.unseen_shares_
         return scores
+
+
+def _binomial_spreads(shares: Matrix) -> Matrix:
+    """Return the standard deviations of labels that are held with such probabilities."""
+    return np.asarray(np.sqrt(np.maximum(shares * (1 - shares), 1e-9)))
 
 
 def simple_rankers(n_features: int) -> dict[str, SimpleRanker]:

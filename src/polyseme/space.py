@@ -198,7 +198,7 @@ class ConceptSpace(Estimator):
     """One space for documents, items and partial tag sets.
 
     A document encoder codes tag sets, an item encoder codes features, and one linear readout gives
-    every label's logit from a code. There are several such members, one or two for each fold of
+    every label's logit from a code. There are several such members, one for each fold of
     documents that they never see; their codes side by side are one code, and the mean of their
     logits is one linear readout of it. An item's code is part what its features say and part what
     the tags say that it probably has.
@@ -208,7 +208,7 @@ class ConceptSpace(Estimator):
     n_folds : int, optional
         Folds of documents, 5 by default; fewer where there are fewer documents or groups.
     members_per_fold : int, optional
-        Two by default, one where there are few documents or very many.
+        One by default.
     n_steps : int, optional
         Training steps of every member.
     context : float
@@ -217,7 +217,8 @@ class ConceptSpace(Estimator):
         Share that the votes of known documents near an item's code have in its logits.
     linear : float or None
         Weight of a linear path, a ridge regression on the features, in the logits of seen labels,
-        in spreads of its predictions. None learns it on held-out items, and may find 0.
+        in spreads of its predictions. None learns it on held-out items, and may find 0; 0 leaves
+        the path out.
     plan : SpacePlan, optional
         Everything about the training that is not said above; by default one that is fitted to the
         size of the data, see `SpacePlan.sized`.
@@ -270,7 +271,7 @@ class ConceptSpace(Estimator):
         n_steps: int | None = None,
         context: float = CONTEXT,
         priming: float = PRIMING,
-        linear: float | None = 0.0,
+        linear: float | None = None,
         plan: SpacePlan | None = None,
         checkpoint: str | Path | None = None,
         device: str | None = None,
@@ -504,7 +505,7 @@ class ConceptSpace(Estimator):
         codes = _side_by_side(self.members_.encode_rows(data.documents[rows])).astype(np.float64)
         codes -= self.document_mean_.ravel()
         n_axes = min(_AXES, *codes.shape)
-        _, _, axes = randomized_svd(codes, n_axes, random_state=0)
+        _, _, axes = randomized_svd(codes, n_axes, n_iter=2, random_state=0)
         self.axes_ = np.ascontiguousarray(axes.T, dtype=np.float32)
 
     def _calibrate(self, data: TrainingData) -> None:

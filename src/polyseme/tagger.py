@@ -69,7 +69,7 @@ from polyseme.feedback import (
     choose,
 )
 from polyseme.growth import cost_of_fit, tell_cost
-from polyseme.holdout import Validation, validate
+from polyseme.holdout import MOST_TRAINED, Validation, validate
 from polyseme.metrics import evaluate, example_map
 from polyseme.persistence import (
     ModelFileError,
@@ -110,6 +110,7 @@ from polyseme.tags import (
     tag_sets,
     tag_table,
 )
+from polyseme.training import VALIDATION_STEPS
 from polyseme.training_set import TrainingSet, gather, is_kept, item_names, item_vectors
 from polyseme.verdicts import Verdict, VerdictLog
 from polyseme.vocabulary import Vocabulary, as_vocabulary, similar_labels
@@ -124,8 +125,6 @@ StrArray = NDArray[np.object_]
 KINDS = ("seen", "unseen", "oov")
 # Shares of names in reading unseen labels that are tried.
 NAME_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5)
-# Of the small spaces that a fit is validated by; more of them say the same.
-_VALIDATION_STEPS = 300
 Tagger: TypeAlias = "ZeroShotTagger | PublishedTagger"
 
 
@@ -400,11 +399,14 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         pooled = data.pool is not None
         if data.features is None or not self.n_validations:
             return None, 0.0, pooled
-        n_steps = template.planned(data.tables.documents.shape[0]).n_steps
+        n_documents = min(data.tables.documents.shape[0], MOST_TRAINED)
+        n_items = min(len(data.items), MOST_TRAINED)
+        plan = template.planned(n_documents, n_items).shortened(VALIDATION_STEPS)
         small = copy_of(template).set_params(
+            plan=plan,
             n_folds=2,
             members_per_fold=1,
-            n_steps=min(n_steps, _VALIDATION_STEPS),
+            n_steps=plan.n_steps,
             checkpoint=None,
             random_state=None,
         )

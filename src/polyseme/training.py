@@ -60,6 +60,10 @@ _MOST_CERTAIN = 0.9
 # Threads wait for Python's lock between products: ten of them on sixteen cores were no faster than
 # two on two. More cores are used by processes; see `polyseme.cluster.RayTraining`.
 MOST_THREADS = 4
+# Steps of the small spaces that a fit is validated by; more of them say the same.
+VALIDATION_STEPS = 75
+# Learning rates rise with this power of how many times fewer the steps are; see `shortened`.
+_RATE_POWER = 0.375
 # Tables over documents and labels up to this size are kept dense.
 _DENSE_BYTES = 64 * 2**20
 
@@ -117,12 +121,12 @@ class SpacePlan:
     """
 
     n_folds: int = 5
-    members_per_fold: int = 2
-    n_steps: int = 500
+    members_per_fold: int = 1
+    n_steps: int = 440
     round_steps: int = 100
-    document_batch: int = 192
-    item_batch: int = 128
-    probable_batch: int = 64
+    document_batch: int = 96
+    item_batch: int = 64
+    probable_batch: int = 32
     hidden: int = 256
     code: int = 256
     learning_rates: tuple[float, float, float] = (3e-3, 4e-3, 4e-3)
@@ -176,13 +180,12 @@ class SpacePlan:
         return float(warm * 0.5 * (1 + np.cos(np.pi * number / self.n_steps)))
 
     def sized(self, n_documents: int, n_items: int = 0) -> SpacePlan:
-        """Fit members, batches and steps to the number of documents, dropout to that of items.
+        """Fit units, batches and steps to the number of documents, dropout to that of items.
 
-        Up to 20,000 documents there are two members a fold, beyond that one; below 500 documents
-        there is one as well, with half the units. A step looks at 192 documents, at 3,072 where
-        there are a million; the steps are those of the plan, but go over the documents at least 4
-        and at most 100 times. From 8,000 tagged items on, dropout of features, of hidden units of
-        items and of codes is lower: so many over-fit less.
+        Below 500 documents members have half the units. A step looks at 96 documents, at 3,072
+        where there are a million; the steps are those of the plan, but go over the documents at
+        least 4 and at most 100 times. From 8,000 tagged items on, dropout of features, of hidden
+        units of items and of codes is lower: so many over-fit less.
 
         Parameters
         ----------
@@ -201,7 +204,6 @@ class SpacePlan:
         n_steps = int(min(max(self.n_steps, 4 * one_pass), 100 * one_pass))
         return replace(
             self,
-            members_per_fold=1 if few or n_documents > 20_000 else self.members_per_fold,
             hidden=self.hidden // 2 if few else self.hidden,
             code=self.code // 2 if few else self.code,
             n_steps=n_steps,
@@ -210,6 +212,24 @@ class SpacePlan:
             item_batch=self.item_batch * times,
             probable_batch=self.probable_batch * times,
             dropout=dropout,
+        )
+
+    def shortened(self, n_steps: int) -> SpacePlan:
+        """Return a plan of at most so many steps, with higher learning rates for it.
+
+        Parameters
+        ----------
+        n_steps : int
+        """
+        if self.n_steps <= n_steps:
+            return self
+        factor = (self.n_steps / n_steps) ** _RATE_POWER
+        of_items, of_documents, of_readout = (factor * rate for rate in self.learning_rates)
+        return replace(
+            self,
+            n_steps=n_steps,
+            round_steps=min(self.round_steps, max(n_steps // 4, 1)),
+            learning_rates=(of_items, of_documents, of_readout),
         )
 
     def weight_bytes(self, n_labels: int, n_features: int) -> int:
