@@ -784,7 +784,7 @@ def test_a_token_is_asked_for_and_its_scope_says_what_can_be_done(studio, tmp_pa
 
 
 @pytest.mark.parametrize("label", ["AC/DC", "a//b/rename", "..", "100%", "what?#"])
-def test_any_label_can_be_looked_at_and_renamed(studio, place, label):
+def test_any_label_can_be_looked_at_renamed_blocked_and_removed(studio, place, label):
     tagger = load(place / "toy")
     tagger.add_documents([[label, "sand"]])
     tagger.save(place / "toy")
@@ -802,3 +802,7 @@ def test_any_label_can_be_looked_at_and_renamed(studio, place, label):
     expect(page.get_by_text(f"Also: {label}")).to_be_visible()
     one.named("button", "Block").click()
     expect(one.named("button", "Unblock")).to_be_visible()
+    one.named("button", "Remove…").click()
+    page.get_by_role("textbox", name="Type rock/roll to confirm").fill("rock/roll")
+    one.named("dialog", "Remove for good").get_by_role("button", name="Remove").click()
+    expect(one.named("heading", "No label chosen")).to_be_visible()
