@@ -228,6 +228,16 @@ def test_a_label_known_by_answers_alone_keeps_them_when_it_is_renamed(
         assert (scores_of(renamed, world.X_test, "coast") != before).any(), "both names are known"
 
 
+def test_a_former_name_of_another_label_is_not_taken_over_with_its_answers(answered_tagger, world):
+    answered_tagger.rename("Seaside", "coast")
+    before = scores_of(answered_tagger, world.X_test, "coast")
+    with pytest.raises(InputError, match="'seaside' is a name of 'coast' already; merge"):
+        answered_tagger.rename("desk", "seaside")
+    np.testing.assert_array_equal(scores_of(answered_tagger, world.X_test, "coast"), before)
+    answered_tagger.rename("coast", "seaside")  # its own former name is free
+    np.testing.assert_allclose(scores_of(answered_tagger, world.X_test, "seaside"), before)
+
+
 def test_a_label_known_by_its_name_alone_is_renamed(tagger, world, theme_words):
     tagger.add_labels(["street"], theme_words)
     before = scores_of(tagger, world.X_test, "street")

@@ -1216,14 +1216,18 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         Parameters
         ----------
         label, name : str
-            A known label, and a name that no other label has (`merge` brings two labels together).
+            A known label, and a name that no other label has or had; `merge` brings two together.
         """
         column = self._column(label)
         if not isinstance(name, str):
             raise InputError(f"A label is renamed to one text; got {shown(name)}.")
         old, (new,) = self._labels[column], self._names(name)
-        if self._key(new) in {self._key(one) for one in self._labels} - {self._key(old)}:
+        others = {self._key(other) for other in self._labels} - {self._key(old)}
+        if self._key(new) in others:
             raise InputError(f"There is a label '{new}' already; merge '{old}' into it instead.")
+        meant = self.vocabulary_.resolve(new)
+        if self._key(meant) in others:
+            raise InputError(f"'{new}' is a name of '{meant}' already; merge '{old}' into it.")
         return self._rename(old, new, self.named_, self.vocabulary_.renaming(old, new))
 
     def _rename(

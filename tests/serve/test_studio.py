@@ -490,7 +490,10 @@ def test_pictures_without_tags_are_one_click_away(studio, size):
     expect(one.named("radio", f"Without tags ({n - 1})")).to_be_checked()
     tiles.first.click()
     expect(page.get_by_text(f"1 of {n - 1}", exact=True)).to_be_visible()
-    one.named("link", "All items").click()
+    one.named("link", "Items without tags").click()
+    expect(tiles).to_have_count(n - 1)
+    page.reload()
+    one.ready("review")
     expect(tiles).to_have_count(n - 1)
     one.named("radio", f"All ({n})").check(force=True)
     expect(tiles).to_have_count(n)
@@ -648,7 +651,9 @@ def test_the_vocabulary_is_cared_for_and_changes_are_undone(studio):
     one.named("button", "Block").click()
     expect(page.get_by_text("“lantern” is no longer suggested.")).to_be_visible()
     expect(one.named("button", "Unblock")).to_be_visible()
-    page.get_by_role("status").get_by_role("button", name="Undo").last.click()
+    undo = page.get_by_role("status").get_by_role("button", name="Undo")
+    expect(undo).to_have_count(1)  # of the latest change, not of the renaming before it
+    undo.click()
     expect(one.named("button", "Block")).to_be_visible()
     page.clock.resume()
 
@@ -696,6 +701,20 @@ def test_labels_are_merged_removed_and_added_by_items(studio):
     expect(page.get_by_text("2 items chosen.")).to_be_visible()
     one.named("dialog", "Add tags").get_by_role("button", name="Add", exact=True).click()
     expect(one.named("heading", "canoe")).to_be_visible()
+    expect(page.get_by_text("2 yes, 0 no")).to_be_visible()
+
+    # What is known by these answers alone takes them along.
+    one.named("button", "Rename").click()
+    page.get_by_role("textbox", name="New name").fill("sail/boat")
+    one.named("dialog", "Rename").get_by_role("button", name="Rename").click()
+    expect(one.named("heading", "sail/boat")).to_be_visible()
+    expect(page.get_by_text("2 yes, 0 no")).to_be_visible()
+    one.named("button", "Merge…").click()
+    page.get_by_role("combobox", name="Merge into").fill("wave")
+    page.get_by_role("option", name="wave").click()
+    merge.click()
+    expect(one.named("heading", "wave")).to_be_visible()
+    expect(page.get_by_text("Also: canoe, sail/boat")).to_be_visible()
     expect(page.get_by_text("2 yes, 0 no")).to_be_visible()
 
 
@@ -765,7 +784,7 @@ def test_a_token_is_asked_for_and_its_scope_says_what_can_be_done(studio, tmp_pa
 
 
 @pytest.mark.parametrize("label", ["AC/DC", "a//b/rename", "..", "100%", "what?#"])
-def test_any_label_can_be_looked_at_and_renamed(studio, place, label):
+def test_any_label_can_be_looked_at_renamed_blocked_and_removed(studio, place, label):
     tagger = load(place / "toy")
     tagger.add_documents([[label, "sand"]])
     tagger.save(place / "toy")
@@ -783,3 +802,7 @@ def test_any_label_can_be_looked_at_and_renamed(studio, place, label):
     expect(page.get_by_text(f"Also: {label}")).to_be_visible()
     one.named("button", "Block").click()
     expect(one.named("button", "Unblock")).to_be_visible()
+    one.named("button", "Remove…").click()
+    page.get_by_role("textbox", name="Type rock/roll to confirm").fill("rock/roll")
+    one.named("dialog", "Remove for good").get_by_role("button", name="Remove").click()
+    expect(one.named("heading", "No label chosen")).to_be_visible()

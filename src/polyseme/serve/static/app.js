@@ -84,13 +84,16 @@ function navigate(hash) {
 /** @param {string} text @param {{undo?: () => void, error?: boolean, seconds?: number}} [options] */
 function toast(text, options = {}) {
   const box = h("div", { class: options.error ? "toast toast-error" : "toast" }, h("span", null, text));
+  const region = $(".toasts");
   const leave = () => box.remove();
   if (options.undo) {
     const undo = options.undo;
     add(box, h("button", { type: "button", onclick: () => (leave(), undo()) }, "Undo"));
+    // One Undo, for the latest change: that of an earlier one would take the later ones back, too.
+    for (const earlier of region.querySelectorAll(".toast-undo")) earlier.remove();
+    box.classList.add("toast-undo");
   }
   add(box, iconButton("close", "Dismiss", { onclick: leave }));
-  const region = $(".toasts");
   while (region.children.length > 2) region.firstChild.remove();
   region.append(box);
   setTimeout(leave, 1000 * (options.seconds || (options.undo || options.error ? 9 : 5)));

@@ -47,7 +47,7 @@ export function chooseItem(stage, context, which) {
     const choices = Object.entries(FILTERS).map(([name, { text }]) => [name, `${text} (${count(n[name])})`]);
     clear(filters, segments("Which items", "filter", choices, list.filter, (name) => {
       list.filter = name;
-      history.replaceState(null, "", name === "untagged" ? "#/review/untagged" : "#/review/item");
+      history.replaceState(null, "", listHash(list));
       load();
     }));
   };
@@ -108,6 +108,12 @@ async function readOn(context, limit, signal) {
   return items;
 }
 
+/** Where the list is that items are chosen from. @param {{filter: string}} list */
+const listHash = ({ filter }) => (filter === "untagged" ? "#/review/untagged" : "#/review/item");
+
+/** What the list is called. @param {{filter: string}} list */
+const listName = ({ filter }) => (filter === "all" ? "All items" : `Items ${FILTERS[filter].text.toLowerCase()}`);
+
 /** @param {string} id */
 const itemHash = (id) => to("review/item", id);
 
@@ -140,7 +146,7 @@ export function byItem(stage, context, box, id) {
   const own = h("ul", { class: "answer-rows", aria_label: "Own tags" });
   const said = h("p", { class: "muted small", role: "status" });
   add(stage,
-    h("div", { class: "row item-nav" }, h("a", { class: "back", href: "#/review/item" }, icon("back"), "All items"), h("div", { class: "grow" }), place, previous, next),
+    h("div", { class: "row item-nav" }, h("a", { class: "back", href: listHash(list) }, icon("back"), listName(list)), h("div", { class: "grow" }), place, previous, next),
     body);
   context.shortcuts([
     { keys: "↑ ↓", does: "move between tags" },
