@@ -42,6 +42,40 @@ def test_intercepts_bring_mean_probabilities_to_frequencies(seed):
         assert mean / total == pytest.approx(frequencies[label], rel=1e-6)
 
 
+def intercepts_by_bisection(logits, weights, frequencies):
+    """Halve the way between bounds until nothing is left of it."""
+    shares = weights / weights.sum()
+    low, high = np.full(logits.shape[1], -20.0), np.full(logits.shape[1], 20.0)
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        below = shares @ sigmoid(logits + middle) < frequencies
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return 0.5 * (low + high)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_intercepts_are_those_of_bisection(seed):
+    rng = np.random.default_rng(seed)
+    n = rng.integers(1, 300)
+    spreads, middles = 10 ** rng.uniform(-1, 1, size=30), rng.uniform(-10, 10, size=30)
+    logits, weights = rng.normal(size=(n, 30)) * spreads + middles, rng.random(n) + 0.1
+    frequencies = 10 ** rng.uniform(-6, -0.01, size=30)
+    frequencies[:2] = 1e-6, 1 - 1e-6
+    found = match_frequencies(logits, weights, frequencies)
+    wanted = intercepts_by_bisection(logits, weights, frequencies)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
+
+
+def test_intercepts_stay_within_bounds_whatever_is_asked():
+    logits, weights = np.array([[40.0, 0.0], [-800.0, 0.0], [900.0, 0.0]]), np.ones(3)
+    for frequency, wanted in ((0.0, [-20, -20]), (1.0, [20, 20])):
+        found = match_frequencies(logits, weights, np.full(2, frequency))
+        np.testing.assert_allclose(found, wanted)
+    split = np.repeat([[-10.0], [10.0]], 5, axis=0)  # half of it is on either side, far away
+    found = match_frequencies(split, np.ones(10), np.array([0.3]))
+    np.testing.assert_allclose(found, intercepts_by_bisection(split, np.ones(10), [0.3]), atol=1e-9)
+
+
 def threshold_by_trial(probabilities, truth, weights, goal):
     """Try every probability that occurs as a threshold and keep the smallest that serves."""
     n, n_labels = probabilities.shape
@@ -69,6 +103,12 @@ def test_thresholds_are_those_found_by_trial(seed):
     ]
     assert len(set(found)) > 3 and (np.diff(found) >= 0).all()
     assert (precision_thresholds(probabilities, np.zeros((25, 3)), weights) == 1).all()
+    # Where few labels are true, the likeliest are looked at alone.
+    rare = truth * (np.arange(75).reshape(25, 3) == 4)
+    found = precision_thresholds(probabilities**20, rare, np.ones(25))
+    assert found.tolist() == [
+        threshold_by_trial(probabilities**20, rare, np.ones(25), goal) for goal in PRECISIONS
+    ]
 
 
 def test_a_precision_that_is_met_exactly_is_met():

@@ -140,9 +140,9 @@ def test_logits_are_read_once_and_not_for_every_answer(monkeypatch, own_tagger, 
     read = []
     plain = Reading.plain_logits
 
-    def counting(self, codes, column=None):
-        read.append(len(codes) if column is None else 0)
-        return plain(self, codes, column)
+    def counting(self, codes):
+        read.append(len(codes))
+        return plain(self, codes)
 
     monkeypatch.setattr(Reading, "plain_logits", counting)
     monkeypatch.setattr(own_tagger.space_, "item_codes", lambda *_: pytest.fail("coded again"))

@@ -201,6 +201,14 @@ def test_every_document_votes_not_only_distinct_ones(few, space, world):
     np.testing.assert_allclose(few.votes(points), wanted, rtol=1e-4)
 
 
+def test_a_label_gets_the_same_votes_alone_as_among_all(few, space, world):
+    points = space.points(space.item_codes(world.X_test[:6]))
+    wanted, totals = few.votes(points), few.total_votes(points)
+    found = np.stack([few.label_votes(points, one, totals) for one in range(len(few.labels))], 1)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+    assert (wanted == 0).any() and (found[wanted == 0] == 0).all()
+
+
 def test_neighbours_come_from_near_to_far_with_all_their_names(few, space, world):
     point = space.points(space.item_codes(world.X_test[:1]))[0]
     column = few.labels.index("phone")

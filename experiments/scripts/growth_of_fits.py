@@ -2,6 +2,11 @@
 
     python experiments/scripts/growth_of_fits.py            # the grid, a table
     python experiments/scripts/growth_of_fits.py --records  # what constants are calibrated by
+    python experiments/scripts/growth_of_fits.py --labels   # all else beside steps, in labels
+
+The last one prints how time grows with labels alone, from 1,000 to 20,000 of them: a tiny space in
+four steps, so that what is left is what a fit and the care for labels do beside training. The
+exponent is that from 5,000 to 20,000 labels: 1 doubles time with labels, 2 makes it four times.
 
 Seconds are those of the processor, of one thread, so that a busy machine changes little; every fit
 is a process of its own, whose highest memory is measured.
@@ -11,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -59,11 +65,62 @@ print(json.dumps({
 }))
 """
 
+# Labels of 3 documents each and 4 labels of a document, on half as many items as labels.
+LABELS = (1000, 5000, 20_000)
 
-def measure(sizes: tuple[int, ...]) -> dict[str, Any]:
-    """Fit a tagger of some sizes in a process of its own."""
+_CARE = """
+import json, sys, tempfile, time, warnings
+from pathlib import Path
+import numpy as np
+warnings.simplefilter("ignore")
+n = int(sys.argv[1])
+rng = np.random.default_rng(0)
+numbers = rng.integers(n, size=(3 * n, 4))
+numbers[:n, 0] = np.arange(n)
+documents = [[f"label {number}" for number in row] for row in numbers.tolist()]
+X = rng.normal(size=(n // 2, 32))
+from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger, load
+import torch
+torch.set_num_threads(1)
+plan = SpacePlan(
+    n_folds=2, members_per_fold=1, n_steps=4, round_steps=2, document_batch=32, item_batch=16,
+    probable_batch=8, hidden=16, code=16,
+)
+space = ConceptSpace(plan=plan, device="cpu")
+tagger = ZeroShotTagger(space=space, n_validations=1, random_state=0)
+several = [f"label {number}" for number in range(20, 20 + n // 10)]
+others = [f"label {number}" for number in range(n // 2, n // 2 + n // 10)]
+with tempfile.TemporaryDirectory() as folder:
+    model = Path(folder) / "model"
+    stages = {
+        "fit": lambda: tagger.fit(X, documents[: len(X)], documents),
+        "rank": lambda: tagger.rank(X[:1]),
+        "complete": lambda: tagger.complete(["label 9"]),
+        "explain": lambda: tagger.explain(X[0], "label 9"),
+        "evaluate": lambda: tagger.evaluate(X[:100], documents[:100]),
+        "add_documents": lambda: tagger.add_documents([["label 1", "new 1"], ["label 2", "new 2"]]),
+        "rename": lambda: tagger.rename("label 5", "other 5"),
+        "merge": lambda: tagger.merge("label 7", "label 8"),
+        "block": lambda: tagger.block(several),
+        "learn": lambda: tagger.learn([("0", "label 9", True)], X),
+        "remove_labels": lambda: tagger.remove_labels(others),
+        "similar_labels": lambda: tagger.similar_labels(),
+        "save": lambda: tagger.save(model),
+        "load": lambda: load(model),
+    }
+    seconds = {}
+    for name, stage in stages.items():
+        start = time.process_time()
+        stage()
+        seconds[name] = time.process_time() - start
+print(json.dumps(seconds))
+"""
+
+
+def measure(script: str, *sizes: int) -> dict[str, Any]:
+    """Run one of the scripts for some sizes in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-c", _ONE, *map(str, sizes)],
+        [sys.executable, "-c", script, *map(str, sizes)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -73,17 +130,32 @@ def measure(sizes: tuple[int, ...]) -> dict[str, Any]:
     return record
 
 
+def print_growth_in_labels() -> None:
+    """Measure growth with the number of labels and print it as a table."""
+    by_size = [measure(_CARE, n_labels) for n_labels in LABELS]
+    print(f"| seconds | {' | '.join(f'{n_labels:,} labels' for n_labels in LABELS)} | exponent |")
+    print(f"|---|{'---|' * len(LABELS)}---|")
+    for stage in by_size[0]:
+        seconds = [of_size[stage] for of_size in by_size]
+        exponent = math.log(seconds[-1] / seconds[-2]) / math.log(LABELS[-1] / LABELS[-2])
+        print(f"| {stage} | {' | '.join(f'{one:.3f}' for one in seconds)} | {exponent:.2f} |")
+
+
 def main() -> None:
-    """Measure the grid."""
+    """Measure the grid, or growth with the number of labels."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--records", action="store_true")
+    parser.add_argument("--labels", action="store_true")
     parser.add_argument("--only", type=int, nargs=4)
     asked = parser.parse_args()
+    if asked.labels:
+        print_growth_in_labels()
+        return
     if not asked.records:
         print("| items | labels | features | documents | seconds, foretold | GB, foretold |")
         print("|---|---|---|---|---|---|")
     for sizes in [tuple(asked.only)] if asked.only else GRID:
-        one = measure(sizes)
+        one = measure(_ONE, *sizes)
         if asked.records:
             print(json.dumps(one), flush=True)
             continue

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyseme._threads import one_blas_thread
 from polyseme.corrections import (
@@ -25,7 +24,7 @@ from polyseme.corrections import (
 )
 from polyseme.feedback import Feedback
 from polyseme.persistence import CORRECTIONS
-from polyseme.reading import Reading
+from polyseme.reading import CodedItems, Reading
 from polyseme.space import ConceptSpace
 from polyseme.verdicts import VerdictLog
 
@@ -34,10 +33,10 @@ Place = Callable[[str], int | None]
 
 
 class _Usual(NamedTuple):
-    """What labels are on items that stand for all."""
+    """What all corrections share."""
 
-    logits: NDArray[np.float64]  # (n_reference, n_labels)
-    digest: bytes  # of all that corrections share
+    items: CodedItems  # that stand for all
+    digest: bytes  # of these items, and of who learns from them
 
 
 class Answers:
@@ -61,6 +60,7 @@ class Answers:
         self._learned: dict[bytes, Correction] = {}  # by what they were learned from
         self._cached: frozenset[bytes] = frozenset()
         self._usual: _Usual | None = None
+        self._total_votes: dict[bytes, float] = {}  # for items, by the digests of their vectors
 
     @classmethod
     def of_folder(cls, folder: Path, space: ConceptSpace) -> Self:
@@ -84,7 +84,7 @@ class Answers:
     def read_anew(self, reading: Reading, place: Place) -> Self:
         """Give it for another reading: every correction is learned again, or known from before."""
         made = copy(self)
-        made.corrections, made._usual = {}, None
+        made.corrections, made._usual, made._total_votes = {}, None, {}
         return made.corrected(reading, made.feedback.labels, place)
 
     def corrected(self, reading: Reading, labels: Collection[str], place: Place) -> Self:
@@ -103,6 +103,7 @@ class Answers:
         for label in self.feedback.labels:
             names.setdefault(place(label), []).append(label)
         corrections, learned = dict(self.corrections), dict(self._learned)
+        total_votes = dict(self._total_votes)
         with one_blas_thread():
             usual = _usual(reading) if self._usual is None else self._usual
             for column in {place(label) for label in labels} - {None}:
@@ -113,7 +114,7 @@ class Answers:
                     continue
                 source = _source(reading, usual, column, told)
                 if source not in learned:
-                    found = self._learned_anew(reading, usual, column, names[column])
+                    found = self._learned_anew(reading, usual, column, names[column], total_votes)
                     learned[source] = found._replace(source=source)
                 corrections[column] = learned[source]
         # Some more than are in use: what was undone may be said again.
@@ -122,21 +123,37 @@ class Answers:
         made = copy(self)
         # The same answers give the same bits in any order.
         made.corrections, made._learned = dict(sorted(corrections.items())), learned
-        made._usual = usual
+        made._usual, made._total_votes = usual, total_votes
         return made
 
     def _learned_anew(
-        self, reading: Reading, usual: _Usual, column: int, names: Collection[str]
+        self,
+        reading: Reading,
+        usual: _Usual,
+        column: int,
+        names: Collection[str],
+        total_votes: dict[bytes, float],
     ) -> Correction:
-        """Learn the correction of a column from answers to labels of some names."""
+        """Learn the correction of a column from answers to labels of some names.
+
+        What is not known yet of `total_votes` is added to them.
+        """
         background, n_sketch = reading.space.background_, reading.space.n_sketch
         vectors, answers = self.feedback.placed(names)
+        codes = vectors[:, n_sketch:]
+        totals = np.zeros(len(codes))
+        for row, vector in enumerate(vectors if reading.is_voted_for(column) else ()):
+            item = hashlib.sha256(vector.tobytes()).digest()
+            if item not in total_votes:
+                # Every item alone: its bits are the same beside any others.
+                total_votes[item] = float(reading.total_votes(codes[row : row + 1])[0])
+            totals[row] = total_votes[item]
         return correct(
             vectors[:, :n_sketch],
-            reading.plain_logits(vectors[:, n_sketch:], column)[:, 0],
+            reading.label_logits(reading.coded(codes, totals), column),
             answers,
             background.sketches,
-            usual.logits[:, column],
+            reading.label_logits(usual.items, column),
             background.weights,
         )
 
@@ -157,15 +174,14 @@ class Answers:
 
 
 def _usual(reading: Reading) -> _Usual:
-    """Say what labels are on items that stand for all, and digest what all labels share."""
+    """Return the items that stand for all, and digest what all labels share."""
     space, background = reading.space, reading.space.background_
-    logits = np.zeros((0, len(reading.labels)))
-    if len(background.codes):
-        logits = reading.plain_logits(background.codes)
+    codes = background.codes.reshape(-1, space.n_dimensions)
+    items = reading.coded(codes, reading.total_votes(codes))
     digest = hashlib.sha256(f"{learned_by()} {space.digest_} {space.priming}".encode())
-    for one in (background.sketches, background.weights, space.document_mean_, space.axes_):
+    for one in (*background, space.document_mean_, space.axes_):
         digest.update(f"{one.dtype.str} {one.shape}".encode() + one.tobytes())
-    return _Usual(logits, digest.digest())
+    return _Usual(items, digest.digest())
 
 
 def _source(reading: Reading, usual: _Usual, column: int, told: bytes) -> bytes:
@@ -176,7 +192,7 @@ def _source(reading: Reading, usual: _Usual, column: int, told: bytes) -> bytes:
     """
     digest = hashlib.sha256(usual.digest + told)
     readout, store = reading.of_items, reading.store
-    for one in (readout.weights, readout.intercepts[None], usual.logits):
+    for one in (readout.weights, readout.intercepts[None]):
         digest.update(one[:, column].tobytes())
     if reading.space.priming and column < store.n_learned:
         digest.update(store.digest + str(column).encode())

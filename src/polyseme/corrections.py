@@ -38,7 +38,7 @@ SKETCH = 512
 # from which on a curvature is made anew.
 _STEPS, _SMALL, _SLOW = 100, 1e-7, 0.5
 # The way they are learned, to be raised whenever it changes; bytes of the digest of a source.
-_FORM, SOURCE = 1, 32
+_FORM, SOURCE = 2, 32
 # A strength whose log evidence is so far behind another's has no share.
 _HOPELESS = 12.0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -240,18 +240,34 @@ def _equal_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
 
     All are -1 unless one of the two holds every tag set of the other; an empty one is never found.
     """
-    rows_by_tags: dict[frozenset[str], list[int]] = {}
-    for row, tags in enumerate(label_sets):
-        rows_by_tags.setdefault(frozenset(map(label_sets.key, tags)), []).append(row)
+    numbers: dict[str, int] = {}
+    set_tags, item_tags = (
+        _numbered_tags(each, label_sets.key, numbers) for each in (label_sets, corpus)
+    )
+    rows_by_tags: dict[frozenset[int], list[int]] = {}
+    for row in reversed(range(len(label_sets))):
+        rows_by_tags.setdefault(set_tags[row], []).append(row)
 
     rows = np.full(len(corpus), -1, dtype=np.int64)
-    for item, tags in enumerate(corpus):
-        equal = rows_by_tags.get(frozenset(map(label_sets.key, tags)))
+    for item, tags in enumerate(item_tags):
+        equal = rows_by_tags.get(tags)
         if tags and equal:
-            rows[item] = equal.pop(0)
+            rows[item] = equal.pop()
     n_equal = np.count_nonzero(rows >= 0)
     fewer = min(np.count_nonzero(corpus.lengths), np.count_nonzero(label_sets.lengths))
     return rows if n_equal == fewer else np.full(len(corpus), -1, dtype=np.int64)
+
+
+def _numbered_tags(
+    corpus: LabelCorpus, key: Callable[[str], str], numbers: dict[str, int]
+) -> list[frozenset[int]]:
+    """Return the tags of each document as numbers, which are given to keys as they are met."""
+    of_labels = [numbers.setdefault(key(label), len(numbers)) for label in corpus.labels]
+    columns, starts = corpus.matrix.indices.tolist(), corpus.matrix.indptr.tolist()
+    return [
+        frozenset(of_labels[column] for column in columns[start:stop])
+        for start, stop in itertools.pairwise(starts)
+    ]
 
 
 def teaching_corpora(

@@ -438,11 +438,16 @@ def _draw(
     order = generator.permutation(np.unique(groups[carried]))
     held_out = np.isin(groups, order[: int(_ITEMS * n_groups)])
     labels = generator.permutation(used)[: max(2, int(_LABELS * len(used)))]
-    while len(labels) > 1:
-        carrying = np.asarray(corpus.matrix[:, labels].sum(axis=1)).ravel() > 0
-        if carrying.mean() <= _CARRYING:
-            break
-        labels = labels[:-1]
+    # The first so many labels are on the items whose first label is one of them.
+    place = np.full(len(corpus.labels), len(labels))
+    place[labels] = np.arange(len(labels))
+    first = np.full(len(corpus), len(labels))
+    first[carried] = np.minimum.reduceat(
+        place[corpus.matrix.indices], corpus.matrix.indptr[carried]
+    )
+    n_carrying = np.cumsum(np.bincount(first, minlength=len(labels))[: len(labels)])
+    labels = labels[: max(np.count_nonzero(n_carrying <= _CARRYING * len(corpus)), 1)]
+    carrying = first < len(labels)
     trained = _some(np.flatnonzero(~held_out & ~carrying), MOST_TRAINED, generator)
     most = max(512, min(_MOST_TESTED, _MOST_TESTED * 2048 // len(used)))
     tested = _some(carried[held_out[carried]], most, generator)
@@ -472,7 +477,8 @@ class _Scores:
         carried = set(corpus.labels)
         kept = np.flatnonzero([label in carried for label in classes])
         labels = tuple(classes[column] for column in kept)
-        unseen = np.isin(labels, hidden)
+        made_unseen = set(hidden)
+        unseen = np.array([label in made_unseen for label in labels], dtype=bool)
         return cls(labels, ranker.decision_function(X)[:, kept], truth[:, kept], unseen, corpus.ids)
 
     def examples(self, n: int) -> dict[str, tuple[tuple[str, float, bool], ...]]:
@@ -555,8 +561,9 @@ def _of_labels(draws: Sequence[tuple[Matrix, NDArray[np.bool_]]]) -> Measures:
         return Measures(np.nan, np.nan, np.nan, np.nan, 0, 0)
     of_items = np.concatenate([_quietly(example_precision, true, z) for z, true in draws])
     of_labels = np.concatenate([_quietly(concept_precision, true, z) for z, true in draws])
-    given = sum(int((sigmoid(z) >= _CUT).sum()) for z, _ in draws)
-    right = sum(int(true[sigmoid(z) >= _CUT].sum()) for z, true in draws)
+    suggested = [sigmoid(z) >= _CUT for z, _ in draws]
+    given = sum(int(likely.sum()) for likely in suggested)
+    right = sum(int(true[likely].sum()) for likely, (_, true) in zip(suggested, draws, strict=True))
     true = sum(int(true.sum()) for _, true in draws)
     items, labels = of_items[~np.isnan(of_items)], of_labels[~np.isnan(of_labels)]
     return Measures(
@@ -598,7 +605,11 @@ def unseen_thresholds(draws: Sequence[tuple[Matrix, NDArray[np.bool_]]]) -> Matr
             for start, (z, _) in zip(first, draws, strict=False)
         ]
     )
-    order = np.argsort(-logits, kind="stable")[:_MOST_READ]
+    chosen = np.arange(len(logits))
+    if len(logits) > _MOST_READ:
+        least = np.partition(logits, len(logits) - _MOST_READ)[len(logits) - _MOST_READ]
+        chosen = np.flatnonzero(logits >= least)
+    order = chosen[np.argsort(-logits[chosen], kind="stable")[:_MOST_READ]]
     order = order[np.isfinite(logits[order])]
     if len(order) < _FEWEST_GIVEN or not truth[order].any():
         return thresholds

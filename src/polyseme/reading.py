@@ -50,6 +50,18 @@ class NamedLabels(NamedTuple):
         return f"NamedLabels({first_few(self.labels)})"
 
 
+class CodedItems(NamedTuple):
+    """Items with all that labels are read from, one at a time; see `Reading.coded`."""
+
+    codes: Matrix  # (n, n_dimensions)
+    points: Floats  # (n, n_axes)
+    total_votes: Matrix  # of all known documents, (n,)
+
+    def __repr__(self) -> str:
+        """Tell its size, in a line."""
+        return f"CodedItems({len(self.codes)} items)"
+
+
 @dataclass(frozen=True)
 class Reading:
     """How every label is read from codes.
@@ -143,17 +155,39 @@ class Reading:
                 "can be concluded from it alone; give further tags, or fit anew."
             )
 
-    def plain_logits(self, codes: Floats, column: int | None = None) -> Matrix:
-        """Read every label from codes of items, (n, n_labels), or one, without corrections."""
-        first, last = (0, len(self.labels)) if column is None else (column, column + 1)
-        readout, voted = self.of_items, min(last, self.store.n_learned)
-        weights = readout.weights[:, first:last]
-        if column is not None:  # to the bit the same wherever among others it stands
-            weights = np.ascontiguousarray(weights)
-        logits = codes @ weights + readout.intercepts[first:last]
-        if self.space.priming and first < voted:
-            votes = self.store.votes(self.space.points(codes))[:, first:voted]
-            logits[:, : voted - first] += self.space.priming * logit(votes)
+    def plain_logits(self, codes: Floats) -> Matrix:
+        """Read every label from codes of items, (n, n_labels), without corrections."""
+        logits = codes @ self.of_items.weights + self.of_items.intercepts
+        if self.space.priming:
+            votes = self.store.votes(self.space.points(codes))[:, : self.store.n_learned]
+            logits[:, : self.store.n_learned] += self.space.priming * logit(votes)
+        return np.asarray(logits)
+
+    def is_voted_for(self, column: int) -> bool:
+        """Whether known documents have a part in the logits of a label."""
+        return bool(self.space.priming) and column < self.store.n_learned
+
+    def total_votes(self, codes: Floats) -> Matrix:
+        """Sum up the votes of all known documents for items, (n,), where they have a part."""
+        if not self.space.priming:
+            return np.zeros(len(codes))
+        return self.store.total_votes(self.space.points(codes))
+
+    def coded(self, codes: Floats, total_votes: Matrix) -> CodedItems:
+        """Return items whose labels are to be read one at a time, from their codes and votes."""
+        return CodedItems(codes.astype(np.float64), self.space.points(codes), total_votes)
+
+    def label_logits(self, items: CodedItems, column: int) -> Matrix:
+        """Read one label of coded items, (n,), without corrections.
+
+        It costs no more where there are many other labels, and many documents that do not hold it.
+        """
+        # To the bit the same wherever among others the label stands.
+        weights = np.ascontiguousarray(self.of_items.weights[:, column])
+        logits = items.codes @ weights + self.of_items.intercepts[column]
+        if self.is_voted_for(column):
+            votes = self.store.label_votes(items.points, column, items.total_votes)
+            logits += self.space.priming * logit(votes)
         return np.asarray(logits)
 
     def logits(

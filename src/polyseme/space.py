@@ -103,7 +103,7 @@ TEMPERATURE = 0.1
 # Principal axes of documents' codes, in which known documents are kept and compared.
 _AXES = 128
 _DOCUMENTS = 8192
-_VOTERS = 8192
+VOTERS = 8192
 # Items that calibration is learned on, and of those how many are kept for labels that come later.
 _CALIBRATED = 4096
 _REFERENCE = 512
@@ -1184,12 +1184,10 @@ def vote(
     """
     n_labels = documents.shape[1]
     votes, total = np.zeros((len(points), n_labels)), np.zeros(len(points))
-    for start in range(0, len(known), _VOTERS):
-        stop = min(start + _VOTERS, len(known))
-        # Cosines are at most 1, so that nothing overflows and nothing has to be gone over again.
-        strength = np.exp((points @ known[start:stop].T - 1) / TEMPERATURE)
-        if counts is not None:
-            strength = strength * counts[start:stop].astype(np.float32)
+    for start in range(0, len(known), VOTERS):
+        stop = min(start + VOTERS, len(known))
+        own_counts = None if counts is None else counts[start:stop]
+        strength = vote_strength(points, known[start:stop], own_counts)
         if left_out is not None:
             rows = np.flatnonzero((left_out >= start) & (left_out < stop))
             strength[rows, left_out[rows] - start] = 0
@@ -1198,6 +1196,13 @@ def vote(
         votes += np.asarray(strength @ block)
         total += strength.sum(axis=1, dtype=np.float64)
     return np.asarray(votes / np.maximum(total, 1e-30)[:, None])
+
+
+def vote_strength(points: Floats, known: Floats, counts: IntArray | None) -> Floats:
+    """Compute how strongly each known document votes for each point, (n, m); see `vote`."""
+    # Cosines are at most 1, so that nothing overflows and nothing has to be gone over again.
+    strength: Floats = np.exp((points @ known.T - 1) / TEMPERATURE)
+    return strength if counts is None else strength * counts.astype(np.float32)
 
 
 def mix(logits: Matrix, votes: Matrix, share: float) -> Matrix:

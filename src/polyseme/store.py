@@ -41,7 +41,7 @@ from polyseme.schema import (
     check_places,
     require,
 )
-from polyseme.space import TEMPERATURE, ConceptSpace, vote
+from polyseme.space import TEMPERATURE, VOTERS, ConceptSpace, vote, vote_strength
 
 Floats = NDArray[np.float32]
 Matrix = NDArray[np.float64]
@@ -151,10 +151,12 @@ class ConceptStore:
 
     def merged(self, space: ConceptSpace, label: str, into: str) -> ConceptStore:
         """Give the store with one label in place of another in all documents."""
-        joiner = sp.eye_array(len(self.labels), dtype=np.int8, format="lil")
-        source, target = self.labels.index(label), self.labels.index(into)
-        joiner[source, source], joiner[source, target] = 0, 1
-        return self._with(space, sp.csr_matrix(self.matrix @ joiner.tocsr()), self.labels)
+        columns = np.arange(len(self.labels))
+        places = columns.copy()
+        places[self.labels.index(label)] = self.labels.index(into)
+        entries = (np.ones(len(columns), dtype=np.int8), (columns, places))
+        joiner = sp.csr_matrix(entries, shape=(len(columns), len(columns)))
+        return self._with(space, sp.csr_matrix(self.matrix @ joiner), self.labels)
 
     def renamed(self, label: str, name: str) -> ConceptStore:
         """Give the store with another name for a label."""
@@ -191,6 +193,11 @@ class ConceptStore:
         return sp.csr_matrix(self.matrix[first], dtype=np.float32), counts.astype(np.int64)
 
     @cached_property
+    def _holders(self) -> sp.csc_matrix:
+        """The distinct tag sets by label, (n_sets, n_labels)."""
+        return sp.csc_matrix(self._distinct[0])
+
+    @cached_property
     def counts(self) -> IntArray:
         """How many documents hold each label, (n_labels,)."""
         return np.asarray(self.matrix.sum(axis=0), dtype=np.int64).ravel()
@@ -210,6 +217,28 @@ class ConceptStore:
         """
         documents, counts = self._distinct
         return vote(points, self.points, documents, counts=counts)
+
+    def label_votes(self, points: Floats, column: int, totals: Matrix) -> Matrix:
+        """Compute the shares of votes that one label gets, (n,), for points (n, n_axes).
+
+        It takes the documents that hold the label, and `totals` (n,) as `total_votes` gives them.
+        """
+        starts, holders = self._holders.indptr, self._holders.indices
+        sets = holders[starts[column] : starts[column + 1]].astype(np.int64)
+        return self._summed_votes(points, sets) / np.maximum(totals, 1e-30)
+
+    def total_votes(self, points: Floats) -> Matrix:
+        """Sum up the votes of all known documents, (n,), for points (n, n_axes)."""
+        return self._summed_votes(points, np.arange(len(self.points)))
+
+    def _summed_votes(self, points: Floats, sets: IntArray) -> Matrix:
+        """Sum up the votes of some distinct tag sets, (n,), for points (n, n_axes)."""
+        total, counts = np.zeros(len(points)), self._distinct[1]
+        for start in range(0, len(sets), VOTERS):
+            some = sets[start : start + VOTERS]
+            strength = vote_strength(points, self.points[some], counts[some])
+            total += strength.sum(axis=1, dtype=np.float64)
+        return total
 
     def nearest(self, point: Floats, column: int, k: int) -> tuple[Neighbour, ...]:
         """Give the k known tag sets that are nearest to a point (n_axes,), from near to far.

@@ -1184,7 +1184,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         labels : collection of str
         """
         self.catch_up()
-        columns = [self._column(label) for label in self._names(labels)]
+        columns = {self._column(label) for label in self._names(labels)}
         gone = {self._labels[column] for column in columns}
         named = _without(self.named_, gone)
         store = self.store_

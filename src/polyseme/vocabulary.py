@@ -230,6 +230,8 @@ class Vocabulary:
 
     def raised(self, labels: Sequence[str]) -> list[tuple[int, int]]:
         """Say whose score may raise another's, as columns of labels: names and what implies it."""
+        if not (self.aliases or self.implies):
+            return []
         column = {normalize_label(label): place for place, label in enumerate(labels)}
         pairs = []
         for place, label in enumerate(labels):
