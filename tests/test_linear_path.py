@@ -36,7 +36,7 @@ def ridge(problem):
     return Ridge(lambda rows: X[rows], truth, folds)
 
 
-def test_the_penalty_is_that_of_leave_one_out(problem, ridge):
+def test_the_penalty_is_the_one_that_leave_one_out_chooses_as_well(problem, ridge):
     X, truth, _ = problem
     labels = truth.toarray()
     variances = labels.mean(axis=0) * (1 - labels.mean(axis=0))

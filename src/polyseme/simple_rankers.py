@@ -17,6 +17,8 @@ from polyseme.training import Features, column_statistics, standardise
 
 Matrix = NDArray[np.float64]
 
+# Folds of items, on one of which the penalty is chosen.
+_FOLDS = 4
 # Items on which the spreads of predictions are measured.
 _SAMPLE = 2048
 
@@ -62,8 +64,8 @@ class RidgeRanker:
         carried = sp.csr_matrix(truth[:, np.flatnonzero(self.seen_)])
         self.mean_, self.scale_ = column_statistics(X)
 
-        one_fold = np.zeros(X.shape[0], dtype=np.int64)
-        ridge = Ridge(lambda rows: standardise(X[rows], self.mean_, self.scale_), carried, one_fold)
+        folds = np.arange(X.shape[0]) % _FOLDS
+        ridge = Ridge(lambda rows: standardise(X[rows], self.mean_, self.scale_), carried, folds)
         self.coefficients_, self.centre_ = ridge.coefficients()
         self.shares_ = np.asarray(carried.mean(axis=0), dtype=np.float64).ravel()
         self.spreads_ = prediction_spreads(self._predict(X[:_SAMPLE]))
