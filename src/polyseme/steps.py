@@ -196,7 +196,8 @@ class Batches:
             self._dropout(plan.dropout[2], n_tag_rows, plan.hidden),
             self._dropout(plan.dropout[3], n_tag_rows + n_read, plan.code),
         ]
-        return Batch(tags, features, targets, weights, columns, dropout)
+        held = None if columns is None else self._held_tags(documents.tags)
+        return Batch(tags, features, targets, weights, columns, dropout, held)
 
     def _draw_documents(self, n: int) -> DrawnDocuments:
         """Draw documents, and which of their tags are hidden."""
@@ -285,6 +286,11 @@ class Batches:
         drawn = np.asarray(self.bits.random_raw(n // 8 + 1)).view(np.uint8)[:n]
         return torch.from_numpy(drawn).view(1, *shape).float()
 
+    def _held_tags(self, tags: Tensor) -> HeldTags | None:
+        """Return the tags (n_members, n, n_labels) that documents hold one by one."""
+        _, rows, labels = tags.nonzero(as_tuple=True)
+        return HeldTags(tags.shape[1], rows, labels)
+
     def _hidden(self, n: int) -> Tensor:
         """Draw which tags are hidden, 1 or 0, (n_members, n, n_labels)."""
         rates = self._uniform(n, 1).mul_(256 * self.plan.hidden_tags)
@@ -297,6 +303,26 @@ class Batches:
 
 
 # ---------------------------------------------------------------------- one step
+
+
+class HeldTags(NamedTuple):
+    """The tags of the first rows of a member's batch, one by one: of thousands, few are held."""
+
+    n_rows: int
+    rows: Tensor  # (n_held,)
+    labels: Tensor  # (n_held,)
+
+    def products(self, tags: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
+        """Return tags (1, n, n_labels) times weights, with the bias added."""
+        of_others = torch.baddbmm(bias, tags[:, self.n_rows :], weights)
+        of_rows = bias[0].repeat(self.n_rows, 1)
+        of_rows.index_add_(0, self.rows, weights[0][self.labels])
+        return torch.cat([of_rows[None], of_others], dim=1)
+
+    def gradients(self, tags: Tensor, below: Tensor, out: Tensor) -> None:
+        """Overwrite gradients of weights by those of products (1, n, above); see `products`."""
+        torch.bmm(tags[:, self.n_rows :].mT, below[:, self.n_rows :], out=out)
+        out[0].index_add_(0, self.labels, below[0][self.rows])
 
 
 def start_members(shape: Shape, priors: NDArray[np.float64], seeds: list[int]) -> Members:
@@ -326,6 +352,7 @@ class Batch:
     weights: Tensor  # the same; already divided by the numbers of rows and outputs
     columns: Tensor | None  # the outputs that are read, (n_columns,); None: all
     dropout: list[Tensor]  # factors on features, hidden units of items, of documents, codes
+    held: HeldTags | None = None  # of documents, where that is quicker than a table
 
 
 def step(members: Members, batch: Batch, gradients: Members) -> Tensor:
@@ -337,7 +364,10 @@ def step(members: Members, batch: Batch, gradients: Members) -> Tensor:
     on_features, on_items, on_documents, on_codes = batch.dropout
     (first, first_bias), (second, second_bias) = members.document_layers
     tags = batch.tags
-    open_units = torch.relu_(torch.baddbmm(first_bias, tags, first))
+    if batch.held is None:
+        open_units = torch.relu_(torch.baddbmm(first_bias, tags, first))
+    else:
+        open_units = torch.relu_(batch.held.products(tags, first, first_bias))
     hidden = open_units * on_documents
     codes = torch.baddbmm(second_bias, hidden, second)
     if batch.features is not None:
@@ -364,7 +394,8 @@ def step(members: Members, batch: Batch, gradients: Members) -> Tensor:
     back = (errors @ labels.mT).mul_(on_codes)
     back -= back * codes * codes
     n_rows = tags.shape[1]
-    _back(back[:, :n_rows], tags, open_units, on_documents, second, gradients.document_layers)
+    layers = gradients.document_layers
+    _back(back[:, :n_rows], tags, open_units, on_documents, second, layers, batch.held)
     if batch.features is not None:
         layers = gradients.item_layers
         _back(back[:, n_rows:], features, item_units, on_items, item_second, layers)
@@ -372,14 +403,23 @@ def step(members: Members, batch: Batch, gradients: Members) -> Tensor:
 
 
 def _back(
-    back: Tensor, inputs: Tensor, units: Tensor, dropout: Tensor, second: Tensor, gradients: Layers
+    back: Tensor,
+    inputs: Tensor,
+    units: Tensor,
+    dropout: Tensor,
+    second: Tensor,
+    gradients: Layers,
+    held: HeldTags | None = None,
 ) -> None:
     """Go back through one encoder: from gradients of what its tanh takes to those of weights."""
     (on_first, on_first_bias), (on_second, on_second_bias) = gradients
     torch.bmm((units * dropout).mT, back, out=on_second)
     torch.sum(back, dim=1, keepdim=True, out=on_second_bias)
     below = torch.ops.aten.threshold_backward((back @ second.mT).mul_(dropout), units, 0)
-    torch.bmm(inputs.mT, below, out=on_first)
+    if held is None:
+        torch.bmm(inputs.mT, below, out=on_first)
+    else:
+        held.gradients(inputs, below, on_first)
     torch.sum(below, dim=1, keepdim=True, out=on_first_bias)
 
 
