@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,7 @@ import scipy.sparse as sp
 import torch
 
 from polyseme.members import Members, Shape, likely, mean_of
-from polyseme.steps import Batch, MemberOptimizer, start_members, step
+from polyseme.steps import Batch, HeldTags, MemberOptimizer, start_members, step
 
 N_MEMBERS, N_ROWS, N_ITEMS = 3, 6, 4
 SHAPE = Shape(n_labels=5, n_outputs=7, n_features=4, hidden=6, code=3)
@@ -102,6 +103,18 @@ def test_gradients_are_those_of_autograd(n_features, columns, n_members):
                 torch.testing.assert_close(found[member], leaf.grad, rtol=1e-9, atol=1e-12)
     for group, kept in zip(members.groups, before, strict=True):
         assert torch.equal(group, kept), "a step moves no weight itself"
+
+
+@pytest.mark.parametrize("n_rows", [0, 2, N_ROWS])
+def test_tags_that_are_held_one_by_one_give_what_their_table_gives(n_rows):
+    members, batch = random_members(SHAPE, 1), random_batch(SHAPE, torch.tensor([1, 2, 6]), 1)
+    batch.tags[:, :n_rows] = (batch.tags[:, :n_rows] < 0.4).double()
+    _, rows, labels = batch.tags[:, :n_rows].nonzero(as_tuple=True)
+    found, wanted = members.to("cpu"), members.to("cpu")
+    held = replace(batch, held=HeldTags(n_rows, rows, labels))
+    torch.testing.assert_close(step(members, held, found), step(members, batch, wanted))
+    for group, other in zip(found.groups, wanted.groups, strict=True):
+        torch.testing.assert_close(group, other)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -403,7 +403,7 @@ def test_a_name_is_read_as_the_seen_labels_it_is_like(fitted, world, tables):
 @pytest.mark.parametrize("block", [1, 3, 8192])
 @pytest.mark.parametrize("counted", [False, True])
 def test_votes_equal_a_plain_loop(monkeypatch, block, counted):
-    monkeypatch.setattr(space, "_VOTERS", block)
+    monkeypatch.setattr(space, "VOTERS", block)
     rng = np.random.default_rng(0)
     points, known = (rng.normal(size=(n, 4)).astype(np.float32) for n in (5, 7))
     documents = (rng.random((7, 3)) < 0.5).astype(float)

@@ -134,6 +134,9 @@ class GpuBatches(Batches):
         rows = torch.zeros(*documents.shape, n_labels + 1, device=self.device)
         return rows.scatter_(2, labels, 1.0)[..., :n_labels]
 
+    def _held_tags(self, tags: Tensor) -> None:
+        """Leave tags in their table: how many there are would change from step to step."""
+
     def _uniform(self, *shape: int) -> Tensor:
         n_members = len(self.training.members)
         return torch.rand(n_members, *shape, generator=self.device_generator, device=self.device)
