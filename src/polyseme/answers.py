@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from polyseme._threads import one_blas_thread
 from polyseme.corrections import (
     Correction,
+    CorrectionTable,
     correct,
     keep_corrections,
     kept_corrections,
@@ -53,11 +54,14 @@ class Answers:
     ----------
     corrections : dict of int to Correction
         By column, in order.
+    table : CorrectionTable
+        The same side by side.
     """
 
     def __init__(self, feedback: Feedback, cache: Path | None = None) -> None:
         self.feedback, self.cache = feedback, cache
         self.corrections: dict[int, Correction] = {}
+        self.table = CorrectionTable.of({})
         self._learned: dict[bytes, Correction] = {}  # by what they were learned from
         self._cached: frozenset[bytes] = frozenset()
         self._usual: _Usual | None = None
@@ -84,7 +88,7 @@ class Answers:
     def read_anew(self, reading: Reading, place: Place) -> Self:
         """Give it for another reading: every correction is learned again, or known from before."""
         made = copy(self)
-        made.corrections, made._usual = {}, None
+        made.corrections, made.table, made._usual = {}, CorrectionTable.of({}), None
         return made.corrected(reading, made.feedback.labels, place)
 
     def corrected(self, reading: Reading, labels: Collection[str], place: Place) -> Self:
@@ -122,7 +126,7 @@ class Answers:
         made = copy(self)
         # The same answers give the same bits in any order.
         made.corrections, made._learned = dict(sorted(corrections.items())), learned
-        made._usual = usual
+        made.table, made._usual = CorrectionTable.of(made.corrections), usual
         return made
 
     def _learned_anew(

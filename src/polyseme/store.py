@@ -41,7 +41,7 @@ from polyseme.schema import (
     check_places,
     require,
 )
-from polyseme.space import TEMPERATURE, ConceptSpace, vote
+from polyseme.space import TEMPERATURE, ConceptSpace, Voters
 
 Floats = NDArray[np.float32]
 Matrix = NDArray[np.float64]
@@ -185,10 +185,15 @@ class ConceptStore:
     # ------------------------------------------------------------------ inference
 
     @cached_property
-    def _distinct(self) -> tuple[sp.csr_matrix, IntArray]:
-        """The distinct tag sets, (n_sets, n_labels), and how many documents each stands for."""
-        _, first, counts = np.unique(self.sets, return_index=True, return_counts=True)
-        return sp.csr_matrix(self.matrix[first], dtype=np.float32), counts.astype(np.int64)
+    def _set_counts(self) -> IntArray:
+        """How many documents each distinct tag set stands for, (n_sets,)."""
+        return np.bincount(self.sets, minlength=len(self.points)).astype(np.int64)
+
+    @cached_property
+    def _voters(self) -> Voters:
+        """The distinct tag sets, as often as documents hold them."""
+        _, first = np.unique(self.sets, return_index=True)
+        return Voters.of(self.points, self.matrix[first], self._set_counts)
 
     @cached_property
     def counts(self) -> IntArray:
@@ -204,12 +209,8 @@ class ConceptStore:
         return digest.digest()
 
     def votes(self, points: Floats) -> Matrix:
-        """Let all known documents vote for their labels, the nearer the more (priming).
-
-        Gives shares of votes, (n, n_labels), for points (n, n_axes).
-        """
-        documents, counts = self._distinct
-        return vote(points, self.points, documents, counts=counts)
+        """Return all known documents' shares of votes, (n, n_labels), for points (n, n_axes)."""
+        return self._voters.votes(points)
 
     def nearest(self, point: Floats, column: int, k: int) -> tuple[Neighbour, ...]:
         """Give the k known tag sets that are nearest to a point (n_axes,), from near to far.
@@ -218,7 +219,7 @@ class ConceptStore:
         none.
         """
         cosines = (self.points @ point).astype(np.float64)
-        strength = np.exp((cosines - 1) / TEMPERATURE) * self._distinct[1]
+        strength = np.exp((cosines - 1) / TEMPERATURE) * self._set_counts
         shares = strength / max(float(strength.sum()), 1e-30)
         label = self.labels[column] if column < len(self.labels) else None
         neighbours = []
