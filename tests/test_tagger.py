@@ -266,6 +266,23 @@ def test_answers_with_given_tags_are_the_same_in_blocks(toy_tagger, world, monke
     np.testing.assert_allclose(best, wanted[2][1], rtol=1e-4)
 
 
+def test_a_row_by_itself_is_ranked_as_among_many(own_tagger, world, theme_words):
+    own_tagger.add_documents([["pie", "never met"]])
+    own_tagger.add_labels(["beach"], theme_words)
+    own_tagger.learn([("0", "pie", True), ("1", "lamp", False)], world.X_test)
+    for method, kinds in (("space", None), ("space", ("seen",)), ("priming", None)):
+        labels, best = own_tagger.rank(world.X_test, 30, method=method, kinds=kinds)
+        for row in range(len(world.X_test)):
+            x = world.X_test[row : row + 1]
+            own_labels, own_best = own_tagger.rank(x, 30, method=method, kinds=kinds)
+            np.testing.assert_allclose(own_best[0], best[row], rtol=0, atol=1e-6)
+            # Labels whose scores are apart by more than rounding keep their places.
+            apart = np.append(-np.diff(best[row]), 1.0) > 2e-6
+            settled = apart & np.append(True, apart[:-1])
+            assert own_labels[0][settled].tolist() == labels[row][settled].tolist()
+            assert settled.any()
+
+
 def test_priming_alone_gives_the_votes_of_known_documents(toy_tagger, world):
     scores = toy_tagger.predict_proba(world.X_test, method="priming")
     wanted = toy_tagger.store_.votes(toy_tagger.points(world.X_test))
