@@ -123,9 +123,9 @@ class Baseline(Estimator, ABC):
 
     def rank(self, X: object, k: int = 10) -> tuple[NDArray[np.object_], Matrix]:
         """Give the k best labels for each instance and their scores, each (n, k)."""
-        preference = label_preference(self.n_occurrences_)
-        label_ids, scores = rank_labels(self.decision_function(X), preference, k)
-        return self.classes_[label_ids], scores
+        scores = self.decision_function(X)
+        label_ids, best = rank_labels(scores, label_preference(self.n_occurrences_), k)
+        return self.classes_[label_ids], best
 
     @abstractmethod
     def _fit(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -174,7 +174,12 @@ def whether(query: QueryParams, name: str) -> bool:
 
 
 _BOOL = TypeAdapter(bool)
-_adapter: Callable[[type[Any]], TypeAdapter[Any]] = cache(TypeAdapter)
+
+
+@cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    """Return what reads JSON of a kind; making it takes longer than reading."""
+    return TypeAdapter(kind)
 
 
 def validated(kind: type[M], fields: dict[str, Any]) -> M:
