@@ -549,19 +549,17 @@ class ConceptSpace(Estimator):
         n_axes = min(_AXES, *codes.shape)
         _, _, axes = randomized_svd(codes, n_axes, random_state=0)
         self.axes_ = np.ascontiguousarray(axes.T, dtype=np.float32)
-        self._place_centre()
 
-    def _place_centre(self) -> None:
-        """Compute where the mean of documents' codes lies on the axes."""
+    def derive(self) -> None:
+        """Compute what no request changes: needed whenever members, axes or linear path change."""
         self._centre: Floats = self.document_mean_.ravel().astype(np.float32) @ self.axes_
-
-    def _join_readouts(self) -> None:
-        """Compute how seen labels are read from features alone: by all members and the path."""
-        labels, bias = self.members_.labels, self.members_.bias[:, 0]
-        of_members = labels[..., : self.n_seen_] / np.float32(len(self.members_))
+        # Seen labels, by all members and the linear path as one.
+        n_seen = self.n_seen_ if self.members_.shape.n_features else 0
+        n_members = np.float32(len(self.members_))
+        of_members = self.members_.labels[..., :n_seen] / n_members
         self._seen_readout = Readout(
-            np.concatenate([of_members.reshape(-1, self.n_seen_), self.linear_.labels]),
-            bias[:, : self.n_seen_].mean(axis=0),
+            np.concatenate([*of_members, self.linear_.labels[:, :n_seen]]),
+            self.members_.bias[:, 0, :n_seen].mean(axis=0),
         )
 
     def _calibrate(self, data: TrainingData) -> None:
@@ -573,6 +571,7 @@ class ConceptSpace(Estimator):
         self.mean_code_, self.mean_tags_ = empty, empty
         self.background_ = Background(no_codes, no_codes, empty)
         self.linear_ = LinearPath.empty(0 if data.X is None else data.X.shape[1], n_seen)
+        self.derive()
         if data.X is None:
             return
 
@@ -580,7 +579,7 @@ class ConceptSpace(Estimator):
         sample = self._draw_sample(data, generator)
         slopes = np.repeat(SLOPES, (n_seen, n_labels - n_seen))
         additions = self._fit_linear_path(data, sample, slopes)
-        self._join_readouts()
+        self.derive()
         held_out = self._predict_held_out(data, sample, additions)
         self.mean_code_ = np.append(held_out.mean_code, np.zeros(self.linear_.n_coordinates))
         self.mean_tags_ = held_out.probable.mean(axis=0)
@@ -1074,9 +1073,7 @@ class ConceptSpace(Estimator):
         space.linear_ = LinearPath(**within(copies, "linear"))
         for name in _ARRAYS:
             setattr(space, f"{name}_", copies[name])
-        space._place_centre()
-        if space.members_.shape.n_features:
-            space._join_readouts()
+        space.derive()
         return space
 
 
