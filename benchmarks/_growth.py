@@ -249,7 +249,7 @@ def _rank(embedding: Any, mapper: Any, corpus: Any, new: Any, asked: Any, stages
 
     from polyseme.metrics import example_map
     from polyseme.published.priming import PrimingRanker, PrimingStore
-    from polyseme.tags import rank_labels
+    from polyseme.tags import label_preference, rank_labels
 
     with stages.stage("known concepts"):
         known, _ = PrimingStore.of(embedding, corpus, corpus)
@@ -260,7 +260,7 @@ def _rank(embedding: Any, mapper: Any, corpus: Any, new: Any, asked: Any, stages
         points = mapper.predict(asked)
     with stages.stage("ranking"):
         scores = ranker.scores(points)
-        rank_labels(scores, index.n_occurrences, 10)
+        rank_labels(scores, label_preference(index.n_occurrences), 10)
     newcomers = as_label_corpus(new)
     truth = newcomers.align(known.labels)[0][:, : len(known.labels)].toarray()
     targets = embedding.targets(newcomers)

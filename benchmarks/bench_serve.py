@@ -98,6 +98,9 @@ def _features(
         f"its order; the largest difference of a probability is {difference:.1g}, from rounding."
     )
     report.tables.append(Table("Requests", "form and clients", columns, cells, note, bars=[]))
+    columns = ["rows at a time", "processor, ms a row"]
+    ranked = _ranking(made.tagger, rows, amount.rounds)
+    report.tables.append(Table("`rank` in this process", "rows at a time", columns, ranked))
     most = clients[-1]
     raw, plain = found["raw float32", most], found["JSON", most]
     unit = " a second"
@@ -145,6 +148,26 @@ def _alone(model: Path, rows: Any, rounds: int) -> tuple[float, float]:
             seconds.append(time.perf_counter() - start)
             cpu.append(time.process_time() - busy)
     return len(asks) / min(seconds), min(cpu) / len(asks)
+
+
+def _ranking(tagger: Any, rows: Any, rounds: int) -> list[list[Any]]:
+    """Return processor milliseconds of `rank` a row, for one row and for all at a time.
+
+    They are of the best of some rounds.
+    """
+    table, cells = rows.astype(np.float64), list[list[Any]]()
+    with one_blas_thread():
+        for n in (1, len(table)):
+            blocks = [table[start : start + n] for start in range(0, len(table), n)]
+            tagger.rank(blocks[0])
+            cpu = []
+            for _ in range(rounds):
+                busy = time.process_time()
+                for block in blocks:
+                    tagger.rank(block)
+                cpu.append(time.process_time() - busy)
+            cells.append([n, 1000 * min(cpu) / len(table)])
+    return cells
 
 
 def _difference(server: Server, made: Made, rows: Any, bodies: dict[str, Any]) -> float:

@@ -10,7 +10,16 @@ import pytest
 from scipy.optimize import minimize
 
 from polyseme.calibration import sigmoid
-from polyseme.corrections import OFFSET, SKETCH, STRENGTHS, _solved, correct, sketch
+from polyseme.corrections import (
+    OFFSET,
+    SKETCH,
+    STRENGTHS,
+    Correction,
+    CorrectionTable,
+    _solved,
+    correct,
+    sketch,
+)
 
 NOTHING = (np.zeros((0, 0), dtype=np.float32), np.zeros(0), np.zeros(0))
 
@@ -137,6 +146,20 @@ def test_few_features_are_left_as_they_are_but_for_their_length(n_features):
     features = np.random.default_rng(0).normal(size=(5, n_features)).astype(np.float32)
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
     np.testing.assert_allclose(sketch(features), features / lengths, rtol=1e-5)
+
+
+def test_corrections_side_by_side_add_what_each_adds():
+    rng = np.random.default_rng(0)
+    sketches = rng.normal(size=(4, 3)).astype(np.float32)
+    several = {column: Correction(rng.normal(size=3), float(column)) for column in (2, 5, 9)}
+    table = CorrectionTable.of(several)
+    assert table.columns.tolist() == [2, 5, 9]
+    for added, one in zip(table.additions(sketches).T, several.values(), strict=True):
+        np.testing.assert_allclose(added, sketches @ one.weights + one.intercept)
+    some = table.select([7, 9, 2])
+    assert some.columns.tolist() == [1, 2], "places among the columns that were asked for"
+    np.testing.assert_allclose(some.additions(sketches), table.additions(sketches)[:, [2, 0]])
+    assert not len(CorrectionTable.of({}).select([1]).columns)
 
 
 def test_sketches_of_many_features_keep_cosines():

@@ -145,7 +145,7 @@ def test_logits_are_read_once_and_not_for_every_answer(monkeypatch, own_tagger, 
         return plain(self, codes)
 
     monkeypatch.setattr(Reading, "plain_logits", counting)
-    monkeypatch.setattr(own_tagger.space_, "item_codes", lambda *_: pytest.fail("coded again"))
+    monkeypatch.setattr(own_tagger.space_, "views", lambda *_: pytest.fail("coded again"))
     own_tagger.ask(items, "pie")
     own_tagger.block(["knife"]).rename("knife", "blade")
     own_tagger.rank(items[3])

@@ -39,7 +39,8 @@ def views(tagger, x, tags):
     if x is None:
         ordered = given[:, space.order_].toarray().astype(np.float32)
         direct = np.zeros((1, space.members_.n_dimensions))
-        return ItemView(direct, ordered, np.zeros((1, space.linear_.n_coordinates))), 1.0
+        coordinates = np.zeros((1, space.linear_.n_coordinates))
+        return ItemView(direct, ordered, coordinates, space.document_codes(given)), 1.0
     return space.views(x[None], given), space.context
 
 

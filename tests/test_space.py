@@ -16,7 +16,7 @@ from polyseme.corpus import LabelCorpus
 from polyseme.datasets.toy import toy_world
 from polyseme.documents import training_tables
 from polyseme.persistence import read_model, write_model
-from polyseme.space import SLOPES, TEMPERATURE, mix, vote
+from polyseme.space import SLOPES, TEMPERATURE, Voters, mix
 from polyseme.training import standardise
 
 PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)
@@ -115,9 +115,7 @@ def test_the_code_of_an_item_is_its_features_and_its_probable_tags(fitted, table
     view = fitted.views(world.X_test, tags)
     np.testing.assert_allclose(view.direct, direct, atol=1e-6)
     np.testing.assert_allclose(view.probable, probable, atol=1e-5)
-    np.testing.assert_array_equal(
-        fitted.item_code(view), fitted.item_codes(world.X_test, tags), err_msg="two ways"
-    )
+    np.testing.assert_array_equal(view.codes, fitted.item_codes(world.X_test, tags))
 
 
 def test_the_code_of_a_document_is_that_of_its_tags(fitted, tables):
@@ -280,7 +278,7 @@ def test_thresholds_rise_with_precision_and_keep_it(at_home, homely):
 
 
 def test_what_evidence_starts_from_are_means_over_items(at_home, homely):
-    direct, probable, _ = at_home.views(homely[1])
+    direct, probable, *_ = at_home.views(homely[1])
     np.testing.assert_allclose(at_home.mean_code_, direct.mean(axis=0), atol=1e-5)
     # Probable tags by members that had not seen the item are about those by all.
     everybodys = probable.mean(axis=0)[: at_home.n_seen_]
@@ -400,18 +398,18 @@ def test_a_name_is_read_as_the_seen_labels_it_is_like(fitted, world, tables):
 # ------------------------------------------------------------------ votes
 
 
-@pytest.mark.parametrize("block", [1, 3, 8192])
+@pytest.mark.parametrize("most", [1, 15, 2**23])
 @pytest.mark.parametrize("counted", [False, True])
-def test_votes_equal_a_plain_loop(monkeypatch, block, counted):
-    monkeypatch.setattr(space, "VOTERS", block)
+def test_votes_equal_a_plain_loop(monkeypatch, most, counted):
+    monkeypatch.setattr(space, "_VOTES", most)
     rng = np.random.default_rng(0)
     points, known = (rng.normal(size=(n, 4)).astype(np.float32) for n in (5, 7))
     documents = (rng.random((7, 3)) < 0.5).astype(float)
     counts, left_out = rng.integers(1, 5, 7), np.array([0, -1, 3, 6, -1])
-    options = {"counts": counts, "left_out": left_out} if counted else {}
     for points_ in (points, known):
         points_ /= np.linalg.norm(points_, axis=1, keepdims=True)
-    found = vote(points, known, sp.csr_matrix(documents), **options)
+    voters = Voters.of(known, sp.csr_matrix(documents), counts if counted else None)
+    found = voters.votes(points, left_out if counted else None)
     for row in range(5):
         strength = np.array([np.exp(float(points[row] @ other) / TEMPERATURE) for other in known])
         if counted:
@@ -420,7 +418,8 @@ def test_votes_equal_a_plain_loop(monkeypatch, block, counted):
 
 
 def test_without_known_documents_nobody_votes():
-    found = vote(np.ones((2, 3), np.float32), np.ones((0, 3), np.float32), sp.csr_matrix((0, 4)))
+    nobody = Voters.of(np.ones((0, 3), np.float32), sp.csr_matrix((0, 4)))
+    found = nobody.votes(np.ones((2, 3), np.float32))
     assert found.shape == (2, 4) and not found.any()
 
 

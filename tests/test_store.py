@@ -20,7 +20,7 @@ from polyseme.published.descriptors import ContextDescriptor
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.priming import PrimingRanker, PrimingStore
 from polyseme.published.training import TrainingPlan
-from polyseme.space import vote
+from polyseme.space import Voters
 from polyseme.store import ConceptStore
 
 
@@ -197,7 +197,7 @@ def test_all_documents_may_go(few, space):
 
 def test_every_document_votes_not_only_distinct_ones(few, space, world):
     points = space.points(space.item_codes(world.X_test[:6]))
-    wanted = vote(points, few.points[few.sets], few.matrix)
+    wanted = Voters.of(few.points[few.sets], few.matrix).votes(points)
     np.testing.assert_allclose(few.votes(points), wanted, rtol=1e-4)
 
 

@@ -35,7 +35,7 @@ from polyseme.persistence import (
     write_model,
 )
 from polyseme.reading import Reading
-from polyseme.tags import rank_blocks, rank_labels
+from polyseme.tags import label_preference, rank_blocks, rank_labels
 from polyseme.training import SpaceTraining
 from polyseme.verdicts import Verdict, VerdictLog
 from polyseme.word_vectors import WordVectors, name_likeness
@@ -195,7 +195,7 @@ def test_wrong_columns_at_ranking_are_named(tagger):
     st.integers(1, 50),
 )
 def test_ranks_equal_a_plain_sort_whatever_ties(scores, occurrences, k):
-    label_ids, best = rank_labels(scores, occurrences, k)
+    label_ids, best = rank_labels(scores, label_preference(occurrences), k)
     for row, ids in zip(scores, label_ids, strict=True):
         wanted = sorted(range(40), key=lambda c: (-row[c], -occurrences[c], c))[:k]
         assert ids.tolist() == wanted
@@ -205,7 +205,7 @@ def test_ranks_equal_a_plain_sort_whatever_ties(scores, occurrences, k):
 def test_scores_that_are_no_numbers_come_last():
     scores = np.full((2, 40), np.nan)
     scores[0, 7] = 0.5
-    label_ids, best = rank_labels(scores, np.zeros(40), 3)
+    label_ids, best = rank_labels(scores, label_preference(np.zeros(40)), 3)
     assert label_ids[0, 0] == 7 and best[0, 0] == 0.5
     assert np.isnan(best[0, 1:]).all() and np.isnan(best[1]).all()
 
@@ -264,6 +264,23 @@ def test_answers_with_given_tags_are_the_same_in_blocks(toy_tagger, world, monke
     assert sets == wanted[1]
     np.testing.assert_array_equal(labels, wanted[2][0])
     np.testing.assert_allclose(best, wanted[2][1], rtol=1e-4)
+
+
+def test_a_row_by_itself_is_ranked_as_among_many(own_tagger, world, theme_words):
+    own_tagger.add_documents([["pie", "never met"]])
+    own_tagger.add_labels(["beach"], theme_words)
+    own_tagger.learn([("0", "pie", True), ("1", "lamp", False)], world.X_test)
+    for method, kinds in (("space", None), ("space", ("seen",)), ("priming", None)):
+        labels, best = own_tagger.rank(world.X_test, 30, method=method, kinds=kinds)
+        for row in range(len(world.X_test)):
+            x = world.X_test[row : row + 1]
+            own_labels, own_best = own_tagger.rank(x, 30, method=method, kinds=kinds)
+            np.testing.assert_allclose(own_best[0], best[row], rtol=0, atol=1e-6)
+            # Labels whose scores are apart by more than rounding keep their places.
+            apart = np.append(-np.diff(best[row]), 1.0) > 2e-6
+            settled = apart & np.append(True, apart[:-1])
+            assert own_labels[0][settled].tolist() == labels[row][settled].tolist()
+            assert settled.any()
 
 
 def test_priming_alone_gives_the_votes_of_known_documents(toy_tagger, world):
@@ -563,7 +580,8 @@ def test_named_labels_survive_saving_without_vectors_and_go_one_by_one(
     loaded.remove_labels("street")
     assert tuple(loaded.classes_[-2:]) == ("beach", "forest")
     loaded.remove_labels(["beach", "forest"]).add_labels(["forest"], theme_words)
-    np.testing.assert_allclose(loaded.predict_proba(world.X_test)[:, -1], scores[:, -2])
+    again = loaded.predict_proba(world.X_test)
+    np.testing.assert_allclose(again[:, -1], scores[:, -2], atol=1e-6)
     loaded.remove_labels(["forest"])
     assert loaded.named_ is None
     np.testing.assert_array_equal(loaded.predict_proba(world.X_test), before)

@@ -267,6 +267,8 @@ def is_pandas(X: object) -> bool:
 
 def column_names(X: Any) -> tuple[str, ...] | None:
     """Give the names of a frame's columns (pandas, polars, pyarrow); None where it has none."""
+    if isinstance(X, np.ndarray):  # the usual case, and the fastest to tell
+        return None
     if is_pandas(X):
         names = X.columns if X.ndim == 2 else None
     else:

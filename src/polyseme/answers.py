@@ -17,6 +17,7 @@ import numpy as np
 from polyseme._threads import one_blas_thread
 from polyseme.corrections import (
     Correction,
+    CorrectionTable,
     correct,
     keep_corrections,
     kept_corrections,
@@ -52,11 +53,14 @@ class Answers:
     ----------
     corrections : dict of int to Correction
         By column, in order.
+    table : CorrectionTable
+        The same side by side.
     """
 
     def __init__(self, feedback: Feedback, cache: Path | None = None) -> None:
         self.feedback, self.cache = feedback, cache
         self.corrections: dict[int, Correction] = {}
+        self.table = CorrectionTable.of({})
         self._learned: dict[bytes, Correction] = {}  # by what they were learned from
         self._cached: frozenset[bytes] = frozenset()
         self._usual: _Usual | None = None
@@ -84,7 +88,8 @@ class Answers:
     def read_anew(self, reading: Reading, place: Place) -> Self:
         """Give it for another reading: every correction is learned again, or known from before."""
         made = copy(self)
-        made.corrections, made._usual, made._total_votes = {}, None, {}
+        made.corrections, made.table = {}, CorrectionTable.of({})
+        made._usual, made._total_votes = None, {}
         return made.corrected(reading, made.feedback.labels, place)
 
     def corrected(self, reading: Reading, labels: Collection[str], place: Place) -> Self:
@@ -123,6 +128,7 @@ class Answers:
         made = copy(self)
         # The same answers give the same bits in any order.
         made.corrections, made._learned = dict(sorted(corrections.items())), learned
+        made.table = CorrectionTable.of(made.corrections)
         made._usual, made._total_votes = usual, total_votes
         return made
 

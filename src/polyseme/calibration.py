@@ -39,7 +39,7 @@ class Calibration(NamedTuple):
 
 def logit(probabilities: Matrix) -> Matrix:
     """Give the logits of probabilities, which are kept a millionth away from 0 and 1."""
-    safe = np.clip(probabilities, _SMALLEST, 1 - _SMALLEST)
+    safe = np.minimum(np.maximum(probabilities, _SMALLEST), 1 - _SMALLEST)
     return np.asarray(np.log(safe) - np.log1p(-safe))
 
 

@@ -14,7 +14,7 @@ their answers are as good as any others'. How often a label is expected stays as
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +23,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from polyseme._validation import IntArray
 from polyseme.calibration import match_frequencies, sigmoid
 from polyseme.persistence import package_version, read_cache, write_cache
 
@@ -51,6 +52,40 @@ class Correction(NamedTuple):
     source: bytes = b""  # the digest of all that it was learned from, where somebody made one
 
 
+class CorrectionTable(NamedTuple):
+    """The corrections of several labels, side by side."""
+
+    columns: IntArray  # (n_corrected,)
+    weights: Matrix  # (n_sketch, n_corrected)
+    intercepts: Matrix  # (n_corrected,)
+
+    def __repr__(self) -> str:
+        """Return its size, in a line."""
+        return f"CorrectionTable({len(self.columns)} labels)"
+
+    @classmethod
+    def of(cls, corrections: Mapping[int, Correction]) -> CorrectionTable:
+        """Put corrections by column side by side."""
+        learned = list(corrections.values())
+        weights = (
+            np.stack([one.weights for one in learned], axis=1) if learned else np.empty((0, 0))
+        )
+        columns = np.array([*corrections], dtype=np.int64)
+        return cls(columns, weights, np.array([one.intercept for one in learned]))
+
+    def select(self, columns: Sequence[int]) -> CorrectionTable:
+        """Return the corrections of some columns, by their places among these."""
+        own = {column: place for place, column in enumerate(self.columns.tolist())}
+        places = [place for place, column in enumerate(columns) if column in own]
+        some = [own[columns[place]] for place in places]
+        numbers = np.array(places, dtype=np.int64)
+        return CorrectionTable(numbers, self.weights[:, some], self.intercepts[some])
+
+    def additions(self, sketches: Floats) -> Matrix:
+        """Return what is added to the logits of items, by their sketches, (n, n_corrected)."""
+        return np.asarray(sketches @ self.weights + self.intercepts)
+
+
 @lru_cache(maxsize=2)
 def _signs(n_features: int) -> Floats:
     """Give the projection of features to sketches, (n_features, SKETCH).
@@ -74,13 +109,6 @@ def sketch(features: Floats) -> Floats:
     made = features if n_features <= SKETCH else features @ _signs(n_features)
     lengths = np.sqrt(np.einsum("ij,ij->i", made, made))[:, None]
     return np.asarray(made / np.maximum(lengths, 1e-9), dtype=np.float32)
-
-
-def corrected(sketches: Floats, corrections: Mapping[int, Correction]) -> Matrix:
-    """Say what corrections add to the logits of items, by their sketches, (n, n_corrections)."""
-    weights = np.stack([one.weights for one in corrections.values()], axis=1)
-    intercepts = np.array([one.intercept for one in corrections.values()])
-    return np.asarray(sketches @ weights + intercepts)
 
 
 def correct(

@@ -6,7 +6,6 @@ from the label's frequency, from the features, from each tag and from known tag 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme.calibration import logit, sigmoid
-from polyseme.corrections import Correction, corrected
+from polyseme.corrections import CorrectionTable
 from polyseme.members import Members, affine, rectified, squashed
 from polyseme.reading import Features, Reading
 from polyseme.store import Neighbour
@@ -118,7 +117,7 @@ class Evidence:
 
 def evidence_of(
     reading: Reading,
-    corrections: Mapping[int, Correction],
+    corrections: CorrectionTable,
     features: Features | None,
     tags: sp.csr_matrix | None,
     column: int,
@@ -132,8 +131,8 @@ def evidence_of(
     Parameters
     ----------
     reading : Reading
-    corrections : mapping of int to Correction
-        What answers add, by column.
+    corrections : CorrectionTable
+        What answers add.
     features : array or csr matrix, shape (1, n_features), or None
     tags : csr matrix, shape (1, n_labels), or None
         Those that are given.
@@ -182,9 +181,9 @@ def evidence_of(
         votes = store.votes(space.points(code))[0, column]
         known = space.priming * float(logit(np.array(votes))) - usual
     answers = 0.0
-    if features is not None and column in corrections:
-        own = {column: corrections[column]}
-        answers = float(corrected(space.sketch(features), own)[0, 0])
+    if features is not None and column in corrections.columns:
+        own = corrections.select([column])
+        answers = float(own.additions(space.sketch(features))[0, 0])
     first = np.argsort(-np.abs(parts), kind="stable")[:k]
     named = []
     for place in first[parts[first] != 0].tolist():

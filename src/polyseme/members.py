@@ -82,12 +82,19 @@ class Members:
         return Members(self.shape, *(group.cpu().numpy().copy() for group in self.groups))
 
     def encode_items(self, features: Any) -> Any:
-        """Give the codes (n_members, n, code) of standardised features (n, n_features)."""
-        return self._encode(features, self.item_layers)
+        """Return the codes (n_members, n, code) of standardised features (n, n_features)."""
+        first, second = self.item_layers
+        units = rectified(affine(self._for_all(features), *first))
+        return squashed(affine(units, *second))
 
     def encode_documents(self, tags: Any) -> Any:
-        """Give the codes (n_members, n, code) of tags (n, n_labels), 0, 1 or how probable."""
-        return self._encode(tags, self.document_layers)
+        """Return the codes (n_members, n, code) of tags (n, n_labels), 0, 1 or how probable.
+
+        Where all but the first labels are 0, these alone will do.
+        """
+        (weights, bias), second = self.document_layers
+        units = rectified(affine(self._for_all(tags), weights[:, : tags.shape[1]], bias))
+        return squashed(affine(units, *second))
 
     def encode_rows(self, tags: sp.csr_matrix) -> Floats:
         """Give the codes (n_members, n, code) of sparse tags (n, n_labels); of arrays only."""
@@ -106,20 +113,24 @@ class Members:
         tensors = not isinstance(self.readout, np.ndarray)
         return self.readout.new_tensor(array) if tensors else array
 
-    def _encode(self, rows: Any, layers: Layers) -> Any:
-        """Give the codes of one encoder, (n_members, n, code)."""
-        if not isinstance(rows, np.ndarray):
-            # A copy in torch's own memory: products of numpy's may differ in their last bits.
-            rows = rows.contiguous().clone().expand(len(self), -1, -1)
-        first, second = layers
-        return squashed(affine(rectified(affine(rows, *first)), *second))
+    def _for_all(self, rows: Any) -> Any:
+        """Return rows (n, below) as every member takes them."""
+        if isinstance(rows, np.ndarray):
+            return rows
+        # A copy in torch's own memory: products of numpy's may differ in their last bits.
+        return rows.contiguous().clone().expand(len(self), -1, -1)
 
 
 def affine(rows: Any, weights: Any, bias: Any) -> Any:
-    """Give products (n_members, n, above) of rows and weights, with the bias added."""
+    """Return products (n_members, n, above) of rows and weights, with the bias added.
+
+    In arrays the members' products lie side by side, row by row, as codes do.
+    """
     if not isinstance(rows, np.ndarray):
         return bias.baddbmm(rows, weights)
-    products = rows @ weights
+    n_members, _, above = weights.shape
+    side_by_side = np.empty((rows.shape[-2], n_members, above), dtype=weights.dtype)
+    products = np.matmul(rows, weights, out=side_by_side.transpose(1, 0, 2))
     return np.add(products, bias, out=products)
 
 

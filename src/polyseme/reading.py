@@ -6,7 +6,7 @@ codes what is asked about and reads every label from the codes. Who asks has che
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from polyseme._threads import one_blas_thread
 from polyseme._validation import InputError, IntArray, first_few
 from polyseme.calibration import logit, new_label_frequencies
-from polyseme.corrections import Correction, corrected
+from polyseme.corrections import CorrectionTable
 from polyseme.encoded import EncodedItems
 from polyseme.space import ConceptSpace, Readout
 from polyseme.store import ConceptStore
@@ -74,7 +74,7 @@ class Reading:
     labels : tuple of str
         Those of documents, then those that are known by name.
     of_items, of_tags : Readout
-        How labels are read from codes of items, and of tag sets.
+        How labels are read from codes of items, and of tag sets; with weights of float32, as codes.
     """
 
     space: ConceptSpace
@@ -124,7 +124,7 @@ class Reading:
             readouts.append(space.readout_of_names(named.likeness))
         of_items, of_tags = (
             Readout(
-                np.concatenate([part.weights for part in parts], axis=1),
+                np.concatenate([part.weights for part in parts], axis=1, dtype=np.float32),
                 np.concatenate([part.intercepts for part in parts]),
             )
             for parts in zip(*readouts, strict=True)
@@ -133,7 +133,10 @@ class Reading:
         return cls(space, store, labels, of_items, of_tags)
 
     def codes(self, features: Items | None, tags: sp.csr_matrix | None) -> Floats:
-        """Code items, tag sets over all labels, or both; new labels have no place in codes."""
+        """Code a block of items, tag sets over all labels, or both; see `coded_blocks`.
+
+        New labels have no place in codes.
+        """
         learned = None if tags is None else sp.csr_matrix(tags[:, : self.store.n_learned])
         if features is None:
             assert learned is not None and tags is not None
@@ -145,7 +148,7 @@ class Reading:
             if features.codes is not None and learned is None:
                 return features.codes
             features = features.table()
-        return self.space.item_codes(features, learned)
+        return self.space.views(features, learned).codes
 
     def refuse_new(self, given: IntArray) -> None:
         """Raise where all given tags are newer than the space, which cannot code them."""
@@ -191,14 +194,14 @@ class Reading:
         return np.asarray(logits)
 
     def logits(
-        self, codes: Floats, features: Features | None, corrections: Mapping[int, Correction]
+        self, codes: Floats, features: Features | None, corrections: CorrectionTable
     ) -> Matrix:
         """Read every label from codes, (n, n_labels), as answers correct them."""
         if features is None:
             return self._tag_logits(codes)
         logits = self.plain_logits(codes)
-        if corrections:
-            logits[:, [*corrections]] += corrected(self.space.sketch(features), corrections)
+        if len(corrections.columns):
+            logits[:, corrections.columns] += corrections.additions(self.space.sketch(features))
         return logits
 
     def _tag_logits(self, codes: Floats) -> Matrix:
@@ -209,7 +212,7 @@ class Reading:
         self,
         features: Items | None,
         tags: sp.csr_matrix | None,
-        corrections: Mapping[int, Correction],
+        corrections: CorrectionTable,
         method: str = "space",
         columns: Sequence[int] | None = None,
         *,
@@ -221,8 +224,8 @@ class Reading:
         ----------
         features : array, csr matrix or EncodedItems, shape (n, n_features), or None
         tags : csr matrix, shape (n, n_labels), or None
-        corrections : mapping of int to Correction
-            What answers add, by column.
+        corrections : CorrectionTable
+            What answers add.
         method : {"space", "priming"}
         columns : sequence of int, optional
             Read these alone.
@@ -238,10 +241,9 @@ class Reading:
         """
         n = (features if features is not None else tags).shape[0]  # type: ignore[union-attr]
         of_items = features is not None and method == "space"
-        corrections = corrections if of_items and not plain else {}
         if columns is not None:
-            places = enumerate(columns)
-            corrections = {at: corrections[one] for at, one in places if one in corrections}
+            corrections = corrections.select(columns)
+        are_corrected = of_items and not plain and len(corrections.columns) > 0
         kept = None
         if isinstance(features, EncodedItems) and of_items and tags is None and not plain:
             kept = self._kept_logits(features)
@@ -249,7 +251,7 @@ class Reading:
             part = None if features is None else features[block]
             known = None if tags is None else tags[block]
             codes = self.codes(part, known) if kept is None else None
-            sketches = self._sketches(part) if part is not None and corrections else None
+            sketches = self._sketches(part) if part is not None and are_corrected else None
             # A block is also a table over known documents.
             for own in rank_blocks(block.stop - block.start, max(len(self.labels), 4096)):
                 rows = slice(block.start + own.start, block.start + own.stop)
@@ -267,7 +269,7 @@ class Reading:
                 scores = scores if columns is None else scores[:, columns]
                 if sketches is not None:
                     with one_blas_thread():  # too small a product for several
-                        scores[:, [*corrections]] += corrected(sketches[own], corrections)
+                        scores[:, corrections.columns] += corrections.additions(sketches[own])
                 yield rows, scores, None if known is None else known[own]
 
     def _kept_logits(self, items: EncodedItems) -> Matrix | None:
@@ -279,7 +281,7 @@ class Reading:
 
         def read(whole: EncodedItems) -> Matrix:
             table = np.empty((len(whole), len(self.labels)))
-            for rows, logits, _ in self.blocks(whole, None, {}, plain=True):
+            for rows, logits, _ in self.blocks(whole, None, CorrectionTable.of({}), plain=True):
                 table[rows] = logits
             return table
 

@@ -7,7 +7,7 @@ of labels that turn up later. No label strings here: columns are numbers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -103,7 +103,8 @@ TEMPERATURE = 0.1
 # Principal axes of documents' codes, in which known documents are kept and compared.
 _AXES = 128
 _DOCUMENTS = 8192
-VOTERS = 8192
+# Votes that are counted at a time.
+_VOTES = 2**23
 # Items that calibration is learned on, and of those how many are kept for labels that come later.
 _CALIBRATED = 4096
 _REFERENCE = 512
@@ -136,12 +137,76 @@ class Reference(NamedTuple):
         return f"Reference({len(self.codes)} items)"
 
 
+class Voters(NamedTuple):
+    """Known documents that vote for their labels, the nearer the more (priming)."""
+
+    points: Floats  # (m, n_axes)
+    holders: sp.csr_matrix  # of float32, (n_labels, m): which of them hold each label
+    times: Floats  # (m, 1): how often each votes
+
+    def __repr__(self) -> str:
+        """Return its size, in a line."""
+        return f"Voters({len(self.points)} tag sets)"
+
+    @classmethod
+    def of(cls, points: Floats, documents: sp.csr_matrix, counts: IntArray | None = None) -> Voters:
+        """Let documents (m, n_labels) vote from their points, each `counts` (m,) times."""
+        times = np.ones(len(points)) if counts is None else counts
+        holders = sp.csr_matrix(documents.T, dtype=np.float32)
+        return cls(points, holders, times.astype(np.float32)[:, None])
+
+    def votes(self, points: Floats, left_out: IntArray | None = None) -> Matrix:
+        """Return shares of votes, (n, n_labels), for points (n, n_axes).
+
+        One document may be left out for each point (n,); -1 leaves out none.
+        """
+        shares = np.zeros((len(points), self.holders.shape[0]))
+        for rows in self._blocks(len(points)):
+            strength = self._strength(points[rows])
+            if left_out is not None:
+                places = np.flatnonzero(left_out[rows] >= 0)
+                strength[left_out[rows][places], places] = 0
+            total = strength.sum(axis=0, dtype=np.float64)
+            shares[rows] = (self.holders @ strength / np.maximum(total, 1e-30)).T
+        return shares
+
+    def label_votes(self, points: Floats, column: int) -> Matrix:
+        """Return the votes that one label gets, (n,), for points (n, n_axes); not yet shares."""
+        sets = self.holders[column].indices
+        holding = self._replace(points=self.points[sets], times=self.times[sets])
+        return holding.total_votes(points)
+
+    def total_votes(self, points: Floats) -> Matrix:
+        """Return the sums of all votes, (n,), for points (n, n_axes)."""
+        totals = np.zeros(len(points))
+        for rows in self._blocks(len(points)):
+            totals[rows] = self._strength(points[rows]).sum(axis=0, dtype=np.float64)
+        return totals
+
+    def _blocks(self, n: int) -> Iterator[slice]:
+        """Yield the points, of n, whose votes are counted at a time."""
+        step = max(1, _VOTES // max(len(self.points), 1))
+        for start in range(0, n, step):
+            yield slice(start, start + step)
+
+    def _strength(self, points: Floats) -> Floats:
+        """Return how strongly each document votes, (m, n), for points (n, n_axes)."""
+        # Cosines are at most 1, so that nothing overflows.
+        strength: Floats = self.points @ points.T
+        strength -= 1
+        strength /= TEMPERATURE
+        np.exp(strength, out=strength)
+        strength *= self.times
+        return strength
+
+
 class ItemView(NamedTuple):
-    """What is known of items: by members, by the tags that they have, by the linear path."""
+    """The codes of items, and what they are made of: features, probable tags, the linear path."""
 
     direct: Floats  # members' codes of features, (n, n_members * code)
     probable: Floats  # tags that items probably have, in members' order; given ones are 1
     coordinates: Floats  # of the linear path, (n, n_coordinates)
+    codes: Floats  # (n, n_dimensions)
 
 
 class Background(NamedTuple):
@@ -508,6 +573,18 @@ class ConceptSpace(Estimator):
         _, _, axes = randomized_svd(codes, n_axes, n_iter=2, random_state=0)
         self.axes_ = np.ascontiguousarray(axes.T, dtype=np.float32)
 
+    def derive(self) -> None:
+        """Compute what no request changes: needed whenever members, axes or linear path change."""
+        self._centre: Floats = self.document_mean_.ravel().astype(np.float32) @ self.axes_
+        # Seen labels, by all members and the linear path as one.
+        n_seen = self.n_seen_ if self.members_.shape.n_features else 0
+        n_members = np.float32(len(self.members_))
+        of_members = self.members_.labels[..., :n_seen] / n_members
+        self._seen_readout = Readout(
+            np.concatenate([*of_members, self.linear_.labels[:, :n_seen]]),
+            self.members_.bias[:, 0, :n_seen].mean(axis=0),
+        )
+
     def _calibrate(self, data: TrainingData) -> None:
         """Learn the linear path, intercepts and thresholds on items that members had not seen."""
         n_labels, n_seen = data.n_labels, data.n_seen
@@ -517,6 +594,7 @@ class ConceptSpace(Estimator):
         self.mean_code_, self.mean_tags_ = empty, empty
         self.background_ = Background(no_codes, no_codes, empty)
         self.linear_ = LinearPath.empty(0 if data.X is None else data.X.shape[1], n_seen)
+        self.derive()
         if data.X is None:
             return
 
@@ -524,6 +602,7 @@ class ConceptSpace(Estimator):
         sample = self._draw_sample(data, generator)
         slopes = np.repeat(SLOPES, (n_seen, n_labels - n_seen))
         additions = self._fit_linear_path(data, sample, slopes)
+        self.derive()
         held_out = self._predict_held_out(data, sample, additions)
         self.mean_code_ = np.append(held_out.mean_code, np.zeros(self.linear_.n_coordinates))
         self.mean_tags_ = held_out.probable.mean(axis=0)
@@ -688,14 +767,15 @@ class ConceptSpace(Estimator):
         members, documents = self._members_of(fold), data.documents
         size = members.n_dimensions
         dimensions = slice(fold * size, (fold + 1) * size)
-        mean = self.document_mean_.ravel()[dimensions].astype(np.float32)
         axes = self.axes_[dimensions]
+        centre = self.document_mean_.ravel()[dimensions].astype(np.float32) @ axes
         known = np.empty((documents.shape[0], axes.shape[1]), dtype=np.float32)
         for start in range(0, len(known), _DOCUMENTS):
             rows = slice(start, start + _DOCUMENTS)
             known_codes = _side_by_side(members.encode_rows(documents[rows]))
-            known[rows] = _directions(known_codes - mean, axes)
-        return vote(_directions(codes - mean, axes), known, documents, left_out=left_out)
+            known[rows] = _directions(known_codes @ axes - centre)
+        voters = Voters.of(known, documents)
+        return voters.votes(_directions(codes @ axes - centre), left_out)
 
     # ------------------------------------------------------------------ codes
 
@@ -721,14 +801,8 @@ class ConceptSpace(Estimator):
         codes = np.empty((X.shape[0], self.n_dimensions), dtype=np.float32)
         for start in range(0, len(codes), _BLOCK):
             rows = slice(start, start + _BLOCK)
-            view = self.views(X[rows], None if tags is None else tags[rows])
-            codes[rows] = self.item_code(view)
+            codes[rows] = self.views(X[rows], None if tags is None else tags[rows]).codes
         return codes
-
-    def item_code(self, view: ItemView) -> Floats:
-        """Return the codes of items, (n, n_dimensions), from what is known of them."""
-        code = self.compose(view.direct, view.probable)
-        return np.hstack([code, view.coordinates])
 
     @property
     def n_sketch(self) -> int:
@@ -740,18 +814,25 @@ class ConceptSpace(Estimator):
         return sketch(standardise(X, self.mean_, self.scale_))
 
     def views(self, X: Features, tags: sp.csr_matrix | None = None) -> ItemView:
-        """Return what is known of some items; for parameters see `item_codes`."""
+        """Return the codes of at most some thousand items, with what they are made of.
+
+        For parameters see `item_codes`.
+        """
         check_fitted(self, "members_")
         features = standardise(X, self.mean_, self.scale_)
         direct = _side_by_side(self.members_.encode_items(features))
         coordinates = self.linear_.coordinates(features)
-        logits = _read(self.members_, direct)[:, : self.n_seen_]
+        codes = np.concatenate([direct, coordinates], axis=1)
+        logits = codes @ self._seen_readout.weights + self._seen_readout.intercepts
         probable = np.zeros((len(direct), len(self.order_)), dtype=np.float32)
-        probable[:, : self.n_seen_] = sigmoid(logits + coordinates @ self.linear_.labels)
+        probable[:, : self.n_seen_] = sigmoid(logits)
+        n_probable = self.n_seen_
         if tags is not None:
             given = np.asarray(tags[:, self.order_].toarray(), dtype=np.float32)
             np.maximum(probable, given, out=probable)
-        return ItemView(direct, probable, coordinates)
+            n_probable = len(self.order_)
+        codes[:, : direct.shape[1]] = self.compose(direct, probable[:, :n_probable])
+        return ItemView(direct, probable, coordinates, codes)
 
     def compose(self, direct: Floats, probable: Floats, members: Members | None = None) -> Floats:
         """Put an item's two halves together, by all members or some; see `views`."""
@@ -770,9 +851,8 @@ class ConceptSpace(Estimator):
         return np.pad(codes, ((0, 0), (0, self.linear_.n_coordinates)))
 
     def points(self, codes: Floats) -> Floats:
-        """Give codes as directions of length 1 on the principal axes, (n, n_axes)."""
-        codes = codes[:, : self.members_.n_dimensions]
-        return _directions(codes - self.document_mean_.ravel().astype(np.float32), self.axes_)
+        """Return codes as directions of length 1 on the principal axes, (n, n_axes)."""
+        return _directions(codes[:, : self.members_.n_dimensions] @ self.axes_ - self._centre)
 
     def document_points(self, tags: sp.csr_matrix) -> Floats:
         """Give the points (n, n_axes) of documents (n, n_labels), some rows at a time."""
@@ -1016,6 +1096,7 @@ class ConceptSpace(Estimator):
         space.linear_ = LinearPath(**within(copies, "linear"))
         for name in _ARRAYS:
             setattr(space, f"{name}_", copies[name])
+        space.derive()
         return space
 
 
@@ -1161,48 +1242,10 @@ def _read(members: Members, codes: Floats) -> Matrix:
     return mean_of(members.read(np.ascontiguousarray(split))).astype(np.float64)
 
 
-def _directions(codes: Floats, axes: Floats) -> Floats:
-    """Give centred codes on axes, each of length 1."""
-    placed = codes @ axes
+def _directions(placed: Floats) -> Floats:
+    """Return places on axes, (n, n_axes), each at length 1."""
     lengths = np.sqrt(np.einsum("ij,ij->i", placed, placed))[:, None]
     return np.asarray(placed / np.maximum(lengths, 1e-12), dtype=np.float32)
-
-
-def vote(
-    points: Floats,
-    known: Floats,
-    documents: sp.csr_matrix,
-    *,
-    counts: IntArray | None = None,
-    left_out: IntArray | None = None,
-) -> Matrix:
-    """Let known documents vote for their labels, the nearer the more (priming).
-
-    Gives shares of votes, (n, n_labels), for points (n, n_axes). The voters are known documents
-    with their points (m, n_axes) and labels (m, n_labels); each votes `counts` (m,) times, and one
-    of them may be left out for each point (n,).
-    """
-    n_labels = documents.shape[1]
-    votes, total = np.zeros((len(points), n_labels)), np.zeros(len(points))
-    for start in range(0, len(known), VOTERS):
-        stop = min(start + VOTERS, len(known))
-        own_counts = None if counts is None else counts[start:stop]
-        strength = vote_strength(points, known[start:stop], own_counts)
-        if left_out is not None:
-            rows = np.flatnonzero((left_out >= start) & (left_out < stop))
-            strength[rows, left_out[rows] - start] = 0
-        # A slice of all rows would copy them.
-        block = documents if stop - start == len(known) else documents[start:stop]
-        votes += np.asarray(strength @ block)
-        total += strength.sum(axis=1, dtype=np.float64)
-    return np.asarray(votes / np.maximum(total, 1e-30)[:, None])
-
-
-def vote_strength(points: Floats, known: Floats, counts: IntArray | None) -> Floats:
-    """Compute how strongly each known document votes for each point, (n, m); see `vote`."""
-    # Cosines are at most 1, so that nothing overflows and nothing has to be gone over again.
-    strength: Floats = np.exp((points @ known.T - 1) / TEMPERATURE)
-    return strength if counts is None else strength * counts.astype(np.float32)
 
 
 def mix(logits: Matrix, votes: Matrix, share: float) -> Matrix:

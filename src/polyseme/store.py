@@ -41,7 +41,7 @@ from polyseme.schema import (
     check_places,
     require,
 )
-from polyseme.space import TEMPERATURE, VOTERS, ConceptSpace, vote, vote_strength
+from polyseme.space import TEMPERATURE, ConceptSpace, Voters
 
 Floats = NDArray[np.float32]
 Matrix = NDArray[np.float64]
@@ -187,15 +187,15 @@ class ConceptStore:
     # ------------------------------------------------------------------ inference
 
     @cached_property
-    def _distinct(self) -> tuple[sp.csr_matrix, IntArray]:
-        """The distinct tag sets, (n_sets, n_labels), and how many documents each stands for."""
-        _, first, counts = np.unique(self.sets, return_index=True, return_counts=True)
-        return sp.csr_matrix(self.matrix[first], dtype=np.float32), counts.astype(np.int64)
+    def _set_counts(self) -> IntArray:
+        """How many documents each distinct tag set stands for, (n_sets,)."""
+        return np.bincount(self.sets, minlength=len(self.points)).astype(np.int64)
 
     @cached_property
-    def _holders(self) -> sp.csc_matrix:
-        """The distinct tag sets by label, (n_sets, n_labels)."""
-        return sp.csc_matrix(self._distinct[0])
+    def _voters(self) -> Voters:
+        """The distinct tag sets, as often as documents hold them."""
+        _, first = np.unique(self.sets, return_index=True)
+        return Voters.of(self.points, self.matrix[first], self._set_counts)
 
     @cached_property
     def counts(self) -> IntArray:
@@ -211,34 +211,19 @@ class ConceptStore:
         return digest.digest()
 
     def votes(self, points: Floats) -> Matrix:
-        """Let all known documents vote for their labels, the nearer the more (priming).
-
-        Gives shares of votes, (n, n_labels), for points (n, n_axes).
-        """
-        documents, counts = self._distinct
-        return vote(points, self.points, documents, counts=counts)
+        """Return all known documents' shares of votes, (n, n_labels), for points (n, n_axes)."""
+        return self._voters.votes(points)
 
     def label_votes(self, points: Floats, column: int, totals: Matrix) -> Matrix:
         """Compute the shares of votes that one label gets, (n,), for points (n, n_axes).
 
         It takes the documents that hold the label, and `totals` (n,) as `total_votes` gives them.
         """
-        starts, holders = self._holders.indptr, self._holders.indices
-        sets = holders[starts[column] : starts[column + 1]].astype(np.int64)
-        return self._summed_votes(points, sets) / np.maximum(totals, 1e-30)
+        return self._voters.label_votes(points, column) / np.maximum(totals, 1e-30)
 
     def total_votes(self, points: Floats) -> Matrix:
-        """Sum up the votes of all known documents, (n,), for points (n, n_axes)."""
-        return self._summed_votes(points, np.arange(len(self.points)))
-
-    def _summed_votes(self, points: Floats, sets: IntArray) -> Matrix:
-        """Sum up the votes of some distinct tag sets, (n,), for points (n, n_axes)."""
-        total, counts = np.zeros(len(points)), self._distinct[1]
-        for start in range(0, len(sets), VOTERS):
-            some = sets[start : start + VOTERS]
-            strength = vote_strength(points, self.points[some], counts[some])
-            total += strength.sum(axis=1, dtype=np.float64)
-        return total
+        """Return the sums of the votes of all known documents, (n,), for points (n, n_axes)."""
+        return self._voters.total_votes(points)
 
     def nearest(self, point: Floats, column: int, k: int) -> tuple[Neighbour, ...]:
         """Give the k known tag sets that are nearest to a point (n_axes,), from near to far.
@@ -247,7 +232,7 @@ class ConceptStore:
         none.
         """
         cosines = (self.points @ point).astype(np.float64)
-        strength = np.exp((cosines - 1) / TEMPERATURE) * self._distinct[1]
+        strength = np.exp((cosines - 1) / TEMPERATURE) * self._set_counts
         shares = strength / max(float(strength.sum()), 1e-30)
         label = self.labels[column] if column < len(self.labels) else None
         neighbours = []

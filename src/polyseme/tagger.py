@@ -105,6 +105,7 @@ from polyseme.tags import (
     check_tags,
     complete_each,
     label_kinds,
+    label_preference,
     rank_labels,
     tag_columns,
     tag_sets,
@@ -502,6 +503,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self._raised = self.vocabulary_.raised(self._labels)
         self._places = {self._key(label): column for column, label in enumerate(self._labels)}
         self._set_classes()
+        # Of equal scores the commoner label is first.
+        counts = np.zeros(len(self._labels))
+        counts[: len(store.labels)] = store.counts
+        self._preference = label_preference(self._show(counts, 0))
         self._answers = self._answers.read_anew(reading, self._place)
         return self
 
@@ -574,7 +579,12 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         float32 array, shape (n, n_dimensions)
         """
         features, given = self._asked(X, tags)
-        return self._reading.codes(features, given)
+        n = (features if features is not None else given).shape[0]  # type: ignore[union-attr]
+        codes = np.empty((n, self.space_.n_dimensions), dtype=np.float32)
+        for rows in coded_blocks(n):
+            items = None if features is None else features[rows]
+            codes[rows] = self._reading.codes(items, None if given is None else given[rows])
+        return codes
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Name the dimensions that `transform` gives, (n_dimensions,)."""
@@ -596,8 +606,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         float32 array, shape (n, n_axes)
             Of length 1; the first two axes make a map.
         """
-        features, given = self._asked(X, tags)
-        codes = self._reading.codes(features, given)
+        codes = self.transform(X, tags)
         return self.space_.points(codes)
 
     def concepts(self) -> Concepts:
@@ -744,29 +753,22 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             in_use = in_use & asked
         check_option("method", method, METHODS, owner="rank")
         lowest, highest = (0.0, 1.0) if method == "priming" else (-np.inf, np.inf)
-        some = np.arange(len(self._labels)) if columns is None else np.array(columns)
-        place = {column: at for at, column in enumerate(some.tolist())}
-        raised = [(place[a], place[b]) for a, b in self._raised if a in place and b in place]
-        read = self._reading.blocks(features, tags, self._answers.corrections, method, columns)
+        raised = self._raised
+        if columns is not None:
+            place = {column: at for at, column in enumerate(columns)}
+            raised = [(place[a], place[b]) for a, b in raised if a in place and b in place]
+            in_use = in_use[np.array(columns)]
+        unused = np.flatnonzero(~in_use)
+        read = self._reading.blocks(features, tags, self._answers.table, method, columns)
         for rows, scores, known in read:
             own = scores.copy() if raised else scores
             for source, target in raised:
                 np.maximum(scores[:, target], own[:, source], out=scores[:, target])
-            scores = np.where(in_use[some], scores, lowest)
+            scores[:, unused] = lowest
             if known is not None:
-                scores = np.where(known.toarray()[:, some] > 0, highest, scores)
+                given = known.toarray() > 0
+                scores[given if columns is None else given[:, columns]] = highest
             yield rows, self._show(scores, lowest) if columns is None else scores
-
-    def _probable(
-        self,
-        features: Items | None,
-        tags: sp.csr_matrix | None,
-        method: str = "space",
-        kinds: Collection[str] | None = None,
-    ) -> Iterator[tuple[slice, Matrix]]:
-        """Give probabilities of checked items, or shares of votes, some rows at a time."""
-        for rows, scores in self._scored(features, tags, method, kinds):
-            yield rows, scores if method == "priming" else sigmoid(scores)
 
     def predict_proba(
         self, X: object, tags: Iterable[Collection[str]] | None = None, method: str = "space"
@@ -788,7 +790,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         -------
         float64 array, shape (n, n_classes)
         """
-        return self._collect(self._probable(*self._asked(X, tags), method))
+        scores = self._collect(self._scored(*self._asked(X, tags), method))
+        return scores if method == "priming" else sigmoid(scores)
 
     def decision_function(self, X: object, tags: Iterable[Collection[str]] | None = None) -> Matrix:
         """Give the logit of every label for each item, (n, n_classes); see `predict_proba`."""
@@ -931,11 +934,13 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 if kinds is not None and set(as_names(kinds, "kinds of labels")) == {"seen"}:
                     warnings.simplefilter("ignore", PolysemeWarning)
                 least = self.thresholds(precision)
-        blocks = self._probable(features, given, kinds=kinds)
+        blocks = self._scored(features, given, kinds=kinds)
         if self.indicator_ is not None:
-            table = self._collect(blocks) >= least
+            table = sigmoid(self._collect(blocks)) >= least
             return table[:, : len(self.indicator_)].astype(np.int64)
-        return [tags for _, part in blocks for tags in tag_sets(part, least, self.classes_)]
+        return [
+            tags for _, part in blocks for tags in tag_sets(sigmoid(part), least, self.classes_)
+        ]
 
     def rank(
         self,
@@ -970,16 +975,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         n = (features if features is not None else given).shape[0]  # type: ignore[union-attr]
         shape = (n, min(k, len(self.classes_)))
         label_ids, best = np.empty(shape, dtype=np.int64), np.empty(shape)
-        for rows, scores in self._probable(features, given, method, kinds):
-            label_ids[rows], best[rows] = rank_labels(scores, self._occurrences, k)
+        for rows, scores in self._scored(features, given, method, kinds):
+            shares = scores if method == "priming" else sigmoid(scores)
+            label_ids[rows], best[rows] = rank_labels(shares, self._preference, k)
         return self.classes_[label_ids], best
-
-    @property
-    def _occurrences(self) -> IntArray:
-        """How many documents hold each label: of equal scores the commoner label is first."""
-        counts = np.zeros(len(self._labels))
-        counts[: len(self.store_.labels)] = self.store_.counts
-        return self._show(counts, 0).astype(np.int64)
 
     def complete(
         self, tags: Collection[str] | Iterable[Collection[str]], k: int = 10
@@ -1057,7 +1056,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             )
         evidence = evidence_of(
             self._reading,
-            self._answers.corrections,
+            self._answers.table,
             features,
             given,
             column,
@@ -1079,7 +1078,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if not sources:
             return column
         codes = self._reading.codes(features, tags)
-        logits = self._reading.logits(codes, features, self._answers.corrections)[0]
+        logits = self._reading.logits(codes, features, self._answers.table)[0]
         return max([column, *sources], key=lambda one: logits[one])
 
     def _kind(self, column: int) -> str:

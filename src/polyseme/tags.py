@@ -15,6 +15,8 @@ from polyseme._validation import InputError, IntArray, PolysemeWarning, check_nu
 from polyseme.corpus import LabelCorpus, Labels
 
 _BLOCK_NUMBERS = 2**22
+# Up to here all labels are sorted.
+_FEW_LABELS = 512
 
 
 def check_tags(tags: object) -> list[Any]:
@@ -94,18 +96,24 @@ def _warn_unknown(unknown: Sequence[str]) -> None:
         )
 
 
-def rank_labels(
-    scores: ArrayLike, n_occurrences: ArrayLike, k: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Give the k best labels of each row.
+def label_preference(n_occurrences: ArrayLike) -> IntArray:
+    """Return columns as labels with equal scores are ordered: the commonest first, then by column.
 
-    Labels with equal scores are ordered by their number of known concepts, then by column.
+    `n_occurrences` (n_labels,) are the known concepts of each label.
+    """
+    return np.argsort(-np.asarray(n_occurrences), kind="stable").astype(np.int64)
+
+
+def rank_labels(
+    scores: ArrayLike, preference: IntArray, k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the k best labels of each row.
 
     Parameters
     ----------
     scores : array, shape (n, n_labels)
-    n_occurrences : int array, shape (n_labels,)
-        Known concepts of each label.
+    preference : int64 array, shape (n_labels,)
+        The order of labels with equal scores; see `label_preference`.
     k : int
         How many labels; all of them if there are fewer.
 
@@ -116,11 +124,10 @@ def rank_labels(
     """
     check_number("k", k, owner="rank", low=1, whole=True)
     table = np.asarray(scores, dtype=np.float64)
-    preferred = np.lexsort((np.arange(table.shape[1]), -np.asarray(n_occurrences)))
     label_ids = np.empty((len(table), min(k, table.shape[1])), dtype=np.int64)
     for rows in rank_blocks(*table.shape):
-        label_ids[rows] = preferred[_first_in_order(-table[rows][:, preferred], k)]
-    return label_ids, np.take_along_axis(table, label_ids, axis=1)
+        label_ids[rows] = preference[_first_in_order(-table[rows][:, preference], k)]
+    return label_ids, table[np.arange(len(table))[:, None], label_ids]
 
 
 def rank_blocks(n: int, n_labels: int) -> list[slice]:
@@ -131,7 +138,7 @@ def rank_blocks(n: int, n_labels: int) -> list[slice]:
 
 def _first_in_order(values: NDArray[np.float64], k: int) -> NDArray[np.int64]:
     """Give the places of each row's k smallest values, the first of equals first."""
-    if 8 * k >= values.shape[1]:
+    if max(8 * k, _FEW_LABELS) >= values.shape[1]:
         return np.argsort(values, axis=1, kind="stable")[:, :k]
     limits = np.partition(values, k - 1, axis=1)[:, k - 1]
     places = np.empty((len(values), k), dtype=np.int64)

@@ -333,7 +333,8 @@ def standardise(X: Features, mean: Matrix, scale: Matrix) -> Floats:
     for start in range(0, len(table), 1024):
         block = X[start : start + 1024]
         dense = np.asarray(block.toarray() if sp.issparse(block) else block, dtype=np.float64)
-        table[start : start + 1024] = np.clip((dense - mean) / scale, -_FARTHEST, _FARTHEST)
+        scaled = (dense - mean) / scale
+        table[start : start + 1024] = np.minimum(np.maximum(scaled, -_FARTHEST), _FARTHEST)
     return table
 
 

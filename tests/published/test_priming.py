@@ -13,7 +13,7 @@ from polyseme._validation import InputError
 from polyseme.index import ConceptIndex
 from polyseme.published import priming
 from polyseme.published.priming import PrimingRanker, PrimingStore
-from polyseme.tags import rank_labels
+from polyseme.tags import label_preference, rank_labels
 
 ARRAYS = ("sets", "points", "label_ids", "set_ids")
 
@@ -79,7 +79,8 @@ def test_ranking_in_blocks_is_ranking_at_once(monkeypatch):
     index = ConceptIndex(generator.normal(size=(60, 3)), generator.integers(9, size=60), 10)
     ranker = PrimingRanker(index, 1.0)
     points = generator.normal(size=(11, 3))
-    wanted = rank_labels(ranker.scores(points), index.n_occurrences, 4)
+    preference = label_preference(index.n_occurrences)
+    wanted = rank_labels(ranker.scores(points), preference, 4)
     monkeypatch.setattr(tags_module, "_BLOCK_NUMBERS", 25)
     label_ids, scores = ranker.rank(points, 4)
     np.testing.assert_array_equal(label_ids, wanted[0])

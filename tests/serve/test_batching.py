@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 
 import pytest
 
+from polyseme.serve import batching
 from polyseme.serve.batching import Batcher, QueueFullError
 
 
@@ -37,6 +39,28 @@ def test_rows_that_wait_while_a_batch_is_scored_are_the_next_batch():
 
     assert run(ask()) == [2, 4, 6, 8, 10, 12, 14]
     assert sizes == [1, 4, 2]
+
+
+def test_a_quick_row_is_scored_at_once_and_several_or_slow_ones_by_the_worker(monkeypatch):
+    threads = []
+
+    def score(rows):
+        threads.append(threading.current_thread() is threading.main_thread())
+        return rows
+
+    async def ask(quick):
+        monkeypatch.setattr(batching, "_QUICK", quick)
+        batcher = Batcher(score)
+        for row in range(3):
+            assert await batcher.submit(row) == row
+        assert await asyncio.gather(*map(batcher.submit, (4, 5))) == [4, 5]
+        await batcher.close()
+
+    run(ask(math.inf))
+    assert threads == [False, True, True, False], "the first says how long it takes"
+    threads.clear()
+    run(ask(0.0))
+    assert threads == [False] * 4
 
 
 def test_a_row_that_fails_fails_alone_and_the_next_is_scored():

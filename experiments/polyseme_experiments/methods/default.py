@@ -171,4 +171,5 @@ def _with_members(space: ConceptSpace, data: TrainingData, n_members: int) -> Co
     made.document_scatter_ = made.document_scatter_[:n_members]
     coordinates = made.mean_code_[len(one_each) * made.plan_.code :]
     made.axes_, made.mean_code_ = made.axes_[:size], np.append(made.mean_code_[:size], coordinates)
+    made.derive()
     return made

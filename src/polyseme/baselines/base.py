@@ -32,7 +32,7 @@ from polyseme._validation import (
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, in_order_of
 from polyseme.documents import met_documents, teaching_corpora
 from polyseme.published.mapping import InstanceMapper
-from polyseme.tags import rank_labels
+from polyseme.tags import label_preference, rank_labels
 
 Matrix = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -123,8 +123,9 @@ class Baseline(Estimator, ABC):
 
     def rank(self, X: object, k: int = 10) -> tuple[NDArray[np.object_], Matrix]:
         """Give the k best labels for each instance and their scores, each (n, k)."""
-        label_ids, scores = rank_labels(self.decision_function(X), self.n_occurrences_, k)
-        return self.classes_[label_ids], scores
+        scores = self.decision_function(X)
+        label_ids, best = rank_labels(scores, label_preference(self.n_occurrences_), k)
+        return self.classes_[label_ids], best
 
     @abstractmethod
     def _fit(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix) -> None:

@@ -40,7 +40,7 @@ from polyseme.schema import (
     check_places,
     require,
 )
-from polyseme.tags import rank_blocks, rank_labels
+from polyseme.tags import label_preference, rank_blocks, rank_labels
 
 RELATEDNESS = ("nearest", "density")
 # Label sets embedded at a time.
@@ -257,10 +257,11 @@ class PrimingRanker:
         """Give the k best labels around each point; see `rank_labels`."""
         check_number("k", k, owner="rank", low=1, whole=True)
         queries = np.asarray(points)
+        preference = label_preference(self.index.n_occurrences)
         shape = (len(queries), min(k, self.index.n_labels))
         label_ids, scores = np.empty(shape, dtype=np.int64), np.empty(shape)
         for rows in rank_blocks(len(queries), self.index.n_labels):
-            ranked = rank_labels(self.scores(queries[rows]), self.index.n_occurrences, k)
+            ranked = rank_labels(self.scores(queries[rows]), preference, k)
             label_ids[rows], scores[rows] = ranked
         return label_ids, scores
 
@@ -275,5 +276,6 @@ class PrimingRanker:
         others = np.setdiff1d(np.arange(len(scores)), given)
         total = scores[others].sum()
         shares = scores[others] / total if total > 0 else scores[others]
-        places, best = rank_labels(shares[None, :], self.index.n_occurrences[others], k)
+        preference = label_preference(self.index.n_occurrences[others])
+        places, best = rank_labels(shares[None, :], preference, k)
         return others[places[0]], best[0]

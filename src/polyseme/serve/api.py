@@ -187,9 +187,12 @@ def collection_of(host: ModelHost) -> Collection:
     return host.collection
 
 
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
 def answer(content: Any, version: str | None = None) -> Response:
     """Give an answer as JSON, with the version of the model that gave it."""
-    data = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    data = _JSON.encode(content)
     headers = None if version is None else {"X-Model-Version": version}
     return Response(data.encode("utf-8", "replace"), headers=headers, media_type=JSON)
 

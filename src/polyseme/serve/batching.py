@@ -2,12 +2,15 @@
 
 In: rows, one by one, from an event loop. Out: each row's result, as soon as its batch is done. A
 batch is whatever waits when the worker is free, so that nobody waits for company; a row that fails
-is scored by itself, so that it harms no other.
+is scored by itself, so that it harms no other. A single row is scored at once in the event loop, as
+long as single rows take less than changing threads does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,18 +19,21 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
+# Seconds below which the event loop may score a single row itself.
+_QUICK = 2e-3
+
 
 class QueueFullError(RuntimeError):
     """More is waiting than is allowed; try again later."""
 
 
 class Batcher(Generic[T, R]):
-    """Score what waits, many at a time, in one thread of its own.
+    """Score what waits, many at a time, in one thread of its own; a quick single row at once.
 
     Parameters
     ----------
     score : callable
-        Takes a list of rows, gives a list of as many results; runs in the worker's thread.
+        Takes a list of rows, gives a list of as many results; never runs twice at a time.
     largest : int
         Rows of a batch at the most.
     most_waiting : int
@@ -46,6 +52,7 @@ class Batcher(Generic[T, R]):
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="scoring")
         self._running: asyncio.Task[None] | None = None
         self._closed = False
+        self._seconds_alone = math.inf  # that the last single row took
         self.sizes: Callable[[int], object] = lambda size: None  # told of every batch
 
     @property
@@ -81,7 +88,10 @@ class Batcher(Generic[T, R]):
             self.sizes(len(batch))
             rows = [row for row, _ in batch]
             try:
-                results = await loop.run_in_executor(self._executor, self._results, rows)
+                if len(rows) == 1 and self._seconds_alone < _QUICK:
+                    results = self._results(rows)
+                else:
+                    results = await loop.run_in_executor(self._executor, self._results, rows)
             except BaseException as error:
                 for _, answer in [*batch, *self._waiting]:
                     if not answer.done():
@@ -100,8 +110,11 @@ class Batcher(Generic[T, R]):
 
     def _results(self, rows: Sequence[T]) -> Sequence[R | Exception]:
         """Score rows together, or, where that fails, each by itself."""
+        start = time.perf_counter()
         try:
             results = list(self._score(rows))
+            if len(rows) == 1:
+                self._seconds_alone = time.perf_counter() - start
             if len(results) == len(rows):
                 return results
             raise RuntimeError(f"{len(results)} results for {len(rows)} rows")

@@ -304,10 +304,11 @@ class ModelHost:
         extractor = self.extractor
         if extractor is None:
             features = np.stack(rows)
+            if names is None:
+                return features
             columns = getattr(self._now.tagger, "feature_names_in_", None)
             named = None if columns is None else tuple(columns)
-            own = None if names is None else list(names)
-            return Table(features=features, columns=named, ids=own)
+            return Table(features=features, columns=named, ids=list(names))
         ids = tuple(map(str, range(len(rows)))) if names is None else tuple(names)
         raw: Any = np.stack(rows) if extractor.kind == "image" else list(rows)
         return Extracted(extractor.kind, extractor.preprocessing(), ids, raw)

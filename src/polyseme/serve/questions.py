@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -173,7 +174,12 @@ def whether(query: QueryParams, name: str) -> bool:
 
 
 _BOOL = TypeAdapter(bool)
-_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
+
+
+@cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    """Return what reads JSON of a kind; making it takes longer than reading."""
+    return TypeAdapter(kind)
 
 
 def validated(kind: type[M], fields: dict[str, Any]) -> M:
@@ -186,9 +192,8 @@ def validated(kind: type[M], fields: dict[str, Any]) -> M:
 
 def parsed(kind: type[M], data: bytes) -> M:
     """Read a JSON body."""
-    adapter = _ADAPTERS.setdefault(kind, TypeAdapter(kind))
     try:
-        body: M = adapter.validate_json(data)
+        body: M = _adapter(kind).validate_json(data)
     except ValidationError as error:
         raise InputError(sentence_of(error)) from None
     return body
