@@ -509,11 +509,12 @@ class SpaceTraining:
             for fold in range(self.n_folds):
                 in_fold, per_fold = folds == fold, self.plan.members_per_fold
                 of_fold = [answers[fold * per_fold + place] for place in range(per_fold)]
-                unseen = np.mean([each.unseen for each in of_fold], axis=0)
-                targets[:n][in_fold, n_seen:] = unseen
-                seen = np.mean([each.seen for each in of_fold], axis=0)
-                probable[in_fold] = 1 / (1 + np.exp(-seen))
-                logits[pool_folds == fold] = np.mean([each.pool for each in of_fold], axis=0)
+                targets[:n][in_fold, n_seen:] = _mean([each.unseen for each in of_fold])
+                # Of many items and labels: no table is made that need not be.
+                odds = np.negative(_mean([each.seen for each in of_fold]))
+                np.add(np.exp(odds, out=odds), 1, out=odds)
+                probable[in_fold] = np.divide(1, odds, out=odds)
+                logits[pool_folds == fold] = _mean([each.pool for each in of_fold])
             if self.plan.selection_weights and data.n_unseen:
                 weights[:n] = selection_weights(targets[:n, -1])
             if pooled:
@@ -671,6 +672,11 @@ def mean_answers(members: Members, features: Floats, truth: Floats) -> tuple[Flo
         codes = members.encode_items(members.rows(features[rows]))
         seen[rows] = mean_of(members.read(codes, slice(0, n_seen)))
     return unseen, seen
+
+
+def _mean(answers: Sequence[Floats]) -> Floats:
+    """Return the mean of some members' answers; of one, its own."""
+    return answers[0] if len(answers) == 1 else np.mean(answers, axis=0)
 
 
 def pool_answers(members: Members, features: Floats, n_seen: int) -> Floats:
