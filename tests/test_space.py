@@ -46,8 +46,9 @@ def homely():
 
 @pytest.fixture(scope="module")
 def at_home(homely, tiny_space):
-    """A space without votes; there are so few items that all of them are references."""
-    return tiny_space(random_state=0, priming=0, n_steps=80).fit(*homely)
+    """A space of members alone; there are so few items that all of them are references."""
+    alone = {"priming": 0, "linear": 0, "members_per_fold": 2}
+    return tiny_space(random_state=0, n_steps=80, **alone).fit(*homely)
 
 
 def small(seed=0, n=30, n_labels=6):
@@ -248,7 +249,7 @@ def test_labels_are_expected_as_often_as_documents_hold_them(at_home, homely):
 def test_reference_codes_are_those_of_members_that_had_not_seen_the_item(at_home, homely):
     """Build the reference again, item by item."""
     documents, X = homely
-    again = ConceptSpace(n_folds=3, n_steps=80, random_state=0)
+    again = ConceptSpace(n_folds=3, members_per_fold=2, n_steps=80, random_state=0)
     data, _ = again.prepare(documents, X, np.arange(N_HOMELY), None, None)
     codes, folds, weights = at_home.reference_
     assert folds.tolist() == data.folds.tolist() and len(weights) == N_HOMELY

@@ -541,22 +541,24 @@ def test_features_are_cut_off_where_they_are_wild():
 
 
 @pytest.mark.parametrize(
-    ("n_documents", "members", "hidden", "batch"),
-    [
-        (499, 1, 128, 192),
-        (500, 2, 256, 192),
-        (20_000, 2, 256, 192),
-        (20_001, 1, 256, 192),
-        (76_801, 1, 256, 384),
-        (10**8, 1, 256, 3072),
-    ],
+    ("n_documents", "hidden", "batch"),
+    [(499, 128, 96), (500, 256, 96), (38_400, 256, 96), (38_401, 256, 192), (10**8, 256, 3072)],
 )
-def test_members_and_batches_follow_the_number_of_documents(n_documents, members, hidden, batch):
+def test_units_and_batches_follow_the_number_of_documents(n_documents, hidden, batch):
     plan = SpacePlan().sized(n_documents)
-    assert (plan.members_per_fold, plan.hidden, plan.code) == (members, hidden, hidden)
-    times = batch // 192
+    assert (plan.hidden, plan.code) == (hidden, hidden)
+    times = batch // 96
     assert plan.document_batch == batch
-    assert (plan.item_batch, plan.probable_batch) == (128 * times, 64 * times)
+    assert (plan.item_batch, plan.probable_batch) == (64 * times, 32 * times)
+
+
+def test_a_shortened_plan_has_fewer_steps_at_higher_rates():
+    plan = SpacePlan(n_steps=400, round_steps=100)
+    short = plan.shortened(100)
+    assert (short.n_steps, short.round_steps) == (100, 25)
+    factors = np.divide(short.learning_rates, plan.learning_rates)
+    assert factors == pytest.approx(np.full(3, 4**0.375))
+    assert plan.shortened(400) == plan.shortened(1000) == plan
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ class SpacePlan:
 
     n_folds: int = 5
     members_per_fold: int = 1
-    n_steps: int = 440
+    n_steps: int = 400
     round_steps: int = 100
     document_batch: int = 96
     item_batch: int = 64
