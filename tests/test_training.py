@@ -552,6 +552,15 @@ def test_units_and_batches_follow_the_number_of_documents(n_documents, hidden, b
     assert (plan.item_batch, plan.probable_batch) == (64 * times, 32 * times)
 
 
+@pytest.mark.parametrize(("n_documents", "folds", "factor"), [(20_000, 5, 1), (20_001, 3, 1.5)])
+def test_with_many_documents_there_are_fewer_members_with_higher_rates(n_documents, folds, factor):
+    plan = SpacePlan().sized(n_documents)
+    assert plan.n_folds == folds
+    assert np.divide(plan.learning_rates, SpacePlan().learning_rates) == pytest.approx(
+        np.full(3, factor)
+    )
+
+
 def test_a_shortened_plan_has_fewer_steps_at_higher_rates():
     plan = SpacePlan(n_steps=400, round_steps=100)
     short = plan.shortened(100)
@@ -572,12 +581,12 @@ def test_many_tagged_items_are_trained_with_less_dropout(n_items, shares):
 
 
 @given(st.integers(1, 10**8), st.integers(0, 10**7), st.integers(1, 5000))
-def test_a_sized_plan_goes_over_documents_4_to_100_times(n_documents, n_items, n_steps):
+def test_a_sized_plan_goes_over_documents_3_to_100_times(n_documents, n_items, n_steps):
     plan = SpacePlan(n_steps=n_steps).sized(n_documents).within(n_documents, n_items)
     one_pass = max(n_documents / plan.document_batch, 1)
     if n_documents >= SpacePlan().document_batch:
-        assert 4 * one_pass - 1 <= plan.n_steps <= 100 * one_pass
-    assert plan.n_steps == n_steps or plan.n_steps in (int(4 * one_pass), int(100 * one_pass))
+        assert 3.5 * one_pass - 1 <= plan.n_steps <= 100 * one_pass
+    assert plan.n_steps == n_steps or plan.n_steps in (int(3.5 * one_pass), int(100 * one_pass))
     assert 1 <= plan.document_batch <= n_documents
     assert 1 <= plan.probable_batch <= plan.item_batch <= max(n_items, 1)
     assert plan.n_rounds >= min(4, plan.n_steps)

@@ -48,10 +48,12 @@ from polyseme.corrections import SKETCH, sketch
 from polyseme.linear_path import (
     MEASURED,
     MOST_FEATURES,
+    SHRINKAGES,
     LinearPath,
     Ridge,
     choose_weight,
     leave_out,
+    log_loss,
     prediction_spreads,
 )
 from polyseme.members import Members, Shape, mean_of
@@ -601,7 +603,8 @@ class ConceptSpace(Estimator):
         generator = np.random.default_rng(self.plan_.n_steps)
         sample = self._draw_sample(data, generator)
         slopes = np.repeat(SLOPES, (n_seen, n_labels - n_seen))
-        additions = self._fit_linear_path(data, sample, slopes)
+        additions, shrinkage = self._fit_linear_path(data, sample, slopes)
+        slopes[:n_seen] *= shrinkage
         self.derive()
         held_out = self._predict_held_out(data, sample, additions)
         self.mean_code_ = np.append(held_out.mean_code, np.zeros(self.linear_.n_coordinates))
@@ -695,15 +698,21 @@ class ConceptSpace(Estimator):
 
     def _fit_linear_path(
         self, data: TrainingData, sample: _Sample, slopes: Matrix
-    ) -> Matrix | None:
-        """Fit the linear path; return what it adds to the logits of sampled items, (n, n_seen).
+    ) -> tuple[Matrix | None, float]:
+        """Fit the linear path.
 
-        None where it has no part: with very many features, and where it does not help.
+        Returns
+        -------
+        additions : float64 array, shape (n, n_seen), or None
+            What it adds to the logits of sampled items; None where it has no part: with very many
+            features, and where it does not help.
+        shrinkage : float
+            A factor for the slopes of seen labels beside it.
         """
         n_seen = data.n_seen
         many = data.X is None or data.X.shape[1] > MOST_FEATURES
         if many or self.linear == 0 or not sample.are_held_out:
-            return None
+            return None, 1.0
         carried = sp.csr_matrix(data.documents[data.item_documents][:, :n_seen])
         folds = data.folds[data.item_documents]
         ridge = Ridge(lambda rows: self._features_of(data, rows), carried, folds)
@@ -732,10 +741,29 @@ class ConceptSpace(Estimator):
                 frequencies[:n_seen],
             )
         if not weight:
-            return None
-        self.linear_ = ridge.path(weight, spreads)
-        loadings = self.linear_.labels / weight
-        return np.asarray((predictions / spreads) @ loadings.T @ self.linear_.labels)
+            return None, 1.0
+
+        path = ridge.path(weight, spreads)
+        loadings = path.labels / weight
+        additions: Matrix = (predictions / spreads) @ loadings.T @ path.labels.astype(np.float64)
+        rows = np.searchsorted(sample.items, measured.items)
+        shrinkage = self._choose_shrinkage(data, measured, additions[rows], slopes)
+        self.linear_ = path._replace(labels=np.float32(shrinkage) * path.labels)
+        return shrinkage * additions, shrinkage
+
+    def _choose_shrinkage(
+        self, data: TrainingData, sample: _Sample, additions: Matrix, slopes: Matrix
+    ) -> float:
+        """Return the factor of seen labels' logits that gives the likeliest probabilities."""
+        n_seen = data.n_seen
+        held_out = self._predict_held_out(data, sample, additions)
+        weights, frequencies = self._expected_frequencies(data, sample, held_out)
+        losses = []
+        for factor in SHRINKAGES:
+            shrunk = held_out._replace(additions=factor * additions)
+            logits = shrunk.mixed(factor * slopes, self.priming)[:, :n_seen]
+            losses.append(log_loss(logits, sample.truth, weights, frequencies[:n_seen]))
+        return SHRINKAGES[int(np.argmin(losses))]
 
     def _keep_background(
         self,

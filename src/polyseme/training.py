@@ -64,6 +64,8 @@ MOST_THREADS = 4
 VALIDATION_STEPS = 75
 # Learning rates rise with this power of how many times fewer the steps are; see `shortened`.
 _RATE_POWER = 0.375
+# With many documents: a factor of learning rates, and how often they are gone over at the least.
+_MANY_RATES, _LEAST_PASSES = 1.5, 3.5
 # Tables over documents and labels up to this size are kept dense.
 _DENSE_BYTES = 64 * 2**20
 
@@ -180,11 +182,11 @@ class SpacePlan:
         return float(warm * 0.5 * (1 + np.cos(np.pi * number / self.n_steps)))
 
     def sized(self, n_documents: int, n_items: int = 0) -> SpacePlan:
-        """Fit units, batches and steps to the number of documents, dropout to that of items.
+        """Fit members, batches and steps to the number of documents, dropout to that of items.
 
-        Below 500 documents members have half the units. A step looks at 96 documents, at 3,072
-        where there are a million; the steps are those of the plan, but go over the documents at
-        least 4 and at most 100 times. From 8,000 tagged items on, dropout of features, of hidden
+        Below 500 documents members have half the units; above 20,000 there are three of them, with
+        higher learning rates. A step looks at 96 documents, at 3,072 where there are a million; the
+        steps are those of the plan, but go over the documents at least 3.5 and at most 100 times. From 8,000 tagged items on, dropout of features, of hidden
         units of items and of codes is lower: so many over-fit less.
 
         Parameters
@@ -196,14 +198,16 @@ class SpacePlan:
         while batch < 3072 and n_documents / batch > 400:
             batch, times = 2 * batch, 2 * times
         one_pass = max(n_documents / batch, 1.0)
-        few = n_documents < 500
+        few, many = n_documents < 500, n_documents > 20_000
         dropout = self.dropout
         if n_items >= 8000:
             of_features, of_items, of_documents, of_codes = dropout
             dropout = (of_features / 3, of_items / 2, of_documents, of_codes * 3 / 7)
-        n_steps = int(min(max(self.n_steps, 4 * one_pass), 100 * one_pass))
+        n_steps = int(min(max(self.n_steps, _LEAST_PASSES * one_pass), 100 * one_pass))
         return replace(
             self,
+            n_folds=min(self.n_folds, 3) if many else self.n_folds,
+            learning_rates=self._rates_times(_MANY_RATES if many else 1.0),
             hidden=self.hidden // 2 if few else self.hidden,
             code=self.code // 2 if few else self.code,
             n_steps=n_steps,
@@ -224,13 +228,17 @@ class SpacePlan:
         if self.n_steps <= n_steps:
             return self
         factor = (self.n_steps / n_steps) ** _RATE_POWER
-        of_items, of_documents, of_readout = (factor * rate for rate in self.learning_rates)
         return replace(
             self,
             n_steps=n_steps,
             round_steps=min(self.round_steps, max(n_steps // 4, 1)),
-            learning_rates=(of_items, of_documents, of_readout),
+            learning_rates=self._rates_times(factor),
         )
+
+    def _rates_times(self, factor: float) -> tuple[float, float, float]:
+        """Return the learning rates times a factor."""
+        of_items, of_documents, of_readout = self.learning_rates
+        return factor * of_items, factor * of_documents, factor * of_readout
 
     def weight_bytes(self, n_labels: int, n_features: int) -> int:
         """Say how much memory the members take in training: weights, gradients, two moments.
