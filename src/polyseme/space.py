@@ -83,6 +83,7 @@ from polyseme.training import (
     selection_weights,
     standardise,
 )
+from polyseme.warm_start import WarmStart, filled_folds
 
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -101,7 +102,7 @@ PRIMING = 0.3
 # How fast a known document's vote falls with its cosine to a code.
 TEMPERATURE = 0.1
 # Principal axes of documents' codes, in which known documents are kept and compared.
-_AXES = 128
+_AXES, _TURNS = 128, 2
 _DOCUMENTS = 8192
 _VOTERS = 8192
 # Items that calibration is learned on, and of those how many are kept for labels that come later.
@@ -253,6 +254,8 @@ class ConceptSpace(Estimator):
     axes_ : float32 array, shape (n_dimensions, n_axes)
         Principal axes of documents' codes; see `points`.
     mean_, scale_ : float64 arrays, shape (n_features,)
+    folds_ : int64 array, shape (n_documents + n_pool,)
+        The fold of each document, then of each item of the pool, which its members never saw.
     history_ : list of dict
         Losses of documents and items, for every round of training.
     plan_ : SpacePlan
@@ -300,6 +303,7 @@ class ConceptSpace(Estimator):
         trainer: Trainer | None = None,
         pool: Features | None = None,
         verdicts: sp.csr_matrix | None = None,
+        warm: WarmStart | None = None,
     ) -> Self:
         """Learn from documents and items.
 
@@ -325,13 +329,17 @@ class ConceptSpace(Estimator):
             Untagged items, to learn from as well.
         verdicts : csr_matrix, shape (n + n_pool, n_labels), optional
             What is known of single labels of items and then of the pool: 1 for yes, -1 for no.
+        warm : WarmStart, optional
+            A former space to go on from, by a twelfth of the steps at half the rates
+            (`SpacePlan.warmed`). Its documents stay in their folds, new ones are drawn into the
+            smallest folds, and features are standardised as they were.
         """
         self.check_parameters()
         data, seed = self.prepare(
-            documents, X, item_documents, groups, n_label_sets, pool, verdicts
+            documents, X, item_documents, groups, n_label_sets, pool, verdicts, warm
         )
         if trainer is not None:
-            return self.finish(data, *trainer(data, self.plan_, seed, progress))
+            return self.finish(data, *trainer(data, self.plan_, seed, progress), warm=warm)
         device = check_device(self.device, owner=type(self).__name__)
         training = SpaceTraining(data, self.plan_, seed, device)
         if self.checkpoint is not None:
@@ -345,7 +353,7 @@ class ConceptSpace(Estimator):
 
         with one_blas_thread():
             training.run(after=after)
-        return self.finish(data, training.members.arrays(), training.history)
+        return self.finish(data, training.members.arrays(), training.history, warm=warm)
 
     def planned(self, n_documents: int, n_items: int = 0, *, pool: bool = False) -> SpacePlan:
         """Give the plan that the parameters and the data ask for.
@@ -403,6 +411,7 @@ class ConceptSpace(Estimator):
         n_label_sets: int | None,
         pool: Features | None = None,
         verdicts: sp.csr_matrix | None = None,
+        warm: WarmStart | None = None,
     ) -> tuple[TrainingData, int]:
         """Order labels, draw folds and fit the plan to the data; for parameters see `fit`.
 
@@ -428,10 +437,14 @@ class ConceptSpace(Estimator):
         seen, self.mean_, self.scale_ = np.ones(n_labels, dtype=bool), np.zeros(0), np.ones(0)
         if X is not None:
             seen = np.asarray(documents[rows].sum(axis=0)).ravel() > 0
-            self.mean_, self.scale_ = column_statistics(X)
+            self.mean_, self.scale_ = (
+                column_statistics(X) if warm is None else (warm.space.mean_, warm.space.scale_)
+            )
         self.order_ = np.concatenate([np.flatnonzero(seen), np.flatnonzero(~seen)])
         self.n_seen_ = int(seen.sum())
         plan = self.planned(n_documents, n_items, pool=pool is not None)
+        if warm is not None:
+            plan = plan.warmed()
         self.plan_ = plan.within(n_documents, n_items)
         check_memory(
             self.plan_.weight_bytes(n_labels, 0 if X is None else X.shape[1]),
@@ -439,10 +452,9 @@ class ConceptSpace(Estimator):
             "lower them, or give fewer labels or features",
         )
         generator = np.random.default_rng(seed)
-        folds = fold_numbers(n_documents, self.plan_.n_folds, generator, groups)
-        pool_folds = None
-        if pool is not None:
-            pool_folds = generator.permutation(pool.shape[0]) % (int(folds.max(initial=0)) + 1)
+        n_pool = 0 if pool is None else pool.shape[0]
+        folds, pool_folds = self._draw_folds(n_documents, n_pool, generator, groups, warm)
+        self.folds_ = np.concatenate([folds, pool_folds])
         if verdicts is not None:
             verdicts = sp.csr_matrix(verdicts[:, self.order_], dtype=np.float32)
         data = TrainingData(
@@ -455,12 +467,36 @@ class ConceptSpace(Estimator):
             mean=self.mean_,
             scale=self.scale_,
             pool=pool,
-            pool_folds=pool_folds,
+            pool_folds=None if pool is None else pool_folds,
             verdicts=verdicts,
+            start=None if warm is None else warm.start(self.order_, self.n_seen_),
         )
         return data, seed
 
-    def finish(self, data: TrainingData, members: Members, history: list[dict[str, float]]) -> Self:
+    def _draw_folds(
+        self,
+        n_documents: int,
+        n_pool: int,
+        generator: np.random.Generator,
+        groups: IntArray | None,
+        warm: WarmStart | None,
+    ) -> tuple[IntArray, IntArray]:
+        """Return the folds of documents and of the pool; those of a former fit are kept."""
+        if warm is not None:
+            folds = filled_folds(warm.folds, warm.n_folds, generator, groups)
+            return folds, filled_folds(warm.pool_folds, warm.n_folds, generator, None)
+        folds = fold_numbers(n_documents, self.plan_.n_folds, generator, groups)
+        n_folds = int(folds.max(initial=0)) + 1
+        pool_folds = generator.permutation(n_pool) % n_folds if n_pool else np.zeros(0)
+        return folds, pool_folds.astype(np.int64)
+
+    def finish(
+        self,
+        data: TrainingData,
+        members: Members,
+        history: list[dict[str, float]],
+        warm: WarmStart | None = None,
+    ) -> Self:
         """Take over trained members and learn what follows from them: axes and calibration.
 
         Parameters
@@ -469,6 +505,8 @@ class ConceptSpace(Estimator):
         members : Members
             All of them, as arrays.
         history : list of dict
+        warm : WarmStart, optional
+            Its axes are turned to the new codes, and the weight of its linear path stays.
         """
         self.members_, self.history_ = members, history
         self.data_digest_ = data_digest(data)
@@ -477,8 +515,12 @@ class ConceptSpace(Estimator):
         self.priors_[self.order_] = data.priors()[: data.n_labels]
         with one_blas_thread():
             self._learn_scatter(data)
-            self._learn_axes(data)
-            self._calibrate(data)
+            former = None if warm is None else warm.space
+            linear = self.linear
+            if former is not None and linear is None:
+                linear = former.linear_weight
+            self._learn_axes(data, None if former is None else former.axes_)
+            self._calibrate(data, linear)
         return self
 
     def _learn_scatter(self, data: TrainingData) -> None:
@@ -495,19 +537,25 @@ class ConceptSpace(Estimator):
         outer = self.document_mean_[:, :, None] * self.document_mean_[:, None]
         self.document_scatter_ = squares / m - outer
 
-    def _learn_axes(self, data: TrainingData) -> None:
-        """Learn the principal axes of documents' codes, from some thousand of them."""
-        from sklearn.utils.extmath import randomized_svd
+    def _learn_axes(self, data: TrainingData, former: Floats | None) -> None:
+        """Learn the principal axes of documents' codes, from some thousand of them.
 
+        Former axes, where there are as many, are turned to the codes: they are near already.
+        """
         m = data.documents.shape[0]
         rows = np.sort(np.random.default_rng(m).permutation(m)[:_DOCUMENTS])
         codes = _side_by_side(self.members_.encode_rows(data.documents[rows])).astype(np.float64)
         codes -= self.document_mean_.ravel()
         n_axes = min(_AXES, *codes.shape)
-        _, _, axes = randomized_svd(codes, n_axes, random_state=0)
-        self.axes_ = np.ascontiguousarray(axes.T, dtype=np.float32)
+        if former is not None and former.shape == (codes.shape[1], n_axes):
+            axes = _turned(former, codes)
+        else:
+            from sklearn.utils.extmath import randomized_svd
 
-    def _calibrate(self, data: TrainingData) -> None:
+            axes = randomized_svd(codes, n_axes, random_state=0)[2].T
+        self.axes_ = np.ascontiguousarray(axes, dtype=np.float32)
+
+    def _calibrate(self, data: TrainingData, linear: float | None) -> None:
         """Learn the linear path, intercepts and thresholds on items that members had not seen."""
         n_labels, n_seen = data.n_labels, data.n_seen
         empty, no_codes = np.zeros(0), np.zeros((0, 0), dtype=np.float32)
@@ -522,7 +570,7 @@ class ConceptSpace(Estimator):
         generator = np.random.default_rng(self.plan_.n_steps)
         sample = self._draw_sample(data, generator)
         slopes = np.repeat(SLOPES, (n_seen, n_labels - n_seen))
-        additions = self._fit_linear_path(data, sample, slopes)
+        additions = self._fit_linear_path(data, sample, slopes, linear)
         held_out = self._predict_held_out(data, sample, additions)
         self.mean_code_ = np.append(held_out.mean_code, np.zeros(self.linear_.n_coordinates))
         self.mean_tags_ = held_out.probable.mean(axis=0)
@@ -614,7 +662,7 @@ class ConceptSpace(Estimator):
         return weights, expected_frequencies(priors, on_items, n_items, elsewhere)
 
     def _fit_linear_path(
-        self, data: TrainingData, sample: _Sample, slopes: Matrix
+        self, data: TrainingData, sample: _Sample, slopes: Matrix, linear: float | None
     ) -> Matrix | None:
         """Fit the linear path; return what it adds to the logits of sampled items, (n, n_seen).
 
@@ -622,7 +670,7 @@ class ConceptSpace(Estimator):
         """
         n_seen = data.n_seen
         many = data.X is None or data.X.shape[1] > MOST_FEATURES
-        if many or self.linear == 0 or not sample.are_held_out:
+        if many or linear == 0 or not sample.are_held_out:
             return None
         carried = sp.csr_matrix(data.documents[data.item_documents][:, :n_seen])
         folds = data.folds[data.item_documents]
@@ -639,7 +687,7 @@ class ConceptSpace(Estimator):
             predictions[rows], thinned_predictions[measured_rows] = of_fold
         spreads = prediction_spreads(predictions)
 
-        weight = self.linear
+        weight = linear
         if weight is None:
             held_out = self._predict_held_out(data, measured, None, thinned=True)
             item_weights, frequencies = self._expected_frequencies(data, measured, held_out)
@@ -702,6 +750,12 @@ class ConceptSpace(Estimator):
     def n_dimensions(self) -> int:
         """Dimensions of a code: all members' side by side, then the linear path's coordinates."""
         return self.members_.n_dimensions + self.linear_.n_coordinates
+
+    @property
+    def linear_weight(self) -> float:
+        """The weight of the linear path in the logits of seen labels; 0 where it has no part."""
+        labels = self.linear_.labels
+        return float(np.linalg.norm(labels[0])) if len(labels) else 0.0
 
     def item_codes(self, X: Features, tags: sp.csr_matrix | None = None) -> Floats:
         """Give the codes of items.
@@ -1021,6 +1075,7 @@ class ConceptSpace(Estimator):
 _PARAMETERS = ("n_folds", "members_per_fold", "n_steps", "context", "priming", "linear")
 _ARRAYS = [
     "order",
+    "folds",
     "priors",
     "mean",
     "scale",
@@ -1061,6 +1116,7 @@ _DECLARED = {
     "order": Array("int64", ("n_labels",), 0, below="n_labels", distinct=True),
     # Above 0 and below 1, by far more than rounding.
     "priors": Array("float64", ("n_labels",), 1e-15, 1 - 1e-15),
+    "folds": Array("int64", ("n_in_folds",), 0, below="n_folds"),
     "mean": Array("float64", ("n_features",), -MOST_FEATURE, MOST_FEATURE),
     "scale": Array("float64", ("n_features",), LEAST_SCALE, 2 * MOST_FEATURE),
     "mean_code": Array("float64", ("item_dimensions",), -_MOST_CODE, _MOST_CODE),
@@ -1146,6 +1202,15 @@ def _digest(members: Members) -> str:
     for group in members.groups:
         digest.update(group.tobytes())
     return digest.hexdigest()
+
+
+def _turned(axes: Floats, codes: Matrix) -> Matrix:
+    """Return the principal axes (n_dimensions, n_axes) of centred codes, from some near them."""
+    for _ in range(_TURNS):
+        axes, _ = np.linalg.qr(codes.T @ (codes @ axes))
+    placed = codes @ axes
+    _, turn = np.linalg.eigh(placed.T @ placed)
+    return np.asarray(axes @ turn[:, ::-1])
 
 
 def _side_by_side(codes: Floats) -> Floats:
