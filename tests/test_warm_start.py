@@ -132,13 +132,16 @@ def test_labels_keep_their_weights_in_another_order():
     torch = pytest.importorskip("torch")
     new = Members(larger, *(torch.zeros(1, n) for n in larger.n_weights))
     places = np.array([2, -1, 0, 1])
-    StartMembers(old, places, any_unseen=True).put_into(new, np.array([1]))
+    weights, biases = np.full((2, 2, 1), 5, np.float32), np.full((2, 1), 7, np.float32)
+    start = StartMembers(old, places, True, weights, biases)
+    start.put_into(new, np.array([1]))
     known, outputs = [0, 2, 3], [0, 2, 3, 4]
     first, former = new.document_layers[0][0][0].numpy(), old.document_layers[0][0][1]
     np.testing.assert_array_equal(first[known], former[[2, 0, 1]])
     np.testing.assert_array_equal(new.labels[0].numpy()[:, outputs], old.labels[1][:, [2, 0, 1, 3]])
     np.testing.assert_array_equal(new.bias[0, 0].numpy()[outputs], old.bias[1, 0, [2, 0, 1, 3]])
-    assert not new.labels[0].numpy()[:, 1].any() and not first[1].any()
+    assert new.labels[0, :, 1].tolist() == [5, 5] and new.bias[0, 0, 1] == 7
+    assert not first[1].any()
     np.testing.assert_array_equal(new.items.numpy(), old.items[1:])
 
 

@@ -122,6 +122,8 @@ class StartMembers(NamedTuple):
     members: Members  # of the former space, as arrays
     places: IntArray  # of each label among the former ones; -1 for new ones, (n_labels,)
     any_unseen: bool  # whether the output for any unseen label is theirs, too
+    new_weights: Floats  # how new labels are read, (n_members, code, n_new)
+    new_biases: Floats  # (n_members, n_new)
 
     def __repr__(self) -> str:
         """Return its size, in a line."""
@@ -130,7 +132,7 @@ class StartMembers(NamedTuple):
     def put_into(self, members: Members, numbers: IntArray) -> None:
         """Overwrite untrained members, those of some numbers, with all that is known already.
 
-        A new label keeps the weights of an untrained member: it is read as often as its prior.
+        Where documents hold a new label nothing is made of it at first.
 
         Parameters
         ----------
@@ -151,8 +153,12 @@ class StartMembers(NamedTuple):
             members.document_layers[0],
             former.document_layers[0],
         )
+        weights.zero_()
         weights[:, known] = weights.new_tensor(former_weights[numbers][:, places])
         bias[:] = bias.new_tensor(former_bias[numbers])
+        new = np.flatnonzero(self.places < 0)
+        members.labels[..., new] = members.labels.new_tensor(self.new_weights[numbers])
+        members.bias[:, 0, new] = members.bias.new_tensor(self.new_biases[numbers])
         if self.any_unseen:
             known, places = np.append(known, -1), np.append(places, -1)
         for mine, theirs in ((members.labels, former.labels), (members.bias, former.bias)):

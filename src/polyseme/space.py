@@ -457,8 +457,9 @@ class ConceptSpace(Estimator):
         self.folds_ = np.concatenate([folds, pool_folds])
         if verdicts is not None:
             verdicts = sp.csr_matrix(verdicts[:, self.order_], dtype=np.float32)
+        ordered = sp.csr_matrix(documents[:, self.order_], dtype=np.float32)
         data = TrainingData(
-            documents=sp.csr_matrix(documents[:, self.order_], dtype=np.float32),
+            documents=ordered,
             n_seen=self.n_seen_,
             n_label_sets=n_documents if n_label_sets is None else n_label_sets,
             folds=folds,
@@ -469,8 +470,9 @@ class ConceptSpace(Estimator):
             pool=pool,
             pool_folds=None if pool is None else pool_folds,
             verdicts=verdicts,
-            start=None if warm is None else warm.start(self.order_, self.n_seen_),
         )
+        if warm is not None:
+            data = replace(data, start=warm.start(data, self.order_))
         return data, seed
 
     def _draw_folds(
@@ -911,21 +913,70 @@ class ConceptSpace(Estimator):
         centre = self.document_mean_[..., None]
         gaps = means.reshape(-1, n_members, code).transpose(1, 2, 0) - centre
         gaps = gaps * counts / (counts + _DOUBT)
-        spread = np.trace(self.document_scatter_, axis1=1, axis2=2) / code
-        # The fewer documents hold a label, the less is made of directions that hardly scatter.
-        ridge = np.maximum(spread, _LEAST_SPREAD)[:, None, None] * (_RIDGE + _FEW / counts)
-        values, axes = np.linalg.eigh(self.document_scatter_)
-        directions = axes @ (axes.mT @ gaps / (np.maximum(values, 0)[..., None] + ridge))
+        directions = self._discriminants(gaps, counts)
         middle = centre + 0.5 * gaps
         bias = -(directions * middle).sum(axis=1).mean(axis=0)
         weights = self._without_path(directions.reshape(n_members * code, -1) / n_members)
         prior = np.log(frequencies) - np.log1p(-frequencies)
-        # Items lie less far apart than the documents that directions are learned from: with many
-        # documents half the slope is right, with one or two nearly all of it.
-        slopes = 0.5 * (1 + _DOUBT / (counts + _DOUBT))
+        slopes = _item_slopes(counts)
         of_items = Readout(weights * slopes, bias * slopes + prior)
         calibrated = self._match_reference(of_items, directions * slopes, frequencies)
         return calibrated, Readout(weights, bias + prior)
+
+    def _discriminants(self, gaps: Matrix, counts: Matrix) -> Matrix:
+        """Return the directions of linear discriminant analysis, (n_members, code, n_new).
+
+        `gaps` (n_members, code, n_new) are from the mean of all documents to that of the documents
+        which hold a label; of these there are `counts`, (n_new,) or (n_members, 1, n_new).
+        """
+        spread = np.trace(self.document_scatter_, axis1=1, axis2=2) / gaps.shape[1]
+        # The fewer documents hold a label, the less is made of directions that hardly scatter.
+        ridge = np.maximum(spread, _LEAST_SPREAD)[:, None, None] * (_RIDGE + _FEW / counts)
+        values, axes = np.linalg.eigh(self.document_scatter_)
+        return np.asarray(axes @ (axes.mT @ gaps / (np.maximum(values, 0)[..., None] + ridge)))
+
+    def first_readouts(
+        self, documents: sp.csr_matrix, holding: sp.csr_matrix, folds: IntArray, priors: Matrix
+    ) -> tuple[Floats, Floats]:
+        """Return how members read new labels before they are trained again, in closed form.
+
+        As in `readout_of_documents`, but each member by documents that are not of its fold.
+
+        Parameters
+        ----------
+        documents : csr_matrix, shape (n, n_labels)
+            Documents that hold new labels, over the labels in the order of `order_`.
+        holding : csr_matrix, shape (n, n_new)
+            Which new labels they hold.
+        folds : int64 array, shape (n,)
+        priors : float64 array, shape (n_new,)
+
+        Returns
+        -------
+        weights : float32 array, shape (n_members, code, n_new)
+        biases : float32 array, shape (n_members, n_new)
+        """
+        n_members, code = self.document_mean_.shape
+        if not len(priors):
+            shape = (n_members, code, 0)
+            return np.zeros(shape, dtype=np.float32), np.zeros((n_members, 0), dtype=np.float32)
+        codes = self.members_.encode_rows(documents).astype(np.float64)
+        fold_of = np.arange(len(codes)) // self.plan_.members_per_fold
+        visible = (folds != fold_of[:, None]).astype(np.float64)
+        counts = np.stack([holding.T @ rows for rows in visible])[:, None]
+        sums = np.stack(
+            [
+                (holding.T @ (rows[:, None] * of_member)).T
+                for rows, of_member in zip(visible, codes, strict=True)
+            ]
+        )
+        centre, some = self.document_mean_[..., None], np.maximum(counts, 1)
+        gaps = np.where(counts > 0, sums / some - centre, 0.0) * some / (some + _DOUBT)
+        directions = self._discriminants(gaps, some) * _item_slopes(some)
+        biases = (
+            np.log(priors) - np.log1p(-priors) - (directions * (centre + 0.5 * gaps)).sum(axis=1)
+        )
+        return directions.astype(np.float32), biases.astype(np.float32)
 
     def mixed_with_names(
         self, of_items: Readout, of_tags: Readout, likeness: Matrix, share: float
@@ -1202,6 +1253,15 @@ def _digest(members: Members) -> str:
     for group in members.groups:
         digest.update(group.tobytes())
     return digest.hexdigest()
+
+
+def _item_slopes(counts: Matrix) -> Matrix:
+    """Return by how much new labels' directions count, by how many documents they rest on.
+
+    Items lie less far apart than the documents that directions are learned from: with many
+    documents half the slope is right, with one or two nearly all of it.
+    """
+    return np.asarray(0.5 * (1 + _DOUBT / (counts + _DOUBT)))
 
 
 def _turned(axes: Floats, codes: Matrix) -> Matrix:

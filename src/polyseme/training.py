@@ -646,7 +646,8 @@ def fingerprint(data: TrainingData, plan: SpacePlan) -> str:
     """Digest data, plan and what members start from, to tell whose state a folder holds."""
     digest = hashlib.sha256(f"{plan!r} {data_digest(data)}".encode())
     if data.start is not None:
-        for array in (data.start.places, *data.start.members.groups):
+        arrays = (data.start.places, data.start.new_weights, *data.start.members.groups)
+        for array in arrays:
             digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from polyseme._validation import InputError, IntArray, check_fitted, check_kind
 from polyseme.members import StartMembers
-from polyseme.training import Features, SpacePlan, column_statistics
+from polyseme.training import Features, SpacePlan, TrainingData, column_statistics
 
 if TYPE_CHECKING:
     from polyseme.features.base import MediaFeatures
@@ -239,21 +239,30 @@ class WarmStart:
         """How many folds there are."""
         return len(self.space.members_) // self.space.plan_.members_per_fold
 
-    def start(self, order: IntArray, n_seen: int) -> StartMembers:
-        """Return the members to start from, and where labels are now.
+    def start(self, data: TrainingData, order: IntArray) -> StartMembers:
+        """Return the members that the training of a new space starts from.
 
         Parameters
         ----------
+        data : TrainingData
+            Of the new space.
         order : int64 array, shape (n_labels,)
-            See `ConceptSpace.order_`.
-        n_seen : int
-            How many labels are on items now.
+            Its columns; see `ConceptSpace.order_`.
         """
         former, columns = self.space, self.columns[order]
         place_of = np.argsort(former.order_)
         places = np.where(columns < 0, -1, place_of[columns])
-        any_unseen = n_seen < len(order) and former.n_seen_ < len(former.order_)
-        return StartMembers(former.members_, places, any_unseen)
+        new, known = np.flatnonzero(places < 0), np.flatnonzero(places >= 0)
+        holding = data.documents[:, new]
+        rows = np.flatnonzero(np.diff(holding.indptr))
+        table = data.documents[rows][:, known].tocoo()
+        shape = (len(rows), len(former.order_))
+        documents = sp.csr_matrix((table.data, (table.row, places[known][table.col])), shape)
+        weights, biases = former.first_readouts(
+            documents, holding[rows], data.folds[rows], data.priors()[new]
+        )
+        any_unseen = data.n_unseen > 0 and former.n_seen_ < len(former.order_)
+        return StartMembers(former.members_, places, any_unseen, weights, biases)
 
 
 def check_former(new: ZeroShotTagger, former: ZeroShotTagger) -> None:
