@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import polyseme
-from polyseme import ZeroShotTagger
+from polyseme import ImageFeatures, ZeroShotTagger
 from polyseme._validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.corpus import LabelCorpus
 from polyseme.members import Members, Shape, StartMembers
@@ -118,6 +118,23 @@ def test_what_is_ambiguous_is_new():
     keys = DocumentKeys(none, items, items)
     found = keys.folds_among(keys, np.array([0, 1, 2, 2]))
     assert found.tolist() == [-1, -1, 2, 2]
+
+
+def test_pictures_without_names_stay_in_their_folds_and_the_extractor_as_it_was(tiny_space):
+    rng = np.random.default_rng(0)
+    red, blue = np.array([220, 20, 30]), np.array([20, 30, 220])
+    drawn = [(red, blue)[row % 2] + rng.normal(0, 9, (32, 32, 3)) for row in range(24)]
+    pictures = np.clip(np.stack(drawn), 0, 255).astype(np.uint8)
+    words = [["fire", "warm"], ["sea", "cold"]] * 12
+    extractor = ImageFeatures(size=32, depth="pooled", n_jobs=1)
+    taggers = [
+        ZeroShotTagger(tiny_space(n_steps=60), extractor, n_validations=0, random_state=seed)
+        for seed in (0, 1)
+    ]
+    first = taggers[0].fit(pictures, words)
+    again, told = warned(taggers[1].fit, pictures[::-1], words[::-1], warm_start_from=first)
+    assert not told and again.features_ is first.features_
+    np.testing.assert_array_equal(again.space_.folds_, first.space_.folds_[::-1])
 
 
 # ---------------------------------------------------------------------- members

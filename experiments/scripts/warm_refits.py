@@ -58,9 +58,10 @@ class Growth(NamedTuple):
 def growths(trial: Trial, generator: np.random.Generator) -> Iterator[Growth]:
     """Yield the ways in which the training items of a trial grow."""
     whole = Data(trial.train_features, trial.train_documents, trial.known_documents)
+    tested = frozenset(trial.split.target.select(trial.split.test).without_unused().labels)
     yield _new_items(whole, generator)
-    yield _new_label(whole, generator)
-    yield _answers(whole, generator)
+    yield _new_label(whole, tested, generator)
+    yield _answers(whole, tested, generator)
 
 
 def _new_items(whole: Data, generator: np.random.Generator) -> Growth:
@@ -75,11 +76,16 @@ def _new_items(whole: Data, generator: np.random.Generator) -> Growth:
     return Growth("5 % new items", before, whole)
 
 
-def _new_label(whole: Data, generator: np.random.Generator) -> Growth:
+def _common(documents: LabelCorpus, least: int, tested: frozenset[str]) -> NDArray[np.int64]:
+    """Return the columns of labels that so many items carry, and some test item."""
+    counts = np.asarray(documents.matrix.sum(axis=0)).ravel()
+    is_tested = np.array([label in tested for label in documents.labels])
+    return np.flatnonzero((counts >= least) & is_tested)
+
+
+def _new_label(whole: Data, tested: frozenset[str], generator: np.random.Generator) -> Growth:
     """Return a collection in which a seen label was unheard of, and is said of 20 items now."""
-    counts = np.asarray(whole.documents.matrix.sum(axis=0)).ravel()
-    common = np.flatnonzero(counts >= LABELLED)
-    column = int(generator.choice(common))
+    column = int(generator.choice(_common(whole.documents, LABELLED, tested)))
     label = whole.documents.labels[column]
     carrying = np.flatnonzero(whole.documents.matrix[:, [column]].toarray().ravel())
     labelled = {whole.documents.ids[row] for row in generator.permutation(carrying)[:LABELLED]}
@@ -98,13 +104,12 @@ def _new_label(whole: Data, generator: np.random.Generator) -> Growth:
     return Growth("one new label", before, after, (label,))
 
 
-def _answers(whole: Data, generator: np.random.Generator) -> Growth:
+def _answers(whole: Data, tested: frozenset[str], generator: np.random.Generator) -> Growth:
     """Return a collection for which 30 yes or no are given on each of ten labels.
 
     A half of the items that carry such a label have lost it, and half of the answers are on these.
     """
-    counts = np.asarray(whole.documents.matrix.sum(axis=0)).ravel()
-    columns = generator.permutation(np.flatnonzero(counts >= 2 * ANSWERS))[:ANSWERED]
+    columns = generator.permutation(_common(whole.documents, ANSWERS, tested))[:ANSWERED]
     truth = whole.documents.matrix.toarray()
     lost: dict[str, set[str]] = {}
     verdicts = []

@@ -330,7 +330,7 @@ class ConceptSpace(Estimator):
         verdicts : csr_matrix, shape (n + n_pool, n_labels), optional
             What is known of single labels of items and then of the pool: 1 for yes, -1 for no.
         warm : WarmStart, optional
-            A former space to go on from, by a twelfth of the steps at half the rates
+            A former space to go on from, by a tenth of the steps at half the rates
             (`SpacePlan.warmed`). Its documents stay in their folds, new ones are drawn into the
             smallest folds, and features are standardised as they were.
         """
@@ -960,7 +960,7 @@ class ConceptSpace(Estimator):
         if not len(priors):
             shape = (n_members, code, 0)
             return np.zeros(shape, dtype=np.float32), np.zeros((n_members, 0), dtype=np.float32)
-        codes = self.members_.encode_rows(documents).astype(np.float64)
+        codes = self.members_.encode_rows(documents)
         fold_of = np.arange(len(codes)) // self.plan_.members_per_fold
         visible = (folds != fold_of[:, None]).astype(np.float64)
         counts = np.stack([holding.T @ rows for rows in visible])[:, None]

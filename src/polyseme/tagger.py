@@ -303,7 +303,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             Whether `label_sets` alone teach what labels mean, as where they come from another
             source, which uses tags otherwise. Tags of items that they lack are "oov" then.
         warm_start_from : ZeroShotTagger, optional
-            A fitted tagger, it may be this one, whose members are gone on from, in a twelfth of the
+            A fitted tagger, it may be this one, whose members are gone on from, in a tenth of the
             steps: give all items, old and new. Labels are matched by name, features are
             standardised as they were, and a feature extractor with the same parameters stays as it
             was learned. Its verdicts are learned from where none are given.

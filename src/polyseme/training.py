@@ -61,7 +61,7 @@ _MOST_CERTAIN = 0.9
 # two on two. More cores are used by processes; see `polyseme.cluster.RayTraining`.
 MOST_THREADS = 4
 # Of a fit that starts from former members: its share of the steps, and of the learning rates.
-WARM_STEPS, WARM_RATES = 0.08, 0.5
+WARM_STEPS, WARM_RATES = 0.1, 0.5
 # Tables over documents and labels up to this size are kept dense.
 _DENSE_BYTES = 64 * 2**20
 

@@ -31,6 +31,8 @@ Keys = NDArray[np.uint64]
 # already; and the largest share of features that may be spread otherwise: their mean by more than a
 # spread, or their spread by more than this factor.
 _FOUND, _KNOWN, _MOVED, _FACTOR = 0.5, 0.5, 0.1, 2.0
+# Documents by which new labels are read at first, at the most.
+_MOST_HOLDING = 8192
 # Parameters of an extractor that say nothing about what it makes of items, once it has learned.
 _HERE_ONLY = ("device", "n_jobs", "random_state")
 
@@ -255,6 +257,8 @@ class WarmStart:
         new, known = np.flatnonzero(places < 0), np.flatnonzero(places >= 0)
         holding = data.documents[:, new]
         rows = np.flatnonzero(np.diff(holding.indptr))
+        if len(rows) > _MOST_HOLDING:
+            rows = rows[np.linspace(0, len(rows) - 1, _MOST_HOLDING).astype(np.int64)]
         table = data.documents[rows][:, known].tocoo()
         shape = (len(rows), len(former.order_))
         documents = sp.csr_matrix((table.data, (table.row, places[known][table.col])), shape)

@@ -15,7 +15,7 @@ from polyseme.corpus import LabelCorpus
 from polyseme.io import Table
 from polyseme.serve.collection import Collection
 from polyseme.serve.host import ModelHost
-from polyseme.serve.refit import Refitting, RefitRunningError
+from polyseme.serve.refit import RefitRunningError, Refitting
 from polyseme.verdicts import Verdict
 
 NAMES = [f"photo-{row}" for row in range(300)]

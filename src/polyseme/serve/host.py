@@ -598,6 +598,7 @@ class ModelHost:
             log = VerdictLog(self.path)
             items = None if self.collection is None else self.collection.among(log.standing())
             fitted.take_up(log, items)
+            self._canary(Snapshot(fitted, before.digest, 0))
             tagger.__dict__.clear()
             tagger.__dict__.update(fitted.__dict__)
 
