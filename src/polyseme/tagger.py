@@ -500,7 +500,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """
         check_fitted(self, "store_")
         features, own = self._features_of(X), self._keys.of_items
-        table = features.features if isinstance(features, EncodedItems) else features
+        table: Any = features.features if isinstance(features, EncodedItems) else features
         found = np.isin(self._keys.items[own], feature_digests(table))
         found |= np.isin(self._keys.names[own], name_digests(item_names(X) or ()))
         return int((~found).sum()), int(own.sum())

@@ -152,9 +152,10 @@ def feature_digests(features: Features) -> Keys:
 
 def _row_bytes(features: Features) -> Iterator[bytes]:
     """Yield what tells the features of items apart."""
-    for number in range(features.shape[0]):
-        row: Any = features[number]
-        dense = row.toarray().ravel() if sp.issparse(row) else np.asarray(row)
+    table: Any = features
+    for number in range(table.shape[0]):
+        row = table[number]
+        dense = row.toarray().ravel() if sp.issparse(table) else np.asarray(row)
         columns = np.flatnonzero(dense).astype(np.int32)
         yield columns.tobytes() + dense[columns].astype(np.float32).tobytes()
 
