@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 import polyseme
 from polyseme import ImageFeatures, ZeroShotTagger
+from polyseme._folds import filled_folds
 from polyseme._validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.corpus import LabelCorpus
 from polyseme.members import Members, Shape, StartMembers
@@ -21,7 +22,6 @@ from polyseme.warm_start import (
     ColdStartError,
     DocumentKeys,
     feature_digests,
-    filled_folds,
     placed_groups,
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator
-from polyseme._folds import fold_numbers
+from polyseme._folds import filled_folds, fold_numbers
 from polyseme._memory import check_memory
 from polyseme._threads import one_blas_thread
 from polyseme._validation import (
@@ -54,7 +54,7 @@ from polyseme.linear_path import (
     leave_out,
     prediction_spreads,
 )
-from polyseme.members import Members, Shape, mean_of
+from polyseme.members import Members, Shape, StartMembers, mean_of
 from polyseme.persistence import plain, within
 from polyseme.schema import (
     UNIT,
@@ -83,7 +83,6 @@ from polyseme.training import (
     selection_weights,
     standardise,
 )
-from polyseme.warm_start import WarmStart, filled_folds
 
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -113,6 +112,8 @@ _BLOCK = 1024
 # many documents its mean is worth.
 _RIDGE, _LEAST_SPREAD = 0.3, 1e-9
 _FEW = 20.0
+# Documents by which new labels are read at first, at the most.
+_MOST_HOLDING = 8192
 _DOUBT = 2.0
 # Bounds a saved model's codes and what the linear path makes of features.
 _MOST_CODE = 1e6
@@ -193,6 +194,62 @@ class _HeldOut(NamedTuple):
         if self.additions is not None:
             mixed[:, : self.additions.shape[1]] += self.additions
         return mixed
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """What a fit takes over from a former one.
+
+    Attributes
+    ----------
+    space : ConceptSpace
+        The former one, fitted. Members of the same sizes go on from its members, and features are
+        standardised as they were there.
+    columns : int64 array, shape (n_labels,)
+        The former column of each label; -1 for new ones.
+    folds : int64 array, shape (n_documents,)
+        The former fold of each document; -1 for new ones. Calibration and probable tags rest on
+        each member not having seen its fold, neither now nor before.
+    pool_folds : int64 array, shape (n_pool,)
+        Likewise of items without tags.
+    """
+
+    space: ConceptSpace
+    columns: IntArray
+    folds: IntArray
+    pool_folds: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def n_folds(self) -> int:
+        """How many folds there are."""
+        return len(self.space.members_) // self.space.plan_.members_per_fold
+
+    def start(self, data: TrainingData, order: IntArray) -> StartMembers:
+        """Return the members that the training of a new space starts from.
+
+        Parameters
+        ----------
+        data : TrainingData
+            Of the new space.
+        order : int64 array, shape (n_labels,)
+            Its columns; see `ConceptSpace.order_`.
+        """
+        former, columns = self.space, self.columns[order]
+        place_of = np.argsort(former.order_)
+        places = np.where(columns < 0, -1, place_of[columns])
+        new, known = np.flatnonzero(places < 0), np.flatnonzero(places >= 0)
+        holding = data.documents[:, new]
+        rows = np.flatnonzero(np.diff(holding.indptr))
+        if len(rows) > _MOST_HOLDING:
+            rows = rows[np.linspace(0, len(rows) - 1, _MOST_HOLDING).astype(np.int64)]
+        table = data.documents[rows][:, known].tocoo()
+        shape = (len(rows), len(former.order_))
+        documents = sp.csr_matrix((table.data, (table.row, places[known][table.col])), shape)
+        weights, biases = former.first_readouts(
+            documents, holding[rows], data.folds[rows], data.priors()[new]
+        )
+        any_unseen = data.n_unseen > 0 and former.n_seen_ < len(former.order_)
+        return StartMembers(former.members_, places, any_unseen, weights, biases)
 
 
 class ConceptSpace(Estimator):

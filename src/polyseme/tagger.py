@@ -100,7 +100,7 @@ from polyseme.schema import (
     require,
 )
 from polyseme.senses import SenseMap, label_senses
-from polyseme.space import ConceptSpace, Trainer
+from polyseme.space import ConceptSpace, Trainer, WarmStart
 from polyseme.store import ConceptStore
 from polyseme.tags import (
     check_tags,
@@ -117,10 +117,9 @@ from polyseme.vocabulary import Vocabulary, as_vocabulary, similar_labels
 from polyseme.warm_start import (
     ColdStartError,
     DocumentKeys,
-    WarmStart,
-    check_former,
     check_known,
     check_sizes,
+    extractor_parameters,
     feature_digests,
     name_digests,
     placed_groups,
@@ -345,7 +344,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         warm, source = None, self if warm_start_from is None else warm_start_from
         if warm_start_from is not None:
             try:
-                check_former(self, warm_start_from)
+                self._check_former(warm_start_from)
                 data = gathered(extractor=warm_start_from.features_, is_learned=True)
                 keys = DocumentKeys.of(data)
                 warm = warm_start_from._warm_start(data, keys, template)
@@ -461,6 +460,15 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         validations, n_all = self.n_validations * (1 + pooled), n_items + data.n_pool
         cost = cost_of_fit(plan, n_documents, n_labels, n_all, data.n_features, validations)
         tell_cost(cost, plan, n_labels, stacklevel=4)
+
+    def _check_former(self, former: ZeroShotTagger) -> None:
+        """Raise unless a tagger is fitted, and reads labels and items as this one is to do."""
+        check_kind("warm_start_from", former, ZeroShotTagger, owner="fit")
+        check_fitted(former, "store_")
+        if self.normalize_labels != former.normalize_labels_:
+            raise ColdStartError("labels are normalized in one of the two alone")
+        if extractor_parameters(self.features) != extractor_parameters(former.features_):
+            raise ColdStartError("the features of items are made in another way")
 
     def _warm_start(
         self, data: TrainingSet, keys: DocumentKeys, template: ConceptSpace

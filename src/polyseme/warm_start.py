@@ -1,29 +1,24 @@
-"""A fit that starts from a former one: the members it goes on from, and folds that stay.
+"""Whether a fit can start from a former one, and which documents both of them have.
 
-In: a former tagger's space with the keys of its documents, and what the new fit learns from. Out: a
-`WarmStart`, or the reason why the new fit has to start from nothing.
+In: a former space with the keys of its documents, and what a new fit learns from. Out: the former
+folds of documents, or the reason why the new fit has to start from nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._validation import InputError, IntArray, check_fitted, check_kind
-from polyseme.members import StartMembers
-from polyseme.training import Features, SpacePlan, TrainingData, column_statistics
-
-if TYPE_CHECKING:
-    from polyseme.features.base import MediaFeatures
-    from polyseme.space import ConceptSpace
-    from polyseme.tagger import ZeroShotTagger
-    from polyseme.training_set import TrainingSet
+from polyseme._validation import InputError, IntArray
+from polyseme.features.base import MediaFeatures
+from polyseme.space import ConceptSpace
+from polyseme.training import Features, SpacePlan, column_statistics
+from polyseme.training_set import TrainingSet
 
 Keys = NDArray[np.uint64]
 
@@ -31,8 +26,6 @@ Keys = NDArray[np.uint64]
 # already; and the largest share of features that may be spread otherwise: their mean by more than a
 # spread, or their spread by more than this factor.
 _FOUND, _KNOWN, _MOVED, _FACTOR = 0.5, 0.5, 0.1, 2.0
-# Documents by which new labels are read at first, at the most.
-_MOST_HOLDING = 8192
 # Parameters of an extractor that say nothing about what it makes of items, once it has learned.
 _HERE_ONLY = ("device", "n_jobs", "random_state")
 
@@ -197,95 +190,7 @@ def placed_groups(folds: IntArray, groups: IntArray | None) -> IntArray:
     return np.where(known, folds, fold_of[groups])
 
 
-def filled_folds(
-    folds: IntArray, n_folds: int, generator: np.random.Generator, groups: IntArray | None
-) -> IntArray:
-    """Return folds with new documents (-1) drawn into those with the fewest, groups whole, (n,)."""
-    folds = folds.copy()
-    new = np.flatnonzero(folds < 0)
-    filled = np.bincount(folds[folds >= 0], minlength=n_folds)
-    of_new = np.arange(len(new)) if groups is None else groups[new]
-    _, numbers, sizes = np.unique(of_new, return_inverse=True, return_counts=True)
-    fold_of = np.empty(len(sizes), dtype=np.int64)
-    for group in generator.permutation(len(sizes)):
-        fold_of[group] = np.argmin(filled)
-        filled[fold_of[group]] += sizes[group]
-    folds[new] = fold_of[numbers]
-    return folds
-
-
-@dataclass(frozen=True)
-class WarmStart:
-    """What a fit takes over from a former one.
-
-    Attributes
-    ----------
-    space : ConceptSpace
-        The former one, fitted. Members of the same sizes go on from its members, and features are
-        standardised as they were there.
-    columns : int64 array, shape (n_labels,)
-        The former column of each label; -1 for new ones.
-    folds : int64 array, shape (n_documents,)
-        The former fold of each document; -1 for new ones. Calibration and probable tags rest on
-        each member not having seen its fold, neither now nor before.
-    pool_folds : int64 array, shape (n_pool,)
-        Likewise of items without tags.
-    """
-
-    space: ConceptSpace
-    columns: IntArray
-    folds: IntArray
-    pool_folds: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-
-    @property
-    def n_folds(self) -> int:
-        """How many folds there are."""
-        return len(self.space.members_) // self.space.plan_.members_per_fold
-
-    def start(self, data: TrainingData, order: IntArray) -> StartMembers:
-        """Return the members that the training of a new space starts from.
-
-        Parameters
-        ----------
-        data : TrainingData
-            Of the new space.
-        order : int64 array, shape (n_labels,)
-            Its columns; see `ConceptSpace.order_`.
-        """
-        former, columns = self.space, self.columns[order]
-        place_of = np.argsort(former.order_)
-        places = np.where(columns < 0, -1, place_of[columns])
-        new, known = np.flatnonzero(places < 0), np.flatnonzero(places >= 0)
-        holding = data.documents[:, new]
-        rows = np.flatnonzero(np.diff(holding.indptr))
-        if len(rows) > _MOST_HOLDING:
-            rows = rows[np.linspace(0, len(rows) - 1, _MOST_HOLDING).astype(np.int64)]
-        table = data.documents[rows][:, known].tocoo()
-        shape = (len(rows), len(former.order_))
-        documents = sp.csr_matrix((table.data, (table.row, places[known][table.col])), shape)
-        weights, biases = former.first_readouts(
-            documents, holding[rows], data.folds[rows], data.priors()[new]
-        )
-        any_unseen = data.n_unseen > 0 and former.n_seen_ < len(former.order_)
-        return StartMembers(former.members_, places, any_unseen, weights, biases)
-
-
-def check_former(new: ZeroShotTagger, former: ZeroShotTagger) -> None:
-    """Raise unless a tagger is fitted, and a `ColdStartError` unless it reads items as a new one.
-
-    Parameters
-    ----------
-    new, former : ZeroShotTagger
-    """
-    check_kind("warm_start_from", former, type(new), owner="fit")
-    check_fitted(former, "store_")
-    if new.normalize_labels != former.normalize_labels_:
-        raise ColdStartError("labels are normalized in one of the two alone")
-    if _parameters(new.features) != _parameters(former.features_):
-        raise ColdStartError("the features of items are made in another way")
-
-
-def _parameters(extractor: MediaFeatures | None) -> dict[str, str]:
+def extractor_parameters(extractor: MediaFeatures | None) -> dict[str, str]:
     """Return what decides what an extractor makes of items; what it draws is learned already."""
     if extractor is None:
         return {}
