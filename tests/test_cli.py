@@ -895,11 +895,13 @@ def test_fit_learns_from_a_pool_and_answers_and_an_update_carries_them_over(
     update = ("fit", tmp_path / "new", "--update", tmp_path / "m", "--validations", 0)
     code, _, err = run(*update, *inputs)
     assert code == 0, err
-    assert "a new fit to all 300 items that are given; carried over: 1 blocked label" in err
-    assert "what they bring was not measured" in err
-    new = polyseme.load(tmp_path / "new")
+    assert "a fit to all 300 items that are given, from the older model's members; carried" in err
+    assert "over: 1 blocked label" in err and "starts from nothing" not in err
+    new, former = polyseme.load(tmp_path / "new"), polyseme.load(tmp_path / "m")
     assert new.vocabulary_.blocked == ("sun",) and len(new.verdicts_.standing()) == 1
-    assert new.pooled_ and polyseme.load(tmp_path / "m").verdicts_.count == 1
+    assert new.space_.plan_.n_steps < former.space_.plan_.n_steps / 5
+    assert (new.space_.folds_[:300] == former.space_.folds_[:300]).all()
+    assert new.pooled_ == former.pooled_ and former.verdicts_.count == 1
     narrow = write_npy(tmp_path / "narrow.npy", world.X[:, :3])
     code, _, err = run(*update, *inputs[:2], "-x", narrow)
     assert code == 1 and "These items have 3 features" in err.splitlines()[-1]

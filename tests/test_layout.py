@@ -41,7 +41,7 @@ SPACE = {
     "senses",
 }
 # What a tagger is made of beside its space.
-FITTED = {"training_set", "reading", "answers", "encoded"}
+FITTED = {"training_set", "warm_start", "reading", "answers", "encoded"}
 TAGGERS = (
     DATA
     | SPACE
@@ -94,6 +94,7 @@ ALLOWED = {
     "feedback": BASE | {"verdicts", "calibration"},
     "encoded": {"_validation"},
     "training_set": DATA | {"space", "feedback", "verdicts"},
+    "warm_start": DATA | {"space", "training", "training_set"},
     "answers": BASE | {"corrections", "feedback", "reading", "space", "verdicts"},
     "tagger": DATA | SPACE | FITTED | {"metrics", "published", "holdout", "verdicts", "feedback"},
     # the paper's own method

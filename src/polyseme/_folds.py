@@ -35,6 +35,23 @@ def fold_numbers(
     return np.asarray(fold_of[numbers])
 
 
+def filled_folds(
+    folds: IntArray, n_folds: int, generator: np.random.Generator, groups: IntArray | None
+) -> IntArray:
+    """Return folds with new documents (-1) drawn into those with the fewest, groups whole, (n,)."""
+    folds = folds.copy()
+    new = np.flatnonzero(folds < 0)
+    filled = np.bincount(folds[folds >= 0], minlength=n_folds)
+    of_new = np.arange(len(new)) if groups is None else groups[new]
+    _, numbers, sizes = np.unique(of_new, return_inverse=True, return_counts=True)
+    fold_of = np.empty(len(sizes), dtype=np.int64)
+    for group in generator.permutation(len(sizes)):
+        fold_of[group] = np.argmin(filled)
+        filled[fold_of[group]] += sizes[group]
+    folds[new] = fold_of[numbers]
+    return folds
+
+
 def group_numbers(groups: ArrayLike | None, n: int) -> IntArray | None:
     """Give the groups of n rows as numbers from 0, in sorted order; None without groups."""
     if groups is None:

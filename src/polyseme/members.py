@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+IntArray = NDArray[np.int64]
 Layers = list[tuple[Any, Any]]
 
 
@@ -119,6 +120,55 @@ class Members:
             return rows
         # A copy in torch's own memory: products of numpy's may differ in their last bits.
         return rows.contiguous().clone().expand(len(self), -1, -1)
+
+
+class StartMembers(NamedTuple):
+    """The members that a training starts from, and where their labels are now."""
+
+    members: Members  # of the former space, as arrays
+    places: IntArray  # of each label among the former ones; -1 for new ones, (n_labels,)
+    any_unseen: bool  # whether the output for any unseen label is theirs, too
+    new_weights: Floats  # how new labels are read, (n_members, code, n_new)
+    new_biases: Floats  # (n_members, n_new)
+
+    def __repr__(self) -> str:
+        """Return its size, in a line."""
+        return f"StartMembers({len(self.members)}, {int((self.places >= 0).sum())} labels)"
+
+    def put_into(self, members: Members, numbers: IntArray) -> None:
+        """Overwrite untrained members, those of some numbers, with all that is known already.
+
+        Where documents hold a new label nothing is made of it at first.
+
+        Parameters
+        ----------
+        members : Members
+            Tensors, on the processor.
+        numbers : int64 array, shape (n_members,)
+        """
+        former, known = self.members, np.flatnonzero(self.places >= 0)
+        places = self.places[known]
+        layers = [
+            *zip(members.item_layers, former.item_layers, strict=True),
+            (members.document_layers[1], former.document_layers[1]),
+        ]
+        for (weights, bias), (former_weights, former_bias) in layers:
+            weights[:] = weights.new_tensor(former_weights[numbers])
+            bias[:] = bias.new_tensor(former_bias[numbers])
+        (weights, bias), (former_weights, former_bias) = (
+            members.document_layers[0],
+            former.document_layers[0],
+        )
+        weights.zero_()
+        weights[:, known] = weights.new_tensor(former_weights[numbers][:, places])
+        bias[:] = bias.new_tensor(former_bias[numbers])
+        new = np.flatnonzero(self.places < 0)
+        members.labels[..., new] = members.labels.new_tensor(self.new_weights[numbers])
+        members.bias[:, 0, new] = members.bias.new_tensor(self.new_biases[numbers])
+        if self.any_unseen:
+            known, places = np.append(known, -1), np.append(places, -1)
+        for mine, theirs in ((members.labels, former.labels), (members.bias, former.bias)):
+            mine[..., known] = mine.new_tensor(theirs[numbers][..., places])
 
 
 def affine(rows: Any, weights: Any, bias: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._estimator import Estimator
-from polyseme._folds import fold_numbers
+from polyseme._folds import filled_folds, fold_numbers
 from polyseme._memory import check_memory
 from polyseme._threads import one_blas_thread
 from polyseme._validation import (
@@ -56,7 +56,7 @@ from polyseme.linear_path import (
     log_loss,
     prediction_spreads,
 )
-from polyseme.members import Members, Shape, mean_of
+from polyseme.members import Members, Shape, StartMembers, mean_of
 from polyseme.persistence import plain, within
 from polyseme.schema import (
     UNIT,
@@ -103,7 +103,7 @@ PRIMING = 0.3
 # How fast a known document's vote falls with its cosine to a code.
 TEMPERATURE = 0.1
 # Principal axes of documents' codes, in which known documents are kept and compared.
-_AXES = 128
+_AXES, _TURNS = 128, 2
 _DOCUMENTS = 8192
 # Votes that are counted at a time.
 _VOTES = 2**23
@@ -115,6 +115,8 @@ _BLOCK = 1024
 # many documents its mean is worth.
 _RIDGE, _LEAST_SPREAD = 0.3, 1e-9
 _FEW = 20.0
+# Documents by which new labels are read at first, at the most.
+_MOST_HOLDING = 8192
 _DOUBT = 2.0
 # Bounds a saved model's codes and what the linear path makes of features.
 _MOST_CODE = 1e6
@@ -261,6 +263,62 @@ class _HeldOut(NamedTuple):
         return mixed
 
 
+@dataclass(frozen=True)
+class WarmStart:
+    """What a fit takes over from a former one.
+
+    Attributes
+    ----------
+    space : ConceptSpace
+        The former one, fitted. Members of the same sizes go on from its members, and features are
+        standardised as they were there.
+    columns : int64 array, shape (n_labels,)
+        The former column of each label; -1 for new ones.
+    folds : int64 array, shape (n_documents,)
+        The former fold of each document; -1 for new ones. Calibration and probable tags rest on
+        each member not having seen its fold, neither now nor before.
+    pool_folds : int64 array, shape (n_pool,)
+        Likewise of items without tags.
+    """
+
+    space: ConceptSpace
+    columns: IntArray
+    folds: IntArray
+    pool_folds: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def n_folds(self) -> int:
+        """How many folds there are."""
+        return len(self.space.members_) // self.space.plan_.members_per_fold
+
+    def start(self, data: TrainingData, order: IntArray) -> StartMembers:
+        """Return the members that the training of a new space starts from.
+
+        Parameters
+        ----------
+        data : TrainingData
+            Of the new space.
+        order : int64 array, shape (n_labels,)
+            Its columns; see `ConceptSpace.order_`.
+        """
+        former, columns = self.space, self.columns[order]
+        place_of = np.argsort(former.order_)
+        places = np.where(columns < 0, -1, place_of[columns])
+        new, known = np.flatnonzero(places < 0), np.flatnonzero(places >= 0)
+        holding = data.documents[:, new]
+        rows = np.flatnonzero(np.diff(holding.indptr))
+        if len(rows) > _MOST_HOLDING:
+            rows = rows[np.linspace(0, len(rows) - 1, _MOST_HOLDING).astype(np.int64)]
+        table = data.documents[rows][:, known].tocoo()
+        shape = (len(rows), len(former.order_))
+        documents = sp.csr_matrix((table.data, (table.row, places[known][table.col])), shape)
+        weights, biases = former.first_readouts(
+            documents, holding[rows], data.folds[rows], data.priors()[new]
+        )
+        any_unseen = data.n_unseen > 0 and former.n_seen_ < len(former.order_)
+        return StartMembers(former.members_, places, any_unseen, weights, biases)
+
+
 class ConceptSpace(Estimator):
     """One space for documents, items and partial tag sets.
 
@@ -321,6 +379,8 @@ class ConceptSpace(Estimator):
     axes_ : float32 array, shape (n_dimensions, n_axes)
         Principal axes of documents' codes; see `points`.
     mean_, scale_ : float64 arrays, shape (n_features,)
+    folds_ : int64 array, shape (n_documents + n_pool,)
+        The fold of each document, then of each item of the pool, which its members never saw.
     history_ : list of dict
         Losses of documents and items, for every round of training.
     plan_ : SpacePlan
@@ -368,6 +428,7 @@ class ConceptSpace(Estimator):
         trainer: Trainer | None = None,
         pool: Features | None = None,
         verdicts: sp.csr_matrix | None = None,
+        warm: WarmStart | None = None,
     ) -> Self:
         """Learn from documents and items.
 
@@ -393,13 +454,17 @@ class ConceptSpace(Estimator):
             Untagged items, to learn from as well.
         verdicts : csr_matrix, shape (n + n_pool, n_labels), optional
             What is known of single labels of items and then of the pool: 1 for yes, -1 for no.
+        warm : WarmStart, optional
+            A former space to go on from, by a tenth of the steps at half the rates
+            (`SpacePlan.warmed`). Its documents stay in their folds, new ones are drawn into the
+            smallest folds, and features are standardised as they were.
         """
         self.check_parameters()
         data, seed = self.prepare(
-            documents, X, item_documents, groups, n_label_sets, pool, verdicts
+            documents, X, item_documents, groups, n_label_sets, pool, verdicts, warm
         )
         if trainer is not None:
-            return self.finish(data, *trainer(data, self.plan_, seed, progress))
+            return self.finish(data, *trainer(data, self.plan_, seed, progress), warm=warm)
         device = check_device(self.device, owner=type(self).__name__)
         training = SpaceTraining(data, self.plan_, seed, device)
         if self.checkpoint is not None:
@@ -413,7 +478,7 @@ class ConceptSpace(Estimator):
 
         with one_blas_thread():
             training.run(after=after)
-        return self.finish(data, training.members.arrays(), training.history)
+        return self.finish(data, training.members.arrays(), training.history, warm=warm)
 
     def planned(self, n_documents: int, n_items: int = 0, *, pool: bool = False) -> SpacePlan:
         """Give the plan that the parameters and the data ask for.
@@ -471,6 +536,7 @@ class ConceptSpace(Estimator):
         n_label_sets: int | None,
         pool: Features | None = None,
         verdicts: sp.csr_matrix | None = None,
+        warm: WarmStart | None = None,
     ) -> tuple[TrainingData, int]:
         """Order labels, draw folds and fit the plan to the data; for parameters see `fit`.
 
@@ -496,10 +562,14 @@ class ConceptSpace(Estimator):
         seen, self.mean_, self.scale_ = np.ones(n_labels, dtype=bool), np.zeros(0), np.ones(0)
         if X is not None:
             seen = np.asarray(documents[rows].sum(axis=0)).ravel() > 0
-            self.mean_, self.scale_ = column_statistics(X)
+            self.mean_, self.scale_ = (
+                column_statistics(X) if warm is None else (warm.space.mean_, warm.space.scale_)
+            )
         self.order_ = np.concatenate([np.flatnonzero(seen), np.flatnonzero(~seen)])
         self.n_seen_ = int(seen.sum())
         plan = self.planned(n_documents, n_items, pool=pool is not None)
+        if warm is not None:
+            plan = plan.warmed()
         self.plan_ = plan.within(n_documents, n_items)
         check_memory(
             self.plan_.weight_bytes(n_labels, 0 if X is None else X.shape[1]),
@@ -507,14 +577,14 @@ class ConceptSpace(Estimator):
             "lower them, or give fewer labels or features",
         )
         generator = np.random.default_rng(seed)
-        folds = fold_numbers(n_documents, self.plan_.n_folds, generator, groups)
-        pool_folds = None
-        if pool is not None:
-            pool_folds = generator.permutation(pool.shape[0]) % (int(folds.max(initial=0)) + 1)
+        n_pool = 0 if pool is None else pool.shape[0]
+        folds, pool_folds = self._draw_folds(n_documents, n_pool, generator, groups, warm)
+        self.folds_ = np.concatenate([folds, pool_folds])
         if verdicts is not None:
             verdicts = sp.csr_matrix(verdicts[:, self.order_], dtype=np.float32)
+        ordered = sp.csr_matrix(documents[:, self.order_], dtype=np.float32)
         data = TrainingData(
-            documents=sp.csr_matrix(documents[:, self.order_], dtype=np.float32),
+            documents=ordered,
             n_seen=self.n_seen_,
             n_label_sets=n_documents if n_label_sets is None else n_label_sets,
             folds=folds,
@@ -523,12 +593,37 @@ class ConceptSpace(Estimator):
             mean=self.mean_,
             scale=self.scale_,
             pool=pool,
-            pool_folds=pool_folds,
+            pool_folds=None if pool is None else pool_folds,
             verdicts=verdicts,
         )
+        if warm is not None:
+            data = replace(data, start=warm.start(data, self.order_))
         return data, seed
 
-    def finish(self, data: TrainingData, members: Members, history: list[dict[str, float]]) -> Self:
+    def _draw_folds(
+        self,
+        n_documents: int,
+        n_pool: int,
+        generator: np.random.Generator,
+        groups: IntArray | None,
+        warm: WarmStart | None,
+    ) -> tuple[IntArray, IntArray]:
+        """Return the folds of documents and of the pool; those of a former fit are kept."""
+        if warm is not None:
+            folds = filled_folds(warm.folds, warm.n_folds, generator, groups)
+            return folds, filled_folds(warm.pool_folds, warm.n_folds, generator, None)
+        folds = fold_numbers(n_documents, self.plan_.n_folds, generator, groups)
+        n_folds = int(folds.max(initial=0)) + 1
+        pool_folds = generator.permutation(n_pool) % n_folds if n_pool else np.zeros(0)
+        return folds, pool_folds.astype(np.int64)
+
+    def finish(
+        self,
+        data: TrainingData,
+        members: Members,
+        history: list[dict[str, float]],
+        warm: WarmStart | None = None,
+    ) -> Self:
         """Take over trained members and learn what follows from them: axes and calibration.
 
         Parameters
@@ -537,6 +632,8 @@ class ConceptSpace(Estimator):
         members : Members
             All of them, as arrays.
         history : list of dict
+        warm : WarmStart, optional
+            Its axes are turned to the new codes, and the weight of its linear path stays.
         """
         self.members_, self.history_ = members, history
         self.data_digest_ = data_digest(data)
@@ -545,8 +642,12 @@ class ConceptSpace(Estimator):
         self.priors_[self.order_] = data.priors()[: data.n_labels]
         with one_blas_thread():
             self._learn_scatter(data)
-            self._learn_axes(data)
-            self._calibrate(data)
+            former = None if warm is None else warm.space
+            linear = self.linear
+            if former is not None and linear is None:
+                linear = former.linear_weight
+            self._learn_axes(data, None if former is None else former.axes_)
+            self._calibrate(data, linear)
         return self
 
     def _learn_scatter(self, data: TrainingData) -> None:
@@ -563,17 +664,23 @@ class ConceptSpace(Estimator):
         outer = self.document_mean_[:, :, None] * self.document_mean_[:, None]
         self.document_scatter_ = squares / m - outer
 
-    def _learn_axes(self, data: TrainingData) -> None:
-        """Learn the principal axes of documents' codes, from some thousand of them."""
-        from sklearn.utils.extmath import randomized_svd
+    def _learn_axes(self, data: TrainingData, former: Floats | None) -> None:
+        """Learn the principal axes of documents' codes, from some thousand of them.
 
+        Former axes, where there are as many, are turned to the codes: they are near already.
+        """
         m = data.documents.shape[0]
         rows = np.sort(np.random.default_rng(m).permutation(m)[:_DOCUMENTS])
         codes = _side_by_side(self.members_.encode_rows(data.documents[rows])).astype(np.float64)
         codes -= self.document_mean_.ravel()
         n_axes = min(_AXES, *codes.shape)
-        _, _, axes = randomized_svd(codes, n_axes, n_iter=2, random_state=0)
-        self.axes_ = np.ascontiguousarray(axes.T, dtype=np.float32)
+        if former is not None and former.shape == (codes.shape[1], n_axes):
+            axes = _turned(former, codes)
+        else:
+            from sklearn.utils.extmath import randomized_svd
+
+            axes = randomized_svd(codes, n_axes, n_iter=2, random_state=0)[2].T
+        self.axes_ = np.ascontiguousarray(axes, dtype=np.float32)
 
     def derive(self) -> None:
         """Compute what no request changes: needed whenever members, axes or linear path change."""
@@ -587,7 +694,7 @@ class ConceptSpace(Estimator):
             self.members_.bias[:, 0, :n_seen].mean(axis=0),
         )
 
-    def _calibrate(self, data: TrainingData) -> None:
+    def _calibrate(self, data: TrainingData, linear: float | None) -> None:
         """Learn the linear path, intercepts and thresholds on items that members had not seen."""
         n_labels, n_seen = data.n_labels, data.n_seen
         empty, no_codes = np.zeros(0), np.zeros((0, 0), dtype=np.float32)
@@ -603,7 +710,7 @@ class ConceptSpace(Estimator):
         generator = np.random.default_rng(self.plan_.n_steps)
         sample = self._draw_sample(data, generator)
         slopes = np.repeat(SLOPES, (n_seen, n_labels - n_seen))
-        additions, shrinkage = self._fit_linear_path(data, sample, slopes)
+        additions, shrinkage = self._fit_linear_path(data, sample, slopes, linear)
         slopes[:n_seen] *= shrinkage
         self.derive()
         held_out = self._predict_held_out(data, sample, additions)
@@ -697,7 +804,7 @@ class ConceptSpace(Estimator):
         return weights, expected_frequencies(priors, on_items, n_items, elsewhere)
 
     def _fit_linear_path(
-        self, data: TrainingData, sample: _Sample, slopes: Matrix
+        self, data: TrainingData, sample: _Sample, slopes: Matrix, linear: float | None
     ) -> tuple[Matrix | None, float]:
         """Fit the linear path.
 
@@ -711,7 +818,7 @@ class ConceptSpace(Estimator):
         """
         n_seen = data.n_seen
         many = data.X is None or data.X.shape[1] > MOST_FEATURES
-        if many or self.linear == 0 or not sample.are_held_out:
+        if many or linear == 0 or not sample.are_held_out:
             return None, 1.0
         carried = sp.csr_matrix(data.documents[data.item_documents][:, :n_seen])
         folds = data.folds[data.item_documents]
@@ -728,7 +835,7 @@ class ConceptSpace(Estimator):
             predictions[rows], thinned_predictions[measured_rows] = of_fold
         spreads = prediction_spreads(predictions)
 
-        weight = self.linear
+        weight = linear
         if weight is None:
             held_out = self._predict_held_out(data, measured, None, thinned=True)
             item_weights, frequencies = self._expected_frequencies(data, measured, held_out)
@@ -811,6 +918,15 @@ class ConceptSpace(Estimator):
     def n_dimensions(self) -> int:
         """Dimensions of a code: all members' side by side, then the linear path's coordinates."""
         return self.members_.n_dimensions + self.linear_.n_coordinates
+
+    @property
+    def linear_weight(self) -> float:
+        """The weight of the linear path, before shrinkage, in seen labels' logits; 0 for none."""
+        labels = self.linear_.labels
+        if not len(labels):
+            return 0.0
+        shrinkage = self.calibration_.slopes[0] / SLOPES[0]
+        return float(np.linalg.norm(labels[0]) / shrinkage)
 
     def item_codes(self, X: Features, tags: sp.csr_matrix | None = None) -> Floats:
         """Give the codes of items.
@@ -966,21 +1082,70 @@ class ConceptSpace(Estimator):
         centre = self.document_mean_[..., None]
         gaps = means.reshape(-1, n_members, code).transpose(1, 2, 0) - centre
         gaps = gaps * counts / (counts + _DOUBT)
-        spread = np.trace(self.document_scatter_, axis1=1, axis2=2) / code
-        # The fewer documents hold a label, the less is made of directions that hardly scatter.
-        ridge = np.maximum(spread, _LEAST_SPREAD)[:, None, None] * (_RIDGE + _FEW / counts)
-        values, axes = np.linalg.eigh(self.document_scatter_)
-        directions = axes @ (axes.mT @ gaps / (np.maximum(values, 0)[..., None] + ridge))
+        directions = self._discriminants(gaps, counts)
         middle = centre + 0.5 * gaps
         bias = -(directions * middle).sum(axis=1).mean(axis=0)
         weights = self._without_path(directions.reshape(n_members * code, -1) / n_members)
         prior = np.log(frequencies) - np.log1p(-frequencies)
-        # Items lie less far apart than the documents that directions are learned from: with many
-        # documents half the slope is right, with one or two nearly all of it.
-        slopes = 0.5 * (1 + _DOUBT / (counts + _DOUBT))
+        slopes = _item_slopes(counts)
         of_items = Readout(weights * slopes, bias * slopes + prior)
         calibrated = self._match_reference(of_items, directions * slopes, frequencies)
         return calibrated, Readout(weights, bias + prior)
+
+    def _discriminants(self, gaps: Matrix, counts: Matrix) -> Matrix:
+        """Return the directions of linear discriminant analysis, (n_members, code, n_new).
+
+        `gaps` (n_members, code, n_new) are from the mean of all documents to that of the documents
+        which hold a label; of these there are `counts`, (n_new,) or (n_members, 1, n_new).
+        """
+        spread = np.trace(self.document_scatter_, axis1=1, axis2=2) / gaps.shape[1]
+        # The fewer documents hold a label, the less is made of directions that hardly scatter.
+        ridge = np.maximum(spread, _LEAST_SPREAD)[:, None, None] * (_RIDGE + _FEW / counts)
+        values, axes = np.linalg.eigh(self.document_scatter_)
+        return np.asarray(axes @ (axes.mT @ gaps / (np.maximum(values, 0)[..., None] + ridge)))
+
+    def first_readouts(
+        self, documents: sp.csr_matrix, holding: sp.csr_matrix, folds: IntArray, priors: Matrix
+    ) -> tuple[Floats, Floats]:
+        """Return how members read new labels before they are trained again, in closed form.
+
+        As in `readout_of_documents`, but each member by documents that are not of its fold.
+
+        Parameters
+        ----------
+        documents : csr_matrix, shape (n, n_labels)
+            Documents that hold new labels, over the labels in the order of `order_`.
+        holding : csr_matrix, shape (n, n_new)
+            Which new labels they hold.
+        folds : int64 array, shape (n,)
+        priors : float64 array, shape (n_new,)
+
+        Returns
+        -------
+        weights : float32 array, shape (n_members, code, n_new)
+        biases : float32 array, shape (n_members, n_new)
+        """
+        n_members, code = self.document_mean_.shape
+        if not len(priors):
+            shape = (n_members, code, 0)
+            return np.zeros(shape, dtype=np.float32), np.zeros((n_members, 0), dtype=np.float32)
+        codes = self.members_.encode_rows(documents)
+        fold_of = np.arange(len(codes)) // self.plan_.members_per_fold
+        visible = (folds != fold_of[:, None]).astype(np.float64)
+        counts = np.stack([holding.T @ rows for rows in visible])[:, None]
+        sums = np.stack(
+            [
+                (holding.T @ (rows[:, None] * of_member)).T
+                for rows, of_member in zip(visible, codes, strict=True)
+            ]
+        )
+        centre, some = self.document_mean_[..., None], np.maximum(counts, 1)
+        gaps = np.where(counts > 0, sums / some - centre, 0.0) * some / (some + _DOUBT)
+        directions = self._discriminants(gaps, some) * _item_slopes(some)
+        biases = (
+            np.log(priors) - np.log1p(-priors) - (directions * (centre + 0.5 * gaps)).sum(axis=1)
+        )
+        return directions.astype(np.float32), biases.astype(np.float32)
 
     def mixed_with_names(
         self, of_items: Readout, of_tags: Readout, likeness: Matrix, share: float
@@ -1131,6 +1296,7 @@ class ConceptSpace(Estimator):
 _PARAMETERS = ("n_folds", "members_per_fold", "n_steps", "context", "priming", "linear")
 _ARRAYS = [
     "order",
+    "folds",
     "priors",
     "mean",
     "scale",
@@ -1171,6 +1337,7 @@ _DECLARED = {
     "order": Array("int64", ("n_labels",), 0, below="n_labels", distinct=True),
     # Above 0 and below 1, by far more than rounding.
     "priors": Array("float64", ("n_labels",), 1e-15, 1 - 1e-15),
+    "folds": Array("int64", ("n_in_folds",), 0, below="n_folds"),
     "mean": Array("float64", ("n_features",), -MOST_FEATURE, MOST_FEATURE),
     "scale": Array("float64", ("n_features",), LEAST_SCALE, 2 * MOST_FEATURE),
     "mean_code": Array("float64", ("item_dimensions",), -_MOST_CODE, _MOST_CODE),
@@ -1256,6 +1423,24 @@ def _digest(members: Members) -> str:
     for group in members.groups:
         digest.update(group.tobytes())
     return digest.hexdigest()
+
+
+def _item_slopes(counts: Matrix) -> Matrix:
+    """Return by how much new labels' directions count, by how many documents they rest on.
+
+    Items lie less far apart than the documents that directions are learned from: with many
+    documents half the slope is right, with one or two nearly all of it.
+    """
+    return np.asarray(0.5 * (1 + _DOUBT / (counts + _DOUBT)))
+
+
+def _turned(axes: Floats, codes: Matrix) -> Matrix:
+    """Return the principal axes (n_dimensions, n_axes) of centred codes, from some near them."""
+    for _ in range(_TURNS):
+        axes, _ = np.linalg.qr(codes.T @ (codes @ axes))
+    placed = codes @ axes
+    _, turn = np.linalg.eigh(placed.T @ placed)
+    return np.asarray(axes @ turn[:, ::-1])
 
 
 def _side_by_side(codes: Floats) -> Floats:

@@ -7,9 +7,10 @@ re-training, and is kept on disk.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
@@ -99,7 +100,7 @@ from polyseme.schema import (
     require,
 )
 from polyseme.senses import SenseMap, label_senses
-from polyseme.space import ConceptSpace, Trainer
+from polyseme.space import ConceptSpace, Trainer, WarmStart
 from polyseme.store import ConceptStore
 from polyseme.tags import (
     check_tags,
@@ -115,6 +116,16 @@ from polyseme.training import VALIDATION_STEPS
 from polyseme.training_set import TrainingSet, gather, is_kept, item_names, item_vectors
 from polyseme.verdicts import Verdict, VerdictLog
 from polyseme.vocabulary import Vocabulary, as_vocabulary, similar_labels
+from polyseme.warm_start import (
+    ColdStartError,
+    DocumentKeys,
+    check_known,
+    check_sizes,
+    extractor_parameters,
+    feature_digests,
+    name_digests,
+    placed_groups,
+)
 from polyseme.word_vectors import WordVectors, as_word_vectors, name_likeness
 
 if TYPE_CHECKING:
@@ -126,6 +137,8 @@ StrArray = NDArray[np.object_]
 KINDS = ("seen", "unseen", "oov")
 # Shares of names in reading unseen labels that are tried.
 NAME_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5)
+# By which share items or labels may differ before what was measured on them is measured anew.
+_GROWN = 0.1
 Tagger: TypeAlias = "ZeroShotTagger | PublishedTagger"
 
 
@@ -195,6 +208,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     normalize_labels_ : bool
     vocabulary_ : Vocabulary
         Changed by `block`, `rename` and `merge`.
+    measured_on_ : (int, int)
+        How many items and labels there were when `validation_` was measured; a warm start keeps it.
     pooled_ : bool
         Whether items without tags were learned from; see `validation_` for what they bring.
     verdicts_ : VerdictLog
@@ -203,6 +218,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     """
 
     components: ClassVar[dict[str, type[Estimator]]] = {"space": ConceptSpace}
+    features_: MediaFeatures | None
+    validation_: Validation | None
+    name_share_: float
+    pooled_: bool
+    measured_on_: tuple[int, int]
 
     def __init__(
         self,
@@ -248,6 +268,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         verdicts: VerdictLog | str | Path | Iterable[Verdict] | None = None,
         *,
         label_sets_only: bool = False,
+        warm_start_from: ZeroShotTagger | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> Self:
         """Learn the concept space from tag sets and items.
 
@@ -279,6 +301,25 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         label_sets_only : bool
             Whether `label_sets` alone teach what labels mean, as where they come from another
             source, which uses tags otherwise. Tags of items that they lack are "oov" then.
+        warm_start_from : ZeroShotTagger, optional
+            A fitted tagger, it may be this one, whose members are gone on from, in a tenth of the
+            steps: give all items, old and new. Labels are matched by name, features are
+            standardised as they were, and a feature extractor with the same parameters stays as it
+            was learned. Its verdicts are learned from where none are given.
+        progress : callable, optional
+            Takes rounds of the training that are done, and rounds in all.
+
+        Notes
+        -----
+        A warm start keeps every known document in its fold, so that probable tags and calibration
+        still rest on members that never saw an item: items are found again by their features, else
+        by their names or files, and label sets by names or labels. Rows without names whose
+        features have changed count as new. What `validation_` says, the share of names and whether
+        the pool is learned from are the former fit's, until items or labels are a tenth more or
+        fewer than when that was measured; then it is measured anew, which takes longer than the
+        fit. Where the former tagger does not fit (other features, another plan, most labels or
+        items not known, documents of one group in several folds), a warning says why and the fit
+        starts from nothing.
         """
         if y is None:
             owner = type(self).__name__
@@ -286,20 +327,37 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         template, vocabulary = self._template(), as_vocabulary(self.vocabulary)
         generator = as_generator(self.random_state)
         space_seed, feature_seed = draw_seed(generator), draw_seed(generator)
-        data = gather(
+
+        gathered = partial(  # no frame of its own: warnings name the line that calls `fit`
+            gather,
             X,
             y,
             label_sets,
             unlabelled,
             label_sets_only=label_sets_only,
-            extractor=self.features,
             vocabulary=vocabulary,
             normalize=self.normalize_labels,
             seed=feature_seed,
             verbose=self.verbose,
             owner=type(self).__name__,
         )
-        log, tables, features = self._told(verdicts), data.tables, data.features
+        warm, source = None, self if warm_start_from is None else warm_start_from
+        if warm_start_from is not None:
+            try:
+                self._check_former(warm_start_from)
+                data = gathered(extractor=warm_start_from.features_, is_learned=True)
+                keys = DocumentKeys.of(data)
+                warm = warm_start_from._warm_start(data, keys, template)
+            except ColdStartError as error:
+                warnings.warn(
+                    f"This fit starts from nothing and not from the former model: {error}.",
+                    PolysemeWarning,
+                    stacklevel=2,
+                )
+        if warm is None:
+            data = gathered(extractor=self.features)
+            keys = DocumentKeys.of(data)
+        log, tables, features = source._told(verdicts), data.tables, data.features
         words = None if label_vectors is None else as_word_vectors(label_vectors)
         space = copy_of(template)
         seeded = isinstance(self.random_state, (int, np.integer))
@@ -312,15 +370,21 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         check_room_for(space.checkpoint, space.n_weights(shape, len(data.items), data.n_features))
         if isinstance(space.random_state, (int, np.integer)):
             space.training_seed()  # refuses another training's checkpoint before any work
-        self._tell_cost(template, data)
-        # Without a seed other items would be held out when it goes on.
-        checkpoint = space.checkpoint if seeded else None
-        validation, share, pooled = self._validated(
-            data, template, words, generator, checkpoint, label_sets_only=label_sets_only
-        )
+        measured_on = (len(data.items), len(data.labels))
+        if warm is not None and source._is_measured(measured_on):
+            validation, share = source.validation_, source.name_share_
+            pooled, measured_on = source.pooled_, source.measured_on_
+        else:
+            if warm is None:
+                self._tell_cost(template, data)
+            # Without a seed other items would be held out when it goes on.
+            checkpoint = space.checkpoint if seeded else None
+            validation, share, pooled = self._validated(
+                data, template, words, generator, checkpoint, label_sets_only=label_sets_only
+            )
         rows = data.rows()
         if verdicts is None:
-            rows = self._unchanged(rows, data)
+            rows = source._unchanged(rows, data)
         by_key = {self._key_of(label): column for column, label in enumerate(data.labels)}
         answers, pool = data.answered(
             log.standing(),
@@ -328,18 +392,28 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             lambda label: by_key.get(self._key_of(vocabulary.resolve(label))),
             pooled=pooled,
         )
+        keys = keys.with_pool(pool)
+        if warm is not None:
+            warm = replace(warm, pool_folds=source._folds_of(keys)[len(warm.folds) :])
         with unless_refused(space.checkpoint):
             with FileProgress("training the concept space, rounds", shown=self.verbose) as bar:
+
+                def tell(done: int, total: int, losses: Mapping[str, float]) -> None:
+                    bar.tell(done, total, 0)
+                    if progress is not None:
+                        progress(done, total)
+
                 space.fit(
                     tables.documents,
                     features,
                     None if features is None else tables.item_documents,
                     tables.groups,
                     tables.n_label_sets,
-                    progress=lambda done, total, losses: bar.tell(done, total, 0),
+                    progress=tell,
                     trainer=trainer,
                     pool=pool,
                     verdicts=answers,
+                    warm=warm,
                 )
             # Dropped are those without a label, of which `check_corpus` has told.
             store, dropped = ConceptStore.of(space, data.labels, data.sets, data.taught)
@@ -348,6 +422,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self.space_, self.features_ = space, data.extractor
         self.n_vocabulary_, self.n_fitted_ = len(data.sets.labels), len(store.ids)
         self.seen_, self.dropped_, self.validation_ = data.seen, dropped, validation
+        self._keys, self.measured_on_ = keys, measured_on
         self.name_share_, self._likeness = 0.0, np.zeros((0, 0))
         if words is not None and share:
             self.name_share_, self._likeness = share, self._unseen_likeness(words, data.labels)
@@ -385,6 +460,82 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         validations, n_all = self.n_validations * (1 + pooled), n_items + data.n_pool
         cost = cost_of_fit(plan, n_documents, n_labels, n_all, data.n_features, validations)
         tell_cost(cost, plan, n_labels, stacklevel=4)
+
+    def _check_former(self, former: ZeroShotTagger) -> None:
+        """Raise unless a tagger is fitted, and reads labels and items as this one is to do."""
+        check_kind("warm_start_from", former, ZeroShotTagger, owner="fit")
+        check_fitted(former, "store_")
+        if self.normalize_labels != former.normalize_labels_:
+            raise ColdStartError("labels are normalized in one of the two alone")
+        if extractor_parameters(self.features) != extractor_parameters(former.features_):
+            raise ColdStartError("the features of items are made in another way")
+
+    def _warm_start(
+        self, data: TrainingSet, keys: DocumentKeys, template: ConceptSpace
+    ) -> WarmStart:
+        """Return what a new fit takes over from this tagger; raise where it does not fit."""
+        tables, store = data.tables, self.store_
+        n_items = 0 if data.features is None else len(data.items)
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and data.columns is not None and tuple(names) != data.columns:
+            raise ColdStartError("features have other names, or another order")
+        pooled = data.pool is not None and self.pooled_
+        plan = template.planned(tables.documents.shape[0], n_items, pool=pooled)
+        check_sizes(self.space_, plan, data.features)
+        column_of = {
+            self._key(label): column for column, label in enumerate(store.labels[: store.n_learned])
+        }
+        columns = np.array([column_of.get(self._key(label), -1) for label in data.labels])
+        found = keys.with_pool(data.pool).found_among(self._keys)
+        check_known(columns, found)
+        folds = placed_groups(self._folds_of(keys), tables.groups)
+        warm = WarmStart(self.space_, columns, folds)
+        if len(np.unique(warm.folds[warm.folds >= 0])) < warm.n_folds:
+            raise ColdStartError("one of its folds has no document any more")
+        return warm
+
+    def _folds_of(self, keys: DocumentKeys) -> IntArray:
+        """Return the folds that documents had in this tagger's fit, -1 for new ones, (n,)."""
+        return keys.folds_among(self._keys, self.space_.folds_)
+
+    def missing_items(self, X: object) -> tuple[int, int]:
+        """Count the items of the last fit that are not among some, and all that it had.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+            Items, which are found by their features, names or files.
+        """
+        check_fitted(self, "store_")
+        features, own = self._features_of(X), self._keys.of_items
+        table: Any = features.features if isinstance(features, EncodedItems) else features
+        found = np.isin(self._keys.items[own], feature_digests(table))
+        found |= np.isin(self._keys.names[own], name_digests(item_names(X) or ()))
+        return int((~found).sum()), int(own.sum())
+
+    def label_sets(self) -> LabelCorpus | None:
+        """Return the known tag sets that are no item's own; None where that is not known.
+
+        Those of the last fit without the ones of its items, and all that were added since.
+        """
+        check_fitted(self, "store_")
+        rows = self._keys.documents
+        own = self._keys.of_items[rows]
+        taught_alone = self.space_.order_[: self.space_.n_seen_] >= self.n_vocabulary_
+        if int(rows.sum()) != self.n_fitted_ or taught_alone.any():
+            return None
+        further = np.flatnonzero(np.append(~own, np.ones(len(self.store_.ids) - len(own), bool)))
+        return LabelCorpus.from_documents(
+            [self.store_.document(row) for row in further.tolist()],
+            ids=[self.store_.ids[row] for row in further.tolist()],
+            normalize=self.normalize_labels_,
+        )
+
+    def _is_measured(self, sizes: tuple[int, int]) -> bool:
+        """Return whether `validation_` is there and stands for so many items and labels."""
+        then = self.measured_on_
+        grown = [abs(size - former) / former for size, former in zip(sizes, then, strict=True)]
+        return self.validation_ is not None and max(grown) <= _GROWN
 
     def _validated(
         self,
@@ -1392,15 +1543,28 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self.catch_up()
         return self
 
-    def take_up(self, log: VerdictLog) -> Self:
+    def take_up(self, log: VerdictLog, X: object = None) -> Self:
         """Learn from verdicts that are kept elsewhere, in place of those it has.
 
         Parameters
         ----------
         log : VerdictLog
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+            Items with ids: those of them that verdicts are about and that the space has not coded
+            yet are coded. By default verdicts on such items do not count.
         """
         check_fitted(self, "store_")
         feedback = Feedback(log, self.space_.digest_)
+        names = None if X is None else item_names(X)
+        if names is not None:
+            asked = feedback.items()
+            known = log.coded(self.space_.digest_, list(asked))
+            rows = [row for row, name in enumerate(names) if name in asked and name not in known]
+            if rows:
+                vectors = item_vectors(self.space_, _rows(self._features_of(X), rows))
+                coded = dict(zip([names[row] for row in rows], vectors, strict=True))
+                log.append([], coded, self.space_.digest_)
+                feedback = feedback.caught_up()[0]
         labels = {*self._answers.feedback.labels, *feedback.labels}
         self._take_over(self._answers.of(feedback, None), labels)
         return self
@@ -1591,8 +1755,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             "named": None if self.named_ is None else list(self.named_.labels),
             "name_share": self.name_share_,
             "pooled": self.pooled_,
+            "measured_on": list(self.measured_on_),
         }
         arrays["likeness"] = self._likeness
+        arrays |= {f"keys.{name}": array for name, array in self._keys._asdict().items()}
         if self.named_ is not None:
             arrays["named"] = self.named_.likeness
         return config, arrays
@@ -1601,7 +1767,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted tagger from `get_state`."""
         _VALUES.check(config)
-        check_parts(arrays, config, ("space", "store", "features"), ("likeness", "named"))
+        own = ("likeness", "named", *_KEYS)
+        check_parts(arrays, config, ("space", "store", "features"), own)
         made = cls(normalize_labels=config["normalize_labels"])
         with part("space"):
             space = ConceptSpace.from_state(config["space"], within(arrays, "space"))
@@ -1621,6 +1788,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         made.normalize_labels_ = config["normalize_labels"]
         made.vocabulary_ = made.vocabulary = Vocabulary.from_state(config["vocabulary"])
         made.pooled_ = config["pooled"]
+        n_items, n_labels = config["measured_on"]
+        made.measured_on_ = (n_items, n_labels)
+        made._keys = DocumentKeys(**within(arrays, "keys"))
         made._answers = Answers(Feedback(VerdictLog(), space.digest_))
         made.indicator_ = None if config["indicator"] is None else tuple(config["indicator"])
         named = None
@@ -1650,10 +1820,13 @@ _VALUES = Fields(
         "named": Maybe(Several(Text(), distinct=True)),
         "name_share": Number(0, 1),
         "pooled": Flag(),
+        "measured_on": Several(Whole(1), 2),
     },
     optional=("features",),
 )
+_KEYS = tuple(f"keys.{name}" for name in DocumentKeys._fields)
 _DECLARED = {
+    **{name: Array("uint64", ("n_in_folds",), 0, 2.0**64) for name in _KEYS},
     "likeness": Array("float64", ("n_rows", "n_columns")),
     "named": Array("float64", ("n_named", "n_seen")),
 }
@@ -1685,9 +1858,10 @@ def _check_parts_fit(
     }
     for name, sound in fits.items():
         require(sound, name, "what its other parts ask for")
-    own = {name: arrays[name] for name in ("likeness", "named") if name in arrays}
-    declared = {name: _DECLARED[name] for name in ("likeness", "named")[: 1 + ("named" in own)]}
-    check_arrays(own, declared, n_seen=space.n_seen_, n_named=len(config["named"] or ()))
+    own = {name: arrays[name] for name in _DECLARED if name in arrays}
+    declared = {name: _DECLARED[name] for name in _DECLARED if name != "named" or name in own}
+    sizes = {"n_seen": space.n_seen_, "n_named": len(config["named"] or ())}
+    check_arrays(own, declared, **sizes, n_in_folds=len(space.folds_))
     # Where names have no share, nothing is kept of them.
     like = own["likeness"].shape
     unused = like == (0, 0) and not config["name_share"]

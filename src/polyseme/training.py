@@ -27,7 +27,7 @@ from polyseme._threads import n_cores
 from polyseme._validation import InputError, IntArray, check_number
 from polyseme.calibration import match_frequencies, sigmoid
 from polyseme.checkpoints import other_training, read_checkpoint
-from polyseme.members import Members, Shape, likely, mean_of
+from polyseme.members import Members, Shape, StartMembers, likely, mean_of
 from polyseme.persistence import within, write_model
 from polyseme.schema import (
     Fields,
@@ -66,6 +66,8 @@ VALIDATION_STEPS = 75
 _RATE_POWER = 0.375
 # With many documents: a factor of learning rates, and how often they are gone over at the least.
 _MANY_RATES, _LEAST_PASSES = 1.5, 3.5
+# Of a fit that starts from former members: its share of the steps, and of the learning rates.
+WARM_STEPS, WARM_RATES = 0.1, 0.5
 # Tables over documents and labels up to this size are kept dense.
 _DENSE_BYTES = 64 * 2**20
 
@@ -186,8 +188,9 @@ class SpacePlan:
 
         Below 500 documents members have half the units; above 20,000 there are three of them, with
         higher learning rates. A step looks at 96 documents, at 3,072 where there are a million; the
-        steps are those of the plan, but go over the documents at least 3.5 and at most 100 times. From 8,000 tagged items on, dropout of features, of hidden
-        units of items and of codes is lower: so many over-fit less.
+        steps are those of the plan, but go over the documents at least 3.5 and at most 100 times.
+        From 8,000 tagged items on, dropout of features, of hidden units of items and of codes is
+        lower: so many over-fit less.
 
         Parameters
         ----------
@@ -240,6 +243,17 @@ class SpacePlan:
         of_items, of_documents, of_readout = self.learning_rates
         return factor * of_items, factor * of_documents, factor * of_readout
 
+    def warmed(self) -> SpacePlan:
+        """Return the plan of a fit that starts from former members: few steps at lower rates."""
+        n_steps = max(round(self.n_steps * WARM_STEPS), 1)
+        return replace(
+            self,
+            n_steps=n_steps,
+            round_steps=min(self.round_steps, n_steps),
+            learning_rates=self._rates_times(WARM_RATES),
+            pool_from=0.0,
+        )
+
     def weight_bytes(self, n_labels: int, n_features: int) -> int:
         """Say how much memory the members take in training: weights, gradients, two moments.
 
@@ -279,6 +293,7 @@ class TrainingData:
     pool: Features | None = None  # of untagged items, (n_pool, n_features)
     pool_folds: IntArray | None = None  # (n_pool,)
     verdicts: sp.csr_matrix | None = None  # 1 yes, -1 no, (n + n_pool, n_labels)
+    start: StartMembers | None = None  # what members start from; by default from nothing
 
     @property
     def n_labels(self) -> int:
@@ -427,7 +442,10 @@ class SpaceTraining:
         n_features = 0 if data.X is None else data.X.shape[1]
         shape = Shape(data.n_labels, data.n_outputs, n_features, plan.hidden, plan.code)
         seeds = [self.seed_of(number, 0) for number in self.numbers]
-        self.members = start_members(shape, data.priors(), seeds).to(device)
+        members = start_members(shape, data.priors(), seeds)
+        if data.start is not None:
+            data.start.put_into(members, self.numbers)
+        self.members = members.to(device)
         self.round = 0
         self.history: list[dict[str, float]] = []
         m, n_labels = data.documents.shape
@@ -449,6 +467,11 @@ class SpaceTraining:
         """Give the seed of a member's weights (use 0) or of its draws in a round (use 1)."""
         sequence = np.random.SeedSequence(self.seed, spawn_key=(int(number), use, round_))
         return int(sequence.generate_state(1, np.uint64)[0] >> 1)
+
+    @property
+    def _can_answer(self) -> bool:
+        """Whether members have learned anything yet."""
+        return self.round > 0 or self.data.start is not None
 
     @property
     def next_steps(self) -> range:
@@ -504,9 +527,9 @@ class SpaceTraining:
         probable = np.zeros((n, n_seen), dtype=np.float32)
         weights = np.ones(len(targets), dtype=np.float32)
         begun = self.next_steps.start >= self.plan.pool_from * self.plan.n_steps
-        pooled = len(pool_rows) > 0 and self.round > 0 and begun
+        pooled = len(pool_rows) > 0 and self._can_answer and begun
         pool_folds = np.zeros(0, dtype=np.int64)
-        if self.round:
+        if self._can_answer:
             folds = data.folds[documents]
             if pooled and data.pool_folds is not None:
                 pool_folds = data.pool_folds[pool_rows]
@@ -535,7 +558,7 @@ class SpaceTraining:
             said = data.verdicts[chosen[: None if pooled else n]].tocoo()
             targets[said.row, said.col] = np.where(said.data > 0, 2.0, -1.0)
         return Round(
-            rows, pool_rows, self._features, targets, probable, weights, self.round > 0, pooled
+            rows, pool_rows, self._features, targets, probable, weights, self._can_answer, pooled
         )
 
     def _round_items(self) -> tuple[IntArray, IntArray]:
@@ -646,8 +669,13 @@ _VALUES = Fields({"fingerprint": Text(), "seed": Whole(0), **ROUNDS})
 
 
 def fingerprint(data: TrainingData, plan: SpacePlan) -> str:
-    """Digest data and plan, to tell whose state a folder holds."""
-    return hashlib.sha256(f"{plan!r} {data_digest(data)}".encode()).hexdigest()
+    """Digest data, plan and what members start from, to tell whose state a folder holds."""
+    digest = hashlib.sha256(f"{plan!r} {data_digest(data)}".encode())
+    if data.start is not None:
+        arrays = (data.start.places, data.start.new_weights, *data.start.members.groups)
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def data_digest(data: TrainingData) -> str:

@@ -209,6 +209,7 @@ def gather(
     *,
     label_sets_only: bool = False,
     extractor: MediaFeatures | None,
+    is_learned: bool = False,
     vocabulary: Vocabulary,
     normalize: bool,
     seed: int,
@@ -222,6 +223,8 @@ def gather(
     X, y, label_sets, unlabelled, label_sets_only : as for `ZeroShotTagger.fit`
     extractor : MediaFeatures or None
         Learns from X what it has to learn, as a copy.
+    is_learned : bool
+        Whether the extractor has learned already, and stays as it is.
     vocabulary : Vocabulary
     normalize : bool
         Whether labels that differ only in case or white space are one.
@@ -243,7 +246,9 @@ def gather(
     elif X is not None:
         check_labels(corpus, owner=owner, n_labels=1)  # of the empty ones was told just now
     named, learned = table, None
-    if extractor is not None and X is not None:
+    if extractor is not None and X is not None and is_learned:
+        learned, table = extractor, extractor.transform(table)
+    elif extractor is not None and X is not None:
         with working(f"learning {extractor.kind} features", shown=verbose):
             learned, table = learned_copy(extractor, table, seed)
     features = None if table is None else check_instances(table, len(corpus), owner=owner)

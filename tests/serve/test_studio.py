@@ -21,6 +21,7 @@ from polyseme.serve.access import Tokens, new_token
 from polyseme.serve.app import Settings, create_app
 from polyseme.serve.collection import Collection
 from polyseme.serve.host import ModelHost
+from polyseme.serve.refit import RefitStatus, Refitting
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 expect = playwright.expect
@@ -739,6 +740,29 @@ def test_the_model_view_measures_rolls_back_and_tells_of_trouble(studio, place):
     manifest.write_text("{}")
     one.named("button", "Reload").click()
     expect(page.get_by_role("alert").get_by_text("A reload was refused")).to_be_visible()
+
+
+def test_a_refit_is_refused_in_a_sentence_or_shows_how_far_it_is(studio, monkeypatch):
+    one = studio(may_say=("422",))
+    page = one.page
+    one.open("#/model")
+    one.named("button", "Refit").click()
+    expect(page.get_by_text("that this model was fitted to are not among")).to_be_visible()
+
+    go_on = threading.Event()
+
+    def run(refitting, *given):
+        refitting.status = RefitStatus("running", 1, 2)
+        go_on.wait(PATIENCE / 1000)
+        refitting.status = RefitStatus("done", 2, 2)
+
+    monkeypatch.setattr(Refitting, "_run", run)
+    monkeypatch.setattr("polyseme.serve.refit.training_data", lambda *given: {})
+    one.named("button", "Refit").click()
+    expect(page.get_by_text("Refitting: 1 round of 2.")).to_be_visible()
+    expect(one.named("button", "Refit")).to_be_disabled()
+    go_on.set()
+    expect(page.get_by_text("The model was refitted.")).to_be_visible()
 
 
 # ---------------------------------------------------------------------- tokens

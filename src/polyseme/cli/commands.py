@@ -158,6 +158,7 @@ def fit(
                 pool,
                 answers,
                 label_sets_only=label_sets_only,
+                warm_start_from=old,
             )
         if trainer is not None:
             trainer.forget()
@@ -196,10 +197,11 @@ def _extractor_to_update(
 
 
 def _carried_over(old: ZeroShotTagger, n_items: int) -> str:
-    """Say what a new fit takes from an older model, and what it does not."""
+    """Say what a fit takes from an older model, and what it does not."""
     words = old.vocabulary_
     sentence = (
-        f"a new fit to all {n_items:,} items that are given; carried over: "
+        f"a fit to all {n_items:,} items that are given, from the older model's members; carried "
+        "over: "
         f"{counted(len(words.blocked), 'blocked label')}, "
         f"{counted(len(words.aliases), 'other name')}, "
         f"{counted(len(words.implies), 'implication')}, "

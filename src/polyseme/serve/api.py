@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -64,6 +64,7 @@ from polyseme.serve.schemas import (
     NeighboursBody,
     NumberedOut,
     Problem,
+    RefitOut,
     RenameBody,
     SidecarBody,
     SuggestBody,
@@ -303,6 +304,28 @@ def restore(host: Host, who: Admin, number: Annotated[int, InPath(ge=1, lt=10**9
         raise HTTPException(404, f"There is no version {number}.")
     host.restore(number, who.name)
     return VersionOut(version=host.now.version)
+
+
+@router.post(
+    "/models/{model}/refit",
+    tags=["models"],
+    summary="Fit the model again, from where it is",
+    status_code=202,
+)
+def refit(host: Host, who: Admin) -> RefitOut:
+    """Fit to the items and their tags as they were accepted, in the background.
+
+    The fit starts from the model's members. The model goes on answering, and is replaced when the
+    fit is done; answers that are given meanwhile stay. One refit runs at a time (409).
+    """
+    host.refitting.start(who.name)
+    return RefitOut(**asdict(host.refitting.status))
+
+
+@router.get("/models/{model}/refit", tags=["models"], summary="How far the refit is")
+def refit_status(host: Host) -> RefitOut:
+    """Return the state of the last refit, how many rounds are done, and why it failed."""
+    return RefitOut(**asdict(host.refitting.status))
 
 
 @router.get("/models/{model}/reliability", tags=["models"], summary="Are probabilities true?")
@@ -860,7 +883,7 @@ def _item(host: ModelHost, now: Snapshot, name: str) -> Facts:
         media = f"/v1/models/{address_of(host.name)}/media/{address_of(name)}"
     picture = media is not None and collection.media == "image"
     # Of several labels that were merged the latest answer counts.
-    verdicts = {_named(now, verdict.label): verdict for verdict in now.said.get(name, ())}
+    verdicts = {now.named(verdict.label): verdict for verdict in now.said.get(name, ())}
     return {
         "id": name,
         "tags": list(collection.tags_of(name)),
@@ -940,7 +963,7 @@ def verdicts(
     events = list(log.events())
     given = {event.number: event for event in events if isinstance(event, Verdict)}
     undone = {event.undoes for event in events if isinstance(event, Undo)}
-    names = {name: _named(now, name) for name in {verdict.label for verdict in given.values()}}
+    names = {name: now.named(name) for name in {verdict.label for verdict in given.values()}}
     question = {number: (one.item, names[one.label]) for number, one in given.items()}
     latest = {question[number]: number for number in given if number not in undone}
     if after is not None:
@@ -983,7 +1006,7 @@ def export(host: Host, form: Literal["jsonl", "documents", "label-studio"] = "js
         return _download(_lines(known), "verdicts.jsonl")
     collection = collection_of(host)
     if form == "documents":  # as `polyseme fit --documents` takes them
-        items = ({"id": name, "labels": tags} for name, tags in _accepted(now, collection))
+        items = ({"id": name, "labels": tags} for name, tags in now.accepted(collection))
         return _download(_lines(items), "documents.jsonl")
     tag = {"from_name": "tags", "to_name": "item", "type": "taxonomy"}
     tasks = [
@@ -991,7 +1014,7 @@ def export(host: Host, form: Literal["jsonl", "documents", "label-studio"] = "js
             "data": {"item": name},
             "annotations": [{"result": [tag | {"value": {"taxonomy": [[one] for one in tags]}}]}],
         }
-        for name, tags in _accepted(now, collection)
+        for name, tags in now.accepted(collection)
     ]
     return _download(json.dumps(tasks, ensure_ascii=False), "label-studio.json", JSON)
 
@@ -1009,23 +1032,6 @@ def _lines(records: Iterable[Facts]) -> str:
     return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records)
 
 
-def _accepted(now: Snapshot, collection: Collection) -> Iterator[tuple[str, list[str]]]:
-    """Give items with their own tags, with accepted ones and without refused ones."""
-    for name in collection.ids:
-        tags = list(dict.fromkeys(collection.tags_of(name)))
-        for one in now.said.get(name, ()):
-            label = _named(now, one.label)
-            tags = [tag for tag in tags if now.key(_named(now, tag)) != now.key(label)]
-            tags += [label] if one.answer else []
-        if tags:
-            yield name, tags
-
-
-def _named(now: Snapshot, label: str) -> str:
-    """Give a label's own name of now, or what it was called where it is not known any more."""
-    return now.known(label) or label
-
-
 @router.post(
     "/models/{model}/export/sidecars", tags=["review"], summary="Accepted tags beside the files"
 )
@@ -1034,7 +1040,7 @@ def sidecars(body: SidecarBody, host: Host, who: Admin) -> Response:
     collection, now = collection_of(host), host.now
     n_files, n_tags = 0, 0
     for name, said in now.said.items():
-        accepted = [_named(now, one.label) for one in said if one.answer]
+        accepted = [now.named(one.label) for one in said if one.answer]
         path = collection.file_of(name) if name in collection else None
         if not accepted or path is None:
             continue

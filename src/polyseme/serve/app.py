@@ -42,6 +42,7 @@ from polyseme.serve.batching import QueueFullError
 from polyseme.serve.collection import UnknownItemError
 from polyseme.serve.host import ModelHost, UnknownLabelError
 from polyseme.serve.questions import UnsupportedError
+from polyseme.serve.refit import RefitRunningError
 from polyseme.serve.schemas import StandingOut
 from polyseme.verdicts import ConflictError
 
@@ -272,6 +273,7 @@ _STATUS: list[tuple[type[Exception], int]] = [
     (UnknownLabelError, 404),
     (UnknownItemError, 404),
     (ConflictError, 409),
+    (RefitRunningError, 409),
     (UnsupportedError, 415),
     (ModelFileError, 503),
     (NotFittedError, 503),

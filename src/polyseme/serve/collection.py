@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Collection as Names
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from polyseme.features.base import Extracted, MediaError, check_file
 from polyseme.feedback import Question
 from polyseme.io import Table
 from polyseme.tagger import ZeroShotTagger
+from polyseme.verdicts import Verdict
 
 # What a browser is told of a sound, by the ending of its file's name.
 SOUNDS = dict.fromkeys((".wav", ".wave"), "audio/wav")
@@ -155,16 +156,24 @@ class Collection:
         dense = numbers.toarray() if sp.issparse(features) else numbers
         return np.asarray(dense, dtype=np.float32).ravel()
 
-    def select(self, names: Sequence[str]) -> Any:
-        """Give some items as a tagger takes them, with their ids."""
-        rows = [self._row(name) for name in names]
-        if self._items is not None:
-            return self._items[rows]
+    def select(self, names: Sequence[str], tagger: ZeroShotTagger | None = None) -> Any:
+        """Return some items with their ids, as taggers take them.
+
+        Where they are coded in the space of a tagger they are returned so, for this tagger alone.
+        """
+        rows, items = [self._row(name) for name in names], self._items
+        if tagger is not None and items is not None and items.space == tagger.space_.digest_:
+            return items[rows]
         X = self._X[rows]
         if isinstance(X, Extracted):
             return Extracted(X.kind, X.preprocessing, tuple(names), X.raw)
         features, columns = (X.features, X.columns) if isinstance(X, Table) else (X, None)
         return Table(features=features, columns=columns, ids=list(names))
+
+    def among(self, verdicts: Iterable[Verdict]) -> Any:
+        """Return the items that verdicts are about, as taggers take them; None without any."""
+        names = list(dict.fromkeys(one.item for one in verdicts if one.item in self._rows))
+        return self.select(names) if names else None
 
     def _row(self, name: str) -> int:
         """Find an item."""

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -33,6 +33,7 @@ from polyseme.persistence import MANIFEST
 from polyseme.serve.batching import Batcher
 from polyseme.serve.collection import Collection, UnknownItemError
 from polyseme.serve.landscape import Anchor, Dots, Landscape, anchors, concept_positions
+from polyseme.serve.refit import Refitting
 from polyseme.serve.versions import Version, Versions
 from polyseme.store import ConceptStore
 from polyseme.tagger import ZeroShotTagger, load
@@ -109,6 +110,21 @@ class Snapshot:
         for one in self.tagger.verdicts_.standing():
             said.setdefault(one.item, []).append(one)
         return said
+
+    def named(self, label: str) -> str:
+        """Return a label's own name of now, or what it was called where it is unknown now."""
+        return self.known(label) or label
+
+    def accepted(self, collection: Collection) -> Iterator[tuple[str, list[str]]]:
+        """Yield items with their own tags, with accepted ones and without refused ones."""
+        for name in collection.ids:
+            tags = list(dict.fromkeys(collection.tags_of(name)))
+            for verdict in self.said.get(name, ()):
+                label = self.named(verdict.label)
+                tags = [tag for tag in tags if self.key(self.named(tag)) != self.key(label)]
+                tags += [label] if verdict.answer else []
+            if tags:
+                yield name, tags
 
     @property
     def reviewed(self) -> KeysView[str]:
@@ -275,6 +291,7 @@ class ModelHost:
         self.scoring: Batcher[Ask, tuple[Snapshot, list[Suggestion]]] = Batcher(self.suggest)
         self.looking: Batcher[bytes, Row] = Batcher(self._look, largest=8, most_waiting=64)
         self._map: Map | None = None
+        self.refitting = Refitting(self)
         tagger = self._now.tagger
         if _can_write(self.path):
             with self.versions.writing():
@@ -421,7 +438,8 @@ class ModelHost:
                 extractor.extract_batch([np.zeros((8, 8, 3), dtype=np.uint8)])
 
     async def close(self) -> None:
-        """Answer what waits, and end."""
+        """Answer what waits, and end; a refit that is running is given up."""
+        self.refitting.stop()
         await self.scoring.close()
         await self.looking.close()
 
@@ -506,7 +524,7 @@ class ModelHost:
                 )
         features = {name: rows[name] for name in names if name in rows}
         if collection is not None and not features:
-            return collection.select(listed) if listed else None
+            return collection.select(listed, tagger) if listed else None
         if collection is not None:
             features |= {name: collection.row(name) for name in listed if name not in rows}
         return self.items(list(features.values()), list(features)) if features else None
@@ -558,6 +576,34 @@ class ModelHost:
             tagger.__dict__.update(former.__dict__)
 
         self.change("restore", f"version {number}", who, put_back)
+
+    def adopt(self, fitted: ZeroShotTagger, before: Snapshot, who: str | None) -> None:
+        """Put a fitted tagger in place of what it was fitted from; answers since then stay.
+
+        Parameters
+        ----------
+        fitted : ZeroShotTagger
+        before : Snapshot
+            What it was fitted from.
+        who : str, optional
+
+        Raises
+        ------
+        InputError
+            Where the model was changed since then, other than by answers.
+        """
+
+        def put_in_place(tagger: ZeroShotTagger) -> None:
+            if self._now.digest != before.digest:
+                raise InputError("the model was changed meanwhile; start the refit again.")
+            log = VerdictLog(self.path)
+            items = None if self.collection is None else self.collection.among(log.standing())
+            fitted.take_up(log, items)
+            self._canary(Snapshot(fitted, before.digest, 0))
+            tagger.__dict__.clear()
+            tagger.__dict__.update(fitted.__dict__)
+
+        self.change("refit", f"{len(fitted.store_.ids)} tag sets", who, put_in_place)
 
     def _keep(self, action: str, detail: str, who: str | None, tagger: ZeroShotTagger) -> Version:
         """Keep the model on disk as a version."""

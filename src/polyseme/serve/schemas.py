@@ -237,4 +237,13 @@ class AddedOut(VersionOut):
     documents: list[str]
 
 
+class RefitOut(BaseModel):
+    """How far a refit is."""
+
+    state: Literal["none", "running", "done", "failed"]
+    rounds_done: int
+    rounds: int
+    reason: str | None
+
+
 Facts = dict[str, Any]

@@ -3,7 +3,7 @@
  * Model: what the model is, how far it can be believed, and what was done to it.
  *
  * In: the Model JSON, its reliability, versions and verdicts. Out: versions restored, answers
- * undone, the model loaded again.
+ * undone, the model loaded or fitted again.
  */
 
 import { add, clear, h, s, uid } from "./dom.js";
@@ -63,10 +63,30 @@ export function mount(root, context) {
   const trouble = h("div", { role: "alert" });
   const drawTrouble = () => clear(trouble, context.model.trouble && h("p", { class: "notice notice-error" }, context.model.trouble));
 
+  /** How far a refit is, or why there was none. */
+  const refitting = h("p", { class: "muted small", role: "status" });
+  let watching = 0;
+  /** Show how far the refit is until it ends. @param {boolean} [wasStarted] by this person, just now */
+  const followRefit = async (wasStarted = false) => {
+    clearTimeout(watching);
+    const { state, rounds_done: done, rounds, reason } = await context.api.get(context.api.model("refit"));
+    if (gone) return;
+    const isRunning = state === "running";
+    const progress = rounds ? `Refitting: ${plural(done, "round")} of ${count(rounds)}.` : "Refitting …";
+    clear(refitting, isRunning ? progress : reason);
+    for (const button of page.querySelectorAll("button.refit")) button.toggleAttribute("disabled", isRunning || !context.can("admin"));
+    if (isRunning) watching = window.setTimeout(() => followRefit(true).catch(() => {}), 1000);
+    else if (wasStarted && state === "done") await act(async () => "The model was refitted.");
+  };
+
   const draw = () => {
     const { api, model, models } = context;
     drawTrouble();
     const may = context.can("admin");
+    const refit = () => context.attempt(async () => {
+      await api.post(api.model("refit"));
+      await followRefit(true);
+    });
     const reload = () => act(async () => `Loaded again: version ${(await api.post(api.model("reload"))).version}.`);
     clear(page,
       h("header", { class: "view-head" },
@@ -74,6 +94,8 @@ export function mount(root, context) {
         h("span", { class: "status" }, model.status),
         h("span", { class: "muted small mono break" }, model.version),
         h("div", { class: "grow" }),
+        refitting,
+        model.collection && h("button", { type: "button", class: "refit", disabled: !may, title: may ? "Learn from the items' tags and all answers, in the background" : "Your token lacks the scope “admin”", onclick: refit }, "Refit"),
         h("button", { type: "button", disabled: !may, title: may ? "Read the model's folder again" : "Your token lacks the scope “admin”", onclick: reload }, "Reload")),
       trouble,
       models.length > 1 && modelList(models, model),
@@ -88,6 +110,7 @@ export function mount(root, context) {
   };
   context.shortcuts([]);
   draw();
+  if (context.model.collection) followRefit().catch(() => {});
   context.refreshModel().then(() => {
     if (gone) return;
     drawTrouble();
@@ -98,6 +121,7 @@ export function mount(root, context) {
   const stop = box.follow();
   return () => {
     gone = true;
+    clearTimeout(watching);
     stop();
     box.others.delete(onOthers);
   };

@@ -1,0 +1,194 @@
+"""A refit in the background: a served model is fitted again to the items that people review.
+
+In: the model that answers, the collection with its tags, and what people have answered. Out: a
+fitted model in its place, or one sentence that says why not; meanwhile the former one answers.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from polyseme._estimator import copy_of
+from polyseme._validation import InputError
+from polyseme.corpus import LabelCorpus
+from polyseme.tagger import ZeroShotTagger
+
+if TYPE_CHECKING:
+    from polyseme.serve.collection import Collection
+    from polyseme.serve.host import ModelHost, Snapshot
+
+# The largest share of the items of the former fit that may be missing among those of the service.
+_MISSING = 0.1
+_log = logging.getLogger("polyseme.serve")
+
+
+class RefitRunningError(InputError):
+    """A refit is running already."""
+
+
+class _StoppedError(Exception):
+    """The service ends."""
+
+
+@dataclass(frozen=True)
+class RefitStatus:
+    """How far a refit is.
+
+    Attributes
+    ----------
+    state : {"none", "running", "done", "failed"}
+    rounds_done, rounds : int
+        Of the training; 0 before it begins.
+    reason : str or None
+        Why it failed.
+    """
+
+    state: Literal["none", "running", "done", "failed"] = "none"
+    rounds_done: int = 0
+    rounds: int = 0
+    reason: str | None = None
+
+
+class Refitting:
+    """The refits of one model, one at a time, in a thread.
+
+    Parameters
+    ----------
+    host : ModelHost
+    """
+
+    def __init__(self, host: ModelHost) -> None:
+        self.host, self.status = host, RefitStatus()
+        self._starting = threading.Lock()
+        self._ends = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, who: str | None = None) -> None:
+        """Start a refit, and return at once.
+
+        Parameters
+        ----------
+        who : str, optional
+            For the list of versions.
+
+        Raises
+        ------
+        RefitRunningError
+            Where one is running.
+        InputError
+            Where the items do not suffice for a fit.
+        """
+        with self._starting:
+            if self.status.state == "running":
+                raise RefitRunningError("A refit of this model is running already.")
+            before = self.host.now
+            data = training_data(before, self.host.collection)
+            self._ends.clear()
+            self.status = RefitStatus("running")
+            self._thread = threading.Thread(
+                target=self._run, args=(before, data, who), name="refit", daemon=True
+            )
+            self._thread.start()
+
+    def wait(self) -> RefitStatus:
+        """Return the status once no refit is running."""
+        if self._thread is not None:
+            self._thread.join()
+        return self.status
+
+    def stop(self) -> None:
+        """Give up a refit at the end of its round; the model stays as it is."""
+        self._ends.set()
+
+    def _run(self, before: Snapshot, data: dict[str, Any], who: str | None) -> None:
+        """Fit and put the outcome in place; whatever goes wrong, the former model goes on."""
+        try:
+            fitted = new_tagger(before.tagger)
+            fitted.fit(**data, warm_start_from=before.tagger, progress=self._tell)
+            self.host.adopt(fitted, before, who)
+        except _StoppedError:
+            self.status = RefitStatus("failed", reason="The service ended.")
+        except Exception as error:
+            reason = str(error) or type(error).__name__
+            self.status = replace(self.status, state="failed", reason=f"Not refitted: {reason}")
+            if not isinstance(error, InputError):
+                _log.exception("%s: the refit failed", self.host.name)
+        else:
+            self.status = replace(self.status, state="done")
+            self._make_ready()
+
+    def _make_ready(self) -> None:
+        """Code the items and lay out the map anew, so that nobody waits for it."""
+        try:
+            self.host.warm()
+            self.host.lay_out()
+        except Exception:
+            _log.exception("%s: the refitted model could not be made ready", self.host.name)
+
+    def _tell(self, done: int, total: int) -> None:
+        """Note how far the training is."""
+        if self._ends.is_set():
+            raise _StoppedError
+        self.status = RefitStatus("running", done, total)
+
+
+def new_tagger(former: ZeroShotTagger) -> ZeroShotTagger:
+    """Return a tagger that is not fitted yet, with the parameters of a fitted one."""
+    extractor = former.features_
+    return ZeroShotTagger(
+        space=copy_of(former.space_).set_params(checkpoint=None),
+        features=None if extractor is None else copy_of(extractor),
+        normalize_labels=former.normalize_labels_,
+        vocabulary=former.vocabulary_,
+        random_state=0,
+    )
+
+
+def training_data(now: Snapshot, collection: Collection | None) -> dict[str, Any]:
+    """Return what a model is fitted to again: arguments of `ZeroShotTagger.fit`.
+
+    Items have their own tags, with accepted ones and without refused ones. Items without any tag
+    are the pool. Label sets are the known documents that were no items' own.
+
+    Parameters
+    ----------
+    now : Snapshot
+    collection : Collection, optional
+
+    Raises
+    ------
+    InputError
+        Where items of the former fit are missing, so that what it learned of them would be lost.
+    """
+    tagger = now.tagger
+    if collection is None or not tagger.n_features_in_:
+        raise InputError("A refit needs the items with their tags; start the service with --items.")
+    tags = dict(now.accepted(collection))
+    if not tags:
+        raise InputError("None of the items has a tag, so there is nothing to fit to.")
+    by_command = "fit it by `polyseme fit --update` with all items"
+    every = collection.select(collection.ids)
+    missing, n_former = tagger.missing_items(every)
+    if missing > _MISSING * n_former:
+        raise InputError(
+            f"{missing:,} of the {n_former:,} items that this model was fitted to are not among "
+            f"the items of the service; {by_command}."
+        )
+    label_sets = tagger.label_sets()
+    if label_sets is None:
+        raise InputError(
+            "What taught this model what labels mean cannot be told from its items' own tags; "
+            f"{by_command}."
+        )
+    untagged = [name for name in collection.ids if name not in tags]
+    return {
+        "X": collection.select(list(tags)),
+        "y": LabelCorpus.from_documents(
+            tags.values(), ids=list(tags), normalize=tagger.normalize_labels_
+        ),
+        "label_sets": label_sets if len(label_sets) else None,
+        "unlabelled": collection.select(untagged) if untagged else None,
+    }
