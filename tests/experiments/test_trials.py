@@ -190,13 +190,14 @@ def test_fewer_members_are_the_first_of_each_fold():
     assert len(few.space_.members_) == 1
     direct = space.views(X).direct[:, :code]
     np.testing.assert_allclose(few.space_.views(X).direct, direct, rtol=0, atol=1e-6)
-    assert few.transform(X).shape == (len(X), code)
+    assert few.transform(X).shape == (len(X), code + few.space_.linear_.n_coordinates)
     assert len(changed(drawn, fitted, n_members=5).space_.members_) == 3
 
 
 def test_without_calibration_and_priming_raw_logits_are_read():
     drawn = trial("hsun")
-    default, X = drawn.default_tagger(), drawn.features(drawn.split.test)
+    default = drawn.default_tagger("without a linear path", linear=0.0)
+    X = drawn.features(drawn.split.test)
     bare = changed(drawn, default, calibrated=False, priming=0.0)
     weights, bias = bare.space_.readout(of_items=False)
     logits = default.transform(X) @ weights + bias
