@@ -51,9 +51,7 @@ def draw_artworks(path: Path) -> list[dict[str, Any]]:
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         documents = [json.loads(line) for line in lines]
     candidates = [
-        document
-        for document in documents
-        if document["labels"] and document["artist"] != LEFT_OUT
+        document for document in documents if document["labels"] and document["artist"] != LEFT_OUT
     ]
     rows = np.random.default_rng(0).permutation(len(candidates))[:N_ARTWORKS]
     return [candidates[row] for row in np.sort(rows)]

@@ -5,12 +5,14 @@
 
     python experiments/scripts/prepare_icons.py --packages . --out icons
     polyseme extract image icons --out numbers
-    python experiments/scripts/rich_features.py numbers --tags icons/tags.jsonl --hidden 15 --pool 0.2
+    python experiments/scripts/rich_features.py numbers --tags icons/tags.jsonl \\
+        --hidden 15 --pool 0.2
 
-In: a folder with `features.npy` and, there or elsewhere, `tags.jsonl` in the same order. A draw
-holds out a fifth of the items and hides tags: items that carry a hidden one teach only by their tag
-sets. Out: E-MAP and precision at 5 over all tags and all held-out items, C-MAP of seen and of hidden
-tags on them, in percent, a line for each method and draw, and their means.
+In: a folder with `features.npy` and, there or elsewhere, `tags.jsonl`, in the same order unless
+`files.jsonl` says otherwise. A draw holds out a fifth of the items and hides tags: items that carry
+a hidden one teach only by their tag sets. Out: E-MAP and precision at 5 over all tags and all
+held-out items, C-MAP of seen and of hidden tags on them, in percent, a line for each method and
+draw, and their means.
 """
 
 from __future__ import annotations
@@ -62,9 +64,7 @@ class Ranker(Protocol):
         """Learn and score."""
 
 
-def draw_split(
-    X: Floats, corpus: LabelCorpus, hidden: float, pool: float, seed: int
-) -> Draw:
+def draw_split(X: Floats, corpus: LabelCorpus, hidden: float, pool: float, seed: int) -> Draw:
     """Draw which items are held out, and which tags are hidden."""
     generator = np.random.default_rng(seed)
     order = generator.permutation(len(corpus))
@@ -201,8 +201,8 @@ METHODS: dict[str, Ranker] = {
     "popularity": popularity,
 }
 for _penalty in PENALTIES:
-    METHODS[f"ridge, penalty {_penalty:g}"] = (
-        lambda draw, seed, penalty=_penalty: ridge(draw, seed, penalty)
+    METHODS[f"ridge, penalty {_penalty:g}"] = lambda draw, seed, penalty=_penalty: ridge(
+        draw, seed, penalty
     )
 
 
@@ -243,7 +243,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path, help="has features.npy")
     parser.add_argument("--tags", type=Path, help="tags.jsonl, where it is elsewhere")
-    parser.add_argument("--hidden", type=float, default=0.25, help="a share of the tags, or how many")
+    parser.add_argument(
+        "--hidden", type=float, default=0.25, help="a share of the tags, or how many"
+    )
     parser.add_argument("--pool", type=float, default=0.0, help="a share of items to leave out")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--methods", nargs="+", choices=METHODS)

@@ -104,7 +104,8 @@ PRIMING = 0.3
 TEMPERATURE = 0.1
 # Principal axes of documents' codes, in which known documents are kept and compared.
 _AXES, _TURNS = 128, 2
-_DOCUMENTS = 8192
+# Documents that these axes are learned from, and documents that are coded at a time.
+_AXES_DOCUMENTS, _DOCUMENTS = 2048, 8192
 # Votes that are counted at a time.
 _VOTES = 2**23
 # Items that calibration is learned on, and of those how many are kept for labels that come later.
@@ -670,7 +671,7 @@ class ConceptSpace(Estimator):
         Former axes, where there are as many, are turned to the codes: they are near already.
         """
         m = data.documents.shape[0]
-        rows = np.sort(np.random.default_rng(m).permutation(m)[:_DOCUMENTS])
+        rows = np.sort(np.random.default_rng(m).permutation(m)[:_AXES_DOCUMENTS])
         codes = _side_by_side(self.members_.encode_rows(data.documents[rows])).astype(np.float64)
         codes -= self.document_mean_.ravel()
         n_axes = min(_AXES, *codes.shape)

@@ -66,6 +66,8 @@ VALIDATION_STEPS = 75
 _RATE_POWER = 0.375
 # With many documents: a factor of learning rates, and how often they are gone over at the least.
 _MANY_RATES, _LEAST_PASSES = 1.5, 3.5
+# So many tagged items are many.
+_MANY_ITEMS = 8000
 # Of a fit that starts from former members: its share of the steps, and of the learning rates.
 WARM_STEPS, WARM_RATES = 0.1, 0.5
 # Tables over documents and labels up to this size are kept dense.
@@ -190,7 +192,7 @@ class SpacePlan:
         higher learning rates. A step looks at 96 documents, at 3,072 where there are a million; the
         steps are those of the plan, but go over the documents at least 3.5 and at most 100 times.
         From 8,000 tagged items on, dropout of features, of hidden units of items and of codes is
-        lower: so many over-fit less.
+        lower, since so many over-fit less, and a step looks at 128 of them or more.
 
         Parameters
         ----------
@@ -202,10 +204,12 @@ class SpacePlan:
             batch, times = 2 * batch, 2 * times
         one_pass = max(n_documents / batch, 1.0)
         few, many = n_documents < 500, n_documents > 20_000
-        dropout = self.dropout
-        if n_items >= 8000:
+        dropout, item_batch = self.dropout, self.item_batch * times
+        probable_batch = self.probable_batch * times
+        if n_items >= _MANY_ITEMS:
             of_features, of_items, of_documents, of_codes = dropout
             dropout = (of_features / 3, of_items / 2, of_documents, of_codes * 3 / 7)
+            item_batch, probable_batch = max(item_batch, 128), max(probable_batch, 64)
         n_steps = int(min(max(self.n_steps, _LEAST_PASSES * one_pass), 100 * one_pass))
         return replace(
             self,
@@ -216,8 +220,8 @@ class SpacePlan:
             n_steps=n_steps,
             round_steps=min(self.round_steps, max(n_steps // 4, 1)),
             document_batch=batch,
-            item_batch=self.item_batch * times,
-            probable_batch=self.probable_batch * times,
+            item_batch=item_batch,
+            probable_batch=probable_batch,
             dropout=dropout,
         )
 

@@ -101,7 +101,8 @@ class PoolSystem(System):
         """Give what decides its results; see `Method.config`."""
         asked = {"way": self.way, "estimator": self.estimator, "tagged": TAGGED}
         described = super().config(config) | {"asked": asked}
-        learned = tagger_config(config) if self.estimator is None else default_config(config)
+        # What the default learns decides nothing of a baseline.
+        learned = tagger_config(config) if self.estimator is None else {}
         if self.way in ("none", "ceiling"):
             return described | learned
         return described | pool_config(config, learned)
