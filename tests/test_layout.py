@@ -82,7 +82,7 @@ ALLOWED = {
     "gpu_training": {"steps", "training"},
     "growth": BASE | {"training"},
     "calibration": set(),
-    "corrections": {"calibration", "persistence"},
+    "corrections": {"_validation", "calibration", "persistence"},
     "linear_path": {"_validation", "calibration", "metrics"},
     "space": BASE | {"members", "training", "calibration", "corrections", "linear_path"},
     "store": BASE | {"corpus", "concepts", "documents", "space"},

@@ -178,6 +178,30 @@ def test_rounding_does_not_make_a_constant_feature_vary(world, tiny_space, const
         assert (tagger.space_.scale_[:-1] != 1).all()
 
 
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix], ids=["dense", "sparse"])
+@pytest.mark.parametrize(
+    ("make", "n_lost"),
+    [
+        (lambda X: 1e-200 * X, "all"),
+        (lambda X: np.column_stack([X, 1e9 + 0.1 * X[:, 0]]), 1),
+        (lambda X: np.column_stack([X, 0.1 + 1e-16 * X[:, 0]]), 0),
+        (lambda X: (X - X.mean(axis=0)) / X.std(axis=0), 0),
+    ],
+    ids=["tiny", "a large constant and a little", "rounding", "standardised"],
+)
+def test_features_that_vary_by_too_little_are_told_of(world, tiny_space, make, n_lost, form):
+    X = make(world.X)
+    tagger = ZeroShotTagger(space=tiny_space(n_steps=1), n_validations=0, random_state=0)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        tagger.fit(form(X), world.documents)
+    sentences = [str(one.message) for one in told if "are not learned from" in str(one.message)]
+    expected = X.shape[1] if n_lost == "all" else n_lost
+    assert [one.split(" features")[0] for one in sentences] == [
+        f"{expected} of {X.shape[1]}"
+    ] * bool(expected)
+
+
 def write_items(folder, world):
     documents = [
         {"id": f"photo-{row}", "tags": list(tags)} for row, tags in enumerate(world.documents)

@@ -81,6 +81,7 @@ from polyseme.training import (
     checkpoint_seed,
     column_statistics,
     data_digest,
+    lost_columns,
     mean_answers,
     selection_weights,
     standardise,
@@ -803,6 +804,10 @@ class ConceptSpace(Estimator):
         elsewhere = float((data.item_documents >= data.n_label_sets).mean())
         n_items = len(data.item_documents)
         return weights, expected_frequencies(priors, on_items, n_items, elsewhere)
+
+    def lost_features(self, X: Features) -> IntArray:
+        """Return the columns of X that vary, and too little to be learned from."""
+        return lost_columns(X, self.scale_)
 
     def _fit_linear_path(
         self, data: TrainingData, sample: _Sample, slopes: Matrix, linear: float | None

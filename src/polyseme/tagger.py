@@ -113,7 +113,14 @@ from polyseme.tags import (
     tag_table,
 )
 from polyseme.training import VALIDATION_STEPS
-from polyseme.training_set import TrainingSet, gather, is_kept, item_names, item_vectors
+from polyseme.training_set import (
+    TrainingSet,
+    gather,
+    is_kept,
+    item_names,
+    item_vectors,
+    warn_of_lost_features,
+)
 from polyseme.verdicts import Verdict, VerdictLog
 from polyseme.vocabulary import Vocabulary, as_vocabulary, similar_labels
 from polyseme.warm_start import (
@@ -433,6 +440,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self.indicator_ = data.corpus.labels if is_indicator(y) else None
         self.set_store(store)
         self._take_answers(())
+        if features is not None:
+            warn_of_lost_features(features, space)
         return self
 
     def _template(self) -> ConceptSpace:

@@ -295,6 +295,19 @@ def _warn_of_equal_items(features: Features) -> None:
         )
 
 
+def warn_of_lost_features(features: Features, space: ConceptSpace) -> None:
+    """Warn where features that vary are not learned from by a space, as they vary by too little."""
+    n_lost = len(space.lost_features(features))
+    if n_lost:
+        warnings.warn(
+            f"{n_lost:,} of {features.shape[1]:,} features vary by less than a billionth of their "
+            "size, or by less than 1e-150, and are not learned from; subtract their means, or "
+            "scale them, first.",
+            PolysemeWarning,
+            stacklevel=3,
+        )
+
+
 def _row_hashes(features: Features) -> Iterator[int]:
     """Yield a hash of each row, equal for equal rows."""
     if not sp.issparse(features):

@@ -11,7 +11,8 @@ import pytest
 from polyseme import load
 from polyseme._validation import InputError
 from polyseme.persistence import MANIFEST, ModelFileError
-from polyseme.serve.versions import Versions
+from polyseme.serve.host import ModelHost
+from polyseme.serve.versions import FOLDER, Versions
 
 
 def kept(versions, action="change"):
@@ -74,3 +75,16 @@ def test_what_a_kill_leaves_and_what_was_damaged_is_passed_over(model):
     assert [one.number for one in versions.all()] == [1]
     load(model).block(["sand"]).save(model)
     assert kept(versions).number == 9
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX links")
+def test_no_version_is_written_through_a_link(model, tmp_path):
+    theirs = tmp_path / "theirs"
+    (theirs / "0001").mkdir(parents=True)
+    (model / FOLDER).symlink_to(theirs)
+    with pytest.raises(ModelFileError, match="is a link where versions belong"):
+        ModelHost(model)
+    with pytest.raises(ModelFileError, match="is a link"), Versions(model, most=1).writing():
+        raise AssertionError("it may be written")
+    assert [entry.name for entry in theirs.iterdir()] == ["0001"]
+    assert (model / FOLDER).is_symlink()

@@ -65,6 +65,9 @@ class Versions:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the model for a change; others that change it wait."""
+        # Old versions are removed: what a link leads to may be somebody else's.
+        if self._folder.is_symlink():
+            raise ModelFileError(f"'{self._folder}' is a link where versions belong; move it away.")
         if self._folder.exists() and not self._folder.is_dir():
             raise ModelFileError(f"'{self._folder}' is a file where versions belong; move it away.")
         self._folder.mkdir(exist_ok=True)
