@@ -64,7 +64,7 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
 _LIMITS = (
     *("MOST_FEATURE", "UNIT", "SKETCH", "_LEAST_SPREAD", "LEAST_SCALE", "_MOST_CODE"),
     *("MEASURED", "MOST_FEATURES", "SHRINKAGES", "VALIDATION_STEPS", "WARM_STEPS", "WARM_RATES"),
-    *("_MOST_HOLDING",),
+    *("_MOST_HOLDING", "_ROUNDING", "_COLUMNS_TOGETHER"),
 )
 _KNOWN_AS = {"MOST_THREADS": "_MOST_THREADS"}
 _OF_POOLS = ("pool_steps", "pool_from", "pool_weight", "pool_hard", "verdict_weight")
