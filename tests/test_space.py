@@ -38,6 +38,13 @@ def fitted(world, tables, tiny_space):
 
 
 @pytest.fixture(scope="module")
+def without_path(world, tables, tiny_space):
+    """A space whose logits are those of its members alone."""
+    documents, *others = tables
+    return tiny_space(random_state=0, linear=0).fit(documents, world.X, *others)
+
+
+@pytest.fixture(scope="module")
 def homely():
     """Give items whose documents are all that there are: documents and features."""
     here = toy_world(n_documents=N_HOMELY, random_state=1)
@@ -96,34 +103,36 @@ def test_labels_of_items_come_first_in_the_order_of_members(fitted, world):
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["features", "features and tags"])
-def test_the_code_of_an_item_is_its_features_and_its_probable_tags(fitted, tables, world, given):
+def test_the_code_of_an_item_is_its_features_and_its_probable_tags(
+    without_path, tables, world, given
+):
     tags = tables.documents[100:125] if given else None
-    features = standardise(world.X_test, fitted.mean_, fitted.scale_)
-    direct = side_by_side(fitted.members_.encode_items(features))
-    probable = np.zeros((25, len(fitted.order_)), dtype=np.float32)
-    seen = mean_logits(fitted, direct)[:, fitted.order_[: fitted.n_seen_]]
-    probable[:, : fitted.n_seen_] = expit(seen)
+    features = standardise(world.X_test, without_path.mean_, without_path.scale_)
+    direct = side_by_side(without_path.members_.encode_items(features))
+    probable = np.zeros((25, len(without_path.order_)), dtype=np.float32)
+    seen = mean_logits(without_path, direct)[:, without_path.order_[: without_path.n_seen_]]
+    probable[:, : without_path.n_seen_] = expit(seen)
     if tags is not None:
-        probable[tags[:, fitted.order_].toarray() > 0] = 1
-        assert probable[:, fitted.n_seen_ :].any(), "unseen tags may be given"
+        probable[tags[:, without_path.order_].toarray() > 0] = 1
+        assert probable[:, without_path.n_seen_ :].any(), "unseen tags may be given"
     else:
-        assert not probable[:, fitted.n_seen_ :].any(), "unseen tags are never guessed"
-    context = side_by_side(fitted.members_.encode_documents(probable))
+        assert not probable[:, without_path.n_seen_ :].any(), "unseen tags are never guessed"
+    context = side_by_side(without_path.members_.encode_documents(probable))
     for share in (0.0, 0.3, 0.5, 1.0):
-        found = changed(fitted, context=share).item_codes(world.X_test, tags)
-        assert found.dtype == np.float32 and found.shape == (25, fitted.n_dimensions)
+        found = changed(without_path, context=share).item_codes(world.X_test, tags)
+        assert found.dtype == np.float32 and found.shape == (25, without_path.n_dimensions)
         np.testing.assert_allclose(found, (1 - share) * direct + share * context, atol=1e-5)
-    view = fitted.views(world.X_test, tags)
+    view = without_path.views(world.X_test, tags)
     np.testing.assert_allclose(view.direct, direct, atol=1e-6)
     np.testing.assert_allclose(view.probable, probable, atol=1e-5)
-    np.testing.assert_array_equal(view.codes, fitted.item_codes(world.X_test, tags))
+    np.testing.assert_array_equal(view.codes, without_path.item_codes(world.X_test, tags))
 
 
-def test_the_code_of_a_document_is_that_of_its_tags(fitted, tables):
+def test_the_code_of_a_document_is_that_of_its_tags(without_path, tables):
     rows = tables.documents[:9]
-    ordered = rows[:, fitted.order_].toarray().astype(np.float32)
-    wanted = side_by_side(fitted.members_.encode_documents(ordered))
-    np.testing.assert_allclose(fitted.document_codes(rows), wanted, atol=1e-5)
+    ordered = rows[:, without_path.order_].toarray().astype(np.float32)
+    wanted = side_by_side(without_path.members_.encode_documents(ordered))
+    np.testing.assert_allclose(without_path.document_codes(rows), wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("n", [25, 0])
@@ -141,20 +150,22 @@ def test_codes_in_blocks_are_codes_at_once(fitted, tables, world, monkeypatch, n
         np.testing.assert_allclose(found, at_once, atol=1e-5)
 
 
-def test_points_are_directions_on_the_principal_axes(fitted, tables):
-    codes = fitted.document_codes(tables.documents)
+def test_points_are_directions_on_the_principal_axes(without_path, tables):
+    codes = without_path.document_codes(tables.documents)
     centred = codes - codes.mean(axis=0)
-    np.testing.assert_allclose(fitted.document_mean_.ravel(), codes.mean(axis=0), atol=1e-5)
-    for number, scatter in enumerate(fitted.document_scatter_):
-        size = fitted.plan_.code
+    np.testing.assert_allclose(without_path.document_mean_.ravel(), codes.mean(axis=0), atol=1e-5)
+    for number, scatter in enumerate(without_path.document_scatter_):
+        size = without_path.plan_.code
         wanted = np.cov(codes[:, number * size : (number + 1) * size].T, bias=True)
         np.testing.assert_allclose(scatter, wanted, atol=1e-4)
-    placed = centred @ fitted.axes_
+    placed = centred @ without_path.axes_
     wanted = placed / np.linalg.norm(placed, axis=1, keepdims=True)
-    np.testing.assert_allclose(fitted.points(codes), wanted, atol=1e-4)
-    np.testing.assert_allclose(fitted.document_points(tables.documents), wanted, atol=1e-4)
+    np.testing.assert_allclose(without_path.points(codes), wanted, atol=1e-4)
+    np.testing.assert_allclose(without_path.document_points(tables.documents), wanted, atol=1e-4)
     # Axes are orthonormal, sorted, and hold nearly everything there is.
-    np.testing.assert_allclose(fitted.axes_.T @ fitted.axes_, np.eye(placed.shape[1]), atol=1e-4)
+    np.testing.assert_allclose(
+        without_path.axes_.T @ without_path.axes_, np.eye(placed.shape[1]), atol=1e-4
+    )
     spread = placed.var(axis=0)
     assert (np.diff(spread) < 1e-4).all() and spread[0] > 3 * spread[5]
     assert spread.sum() > 0.95 * centred.var(axis=0).sum()
@@ -163,20 +174,23 @@ def test_points_are_directions_on_the_principal_axes(fitted, tables):
 # ------------------------------------------------------------------ readouts
 
 
-def test_one_readout_gives_the_mean_of_members_logits(fitted, tables, world):
-    for codes in (fitted.item_codes(world.X_test), fitted.document_codes(tables.documents[:20])):
-        readout = fitted.readout(of_items=False)
-        raw = mean_logits(fitted, codes)
+def test_one_readout_gives_the_mean_of_members_logits(without_path, tables, world):
+    for codes in (
+        without_path.item_codes(world.X_test),
+        without_path.document_codes(tables.documents[:20]),
+    ):
+        readout = without_path.readout(of_items=False)
+        raw = mean_logits(without_path, codes)
         np.testing.assert_allclose(codes @ readout.weights + readout.intercepts, raw, atol=1e-5)
-        calibration, place = fitted.calibration_, np.argsort(fitted.order_)
-        of_items = fitted.readout()
+        calibration, place = without_path.calibration_, np.argsort(without_path.order_)
+        of_items = without_path.readout()
         slopes, intercepts = calibration.slopes[place], calibration.intercepts[place]
-        wanted = (1 - fitted.priming) * slopes * raw + intercepts
+        wanted = (1 - without_path.priming) * slopes * raw + intercepts
         np.testing.assert_allclose(
             codes @ of_items.weights + of_items.intercepts, wanted, atol=1e-4
         )
-    assert set(fitted.calibration_.slopes[: fitted.n_seen_]) == {SLOPES[0]}
-    assert set(fitted.calibration_.slopes[fitted.n_seen_ :]) == {SLOPES[1]}
+    assert set(without_path.calibration_.slopes[: without_path.n_seen_]) == {SLOPES[0]}
+    assert set(without_path.calibration_.slopes[without_path.n_seen_ :]) == {SLOPES[1]}
 
 
 # ------------------------------------------------------------------ folds
@@ -381,17 +395,19 @@ def test_new_labels_are_as_common_on_reference_items_as_is_expected(fitted, tabl
     )
 
 
-def test_a_name_is_read_as_the_seen_labels_it_is_like(fitted, world, tables):
+def test_a_name_is_read_as_the_seen_labels_it_is_like(without_path, world, tables):
     rng = np.random.default_rng(0)
-    likeness = np.vstack([np.eye(fitted.n_seen_)[4], rng.random(fitted.n_seen_)])
-    named, raw = fitted.readout_of_names(likeness)
-    plain = fitted.readout(of_items=False).weights[:, fitted.order_[: fitted.n_seen_]]
+    likeness = np.vstack([np.eye(without_path.n_seen_)[4], rng.random(without_path.n_seen_)])
+    named, raw = without_path.readout_of_names(likeness)
+    plain = without_path.readout(of_items=False).weights[
+        :, without_path.order_[: without_path.n_seen_]
+    ]
     for readout in (named, raw):
         np.testing.assert_allclose(readout.weights, SLOPES[0] * plain @ likeness.T, atol=1e-10)
     # Where a document is average, nothing is known but how common labels are.
-    average = fitted.document_mean_.ravel()
-    typical = np.exp(np.mean(np.log(fitted.priors_)))
-    assert fitted.typical_frequency == pytest.approx(typical)
+    average = without_path.document_mean_.ravel()
+    typical = np.exp(np.mean(np.log(without_path.priors_)))
+    assert without_path.typical_frequency == pytest.approx(typical)
     wanted = np.log(typical / (1 - typical))
     np.testing.assert_allclose(average @ raw.weights + raw.intercepts, wanted, atol=1e-6)
 

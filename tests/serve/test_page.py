@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import uvicorn
 
+from polyseme import ZeroShotTagger
 from polyseme.io import Table
 from polyseme.serve.app import Settings, create_app
 from polyseme.serve.collection import Collection
@@ -33,13 +34,16 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def curl(saved_model, world, tmp_path_factory) -> Iterator[Callable[[str], str]]:
+def curl(world, tiny_space, tmp_path_factory) -> Iterator[Callable[[str], str]]:
     """Run a curl of the page against a service with its model and its items."""
     folder = tmp_path_factory.mktemp("page")
-    ids = [str(row) for row in range(len(world.X_test))]
-    items = Collection(tuple(ids), Table(features=world.X_test, ids=ids), None, None)
-    model = Path(shutil.copytree(saved_model, folder / "model"))
-    app = create_app([ModelHost(model, items)], Settings(watch=0))
+    features = np.concatenate([world.X, world.X_test])
+    ids = [str(row) for row in range(len(features))]
+    tags = [*world.documents, *([] for _ in world.X_test)]
+    items = Collection(ids, Table(features=features, ids=ids), tags)
+    tagger = ZeroShotTagger(space=tiny_space(), n_validations=1, random_state=0)
+    tagger.fit(world.X, world.documents, label_sets=world.label_sets).save(folder / "model")
+    app = create_app([ModelHost(folder / "model", items)], Settings(watch=0))
     np.save(folder / "row.npy", world.X_test[0])
     world.X_test[0].astype("<f4").tofile(folder / "row.f32")
     with socket.create_server(("127.0.0.1", 0)) as line:
