@@ -106,7 +106,7 @@ class Stages:
 
 
 def high_water_mb(*, reset: bool = False) -> float:
-    """Give the most memory this process has held since the last reset, where the system can say."""
+    """Return the most memory this process has held since the last reset, if known."""
     status = Path("/proc/self/status")
     if not status.exists():
         return peak_mb()

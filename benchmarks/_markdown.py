@@ -33,7 +33,7 @@ def with_figures(readme: str, made: str) -> str:
 
 
 def figures(reports: Mapping[str, Report]) -> str:
-    """Give everything between the markers: all targets, then benchmark by benchmark."""
+    """Return everything between the markers: all targets, then benchmark by benchmark."""
     parts = [_targets(reports)]
     before: list[Report] = []
     for report in reports.values():
@@ -48,7 +48,7 @@ def figures(reports: Mapping[str, Report]) -> str:
 
 
 def _about(report: Report) -> str:
-    """Say what ran and how long it took."""
+    """Return what ran and how long it took."""
     told = [software(report.machine)]
     if report.seconds:
         told.append(f"{shown(report.seconds)} s in all")
@@ -56,7 +56,7 @@ def _about(report: Report) -> str:
 
 
 def _targets(reports: Mapping[str, Report]) -> str:
-    """Give the table of all ratios, with what falls short in bold."""
+    """Return the table of all ratios, with what falls short in bold."""
     ratios = [(report, ratio) for report in reports.values() for ratio in report.ratios]
     if not ratios:
         return ""
@@ -68,14 +68,14 @@ def _targets(reports: Mapping[str, Report]) -> str:
 
 
 def target_cells(ratio: Ratio) -> list[str]:
-    """Give value, bound and mark of a ratio."""
+    """Return value, bound and mark of a ratio."""
     bound = "≥" if ratio.at_least else "≤"
     value, target = (f"{shown(one)}{ratio.unit}" for one in (ratio.value, ratio.target))
     return [value, f"{bound} {target}", "ok" if ratio.met else "**SHORT**"]
 
 
 def _table(table: Table) -> str:
-    """Give one table under its title, ours in bold."""
+    """Return one table under its title, ours in bold."""
     rows = []
     for row in table.rows:
         cells = [shown(cell) for cell in row]

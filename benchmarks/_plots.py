@@ -93,7 +93,7 @@ def bars(name: str, table: Table, column: str) -> str:
 
 
 def _bars_of(table: Table, column: str) -> list[tuple[str, float, bool]]:
-    """Give for each row what it is, its number, and whether it is ours."""
+    """Return for each row what it is, its number, and whether it is ours."""
     at = table.columns.index(column)
     drawn = [place for place, name in enumerate(table.columns) if _TIME.search(name)]
     first = min([at, *drawn]) or 1
@@ -110,7 +110,7 @@ def _bars_of(table: Table, column: str) -> list[tuple[str, float, bool]]:
 
 
 def growth(points: Sequence[Sequence[float]], x: str) -> str:
-    """Say how a figure grows with a size, in words; empty where that cannot be said."""
+    """Return how a figure grows with a size, in words; empty where that cannot be said."""
     kept = _positive(points)
     if len({one[0] for one in kept}) < 2:
         return ""
@@ -198,7 +198,7 @@ def meter(ratio: Ratio, most: float) -> str:
 
 
 def margin(ratio: Ratio) -> float | None:
-    """Give how many times better than its target a ratio is; None where that has no meaning."""
+    """Return how many times better than its target a ratio is; None where that has no meaning."""
     if not (0 < ratio.value < math.inf and 0 < ratio.target < math.inf):
         return None
     return ratio.value / ratio.target if ratio.at_least else ratio.target / ratio.value
@@ -240,5 +240,5 @@ def tick(value: float) -> str:
 
 
 def names_of(reports: Mapping[str, object]) -> list[str]:
-    """Give the reports' names as the page's ids: a small letter first, no other signs."""
+    """Return the reports' names as the page's ids: a small letter first, no other signs."""
     return [re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") for name in reports]

@@ -194,7 +194,7 @@ def exponent(points: Sequence[Sequence[float]]) -> float:
 
 
 def peak_mb() -> float:
-    """Give the most memory this process has held so far, in megabytes."""
+    """Return the most memory this process has held so far, in megabytes."""
     status = Path("/proc/self/status")
     if status.exists():
         # Not `getrusage`, which also counts what the parent held when it started this process.
@@ -243,18 +243,18 @@ def software(about: Mapping[str, Any]) -> str:
 
 
 def new_text(report: Report, others: Iterable[Report]) -> str:
-    """Give the paragraphs of a report that none of the others has."""
+    """Return the paragraphs of a report that none of the others has."""
     known = {part for other in others for part in other.text.split("\n\n")}
     return "\n\n".join(part for part in report.text.split("\n\n") if part not in known)
 
 
 def told_below(table: Table) -> str:
-    """Say what differs from row to row, and the table's note."""
+    """Return what differs from row to row, and the table's note."""
     return " ".join(one for one in (table.varies and f"Varies: {table.varies}.", table.note) if one)
 
 
 def is_ours(row: Sequence[Cell]) -> bool:
-    """Say whether a row is about this library: one of its first two texts names it or says so."""
+    """Return whether a row is about this library: one of its first two texts names it."""
     texts = [cell for cell in row[:2] if isinstance(cell, str)]
     return any("polyseme" in text.lower() or text.lower().startswith("ours") for text in texts)
 
@@ -300,7 +300,7 @@ def show(report: Report) -> None:
 
 
 def told(ratio: Ratio) -> str:
-    """Give a ratio, its target, and whether it falls short, in one line."""
+    """Return a ratio, its target, and whether it falls short, in one line."""
     bound = "at least" if ratio.at_least else "at most"
     mark = "ok   " if ratio.met else "SHORT"
     value, target = shown(ratio.value), shown(ratio.target)
@@ -308,7 +308,7 @@ def told(ratio: Ratio) -> str:
 
 
 def shown(value: Cell) -> str:
-    """Give a cell as text, numbers with three significant digits."""
+    """Return a cell as text, numbers with three significant digits."""
     value = _plain(value)
     if value is None:
         return "\u2013"
@@ -322,5 +322,5 @@ def shown(value: Cell) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Give numbers of numpy and torch as Python's own."""
+    """Return numbers of numpy and torch as Python's own."""
     return value.item() if hasattr(value, "item") else value

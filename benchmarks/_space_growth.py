@@ -113,7 +113,7 @@ def measure(point: SpacePoint) -> dict[str, Any]:
 
 
 def _quality(truth: Any, scores: Any, hidden: Any) -> dict[str, float]:
-    """Give E-MAP over all and over unseen labels, and C-MAP over unseen ones, in percent."""
+    """Return E-MAP over all and over unseen labels, and C-MAP over unseen ones, in percent."""
     from polyseme.metrics import concept_map, example_map
 
     return {

@@ -128,7 +128,7 @@ def _answers(
 
 
 def _vectors(tagger: Any, pool: Any) -> dict[str, Any]:
-    """Give what a log keeps of each item."""
+    """Return what a log keeps of each item."""
     vectors = {}
     for start in range(0, len(pool), 4096):
         part = pool[start : start + 4096]

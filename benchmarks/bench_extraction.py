@@ -246,7 +246,7 @@ def table(
     reference: str,
     difference: float | None = None,
 ) -> list[dict[str, Any]]:
-    """Give one row for each way, with its ratio to the reference, run by run."""
+    """Return one row for each way, with its ratio to the reference, run by run."""
     rows = []
     for name, times in seconds.items():
         ratios = [one / other for one, other in zip(times, seconds[reference], strict=True)]

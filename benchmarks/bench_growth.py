@@ -80,7 +80,7 @@ def measure(size: str) -> Report:
 
 
 def _text(base: Point) -> str:
-    """Say what is measured."""
+    """Return what is measured."""
     return (
         "Made-up documents of about five labels each (Zipf, latent themes, 64 features). Stages of "
         f"`ConceptEmbedding.fit`, `InstanceMapper.fit` (kernel ridge, one setting, {LANDMARKS:,} "
@@ -92,7 +92,7 @@ def _text(base: Point) -> str:
 
 
 def _table(name: str, base: Point, told: list[tuple[float, Stages]]) -> Table:
-    """Give one table: a row per size, the exponents below."""
+    """Return one table: a row per size, the exponents below."""
     fixed = {key: getattr(base, key) for key in ("documents", "labels", "dimension")}
     others = ", ".join(f"{value:,} {key}" for key, value in fixed.items() if key != name)
     rows: list[list[Cell]] = [

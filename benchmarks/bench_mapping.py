@@ -110,7 +110,7 @@ def _fit(model: NuSVR, kernel: Array, column: Array) -> NuSVR:
 
 
 def best(plan: Plan, fit: Callable[[Array, Array], object], X: Array, Y: Array) -> float:
-    """Give the least seconds of several fits."""
+    """Return the least seconds of several fits."""
     found = []
     for _ in range(plan.repeats):
         start = time.perf_counter()

@@ -59,7 +59,7 @@ class World:
         return np.array(found)
 
     def difference(self, found: Array) -> float:
-        """Give the largest difference to float64 over some queries."""
+        """Return the largest difference to float64 over some queries."""
         return float(np.abs(found[:SAMPLE] - self.exact).max())
 
 
@@ -174,7 +174,7 @@ def faiss_flat(world: World) -> Callable[[Array], object] | None:
 
 
 def working_mb(way: Callable[[], object]) -> float | None:
-    """Give the most memory a call holds beyond what was there and what it returns."""
+    """Return the most memory a call holds beyond what was there and what it returns."""
     status, marks = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     if sys.platform != "linux" or not os.access(marks, os.W_OK):
         return None

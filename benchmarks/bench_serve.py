@@ -114,7 +114,7 @@ def _features(
 
 
 def _bodies(rows: Any, labels: list[str]) -> dict[str, tuple[str, str, list[bytes]]]:
-    """Give path, content type and bodies of every form of question."""
+    """Return path, content type and bodies of every form of question."""
 
     def encoded(content: Any) -> bytes:
         return json.dumps(content).encode()
@@ -133,7 +133,7 @@ def _bodies(rows: Any, labels: list[str]) -> dict[str, tuple[str, str, list[byte
 
 
 def _alone(model: Path, rows: Any, rounds: int) -> tuple[float, float]:
-    """Give how many questions a second go without HTTP, and the processor seconds of one.
+    """Return how many questions a second go without HTTP, and the processor seconds of one.
 
     Both are of the best of some rounds.
     """
@@ -219,7 +219,7 @@ def _pictures(report: Report, folder: Path, amount: Amount) -> None:
 
 
 def _looking(extractor: Any, files: list[Path]) -> tuple[float, float]:
-    """Give how many pictures a second one thread looks at, and the processor seconds of one."""
+    """Return how many pictures a second one thread looks at, and the processor seconds of one."""
     batches = [files[start : start + 8] for start in range(0, len(files), 8)]
     with extractor.single_threaded():
         extractor.extract_batch(batches[0])

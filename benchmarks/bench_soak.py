@@ -107,7 +107,7 @@ class Client:
         return await self.post("/complete", json={"tags": self.rng.sample(self.labels[:9], 2)})
 
     async def learn(self) -> httpx.Response:
-        """Say yes or no to a label of an item."""
+        """Answer yes or no to a label of an item."""
         item = self.rng.randrange(ITEMS)
         name, yes = f"item {item}", self.rng.random() < 0.5
         label = self.rng.choice(self.labels[:20])
@@ -247,7 +247,7 @@ def _counted(found: Counter[int], low: int) -> int:
 
 
 def _told(found: Counter[int]) -> str:
-    """Give counts by status."""
+    """Return counts by status."""
     return ", ".join(f"{code}: {n:,}" for code, n in sorted(found.items()))
 
 

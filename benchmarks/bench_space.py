@@ -80,7 +80,7 @@ def large_report(point: SpacePoint, minutes: float, gigabytes: float | None) -> 
 def _table(
     name: str, base: SpacePoint, told: list[tuple[float, dict[str, Any]]], title: str = ""
 ) -> Table:
-    """Give one table: a row per size, the exponents below."""
+    """Return one table: a row per size, the exponents below."""
     columns = [name, "seconds", "memory, MB", "members", "steps"]
     columns += [f"space, {one}" for one in QUALITY] + [f"COSTA, {one}" for one in QUALITY]
     columns += ["COSTA, seconds"]

@@ -93,7 +93,7 @@ class Wide(ModelHost):
     wide: Map
 
     def map(self) -> Map:
-        """Give the large map."""
+        """Return the large map."""
         return self.wide
 
     def lay_out(self) -> None:

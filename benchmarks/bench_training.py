@@ -91,7 +91,7 @@ class PlainTraining:
         self.optimizer = torch.optim.Adam(weights, lr=1e-3)
 
     def loss(self, batch: Batch) -> Tensor:
-        """Give the loss of one batch."""
+        """Return the loss of one batch."""
         device = self.contexts.device
         labels = torch.from_numpy(batch.label_ids).to(device)
         documents = torch.from_numpy(batch.document_ids).to(device)
@@ -167,7 +167,7 @@ def step_rows(name: str, matrix: sp.csr_matrix, repeats: int) -> tuple[list[list
 
 
 def filled_documents(corpus: str) -> sp.csr_matrix:
-    """Give the documents of a corpus, without empty ones and without labels that none holds."""
+    """Return the documents of a corpus, without empty ones and without labels that none holds."""
     from polyseme.datasets import load_dataset
 
     matrix = load_dataset(corpus, os.environ["POLYSEME_DATA"]).corpus.without_unused().matrix
@@ -264,7 +264,7 @@ def whole_rows() -> list[list[Any]]:
 
 
 def told_plan(plan: dict[str, Any]) -> str:
-    """Say in what a training plan differs from the default."""
+    """Return in what a training plan differs from the default."""
     return ", ".join(f"{name}={value!r}" for name, value in plan.items()) or "default"
 
 

@@ -30,7 +30,7 @@ def make(kind: str, device: str, **parameters: object) -> InstanceMapper:
 
 
 def timed(mapper: InstanceMapper, X: Array, Y: Array, queries: Array) -> tuple[float, float, Array]:
-    """Give the seconds of a fit and of a prediction, and the points predicted."""
+    """Return the seconds of a fit and of a prediction, and the points predicted."""
     start = time.perf_counter()
     mapper.fit(X, Y)
     middle = time.perf_counter()

@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def reference(points: Any, labels: Any, queries: Any, n_labels: int) -> Any:
-    """Give exact distances in float64."""
+    """Return exact distances in float64."""
     result = np.full((len(queries), n_labels), np.inf)
     for row, query in enumerate(queries.astype(np.float64)):
         for start in range(0, len(points), 100_000):
@@ -55,7 +55,7 @@ def reference(points: Any, labels: Any, queries: Any, n_labels: int) -> Any:
 
 
 def relative(found: Any, exact: Any) -> float:
-    """Give the largest relative error; infinite where one is and the other is not."""
+    """Return the largest relative error; infinite where one is and the other is not."""
     finite = np.isfinite(exact)
     if not np.array_equal(finite, np.isfinite(found)):
         return float("inf")
@@ -119,7 +119,7 @@ def rate(kind: str, device: str, n: int, q: int) -> float:
 
 
 def best_of(run: Callable[[], None], device: str) -> float:
-    """Give the least seconds of a few runs."""
+    """Return the least seconds of a few runs."""
     found = []
     for _ in range(4):
         synchronise(device)

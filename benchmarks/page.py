@@ -94,7 +94,7 @@ def page(reports: Mapping[str, Report]) -> str:
 
 
 def _summary(reports: Mapping[str, Report]) -> str:
-    """Give what stands on top: how many targets are reached, and all of them."""
+    """Return what stands on top: how many targets are reached, and all of them."""
     ratios = [ratio for one in reports.values() for ratio in one.ratios]
     short = sum(not ratio.met for ratio in ratios)
     machines = dict.fromkeys(machine_name(one.machine) for one in reports.values())
@@ -116,7 +116,7 @@ def _summary(reports: Mapping[str, Report]) -> str:
 
 
 def _overview(reports: Mapping[str, Report]) -> str:
-    """Give all ratios, with how far past their targets they lie."""
+    """Return all ratios, with how far past their targets they lie."""
     found = [margin(ratio) for one in reports.values() for ratio in one.ratios]
     known = [max(past, 1 / past) for past in found if past is not None]
     most = min(max([2.0, *known]), 20.0)
@@ -139,7 +139,7 @@ def _overview(reports: Mapping[str, Report]) -> str:
 
 
 def _report(name: str, report: Report, before: list[Report]) -> str:
-    """Give what one benchmark found on one machine, without words that stand above already."""
+    """Return what one benchmark found on one machine, without words that stand above already."""
     seconds = f"; {shown(report.seconds)} s in all" if report.seconds else ""
     parts = [
         f'<h3 id="{name}-machine">On {text_of(machine_name(report.machine))}</h3>',
@@ -170,7 +170,7 @@ def _figure(svg: str) -> str:
 
 
 def _ratios(report: Report) -> str:
-    """Give a report's ratios with their targets as a table."""
+    """Return a report's ratios with their targets as a table."""
     cells = "".join(f'<th scope="col">{one}</th>' for one in ("what", "reached", "target", ""))
     rows = "".join(_target(ratio) for ratio in report.ratios)
     return (
@@ -180,7 +180,7 @@ def _ratios(report: Report) -> str:
 
 
 def _target(ratio: Ratio, drawn: str | None = None) -> str:
-    """Give a ratio, its target and its mark as a row, with a picture if there is one."""
+    """Return a ratio, its target and its mark as a row, with a picture if there is one."""
     value, target = (text_of(f"{shown(one)}{ratio.unit}") for one in (ratio.value, ratio.target))
     mark = '<span class="met">✓ met</span>' if ratio.met else '<span class="short">✗ SHORT</span>'
     bound = "≥" if ratio.at_least else "≤"
@@ -192,7 +192,7 @@ def _target(ratio: Ratio, drawn: str | None = None) -> str:
 
 
 def _table(table: Table, is_drawn: bool) -> str:
-    """Give one table with its note; ours stands out."""
+    """Return one table with its note; ours stands out."""
     kinds = [
         ' class="text"' if any(isinstance(row[place], str) for row in table.rows) else ""
         for place in range(len(table.columns))
@@ -214,7 +214,7 @@ def _table(table: Table, is_drawn: bool) -> str:
 
 
 def _row(row: list[Cell], kinds: list[str]) -> str:
-    """Give one row of a table."""
+    """Return one row of a table."""
     first, *rest = (words_of(shown(cell)) for cell in row)
     cells = "".join(f"<td{kind}>{cell}</td>" for cell, kind in zip(rest, kinds[1:], strict=True))
     ours = ' class="ours"' if is_ours(row) else ""

@@ -37,7 +37,7 @@ def search(way, points, labels, n_labels, queries, **options):
 
 
 def loop(points, labels, n_labels, queries):
-    """Give the distances by looping over queries, in double precision."""
+    """Return the distances by looping over queries, in double precision."""
     result = np.full((len(queries), n_labels), np.inf)
     for row, query in enumerate(queries.astype(np.float64)):
         np.minimum.at(result[row], labels, np.sqrt(((points - query) ** 2).sum(axis=1)))

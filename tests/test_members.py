@@ -18,7 +18,7 @@ SHAPE = Shape(n_labels=5, n_outputs=7, n_features=4, hidden=6, code=3)
 
 
 def random_members(shape, n_members=N_MEMBERS, dtype=torch.float64, seed=0):
-    """Give members whose weights and biases are all drawn."""
+    """Return members whose weights and biases are all drawn."""
     draws = torch.Generator().manual_seed(seed)
     sizes = start_members(shape, np.full(shape.n_outputs, 0.5), range(n_members)).groups
     groups = (torch.randn(group.shape, generator=draws, dtype=dtype) for group in sizes)

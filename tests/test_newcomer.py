@@ -537,7 +537,7 @@ def test_arrays_with_ids_are_tables(tmp_path):
 
 
 def bad_tables():
-    """Give tables that cannot be features or documents, and the sentence for each."""
+    """Yield tables that cannot be features or documents, and the sentence for each."""
     yield {"embedding": [[1.0], [2.0, 3.0]]}, "Row 1 of x.parquet has a vector of 2 numbers where"
     yield {"u": ["a", "b"], "v": [1, 2]}, "Column 'u' of x.parquet must hold numbers; got text"
     yield (

@@ -25,7 +25,7 @@ N_HOMELY = 505
 
 @pytest.fixture(scope="module")
 def tables(world):
-    """Give the toy world as a space takes it, its new labels last."""
+    """Return the toy world as a space takes it, its new labels last."""
     corpus = LabelCorpus.from_documents(world.documents)
     label_sets = LabelCorpus.from_documents(world.label_sets)
     return training_tables(corpus, label_sets, (*label_sets.labels, *world.oov))
@@ -46,7 +46,7 @@ def without_path(world, tables, tiny_space):
 
 @pytest.fixture(scope="module")
 def homely():
-    """Give items whose documents are all that there are: documents and features."""
+    """Return items whose documents are all that there are: documents and features."""
     here = toy_world(n_documents=N_HOMELY, random_state=1)
     return sp.csr_matrix(LabelCorpus.from_documents(here.documents).matrix, dtype=float), here.X
 
@@ -71,19 +71,19 @@ def small_space(**parameters):
 
 
 def side_by_side(codes):
-    """Give codes (n_members, n, code) of all members as rows."""
+    """Return codes (n_members, n, code) of all members as rows."""
     return np.concatenate(list(codes), axis=1)
 
 
 def changed(fitted, **values):
-    """Give a copy of a fitted space with other parameters."""
+    """Return a copy of a fitted space with other parameters."""
     config, arrays = fitted.get_state()
     parameters = config["parameters"] | values
     return ConceptSpace.from_state(config | {"parameters": parameters}, arrays)
 
 
 def mean_logits(fitted, codes):
-    """Give the mean of members' logits, member by member, in the order of columns."""
+    """Return the mean of members' logits, member by member, in the order of columns."""
     each = np.split(codes, len(fitted.members_), axis=1)
     for number, mine in enumerate(each):
         member = fitted.members_.select(slice(number, number + 1))
@@ -236,13 +236,13 @@ def test_one_document_is_enough_to_be_fitted():
 
 
 def members_of(fitted, fold):
-    """Give the members that have not seen a fold."""
+    """Return the members that have not seen a fold."""
     per_fold = fitted.plan_.members_per_fold
     return fitted.members_.select(slice(fold * per_fold, (fold + 1) * per_fold))
 
 
 def held_out_probabilities(fitted):
-    """Give what members say of reference items that they have not seen, in their own order."""
+    """Return what members say of reference items that they have not seen, in their own order."""
     codes, folds, _ = fitted.reference_
     found = np.empty((len(codes), len(fitted.order_)))
     for row, fold in enumerate(folds):
@@ -372,7 +372,7 @@ def test_directions_of_new_labels_are_those_of_discriminant_analysis(fitted, tab
 
 
 def mean_on_reference(fitted, readout):
-    """Give how often reference items are expected to have labels of a readout."""
+    """Return how often reference items are expected to have labels of a readout."""
     codes, folds, weights = fitted.reference_
     n_members, per_fold = len(fitted.members_), fitted.plan_.members_per_fold
     width = per_fold * fitted.plan_.code

@@ -59,7 +59,7 @@ def kinds(draw):
 
 
 def kinds_in(corpus, labels):
-    """Say which kinds of labels each document holds."""
+    """Return which kinds of labels each document holds."""
     kinds = {label: kind for kind in vars(labels) for label in getattr(labels, kind)}
     return [{kinds[label] for label in document} for document in corpus]
 

@@ -256,7 +256,7 @@ def test_concepts_are_labels_where_their_documents_lie(few):
 
 @pytest.fixture(scope="module")
 def wide():
-    """Give 3,000 documents over 5,340 labels: a table of 16 MB with a byte for each."""
+    """Return 3,000 documents over 5,340 labels: a table of 16 MB with a byte for each."""
     generator = np.random.default_rng(0)
     columns = (10_000 * generator.random((3_000, 4)) ** 3).astype(int)
     return corpus_of([{f"t{column}" for column in row} for row in columns])

@@ -56,7 +56,7 @@ def reached(start: list[Requirement]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def page():
-    """Give the script that makes the page."""
+    """Return the script that makes the page."""
     spec = importlib.util.spec_from_file_location("licences", ROOT / "deploy" / "licences.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)

@@ -54,7 +54,7 @@ def column_of(tagger, label):
 
 
 def at(world, theme):
-    """Say which test items are of a theme."""
+    """Return which test items are of a theme."""
     return np.array([one == theme for one in world.themes_test])
 
 

@@ -49,7 +49,7 @@ def little_world(seed=0):
 
 
 def prepared(n_steps=12, n_folds=3, plan=None, **world):
-    """Give data and a plan as a space makes them, with two members a fold."""
+    """Return data and a plan as a space makes them, with two members a fold."""
     world = little_world() | world
     space = ConceptSpace(n_folds=n_folds, n_steps=n_steps, random_state=0)
     data, seed = space.prepare(**({"groups": None} | world))
@@ -60,7 +60,7 @@ def prepared(n_steps=12, n_folds=3, plan=None, **world):
 
 
 def made(way="alone", n_steps=12, plan=None, share=(0, 1), **world):
-    """Give a training whose members take their steps alone, together, or on a GPU."""
+    """Return a training whose members take their steps alone, together, or on a GPU."""
     device = "cuda" if way == "cuda" else "cpu"
     run = SpaceTraining(*prepared(n_steps, plan=plan, **world), device, share=share)
     if way == "together":
@@ -80,18 +80,18 @@ def standardised(data, rows=slice(None)):
 
 
 def by_features(run):
-    """Give what members say of labels, on average, by the features of items."""
+    """Return what members say of labels, on average, by the features of items."""
     features = torch.from_numpy(standardised(run.data))
     return run.members.read(run.members.encode_items(features)).mean(dim=0).numpy()
 
 
 def finds_topics(run):
-    """Say how often the topic of an item is found among the four."""
+    """Return how often the topic of an item is found among the four."""
     return (by_features(run)[:, :4].argmax(axis=1) == np.arange(N_ITEMS) % 4).mean()
 
 
 def finds_context(run, columns):
-    """Say for the first three topics whether the label that goes with each is found among three."""
+    """Return for the first three topics whether the label of each is found among three."""
     tags = torch.zeros(3, run.data.n_labels)
     tags[:, :3] = torch.eye(3)
     read = run.members.read(run.members.encode_documents(tags)).mean(dim=0).numpy()

@@ -86,7 +86,7 @@ def reproduce(
 
 
 def _text(path: Path | None) -> str | None:
-    """Give a path as text."""
+    """Return a path as text."""
     return None if path is None else str(path)
 
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def _tuples(value: Any) -> Any:
-    """Give lists as tuples, also inside."""
+    """Return lists as tuples, also inside."""
     if isinstance(value, dict):
         return {name: _tuples(inner) for name, inner in value.items()}
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
@@ -39,7 +39,7 @@ def make_all(tables: Mapping[str, Any], modules: Iterable[ModuleType]) -> dict[s
 
 
 def find(kind: str, name: str, known: Mapping[str, T]) -> T:
-    """Give what a name stands for; an unknown one is an `InputError` that lists the known ones."""
+    """Return what a name stands for; raise an `InputError` that lists the known ones."""
     if name not in known:
         raise unknown_name(kind, name, tuple(known))
     return known[name]

@@ -50,7 +50,7 @@ def make_mapper(config: RunConfig) -> InstanceMapper:
 
 
 def space_config(n_components: int, config: RunConfig) -> dict[str, Any]:
-    """Give every parameter that decides a concept space, also those left at their defaults."""
+    """Return every parameter that decides a concept space, also those left at their defaults."""
     embedding = make_embedding(n_components, config)
     parts = {
         "label_descriptor": embedding.label_descriptor or LabelDescriptor(),
@@ -71,7 +71,7 @@ def space_config(n_components: int, config: RunConfig) -> dict[str, Any]:
 def cached_space(
     split: ZeroShotSplit, n_components: int, seed: int, config: RunConfig
 ) -> tuple[PublishedTagger, float]:
-    """Give a concept space and the seconds that its learning took, now or in an earlier run.
+    """Return a concept space and the seconds that its learning took, now or in an earlier run.
 
     It is a tagger without features: the concept space and the known documents. Another process that
     learns the same space is waited for.

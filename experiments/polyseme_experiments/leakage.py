@@ -74,7 +74,7 @@ class LeakageReport:
         return hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
 
     def lines(self) -> list[str]:
-        """Give the report as lines of text."""
+        """Return the report as lines of text."""
         width = max((len(check.name) for check in self.checks), default=0)
         listed = [
             f"{check.verdict:<6}  {check.name:<{width}}  {check.detail} ({check.looked_at})"
@@ -279,7 +279,7 @@ def _of_inputs(split: ZeroShotSplit, inputs: FitInputs, X: Features | None) -> I
 
 
 def _labels_of(corpus: LabelCorpus, row: int) -> frozenset[str]:
-    """Give a document's labels in the form they are compared by."""
+    """Return a document's labels in the form they are compared by."""
     return frozenset(map(corpus.key, corpus.document(row)))
 
 
@@ -303,7 +303,7 @@ def _of_repeats(split: ZeroShotSplit, X: Features, inputs: FitInputs | None) -> 
 
 
 def _row_bytes(X: Features) -> list[bytes]:
-    """Give each row of features as bytes, whatever precision they come in."""
+    """Return each row of features as bytes, whatever precision they come in."""
     rows = np.ascontiguousarray(X, dtype=np.float64) + 0.0  # makes -0.0 and 0.0 one value
     return [row.tobytes() for row in rows]
 
@@ -347,7 +347,7 @@ def _of_embedding(
 
 
 def _numbers(learned: Any) -> Any:
-    """Give learned numbers as one array, also those of sparse rows; None stays None."""
+    """Return learned numbers as one array, also those of sparse rows; None stays None."""
     if isinstance(learned, CentredRows):
         return np.concatenate([learned.rows.data, learned.rows.indices, learned.mean])
     return learned

@@ -54,7 +54,7 @@ def load_pictures(folder: str, cache: str | None) -> Dataset:
 def raw_numbers(
     dataset: Dataset, extractor: MediaFeatures, cache: str | None, folder: str | None
 ) -> Extracted:
-    """Give the raw numbers of a dataset's media, rows as its documents.
+    """Return the raw numbers of a dataset's media, rows as its documents.
 
     The media are in a folder, or are written by the dataset itself (None); the extractor need not
     be fitted.
@@ -87,7 +87,7 @@ def _extracted(folder: Path, extractor: MediaFeatures, cache: str | None, name: 
 
 
 def _in_order(extraction: Extracted, corpus: LabelCorpus) -> Extracted:
-    """Give the items of the documents."""
+    """Return the items of the documents."""
     files, documents = match_documents(extraction.ids, corpus.ids)
     if len(documents) < len(corpus):
         raise InputError(
@@ -116,7 +116,7 @@ def _tags_of(folder: Path, extraction: Extracted) -> LabelCorpus:
 
 
 def _work_folder(cache: str | None) -> AbstractContextManager[str]:
-    """Give the cache's folder, or a temporary one."""
+    """Return the cache's folder, or a temporary one."""
     if cache is None:
         return tempfile.TemporaryDirectory()
     Path(cache).mkdir(parents=True, exist_ok=True)

@@ -32,7 +32,7 @@ LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch", "tomotopy")
 
 
 def sealed(record: Mapping[str, Any]) -> Record:
-    """Give a record with a digest of all that it says, by which an edited one is known."""
+    """Return a record with a digest of all that it says, by which an edited one is known."""
     body = {name: value for name, value in record.items() if name != "digest"}
     text = json.dumps(body, sort_keys=True)
     return {**body, "digest": hashlib.sha256(text.encode()).hexdigest()}
@@ -45,7 +45,7 @@ def config_hash(config: Mapping[str, Any]) -> str:
 
 
 def environment() -> Record:
-    """Give what a record says about the machine, the versions and the time."""
+    """Return what a record says about the machine, the versions and the time."""
     return {
         "version": version("polyseme"),
         "finished": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -85,7 +85,7 @@ class RecordStore:
     def find(
         self, setting: str, method: str, trial: int, config: Mapping[str, Any]
     ) -> Record | None:
-        """Give a run's record whose configuration holds some values, or None.
+        """Return a run's record whose configuration holds some values, or None.
 
         Without the data's checksums among the values, records of any data fit.
         """
@@ -113,7 +113,7 @@ class RecordStore:
             self._write(setting, sorted([*others, written], key=_key))
 
     def seal(self) -> None:
-        """Give digests to records of a version that had none; edited ones are refused as ever."""
+        """Add digests to records of a version that had none; edited ones are refused as ever."""
         with locked(self.folder):
             for path in sorted(self.folder.glob("*.jsonl")):
                 records = self._read(path.stem, all_have=False)
@@ -168,11 +168,11 @@ class RecordStore:
 
 
 def _key(record: Record) -> tuple[Any, ...]:
-    """Give what records are sorted by."""
+    """Return what records are sorted by."""
     return record["method"], record["seed"], record["trial"], record["config_hash"]
 
 
 def _identity(record: Record) -> tuple[Any, ...]:
-    """Give what tells runs apart that may stand beside each other."""
+    """Return what tells runs apart that may stand beside each other."""
     config = record["config"]
     return *_key(record)[:3], config.get("preset"), config.get("quick")

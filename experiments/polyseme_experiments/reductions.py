@@ -121,7 +121,7 @@ class BoltzmannStack(TransformerMixin, Estimator):  # type: ignore[misc]  # unty
         return self
 
     def transform(self, X: ArrayLike) -> Float32:
-        """Give the probabilities of the top layer's units, (m, n_components)."""
+        """Return the probabilities of the top layer's units, (m, n_components)."""
         units = self._scaled(np.asarray(X, dtype=np.float64))
         for weights, bias in self.layers_:
             units = np.asarray(_sigmoid_of_sum(units @ weights, bias))
@@ -137,7 +137,7 @@ class BoltzmannStack(TransformerMixin, Estimator):  # type: ignore[misc]  # unty
 
 
 def layer_sizes(n_features: int, n_components: int, n_layers: int = N_LAYERS) -> list[int]:
-    """Give the sizes of layers in equal ratios, from above the features to the top."""
+    """Return the sizes of layers in equal ratios, from above the features to the top."""
     ratio = n_components / n_features
     inner = [round(n_features * ratio ** (i / n_layers)) for i in range(1, n_layers)]
     return [*inner, n_components]
@@ -240,7 +240,7 @@ class Triplets(NamedTuple):
 
 
 def squared_distances(queries: Float32, rows: Float32) -> Float32:
-    """Give squared distances, shape (n_queries, n_rows)."""
+    """Return squared distances, shape (n_queries, n_rows)."""
     distances = queries @ rows.T
     distances *= -2
     distances += np.einsum("ij,ij->i", queries, queries)[:, None]
@@ -281,7 +281,7 @@ def draw_triplets(
 
 
 def triplet_loss(outputs: Tensor, triplets: Triplets, margin: float) -> Tensor:
-    """Give the mean hinge loss of outputs (m, n_components) of the triplets' rows."""
+    """Return the mean hinge loss of outputs (m, n_components) of the triplets' rows."""
     import torch
 
     n_anchors = len(triplets.near)
@@ -351,7 +351,7 @@ def fine_tune(
 
 
 def _outputs(rows: Float32, parameters: list[Tensor]) -> Tensor:
-    """Give the top layer's probabilities of rows, shape (m, n_components)."""
+    """Return the top layer's probabilities of rows, shape (m, n_components)."""
     import torch
 
     units = torch.from_numpy(rows)

@@ -91,7 +91,7 @@ def reproduce(
 
 
 def _is_former(folder: Path) -> bool:
-    """Say whether all that a folder without a mark holds are records and what is made of them."""
+    """Return whether a folder without a mark holds records and what is made of them alone."""
     made = {"records", "tables", "figures", "cache", "README.md", "report.html"}
     names = {path.name for path in folder.iterdir()}
     if not names <= made or not (folder / "records").is_dir():
@@ -103,7 +103,7 @@ def _is_former(folder: Path) -> bool:
 
 
 def folder_of(out: str | Path | None, config: RunConfig) -> Path:
-    """Give the folder to write to: the one that is named, or one for each kind of data."""
+    """Return the folder to write to: the one that is named, or one for each kind of data."""
     if out is not None:
         return Path(out)
     pictures = "results" if config.pictures is None else "results-pictures"
@@ -111,7 +111,7 @@ def folder_of(out: str | Path | None, config: RunConfig) -> Path:
 
 
 def _experiments(names: Sequence[str]) -> list[Experiment]:
-    """Give the experiments by name, each once, in the order of the report."""
+    """Return the experiments by name, each once, in the order of the report."""
     for name in sorted({*names} - {"all", *EXPERIMENTS}):
         raise unknown_name("experiment", name, ("all", *EXPERIMENTS))
     if not names:
@@ -167,7 +167,7 @@ def _publish(
 
 
 def command_of(names: str, config: RunConfig, trials: int) -> str:
-    """Give the command line that makes something again."""
+    """Return the command line that makes something again."""
     words = ["polyseme reproduce", names]
     words.append("--quick" if config.quick else f'--data "$POLYSEME_DATA" --trials {trials}')
     if config.seed != SEED:

@@ -45,14 +45,14 @@ class Task(NamedTuple):
 
 
 def run_config(run: Run, config: RunConfig) -> dict[str, Any]:
-    """Give everything that decides a run's result."""
+    """Return everything that decides a run's result."""
     corpora, checksums = _data(run.setting, config)
     method = get_method(run.method).config(config)
     return model_config(run, config) | {"corpora": corpora, "data": checksums, "method": method}
 
 
 def model_config(run: Run, config: RunConfig) -> dict[str, Any]:
-    """Give what decides a run's result beside the data, which need not be at hand."""
+    """Return what decides a run's result beside the data, which need not be at hand."""
     setting, method = get_setting(run.setting), get_method(run.method)
     described = {
         "setting": setting.config(),
@@ -67,7 +67,7 @@ def model_config(run: Run, config: RunConfig) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def _data(setting: str, config: RunConfig) -> tuple[tuple[str, str], dict[str, str]]:
-    """Give a setting's corpora and their digests."""
+    """Return a setting's corpora and their digests."""
     pair = chosen_pair(get_setting(setting), config)
     datasets = load_pair(get_setting(setting), config)
     return pair, {one.name: one.checksum for one in datasets}

@@ -57,12 +57,12 @@ def word_vectors(data: str | None) -> WordVectors:
 
 
 def uses_own_pictures(setting: Setting, config: RunConfig) -> bool:
-    """Say whether the user's pictures replace a setting's corpora."""
+    """Return whether the user's pictures replace a setting's corpora."""
     return setting.named_pictures and config.pictures is not None
 
 
 def chosen_pair(setting: Setting, config: RunConfig) -> tuple[str, str]:
-    """Give the first pair of corpora whose folders exist; for samples, see `Setting`."""
+    """Return the first pair of corpora whose folders exist; for samples, see `Setting`."""
     if uses_own_pictures(setting, config):
         return NAMED, NAMED
     if config.quick:
@@ -131,7 +131,7 @@ def _draw_labels(setting: Setting, corpus: LabelCorpus, seed: int, config: RunCo
 
 
 def kept_labels(dataset: Dataset, setting: Setting) -> LabelCorpus:
-    """Give a dataset's corpus over the labels that the setting keeps."""
+    """Return a dataset's corpus over the labels that the setting keeps."""
     corpus = dataset.corpus
     counts = np.asarray(corpus.matrix.sum(axis=0)).ravel()
     least = 1 if dataset.is_sample else setting.min_documents.get(dataset.name, 1)

@@ -42,7 +42,7 @@ class Setting:
     feature_departures: tuple[str, ...] = ()  # and with features
 
     def config(self) -> dict[str, Any]:
-        """Give what decides the trials as JSON values; which corpora is said elsewhere."""
+        """Return what decides the trials as JSON values; which corpora is said elsewhere."""
         left_out = {"title", "departures", "feature_departures", "spaces_of", "stand_ins"}
         left_out |= {"corpora", "named_pictures"}
         # Most settings were recorded before there were these.
@@ -50,11 +50,11 @@ class Setting:
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     def sample_pair(self) -> tuple[str, str]:
-        """Give the pair whose samples quick runs use: the first of stand-ins, if any."""
+        """Return the pair whose samples quick runs use: the first of stand-ins, if any."""
         return next((pair for pair in self.corpora if pair[0] in self.stand_ins), self.corpora[0])
 
     def partition(self, trial: int) -> int:
-        """Give the number of a trial's partition of the documents."""
+        """Return the number of a trial's partition of the documents."""
         return trial if self.n_partitions is None else trial % self.n_partitions
 
 
@@ -89,5 +89,5 @@ SETTINGS |= {
 
 
 def get_setting(name: str) -> Setting:
-    """Give a setting by its name."""
+    """Return a setting by its name."""
     return find("setting", name, SETTINGS)

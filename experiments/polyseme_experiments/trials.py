@@ -93,7 +93,7 @@ class Trial:
         return np.asarray(extractor.transform(raw), dtype=np.float32)
 
     def features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Give features of some instances, (n_rows, n_features)."""
+        """Return features of some instances, (n_rows, n_features)."""
         if self.instance_features is None:
             raise InputError(
                 f"The corpus '{self.target.name}' has no features.npy, which this method needs."
@@ -116,11 +116,11 @@ class Trial:
         return self.split.known()
 
     def fit_inputs(self) -> FitInputs:
-        """Give the very objects that whole systems are fitted with, for the audit."""
+        """Return the very objects that whole systems are fitted with, for the audit."""
         return FitInputs(self.train_features, self.train_documents, self.known_documents)
 
     def part(self, name: str, make: Callable[[], T]) -> T:
-        """Give a shared part; the first use makes it, and its seconds are noted."""
+        """Return a shared part; the first use makes it, and its seconds are noted."""
         if name not in self._parts:
             outer, self.used = self.used, set()
             start, before = time.perf_counter(), self.spent
@@ -136,7 +136,7 @@ class Trial:
         return value
 
     def space(self, n_components: int) -> PublishedTagger:
-        """Give a tagger without features: the concept space and the known documents."""
+        """Return a tagger without features: the concept space and the known documents."""
         name = f"concept space {n_components}"
         # Trials on the same partition of the documents share it.
         seed = self.config.seed + self.setting.partition(self.number)
@@ -148,7 +148,7 @@ class Trial:
         return self.part(name, make)
 
     def tagger(self, n_components: int) -> PublishedTagger:
-        """Give the whole published system, ranking by nearest concepts."""
+        """Return the whole published system, ranking by nearest concepts."""
 
         def make() -> PublishedTagger:
             parts = {
@@ -162,7 +162,7 @@ class Trial:
     def default_tagger(
         self, name: str = "space", n_validations: int = 0, **parameters: Any
     ) -> ZeroShotTagger:
-        """Give the fitted default with parameters of its `ConceptSpace`; change copies only."""
+        """Return the fitted default with parameters of its `ConceptSpace`; change copies only."""
         settings: dict[str, Any] = {"n_validations": n_validations, "random_state": self.seed}
         tagger = ZeroShotTagger(space=make_space(self.config, **parameters), **settings)
         return self.part(name, lambda: self.fitted(tagger))
@@ -178,11 +178,11 @@ class Trial:
         return ranker
 
     def tuned_costa(self) -> TunedCosta:
-        """Give tuned COSTA, fitted."""
+        """Return tuned COSTA, fitted."""
         return self.part("tuned COSTA", lambda: self.fitted(TunedCosta(random_state=self.seed)))
 
     def classifiers(self) -> SeenClassifiers:
-        """Give the support vector machines that all forms of COSTA share."""
+        """Return the support vector machines that all forms of COSTA share."""
         made = SeenClassifiers(random_state=self.seed)
         return self.part("classifiers", lambda: made.fit(self.train_features, self.train_documents))
 
@@ -234,7 +234,7 @@ class Trial:
         return {"passed": report.passed, "checks": len(report.checks), "digest": report.digest}
 
     def facts(self) -> dict[str, Any]:
-        """Give what records say about the data."""
+        """Return what records say about the data."""
         datasets = {one.name: one for one in (self.source, self.target)}
         return {
             "data": {name: one.checksum for name, one in datasets.items()},

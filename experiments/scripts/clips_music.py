@@ -91,12 +91,12 @@ class Composer:
         self.roots = self.draw.choice(roots)
 
     def pitch(self, degree: int) -> int:
-        """Give the pitch of a scale degree, 0 being the tonic under middle C."""
+        """Return the pitch of a scale degree, 0 being the tonic under middle C."""
         octave, step = divmod(degree, len(self.scale))
         return 48 + self.manner.tonic + 12 * octave + self.scale[step]
 
     def chord(self, beat: float) -> list[int]:
-        """Give the chord of a beat as three pitch classes, its root first."""
+        """Return the chord of a beat as three pitch classes, its root first."""
         root = self.roots[int(beat // 2) % 2]
         if len(self.scale) == 7:
             return [self.pitch(root + third) % 12 for third in (0, 2, 4)]
@@ -109,7 +109,7 @@ class Composer:
         return pitch - 12 * max(0, -(-(pitch - high) // 12))
 
     def near(self, pitch_class: int, centre: int, name: str) -> int:
-        """Give the pitch of a class that is nearest to a centre, in the voice's range."""
+        """Return the pitch of a class that is nearest to a centre, in the voice's range."""
         return self.inside(centre - 6 + (pitch_class - centre + 6) % 12, name)
 
     def note(self, part: int, start: float, length: float, pitch: int, weight: float) -> Note:
@@ -200,7 +200,7 @@ class Composer:
 
 
 def pitch_quantiles(notes: list[Note], piece: Piece, beats: float) -> list[int]:
-    """Give the pitches under which 20, 50 and 80 % of the clip's sounding time lie."""
+    """Return the pitches under which 20, 50 and 80 % of the clip's sounding time lie."""
     weighted = sorted(
         (note.pitch, min(note.length, beats - note.start))
         for note in notes
@@ -218,7 +218,7 @@ def pitch_quantiles(notes: list[Note], piece: Piece, beats: float) -> list[int]:
 
 
 def moods(labels: set[str]) -> set[str]:
-    """Give the words for moods that follow from how a clip is played."""
+    """Return the words for moods that follow from how a clip is played."""
     driven, folk, jazz = bool({"loud", "drums"} & labels), "folk" in labels, "jazz" in labels
     slow, fast = "slow" in labels, "fast" in labels
     rules = {
@@ -235,7 +235,7 @@ def moods(labels: set[str]) -> set[str]:
 def describe(
     piece: Piece, manner: Manner, notes: list[Note], music: dict[str, Any]
 ) -> dict[str, Any]:
-    """Give the document of a clip: its labels and the facts they rest on."""
+    """Return the document of a clip: its labels and the facts they rest on."""
     voices = [music["voices"][name] for name, _ in piece.parts]
     pitches = pitch_quantiles(notes, piece, SECONDS * manner.bpm / 60)
     labels = {piece.style, manner.tempo, manner.touch, manner.dynamics} - {"plain", "moderate"}

@@ -56,7 +56,7 @@ class Split:
 
 
 def precision(split: Split, scores: NDArray[np.float64]) -> list[float]:
-    """Give precision at each of `DEPTHS` of scores (n_test, n_labels), in percent."""
+    """Return precision at each of `DEPTHS` of scores (n_test, n_labels), in percent."""
     best = np.argsort(-scores, axis=1, kind="stable")[:, : max(DEPTHS)]
     truth = np.asarray(split.corpus.matrix[split.test].toarray(), dtype=bool)
     hits = np.take_along_axis(truth, best, axis=1)

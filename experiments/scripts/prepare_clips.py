@@ -113,7 +113,7 @@ def finish(samples: NDArray[np.float64], dynamics: str) -> NDArray[np.float64]:
 
 
 def level(samples: NDArray[np.float64]) -> float:
-    """Give the root mean square in dB of full scale."""
+    """Return the root mean square in dB of full scale."""
     return float(10 * np.log10(np.mean(samples**2)))
 
 
@@ -128,7 +128,7 @@ CRC_TABLE = [crc_step(byte << 24) for byte in range(256)]
 
 
 def numbered(ogg: bytes) -> tuple[bytes, bytes]:
-    """Give a stream the number 1, where the encoder takes the clock, and part head from sound.
+    """Return a stream the number 1, where the encoder takes the clock, and part head from sound.
 
     The pages of the head, which stand at time 0, hold the code books: 3 kB that are the same for
     all clips once the number is.

@@ -50,7 +50,7 @@ Row = dict[str, Any]  # an emoji on its way to a document
 
 
 def read(name: str, work: Path, start: str) -> dict[str, bytes]:
-    """Give the files of a pinned package under a path, fetched unless it is there, and checked."""
+    """Return the files of a pinned package under a path; fetch it unless it is there."""
     version, wanted = TABLES["packages"][name].values()
     archive = work / f"{name}-{version}.tgz"
     if not archive.exists():

@@ -163,7 +163,7 @@ sport
 
 
 def keywords(photo: Path) -> list[str]:
-    """Give the tags of a photograph, by its folders and its name."""
+    """Return the tags of a photograph, by its folders and its name."""
     words = [w for part in photo.parts[:-1] for w in WORDS.get(part, (part.removesuffix("s"),))]
     words += [tag for tag, names in SEEN.items() if photo.stem in names.split()]
     return list(dict.fromkeys(words))

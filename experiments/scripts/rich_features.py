@@ -1,4 +1,4 @@
-"""Compare the default with simple rankers and tuned COSTA where features are rich.
+r"""Compare the default with simple rankers and tuned COSTA where features are rich.
 
     python experiments/scripts/prepare_tate.py --out tate
     python experiments/scripts/rich_features.py tate --hidden 0.25

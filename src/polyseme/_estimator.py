@@ -23,7 +23,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no t
     components: ClassVar[dict[str, type[Estimator]]] = {}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Give parameters by name; with `deep` also those of components, as `component__name`."""
+        """Return parameters by name; with `deep` also those of components, as `component__name`."""
         parameters: dict[str, Any] = super().get_params(deep)
         for name, default in self.components.items() if deep else ():
             if parameters[name] is None:
@@ -49,6 +49,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no t
 
 
 def copy_of(estimator: E) -> E:
-    """Give an unfitted copy of an estimator with the same parameters."""
+    """Return an unfitted copy of an estimator with the same parameters."""
     copied: E = clone(estimator)
     return copied

@@ -53,7 +53,7 @@ def filled_folds(
 
 
 def group_numbers(groups: ArrayLike | None, n: int) -> IntArray | None:
-    """Give the groups of n rows as numbers from 0, in sorted order; None without groups."""
+    """Return the groups of n rows as numbers from 0, in sorted order; None without groups."""
     if groups is None:
         return None
     names = np.asarray(groups)

@@ -52,12 +52,12 @@ def begin() -> None:
 
 
 def asked() -> bool:
-    """Say whether somebody has pressed Ctrl-C."""
+    """Return whether somebody has pressed Ctrl-C."""
     return _State.asked
 
 
 def tell(line: str = _LINE) -> None:
-    """Say that it was interrupted, once."""
+    """Print that it was interrupted, once."""
     if not _State.told:
         _State.told = True
         try:

@@ -13,7 +13,7 @@ _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 
 
 def machine_bytes() -> int:
-    """Give the memory that this machine, or this container, has; very much where nobody says."""
+    """Return the memory that this machine, or this container, has; very much where nobody says."""
     found = []
     with suppress(AttributeError, ValueError, OSError):
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -44,5 +44,5 @@ def check_memory(needed: float, what: str, way_round: str) -> None:
 
 
 def in_bytes(count: float) -> str:
-    """Give a number of bytes for people."""
+    """Return a number of bytes for people."""
     return f"{count / 1e9:,.0f} GB" if count >= 1e10 else f"{max(count / 1e9, 0.1):.1f} GB"

@@ -36,15 +36,15 @@ class Quiet:
                 self._stream.flush()
 
     def isatty(self) -> bool:
-        """Say whether it is a terminal."""
+        """Return whether it is a terminal."""
         return self._stream is not None and bool(self._stream.isatty())
 
     def fileno(self) -> int:
-        """Give the number of the file."""
+        """Return the number of the file."""
         return 2 if self._stream is None else int(self._stream.fileno())
 
     def __getattr__(self, name: str) -> Any:
-        """Give what else a stream has."""
+        """Return what else a stream has."""
         return getattr(self._stream, name)
 
 

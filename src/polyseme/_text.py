@@ -16,7 +16,7 @@ _ADDRESS = re.compile(" at 0x[0-9a-f]+")  # of an object, which says nothing to 
 
 
 def printable(text: str, kept: str = "") -> str:
-    """Give a text with what steers a terminal, and halves of characters, spelled out.
+    """Return a text with what steers a terminal, and halves of characters, spelled out.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def printable(text: str, kept: str = "") -> str:
 
 
 def is_text(value: str) -> bool:
-    """Say whether a text can be written anywhere: it has no NUL and no half of a character."""
+    """Return whether a text can be written anywhere: it has no NUL and no half of a character."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -44,19 +44,19 @@ def is_text(value: str) -> bool:
 
 
 def in_words(name: object, most: int = 250) -> str:
-    """Give a name as sentences hold it: in a line, without control characters, not too long."""
+    """Return a name as sentences hold it: in a line, without control characters, not too long."""
     text = printable(str(name))
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def said(error: BaseException, most: int = 200) -> str:
-    """Give what a library says as part of a sentence: in a line, not too long, without its end."""
+    """Return a library's message as part of a sentence: in a line, shortened, without its end."""
     words = _ADDRESS.sub("", " ".join(str(error).split())).rstrip(".")
     return in_words(words or type(error).__name__, most)
 
 
 def shown(value: object, most: int = 80) -> str:
-    """Give a value as errors name it: in a line, cut where it is long."""
+    """Return a value as errors name it: in a line, cut where it is long."""
     if isinstance(value, int) and abs(value) >= 10**most:
         return f"a number of {int(value.bit_length() * math.log10(2)) + 1} digits"
     try:

@@ -131,7 +131,7 @@ def check_kind(name: str, value: object, wanted: type, *, owner: str) -> None:
 
 
 def check_path(path: object, *, what: str) -> Path:
-    """Give the path of a file or folder, or raise unless the system could have such a name."""
+    """Return the path of a file or folder, or raise unless the system could have such a name."""
     if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes):
         raise InputError(f"{what} is named by a path; got {shown(path)}.")
     place = Path(path)
@@ -160,7 +160,7 @@ def check_iterable(values: object, what: str) -> None:
 
 
 def as_names(names: object, what: str) -> list[str]:
-    """Give names, or a single one, as a list, or raise unless they are texts."""
+    """Return names, or a single one, as a list, or raise unless they are texts."""
     given = [names] if isinstance(names, str) else names
     if isinstance(given, (bytes, Mapping)) or not isinstance(given, Iterable):
         raise InputError(f"Give {what} as a list of texts; got {shown(names)}.")
@@ -261,12 +261,12 @@ def check_features(
 
 
 def is_pandas(X: object) -> bool:
-    """Say whether something is a frame or a column of pandas, whose cells are attributes too."""
+    """Return whether something is a frame or a column of pandas, whose cells are attributes too."""
     return any(made.__module__.partition(".")[0] == "pandas" for made in type(X).__mro__)
 
 
 def column_names(X: Any) -> tuple[str, ...] | None:
-    """Give the names of a frame's columns (pandas, polars, pyarrow); None where it has none."""
+    """Return the names of a frame's columns (pandas, polars, pyarrow); None where it has none."""
     if isinstance(X, np.ndarray):  # the usual case, and the fastest to tell
         return None
     if is_pandas(X):
@@ -279,7 +279,7 @@ def column_names(X: Any) -> tuple[str, ...] | None:
 
 
 def without_ids(X: Any) -> tuple[Any, list[str] | None]:
-    """Give a frame's features and its column `id`, None where it names no rows.
+    """Return a frame's features and its column `id`, None where it names no rows.
 
     Features are the column of vectors where there is one, and else all columns but `id`.
     """
@@ -307,17 +307,17 @@ def without_ids(X: Any) -> tuple[Any, list[str] | None]:
 
 
 def _listed(column: Any) -> list[Any]:
-    """Give a column of pandas, polars or pyarrow as a list."""
+    """Return a column of pandas, polars or pyarrow as a list."""
     return list(column.to_pylist() if hasattr(column, "to_pylist") else column.to_list())
 
 
 def _holds_vectors(cells: list[Any]) -> bool:
-    """Say whether the first of some cells is a list of numbers."""
+    """Return whether the first of some cells is a list of numbers."""
     return bool(cells) and np.ndim(cells[0]) == 1 and np.asarray(cells[0]).dtype.kind in "biuf"
 
 
 def in_order(X: Any, names: Sequence[str] | None, *, owner: str) -> Any:
-    """Give a frame with its columns in the order that a model was fitted with.
+    """Return a frame with its columns in the order that a model was fitted with.
 
     Parameters
     ----------
@@ -345,7 +345,7 @@ def in_order(X: Any, names: Sequence[str] | None, *, owner: str) -> Any:
 
 
 def as_row(x: Any) -> Any:
-    """Give the features of one instance, with one or two dimensions, as a matrix of one row.
+    """Return the features of one instance, with one or two dimensions, as a matrix of one row.
 
     What has columns with names keeps them.
     """
@@ -402,12 +402,12 @@ def _refuse_non_finite(matrix: NDArray[np.float64] | sp.csr_matrix, *, owner: st
 
 
 def _dtype_of(X: Any) -> object:
-    """Give the type of an array's numbers; None of anything else."""
+    """Return the type of an array's numbers; None of anything else."""
     return getattr(X, "dtype", None)
 
 
 def check_sparse(matrix: Any, name: str, *, owner: str) -> sp.csr_matrix:
-    """Give a sparse matrix that somebody passed as CSR, or raise where its structure is wrong.
+    """Return a sparse matrix that somebody passed as CSR, or raise where its structure is wrong.
 
     Compiled code trusts indices and row pointers: wrong ones read and write foreign memory.
     """
@@ -468,7 +468,7 @@ def check_compressed(
 
 
 def check_device(device: object, *, owner: str) -> str:
-    """Give the name of a torch device, or raise unless it is there; None: a GPU if there is one."""
+    """Return the name of a torch device, or raise unless it is there; None: a GPU, if any."""
     if isinstance(device, str) and device == "cpu":
         return "cpu"
     import torch

@@ -75,25 +75,25 @@ class Answers:
         return made
 
     def of(self, feedback: Feedback, cache: Path | None) -> Self:
-        """Give the same with other verdicts; labels that they differ in must be corrected."""
+        """Return the same with other verdicts; labels that they differ in must be corrected."""
         made = copy(self)
         made.feedback, made.cache = feedback, cache
         return made
 
     def caught_up(self) -> tuple[Self, set[str]]:
-        """Give it with what stands by now, and the labels that differ; see `Feedback.caught_up`."""
+        """Return them with what stands by now, and the labels that differ."""
         feedback, labels = self.feedback.caught_up()
         return (self if feedback is self.feedback else self.of(feedback, self.cache)), labels
 
     def read_anew(self, reading: Reading, place: Place) -> Self:
-        """Give it for another reading: every correction is learned again, or known from before."""
+        """Recompute the corrections for another reading; cached ones are reused."""
         made = copy(self)
         made.corrections, made.table = {}, CorrectionTable.of({})
         made._usual, made._total_votes = None, {}
         return made.corrected(reading, made.feedback.labels, place)
 
     def corrected(self, reading: Reading, labels: Collection[str], place: Place) -> Self:
-        """Give it with the corrections of some labels, learned from the verdicts that stand.
+        """Return it with the corrections of some labels, learned from the verdicts that stand.
 
         Parameters
         ----------

@@ -33,18 +33,18 @@ class Calibration(NamedTuple):
     thresholds: Matrix  # for seen labels, (99,); empty where no item could be held out
 
     def __repr__(self) -> str:
-        """Tell its size, in a line."""
+        """Return its size, in a line."""
         return f"Calibration({len(self.slopes)} labels, {len(self.thresholds)} thresholds)"
 
 
 def logit(probabilities: Matrix) -> Matrix:
-    """Give the logits of probabilities, which are kept a millionth away from 0 and 1."""
+    """Return the logits of probabilities, which are kept a millionth away from 0 and 1."""
     safe = np.minimum(np.maximum(probabilities, _SMALLEST), 1 - _SMALLEST)
     return np.asarray(np.log(safe) - np.log1p(-safe))
 
 
 def sigmoid(logits: Matrix) -> Matrix:
-    """Give the probabilities of logits."""
+    """Return the probabilities of logits."""
     from scipy.special import expit
 
     return np.asarray(expit(logits))
@@ -138,7 +138,7 @@ def precision_thresholds(probabilities: Matrix, truth: Matrix, weights: Matrix) 
 def expected_frequencies(
     priors: Matrix, on_items: Matrix, n_items: int, elsewhere: float
 ) -> Matrix:
-    """Say how often items are expected to have each label, (n_labels,).
+    """Return how often items are expected to have each label, (n_labels,).
 
     As often as documents (`priors`), where items' documents are among the label sets. A share of
     items may have theirs `elsewhere`: label sets then use labels otherwise, and what counts is how
@@ -150,7 +150,7 @@ def expected_frequencies(
 
 
 def new_label_frequencies(counts: Matrix, holding: int, added: int, typical: float) -> Matrix:
-    """Say how often items are expected to have labels that came after training, (n_new,).
+    """Return how often items are expected to have labels that came after training, (n_new,).
 
     Each is held by `counts` documents (n_new,); of all documents `added` since, so many are
     `holding` some. Documents that were there before a label turned up could not hold it, so their

@@ -36,7 +36,7 @@ class Concepts:
     dropped: NDArray[np.int64]
 
     def __repr__(self) -> str:
-        """Tell its size, in a line."""
+        """Return its size, in a line."""
         n_concepts, n_components = self.points.shape
         return f"Concepts({n_concepts} of {len(self.labels)} labels, {n_components} components)"
 

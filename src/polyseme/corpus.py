@@ -50,7 +50,7 @@ MOST_LETTERS = 1000
 
 
 def normalize_label(label: str) -> str:
-    """Give the form by which two spellings count as one label.
+    """Return the form by which two spellings count as one label.
 
     Unicode is composed (NFC), letters are case-folded, white space at the ends is cut and inner
     runs of it become one space. `"  New   York"` and `"new york"` are one label.
@@ -61,7 +61,7 @@ def normalize_label(label: str) -> str:
 
 
 def _key(label: str, normalize: bool) -> str:
-    """Give the form by which a label is compared."""
+    """Return the form by which a label is compared."""
     return normalize_label(label) if normalize else label
 
 
@@ -274,7 +274,7 @@ class LabelCorpus:
     # ------------------------------------------------------------------ its documents and labels
 
     def __repr__(self) -> str:
-        """Tell its size and first labels, in a line."""
+        """Return its size and first labels, in a line."""
         return (
             f"LabelCorpus({len(self)} documents, {len(self.labels)} labels: "
             f"{first_few(self.labels, most=3)})"
@@ -286,7 +286,7 @@ class LabelCorpus:
         return (len(self),)
 
     def __getitem__(self, rows: Any) -> Any:
-        """Give one document by its number, or `select` some; scikit-learn splits by this."""
+        """Return one document by its number, or `select` some; scikit-learn splits by this."""
         rows = rows[0] if isinstance(rows, tuple) else rows
         if isinstance(rows, (int, np.integer)):
             return self.document(int(rows))
@@ -302,7 +302,7 @@ class LabelCorpus:
             yield self.document(row)
 
     def document(self, row: int) -> tuple[str, ...]:
-        """Give the labels of one document, in column order."""
+        """Return the labels of one document, in column order."""
         if not isinstance(row, (int, np.integer)) or not -len(self) <= row < len(self):
             raise RowError(f"Document {shown(row)} is out of range: there are {len(self)}.")
         row = range(len(self))[row]
@@ -310,7 +310,7 @@ class LabelCorpus:
         return tuple(self.labels[column] for column in self.matrix.indices[start:stop])
 
     def key(self, label: str) -> str:
-        """Give the form by which this corpus compares labels."""
+        """Return the form by which this corpus compares labels."""
         return _key(label, self.normalize)
 
     @property
@@ -324,7 +324,7 @@ class LabelCorpus:
         return np.diff(self.matrix.indptr)
 
     def select(self, rows: NDArray[np.generic] | Sequence[int]) -> LabelCorpus:
-        """Give the corpus of some documents, over the same vocabulary.
+        """Return the corpus of some documents, over the same vocabulary.
 
         Parameters
         ----------
@@ -347,7 +347,7 @@ class LabelCorpus:
         )
 
     def _rows(self, rows: Any) -> NDArray[np.int64]:
-        """Give the numbers of rows that are named by numbers or by which to keep."""
+        """Return the numbers of rows that are named by numbers or by which to keep."""
         try:
             numbers = np.asarray(rows)
             numbers = numbers if numbers.size else numbers.astype(np.int64)
@@ -362,7 +362,7 @@ class LabelCorpus:
         return np.asarray(chosen)
 
     def restrict(self, labels: Collection[str]) -> LabelCorpus:
-        """Give the corpus over some of the labels only, in this corpus' column order.
+        """Return the corpus over some of the labels only, in this corpus' column order.
 
         Documents keep their rows; one that holds none of the labels becomes empty.
         """
@@ -377,17 +377,17 @@ class LabelCorpus:
         )
 
     def used(self, labels: Labels) -> frozenset[str]:
-        """Give those of the given labels that some document holds."""
+        """Return those of the given labels that some document holds."""
         held = {self.key(label) for label in np.array(self.labels, dtype=object)[self.counts > 0]}
         return frozenset(label for label in labels if self.key(label) in held)
 
     def without_unused(self) -> LabelCorpus:
-        """Give the corpus without the labels that no document uses."""
+        """Return the corpus without the labels that no document uses."""
         used = self.counts > 0
         return self if used.all() else self.restrict(np.array(self.labels, dtype=object)[used])
 
     def align(self, labels: Labels) -> tuple[sp.csr_matrix, tuple[str, ...]]:
-        """Give the documents over another vocabulary, `labels`.
+        """Return the documents over another vocabulary, `labels`.
 
         Returns
         -------
@@ -462,7 +462,7 @@ def as_corpus(
 
 
 def is_indicator(documents: object) -> bool:
-    """Say whether documents are a 0/1 matrix: an array, a sparse matrix or a frame."""
+    """Return whether documents are a 0/1 matrix: an array, a sparse matrix or a frame."""
     if isinstance(documents, np.ndarray):
         return documents.ndim == 2 and documents.dtype.kind in "biuf"
     if not hasattr(documents, "columns") or isinstance(documents, Table):
@@ -474,7 +474,7 @@ def is_indicator(documents: object) -> bool:
 
 
 def in_order_of(X: Any, y: Any, corpus: LabelCorpus) -> tuple[Any, LabelCorpus]:
-    """Give X without its column `id`, and the documents in the order of its rows.
+    """Return X without its column `id`, and the documents in the order of its rows.
 
     Where X (a frame with the column `id`) and the documents (a corpus with ids) both name their
     rows, they are brought together by name. What does not fit is refused, and so are two pandas
@@ -506,7 +506,7 @@ def in_order_of(X: Any, y: Any, corpus: LabelCorpus) -> tuple[Any, LabelCorpus]:
 
 
 def _is_column(documents: Any) -> bool:
-    """Say whether documents are a column of a frame, or an array, that holds text."""
+    """Return whether documents are a column of a frame, or an array, that holds text."""
     is_array = isinstance(documents, np.ndarray) and documents.ndim == 1
     if not is_array and not (hasattr(documents, "to_list") and hasattr(documents, "dtype")):
         return False
@@ -514,7 +514,7 @@ def _is_column(documents: Any) -> bool:
 
 
 def _is_numeric(column: Any) -> bool:
-    """Say whether a column of pandas or polars holds numbers."""
+    """Return whether a column of pandas or polars holds numbers."""
     kind = getattr(column.dtype, "kind", None)
     if kind is not None:
         return kind in "biuf"
@@ -626,7 +626,7 @@ def _labels_of(document: object, where: str) -> Iterator[str]:
 
 
 def _indicator_matrix(matrix: Any) -> sp.csr_matrix:
-    """Give a 0/1 matrix as a boolean CSR matrix of its own, without stored zeros or repeats."""
+    """Return a 0/1 matrix as a boolean CSR matrix of its own, without stored zeros or repeats."""
     if sp.issparse(matrix):
         matrix = check_sparse(matrix, "indicator matrix", owner="LabelCorpus")
     try:
@@ -645,7 +645,7 @@ def _indicator_matrix(matrix: Any) -> sp.csr_matrix:
 
 
 def _checked_ids(ids: Sequence[str] | None, n_documents: int) -> tuple[str, ...]:
-    """Give unique document ids, numbering the documents when none are given."""
+    """Return unique document ids, numbering the documents when none are given."""
     if ids is None:
         return tuple(str(number) for number in range(n_documents))
     names = tuple(str(name) for name in ids)

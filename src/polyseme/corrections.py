@@ -88,7 +88,7 @@ class CorrectionTable(NamedTuple):
 
 @lru_cache(maxsize=2)
 def _signs(n_features: int) -> Floats:
-    """Give the projection of features to sketches, (n_features, SKETCH).
+    """Return the projection of features to sketches, (n_features, SKETCH).
 
     Its signs are bits that are the same in every version of numpy, so that a sketch which was kept
     stays one of the same space.
@@ -100,7 +100,7 @@ def _signs(n_features: int) -> Floats:
 
 
 def sketch(features: Floats) -> Floats:
-    """Give directions (n, n_sketch) of bounded size that keep the cosines of features.
+    """Return directions (n, n_sketch) of bounded size that keep the cosines of features.
 
     Standardised features (n, n_features) are left as they are but for their length, where there are
     no more than `SKETCH` of them.
@@ -226,7 +226,7 @@ def _solved(
 
 @cache
 def learned_by() -> str:
-    """Say who learns corrections; of others, the last bits may differ."""
+    """Return who learns corrections; of others, the last bits may differ."""
     versions = (package_version(), np.__version__, scipy.__version__)
     return f"{_FORM} {versions} {STRENGTHS} {OFFSET} {_STEPS} {_SMALL} {_SLOW} {_HOPELESS}"
 
@@ -244,7 +244,7 @@ def keep_corrections(file: Path, corrections: Collection[Correction]) -> None:
 
 
 def kept_corrections(file: Path, n_sketch: int) -> dict[bytes, Correction]:
-    """Give the corrections that a file keeps, by their sources; none where it cannot be used."""
+    """Return the corrections that a file keeps, by their sources; none where it cannot be used."""
     arrays = read_cache(file)
     weights, intercepts, sources = map(arrays.get, ("weights", "intercepts", "sources"))
     if weights is None or intercepts is None or sources is None:

@@ -43,7 +43,7 @@ def no_documents(labels: tuple[str, ...]) -> Known:
 def documents_of(
     arrays: Mapping[str, NDArray[Any]], ids: Collection[str], labels: Collection[str]
 ) -> sp.csr_matrix:
-    """Give the documents of a saved state, whose arrays were checked, as a matrix of bool."""
+    """Return the documents of a saved state, whose arrays were checked, as a matrix of bool."""
     matrix = matrix_of(arrays, (len(ids), len(labels)))
     matrix.sum_duplicates()
     return matrix
@@ -122,7 +122,7 @@ def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
 
 
 def labels_of(known: Known, row: int) -> tuple[str, ...]:
-    """Give the labels of one document."""
+    """Return the labels of one document."""
     start, stop = known.matrix.indptr[row], known.matrix.indptr[row + 1]
     return tuple(known.labels[column] for column in known.matrix.indices[start:stop])
 

@@ -57,7 +57,7 @@ class EncodedItems:
         self._whole: tuple[EncodedItems, IntArray] | None = None
 
     def __repr__(self) -> str:
-        """Tell its size, in a line."""
+        """Return its size, in a line."""
         kept = "kept" if self.codes is not None else "made anew"
         return f"EncodedItems({len(self)} items, codes {kept})"
 
@@ -74,7 +74,7 @@ class EncodedItems:
         raise TypeError("items that are encoded can be asked about, but not learned from")
 
     def __getitem__(self, rows: Any) -> EncodedItems:
-        """Give some items, by a number, numbers, a slice or a mask."""
+        """Return some items, by a number, numbers, a slice or a mask."""
         numbers = np.atleast_1d(np.arange(len(self))[rows])
         part = slice(numbers[0], numbers[-1] + 1) if _in_a_row(numbers) else numbers
         ids = None if self.ids is None else [self.ids[number] for number in numbers.tolist()]
@@ -86,7 +86,7 @@ class EncodedItems:
         return made
 
     def table(self) -> NDArray[np.float64] | sp.csr_matrix:
-        """Give the features as a tagger takes them, (n, n_features) of float64."""
+        """Return the features as a tagger takes them, (n, n_features) of float64."""
         if sp.issparse(self.features):
             return sp.csr_matrix(self.features, dtype=np.float64)
         return np.asarray(self.features, dtype=np.float64)
@@ -94,7 +94,7 @@ class EncodedItems:
     def logits(
         self, state: Sequence[NDArray[Any]], n_labels: int, read: Callable[[EncodedItems], Matrix]
     ) -> Matrix | None:
-        """Give the table of logits (n, n_labels) without corrections, which is kept.
+        """Return the table of logits (n, n_labels) without corrections, which is kept.
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class _Kept:
     def get(
         self, state: Sequence[NDArray[Any]], n_bytes: int, make: Callable[[], Matrix]
     ) -> Matrix | None:
-        """Give the table of a state; None where it is too large."""
+        """Return the table of a state; None where it is too large."""
         if n_bytes > self.most_bytes:
             return None
         with self._lock:
@@ -138,12 +138,12 @@ class _Kept:
 
 
 def _same(first: Sequence[NDArray[Any]], second: Sequence[NDArray[Any]]) -> bool:
-    """Say whether arrays are equal; the same ones are not looked into."""
+    """Return whether arrays are equal; the same ones are not looked into."""
     pairs = zip(first, second, strict=True)
     return all(one is other or np.array_equal(one, other) for one, other in pairs)
 
 
 def _in_a_row(numbers: IntArray) -> bool:
-    """Say whether numbers follow one another, so that a slice gives a view."""
+    """Return whether numbers follow one another, so that a slice gives a view."""
     n = len(numbers)
     return bool(n and (np.diff(numbers) == 1).all())

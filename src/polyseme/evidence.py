@@ -92,7 +92,7 @@ class Evidence:
     implied_by: str | None = None
 
     def parts(self) -> tuple[tuple[str, float], ...]:
-        """Give what adds up to the logit, as names and numbers."""
+        """Return what adds up to the logit, as names and numbers."""
         return (
             ("how common the tag is", self.frequency),
             ("features", self.features),
@@ -103,7 +103,7 @@ class Evidence:
         )
 
     def __repr__(self) -> str:
-        """Tell what it is evidence of, in a line; `str` tells the parts."""
+        """Return what it is evidence of, in a line; `str` tells the parts."""
         rests = f"{len(self.tags)} tags, {len(self.neighbours)} known tag sets"
         return f"Evidence({self.label} ({self.kind}), logit {self.logit:+.2f}: {rests})"
 

@@ -140,7 +140,7 @@ class Feedback:
         return tuple(self._answers)
 
     def items(self) -> dict[str, None]:
-        """Give the items that verdicts are about, as keys."""
+        """Return the items that verdicts are about, as keys."""
         return dict.fromkeys(item for said in self._answers.values() for item in said)
 
     def triples(self) -> Iterator[tuple[str, str, bool]]:
@@ -150,7 +150,7 @@ class Feedback:
                 yield item, label, answer
 
     def caught_up(self) -> tuple[Feedback, set[str]]:
-        """Give what stands by now, whoever has written to the log, and the labels that differ.
+        """Return what stands by now, whoever has written to the log, and the labels that differ.
 
         Itself, where nothing is new.
         """
@@ -186,17 +186,17 @@ class Feedback:
         return new, differ
 
     def kept_in(self, log: VerdictLog) -> Feedback:
-        """Give the same for another log, to which this one's was copied."""
+        """Return the same for another log, to which this one's was copied."""
         new = copy(self)
         new.log = log
         return new
 
     def numbers(self, labels: Collection[str]) -> list[int]:
-        """Give the numbers of the standing verdicts on labels."""
+        """Return the numbers of the standing verdicts on labels."""
         return [number for label in labels for number, _ in self._answers[label].values()]
 
     def vectors(self, items: Collection[str]) -> dict[str, Floats]:
-        """Give the vectors of items that have one; some are held in memory."""
+        """Return the vectors of items that have one; some are held in memory."""
         numbers = {item: self._places[item] for item in items if item in self._places}
         held = self._held
         missing = [number for number in numbers.values() if number not in held]
@@ -210,7 +210,7 @@ class Feedback:
         return found
 
     def answers(self, labels: Collection[str]) -> dict[str, bool]:
-        """Give items and answers of one label, which may have been said under several names.
+        """Return items and answers of one label, which may have been said under several names.
 
         They are in the order of the items' names, whatever came first, and the latest counts.
         """
@@ -228,7 +228,7 @@ class Feedback:
         return hashlib.sha256(last + ascii(told).encode("ascii")).digest()
 
     def placed(self, labels: Collection[str]) -> tuple[Floats, NDArray[np.bool_]]:
-        """Give vectors (n, n_dimensions) and answers (n,) of items that have a vector here."""
+        """Return vectors (n, n_dimensions) and answers (n,) of items that have a vector here."""
         answers = self.answers(labels)
         vectors = self.vectors(answers)
         known = [item for item in answers if item in vectors]
@@ -238,7 +238,7 @@ class Feedback:
 
 
 def _by_label(verdicts: Iterable[Verdict]) -> dict[str, dict[str, tuple[int, bool]]]:
-    """Give numbers and answers of verdicts, by label and item."""
+    """Return numbers and answers of verdicts, by label and item."""
     found: dict[str, dict[str, tuple[int, bool]]] = {}
     for one in verdicts:
         found.setdefault(one.label, {})[one.item] = (one.number or 0, one.answer)
@@ -246,7 +246,7 @@ def _by_label(verdicts: Iterable[Verdict]) -> dict[str, dict[str, tuple[int, boo
 
 
 def as_verdict(given: Verdict | tuple[Any, ...], model: str) -> Verdict:
-    """Give a verdict of a tuple that begins with item, label and answer; items are text."""
+    """Return a verdict of a tuple that begins with item, label and answer; items are text."""
     try:
         verdict = given if isinstance(given, Verdict) else Verdict(*given)
         item = str(verdict.item)
@@ -263,7 +263,7 @@ def answer_table(
     columns: Callable[[str], int | None],
     shape: tuple[int, int],
 ) -> sp.csr_matrix | None:
-    """Give verdicts as a table of 1 for yes and -1 for no, of the shape (n, n_labels).
+    """Return verdicts as a table of 1 for yes and -1 for no, of the shape (n, n_labels).
 
     Verdicts begin with item, label and answer; of several for one place the last counts. Rows of
     items are known by their names, columns by a function that gives None for a label that is not
@@ -350,7 +350,7 @@ def choose(
 
 
 def _largest(values: Matrix, k: int) -> NDArray[np.int64]:
-    """Give the places of the k largest values, the largest and of equals the first first."""
+    """Return the places of the k largest values, the largest and of equals the first first."""
     near = np.arange(len(values))
     if len(values) > 8 * k:
         near = np.flatnonzero(values >= np.partition(values, -k)[-k])

@@ -137,7 +137,7 @@ def tell_cost(cost: Cost, plan: SpacePlan, n_labels: int, stacklevel: int = 3) -
 
 
 def in_time(seconds: float) -> str:
-    """Give a number of seconds for people."""
+    """Return a number of seconds for people."""
     for size, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {name}"

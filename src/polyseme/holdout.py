@@ -67,7 +67,7 @@ class Ranker(Protocol):
         """Learn from items and tag sets."""
 
     def decision_function(self, X: Features) -> Matrix:
-        """Give logits, (n, n_classes)."""
+        """Return logits, (n, n_classes)."""
 
 
 @dataclass(frozen=True)
@@ -138,14 +138,14 @@ class Validation:
     click_gain: float | None = None
 
     def gain_over(self, other: Validation) -> float:
-        """Say by how much unseen labels are ranked better than in another; see `pool_gain`."""
+        """Return by how much unseen labels are ranked better than in another; see `pool_gain`."""
         mine, others = (
             np.array([one.unseen.example_map, one.unseen.concept_map]) for one in (self, other)
         )
         return float(np.nan_to_num(mine - others).mean())
 
     def threshold(self, precision: float) -> float:
-        """Say how likely an unseen label must be for a precision; infinity: nobody knows."""
+        """Return how likely an unseen label must be for a precision; infinity: nobody knows."""
         place = int(np.searchsorted(PRECISIONS, precision - 1e-9))
         return self.thresholds[min(place, len(self.thresholds) - 1)]
 
@@ -156,7 +156,7 @@ class Validation:
         return float(PRECISIONS[known[-1]]) if len(known) else 0.0
 
     def __repr__(self) -> str:
-        """Tell the mean precision of rankings, in a line; `str` tells more."""
+        """Return the mean precision of rankings, in a line; `str` tells more."""
         seen, unseen = (100 * part.example_map for part in (self.seen, self.unseen))
         return f"Validation({self.n_draws} draws, E-MAP seen {seen:.1f}, unseen {unseen:.1f})"
 
@@ -188,7 +188,7 @@ class Validation:
         return "\n".join(lines)
 
     def get_state(self) -> dict[str, Any]:
-        """Give it as JSON values without the examples; what is not a number is None."""
+        """Return it as JSON values without the examples; what is not a number is None."""
         return {
             "seen": _plain(asdict(self.seen)),
             "unseen": _plain(asdict(self.unseen)),
@@ -253,7 +253,7 @@ _VALUES = Fields(
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Give NaN as None, which JSON knows."""
+    """Return NaN as None, which JSON knows."""
     return {name: None if value != value else value for name, value in values.items()}
 
 
@@ -264,7 +264,7 @@ def _maps(values: Sequence[float | None]) -> str:
 
 
 def _precision_and_recall(part: Measures) -> str:
-    """Say what suggestions at a probability of 0.5 are worth."""
+    """Return what suggestions at a probability of 0.5 are worth."""
     if np.isnan(part.precision):
         return "none had a probability of 0.5 or more"
     return (
@@ -393,7 +393,7 @@ def _fitted(
 
 
 def _click_gain(ranker: Any, X: Features, corpus: LabelCorpus, hidden: Sequence[str]) -> float:
-    """Say what answers for some held-out items bring on the others, for labels made unseen."""
+    """Return what answers for some held-out items bring on the others, for labels made unseen."""
     asked, measured = np.arange(len(corpus)) % 2 == 0, np.arange(len(corpus)) % 2 == 1
     before = _Scores.of(ranker, X, corpus, hidden)
     X, _ = without_ids(X)  # rows are named by their numbers
@@ -455,7 +455,7 @@ def _draw(
 
 
 def _some(rows: IntArray, most: int, generator: np.random.Generator) -> IntArray:
-    """Give all rows, or so many of them."""
+    """Return all rows, or so many of them."""
     return rows if len(rows) <= most else np.sort(generator.permutation(rows)[:most])
 
 
@@ -535,7 +535,7 @@ def _measured(draws: Sequence[_Scores], n_examples: int) -> Validation:
 def _curve(
     draws: Sequence[tuple[Matrix, NDArray[np.bool_]]],
 ) -> tuple[tuple[int, float, float], ...]:
-    """Say how often labels of each probability are true."""
+    """Return how often labels of each probability are true."""
     parts = [(sigmoid(logits), true) for logits, true in draws if logits.size]
     if not parts:
         return ()
@@ -633,7 +633,7 @@ def unseen_thresholds(draws: Sequence[tuple[Matrix, NDArray[np.bool_]]]) -> Matr
 
 
 def _recalibrated(logits: Matrix, truth: Matrix) -> Matrix:
-    """Give probabilities by one slope and one intercept for all labels (Platt), (n,)."""
+    """Return probabilities by one slope and one intercept for all labels (Platt), (n,)."""
     from sklearn.linear_model import LogisticRegression
 
     if truth.all():

@@ -135,7 +135,7 @@ class ConceptIndex:
         return len(self._concepts.points)
 
     def distances(self, queries: ArrayLike) -> NDArray[np.float32]:
-        """Give the distance from each query to the nearest concept of each label.
+        """Return the distance from each query to the nearest concept of each label.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class ConceptIndex:
         return self._reference(rows, _nearest, np.float32(np.inf))
 
     def log_densities(self, queries: ArrayLike, bandwidth: float) -> NDArray[np.float64]:
-        """Give the log of the summed Gaussian kernel over each label's concepts, at each query.
+        """Return the log of the summed Gaussian kernel over each label's concepts, at each query.
 
         Parameters
         ----------
@@ -212,7 +212,7 @@ class ConceptIndex:
         return result
 
     def _moved(self) -> _Concepts:
-        """Give the concepts on their device, moved there when first asked for."""
+        """Return the concepts on their device, moved there when first asked for."""
         import torch
 
         if self._on_device is None:
@@ -246,7 +246,7 @@ class _Concepts(NamedTuple):
     xp: Any = np
 
     def here(self, array: NDArray[Any]) -> Any:
-        """Give an array where the concepts are; the same one in numpy."""
+        """Return an array where the concepts are; the same one in numpy."""
         return self.xp.asarray(array, device=self.points.device)
 
 
@@ -459,11 +459,11 @@ class _PackedConcepts:
         run_all(calls, n_threads())
 
     def wants(self, n_queries: int) -> bool:
-        """Say whether this way is faster: not in plain C, nor where labels leave no choice."""
+        """Return whether this way is faster: not in plain C, nor where labels leave no choice."""
         return n_queries <= _FEW_QUERIES or (_native.level() > 0 and not self.mostly_small)
 
     def distances(self, queries: NDArray[np.float32], n_labels: int) -> NDArray[np.float32]:
-        """Give the smallest distance of each query (q, d) to each label, (q, n_labels)."""
+        """Return the smallest distance of each query (q, d) to each label, (q, n_labels)."""
         queries = np.require(queries, np.float32, ["C", "ALIGNED"])
         result = np.full((len(queries), n_labels), np.inf, dtype=np.float32)
         (q, d), n, level = queries.shape, len(self.concepts.points), _native.level()
@@ -493,5 +493,5 @@ class _PackedConcepts:
 
 
 def _addresses(*arrays: NDArray[Any]) -> tuple[int, ...]:
-    """Give the addresses of arrays, as the library takes them."""
+    """Return the addresses of arrays, as the library takes them."""
     return tuple(array.ctypes.data for array in arrays)

@@ -62,7 +62,7 @@ class Members:
         return len(self.readout)
 
     def __repr__(self) -> str:
-        """Tell its size, in a line."""
+        """Return its size, in a line."""
         return f"Members({len(self)} of {self.shape.code} dimensions)"
 
     @property
@@ -71,15 +71,15 @@ class Members:
         return len(self) * self.shape.code
 
     def select(self, some: slice) -> Members:
-        """Give some of the members; they share their weights with these."""
+        """Return some of the members; they share their weights with these."""
         return Members(self.shape, *(group[some] for group in self.groups))
 
     def to(self, device: str) -> Members:
-        """Give copies on a device; of tensors only."""
+        """Return copies on a device; of tensors only."""
         return Members(self.shape, *(group.to(device, copy=True) for group in self.groups))
 
     def arrays(self) -> Members:
-        """Give copies as arrays, ready to be used; of tensors only."""
+        """Return copies as arrays, ready to be used; of tensors only."""
         return Members(self.shape, *(group.cpu().numpy().copy() for group in self.groups))
 
     def encode_items(self, features: Any) -> Any:
@@ -98,7 +98,7 @@ class Members:
         return squashed(affine(units, *second))
 
     def encode_rows(self, tags: sp.csr_matrix) -> Floats:
-        """Give the codes (n_members, n, code) of sparse tags (n, n_labels); of arrays only."""
+        """Return the codes (n_members, n, code) of sparse tags (n, n_labels); of arrays only."""
         (first, bias), layer = self.document_layers
         rows = sp.csr_matrix(tags, dtype=np.float32)
         units = np.stack([np.asarray(rows @ weights) for weights in first])
@@ -106,11 +106,11 @@ class Members:
         return codes
 
     def read(self, codes: Any, columns: slice = slice(None)) -> Any:
-        """Give the logits (n_members, n, n_columns) of codes (n_members, n, code)."""
+        """Return the logits (n_members, n, n_columns) of codes (n_members, n, code)."""
         return affine(codes, self.labels[..., columns], self.bias[..., columns])
 
     def rows(self, array: Floats) -> Any:
-        """Give an array as these members take it."""
+        """Return an array as these members take it."""
         tensors = not isinstance(self.readout, np.ndarray)
         return self.readout.new_tensor(array) if tensors else array
 
@@ -185,25 +185,25 @@ def affine(rows: Any, weights: Any, bias: Any) -> Any:
 
 
 def rectified(values: Any) -> Any:
-    """Give values, those below 0 as 0, in place."""
+    """Return values, those below 0 as 0, in place."""
     return np.maximum(values, 0, out=values) if isinstance(values, np.ndarray) else values.relu_()
 
 
 def squashed(values: Any) -> Any:
-    """Give the hyperbolic tangent, in place."""
+    """Return the hyperbolic tangent, in place."""
     if isinstance(values, np.ndarray):
         return np.tanh(values, out=values)
     return values.mul_(2).sigmoid_().mul_(2).sub_(1)  # torch's own takes five times as long
 
 
 def mean_of(values: Any) -> Floats:
-    """Give the mean over members as an array."""
+    """Return the mean over members as an array."""
     mean = values.mean(axis=0)
     return mean if isinstance(mean, np.ndarray) else np.asarray(mean.cpu())
 
 
 def likely(logits: Any) -> Any:
-    """Give the probabilities of logits."""
+    """Return the probabilities of logits."""
     if not isinstance(logits, np.ndarray):
         return logits.sigmoid()
     from scipy.special import expit

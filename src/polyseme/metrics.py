@@ -246,7 +246,7 @@ _METRICS: dict[str, tuple[bool, Callable[[_Ranked], Values]]] = {
 def _values(
     truth: BoolArray, scores: NDArray[Any], names: Iterable[str], ties: Ties = "worst", k: int = 1
 ) -> dict[str, Values]:
-    """Give the values of metrics, one for each row or label (F1: one), sorting blocks of rows."""
+    """Return the values of metrics, one for each row or label (F1: one), sorting blocks of rows."""
     by_name: dict[str, Values] = {}
     for by_label in (False, True):
         formulas = {name: _METRICS[name][1] for name in names if _METRICS[name][0] is by_label}
@@ -275,7 +275,7 @@ def _each(name: str, truth: Truth, scores: ArrayLike, ties: Ties, k: int = 1) ->
 
 
 def _score(name: str, truth: Truth, scores: ArrayLike, ties: Ties = "worst", k: int = 1) -> float:
-    """Give the mean of one metric; called by its public function and nobody else."""
+    """Return the mean of one metric; called by its public function and nobody else."""
     return _mean(_each(name, truth, scores, ties, k), name, stacklevel=4)
 
 
@@ -338,7 +338,7 @@ def reliability(truth: Truth, probabilities: ArrayLike, *, n_bins: int = BINS) -
 def expected_calibration_error(
     truth: Truth, probabilities: ArrayLike, *, n_bins: int = BINS
 ) -> float:
-    """Give the expected calibration error, smaller is better; see `reliability`."""
+    """Return the expected calibration error, smaller is better; see `reliability`."""
     return reliability(truth, probabilities, n_bins=n_bins).expected_error
 
 
@@ -429,7 +429,7 @@ def _mean_squared_distance(points: Values) -> float:
 
 
 def _checked(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
-    """Give truth as bool and scores as float32 or float64, both dense, (n, n_labels)."""
+    """Return truth as bool and scores as float32 or float64, both dense, (n, n_labels)."""
     names, scored = column_names(truth), column_names(scores)
     if (names is None) != (scored is None):
         has, lacks = ("truth", "scores") if scored is None else ("scores", "truth")

@@ -56,19 +56,19 @@ class ModelFileError(InputError):
 
 
 def within(arrays: Arrays, part: str) -> dict[str, NDArray[Any]]:
-    """Give the arrays that are named after a part, such as "mapper.weights", by their own names."""
+    """Return the arrays of a part, such as "mapper.weights", by their own names."""
     start = f"{part}."
     return {name.removeprefix(start): a for name, a in arrays.items() if name.startswith(start)}
 
 
 def joined(parts: Mapping[str, State]) -> State:
-    """Give the states of parts as one: values by part, arrays as `part.name`; see `within`."""
+    """Return the states of parts as one: values by part, arrays as `part.name`; see `within`."""
     arrays = {f"{part}.{name}": a for part, (_, held) in parts.items() for name, a in held.items()}
     return {part: config for part, (config, _) in parts.items()}, arrays
 
 
 def plain(value: Any) -> Any:
-    """Give a numpy number, as a grid search makes them, as a number; anything else as it is."""
+    """Return a numpy number, as a grid search makes them, as a number; anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -373,7 +373,7 @@ def _remove_stale(folder: Path, replaced: frozenset[str], *, alone: bool) -> Non
 
 
 def _was_written(file: Path) -> bool:
-    """Tell whether a file with a name as ours are is one that we wrote: it has its own digest."""
+    """Return whether a file with a name as ours are is one that we wrote: it has its own digest."""
     if _TEMPORARY.fullmatch(file.name):
         return True
     digest = str((summary_of(file) or {}).get("sha256"))
@@ -381,7 +381,7 @@ def _was_written(file: Path) -> bool:
 
 
 def _is_ours(name: str) -> bool:
-    """Tell whether a file name is that of a payload or of an abandoned temporary file."""
+    """Return whether a file name is that of a payload or of an abandoned temporary file."""
     return bool(_PAYLOAD.fullmatch(name) or _TEMPORARY.fullmatch(name))
 
 
@@ -485,7 +485,7 @@ def read_manifest(folder: Path) -> bytes:
 
 
 def manifest_kind(path: str | os.PathLike[str]) -> str | None:
-    """Give the kind that a model's manifest names; None where there is none, or a damaged one."""
+    """Return the kind that a model's manifest names; None where there is none, or a damaged one."""
     try:
         return str(_check_manifest(Path(path), read_manifest(Path(path))).get("kind"))
     except ModelFileError:
@@ -493,7 +493,7 @@ def manifest_kind(path: str | os.PathLike[str]) -> str | None:
 
 
 def values_under_damage(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Give the values of a model whose manifest alone is damaged; None of any other."""
+    """Return the values of a model whose manifest alone is damaged; None of any other."""
     folder = Path(path)
     with suppress(ModelFileError, OSError):
         raw, rewritten = read_manifest(folder), b""

@@ -130,7 +130,7 @@ def _column(tagger: ZeroShotTagger, label: str) -> int:
 
 
 def _axes(ax: Axes | None) -> Axes:
-    """Give axes to draw on."""
+    """Return axes to draw on."""
     try:
         from matplotlib import pyplot as plt
     except ImportError as error:

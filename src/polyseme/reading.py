@@ -35,7 +35,7 @@ _CODED = 4096
 
 
 def coded_blocks(n: int) -> list[slice]:
-    """Give the rows that are coded together, of n."""
+    """Return the rows that are coded together, of n."""
     return rank_blocks(n, _CODED)
 
 
@@ -46,7 +46,7 @@ class NamedLabels(NamedTuple):
     likeness: Matrix  # (n_named, n_seen): how like each label of items they are, by their names
 
     def __repr__(self) -> str:
-        """Tell the first of them, in a line."""
+        """Return the first of them, in a line."""
         return f"NamedLabels({first_few(self.labels)})"
 
 
@@ -58,7 +58,7 @@ class CodedItems(NamedTuple):
     total_votes: Matrix  # of all known documents, (n,)
 
     def __repr__(self) -> str:
-        """Tell its size, in a line."""
+        """Return its size, in a line."""
         return f"CodedItems({len(self.codes)} items)"
 
 
@@ -273,7 +273,7 @@ class Reading:
                 yield rows, scores, None if known is None else known[own]
 
     def _kept_logits(self, items: EncodedItems) -> Matrix | None:
-        """Give the logits of encoded items without corrections, (n, n_labels), as they are kept."""
+        """Return the cached logits of encoded items, without corrections, (n, n_labels)."""
         matrix, space = self.store.matrix, self.space
         state: list[NDArray[Any]] = [self.store.points, self.store.sets]
         state += [matrix.indices, matrix.indptr, *self.of_items]
@@ -288,7 +288,7 @@ class Reading:
         return items.logits(state, len(self.labels), read)
 
     def _sketches(self, features: Items) -> Floats:
-        """Give the sketches of items, (n, n_sketch)."""
+        """Return the sketches of items, (n, n_sketch)."""
         if not isinstance(features, EncodedItems):
             return self.space.sketch(features)
         kept = features.sketches

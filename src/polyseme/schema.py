@@ -32,7 +32,7 @@ UNIT = 1.001
 
 @contextmanager
 def reading(path: str | Path, what: str = "model") -> Iterator[None]:
-    """Say which folder it is whose content is refused."""
+    """Return which folder it is whose content is refused."""
     try:
         yield
     except _ContentError as error:
@@ -41,7 +41,7 @@ def reading(path: str | Path, what: str = "model") -> Iterator[None]:
 
 @contextmanager
 def part(name: str) -> Iterator[None]:
-    """Say which part of a state it is whose content is refused."""
+    """Return which part of a state it is whose content is refused."""
     try:
         yield
     except _ContentError as error:
@@ -264,7 +264,7 @@ def parameters(made: type, *names: str) -> Fields:
 
 
 def _kind_of(annotation: str) -> Kind:
-    """Give the kind of an annotation such as "int | None" or "tuple[float, float]"."""
+    """Return the kind of an annotation such as "int | None" or "tuple[float, float]"."""
     if annotation.startswith("tuple["):
         inner = annotation.removeprefix("tuple[").removesuffix("]").split(", ")
         return Several(_kind_of(inner[0]), len(inner))
@@ -370,7 +370,7 @@ def check_parts(
 
 
 def matrix_of(arrays: Arrays, shape: tuple[int, int], name: str = "") -> sp.csr_matrix:
-    """Give the sparse matrix of three arrays that were checked; see `Csr`."""
+    """Return the sparse matrix of three arrays that were checked; see `Csr`."""
     start = f"{name}." if name else ""
     indices, indptr = arrays[f"{start}indices"], arrays[f"{start}indptr"]
     data = arrays.get(f"{start}data")
@@ -448,7 +448,7 @@ def _check_rows(arrays: Arrays, name: str, n_rows: int, n_columns: int) -> None:
 
 
 def _length(size: int | str, sizes: Mapping[str, int]) -> int:
-    """Give a size, a product of sizes, or one more than a size."""
+    """Return a size, a product of sizes, or one more than a size."""
     if isinstance(size, int):
         return size
     if size.endswith("+1"):
@@ -478,21 +478,21 @@ def _check_names(
 
 
 def _is_finite(value: object) -> bool:
-    """Say whether a value is a finite number, of any size."""
+    """Return whether a value is a finite number, of any size."""
     if type(value) is int:
         return abs(value) < 2**1023
     return type(value) is float and math.isfinite(value)
 
 
 def _short(number: int) -> str:
-    """Give a bound, as a power of two where it is long."""
+    """Return a bound, as a power of two where it is long."""
     if abs(number) < 10**9:
         return str(number)
     return f"{'-' if number < 0 else ''}2^{(abs(number) - 1).bit_length()}"
 
 
 def _range(low: float, high: float) -> str:
-    """Tell a range, where there is one."""
+    """Return a range in words, where there is one."""
     if math.isinf(low) and math.isinf(high):
         return ""
     if math.isinf(high):

@@ -47,7 +47,7 @@ class SenseMap:
     silhouette: float
 
     def __repr__(self) -> str:
-        """Tell the first word of each sense, in a line."""
+        """Return the first word of each sense, in a line."""
         named = first_few([words[0] if words else "?" for words in self.words])
         n_senses, n_documents = len(self.words), len(self.documents)
         return f"SenseMap({self.label}: {n_senses} senses of {n_documents} tag sets: {named})"

@@ -139,7 +139,7 @@ class Reference(NamedTuple):
     weights: Matrix  # of each item, (n,)
 
     def __repr__(self) -> str:
-        """Tell its size, in a line."""
+        """Return its size, in a line."""
         return f"Reference({len(self.codes)} items)"
 
 
@@ -483,7 +483,7 @@ class ConceptSpace(Estimator):
         return self.finish(data, training.members.arrays(), training.history, warm=warm)
 
     def planned(self, n_documents: int, n_items: int = 0, *, pool: bool = False) -> SpacePlan:
-        """Give the plan that the parameters and the data ask for.
+        """Return the plan that the parameters and the data ask for.
 
         Parameters
         ----------
@@ -502,7 +502,7 @@ class ConceptSpace(Estimator):
         return replace(plan, **chosen)
 
     def training_seed(self) -> int:
-        """Give the seed of the training: the interrupted one's, where there is a checkpoint.
+        """Return the seed of the training: the interrupted one's, where there is a checkpoint.
 
         One with another seed than was asked for is refused.
         """
@@ -515,7 +515,7 @@ class ConceptSpace(Estimator):
         return kept_seed
 
     def n_weights(self, shape: tuple[int, int], n_items: int, n_features: int) -> int:
-        """Say how many weights the members will have, at the least.
+        """Return how many weights the members will have, at the least.
 
         Parameters
         ----------
@@ -935,7 +935,7 @@ class ConceptSpace(Estimator):
         return float(np.linalg.norm(labels[0]) / shrinkage)
 
     def item_codes(self, X: Features, tags: sp.csr_matrix | None = None) -> Floats:
-        """Give the codes of items.
+        """Return the codes of items.
 
         Parameters
         ----------
@@ -960,7 +960,7 @@ class ConceptSpace(Estimator):
         return min(self.members_.shape.n_features, SKETCH)
 
     def sketch(self, X: Features) -> Floats:
-        """Give directions (n, n_sketch) of bounded size, by which items are alike."""
+        """Return directions (n, n_sketch) of bounded size, by which items are alike."""
         return sketch(standardise(X, self.mean_, self.scale_))
 
     def views(self, X: Features, tags: sp.csr_matrix | None = None) -> ItemView:
@@ -990,11 +990,11 @@ class ConceptSpace(Estimator):
         return np.asarray((1 - self.context) * direct + self.context * context, dtype=np.float32)
 
     def encode_tags(self, tags: Floats, members: Members | None = None) -> Floats:
-        """Give the codes of probable tags, (n, n_labels) in the order of members; see `views`."""
+        """Return the codes of probable tags, (n, n_labels) in the order of members; see `views`."""
         return _side_by_side((members or self.members_).encode_documents(tags))
 
     def document_codes(self, tags: sp.csr_matrix) -> Floats:
-        """Give the codes (n, n_dimensions) of documents or partial tag sets (n, n_labels)."""
+        """Return the codes (n, n_dimensions) of documents or partial tag sets (n, n_labels)."""
         check_fitted(self, "members_")
         codes = _side_by_side(self.members_.encode_rows(sp.csr_matrix(tags)[:, self.order_]))
         # Tags have no place on the linear path.
@@ -1005,7 +1005,7 @@ class ConceptSpace(Estimator):
         return _directions(codes[:, : self.members_.n_dimensions] @ self.axes_ - self._centre)
 
     def document_points(self, tags: sp.csr_matrix) -> Floats:
-        """Give the points (n, n_axes) of documents (n, n_labels), some rows at a time."""
+        """Return the points (n, n_axes) of documents (n, n_labels), some rows at a time."""
         points = np.empty((tags.shape[0], self.axes_.shape[1]), dtype=np.float32)
         with one_blas_thread():
             for start in range(0, len(points), _BLOCK):
@@ -1014,7 +1014,7 @@ class ConceptSpace(Estimator):
         return points
 
     def _members_of(self, fold: int) -> Members:
-        """Give the members that have not seen a fold; of fold -1, all."""
+        """Return the members that have not seen a fold; of fold -1, all."""
         if fold < 0:
             return self.members_
         per_fold = self.plan_.members_per_fold
@@ -1023,7 +1023,7 @@ class ConceptSpace(Estimator):
     # ------------------------------------------------------------------ labels
 
     def readout(self, *, of_items: bool = True) -> Readout:
-        """Give how all labels are read, in the order of columns.
+        """Return how all labels are read, in the order of columns.
 
         Parameters
         ----------
@@ -1046,7 +1046,7 @@ class ConceptSpace(Estimator):
         return Readout(weights[:, columns], (bias * slopes + intercepts)[columns])
 
     def threshold(self, precision: float) -> float:
-        """Say how likely seen labels must be for a share of them to be true."""
+        """Return how likely seen labels must be for a share of them to be true."""
         thresholds = self.calibration_.thresholds
         if not len(thresholds):
             raise InputError(
@@ -1063,7 +1063,7 @@ class ConceptSpace(Estimator):
     def readout_of_documents(
         self, codes: Floats, holding: sp.csr_matrix, frequencies: Matrix
     ) -> tuple[Readout, Readout]:
-        """Give how new labels are read, in closed form from the documents that hold them.
+        """Return how new labels are read, in closed form from the documents that hold them.
 
         A label's direction is that of linear discriminant analysis in every member: from the mean
         of all documents to the mean of those that hold it, in units of how documents scatter.
@@ -1188,7 +1188,7 @@ class ConceptSpace(Estimator):
     def readout_of_names(
         self, likeness: Matrix, frequencies: Matrix | None = None
     ) -> tuple[Readout, Readout]:
-        """Give how labels that are known by name alone are read: as the seen labels they are like.
+        """Return the readout of labels that are known by name alone: that of seen labels like them.
 
         Parameters
         ----------
@@ -1250,7 +1250,7 @@ class ConceptSpace(Estimator):
         (self.plan or SpacePlan()).check()
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Give the fitted space as JSON values and arrays, for saving without pickle."""
+        """Return the fitted space as JSON values and arrays, for saving without pickle."""
         check_fitted(self, "members_")
         parameters = {name: plain(getattr(self, name)) for name in _PARAMETERS}
         config = {
@@ -1413,7 +1413,7 @@ def _check_state(config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) 
 
 
 def _plan_values(plan: SpacePlan) -> dict[str, Any]:
-    """Give a plan as values that JSON knows."""
+    """Return a plan as values that JSON knows."""
     return {name: np.asarray(value).tolist() for name, value in asdict(plan).items()}
 
 
@@ -1450,13 +1450,13 @@ def _turned(axes: Floats, codes: Matrix) -> Matrix:
 
 
 def _side_by_side(codes: Floats) -> Floats:
-    """Give codes (n_members, n, code) as rows (n, n_members * code)."""
+    """Return codes (n_members, n, code) as rows (n, n_members * code)."""
     n_members, n, code = codes.shape
     return np.ascontiguousarray(codes.transpose(1, 0, 2)).reshape(n, n_members * code)
 
 
 def _read(members: Members, codes: Floats) -> Matrix:
-    """Give the mean of members' raw logits from codes that are side by side, (n, n_outputs)."""
+    """Return the mean of members' raw logits from codes that are side by side, (n, n_outputs)."""
     split = codes.reshape(len(codes), len(members), -1).transpose(1, 0, 2)
     return mean_of(members.read(np.ascontiguousarray(split))).astype(np.float64)
 
@@ -1468,5 +1468,5 @@ def _directions(placed: Floats) -> Floats:
 
 
 def mix(logits: Matrix, votes: Matrix, share: float) -> Matrix:
-    """Give logits (n, n_labels) of which those of votes have a share; see `vote`."""
+    """Return logits (n, n_labels) of which those of votes have a share; see `vote`."""
     return np.asarray((1 - share) * logits + share * logit(votes)) if share else logits

@@ -81,7 +81,7 @@ class LabelSplit:
 
 
 def carries(corpus: LabelCorpus, labels: Collection[str]) -> NDArray[np.bool_]:
-    """Say which documents hold at least one of some labels, in any spelling, (n_documents,)."""
+    """Return which documents hold at least one of some labels, in any spelling, (n_documents,)."""
     return corpus.restrict(labels).lengths > 0
 
 
@@ -364,15 +364,15 @@ class ZeroShotSplit:
             object.__setattr__(self, name, rows)
 
     def training_label_sets(self) -> LabelCorpus:
-        """Give the documents that teach the concept space, over the vocabulary (S_tr)."""
+        """Return the documents that teach the concept space, over the vocabulary (S_tr)."""
         return self._semantics(self.semantics)
 
     def validation_label_sets(self) -> LabelCorpus:
-        """Give the documents that stop the training of the concept space (S_val)."""
+        """Return the documents that stop the training of the concept space (S_val)."""
         return self._semantics(self.semantics_validation)
 
     def known(self) -> LabelCorpus:
-        """Give the label documents whose concepts labels are ranked by.
+        """Return the label documents whose concepts labels are ranked by.
 
         Those that teach the concept space, and those that stop its training where
         `validation_known`; a tagger adds the documents of its training instances.
@@ -387,16 +387,16 @@ class ZeroShotSplit:
         return np.union1d(self.semantics, self.semantics_validation)
 
     def instances(self, part: Part) -> LabelCorpus:
-        """Give the documents of "train", "validation" or "test" instances, oov labels included."""
+        """Return the documents of "train", "validation" or "test" instances, with oov labels."""
         check_option("part", part, INSTANCES, owner="ZeroShotSplit.instances")
         return replace(self.target.select(getattr(self, part)), numbered=False)
 
     def unmet_instances(self, part: Part) -> LabelCorpus:
-        """Give those of `instances` that `known` does not hold yet, named as a tagger does."""
+        """Return those of `instances` that `known` does not hold yet, named as a tagger does."""
         return unmet_documents(self.instances(part), self.known())
 
     def own_documents(self) -> NDArray[np.bool_]:
-        """Say which test instances have their own document among the known ones, (n_test,)."""
+        """Return which test instances have their own document among the known ones, (n_test,)."""
         if self.source is not self.target:
             return np.zeros(len(self.test), dtype=bool)
         return np.isin(self.test, self.known_rows)
@@ -408,7 +408,7 @@ class ZeroShotSplit:
         return counts | {name: len(getattr(self, name)) for name in SEMANTICS + INSTANCES}
 
     def _semantics(self, rows: Rows) -> LabelCorpus:
-        """Give source documents over the vocabulary, under the source's own names."""
+        """Return source documents over the vocabulary, under the source's own names."""
         # Made-up numbers become names, so that a document is recognised in every set.
         return replace(self.source.select(rows).restrict(self.labels.vocabulary), numbered=False)
 
@@ -596,7 +596,7 @@ def cross_corpora(
 
 
 def evaluation_columns(labels: LabelSplit) -> dict[str, tuple[str, ...]]:
-    """Give the label columns that each figure is about; a set without labels is left out.
+    """Return the label columns that each figure is about; a set without labels is left out.
 
     "training": the seen `labels`; "zsl": seen and unseen ones, which is how the paper's figures add
     up; "zsl-only": the unseen ones; where there are oov labels also "all", the three kinds

@@ -53,7 +53,7 @@ class Learner:
 
 
 def losses(batch: Batch, logits: Tensor, n_documents: int) -> list[tuple[float, float]]:
-    """Give each member's mean cross-entropy of documents and of items by their features."""
+    """Return each member's mean cross-entropy of documents and of items by their features."""
     entropies = torch.nn.functional.binary_cross_entropy_with_logits(
         logits, batch.targets, reduction="none"
     )
@@ -242,7 +242,7 @@ class Batches:
         return weights
 
     def _candidates(self, sees: NDArray[np.bool_]) -> tuple[Tensor, Tensor]:
-        """Give the rows that each member may see, first of all (n_members, n), and how many."""
+        """Return the rows that each member may see, first of all (n_members, n), and how many."""
         rows, sizes = np.argsort(~sees, axis=1, kind="stable"), sees.sum(axis=1, keepdims=True)
         return torch.from_numpy(rows).to(self.device), torch.from_numpy(sizes).to(self.device)
 
@@ -254,12 +254,12 @@ class Batches:
         self.generator = np.random.Generator(self.bits)
 
     def _item_counts(self, n_visible: int, soft: bool) -> tuple[int, int]:
-        """Say how many items a step reads by features and by probable tags, if there are any."""
+        """Return how many items a step reads by features and by probable tags, if there are any."""
         n_items = min(self.plan.item_batch, n_visible)
         return n_items, min(self.plan.probable_batch, n_items) if soft else 0
 
     def _pool_count(self, n: int, pooled: bool) -> int:
-        """Say how many untagged items a step reads, of so many, if they have targets."""
+        """Return how many untagged items a step reads, of so many, if they have targets."""
         return min(self.plan.item_batch, n) if pooled else 0
 
     def _hold(self, items: dict[str, Tensor]) -> None:
@@ -271,7 +271,7 @@ class Batches:
         return rows[:, torch.from_numpy(self.generator.integers(0, int(sizes[0, 0]), n))]
 
     def _tags_of(self, documents: Tensor) -> Tensor:
-        """Give the tags of documents, (n_members, n, n_labels)."""
+        """Return the tags of documents, (n_members, n, n_labels)."""
         if self.training.dense is not None:
             return torch.from_numpy(self.training.dense[documents.numpy()])
         return torch.from_numpy(self.data.documents[documents[0].numpy()].toarray())[None]
@@ -463,7 +463,7 @@ class MemberOptimizer:
             )
 
     def get_state(self) -> dict[str, Tensor]:
-        """Give the moments of gradients by name, a row for each member."""
+        """Return the moments of gradients by name, a row for each member."""
         state: dict[str, Tensor] = {}
         for place, group in enumerate(self.groups):
             state |= {f"mean.{place}": group.mean, f"square.{place}": group.square}

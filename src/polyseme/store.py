@@ -99,7 +99,7 @@ class ConceptStore:
     points: Floats
 
     def __repr__(self) -> str:
-        """Tell its size, in a line."""
+        """Return its size, in a line."""
         n_sets, n_labels = len(self.points), len(self.labels)
         return f"ConceptStore({len(self.ids)} documents, {n_sets} tag sets, {n_labels} labels)"
 
@@ -137,20 +137,20 @@ class ConceptStore:
         return store, grown.ids, grown.dropped
 
     def remove(self, ids: Collection[str]) -> ConceptStore:
-        """Give the store without the documents of some names; new labels without any disappear."""
+        """Return the store without some documents; new labels that none holds disappear."""
         shrunk = without_documents(self._documents, ids)
         _, first = np.unique(shrunk.known.sets, return_index=True)
         return ConceptStore(*shrunk.known, self.points[self.sets[shrunk.kept][first]])
 
     def without_labels(self, space: ConceptSpace, labels: Collection[str]) -> ConceptStore:
-        """Give the store with some labels taken out of all documents."""
+        """Return the store with some labels taken out of all documents."""
         gone = set(labels)
         left = np.array([label not in gone for label in self.labels], dtype=bool)
         matrix = sp.csr_matrix(self.matrix @ sp.diags_array(left.astype(np.int8), dtype=np.int8))
         return self._with(space, matrix, self.labels)
 
     def merged(self, space: ConceptSpace, label: str, into: str) -> ConceptStore:
-        """Give the store with one label in place of another in all documents."""
+        """Return the store with one label in place of another in all documents."""
         columns = np.arange(len(self.labels))
         places = columns.copy()
         places[self.labels.index(label)] = self.labels.index(into)
@@ -159,14 +159,14 @@ class ConceptStore:
         return self._with(space, sp.csr_matrix(self.matrix @ joiner), self.labels)
 
     def renamed(self, label: str, name: str) -> ConceptStore:
-        """Give the store with another name for a label."""
+        """Return the store with another name for a label."""
         names = tuple(name if one == label else one for one in self.labels)
         return replace(self, labels=names)
 
     def _with(
         self, space: ConceptSpace, matrix: sp.csr_matrix, labels: tuple[str, ...]
     ) -> ConceptStore:
-        """Give the store with other documents (n_documents, n_labels) under the same names.
+        """Return the store with other documents (n_documents, n_labels) under the same names.
 
         New labels that none of them holds disappear, as they do when documents are removed.
         """
@@ -226,7 +226,7 @@ class ConceptStore:
         return self._voters.total_votes(points)
 
     def nearest(self, point: Floats, column: int, k: int) -> tuple[Neighbour, ...]:
-        """Give the k known tag sets that are nearest to a point (n_axes,), from near to far.
+        """Return the k known tag sets that are nearest to a point (n_axes,), from near to far.
 
         They say whether they hold the label of a column; one beyond those of documents is held by
         none.
@@ -251,11 +251,11 @@ class ConceptStore:
         return tuple(neighbours)
 
     def document(self, row: int) -> tuple[str, ...]:
-        """Give the labels of one document."""
+        """Return the labels of one document."""
         return labels_of(self._documents, row)
 
     def concepts(self) -> Concepts:
-        """Give every label in every known document as a point: where the document lies."""
+        """Return every label in every known document as a point: where the document lies."""
         documents = np.repeat(np.arange(len(self.ids), dtype=np.int64), np.diff(self.matrix.indptr))
         points, labels = self.points[self.sets[documents]], self.matrix.indices.astype(np.int64)
         return Concepts(points, labels, documents, self.labels, np.zeros(0, dtype=np.int64))
@@ -263,7 +263,7 @@ class ConceptStore:
     # ------------------------------------------------------------------ persistence
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Give the store as JSON values and arrays, for saving without pickle."""
+        """Return the store as JSON values and arrays, for saving without pickle."""
         config = {"labels": list(self.labels), "n_learned": self.n_learned, "ids": list(self.ids)}
         return config, {
             "indices": self.matrix.indices.astype(np.int64),

@@ -256,7 +256,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     # ------------------------------------------------------------------ learning
 
     def __sklearn_tags__(self) -> Any:
-        """Say to scikit-learn what it takes."""
+        """Return scikit-learn's tags: what it takes."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
@@ -459,7 +459,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return template
 
     def _tell_cost(self, space: ConceptSpace, data: TrainingSet) -> None:
-        """Say what a fit will take, before it begins, if it is much."""
+        """Warn before a fit that will take long or much memory."""
         if space.device != "cpu" and check_device(space.device, owner="fit") != "cpu":
             return
         n_documents, n_labels = data.tables.documents.shape
@@ -597,7 +597,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return replace(chosen, pool_gain=gain), NAME_SHARES[best], gain > 0
 
     def _told(self, verdicts: VerdictLog | str | Path | Iterable[Verdict] | None) -> VerdictLog:
-        """Give the log of verdicts to learn from."""
+        """Return the log of verdicts to learn from."""
         if verdicts is None:
             return getattr(self, "verdicts_", VerdictLog())
         if isinstance(verdicts, VerdictLog):
@@ -625,11 +625,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return {item: row for item, row in rows.items() if item not in others}
 
     def _sketches(self, features: Items, rows: Sequence[int]) -> NDArray[np.float32]:
-        """Give the sketches of some rows, (n, n_sketch)."""
+        """Return the sketches of some rows, (n, n_sketch)."""
         return self.space_.sketch(_rows(features, rows))
 
     def _key_of(self, label: str) -> str:
-        """Give what labels are compared by in a fit."""
+        """Return what labels are compared by in a fit."""
         return normalize_label(label) if self.normalize_labels else label
 
     def set_store(self, store: ConceptStore, named: NamedLabels | None = None) -> Self:
@@ -676,7 +676,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return self._reading.labels
 
     def _with_names(self, words: WordVectors | None) -> list[Self]:
-        """Give this tagger as it is and, with vectors, as it is with each of `NAME_SHARES`."""
+        """Return this tagger as it is and, with vectors, as it is with each of `NAME_SHARES`."""
         if words is None:
             return [self]
         variants = [copy(self) for _ in NAME_SHARES]
@@ -687,7 +687,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return variants
 
     def _unseen_likeness(self, words: WordVectors, labels: Sequence[str]) -> Matrix:
-        """Say how like seen labels each unseen one is by name, (n_unseen, n_seen)."""
+        """Return how like seen labels each unseen one is by name, (n_unseen, n_seen)."""
         space = self.space_
         seen, unseen = np.split(np.asarray(labels, dtype=object)[space.order_], [space.n_seen_])
         likeness = np.zeros((len(unseen), len(seen)))
@@ -711,13 +711,13 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self.kinds_: NDArray[np.str_] = kinds
 
     def _show(self, values: Matrix, missing: float) -> Matrix:
-        """Give values of labels (..., n_labels) in the order of `classes_`."""
+        """Return values of labels (..., n_labels) in the order of `classes_`."""
         if self._shown is None:
             return values
         return np.where(self._shown < 0, missing, values[..., self._shown])
 
     def _key(self, label: str) -> str:
-        """Give what labels are compared by."""
+        """Return what labels are compared by."""
         return normalize_label(label) if self.normalize_labels_ else label
 
     # ------------------------------------------------------------------ asking
@@ -725,7 +725,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     def transform(
         self, X: object, tags: Iterable[Collection[str]] | None = None
     ) -> NDArray[np.float32]:
-        """Give the codes of items in the concept space.
+        """Return the codes of items in the concept space.
 
         Parameters
         ----------
@@ -755,7 +755,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     def points(
         self, X: object, tags: Iterable[Collection[str]] | None = None
     ) -> NDArray[np.float32]:
-        """Give the codes of items as directions on the principal axes of known documents.
+        """Return the codes of items as directions on the principal axes of known documents.
 
         Parameters
         ----------
@@ -770,7 +770,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return self.space_.points(codes)
 
     def concepts(self) -> Concepts:
-        """Give every label in every known document as a point; see `polyseme.senses`."""
+        """Return every label in every known document as a point; see `polyseme.senses`."""
         check_fitted(self, "store_")
         return self.store_.concepts()
 
@@ -808,7 +808,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return features, tag_table(given, self._labels, n, normalize=self.normalize_labels_)
 
     def _own_names(self, tags: Collection[str]) -> Collection[str]:
-        """Give tags under their labels' own names, with what they imply; else as they are."""
+        """Return tags under their labels' own names, with what they imply; else as they are."""
         if not self.vocabulary_ or isinstance(tags, (str, bytes, Mapping)):
             return tags
         if not isinstance(tags, Iterable):
@@ -895,7 +895,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         kinds: Collection[str] | None = None,
         columns: Sequence[int] | None = None,
     ) -> Iterator[tuple[slice, Matrix]]:
-        """Give scores of checked items, some rows at a time: logits, or shares of votes.
+        """Yield scores of checked items, some rows at a time: logits, or shares of votes.
 
         They are in the order of `classes_`, or those of some columns of `_labels`, by which no
         other column's score is raised then.
@@ -933,7 +933,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     def predict_proba(
         self, X: object, tags: Iterable[Collection[str]] | None = None, method: str = "space"
     ) -> Matrix:
-        """Give the probability of every label for each item.
+        """Return the probability of every label for each item.
 
         Parameters
         ----------
@@ -954,7 +954,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return scores if method == "priming" else sigmoid(scores)
 
     def decision_function(self, X: object, tags: Iterable[Collection[str]] | None = None) -> Matrix:
-        """Give the logit of every label for each item, (n, n_classes); see `predict_proba`."""
+        """Return the logit of every label for each item, (n, n_classes); see `predict_proba`."""
         return self._collect(self._scored(*self._asked(X, tags)))
 
     def _collect(self, blocks: Iterator[tuple[slice, Matrix]]) -> Matrix:
@@ -962,7 +962,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return np.concatenate([np.empty((0, len(self.classes_))), *(part for _, part in blocks)])
 
     def score(self, X: object, y: Documents, sample_weight: object = None) -> float:
-        """Give the mean average precision of the items' rankings (E-MAP), between 0 and 1.
+        """Return the mean average precision of the items' rankings (E-MAP), between 0 and 1.
 
         Parameters
         ----------
@@ -978,11 +978,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return example_map(self._truth(X, y), scores)
 
     def _truth(self, X: object, y: Documents) -> NDArray[np.bool_]:
-        """Say which of `classes_` each item carries, (n, n_classes)."""
+        """Return which of `classes_` each item carries, (n, n_classes)."""
         return np.asarray(self._carried(X, y).toarray(), dtype=bool)
 
     def _carried(self, X: object, y: Documents) -> sp.csr_matrix:
-        """Give the labels that items carry, (n, n_classes)."""
+        """Return the labels that items carry, (n, n_classes)."""
         corpus = self.vocabulary_.apply(as_corpus(y, normalize=self.normalize_labels_))
         _, corpus = in_order_of(X, y, corpus)
         matrix, unknown = corpus.align(self.classes_.tolist())
@@ -995,7 +995,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return sp.csr_matrix(matrix[:, : len(self.classes_)])
 
     def evaluate(self, X: object, y: Documents, k: int = 5) -> dict[str, float]:
-        """Give all metrics of the items' rankings; labels are brought together by name.
+        """Return all metrics of the items' rankings; labels are brought together by name.
 
         Parameters
         ----------
@@ -1014,7 +1014,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return evaluate(self._truth(X, y), scores, k=k)
 
     def thresholds(self, precision: float) -> Matrix:
-        """Say how likely labels must be for a share of those that are given to be true.
+        """Return how likely labels must be for a share of those that are given to be true.
 
         Parameters
         ----------
@@ -1047,7 +1047,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return self._show(least, 1.0)
 
     def _best_promise(self) -> str:
-        """Say what precision can be asked of unseen labels."""
+        """Return what precision can be asked of unseen labels."""
         if self.validation_ is None:
             return "there were too few items or labels to try it on, or `n_validations` is 0"
         best = self.validation_.highest_precision
@@ -1061,7 +1061,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         tags: Iterable[Collection[str]] | None = None,
         kinds: Collection[str] | None = None,
     ) -> list[tuple[str, ...]] | NDArray[np.int64]:
-        """Give a tag set for each item: the labels that are likely enough, best first.
+        """Return a tag set for each item: the labels that are likely enough, best first.
 
         Parameters
         ----------
@@ -1110,7 +1110,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         method: str = "space",
         kinds: Collection[str] | None = None,
     ) -> tuple[StrArray, Matrix]:
-        """Give the k best labels for each item.
+        """Return the k best labels for each item.
 
         Parameters
         ----------
@@ -1181,7 +1181,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         k: int = 5,
         tags: Collection[str] | None = None,
     ) -> Evidence:
-        """Say where a label's score comes from, in parts that add up to its logit.
+        """Return where a label's score comes from, in parts that add up to its logit.
 
         Parameters
         ----------
@@ -1233,7 +1233,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         )
 
     def _raiser(self, features: Features | None, tags: sp.csr_matrix | None, column: int) -> int:
-        """Give the column whose score a label has: its own, or one that raises it."""
+        """Return the column whose score a label has: its own, or one that raises it."""
         sources = [source for source, target in self._raised if target == column]
         if not sources:
             return column
@@ -1242,7 +1242,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return max([column, *sources], key=lambda one: logits[one])
 
     def _kind(self, column: int) -> str:
-        """Say the kind of one of `_labels`."""
+        """Return the kind of one of `_labels`."""
         place = column if self._shown is None else int(np.flatnonzero(self._shown == column)[0])
         return str(self.kinds_[place])
 
@@ -1370,7 +1370,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return self.set_store(self.store_, self.named_)
 
     def rename(self, label: str, name: str) -> Self:
-        """Give a label another name; the former one is still understood.
+        """Return a label another name; the former one is still understood.
 
         Parameters
         ----------
@@ -1392,7 +1392,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     def _rename(
         self, old: str, new: str, named: NamedLabels | None, vocabulary: Vocabulary
     ) -> Self:
-        """Give a label of documents, or one known by name or by answers, another name."""
+        """Return a label of documents, or one known by name or by answers, another name."""
         store = self.store_
         if named is not None and old in named.labels:
             names = tuple(new if label == old else label for label in named.labels)
@@ -1508,7 +1508,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return tuple(numbers)
 
     def _asked_vectors(self, names: list[str], X: object) -> dict[str, NDArray[np.float32]]:
-        """Give the vectors of items that verdicts are about and that have none yet."""
+        """Return the vectors of items that verdicts are about and that have none yet."""
         known = self._answers.feedback.vectors(names)
         new = [name for name in names if name not in known]
         if X is None:
@@ -1628,7 +1628,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self.set_store(self.store_, NamedLabels(names, likeness))
 
     def _place(self, label: str) -> int | None:
-        """Give the column of a label that was answered for; None where it is not known."""
+        """Return the column of a label that was answered for; None where it is not known."""
         return self._places.get(self._key_of_name(label))
 
     def _key_of_name(self, name: str) -> str:
@@ -1644,7 +1644,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         tags: Documents | None = None,
         random_state: RandomState = 0,
     ) -> list[Question]:
-        """Say what to look at next: which label of which item is worth a yes or no.
+        """Return what to look at next: which label of which item is worth a yes or no.
 
         Parameters
         ----------
@@ -1743,7 +1743,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self._answers = self._answers.saved_to(Path(path))
 
     def get_state(self) -> State:
-        """Give the fitted tagger as JSON values and arrays; see `from_state`."""
+        """Return the fitted tagger as JSON values and arrays; see `from_state`."""
         parts = {"space": self.space_.get_state(), "store": self.store_.get_state()}
         if self.features_ is not None:
             parts["features"] = self.features_.get_state()
@@ -1890,7 +1890,7 @@ def _without(named: NamedLabels | None, labels: Collection[str]) -> NamedLabels 
 
 
 def _rows(features: Items, rows: Sequence[int]) -> Features:
-    """Give the features of some rows."""
+    """Return the features of some rows."""
     part = features[np.array(rows, dtype=np.int64)]
     return part.table() if isinstance(part, EncodedItems) else part
 

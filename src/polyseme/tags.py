@@ -20,7 +20,7 @@ _FEW_LABELS = 512
 
 
 def check_tags(tags: object) -> list[Any]:
-    """Give the tags of several items, or raise unless there is something for each."""
+    """Return the tags of several items, or raise unless there is something for each."""
     if isinstance(tags, (str, bytes, Mapping)) or not isinstance(tags, Iterable):
         raise InputError(f"`tags` holds a list of tags for each item; got {shown(tags)}.")
     return list(tags)
@@ -29,7 +29,7 @@ def check_tags(tags: object) -> list[Any]:
 def tag_table(
     tags: Iterable[Collection[str]], labels: Labels, n: int, *, normalize: bool
 ) -> sp.csr_matrix:
-    """Give n tag sets as a 0/1 table (n, n_labels); unknown tags are named in a warning."""
+    """Return n tag sets as a 0/1 table (n, n_labels); unknown tags are named in a warning."""
     corpus = LabelCorpus.from_documents(tags, normalize=normalize)
     if len(corpus) != n:
         raise InputError(f"`tags` has {len(corpus)} collections for {n} instances.")
@@ -39,7 +39,7 @@ def tag_table(
 
 
 def tag_columns(tags: Collection[str], labels: Labels, *, normalize: bool) -> IntArray:
-    """Give the columns of one tag set, at least one; see `tag_table`."""
+    """Return the columns of one tag set, at least one; see `tag_table`."""
     corpus = LabelCorpus.from_documents([tags], normalize=normalize)
     matrix, unknown = corpus.align(labels)
     columns = matrix.indices[matrix.indices < len(labels)].astype(np.int64)
@@ -55,7 +55,7 @@ def tag_columns(tags: Collection[str], labels: Labels, *, normalize: bool) -> In
 def tag_sets(
     table: NDArray[np.float64], thresholds: NDArray[np.float64], labels: Labels
 ) -> list[tuple[str, ...]]:
-    """Give the labels of each row (n, n_labels) that reach their threshold, likeliest first."""
+    """Return the labels of each row (n, n_labels) that reach their threshold, likeliest first."""
     names = np.asarray(labels, dtype=object)
     order = np.argsort(-table, axis=1, kind="stable")
     return [
@@ -81,7 +81,7 @@ def complete_each(
 
 
 def label_kinds(labels: Labels, seen: Collection[str], n_vocabulary: int) -> NDArray[np.str_]:
-    """Say of every label whether it is "seen", "unseen" or, beyond the vocabulary, "oov"."""
+    """Return of every label whether it is "seen", "unseen" or, beyond the vocabulary, "oov"."""
     on_items = set(seen)
     kinds = np.where([label in on_items for label in labels], "seen", "unseen")
     kinds[n_vocabulary:] = "oov"
@@ -137,7 +137,7 @@ def rank_blocks(n: int, n_labels: int) -> list[slice]:
 
 
 def _first_in_order(values: NDArray[np.float64], k: int) -> NDArray[np.int64]:
-    """Give the places of each row's k smallest values, the first of equals first."""
+    """Return the places of each row's k smallest values, the first of equals first."""
     if max(8 * k, _FEW_LABELS) >= values.shape[1]:
         return np.argsort(values, axis=1, kind="stable")[:, :k]
     limits = np.partition(values, k - 1, axis=1)[:, k - 1]

@@ -184,7 +184,7 @@ class SpacePlan:
             check_number("learning_rates and decays", rate, owner=owner, low=0)
 
     def rate_factor(self, number: int) -> float:
-        """Give the factor on learning rates in a step: a rise, then half a cosine."""
+        """Return the factor on learning rates in a step: a rise, then half a cosine."""
         warm = min(1.0, (number + 1) / max(0.1 * self.n_steps, 1.0))
         return float(warm * 0.5 * (1 + np.cos(np.pi * number / self.n_steps)))
 
@@ -262,7 +262,7 @@ class SpacePlan:
         )
 
     def weight_bytes(self, n_labels: int, n_features: int) -> int:
-        """Say how much memory the members take in training: weights, gradients, two moments.
+        """Return how much memory the members take in training: weights, gradients, two moments.
 
         Parameters
         ----------
@@ -323,7 +323,7 @@ class TrainingData:
         return self.n_labels + (self.n_unseen > 0)
 
     def priors(self) -> Matrix:
-        """Give how often documents hold each label, (n_outputs,), above 0 and below 1."""
+        """Return how often documents hold each label, (n_outputs,), above 0 and below 1."""
         m, n_label_sets = self.documents.shape[0], self.n_label_sets
         counts = np.asarray(self.documents.sum(axis=0), dtype=np.float64).ravel()
         sizes = np.where(np.arange(self.n_labels) < self.n_seen, m, n_label_sets)
@@ -334,7 +334,7 @@ class TrainingData:
         return np.append(priors, (any_unseen.sum() + 0.5) / (n_label_sets + 1))
 
     def label_weights(self, rarity: float) -> Floats:
-        """Give the weight of each output, (n_outputs,), 1 on average; see `SpacePlan.rarity`."""
+        """Return the weight of each output, (n_outputs,), 1 on average; see `SpacePlan.rarity`."""
         priors = self.priors()
         weights = (priors * (1 - priors)) ** -rarity
         return np.asarray(weights / weights.mean(), dtype=np.float32)
@@ -398,7 +398,7 @@ def _varies(mean: Matrix, spread: Matrix) -> NDArray[np.bool_]:
 
 
 def standardise(X: Features, mean: Matrix, scale: Matrix) -> Floats:
-    """Give features (n, n_features) in spreads from the mean, dense, wild ones cut off."""
+    """Return features (n, n_features) in spreads from the mean, dense, wild ones cut off."""
     table = np.empty(X.shape, dtype=np.float32)
     for start in range(0, len(table), 1024):
         block = X[start : start + 1024]
@@ -409,7 +409,7 @@ def standardise(X: Features, mean: Matrix, scale: Matrix) -> Floats:
 
 
 def selection_weights(any_unseen: NDArray[Any]) -> NDArray[Any]:
-    """Say for how many items each stands, (n,), 1 on average.
+    """Return for how many items each stands, (n,), 1 on average.
 
     The likelier a document with an item's tags holds any unseen label, the more of its like were
     left out of the training items.
@@ -511,7 +511,7 @@ class SpaceTraining:
             self.n_threads, self.learners = 1, [GpuLearner(self, slice(None))]
 
     def seed_of(self, number: int, use: int, round_: int = 0) -> int:
-        """Give the seed of a member's weights (use 0) or of its draws in a round (use 1)."""
+        """Return the seed of a member's weights (use 0) or of its draws in a round (use 1)."""
         sequence = np.random.SeedSequence(self.seed, spawn_key=(int(number), use, round_))
         return int(sequence.generate_state(1, np.uint64)[0] >> 1)
 
@@ -609,7 +609,7 @@ class SpaceTraining:
         )
 
     def _round_items(self) -> tuple[IntArray, IntArray]:
-        """Give the items of a round, and of the pool: all, or as many as the memory allows."""
+        """Return the items of a round, and of the pool: all, or as many as the memory allows."""
         data = self.data
         n, n_pool = len(data.item_documents), data.n_pool
         item_bytes = 4 * (self.members.shape.n_features + 2 * data.n_outputs)
@@ -641,7 +641,7 @@ class SpaceTraining:
     # ------------------------------------------------------------------ state
 
     def get_state(self) -> dict[str, NDArray[Any]]:
-        """Give weights and the optimisers' moments as arrays by name, a row for each member."""
+        """Return weights and the optimisers' moments as arrays by name, a row for each member."""
         import torch
 
         state = {f"weights.{place}": group for place, group in enumerate(self.members.groups)}
@@ -701,7 +701,7 @@ class SpaceTraining:
 
 
 def checkpoint_seed(path: str | Path) -> int | None:
-    """Give the seed of the training whose state a folder holds; None where it holds none."""
+    """Return the seed of the training whose state a folder holds; None where it holds none."""
     state = read_checkpoint(path, CHECKPOINT)
     if state is None:
         return None
@@ -739,7 +739,7 @@ def data_digest(data: TrainingData) -> str:
 
 
 def mean_answers(members: Members, features: Floats, truth: Floats) -> tuple[Floats, Floats]:
-    """Give the mean answer of members for items by features and true tags (n, n_seen).
+    """Return the mean answer of members for items by features and true tags (n, n_seen).
 
     Probabilities of unseen labels by true tags, and logits of seen ones by features; see `Answers`.
     """
@@ -763,7 +763,7 @@ def _mean(answers: Sequence[Floats]) -> Floats:
 
 
 def pool_answers(members: Members, features: Floats, n_seen: int) -> Floats:
-    """Give the mean logits (n, n_labels) of untagged items, by features and probable tags."""
+    """Return the mean logits (n, n_labels) of untagged items, by features and probable tags."""
     n_labels = members.shape.n_labels
     logits = np.empty((len(features), n_labels), dtype=np.float32)
     for start in range(0, len(features), 4096):
@@ -777,7 +777,7 @@ def pool_answers(members: Members, features: Floats, n_seen: int) -> Floats:
 
 
 def pool_targets(logits: Floats, priors: Matrix, hard: float, most: int = 2048) -> Floats:
-    """Say what untagged items are taken to have, (n, n_labels): each label as often as documents.
+    """Return targets of untagged items, (n, n_labels): each label as often as documents.
 
     Logits (n, n_labels) are shifted so that every label is expected as often as its prior
     (n_labels,) says; of the target a share is hard: 1 for as many of the likeliest items as should

@@ -117,12 +117,12 @@ class TrainingSet:
         return 0 if self.pool is None else self.pool.shape[0]
 
     def parts(self) -> list[tuple[Features, int]]:
-        """Give the features of items and of the pool, each with the number of its first row."""
+        """Return the features of items and of the pool, each with the number of its first row."""
         both = ((self.features, 0), (self.pool, len(self.items)))
         return [(table, first) for table, first in both if table is not None]
 
     def rows(self) -> dict[str, int]:
-        """Say which rows names stand for: those of items, then those of the pool.
+        """Return which rows names stand for: those of items, then those of the pool.
 
         Where items have no names, numbers are those of the pool, if it has none either.
         """
@@ -145,7 +145,7 @@ class TrainingSet:
         *,
         pooled: bool,
     ) -> tuple[sp.csr_matrix | None, Features | None]:
-        """Give what people said of rows, and the part of the pool that is learned from.
+        """Return what people said of rows, and the part of the pool that is learned from.
 
         Parameters
         ----------
@@ -342,7 +342,7 @@ def _pool(
 
 
 def item_names(X: Any) -> list[str] | None:
-    """Give the ids of items, or their files; None where only their numbers tell them apart."""
+    """Return the ids of items, or their files; None where only their numbers tell them apart."""
     _, ids = without_ids(X)
     if ids is None and isinstance(X, (list, tuple)) and X:
         files = [str(one) for one in X if isinstance(one, (str, Path))]
@@ -351,10 +351,10 @@ def item_names(X: Any) -> list[str] | None:
 
 
 def item_vectors(space: ConceptSpace, features: Features) -> Floats:
-    """Give what is kept of items that verdicts are about: sketches, then codes."""
+    """Return what is kept of items that verdicts are about: sketches, then codes."""
     return np.hstack([space.sketch(features), space.item_codes(features)])
 
 
 def is_kept(sketch: Floats, vector: Floats) -> bool:
-    """Say whether an item is the one that a vector is kept of."""
+    """Return whether an item is the one that a vector is kept of."""
     return bool(np.abs(sketch - vector[: len(sketch)]).max() < 1e-3)

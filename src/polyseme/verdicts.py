@@ -295,7 +295,7 @@ class VerdictLog:
                     )
 
     def _codes_by_space(self) -> dict[str, dict[str, bytes]]:
-        """Give the latest code of every item, as bytes, by space."""
+        """Return the latest code of every item, as bytes, by space."""
         found: dict[str, dict[str, bytes]] = {}
         for space, item, code in self._read("SELECT space, item, code FROM codes ORDER BY number"):
             found.setdefault(space, {})[item] = code
@@ -309,7 +309,7 @@ class VerdictLog:
         return self._last("events")[0]
 
     def head(self) -> tuple[int, str]:
-        """Give the number and the digest of the last event, for `verify`; (0, "") without any."""
+        """Return the number and the digest of the last event, for `verify`; (0, "") without any."""
         number, digest = self._last("events")
         return number, digest.hex()
 
@@ -330,16 +330,16 @@ class VerdictLog:
                 yield self._event(row)
 
     def heads(self) -> dict[str, tuple[int, bytes]]:
-        """Give number and digest of the last event, and of the last code; see `holds`."""
+        """Return number and digest of the last event, and of the last code; see `holds`."""
         # Codes come with events, so that those of all events are there.
         return {table: self._last(table) for table in _COLUMNS}
 
     def holds(self, heads: Mapping[str, tuple[int, bytes]]) -> bool:
-        """Say whether all is here that was here when `heads` gave this."""
+        """Return whether all is here that was here when `heads` gave this."""
         return all(self._digest_of(table, head[0]) == head[1] for table, head in heads.items())
 
     def standing(self, labels: Collection[str] | None = None) -> list[Verdict]:
-        """Give the verdicts that stand now, in order: not undone, and the latest on their label.
+        """Return the verdicts that stand now, in order: not undone, and the latest on their label.
 
         Parameters
         ----------
@@ -368,7 +368,7 @@ class VerdictLog:
         return sorted(latest.values(), key=lambda verdict: verdict.number or 0)
 
     def labels_of(self, numbers: Collection[int]) -> set[str]:
-        """Give the labels that verdicts of some numbers are about."""
+        """Return the labels that verdicts of some numbers are about."""
         query = "SELECT DISTINCT label FROM events WHERE undoes IS NULL AND number IN ({})"
         cut = [self._read(query.format(marks), some) for marks, some in _cut(numbers)]
         return {label for rows in cut for (label,) in rows}
@@ -376,7 +376,7 @@ class VerdictLog:
     def coded(
         self, space: str, items: Collection[str] | None = None, after: int = 0
     ) -> dict[str, int]:
-        """Give the numbers of items' codes in one space.
+        """Return the numbers of items' codes in one space.
 
         Parameters
         ----------
@@ -404,7 +404,7 @@ class VerdictLog:
         return {item: number for item, number, _ in sorted(rows, key=lambda row: row[2])}
 
     def vectors(self, numbers: Collection[int]) -> NDArray[np.float32]:
-        """Give codes by their numbers, (n, n_axes), all of one space."""
+        """Return codes by their numbers, (n, n_axes), all of one space."""
         query = "SELECT number, code FROM codes WHERE number IN ({})"
         found: dict[int, Any] = {}
         for marks, some in _cut(numbers):
@@ -423,7 +423,7 @@ class VerdictLog:
     def codes(
         self, space: str, items: Collection[str] | None = None
     ) -> dict[str, NDArray[np.float32]]:
-        """Give the codes of items in one space; for parameters see `coded`.
+        """Return the codes of items in one space; for parameters see `coded`.
 
         Returns
         -------
@@ -434,7 +434,7 @@ class VerdictLog:
         return dict(zip(numbers, self.vectors(numbers.values()), strict=True))
 
     def code_digest(self, number: int) -> bytes:
-        """Give the digest of a code, in which all codes before it have a part."""
+        """Return the digest of a code, in which all codes before it have a part."""
         digest = self._digest_of("codes", number)
         if type(digest) is not bytes:
             raise self._damaged(f"code {number} is missing")
@@ -491,11 +491,11 @@ class VerdictLog:
             self.close()
 
     def __repr__(self) -> str:
-        """Tell where it is and how many events it has."""
+        """Return where it is and how many events it has."""
         return f"VerdictLog({str(self.file) if self.file else 'in memory'}: {self.count} events)"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give the place of the log, and what is kept in memory alone."""
+        """Return the place of the log, and what is kept in memory alone."""
         held = {}
         if self.file is None:
             held = {table: self._read(f"SELECT * FROM {table}") for table in _COLUMNS}
@@ -528,7 +528,7 @@ class VerdictLog:
                 raise
 
     def _read(self, query: str, values: Row = ()) -> list[Row]:
-        """Give the rows of a query; none where there is no log."""
+        """Return the rows of a query; none where there is no log."""
         with self._lock, self._explained():
             connection = self._connected()
             return [] if connection is None else connection.execute(query, values).fetchall()
@@ -544,18 +544,18 @@ class VerdictLog:
             after = page[-1][0]
 
     def _last(self, table: str) -> tuple[int, bytes]:
-        """Give number and digest of the last row; (0, b"") without any."""
+        """Return number and digest of the last row; (0, b"") without any."""
         with self._lock, self._explained():
             connection = self._connected()
             return (0, b"") if connection is None else _last(connection, table)
 
     def _digest_of(self, table: str, number: int) -> object:
-        """Give the digest of one row; b"" before the first, None where it is missing."""
+        """Return the digest of one row; b"" before the first, None where it is missing."""
         found = self._read(f"SELECT digest FROM {table} WHERE number = ?", (number,))
         return found[0][0] if found else (None if number else b"")
 
     def _connected(self) -> sqlite3.Connection | None:
-        """Give the connection to the file that is there now; None without one."""
+        """Return the connection to the file that is there now; None without one."""
         if self.file is None:
             if self._connection is None:
                 self._connection = _connect(":memory:")
@@ -613,7 +613,7 @@ class VerdictLog:
             raise self._damaged(str(found[0][0]).rpartition("\n")[2])
 
     def _event(self, row: Row) -> Verdict | Undo:
-        """Give a row of the log as an event; strangers' files may hold anything."""
+        """Return a row of the log as an event; strangers' files may hold anything."""
         number, who, time, undoes = row[0], *row[7:10]
         if undoes is None:
             return self._verdict(row)
@@ -622,7 +622,7 @@ class VerdictLog:
         raise self._damaged(f"event {number} holds what no verdict can")
 
     def _verdict(self, row: Row) -> Verdict:
-        """Give a row of the log that undoes nothing as a verdict."""
+        """Return a row of the log that undoes nothing as a verdict."""
         number, item, label, answer, score, rank, model, who, time, _, _ = row
         if (
             type(item) is type(label) is type(time) is str
@@ -638,7 +638,7 @@ class VerdictLog:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Say in one sentence what SQLite or the system refuses."""
+        """Return in one sentence what SQLite or the system refuses."""
         try:
             yield
         except sqlite3.Error as error:
@@ -731,7 +731,7 @@ def _create(file: Path) -> None:
 
 @cache
 def _empty_database() -> bytes:
-    """Give the bytes of a log without events."""
+    """Return the bytes of a log without events."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / VERDICTS
         with closing(sqlite3.connect(place)) as connection:
@@ -745,14 +745,14 @@ def _empty_database() -> bytes:
 
 @cache
 def _own_schema() -> list[Row]:
-    """Give the tables, indices and triggers that a log has."""
+    """Return the tables, indices and triggers that a log has."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(_SCHEMA)
         return _schema(connection)
 
 
 def _schema(connection: sqlite3.Connection) -> list[Row]:
-    """Give what a database says its tables, indices and triggers are."""
+    """Return what a database says its tables, indices and triggers are."""
     query = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name LIMIT 100"
     return connection.execute(query).fetchall()
 
@@ -764,7 +764,7 @@ def _check_files(file: Path) -> None:
 
 
 def _maybe(value: object, kind: type) -> bool:
-    """Say whether a value is of a kind, or missing."""
+    """Return whether a value is of a kind, or missing."""
     return value is None or type(value) is kind
 
 
@@ -777,12 +777,12 @@ def _cut(values: Collection[T]) -> Iterator[tuple[str, tuple[T, ...]]]:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """Give the primary result code of an error; 0 where SQLite gave none."""
+    """Return the primary result code of an error; 0 where SQLite gave none."""
     return int(getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
 def _last(connection: sqlite3.Connection, table: str) -> tuple[int, bytes]:
-    """Give number and digest of the last row; (0, b"") without any."""
+    """Return number and digest of the last row; (0, b"") without any."""
     query = f"SELECT number, digest FROM {table} ORDER BY number DESC LIMIT 1"
     number, digest = connection.execute(query).fetchone() or (0, b"")
     if type(digest) is not bytes or not 0 <= number < 2**53:
@@ -890,7 +890,7 @@ def _check_undoable(connection: sqlite3.Connection, number: object) -> None:
 
 
 def _checked(given: Verdict | tuple[Any, ...], where: str, now: str | None) -> Verdict:
-    """Give a verdict in plain types, or say what is wrong with it."""
+    """Return a verdict in plain types, or say what is wrong with it."""
     if not isinstance(given, (tuple, list)) or not 3 <= len(given) <= 9:
         raise InputError(
             f"{where} must be a `Verdict` or a tuple (item, label, answer); got {shown(given)}."
@@ -926,7 +926,7 @@ def _checked(given: Verdict | tuple[Any, ...], where: str, now: str | None) -> V
 
 
 def _text(value: object, name: str, where: str) -> str:
-    """Give a text as plain str, or say that it is none that can be kept."""
+    """Return a text as plain str, or say that it is none that can be kept."""
     if isinstance(value, str) and 0 < len(value) <= MAX_TEXT and "\0" not in value:
         with suppress(UnicodeEncodeError):  # half of a character pair
             value.encode()
@@ -937,7 +937,7 @@ def _text(value: object, name: str, where: str) -> str:
 
 
 def _checked_time(time: object, where: str) -> str:
-    """Give a time in UTC, or say that it is none."""
+    """Return a time in UTC, or say that it is none."""
     with suppress(TypeError, ValueError, OverflowError):
         moment = datetime.fromisoformat(time)  # type: ignore[arg-type]  # what is no text raises
         if moment.tzinfo is not None:
@@ -949,7 +949,7 @@ def _checked_time(time: object, where: str) -> str:
 
 
 def _checked_codes(codes: Mapping[str, ArrayLike] | None, space: str | None) -> dict[str, bytes]:
-    """Give codes as bytes of float32, all of one length."""
+    """Return codes as bytes of float32, all of one length."""
     checked: dict[str, bytes] = {}
     if not codes:
         return checked

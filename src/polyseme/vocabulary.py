@@ -52,7 +52,7 @@ class Vocabulary:
     implies: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """Tell its size, in a line."""
+        """Return its size, in a line."""
         counts = f"{len(self.blocked)} blocked, {len(self.aliases)} other names"
         return f"Vocabulary({counts}, {len(self.implies)} implications)"
 
@@ -111,7 +111,7 @@ class Vocabulary:
         return made
 
     def get_state(self) -> dict[str, Any]:
-        """Give it as plain values."""
+        """Return it as plain values."""
         implies = {label: list(implied) for label, implied in self.implies.items()}
         return {"blocked": list(self.blocked), "aliases": dict(self.aliases), "implies": implies}
 
@@ -143,13 +143,13 @@ class Vocabulary:
     # ------------------------------------------------------------------ changes
 
     def blocking(self, labels: Iterable[str], *, undo: bool = False) -> Vocabulary:
-        """Give it with more labels blocked, or with fewer."""
+        """Return it with more labels blocked, or with fewer."""
         named = {normalize_label(label): label for label in labels}
         kept = [label for label in self.blocked if normalize_label(label) not in named]
         return replace(self, blocked=tuple(kept if undo else [*kept, *named.values()]))
 
     def naming(self, name: str, label: str) -> Vocabulary:
-        """Give it with another name for a label."""
+        """Return it with another name for a label."""
         own = normalize_label(label)
         others = {key: one for key, one in self.aliases.items() if normalize_label(key) != own}
         made = replace(self, aliases=others | {name: label})
@@ -157,7 +157,7 @@ class Vocabulary:
         return made
 
     def renaming(self, label: str, name: str) -> Vocabulary:
-        """Give it with a label under a new name: what was said of it goes on to be so.
+        """Return it with a label under a new name: what was said of it goes on to be so.
 
         Parameters
         ----------
@@ -176,11 +176,11 @@ class Vocabulary:
     # ------------------------------------------------------------------ use
 
     def resolve(self, label: str) -> str:
-        """Give the label that a name stands for."""
+        """Return the label that a name stands for."""
         return self._names.get(normalize_label(label), label)
 
     def implied(self, label: str) -> set[str]:
-        """Give everything that goes with a label without saying, by way of others too."""
+        """Return everything that goes with a label without saying, by way of others too."""
         found: dict[str, str] = {}
         waiting = [label]
         while waiting:
@@ -193,12 +193,12 @@ class Vocabulary:
         return set(found.values())
 
     def complete(self, tags: Collection[str]) -> list[str]:
-        """Give a tag set under its labels' own names, with what they imply."""
+        """Return a tag set under its labels' own names, with what they imply."""
         labels = [self.resolve(tag) for tag in tags]
         return list(dict.fromkeys([*labels, *(i for one in labels for i in self.implied(one))]))
 
     def apply(self, corpus: LabelCorpus) -> LabelCorpus:
-        """Give documents under their labels' own names, with what these imply.
+        """Return documents under their labels' own names, with what these imply.
 
         Parameters
         ----------
@@ -229,7 +229,7 @@ class Vocabulary:
         return replace(made, groups=corpus.groups, splits=corpus.splits, numbered=corpus.numbered)
 
     def raised(self, labels: Sequence[str]) -> list[tuple[int, int]]:
-        """Say whose score may raise another's, as columns of labels: names and what implies it."""
+        """Return whose score may raise another's, as columns: names, and what implies a label."""
         if not (self.aliases or self.implies):
             return []
         column = {normalize_label(label): place for place, label in enumerate(labels)}
@@ -288,7 +288,7 @@ def similar_labels(
 
 
 def _stem(label: str) -> str:
-    """Give a label's letters and digits without an English plural's ending."""
+    """Return a label's letters and digits without an English plural's ending."""
     plain = "".join(letter for letter in normalize_label(label) if letter.isalnum())
     for ending in ("es", "s"):
         if len(plain) > len(ending) + 2 and plain.endswith(ending):
@@ -306,7 +306,7 @@ def as_vocabulary(vocabulary: Vocabulary | str | Path | None) -> Vocabulary:
 
 
 def _are_labels(values: object) -> bool:
-    """Say whether values are a list of labels."""
+    """Return whether values are a list of labels."""
     return isinstance(values, list) and all(
         isinstance(value, str) and value.strip() and is_text(value) for value in values
     )

@@ -36,7 +36,7 @@ _AROUND_WORDS = ".,;:!?'\"()[]{}"
 
 
 def words_of(label: str) -> list[str]:
-    """Give the words of a label, case-folded.
+    """Return the words of a label, case-folded.
 
     Words are parted by white space, hyphens, underscores and slashes, so that
     `"genre---deep_house"` has three; punctuation around a word is cut.
@@ -60,7 +60,7 @@ def as_word_vectors(vectors: object) -> WordVectors:
 def name_likeness(
     labels: Sequence[str], seen: Sequence[str], vectors: WordVectors
 ) -> NDArray[np.float64]:
-    """Say what each seen label counts for labels of which only names are known.
+    """Return what each seen label counts for labels of which only names are known.
 
     By kernel regression over words, (n_labels, n_seen): labels must have a vector; seen labels
     without one count nothing.
@@ -203,7 +203,7 @@ class WordVectors:
         return cls.read(path, labels=labels)
 
     def label_vectors(self, labels: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Give each label its own vector, or else the mean vector of its words, at length 1.
+        """Return each label its own vector, or else the mean vector of its words, at length 1.
 
         Returns
         -------

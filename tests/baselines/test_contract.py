@@ -112,7 +112,7 @@ def test_an_indicator_matrix_scores_as_the_tag_sets(fitted, world):
 
 
 def one_class_an_item(kind):
-    """Give a baseline that takes one class an item, which is all that the checks know."""
+    """Return a baseline that takes one class an item, which is all that the checks know."""
 
     def fit(self, X, y, label_sets=None):
         if y is not None:

@@ -24,7 +24,7 @@ def groups():
 
 
 def noisy(truth, seed=1):
-    """Give a function that is right about the unseen label a little more often than not."""
+    """Return a function that is right about the unseen label a little more often than not."""
 
     def prior(X):
         right = 0.3 * (np.asarray(X).mean(axis=1) > 0.6) + 0.2

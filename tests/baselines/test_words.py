@@ -165,7 +165,7 @@ def problem():
 
 
 def objective(w, vectors, row, penalty):
-    """Give the objective of one document by plain loops."""
+    """Return the objective of one document by plain loops."""
     inside, outside = np.flatnonzero(row), np.flatnonzero(~row)
     pairs = list(itertools.product(vectors[inside], vectors[outside]))
     total = sum(max(0.0, 1.0 - w @ (v_p - v_n)) ** 2 for v_p, v_n in pairs)

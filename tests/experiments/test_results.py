@@ -63,7 +63,7 @@ def recorded(setting, method="tuned-costa"):
 
 
 def former(records, column="zsl", measure="E-MAP"):
-    """Give the former default's values for some records of tuned COSTA, as if they were ours."""
+    """Return the former default's values for some records of tuned COSTA, as if they were ours."""
     results = Results([one | {"method": "default"} for one in records])
     return results.values(records[0]["setting"], f"{FORMER}default", column, measure)
 

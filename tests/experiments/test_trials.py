@@ -72,7 +72,7 @@ def test_what_a_split_hides_cannot_change_a_bit(monkeypatch):
 
 @pytest.mark.parametrize("name", ["hsun", "magtag-oov", "image-cross"])
 def test_documents_that_a_split_hides_cannot_change_a_bit(name, monkeypatch):
-    """Give every document outside the sets in use other labels: no figure may move."""
+    """Change the labels of every document outside the sets in use: no figure may move."""
     clean = trial(name, 1)
     split = clean.split
     used = np.union1d(split.train, split.test)

@@ -137,12 +137,12 @@ def trainer(
 
 
 def drawn_batch(tested, seed=1):
-    """Give the first batch of an epoch."""
+    """Return the first batch of an epoch."""
     return next(tested.sampler.epoch(np.random.default_rng(seed)))
 
 
 def plain_losses(tested, vector, batch, matrix=None):
-    """Give each pair's prediction and distance loss by torch's own operations, (n_pairs,) each."""
+    """Return each pair's prediction and distance loss by torch's operations, (n_pairs,) each."""
     held = torch.from_numpy(
         (documents() if matrix is None else matrix)[batch.document_ids].toarray()
     )
@@ -169,7 +169,7 @@ def plain_losses(tested, vector, batch, matrix=None):
 
 
 def by_tape(tested, batch, *, siamese=True, matrix=None):
-    """Give the gradient by automatic differentiation, and both losses summed over pairs."""
+    """Return the gradient by automatic differentiation, and both losses summed over pairs."""
     vector = tested.network.weights.detach().clone().requires_grad_()
     prediction, distance = plain_losses(tested, vector, batch, matrix)
     combined = prediction + tested.loss.distance_weight * distance if siamese else prediction
@@ -179,7 +179,7 @@ def by_tape(tested, batch, *, siamese=True, matrix=None):
 
 
 def by_hand(tested, batch, *, siamese=True, look=True):
-    """Give the same by the step."""
+    """Return the same by the step."""
     n = len(batch.label_ids)
     share = 2.0 / n if tested.plan.reduction == "mean" else 1.0
     (step,) = tested.collate([batch], share=share, siamese=siamese)

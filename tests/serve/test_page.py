@@ -68,7 +68,7 @@ def curl(world, tiny_space, tmp_path_factory) -> Iterator[Callable[[str], str]]:
 
 
 def shape(value: Any) -> Any:
-    """Give the form of an answer: names of fields, not what they hold."""
+    """Return the form of an answer: names of fields, not what they hold."""
     if isinstance(value, dict):
         return {name: shape(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -77,7 +77,7 @@ def shape(value: Any) -> Any:
 
 
 def commands() -> list[tuple[str, Any]]:
-    """Give every curl of the page with the answer that is shown for it, or None."""
+    """Return every curl of the page with the answer that is shown for it, or None."""
     blocks = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
     found: list[tuple[str, Any]] = []
     for language, text in blocks:

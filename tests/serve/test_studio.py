@@ -148,7 +148,7 @@ class Studio:
         self.page.wait_for_selector(f'html[data-ready="{view}"]', state="attached")
 
     def hook(self, name: str) -> Any:
-        """Give what the studio tells of itself, such as `map.islands`."""
+        """Return what the studio tells of itself, such as `map.islands`."""
         return self.page.evaluate(f"() => window.__studio.{name}")
 
     def until(self, condition: str) -> None:
@@ -338,7 +338,7 @@ def test_the_map_shows_every_concept_and_what_lies_together(studio, place):
 
 
 def known_documents(place: Path) -> list[tuple[str, ...]]:
-    """Give what the saved model knows."""
+    """Return what the saved model knows."""
     from polyseme import load
 
     store = load(place / "toy").store_

@@ -54,7 +54,7 @@ ATTACKS: dict[str, tuple[str, int]] = {
 
 
 def attack(name: str) -> Attack:
-    """Give one attack by its name."""
+    """Return one attack by its name."""
     found: Attack = import_module(f"{__name__}.{name}").attack
     return found
 

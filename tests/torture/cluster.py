@@ -72,7 +72,7 @@ def _run(folder: Path, words: list[str], disturb: Callable[[], bool]) -> tuple[E
 
 @cache
 def _undisturbed(name: str) -> State:
-    """Give what a command leaves that runs in one process."""
+    """Return what a command leaves that runs in one process."""
     words = _FIT if name == "fit" else _RANK
     with workshop().copy(words) as folder:
         _inputs(folder)

@@ -199,7 +199,7 @@ class State:
         return state
 
     def differences(self, other: State) -> dict[str, tuple[str, str]]:
-        """Give what is here, and what is there, by path, where these differ."""
+        """Return what is here, and what is there, by path, where these differ."""
         found = {}
         for here, there in ((self.files, other.files), (self.seen, other.seen)):
             for name in sorted({*here, *there}):
@@ -318,7 +318,7 @@ class Reference:
         return self.states[1] == self.states[2]
 
     def harm(self, folder: Path, states: slice) -> str:
-        """Say what is wrong in the folder of a command that was disturbed; empty: nothing.
+        """Return what is wrong in the folder of a command that was disturbed; empty: nothing.
 
         `states` are those in which every file may be: one or the other, never anything between.
         """
@@ -337,7 +337,7 @@ class Reference:
         return ""
 
     def harm_after(self, folder: Path, again: Ended) -> str:
-        """Say what is wrong after the command was run again to its end; empty: nothing."""
+        """Return what is wrong after the command was run again to its end; empty: nothing."""
         now = State.of(folder)
         if again.code:
             # Refused, since it had been done before, it has nothing to write and to sweep for.
@@ -354,7 +354,7 @@ class Reference:
 
 
 def _is_passing(name: str, is_now: str) -> bool:
-    """Say whether a file shows how far a command has come, and nothing else."""
+    """Return whether a file shows how far a command has come, and nothing else."""
     if name in ("ranked/manifest.json", "ranked/part-1.jsonl"):
         return is_now == _ABSENT  # a shard that has changed; the manifest is there when all are
     return any(_UNFINISHED.fullmatch(part) for part in name.split("/"))
@@ -400,7 +400,7 @@ class Workshop:
 
     @contextmanager
     def copy(self, *commands: list[str]) -> Iterator[Path]:
-        """Give a copy of what the words of commands name, for a while."""
+        """Return a copy of what the words of commands name, for a while."""
         folder = self.place / "copy"
         folder.mkdir()
         try:
@@ -417,5 +417,5 @@ class Workshop:
 
 @cache
 def workshop() -> Workshop:
-    """Give the one that all attacks of this process share."""
+    """Return the one that all attacks of this process share."""
     return Workshop()

@@ -59,7 +59,7 @@ def disturbed(work: Workshop, reference: Reference, fault: Fault, rng: random.Ra
 
 
 def judged(reference: Reference, folder: Path, fault: Fault, ended: Ended) -> str:
-    """Say what is wrong with how a command ended, and with what it left; empty: nothing."""
+    """Return what is wrong with how a command ended, and with what it left; empty: nothing."""
     if ended.code:
         if not ended.sentence():
             return f"exit code {ended.code} without one sentence"
@@ -71,7 +71,7 @@ def judged(reference: Reference, folder: Path, fault: Fault, ended: Ended) -> st
 
 
 def _unsynced(ended: Ended, at: int) -> str:
-    """Say which file was not synced and is used nevertheless, by a command that said it was done.
+    """Return which file was used though it was not synced, by a command that said it was done.
 
     One that was thrown away does no harm; SQLite keeps its log until the database is synced.
     """
@@ -112,7 +112,7 @@ def _mount(folder: Path, options: str) -> None:
 
 
 def _can_mount(place: Path) -> bool:
-    """Say whether disks can be mounted here."""
+    """Return whether disks can be mounted here."""
     tried = place / "tried"
     tried.mkdir()
     try:

@@ -46,7 +46,7 @@ class Fault:
     seconds: float | None = None  # after which the process is killed
 
     def placed(self, at: int) -> Fault:
-        """Give the same fault at another instant."""
+        """Return the same fault at another instant."""
         return replace(self, at=at)
 
 
@@ -68,13 +68,13 @@ class Ended(NamedTuple):
     instants: tuple[str, ...]
 
     def count(self, fault: Fault) -> int:
-        """Say at how many instants a fault can come."""
+        """Return at how many instants a fault can come."""
         kinds = (instant.partition(" ")[0] for instant in self.instants)
         halves = fault.kind == _KILL
         return sum(bool(_KINDS[one] & fault.mask) and (halves or one != "half") for one in kinds)
 
     def sentence(self) -> str:
-        """Give the one sentence with which a command was refused; empty where it said none."""
+        """Return the one sentence with which a command was refused; empty where it said none."""
         said = [line for line in self.err.splitlines() if line.startswith("polyseme: ")]
         told = [line for line in said if not line.startswith("polyseme: note: ")]
         wrong = len(told) != 1 or "unexpected" in told[0] or "Traceback" in self.err
@@ -186,7 +186,7 @@ def _child(folder: str, words: list[str], fault: Fault, notes: Path) -> None:
 
 
 def _ended(status: int, notes: Path) -> tuple[int, str, str, list[str]]:
-    """Give how a process ended and what it left."""
+    """Return how a process ended and what it left."""
     texts = []
     for name in ("out", "err", "instants"):
         there = notes / name

@@ -53,7 +53,7 @@ def make_files(folder: Path) -> None:
 
 
 def commands(number: int) -> list[list[str]]:
-    """Give the commands that are interrupted."""
+    """Return the commands that are interrupted."""
     fit = ["fit", f"model{number}", "-d", "d.jsonl", "-x", "x.npy"]
     return [
         fit,

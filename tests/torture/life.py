@@ -70,7 +70,7 @@ def _fitted(priming: float) -> Path:
 
 
 def _vectors() -> dict[str, np.ndarray]:
-    """Give vectors of names; another name of a label means the same."""
+    """Return vectors of names; another name of a label means the same."""
     rng = np.random.default_rng(1)
     first = {label: rng.normal(size=4) for label in [*_LEARNED, *_UNSEEN, *_BY_NAME]}
     again = {f"{label} renamed {n}": first[label] for label in first for n in range(3)}
@@ -109,13 +109,13 @@ class Life(RuleBasedStateMachine):
     # ------------------------------------------------------------------ the plain model
 
     def _own(self, label: str) -> str:
-        """Give the label that a name stands for."""
+        """Return the label that a name stands for."""
         while label in self.names:
             label = self.names[label]
         return label
 
     def _standing(self) -> dict[tuple[str, str], bool]:
-        """Give the answers in force: of several the last."""
+        """Return the answers in force: of several the last."""
         return {(item, label): answer for item, label, answer in self.said.values()}
 
     def _answered(self) -> set[str]:
@@ -136,7 +136,7 @@ class Life(RuleBasedStateMachine):
         return polyseme.load(self.folder)
 
     def _scores(self, tagger: Any = None) -> dict[str, bytes]:
-        """Give the scores of all labels, to the bit."""
+        """Return the scores of all labels, to the bit."""
         tagger = self.tagger if tagger is None else tagger
         scores = tagger.predict_proba(_X)
         return {label: scores[:, at].tobytes() for at, label in enumerate(tagger.classes_.tolist())}

@@ -71,7 +71,7 @@ def _space_model(folder: Path, **options: Any) -> None:
 
 
 def _media_items(kind: str, n: int) -> Any:
-    """Give raw numbers of clips or pictures, as they are extracted."""
+    """Return raw numbers of clips or pictures, as they are extracted."""
     from polyseme.features import extractor_class
     from polyseme.features.base import Extracted
 
@@ -273,7 +273,7 @@ _VALUES: tuple[Any, ...] = (
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Give the paths of all values; of long lists those of the first few."""
+    """Yield the paths of all values; of long lists those of the first few."""
     if isinstance(value, dict):
         for key in value:
             yield (*path, key)
@@ -329,7 +329,7 @@ def _change_array(rng: random.Random, arrays: dict[str, np.ndarray]) -> str:
 
 
 def mutated(state: State, rng: random.Random) -> tuple[State, str]:
-    """Give a state with one to three changes, and what they are."""
+    """Return a state with one to three changes, and what they are."""
     config, arrays = json.loads(json.dumps(state[0])), dict(state[1])
     said = []
     for _ in range(rng.choice([1, 1, 1, 2, 3])):

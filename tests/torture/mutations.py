@@ -216,7 +216,7 @@ _INSIDE: dict[str, Callable[[random.Random, bytes, Sequence[bytes]], bytes]] = {
 
 
 def mutated(rng: random.Random, name: str, data: bytes, others: Sequence[bytes] = ()) -> bytes:
-    """Give a file made wrong, mostly inside of what packs and checks it."""
+    """Return a file made wrong, mostly inside of what packs and checks it."""
     inside = _INSIDE.get(name[name.rfind(".") :])
     if inside is not None and rng.random() < 0.7:
         return inside(rng, data, others)

@@ -31,7 +31,7 @@ _WILD = (np.nan, np.inf, -np.inf, 1e15, -1e15, 1.1e15, 0.0, -0.0, 1e-45)
 
 
 def _runtime() -> tuple[str, str]:
-    """Give a compiler with sanitizers, and the library that must be loaded before all others."""
+    """Return a compiler with sanitizers, and the library that must be loaded before all others."""
     compiler = shutil.which(os.environ.get("CC") or "cc")
     if compiler is None:
         raise UnavailableError("there is no C compiler")
@@ -46,7 +46,7 @@ def _runtime() -> tuple[str, str]:
 
 
 def _held_as(rng: random.Random, numbers: np.ndarray) -> np.ndarray:
-    """Give the same numbers in another type, order of bytes or of memory, or place."""
+    """Return the same numbers in another type, order of bytes or of memory, or place."""
     how = rng.choice(["plain", "plain", "double", "half", "whole", "columns", "apart", "shifted"])
     if how == "double":
         return numbers.astype(np.float64)

@@ -41,7 +41,7 @@ class Attempts:
         self.n_worked = 0
 
     def __call__(self, read: Callable[[], Any]) -> Any:
-        """Give what a way gives; None where it is refused with a sentence."""
+        """Return what a way gives; None where it is refused with a sentence."""
         from polyseme._validation import InputError
 
         try:
@@ -54,7 +54,7 @@ class Attempts:
         return found
 
     def words(self) -> str:
-        """Say what was refused; raise that where nothing worked."""
+        """Return what was refused; raise that where nothing worked."""
         if not self.n_worked and self.refused:
             raise self.refused[0]
         return "; ".join(map(str, self.refused))
@@ -143,7 +143,7 @@ def _read_sound(path: Path) -> str:
 
 
 def _skipped(error: Exception) -> Exception:
-    """Give the sentence that commands make of why a file is skipped."""
+    """Return the sentence that commands make of why a file is skipped."""
     from polyseme._validation import InputError
 
     return InputError(f"skipped FILE: {phrase(str(error))}.")
@@ -452,7 +452,7 @@ def _make_wrong(rng: random.Random, place: Path, others: Sequence[bytes]) -> str
 
 
 def _seeds(place: Path) -> list[str]:
-    """Give what there is to read in the corpus, or of what was made, as reader/name."""
+    """Return what there is to read in the corpus, or of what was made, as reader/name."""
     return sorted(f"{one.parent.name}/{one.name}" for one in place.glob("*/*"))
 
 
@@ -464,7 +464,7 @@ def _copied(seed: str, made: Path, place: Path) -> Path:
 
 
 def _beside(seed: str) -> list[bytes]:
-    """Give other files of the same reader, to splice with."""
+    """Return other files of the same reader, to splice with."""
     return [one.read_bytes() for one in sorted((CORPUS / seed).parent.glob("*")) if one.is_file()]
 
 

@@ -286,7 +286,7 @@ def _said() -> dict[str, bytes]:
 
 
 def seeds() -> dict[str, bytes]:
-    """Give all files by their paths within the corpus."""
+    """Return all files by their paths within the corpus."""
     wide = _SIDECAR.replace("\ufeff", "").encode("utf-16")
     tokens = {"tokens": [{"name": "me", "scope": "read", "sha256": "0" * 64}]}
     kinds = {

@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
 
 
 def sentence(error: object) -> str:
-    """Give what an error says, where that is one sentence."""
+    """Return what an error says, where that is one sentence."""
     text = str(error)
     if not text.endswith((".", "?")):
         raise AssertionError(f"no sentence: {text!r:.300}")
@@ -47,7 +47,7 @@ def sentence(error: object) -> str:
 
 
 def phrase(text: str) -> str:
-    """Give a text of one line that can be printed."""
+    """Return a text of one line that can be printed."""
     from polyseme._text import printable
 
     if not text.strip() or len(text) > 1000 or printable(text) != text:

@@ -65,7 +65,7 @@ def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
 
 @cache
 def _in_order(names: tuple[str, ...], order: Order) -> tuple[tuple[bool, ...], State]:
-    """Give which commands end well, some of them one after the other, and what they leave."""
+    """Return which commands end well, some of them one after the other, and what they leave."""
     words, done = [_WORDS[name] for name in names], [False] * len(names)
     work = workshop()
     with work.copy(*words) as folder:
@@ -75,7 +75,7 @@ def _in_order(names: tuple[str, ...], order: Order) -> tuple[tuple[bool, ...], S
 
 
 def _orders(done: tuple[bool, ...]) -> Iterator[Order]:
-    """Give all orders of all commands, and where some were refused those of the others."""
+    """Yield all orders of all commands, and where some were refused those of the others."""
     yield from permutations(range(len(done)))
     if not all(done):
         yield from permutations([number for number, well in enumerate(done) if well])
@@ -99,7 +99,7 @@ def _at_once(work: Workshop, names: tuple[str, ...], rng: random.Random) -> Trie
 
 
 def _wrong(names: tuple[str, ...], ended: list[Ended], left: State) -> str:
-    """Say what is wrong with how commands ended and with what they left; empty: nothing."""
+    """Return what is wrong with how commands ended and with what they left; empty: nothing."""
     for one in ended:
         if one.code and not one.sentence():
             return f"exit code {one.code}: {one.err[-600:]}"

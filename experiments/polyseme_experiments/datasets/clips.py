@@ -97,7 +97,7 @@ def _data_folder() -> Path:
 
 
 def _dataset(n_clips: int | None = None) -> DatasetContent:
-    """Give every clip as a document."""
+    """Return every clip as a document."""
     clips = load_clips()
     corpus = LabelCorpus.from_documents(clips.documents, ids=clips.ids)
     corpus = replace(corpus, groups=tuple(clips.groups))

@@ -35,7 +35,7 @@ class EmbeddedFiles:
             raise self._fault("checksums.json", "is damaged") from error
 
     def read(self, name: str) -> bytes:
-        """Give the content of a file whose SHA-256 is the stored one; refuse any other."""
+        """Return the content of a file whose SHA-256 is the stored one; refuse any other."""
         content = self._bytes(name)
         if hashlib.sha256(content).hexdigest() != self._sums.get(name):
             raise self._fault(name, "is damaged: its SHA-256 is not the stored one")

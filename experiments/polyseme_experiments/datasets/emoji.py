@@ -48,7 +48,7 @@ class EmojiCorpus:
     sheets: dict[str, Path]  # a WebP sheet of each drawing: 64 px cells, 40 to a row, as `ids`
 
     def cell(self, emoji: int) -> tuple[int, int, int, int]:
-        """Say where on a sheet an emoji is: left, top, right, bottom, the latter two excluded."""
+        """Return the place of an emoji on a sheet: left, top, right, bottom (excluded)."""
         check_number("emoji", emoji, owner="cell", low=0, high=len(self.ids) - 1, whole=True)
         left, top = emoji % COLUMNS * CELL, emoji // COLUMNS * CELL
         return left, top, left + CELL, top + CELL
@@ -125,7 +125,7 @@ MIN_COUNT = 20
 
 
 def _dataset(n_emoji: int | None = None) -> DatasetContent:
-    """Give every drawing as a document of its own; drawings of an emoji are a group."""
+    """Return every drawing as a document of its own; drawings of an emoji are a group."""
     emoji = load_emoji(min_count=MIN_COUNT)
     n_all = len(emoji.ids)
     # Spread over all categories, which follow one another.

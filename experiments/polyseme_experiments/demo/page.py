@@ -37,7 +37,7 @@ Points = NDArray[np.float64]
 
 
 def thumbnails(emoji: EmojiCorpus, quality: int = 72) -> Pictures:
-    """Give a function from an emoji and a drawing to a small WebP picture as a data URI."""
+    """Return a function from an emoji and a drawing to a small WebP picture as a data URI."""
     import PIL.Image
 
     sheets = {name: PIL.Image.open(path).convert("RGBA") for name, path in emoji.sheets.items()}
@@ -81,12 +81,12 @@ def build_page(results: DemoResults, picture: Pictures) -> str:
 
 
 def _best(table: dict[str, dict[str, Cell]], column: str) -> float:
-    """Give the largest mean of a column, as it is printed."""
+    """Return the largest mean of a column, as it is printed."""
     return max(round(row[column].mean or 0.0, 1) for row in table.values())
 
 
 def _wins(results: DemoResults) -> str:
-    """Say who is ahead, whoever it is, and where that is more than chance."""
+    """Return who is ahead, whoever it is, and where that is more than chance."""
     tables = (results.example, results.concept)
     leaders = Counter(
         max(table, key=lambda name: table[name][column].mean or 0.0)
@@ -106,7 +106,7 @@ def _wins(results: DemoResults) -> str:
 
 
 def _is_certain(difference: Cell) -> bool:
-    """Say whether a difference is more than twice its standard error."""
+    """Return whether a difference is more than twice its standard error."""
     if difference.mean is None or difference.error is None:
         return False
     return abs(difference.mean) > 2 * difference.error
@@ -195,7 +195,7 @@ def push_apart(places: Points, n_rounds: int = 600) -> Points:
 
 
 def _hull(members: Points) -> Points:
-    """Give the corners of the smallest convex shape around pictures, (n_corners, 2)."""
+    """Return the corners of the smallest convex shape around pictures, (n_corners, 2)."""
     from scipy.spatial import ConvexHull
 
     half = SIZE / 2 - 4  # the outline's width makes up for it
@@ -218,7 +218,7 @@ def _place_words(text: str, members: Points, taken: list[Box]) -> Box:
 
 
 def _shared_area(one: Box, other: Box) -> float:
-    """Give the area that two boxes share."""
+    """Return the area that two boxes share."""
     width = min(one[2], other[2]) - max(one[0], other[0])
     height = min(one[3], other[3]) - max(one[1], other[1])
     return max(width, 0.0) * max(height, 0.0)

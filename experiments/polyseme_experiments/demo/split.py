@@ -46,15 +46,15 @@ class EmojiSplit:
     oov: tuple[str, ...]  # labels hidden from the semantics documents
 
     def semantics(self) -> LabelCorpus:
-        """Give the tag sets that teach meaning: training emoji, without oov labels."""
+        """Return the tag sets that teach meaning: training emoji, without oov labels."""
         return _corpus(self.emoji, self.train, without=self.oov)
 
     def rows(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Give the rows of both drawings of some emoji."""
+        """Return the rows of both drawings of some emoji."""
         return np.flatnonzero(np.isin(self.emoji.group, chosen))
 
     def pictures(self, chosen: NDArray[np.int64]) -> tuple[NDArray[np.float32], LabelCorpus]:
-        """Give features and tag sets of both drawings of some emoji, one row a drawing."""
+        """Return features and tag sets of both drawings of some emoji, one row a drawing."""
         rows = self.rows(chosen)
         owners = self.emoji.group[rows]
         ids = [f"{self.emoji.ids[self.emoji.group[row]]}/{self.emoji.drawing[row]}" for row in rows]
@@ -63,7 +63,7 @@ class EmojiSplit:
         return self.emoji.features[rows], _grouped(corpus, self.emoji, owners)
 
     def emoji_of(self, name: str) -> int:
-        """Say which emoji a document is about, by its name."""
+        """Return which emoji a document is about, by its name."""
         return self._places[name.split("/")[0]]
 
     @cached_property
@@ -87,7 +87,7 @@ class EmojiSplit:
 
 
 def families(names: Sequence[str]) -> NDArray[np.int64]:
-    """Give one number to all emoji whose Unicode names differ only in a person's gender, (n,)."""
+    """Return one number to all emoji whose Unicode names differ only in a person's gender, (n,)."""
     numbers: dict[str, int] = {}
     family = []
     for name in names:
@@ -143,6 +143,6 @@ def _corpus(
 
 
 def _grouped(corpus: LabelCorpus, emoji: EmojiCorpus, owners: NDArray[np.int64]) -> LabelCorpus:
-    """Say which documents are of one family: they must not be divided between folds."""
+    """Return which documents are of one family: they must not be divided between folds."""
     numbers = families(emoji.names)[owners]
     return replace(corpus, groups=tuple(f"family {number}" for number in numbers))

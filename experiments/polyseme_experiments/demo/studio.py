@@ -73,7 +73,7 @@ def _fitted(split: EmojiSplit, seed: int, parameters: dict[str, Any]) -> ZeroSho
 
 
 def _extracted(names: Sequence[str], features: Any) -> Extracted:
-    """Give stored features as what was extracted from pictures."""
+    """Return stored features as what was extracted from pictures."""
     return Extracted("image", ImageFeatures(size=SIZE).preprocessing(), tuple(names), features)
 
 

@@ -21,5 +21,5 @@ def experiments() -> dict[str, Experiment]:
 
 
 def get_experiment(name: str) -> Experiment:
-    """Give an experiment by its name."""
+    """Return an experiment by its name."""
     return find("experiment", name, experiments())

@@ -51,11 +51,11 @@ class Results:
             of_method[record["trial"]] = record
 
     def records(self, setting: str, method: str) -> list[Record]:
-        """Give the records of a method, by trial."""
+        """Return the records of a method, by trial."""
         return [record for _, record in sorted(self._records.get((setting, method), {}).items())]
 
     def values(self, setting: str, method: str, column: str, measure: str) -> list[Any]:
-        """Give one measured value for each trial, None where a trial has none.
+        """Return one measured value for each trial, None where a trial has none.
 
         A method that begins with `FORMER` gives the former default's values for the same trials.
         """
@@ -67,12 +67,12 @@ class Results:
     def with_former(
         self, setting: str, method: str, column: str = SHOWN[0], measure: str = MEASURES[0]
     ) -> list[str]:
-        """Give a method, and the former default if it was measured on the same splits."""
+        """Return a method, and the former default if it was measured on the same splits."""
         values = self.values(setting, FORMER + method, column, measure)
         return [method, *([FORMER + method] if any(v is not None for v in values) else [])]
 
     def cautions(self, settings: Sequence[str]) -> dict[str, str]:
-        """Give footnotes on samples and stand-ins of some settings, and each in a few words."""
+        """Return footnotes on samples and stand-ins of some settings, and each in a few words."""
         first = {name: trials for (name, _), trials in reversed(self._records.items())}
         cautions = {}
         for record in (next(iter(first[name].values())) for name in settings if name in first):
@@ -85,7 +85,7 @@ class Results:
         return cautions
 
     def notes(self, settings: Sequence[str], *, features: bool = False) -> tuple[str, ...]:
-        """Give footnotes on data, training and departures of some settings, and their features."""
+        """Return footnotes on data, training and departures of some settings."""
         presets = {
             record["config"].get("preset")
             for (name, _), trials in self._records.items()
@@ -118,7 +118,7 @@ class Results:
     def cells(
         self, setting: str, method: str, tests: Tests, columns: Sequence[str] = SHOWN
     ) -> dict[tuple[str, str], Cell]:
-        """Give a method's scores by measure and set of labels."""
+        """Return a method's scores by measure and set of labels."""
         cells = {}
         for measure in MEASURES:
             for column in columns:
@@ -194,11 +194,11 @@ class Experiment(ABC):
         """Make its section of the report from the records of its runs."""
 
     def headline(self, results: Results) -> str:
-        """Say in a sentence or two what it found, for the top of the report; may be empty."""
+        """Return in a sentence or two what it found, for the top of the report; may be empty."""
         return ""
 
     def all_notes(self, results: Results) -> tuple[str, ...]:
-        """Give all footnotes: data, the settings' departures, and its own."""
+        """Return all footnotes: data, the settings' departures, and its own."""
         features = any(get_method(name).features for name in self.methods)
         return (*results.notes(self.settings, features=features), *self.departures)
 

@@ -72,7 +72,7 @@ class DefaultComparison(Experiment):
         return self.make_section(*tables, figures=figures)
 
     def headline(self, results: Results) -> str:
-        """Say how far ahead of tuned COSTA and of the former default our default is."""
+        """Return how far ahead of tuned COSTA and of the former default our default is."""
         if MIX[0] not in self.methods:
             return ""  # the comparison itself has said so
         words = []
@@ -90,7 +90,7 @@ class DefaultComparison(Experiment):
         )
 
     def _means(self, results: Results) -> str:
-        """Say the mean of the differences over all corpora, where every corpus has them."""
+        """Return the mean difference over all corpora in words, where every corpus has one."""
         by_rival: dict[str, list[str]] = {}
         for rival, measure, column, words in MEANS:
             tests = [
@@ -110,7 +110,7 @@ class DefaultComparison(Experiment):
     def _scores(
         self, results: Results, setting: str, methods: Sequence[str], title: str, suffix: str = ""
     ) -> Table:
-        """Give every method's means, and where others are significantly above or below ours."""
+        """Return every method's means, and where others are significantly above or below ours."""
         ours = methods[0]
         notes = (*results.notes((setting,), features=True), *self.departures)
         return self.table(
@@ -190,7 +190,7 @@ class SplitComparison(Experiment):
         return self.make_section(*tables, figures=figures)
 
     def headline(self, results: Results) -> str:
-        """Say how the concept embedding stands beside tuned COSTA on unseen labels."""
+        """Return how the concept embedding stands beside tuned COSTA on unseen labels."""
         words = []
         for setting in self.settings:
             tests = results.tests(setting, PUBLISHED, self.methods_in(setting), TESTED)
@@ -208,7 +208,7 @@ class SplitComparison(Experiment):
         )
 
     def _scores(self, results: Results, setting: str, tests: Tests) -> Table:
-        """Give every method's means, the best of each column in bold, and its seconds."""
+        """Return every method's means, the best of each column in bold, and its seconds."""
         methods = self.methods_in(setting)
         cells = [[*results.cells(setting, method, tests).values()] for method in methods]
         best = [max(cell.mean or 0.0 for cell in column) for column in zip(*cells, strict=True)]
@@ -235,7 +235,7 @@ class SplitComparison(Experiment):
 def _score_rows(
     results: Results, setting: str, ours: str, others: Sequence[str]
 ) -> list[tuple[str | Cell, ...]]:
-    """Give the scores of our method, the former default where there is one, and other methods."""
+    """Return the scores of our method, the former default where there is one, and other methods."""
     shown = [*results.with_former(setting, ours), *others]
     tests = results.tests(setting, ours, shown)
     return [(title_of(method), *results.cells(setting, method, tests).values()) for method in shown]

@@ -54,7 +54,7 @@ class ScoreFigure(Experiment):
         return self.make_section(table, figures=[self._plot(cells, m) for m in MEASURES])
 
     def _cells(self, results: Results) -> dict[str, Cells]:
-        """Give the cells of each method, by measure and set of labels."""
+        """Return the cells of each method, by measure and set of labels."""
         (setting,) = self.settings
         methods = self.methods if self.reference else ()
         tests = results.tests(setting, self.reference, methods, self.columns)
@@ -181,7 +181,7 @@ class SizeTable(Experiment):
         return self.make_section(self.table(results, ("set", *self.settings), rows))
 
     def _counts(self, results: Results, setting: str, size: str) -> list[float | None]:
-        """Give a size in every trial; of another corpus, only usable documents count."""
+        """Return a size in every trial; of another corpus, only usable documents count."""
         if size != "documents" or get_setting(setting).protocol != "cross":
             return results.values(setting, "sizes", "sizes", size)
         sets = ("train", "validation", "test")

@@ -36,7 +36,7 @@ class PoolFigure(Experiment):
         return self.make_section(scores, self._gains(results), self._gauge(results))
 
     def _gains(self, results: Results) -> Table:
-        """Give differences to the default without a pool, with paired tests, and their means."""
+        """Return differences to the default without a pool, with paired tests, and their means."""
         rows: list[Row] = []
         for method in self.methods:
             if method == NONE:
@@ -61,7 +61,7 @@ class PoolFigure(Experiment):
         )
 
     def _gauge(self, results: Results) -> Table:
-        """Give what labels made unseen foretold of the pool, and what came."""
+        """Return what labels made unseen foretold of the pool, and what came."""
         rows: list[Row] = []
         for setting in self.settings:
             foretold = results.values(setting, GAUGED, "gauge", "foretold")
@@ -126,14 +126,14 @@ class ClickFigure(Experiment):
     def _gains(
         self, results: Results, setting: str, way: str, clicks: Sequence[int], measure: str
     ) -> list[Cell]:
-        """Give differences to the default without pool and answers, for numbers of answers."""
+        """Return differences to the default without pool and answers, for numbers of answers."""
         pairs = [("clicks", f"{way} {number}") for number in clicks]
         return [
             Cell.of(differences(results, setting, pair, (NONE, COLUMN), measure)) for pair in pairs
         ]
 
     def _means(self, results: Results, measure: str) -> list[Row]:
-        """Give the means over all corpora."""
+        """Return the means over all corpora."""
         rows: list[Row] = []
         for way in (*STRATEGIES, "refit"):
             clicks = (REFIT,) if way == "refit" else CLICKS
@@ -147,7 +147,7 @@ class ClickFigure(Experiment):
         return rows
 
     def _after(self, results: Results) -> Table:
-        """Give seconds, calibration before and after, and what was foretold of ten answers."""
+        """Return seconds, calibration before and after, and what was foretold of ten answers."""
         rows: list[Row] = []
         for setting in self.settings:
             asked = f"active {REFIT}"
@@ -184,7 +184,7 @@ def corpus(setting: str) -> str:
 def differences(
     results: Results, setting: str, ours: tuple[str, str], other: tuple[str, str], measure: str
 ) -> list[float | None]:
-    """Give differences of two methods in sets of labels, one for each trial that has both."""
+    """Return differences of two methods in sets of labels, one for each trial that has both."""
     pairs = zip(
         results.values(setting, *ours, measure),
         results.values(setting, *other, measure),
@@ -196,13 +196,13 @@ def differences(
 def halves(
     results: Results, setting: str, ours: tuple[str, str], other: tuple[str, str]
 ) -> list[float]:
-    """Give differences of the mean of E-MAP and C-MAP, one for each trial that has both."""
+    """Return differences of the mean of E-MAP and C-MAP, one for each trial that has both."""
     gains = [differences(results, setting, ours, other, measure) for measure in MEASURES]
     return [sum(pair) / 2 for pair in zip(*gains, strict=True) if None not in pair]
 
 
 def mean_of(cells: Sequence[Cell]) -> Cell:
-    """Give the mean over corpora, where every one has a value, with its standard error."""
+    """Return the mean over corpora, where every one has a value, with its standard error."""
     means = measured([cell.mean for cell in cells])
     errors = measured([cell.error for cell in cells])
     if len(means) < len(cells):

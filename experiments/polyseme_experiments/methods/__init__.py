@@ -22,5 +22,5 @@ RANKERS = tuple(name for name, method in METHODS.items() if isinstance(method, _
 
 
 def get_method(name: str) -> Method:
-    """Give a method by its name."""
+    """Return a method by its name."""
     return find("method", name, METHODS)

@@ -36,7 +36,7 @@ class Method(ABC):
     dimensions: tuple[int, ...] = ()  # sizes of the concept spaces it needs
 
     def config(self, config: RunConfig) -> dict[str, Any]:
-        """Give what decides its results as JSON values, also what is left at its default."""
+        """Return what decides its results as JSON values, also what is left at its default."""
         described: dict[str, Any] = {"name": self.name}
         if self.dimensions:
             described["spaces"] = [space_config(d, config) for d in self.dimensions]
@@ -49,7 +49,7 @@ class Method(ABC):
 
     @abstractmethod
     def run(self, trial: Trial) -> Outcome:
-        """Give metrics and the audit of what reached training."""
+        """Return metrics and the audit of what reached training."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class System(Method):
 
     @abstractmethod
     def scores(self, trial: Trial, X: NDArray[np.float32]) -> tuple[Any, Matrix]:
-        """Give what was fitted, and its scores of instances, (n, n_labels)."""
+        """Return what was fitted, and its scores of instances, (n, n_labels)."""
 
     def run(self, trial: Trial) -> Outcome:
         """Score the test instances, or the natural mix."""

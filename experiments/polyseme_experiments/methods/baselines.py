@@ -38,7 +38,7 @@ class BaselineSystem(System):
         return getattr(polyseme.baselines, self.estimator)(**self.parameters, **parameters)
 
     def config(self, config: RunConfig) -> dict[str, Any]:
-        """Give what decides its results; see `Method.config`."""
+        """Return what decides its results; see `Method.config`."""
         parameters = reprs(self._make().get_params())
         described = super().config(config)
         if "classifiers" in parameters:
@@ -69,7 +69,7 @@ class FeatureSet(Method):
     n_components: int = 512  # how many features a reduction leaves
 
     def config(self, config: RunConfig) -> dict[str, Any]:
-        """Give what decides its results; see `Method.config`."""
+        """Return what decides its results; see `Method.config`."""
         extractor = self._extractor(config)
         return super().config(config) | {
             "preprocessing": extractor.preprocessing(),
@@ -106,7 +106,7 @@ class FeatureSet(Method):
         return extractor
 
     def _n_components(self, config: RunConfig) -> int:
-        """Give how many features are left by a reduction."""
+        """Return how many features are left by a reduction."""
         return self.n_components // 16 if config.quick else self.n_components
 
 

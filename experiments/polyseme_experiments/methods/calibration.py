@@ -48,7 +48,7 @@ class Precision(Method):
     features: ClassVar[bool] = True
 
     def config(self, config: RunConfig) -> dict[str, Any]:
-        """Give what decides its results; see `Method.config`."""
+        """Return what decides its results; see `Method.config`."""
         numbers = {name: value for name, value in vars(holdout).items() if name.startswith("_")}
         constants = {name: one for name, one in numbers.items() if isinstance(one, (int, float))}
         asked = {"precisions": PRECISIONS, "n_validations": N_DRAWS, "validation": constants}
@@ -83,7 +83,7 @@ class Calibration(Method):
     raw: bool = False  # whether tuned COSTA's scores are read as probabilities instead
 
     def config(self, config: RunConfig) -> dict[str, Any]:
-        """Give what decides its results; see `Method.config`."""
+        """Return what decides its results; see `Method.config`."""
         learned = costa_config() | {"floor": FLOOR} if self.raw else default_config(config)
         return super().config(config) | learned | {"raw": self.raw}
 
@@ -114,7 +114,7 @@ class NewLabelCalibration(Method):
     features: ClassVar[bool] = True
 
     def config(self, config: RunConfig) -> dict[str, Any]:
-        """Give what decides its results; see `Method.config`."""
+        """Return what decides its results; see `Method.config`."""
         words = None if config.quick else word_vectors(config.data).checksum
         added = {"few": FEW, "words": (SPREAD, NOISE)}
         return super().config(config) | default_config(config) | {"words": words, "late": added}
@@ -141,7 +141,7 @@ class NewLabelCalibration(Method):
         return metrics, trial.audit(taught, trial.fit_inputs())
 
     def _without(self, trial: Trial, added: Sequence[str]) -> ZeroShotTagger:
-        """Give the default, fitted to documents without the new labels."""
+        """Return the default, fitted to documents without the new labels."""
         hidden = set(added)
         kept = [label for label in trial.known_documents.labels if label not in hidden]
         tagger = ZeroShotTagger(space=make_space(trial.config), random_state=trial.seed)
@@ -175,7 +175,7 @@ def new_labels(trial: Trial, generator: np.random.Generator) -> tuple[str, ...]:
 
 
 def _grow(tagger: ZeroShotTagger, documents: LabelCorpus) -> ZeroShotTagger:
-    """Give a tagger that knows further documents; the one that is given stays as it is."""
+    """Return a tagger that knows further documents; the one that is given stays as it is."""
     grown = copy(tagger)
     # Without the new labels they are known already, under their own names.
     renamed = replace(documents, ids=tuple(f"again {name}" for name in documents.ids))
@@ -188,7 +188,7 @@ def _grow(tagger: ZeroShotTagger, documents: LabelCorpus) -> ZeroShotTagger:
 def shuffled_holders(
     known: LabelCorpus, added: Sequence[str], draws: np.random.Generator
 ) -> list[IntArray]:
-    """Give for each new label the rows of documents that hold it and another, in random order."""
+    """Return for each new label the rows of documents that hold it and another, in random order."""
     is_new = np.isin(np.asarray(known.labels), added)
     placed = np.diff(sp.csr_matrix(known.matrix[:, ~is_new]).indptr) > 0
     matrix = known.align(added)[0][:, : len(added)].toarray() & placed[:, None]
@@ -196,7 +196,7 @@ def shuffled_holders(
 
 
 def picked(known: LabelCorpus, added: Sequence[str], rows: Sequence[IntArray]) -> LabelCorpus:
-    """Give documents that hold a new label only in the rows that were picked for it."""
+    """Return documents that hold a new label only in the rows that were picked for it."""
     place = {label: column for column, label in enumerate(known.labels)}
     chosen = np.unique(np.concatenate(rows))
     matrix = known.matrix[chosen].toarray()
@@ -212,14 +212,14 @@ def columns_of(
     key: Callable[[str], str],
     missing: float = 0.0,
 ) -> Matrix:
-    """Give some labels' columns of a table, (n, n_chosen), compared by `key`."""
+    """Return some labels' columns of a table, (n, n_chosen), compared by `key`."""
     place = {key(label): column for column, label in enumerate(labels)}
     others = np.full((len(table), 1), missing)
     return np.hstack([table, others])[:, [place.get(key(label), -1) for label in chosen]]
 
 
 def reliability_of(truth: NDArray[np.bool_], probabilities: Matrix) -> dict[str, Any]:
-    """Give calibration error and base rate (%), log-loss, expected for each true, the curve."""
+    """Return calibration error and base rate (%), log-loss, expected for each true, the curve."""
     curve = reliability(truth, probabilities)
     filled = curve.counts > 0
     return {
@@ -238,7 +238,7 @@ def reliability_of(truth: NDArray[np.bool_], probabilities: Matrix) -> dict[str,
 def precision_reached(
     truth: NDArray[np.bool_], given: NDArray[np.bool_], precision: float
 ) -> dict[str, float | None]:
-    """Give the precision that was reached (%), and the share of true labels that were given."""
+    """Return the precision that was reached (%), and the share of true labels that were given."""
     right = float((truth & given).sum())
     asked = f"{100 * precision:.0f} %"
     return {

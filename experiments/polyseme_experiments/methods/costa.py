@@ -29,7 +29,7 @@ MOST_CERTAIN = 0.9
 
 
 def costa_config() -> dict[str, Any]:
-    """Give every parameter of tuned COSTA."""
+    """Return every parameter of tuned COSTA."""
     return {"costa": reprs(TunedCosta().get_params())}
 
 
@@ -42,7 +42,7 @@ class CostaSystem(System):
     calibrated: bool = False
 
     def config(self, config: RunConfig) -> dict[str, Any]:
-        """Give what decides its results; see `Method.config`."""
+        """Return what decides its results; see `Method.config`."""
         asked: dict[str, Any] = {"levels": self.calibrated, "mix": self.mix}
         if self.calibrated:
             asked |= {"floor": FLOOR, "most certain": MOST_CERTAIN}
@@ -59,7 +59,7 @@ class CostaSystem(System):
 
 
 def label_frequencies(trial: Trial, costa: TunedCosta) -> Matrix:
-    """Give how often documents hold each label, (n_labels,), above 0 and below 1."""
+    """Return how often documents hold each label, (n_labels,), above 0 and below 1."""
     tables = training_tables(trial.train_documents, trial.known_documents, costa.classes_)
     counts = np.asarray(tables.documents.sum(axis=0), dtype=np.float64).ravel()
     # Of labels that no instance carries only semantics documents tell.

@@ -31,7 +31,7 @@ from polyseme_experiments.trials import Trial
 
 
 def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
-    """Give all that decides what a tagger learns, with parameters of its `ConceptSpace`."""
+    """Return all that decides what a tagger learns, with parameters of its `ConceptSpace`."""
     space = make_space(config, **parameters)
     plan = space.plan or SpacePlan()
     # Records are made on the processor, whatever else could train the members.
@@ -71,7 +71,7 @@ _OF_POOLS = ("pool_steps", "pool_from", "pool_weight", "pool_hard", "verdict_wei
 
 
 def _is_number(value: object) -> bool:
-    """Say whether a constant is a number, or several."""
+    """Return whether a constant is a number, or several."""
     values = value if isinstance(value, tuple) else (value,)
     return all(isinstance(one, (int, float)) for one in values)
 
@@ -89,11 +89,11 @@ class DefaultSystem(System):
 
     @property
     def trained(self) -> dict[str, Any]:
-        """Give the parameters of its `ConceptSpace` that are not the default's."""
+        """Return the parameters of its `ConceptSpace` that are not the default's."""
         return {} if self.plan is None else {"plan": SpacePlan(**self.plan)}
 
     def config(self, config: RunConfig) -> dict[str, Any]:
-        """Give what decides its results; see `Method.config`."""
+        """Return what decides its results; see `Method.config`."""
         asked = {
             "context": self.context,
             "priming": self.priming,
@@ -123,7 +123,7 @@ def changed(
     n_members: int | None = None,
     calibrated: bool = True,
 ) -> ZeroShotTagger:
-    """Give a tagger like a fitted one of this trial, but for what is named, without training again.
+    """Return a copy of a fitted tagger of this trial with changed parts, not trained again.
 
     Its members are the same, or the first `n_members` of different folds; it is calibrated anew on
     the same held-out items. Parameters are as in `DefaultSystem`.
@@ -149,7 +149,7 @@ def changed(
 
 
 def _training_data(trial: Trial, tagger: ZeroShotTagger) -> TrainingData:
-    """Give what a trial's tagger was fitted with; its seed makes the folds the same."""
+    """Return what a trial's tagger was fitted with; its seed makes the folds the same."""
     tables = training_tables(trial.train_documents, trial.known_documents, tagger.classes_)
     X = check_instances(trial.train_features, len(trial.train_documents), owner="ZeroShotTagger")
     space = copy(tagger.space_)
@@ -159,7 +159,7 @@ def _training_data(trial: Trial, tagger: ZeroShotTagger) -> TrainingData:
 
 
 def _with_members(space: ConceptSpace, data: TrainingData, n_members: int) -> ConceptSpace:
-    """Give a fitted space of some members only, the first of each fold, calibrated by itself."""
+    """Return a fitted space of some members only, the first of each fold, calibrated by itself."""
     one_each = space.members_.select(slice(None, None, space.plan_.members_per_fold))
     made = copy(space)
     made.plan_ = replace(space.plan_, members_per_fold=1)

@@ -70,7 +70,7 @@ def split_of(trial: Trial) -> Split:
 
 
 def tagger_config(config: RunConfig) -> dict[str, Any]:
-    """Give all that decides what the default learns here, sizes of samples included."""
+    """Return all that decides what the default learns here, sizes of samples included."""
     learned = default_config(config)
     samples: dict[str, Callable[..., Any]] = {
         "polyseme.space._BACKGROUND": ConceptSpace._keep_background,
@@ -82,7 +82,7 @@ def tagger_config(config: RunConfig) -> dict[str, Any]:
 
 
 def pool_config(config: RunConfig, learned: dict[str, Any]) -> dict[str, Any]:
-    """Give all that decides what is learned with a pool and answers."""
+    """Return all that decides what is learned with a pool and answers."""
     constants = {name: repr(getattr(corrections, name)) for name in _DECIDE} | _SOLVED
     constants["STRATEGIES"] = repr(feedback.STRATEGIES)
     plan = make_space(config).planned(10_000)
@@ -98,7 +98,7 @@ class PoolSystem(System):
     estimator: str | None = None  # a baseline in place of the default
 
     def config(self, config: RunConfig) -> dict[str, Any]:
-        """Give what decides its results; see `Method.config`."""
+        """Return what decides its results; see `Method.config`."""
         asked = {"way": self.way, "estimator": self.estimator, "tagged": TAGGED}
         described = super().config(config) | {"asked": asked}
         # What the default learns decides nothing of a baseline.
@@ -150,7 +150,7 @@ def answered(trial: Trial, labels: list[str], scores: Matrix) -> sp.csr_matrix:
 
 
 def inputs(trial: Trial) -> FitInputs:
-    """Give the very objects that taggers and baselines are fitted with, for the audit."""
+    """Return the very objects that taggers and baselines are fitted with, for the audit."""
     rows = split_of(trial).tagged
     X, documents = trial.features(rows), trial.split.target.select(rows)
     return FitInputs(X, documents, trial.known_documents)
@@ -177,7 +177,7 @@ def fit(trial: Trial, ranker: Any, pool: NDArray[np.float32] | None, **more: Any
 
 
 def tagger_of(trial: Trial, way: str) -> ZeroShotTagger:
-    """Give the default without a pool, with it, as the gauge decides, or at the ceiling."""
+    """Return the default without a pool, with it, as the gauge decides, or at the ceiling."""
 
     def new(n_validations: int = 0) -> ZeroShotTagger:
         return ZeroShotTagger(
@@ -215,7 +215,7 @@ class Clicks(Method):
     features: ClassVar[bool] = True
 
     def config(self, config: RunConfig) -> dict[str, Any]:
-        """Give what decides its results; see `Method.config`."""
+        """Return what decides its results; see `Method.config`."""
         asked = {"clicks": CLICKS, "batch": BATCH, "strategies": STRATEGIES, "refit": REFIT}
         learned = pool_config(config, tagger_config(config))
         return super().config(config) | learned | {"asked": asked}
@@ -310,7 +310,7 @@ class Game:
                 yield done, dict(asked)
 
     def corrected(self, asked: dict[int, IntArray]) -> Matrix:
-        """Give logits of test instances after the answers."""
+        """Return logits of test instances after the answers."""
         logits = self.test_logits.copy()
         for column, rows in asked.items():
             found = self.correction(column, rows)

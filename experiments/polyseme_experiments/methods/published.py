@@ -31,7 +31,7 @@ class PublishedSystem(System):
     score: str = "nearest"  # how distances become scores; or "density"
 
     def config(self, config: RunConfig) -> dict[str, Any]:
-        """Give what decides its results; see `Method.config`."""
+        """Return what decides its results; see `Method.config`."""
         return super().config(config) | {"score": self.score}
 
     def scores(self, trial: Trial, X: NDArray[np.float32]) -> tuple[Any, Matrix]:
@@ -49,7 +49,7 @@ class ErrorFree(Method):
     own: str = "strict"
 
     def config(self, config: RunConfig) -> dict[str, Any]:
-        """Give what decides its results; see `Method.config`."""
+        """Return what decides its results; see `Method.config`."""
         return super().config(config) | {"own": self.own}
 
     def run(self, trial: Trial) -> Outcome:

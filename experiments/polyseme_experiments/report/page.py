@@ -150,12 +150,12 @@ def code_words(text: str) -> Markup:
 
 
 def text_parts(text: str) -> list[str]:
-    """Give the paragraphs of a text, which empty lines separate."""
+    """Return the paragraphs of a text, which empty lines separate."""
     return [part for part in re.split(r"\n\s*\n", text.strip()) if part]
 
 
 def paragraphs(text: str, kind: str = "") -> Markup:
-    """Give text as HTML paragraphs."""
+    """Return text as HTML paragraphs."""
     opening = Markup('<p class="{}">').format(kind) if kind else Markup("<p>")
     marked = (opening + code_words(part) + Markup("</p>") for part in text_parts(text))
     return Markup("\n").join(marked)
@@ -173,7 +173,7 @@ def _markdown_words(text: str) -> str:
 
 
 def _column_kinds(table: Table) -> list[str]:
-    """Say for each column whether it holds measured cells, text, or plain numbers."""
+    """Return for each column whether it holds measured cells, text, or plain numbers."""
     columns = zip(table.measured(), zip(*table.rows, strict=True), strict=True)
     return [
         "num" if is_measured else "text" if any(isinstance(one, str) for one in values) else ""

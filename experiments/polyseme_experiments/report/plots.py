@@ -41,7 +41,7 @@ Look = dict[str, Any]
 
 
 def _column(cells: Sequence[Cell], field: str) -> NDArray[np.float64]:
-    """Give one field of some cells, (n,), NaN where there is none."""
+    """Return one field of some cells, (n,), NaN where there is none."""
     return np.array([getattr(cell, field) for cell in cells], dtype=np.float64)
 
 
@@ -237,7 +237,7 @@ def usage(
 
 
 def usage_correlation(first: Mapping[str, float], second: Mapping[str, float]) -> float | None:
-    """Give Pearson's correlation of usage over the labels of the first; None if either is flat."""
+    """Return Pearson's correlation of usage over the labels of the first; None if flat."""
     pairs = np.array([(first[label], second.get(label, 0.0)) for label in first], dtype=np.float64)
     if len(pairs) < 2 or (pairs == pairs[0]).all(axis=0).any():
         return None

@@ -35,13 +35,13 @@ class PairedTest(NamedTuple):
 
 
 def measured(values: Values) -> NDArray[np.float64]:
-    """Give the values that are neither None nor NaN, (n,)."""
+    """Return the values that are neither None nor NaN, (n,)."""
     array = np.array([math.nan if value is None else value for value in values], dtype=np.float64)
     return array[~np.isnan(array)]
 
 
 def mean_and_error(values: Values) -> tuple[float | None, float | None]:
-    """Give the mean over trials, None without a value, and its standard error, None for one."""
+    """Return the mean over trials, None without a value, and its standard error, None for one."""
     kept = measured(values)
     if len(kept) == 0:
         return None, None

@@ -34,17 +34,17 @@ _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Arial, sans-serif"
 
 
 def words(text: str) -> str:
-    """Give a text on one line without the characters that XML has no place for."""
+    """Return a text on one line without the characters that XML has no place for."""
     return " ".join(_UNPRINTABLE.sub("\ufffd", text).split())
 
 
 def colour_of(place: int) -> str:
-    """Give the colour of the series at a place; they begin anew after the last."""
+    """Return the colour of the series at a place; they begin anew after the last."""
     return SERIES[place % len(SERIES)]
 
 
 def add_axes(figure: Figure, title: str = "", *, x: str = "", y: str = "", grid: str = "y") -> Axes:
-    """Give the figure its axes with their names."""
+    """Return the figure its axes with their names."""
     axes = figure.add_subplot()
     axes.set_title(words(title))
     axes.set_xlabel(words(x))

@@ -74,16 +74,16 @@ class Table:
             raise InputError(f"Each row of table '{self.name}' must have one value per column.")
 
     def cells(self) -> list[Cell]:
-        """Give every cell, row by row."""
+        """Return every cell, row by row."""
         return [value for row in self.rows for value in row if isinstance(value, Cell)]
 
     def measured(self) -> list[bool]:
-        """Say for each column whether it holds measured values."""
+        """Return for each column whether it holds measured values."""
         places = range(len(self.header))
         return [any(isinstance(row[place], Cell) for row in self.rows) for place in places]
 
     def common_n(self) -> int | None:
-        """Give the number of trials that most cells have; None without a measured cell."""
+        """Return the number of trials that most cells have; None without a measured cell."""
         counts = Counter(cell.n for cell in self.cells() if cell.mean is not None)
         return max(counts, key=lambda n: (counts[n], n)) if counts else None
 
@@ -100,7 +100,7 @@ def with_error(mean: float | None, error: float | None, digits: int = 2) -> str:
 
 
 def remarks_of(cell: Cell, common_n: int | None = None) -> list[str]:
-    """Give another number of trials than the table's, and the published value in brackets."""
+    """Return another number of trials than the table's, and the published value in brackets."""
     remarks = []
     if cell.mean is not None and common_n not in (None, cell.n):
         remarks.append(f"[n = {cell.n}]")
@@ -125,7 +125,7 @@ def value_text(value: Value, common_n: int | None = None) -> str:
 
 
 def legend(table: Table) -> str:
-    """Say how to read a table's cells; empty without a measured one."""
+    """Return how to read a table's cells; empty without a measured one."""
     cells, common = table.cells(), table.common_n()
     words = []
     if common is not None:
@@ -152,7 +152,7 @@ def escape_markdown(text: str) -> str:
 
 
 def wide_records(table: Table) -> list[dict[str, Plain]]:
-    """Give one record per row with cells as they are printed, for people."""
+    """Return one record per row with cells as they are printed, for people."""
     common = table.common_n()
     return [
         {
@@ -164,7 +164,7 @@ def wide_records(table: Table) -> list[dict[str, Plain]]:
 
 
 def long_records(table: Table) -> list[dict[str, Plain]]:
-    """Give one record per measured cell, or per row of a table without any, for programs.
+    """Return one record per measured cell, or per row of a table without any, for programs.
 
     Their keys: `table`, what the row is about, `column`, `mean`, `standard_error`, `n`,
     `published`, `published_error`, `mark`, `caution`. Floats are not rounded.
@@ -214,5 +214,5 @@ def _keys(table: Table) -> dict[int, str]:
 
 
 def _plain(value: Value) -> Plain:
-    """Give a value without what belongs to a cell."""
+    """Return a value without what belongs to a cell."""
     return value.mean if isinstance(value, Cell) else value

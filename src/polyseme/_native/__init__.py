@@ -46,12 +46,12 @@ def _load() -> ctypes.CDLL | None:
 
 
 def library() -> ctypes.CDLL | None:
-    """Give the compiled library; None where there is none, or with POLYSEME_NATIVE=0."""
+    """Return the compiled library; None where there is none, or with POLYSEME_NATIVE=0."""
     return None if os.environ.get("POLYSEME_NATIVE") == "0" else _load()
 
 
 def level() -> int:
-    """Give the instruction set to use, a place in `LEVELS`.
+    """Return the instruction set to use, a place in `LEVELS`.
 
     Returns
     -------

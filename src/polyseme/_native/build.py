@@ -28,7 +28,7 @@ class BuildError(Exception):
 
 
 def library_path(folder: Path = FOLDER) -> Path:
-    """Give the path in a folder, existing or not, of the library for its sources and platform."""
+    """Return the path in a folder, existing or not, of the library for its sources and platform."""
     digest = hashlib.sha256()
     for name in SOURCES:
         digest.update((folder / name).read_bytes())
@@ -63,6 +63,6 @@ def build(folder: Path = FOLDER) -> Path:
 
 
 def wheel_tag() -> str:
-    """Give the tag of a wheel with the library: any Python 3, this platform only."""
+    """Return the tag of a wheel with the library: any Python 3, this platform only."""
     where = sysconfig.get_platform().replace("universal2", platform.machine().lower())
     return f"py3-none-{where.replace('-', '_').replace('.', '_')}"

@@ -108,7 +108,7 @@ class Baseline(Estimator, ABC):
         return features, Y, Z
 
     def __sklearn_tags__(self) -> Any:
-        """Say to scikit-learn what it takes."""
+        """Return scikit-learn's tags: what it takes."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.target_tags.required = True
@@ -122,7 +122,7 @@ class Baseline(Estimator, ABC):
         return self._scores(check_features(table, owner=owner, n_features=self.n_features_in_))
 
     def rank(self, X: object, k: int = 10) -> tuple[NDArray[np.object_], Matrix]:
-        """Give the k best labels for each instance and their scores, each (n, k)."""
+        """Return the k best labels for each instance and their scores, each (n, k)."""
         scores = self.decision_function(X)
         label_ids, best = rank_labels(scores, label_preference(self.n_occurrences_), k)
         return self.classes_[label_ids], best

@@ -173,7 +173,7 @@ class SeenClassifiers(Estimator):
         return self
 
     def predict_proba(self, X: object) -> Matrix:
-        """Give the probability of each label of `classes_` for each instance, (n, n_labels)."""
+        """Return the probability of each label of `classes_` for each instance, (n, n_labels)."""
         check_fitted(self, "slope_")
         features = check_features(X, owner=type(self).__name__, n_features=self.n_features_in_)
         likely = np.empty((features.shape[0], len(self.classes_)))
@@ -235,7 +235,7 @@ def _fit_machines(kernel: Matrix, truth: Mask, C: float) -> tuple[Matrix, Matrix
 
 
 def _held_out_decisions(kernel: Matrix, truth: Mask, folds: IntArray, C: float) -> Matrix:
-    """Give decision values (n, n_labels) by machines that have not seen the instance's fold."""
+    """Return decision values (n, n_labels) by machines that have not seen the instance's fold."""
     decisions = np.empty(truth.shape)
     for fold in range(int(folds.max()) + 1):
         out, others = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
@@ -534,7 +534,7 @@ def ridge(inputs: Matrix, targets: Matrix, penalty: float) -> tuple[Matrix, Matr
 def _choose_penalty(
     inputs: Matrix, targets: Matrix, penalties: Sequence[float], folds: IntArray
 ) -> float:
-    """Give the first penalty of `ridge` with the least squared error over folds (m,) held out."""
+    """Return the first penalty of `ridge` with the least squared error over folds (m,) held out."""
     errors = np.zeros(len(penalties))
     for fold in range(int(folds.max()) + 1) if folds.any() else ():
         out = folds == fold

@@ -174,7 +174,7 @@ class JointFactors(PoolBaseline):
         return Setting(*self.settings[int(np.argmax(quality))])
 
     def _scores(self, X: Features) -> Matrix:
-        """Give the logits of all labels."""
+        """Return the logits of all labels."""
         return np.asarray(self.regression_.predict(X) @ self.label_vectors_.T + self.offsets_)
 
 
@@ -190,7 +190,7 @@ class Pairs:
         np.fill_diagonal(self.known, False)
 
     def start(self, n_components: int) -> Matrix:
-        """Give vectors (n_labels, n_components) whose products are the excess of counts."""
+        """Return vectors (n_labels, n_components) whose products are the excess of counts."""
         excess = np.log((self.counts + 1) / (self.expected + 1)) * self.known
         values, directions = np.linalg.eigh(excess)
         kept = np.argsort(-values)[:n_components]
@@ -239,7 +239,7 @@ def factorise(
 def _pair_terms(
     block: slice, vectors: Matrix, pairs: Pairs, setting: Setting
 ) -> tuple[Matrix, Matrix]:
-    """Give weights and pulls of all labels' vectors on those of a block, (n_block, n_labels)."""
+    """Return weights and pulls of all labels' vectors on those of a block, (n_block, n_labels)."""
     counts, r = pairs.counts[block], setting.dispersion
     known = setting.cooccurrence_weight * pairs.known[block]
     shifts = np.log(pairs.expected[block] / r)
@@ -248,13 +248,13 @@ def _pair_terms(
 
 
 def _expected_weight(logits: Matrix) -> Matrix:
-    """Give the mean of Pólya-Gamma variables PG(1, ψ), ``tanh(ψ / 2) / (2 ψ)``."""
+    """Return the mean of Pólya-Gamma variables PG(1, ψ), ``tanh(ψ / 2) / (2 ψ)``."""
     safe = np.where(np.abs(logits) < 1e-4, 1e-4, logits)
     return np.asarray(np.tanh(safe / 2) / (2 * safe))
 
 
 def _squares(points: Matrix) -> Matrix:
-    """Give the products of each point's coordinates (n, d), each pair once, (n, d (d + 1) / 2)."""
+    """Return the products of points' coordinates (n, d), each pair once, (n, d (d + 1) / 2)."""
     first, second = np.triu_indices(points.shape[1])
     return points[:, first] * points[:, second]
 

@@ -103,13 +103,13 @@ def stacked(first: Features, second: Features) -> Features:
 
 
 def label_shares(Y: sp.csr_matrix, Z: sp.csr_matrix) -> Matrix:
-    """Give the share of label sets Z with each label, or of instances Y where none has it."""
+    """Return the share of label sets Z with each label, or of instances Y where none has it."""
     named = counts_of(Z)
     return np.where(named > 0, named / Z.shape[0], counts_of(Y) / Y.shape[0])
 
 
 def no_verdicts(n: int, n_labels: int) -> sp.csr_matrix:
-    """Give the verdicts (n, n_labels) of items that nobody was asked about."""
+    """Return the verdicts (n, n_labels) of items that nobody was asked about."""
     parts = (np.empty(0, np.int8), np.empty(0, np.int64), np.zeros(n + 1, np.int64))
     return sp.csr_matrix(parts, shape=(n, n_labels))
 
@@ -144,7 +144,7 @@ def level_shifts(logits: Matrix, shares: Matrix) -> Matrix:
 
 
 def logits_of(scores: Matrix) -> Matrix:
-    """Give the logits of scores near [0, 1]; straight lines beyond 0.01 and 0.99 keep the order."""
+    """Return the logits of scores near [0, 1], on straight lines beyond 0.01 and 0.99."""
     scores = np.clip(scores, -_FARTHEST, _FARTHEST)
     inner = np.clip(scores, _EDGE, 1.0 - _EDGE)
     return np.asarray(logit(inner) + (scores - inner) / (_EDGE * (1.0 - _EDGE)))
@@ -231,7 +231,7 @@ class WeightedRidge:
         return scale_rows(X, mapper.scaling, mapper.mean_, mapper.scale_, np.float64)
 
     def _kernel(self, X: Features) -> Matrix:
-        """Give the kernel of rows to the landmarks, (n, n_landmarks)."""
+        """Return the kernel of rows to the landmarks, (n, n_landmarks)."""
         kernel = np.empty((X.shape[0], self.landmarks.shape[0]))
         for block in row_blocks(len(kernel), 8 * X.shape[1], _BLOCK_BYTES):
             rows = self._scaled(X[block])

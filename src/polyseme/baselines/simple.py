@@ -31,7 +31,7 @@ class Popularity(Baseline):
         self.shares_ = self.n_occurrences_ / max(int(self.n_occurrences_.sum()), 1)
 
     def _scores(self, X: Features) -> Matrix:
-        """Give every instance the same scores."""
+        """Return every instance the same scores."""
         return np.tile(self.shares_, (X.shape[0], 1))
 
 
@@ -138,7 +138,7 @@ class NearestInstances(Baseline):
 
 
 def _vote(queries: Rows, rows: Rows, labels: sp.csr_matrix, sizes: Sequence[int]) -> list[Matrix]:
-    """Give each label's share (m, n_labels) of the votes of so many nearest rows, by size."""
+    """Return each label's share (m, n_labels) of the votes of so many nearest rows, by size."""
     most = min(max(sizes), rows.shape[0])
     distances, near = NearestNeighbors(n_neighbors=most).fit(rows).kneighbors(queries)
     # A row at no distance outweighs all others, but by a finite weight.

@@ -197,7 +197,7 @@ class Transduction(PoolBaseline):
         return np.asarray(self.mixture_weight / rows.shape[1] * ratios)
 
     def _affinity(self, rows: Rows | None) -> sp.csr_matrix:
-        """Give the cosines of rows and their nearest items, sparse; None: the items' own."""
+        """Return the cosines of rows and their nearest items, sparse; None: the items' own."""
         distances, columns = self._neighbours.kneighbors(rows)
         similar = np.maximum(1.0 - distances, 0.0) / distances.shape[1]
         indptr = np.arange(0, similar.size + 1, similar.shape[1])
@@ -205,7 +205,7 @@ class Transduction(PoolBaseline):
         return sp.csr_matrix((similar.ravel(), columns.ravel(), indptr), shape=shape)
 
     def _prior_logits(self, X: Features) -> Matrix:
-        """Give the logits of the prior, (n, n_labels)."""
+        """Return the logits of the prior, (n, n_labels)."""
         if isinstance(self.prior_, Baseline):
             scores = self.prior_.decision_function(X)
         else:
@@ -219,7 +219,7 @@ class Transduction(PoolBaseline):
         return logits_of(scores) + self._shifts
 
     def _scores(self, X: Features) -> Matrix:
-        """Give logits that weigh prior, distributions and nearest items."""
+        """Return logits that weigh prior, distributions and nearest items."""
         rows = scale_rows(X, "standard", self._mean, self._scale, np.float64)
         near = self._affinity(rows) @ (2 * self.probabilities_ - 1)
         support = self.prior_weight * self._prior_logits(X) + self._log_ratios(rows)

@@ -73,7 +73,7 @@ class WordBaseline(Baseline):
     mapper_: InstanceMapper
 
     def _fit(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix) -> None:
-        """Give every label its vector, warn about those that have none, fit the mapper."""
+        """Fit the mapper to the vectors of labels; warn about labels that have none."""
         owner = type(self).__name__
         labels = self.classes_.tolist()
         words = WordVectors.find(labels=labels) if self.vectors is None else self.vectors
@@ -197,7 +197,7 @@ class ConSE(WordBaseline):
         self.n_top_ = best_candidate(N_TOP, qualities, truth.shape[1], N_FOLDS, generator)
 
     def _similarities(self, predicted: Matrix) -> Matrix:
-        """Give the cosine of every label with the instance's combination."""
+        """Return the cosine of every label with the instance's combination."""
         vectors = self.label_vectors_[self.direct_]
         points = _combine_top(predicted, vectors, self.shares_, self.n_top_)
         return super()._similarities(points)
@@ -292,7 +292,7 @@ class Composition(WordBaseline):
 
 
 def _best_cosines(points: Matrix, vectors: Matrix) -> Matrix:
-    """Give the best cosine of points (n, d) with a combination that holds each label."""
+    """Return the best cosine of points (n, d) with a combination that holds each label."""
     # All 2^n_labels - 1 sums of the vectors (n_labels, d) are compared, each scaled to length 1; a
     # sum of length 0 has the cosine 0 with everything.
     n_low = min(len(vectors), _LOW_LABELS)
@@ -429,7 +429,7 @@ class Fast0Tag(WordBaseline):
 
 
 def _can_be_ranked(truth: Mask) -> Mask:
-    """Say which documents (n, n_labels) hold some labels but not all, (n,)."""
+    """Return which documents (n, n_labels) hold some labels but not all, (n,)."""
     return np.asarray(truth.any(axis=1) & ~truth.all(axis=1))
 
 
@@ -494,7 +494,7 @@ class _RankingProblem:
         self.counts = [int((self.sizes > k).sum()) for k in range(self.ranked.shape[1])]
 
     def gradient(self, directions: Matrix) -> Matrix:
-        """Give each document's gradient, (n, d)."""
+        """Return each document's gradient, (n, d)."""
         scores = directions @ self.vectors.T
         # A label of the document itself is no rival: minus infinity leaves no gap.
         rivals = np.where(self.truth, -np.inf, scores)

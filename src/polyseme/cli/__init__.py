@@ -70,7 +70,7 @@ def _run() -> None:
 
 
 def _end_interrupted() -> None:
-    """Say so, unless it has been said, and end with exit code 130."""
+    """Print the interruption, unless it was printed, and exit with 130."""
     _interrupts.tell()
     raise SystemExit(_interrupts.CODE) from None
 

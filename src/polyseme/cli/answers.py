@@ -29,7 +29,7 @@ def ask(
     tables: TableOptions,
     form: Form = Form.auto,
 ) -> None:
-    """Say what to look at next: which tag of which item is worth a yes or no."""
+    """Suggest what to look at next: which tag of which item is worth a yes or no."""
     from polyseme._progress import working
     from polyseme.cli.reading import Reading, read_untagged, tags_of_items
     from polyseme.features import Extracted

@@ -89,7 +89,7 @@ def command(panel: str) -> Callable[[Command], Command]:
 
 
 def _declared(parameter: inspect.Parameter, texts: dict[str, dict[str, Any]]) -> inspect.Parameter:
-    """Give a parameter with typer's declaration of an argument or option."""
+    """Return a parameter with typer's declaration of an argument or option."""
     settings = dict(texts[parameter.name])
     short, flag = settings.pop("short", None), settings.pop("flag", False)
     optional = settings.pop("argument", False)
@@ -118,7 +118,7 @@ def refuse(message: str) -> NoReturn:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Say how to go on when a command that can is interrupted."""
+    """Return how to go on when a command that can is interrupted."""
     try:
         yield
     except KeyboardInterrupt:

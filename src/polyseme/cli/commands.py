@@ -172,7 +172,7 @@ def fit(
 def _extractor_to_update(
     old: ZeroShotTagger, X: Any, extractor: MediaFeatures | None, words: int | None
 ) -> MediaFeatures | None:
-    """Give a model's extractor anew for items that are like its own; refuse others."""
+    """Return a model's extractor anew for items that are like its own; refuse others."""
     from polyseme._estimator import copy_of
     from polyseme._validation import in_order
     from polyseme.features import Extracted
@@ -197,7 +197,7 @@ def _extractor_to_update(
 
 
 def _carried_over(old: ZeroShotTagger, n_items: int) -> str:
-    """Say what a fit takes from an older model, and what it does not."""
+    """Return what a fit takes from an older model, and what it does not."""
     words = old.vocabulary_
     sentence = (
         f"a fit to all {n_items:,} items that are given, from the older model's members; carried "
@@ -247,7 +247,7 @@ def _published_tagger(
 
 
 def _summary(tagger: Tagger) -> str:
-    """Give a sentence about a tagger that was just fitted."""
+    """Return a sentence about a tagger that was just fitted."""
     counts = ", ".join(f"{count} {kind}" for kind, count in _kinds(tagger).items())
     summary = f"{len(tagger.classes_)} labels ({counts}) from {len(tagger.store_.ids)} documents"
     if isinstance(tagger, polyseme.PublishedTagger):
@@ -629,7 +629,7 @@ def info(
     tables: TableOptions,
     form: Form = Form.auto,
 ) -> None:
-    """Say what a model or a table of documents holds."""
+    """Show what a model or a table of documents holds."""
     from polyseme.cli.reading import is_table
 
     if path.is_dir() and not is_table(path):
@@ -643,7 +643,7 @@ def info(
 
 
 def _describe_documents(path: Path, tables: TableOptions) -> dict[str, Any]:
-    """Give the facts about a table of documents."""
+    """Return the facts about a table of documents."""
     import numpy as np
 
     corpus = polyseme.LabelCorpus.read(path, **asdict(tables))
@@ -661,7 +661,7 @@ def _describe_documents(path: Path, tables: TableOptions) -> dict[str, Any]:
 
 
 def _describe_model(path: Path) -> dict[str, Any]:
-    """Give the facts about a saved tagger."""
+    """Return the facts about a saved tagger."""
     tagger = polyseme.load(path)
     facts: dict[str, Any] = {"labels": len(tagger.classes_), **_kinds(tagger)}
     n_features, store = tagger.n_features_in_, tagger.store_
@@ -730,7 +730,7 @@ def _describe_log(log: VerdictLog) -> dict[str, Any]:
 
 
 def _saved(path: Path) -> str:
-    """Say when a model was saved, by its manifest."""
+    """Return when a model was saved, by its manifest."""
     seconds = (path / "manifest.json").stat().st_mtime
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
 
@@ -781,7 +781,7 @@ def block(model: Path, labels: list[str], undo: bool = False, out: Path | None =
 
 @command(VOCABULARY)
 def rename(model: Path, label: str, name: str, out: Path | None = None) -> None:
-    """Give a tag another name."""
+    """Rename a tag."""
     _change(model, out, "rename", lambda tagger: tagger.rename(label, name))
 
 

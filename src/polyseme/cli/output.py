@@ -82,7 +82,7 @@ def end_output() -> None:
 
 
 def reader_gone() -> bool:
-    """Say whether nobody reads standard output any more (`| head`); write nothing more then."""
+    """Return whether nobody reads standard output any more (`| head`); write nothing more then."""
     if _is_read():
         return False
     _write_nowhere(sys.stdout)
@@ -90,7 +90,7 @@ def reader_gone() -> bool:
 
 
 def _is_read() -> bool:
-    """Say whether somebody reads standard output; no where it cannot be told."""
+    """Return whether somebody reads standard output; no where it cannot be told."""
     try:
         import select
 
@@ -125,12 +125,12 @@ class _Spelled(io.TextIOBase):
 
 
 def counted(count: int, noun: str) -> str:
-    """Give a number of things."""
+    """Return a number of things."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def told(verdicts: Iterable[Verdict]) -> str:
-    """Say how many answers there are, and to which labels; the first ones are named."""
+    """Return how many answers there are, and to which labels; the first ones are named."""
     yes, no = Counter[str](), Counter[str]()
     for verdict in verdicts:
         (yes if verdict.answer else no)[verdict.label] += 1
@@ -141,7 +141,7 @@ def told(verdicts: Iterable[Verdict]) -> str:
 
 
 def for_people(form: Form) -> bool:
-    """Say whether output in this form is a table for people."""
+    """Return whether output in this form is a table for people."""
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
     return form == Form.table or (form == Form.auto and on_terminal)
 
@@ -213,7 +213,7 @@ def emit_evidence(item: dict[str, Any], evidence: Evidence, form: Form) -> None:
 
 
 def _record(evidence: Evidence) -> dict[str, Any]:
-    """Give all of the evidence as one record."""
+    """Return all of the evidence as one record."""
     record: dict[str, Any] = _rounded(asdict(evidence))
     for neighbour in record["neighbours"]:
         ids, distance, share, holds = (
@@ -225,7 +225,7 @@ def _record(evidence: Evidence) -> dict[str, Any]:
 
 
 def _rounded(value: Any) -> Any:
-    """Give all numbers in a record six digits."""
+    """Return all numbers in a record six digits."""
     if isinstance(value, dict):
         return {name: _rounded(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -234,7 +234,7 @@ def _rounded(value: Any) -> Any:
 
 
 def _parts(evidence: Evidence) -> list[dict[str, Any]]:
-    """Give a record for each part of the logit, then their sum."""
+    """Return a record for each part of the logit, then their sum."""
     rows: list[tuple[Any, ...]] = [(name, None, part, None) for name, part in evidence.parts()]
     # By place: a tag may be called like another part.
     rows[2 : 2 + len(evidence.tags)] = [

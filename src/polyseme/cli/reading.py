@@ -145,7 +145,7 @@ def read_label_sets(
 
 
 def is_table(folder: Path) -> bool:
-    """Say whether a folder is a table in files, and none that `polyseme extract` wrote."""
+    """Return whether a folder is a table in files, and none that `polyseme extract` wrote."""
     return not is_extraction(folder) and is_sharded(folder)
 
 
@@ -171,7 +171,7 @@ def _items_of_table(place: Path, split: str | None, reading: Reading, wide: bool
 
 
 def _rows_of_split(corpus: LabelCorpus, split: str | None, place: Path) -> NDArray[np.bool_]:
-    """Say which documents are of a split; all where none is asked for."""
+    """Return which documents are of a split; all where none is asked for."""
     if split is None:
         return np.ones(len(corpus), dtype=bool)
     known = sorted(set(corpus.splits or ()))
@@ -239,7 +239,7 @@ def _pairs(
 
 
 def _tagged_items(extraction: Extracted, normalize: bool) -> Items:
-    """Give the extracted files that have keywords, with these."""
+    """Return the extracted files that have keywords, with these."""
     rows = [row for row, tags in enumerate(extraction.tags) if tags]
     if not rows:
         raise InputError(
@@ -257,7 +257,7 @@ def _tagged_items(extraction: Extracted, normalize: bool) -> Items:
 
 
 def _others(n: int, rows: IntArray) -> list[int]:
-    """Give the numbers below n that are not among some rows."""
+    """Return the numbers below n that are not among some rows."""
     return sorted(set(range(n)) - set(rows.tolist()))
 
 
@@ -290,7 +290,7 @@ def tags_of_items(
     features: Path,
     reading: Reading,
 ) -> list[tuple[str, ...]]:
-    """Give the tags that each item has already: by file, by id, or in order where one has none."""
+    """Return each item's own tags: by file, by id, or in order where there are no ids."""
     files = bool(items) and "file" in items[0]
     names: Any = [item.get("file", item.get("id")) for item in items]
     names = range(len(items)) if None in names else names
@@ -387,7 +387,7 @@ def read_answers(path: Path) -> list[Verdict]:
 def items_to_learn(
     names: Sequence[str], tagger: ZeroShotTagger, features: Path | None, reading: Reading
 ) -> tuple[list[str], Any]:
-    """Give items as a model's verdicts name them, and where their features are found.
+    """Return items as a model's verdicts name them, and where their features are found.
 
     Without features, they are files that the model looks at, or known to it from former verdicts.
     """
@@ -430,7 +430,7 @@ def check_rows(tagger: ZeroShotTagger, X: Any, names: Collection[str] | None = N
 
 
 def _names_within(names: Sequence[str], X: Any, place: Path) -> list[str]:
-    """Give items under the names they have among others; files may be named by any path."""
+    """Return items under the names they have among others; files may be named by any path."""
     known = set(map(str, range(X.shape[0])) if X.ids is None else X.ids)
     own = {name: name for name in names if name in known}
     for name in dict.fromkeys(names):

@@ -180,7 +180,7 @@ def open_engine(
 
 @contextmanager
 def _watched(head: str) -> Iterator[None]:
-    """Say so when the head of the cluster is gone: Ray ends the process then, without a word."""
+    """Warn when the head of the cluster is gone: Ray ends the process then, without a word."""
     done = threading.Event()
     host, _, port = head.rpartition(":")
 
@@ -246,13 +246,13 @@ def _told(piece: object) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    """Give the first sentence of what a library says."""
+    """Return the first sentence of what a library says."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0].partition(". ")[0].rstrip(".") if lines else type(error).__name__
 
 
 def own_version() -> str:
-    """Give the version of polyseme that is installed here."""
+    """Return the version of polyseme that is installed here."""
     try:
         return version("polyseme")
     except PackageNotFoundError:  # a source tree that was never installed

@@ -133,7 +133,7 @@ class Tagging:
 
 
 def _told(path: Path) -> str:
-    """Give the name of a file as text; bytes that are none are spelled out."""
+    """Return the name of a file as text; bytes that are none are spelled out."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
@@ -159,7 +159,7 @@ def _tag(
     caches: Sequence[Path],
     paths: Sequence[str],
 ) -> list[Any]:
-    """Give a record of tags for each file, or a `MediaError`; look only at what no cache has."""
+    """Return a record of tags for each file, or a `MediaError`; look only at what no cache has."""
     extractor: Any = suggestions.tagger.features_
     extractor.set_params(**parameters)
     with one_thread(training=False):

@@ -143,7 +143,7 @@ class Suggestions:
         return max(_LEAST_ROWS, min(MOST_ROWS, most))
 
     def columns_of(self, shard: Shard) -> tuple[str, ...] | None:
-        """Give the columns of a shard in the order of the fit; None where one has no names."""
+        """Return the columns of a shard in the order of the fit; None where one has no names."""
         names = getattr(self.tagger, "feature_names_in_", None)
         if names is None or shard.columns is None:
             return None
@@ -151,7 +151,7 @@ class Suggestions:
         return tuple(in_order(empty, names.tolist(), owner=type(self.tagger).__name__).columns)
 
     def records(self, X: Any, tags: Any = None) -> list[Record]:
-        """Give labels, kinds and scores of each item; see `ZeroShotTagger.rank`."""
+        """Return labels, kinds and scores of each item; see `ZeroShotTagger.rank`."""
         # The published method has one way only, and its `rank` asks for none.
         options = {} if self.method == "space" else {"method": self.method}
         tagger, k = self.tagger, self.k or _MOST_TAGS
@@ -172,7 +172,7 @@ class Suggestions:
 
 
 def digest_of(model: Path) -> str:
-    """Give a name of a saved model that changes whenever any of its files does."""
+    """Return a name of a saved model that changes whenever any of its files does."""
     return hashlib.sha256(read_manifest(model)).hexdigest()
 
 
@@ -229,7 +229,7 @@ class Table:
 
 
 def named(row: int, ids: Sequence[str] | None, place: int) -> Record:
-    """Give what the record of a row begins with; its id is at a place of `ids`."""
+    """Return what the record of a row begins with; its id is at a place of `ids`."""
     return {"row": row} if ids is None else {"row": row, "id": ids[place]}
 
 
@@ -477,7 +477,7 @@ def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> di
 
 
 def _told(folder: Path) -> dict[str, Summary]:
-    """Give what manifest and journal say of the files of a folder, by name."""
+    """Return what manifest and journal say of the files of a folder, by name."""
     files = (_read(folder / MANIFEST) or {}).get("files", [])
     lines: list[Any] = list(files) if isinstance(files, list) else []
     if (folder / JOURNAL).is_file():
@@ -516,7 +516,7 @@ def _count(shards: Sequence[Shard]) -> int:
 
 
 def _output_of(folder: Path, shard: Shard, form: str) -> Path:
-    """Give the file that a shard's rankings go to."""
+    """Return the file that a shard's rankings go to."""
     return folder / f"{shard.path.stem}.{form}"
 
 

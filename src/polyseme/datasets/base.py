@@ -23,7 +23,7 @@ class DatasetContent:
     feature_names: Sequence[str] | None = None  # the columns of X
 
     def digest(self) -> str:
-        """Give the SHA-256 of the content, whatever file it came from."""
+        """Return the SHA-256 of the content, whatever file it came from."""
         corpus = self.corpus
         facts = [list(corpus), corpus.ids, corpus.groups, corpus.splits, self.feature_names]
         summed = hashlib.sha256(json.dumps(facts).encode())
@@ -74,7 +74,7 @@ class Dataset:
     files: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of each file that was read
 
     def __repr__(self) -> str:
-        """Tell its name and size, in a line."""
+        """Return its name and size, in a line."""
         shape = "no features" if self.X is None else f"{self.X.shape[1]} features"
         return f"Dataset({self.name!r}, {self.corpus!r}, {shape})"
 
@@ -84,7 +84,7 @@ class Dataset:
         return self.spec.name
 
     def as_published(self) -> bool:
-        """Say whether these are the files that the published figures were made with.
+        """Return whether these are the files that the published figures were made with.
 
         Always False for a sample, for an original of which no file was at hand, and for a folder
         of one's own. An embedded dataset checks its own files.

@@ -40,7 +40,7 @@ Names = TypeVar("Names", bound=tuple[str, ...])
 
 @cache
 def known_specs() -> dict[str, DatasetSpec]:
-    """Give the specs of all known datasets by name: an entry each of `specs.toml`.
+    """Return the specs of all known datasets by name: an entry each of `specs.toml`.
 
     Read when first asked for: packages that add some by entry points import this one.
     """
@@ -111,7 +111,7 @@ def load_dataset(name: str, data: str | Path | None = None, *, sample: bool = Fa
 
 
 def choose(candidates: Sequence[Names], data: str | Path | None = None) -> Names:
-    """Give the first of several tuples of datasets whose folders are all there, originals first.
+    """Return the first of several tuples of datasets whose folders are all there, originals first.
 
     A folder counts even when files are missing from it, so that a half-copied original is told of
     instead of being replaced in silence.
@@ -132,7 +132,7 @@ def choose(candidates: Sequence[Names], data: str | Path | None = None) -> Names
 
 
 def folder_spec(name: str) -> DatasetSpec:
-    """Give the spec of a folder that `known_specs` does not know, under its name."""
+    """Return the spec of a folder that `known_specs` does not know, under its name."""
 
     def no_sample() -> DatasetContent:
         raise unknown_name("dataset", name, known_specs())
@@ -182,7 +182,7 @@ def _folders(root: Path) -> list[str]:
 
 
 def _contents(root: Path) -> str:
-    """Say which datasets a data root holds."""
+    """Return which datasets a data root holds."""
     if any((root / file).is_file() for file in DOCUMENT_FILES):
         return "it is a dataset's folder itself: name the folder above it"
     folders = _folders(root)

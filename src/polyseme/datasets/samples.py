@@ -62,7 +62,7 @@ class SyntheticSample:
         return DatasetContent(corpus, self._features(corpus, topics, generator), names)
 
     def _groups(self) -> IntArray:
-        """Give the number of every document's group; sizes go round from 1 to 2 * mean - 1."""
+        """Return the number of every document's group; sizes go round from 1 to 2 * mean - 1."""
         rows = np.arange(self.n_documents, dtype=np.int64)
         if not self.group_size:
             return rows
@@ -91,7 +91,7 @@ class SyntheticSample:
         return documents
 
     def _chances(self, topic: str) -> dict[str, float]:
-        """Give the chance of each label of a topic in this dataset."""
+        """Return the chance of each label of a topic in this dataset."""
         shared = zip(self.topics[topic], _CHANCES, strict=True)
         own = zip(self.own.get(topic, ()), _OWN_CHANCES, strict=False)
         return {label: chance for label, chance in (*shared, *own) if label not in self.without}

@@ -39,7 +39,7 @@ class ToyWorld:
     oov: tuple[str, ...]  # labels that no label set holds
 
     def truth(self, labels: tuple[str, ...]) -> NDArray[np.bool_]:
-        """Say which of the given labels belong to each test instance, (n_test, n_labels)."""
+        """Return which of the given labels belong to each test instance, (n_test, n_labels)."""
         return np.array([[label in self.themes[t] for label in labels] for t in self.themes_test])
 
 

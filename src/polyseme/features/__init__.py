@@ -42,7 +42,7 @@ def extractor_of(config: Config, arrays: Arrays) -> MediaFeatures | None:
 
 
 def extractor_class(kind: str) -> type[MediaFeatures]:
-    """Give a feature extractor by what it takes: "image" or "audio"."""
+    """Return a feature extractor by what it takes: "image" or "audio"."""
     if kind not in EXTRACTORS:
         raise unknown_name("kind of media", kind, EXTRACTORS)
     return EXTRACTORS[kind]

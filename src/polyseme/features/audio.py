@@ -103,7 +103,7 @@ class AudioFeatures(MediaFeatures):
         self.random_state = random_state
 
     def preprocessing(self) -> dict[str, JSON]:
-        """Give all that decides the segments as JSON values."""
+        """Return all that decides the segments as JSON values."""
         owner = type(self).__name__
         check_number("max_seconds", self.max_seconds, owner=owner, low=0, above=True)
         seconds = float(self.max_seconds)
@@ -130,7 +130,7 @@ class AudioFeatures(MediaFeatures):
         return one_thread()
 
     def trained_tags(self) -> tuple[str, ...]:
-        """Give the tags that the network was trained to know; see `MediaFeatures.trained_tags`."""
+        """Return the tags that the network was trained on; see `MediaFeatures.trained_tags`."""
         return () if self.network is None else tuple(self._network().tags)
 
     def fit_raw(self, raw: Sequence[Raw]) -> None:
@@ -149,7 +149,7 @@ class AudioFeatures(MediaFeatures):
         return self.codebook_.transform(raw)
 
     def get_state(self) -> State:
-        """Give the fitted extractor as JSON values and arrays; see `MediaFeatures.get_state`."""
+        """Return the fitted extractor as JSON values and arrays; see `MediaFeatures.get_state`."""
         config, nothing = super().get_state()
         if self.network is not None:
             return config, nothing
@@ -173,12 +173,12 @@ class AudioFeatures(MediaFeatures):
 
     @classmethod
     def declared(cls) -> Fields:
-        """Say what values `get_state` gives; see `MediaFeatures.declared`."""
+        """Return what values `get_state` gives; see `MediaFeatures.declared`."""
         kinds = {**super().declared().kinds, "codebook": Table(Anything())}
         return Fields(kinds, optional=("codebook",))
 
     def _network(self) -> Any:
-        """Give the network, from samples to numbers of each three seconds."""
+        """Return the network, from samples to numbers of each three seconds."""
         return find_network(self.network, None, SOUNDS, self.device).load()
 
     def _heard(self, item: object) -> Raw:

@@ -60,7 +60,7 @@ class Extracted:
         return len(self.ids)
 
     def __repr__(self) -> str:
-        """Tell its kind and size, in a line."""
+        """Return its kind and size, in a line."""
         return f"Extracted({len(self)} {self.kind} items, {len(self.skipped)} skipped)"
 
     @property
@@ -96,11 +96,11 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
 
     @abstractmethod
     def preprocessing(self) -> dict[str, JSON]:
-        """Give all that decides the raw numbers as JSON values, with a version of our own."""
+        """Return all that decides the raw numbers as JSON values, with a version of our own."""
 
     @abstractmethod
     def extract_batch(self, items: Sequence[object]) -> list[Raw | MediaError]:
-        """Give the raw numbers of some items, or why there are none; runs in threads."""
+        """Return the raw numbers of some items, or why there are none; runs in threads."""
 
     def single_threaded(self) -> AbstractContextManager[object]:
         """Keep the libraries that `extract_batch` uses to one thread each."""
@@ -134,7 +134,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         self.preprocessing_ = self.preprocessing()
 
     def transform(self, X: object) -> NDArray[np.floating[Any]]:
-        """Give the features (n, n_features_out_) of items: paths, arrays or Extracted."""
+        """Return the features (n, n_features_out_) of items: paths, arrays or Extracted."""
         check_fitted(self, "n_features_out_")
         if self.preprocessing_ != self.preprocessing():
             raise InputError(
@@ -161,7 +161,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
                     yield from outcomes
 
     def raw(self, X: object) -> Sequence[Raw]:
-        """Give raw numbers of whatever is accepted; the first item without any is an error."""
+        """Return raw numbers of whatever is accepted; the first item without any is an error."""
         if isinstance(X, Extracted):
             self._check_preprocessing(X)
             self._check_numbers(X)
@@ -176,12 +176,12 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         return rows
 
     def digest(self) -> str:
-        """Give a short name of the preprocessing, for caches."""
+        """Return a short name of the preprocessing, for caches."""
         text = json.dumps([self.kind, self.preprocessing()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def plain_parameters(self) -> dict[str, JSON]:
-        """Give what another extractor is made with, here or elsewhere, as JSON values."""
+        """Return what another extractor is made with, here or elsewhere, as JSON values."""
         named = self.get_params().items()
         kept = {name: one for name, one in named if name not in _HERE_ONLY}
         if kept.get("weights") is not None:
@@ -189,11 +189,11 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         return kept
 
     def trained_tags(self) -> tuple[str, ...]:
-        """Give the tags that a network was trained to know: no item's tag is new to it."""
+        """Return the tags that a network was trained to know: no item's tag is new to it."""
         return ()
 
     def get_state(self) -> State:
-        """Give the fitted extractor as JSON values and arrays, for saving without pickle."""
+        """Return the fitted extractor as JSON values and arrays, for saving without pickle."""
         check_fitted(self, "n_features_out_")
         return {
             "parameters": self.plain_parameters(),
@@ -219,7 +219,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
 
     @classmethod
     def declared(cls) -> Fields:
-        """Say what values `get_state` gives."""
+        """Return what values `get_state` gives."""
         names = [name for name in inspect.signature(cls).parameters if name not in _HERE_ONLY]
         own = {"preprocessing": Table(Plain()), "n_features_out": Whole(1)}
         return Fields({"parameters": parameters(cls, *names), **own})
@@ -267,7 +267,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
 
 
 def _largest(numbers: NDArray[Any]) -> float:
-    """Give the largest size of any number; NaN where one is none."""
+    """Return the largest size of any number; NaN where one is none."""
     return max(float(numbers.max()), -float(numbers.min())) if numbers.size else 0.0
 
 
@@ -280,7 +280,7 @@ def learned_copy(extractor: MediaFeatures, X: object, seed: int) -> tuple[MediaF
 
 
 def one_item(x: object, extractor: MediaFeatures | None) -> object:
-    """Give one item as a table of one row, or as what an extractor takes."""
+    """Return one item as a table of one row, or as what an extractor takes."""
     if extractor is None:
         return as_row(x)
     return x if isinstance(x, Extracted) else [x]
@@ -294,12 +294,12 @@ def needs(extra: str, purpose: str) -> InputError:
 
 
 def is_path(item: object) -> TypeGuard[str | os.PathLike[str]]:
-    """Say whether an item names a file."""
+    """Return whether an item names a file."""
     return isinstance(item, (str, os.PathLike))
 
 
 def check_file(path: Path) -> int:
-    """Give the size of a regular file that can be read, or raise a `MediaError`; open no pipe."""
+    """Return the size of a regular file that can be read, or raise a `MediaError`; open no pipe."""
     try:
         status = path.stat()
         if regular := stat.S_ISREG(status.st_mode):
@@ -314,7 +314,7 @@ def check_file(path: Path) -> int:
 
 
 def cause(error: OSError | ValueError) -> str:
-    """Give the system's own words for what is wrong with a file."""
+    """Return the system's own words for what is wrong with a file."""
     return str(getattr(error, "strerror", None) or error).lower()
 
 
@@ -355,7 +355,7 @@ def quiet_decoders() -> Iterator[None]:
 
 
 def attempt(function: Callable[[object], T], item: object) -> T | MediaError:
-    """Give what a function makes of an item, or the error that says why there is nothing."""
+    """Return what a function makes of an item, or the error that says why there is nothing."""
     try:
         return function(item)
     except MediaError as error:
@@ -365,7 +365,7 @@ def attempt(function: Callable[[object], T], item: object) -> T | MediaError:
 
 
 def _items(X: Any, kind: str) -> list[object]:
-    """Give items as a list: paths in any sequence or column, or arrays."""
+    """Return items as a list: paths in any sequence or column, or arrays."""
     if is_path(X) or isinstance(X, bytes):
         raise InputError(f"Give a list of {kind} files, not a single path; got {X!r}.")
     if hasattr(X, "to_numpy"):

@@ -21,7 +21,7 @@ _FLOAT32 = 1
 
 
 def read_checkpoint(index: bytes, data: bytes) -> dict[str, NDArray[np.float32]]:
-    """Give the tensors of a checkpoint of one shard by their names."""
+    """Return the tensors of a checkpoint of one shard by their names."""
     if not index.endswith(_MAGIC):
         raise InputError("The index is not that of a TensorFlow checkpoint.")
     try:

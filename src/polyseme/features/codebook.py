@@ -103,7 +103,7 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         return self
 
     def transform(self, segments: Sequence[FloatArray]) -> Frames:
-        """Give the shares of words (n, n_words_) in clips (n_i, d).
+        """Return the shares of words (n, n_words_) in clips (n_i, d).
 
         Rows sum to 1; a clip without segments gets zeros, with a warning.
         """
@@ -132,7 +132,7 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         return shares
 
     def get_state(self) -> State:
-        """Give the fitted codebook as JSON values and arrays, for saving without pickle."""
+        """Return the fitted codebook as JSON values and arrays, for saving without pickle."""
         check_fitted(self, "means_")
         config = {
             "parameters": {"n_words": int(self.n_words), "max_frames": int(self.max_frames)},
@@ -187,7 +187,7 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
 
 
 def _as_frames(frames: FloatArray) -> Frames:
-    """Give frames as float64, cut off where squares would overflow."""
+    """Return frames as float64, cut off where squares would overflow."""
     return np.clip(frames.astype(np.float64), -_LARGEST, _LARGEST)
 
 
@@ -223,7 +223,7 @@ def _draw(clips: list[FloatArray], most: int, generator: np.random.Generator) ->
 
 
 def _starting_words(frames: Frames, n_words: int, seed: int) -> NDArray[np.int64]:
-    """Give each frame a word to start from, by k-means on small batches, (n,)."""
+    """Return each frame a word to start from, by k-means on small batches, (n,)."""
     from sklearn.cluster import MiniBatchKMeans
 
     # On all frames k-means ends as likely, takes longer, and its sums depend on the threads.
@@ -264,7 +264,7 @@ def _expect(
 
 
 def _maximise(sums: Frames) -> tuple[Frames, Frames, Frames]:
-    """Give means, inverse spreads and weights that fit sums of shares, frames and squares best."""
+    """Return means, inverse spreads and weights by sums of shares, frames and squares."""
     d = sums.shape[1] // 2
     # A word to which nothing falls any more stays where dividing is possible.
     counts = sums[:, 0] + 10 * np.finfo(np.float64).eps
@@ -275,7 +275,7 @@ def _maximise(sums: Frames) -> tuple[Frames, Frames, Frames]:
 
 
 def _log_densities(block: Frames, means: Frames, factors: Frames) -> Frames:
-    """Give the log-densities of frames under Gaussians along the axes, (n, n_words)."""
+    """Return the log-densities of frames under Gaussians along the axes, (n, n_words)."""
     precisions = factors**2
     constants = np.log(factors).sum(axis=1) - 0.5 * (
         np.einsum("ij,ij->i", means**2, precisions) + means.shape[1] * np.log(2 * np.pi)

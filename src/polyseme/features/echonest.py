@@ -43,7 +43,7 @@ def read_timbre(path: Path) -> NDArray[np.float32]:
 
 
 def _dataset(file: Any, name: str) -> Any:
-    """Give a dataset of the group `analysis`, or None; never what lies in another file."""
+    """Return a dataset of the group `analysis`, or None; never what lies in another file."""
     dataset = file
     for part in ("analysis", name):
         link = dataset.get(part, getlink=True) if isinstance(dataset, h5py.Group) else None

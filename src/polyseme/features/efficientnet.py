@@ -43,7 +43,7 @@ class EfficientNetLite:
 
     @torch.inference_mode()
     def __call__(self, pictures: NDArray[np.uint8], depth: str) -> NDArray[np.float32]:
-        """Give the features (n, n_features) of pictures (n, size, size, 3) at one of `DEPTHS`."""
+        """Return the features (n, n_features) of pictures (n, size, size, 3) at one of `DEPTHS`."""
         # Channels are innermost already: the new order of axes moves no byte.
         batch = torch.from_numpy(pictures).to(self.device).permute(0, 3, 1, 2).float()
         features: Tensor = self.body(batch.sub_(_MEAN).div_(_SPREAD))

@@ -99,12 +99,12 @@ class Summary:
     alike: tuple[str, ...] = ()  # files whose numbers are those of a file with another content
 
     def __repr__(self) -> str:
-        """Tell how many, in a line; its methods say it in sentences."""
+        """Return how many, in a line; its methods say it in sentences."""
         done = f"{self.n_extracted} {self.kind} files, {len(self.skipped)} skipped"
         return f"Summary({done}, {self.n_tagged} with keywords)"
 
     def sentence(self) -> str:
-        """Say it in one sentence."""
+        """Return it as one sentence."""
         total = self.n_extracted + len(self.skipped)
         noun = {"image": "picture", "audio": "sound"}[self.kind]
         cached = f" ({self.n_cached:,} from the cache)" if self.n_cached else ""
@@ -126,7 +126,7 @@ class Summary:
         )
 
     def keywords(self) -> str:
-        """Say how many files have keywords, and from where, in one sentence."""
+        """Return how many files have keywords, and from where, in one sentence."""
         if not self.n_tagged:
             return "no file has keywords, inside or in a sidecar"
         listed = ", ".join(f"{place} {count:,}" for place, count in self.places.items())
@@ -231,12 +231,12 @@ def _fill(
 
 
 def _warn(sentence: str) -> None:
-    """Tell of what was found damaged."""
+    """Warn of what was found damaged."""
     warnings.warn(sentence, PolysemeWarning, stacklevel=4)
 
 
 def by_reason(files: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Give (names, reason) for each reason that (file, reason) pairs have, said once."""
+    """Return (names, reason) for each reason that (file, reason) pairs have, said once."""
     names: dict[str, list[str]] = defaultdict(list)
     for name, reason in files:
         names[reason].append(name)
@@ -347,7 +347,7 @@ def _ledger(path: Path) -> list[dict[str, Any]]:
 
 
 def _is_line(place: int, row: Any) -> bool:
-    """Say whether a line of a ledger is sound: extracted files come first, in their order."""
+    """Return whether a line of a ledger is sound: extracted files come first, in their order."""
     if not isinstance(row, dict) or not isinstance(row.get("file"), str):
         return False
     if row.get("outcome") != "extracted":
@@ -359,12 +359,12 @@ def _is_line(place: int, row: Any) -> bool:
 
 
 def is_extraction(path: Path) -> bool:
-    """Say whether a path is a folder that an extraction was, or is being, written to."""
+    """Return whether a path is a folder that an extraction was, or is being, written to."""
     return path.is_dir() and (_is_marked(path) or (path / MANIFEST).exists())
 
 
 def _is_marked(path: Path) -> bool:
-    """Say whether a folder is marked as ours for numbers of media files."""
+    """Return whether a folder is marked as ours for numbers of media files."""
     return kind_of(path) in _KINDS.values()
 
 
@@ -410,7 +410,7 @@ def _walk(folder: Path, leave_out: Path | None) -> Iterator[Path]:
 
 
 def _no_media(path: Path, suffixes: frozenset[str]) -> str:
-    """Say why a path is passed over; empty for a media file, also for a broken link to one."""
+    """Return why a path is passed over; empty for a media file, also for a broken link to one."""
     if path.name.startswith("."):
         return "is hidden"
     if path.is_dir():
@@ -466,7 +466,7 @@ def match_documents(files: Sequence[str], documents: Sequence[str]) -> tuple[Int
 
 
 def _plain(name: str) -> PurePosixPath:
-    """Give a name with forward slashes and composed letters, whatever system it comes from."""
+    """Return a name with forward slashes and composed letters, whatever system it comes from."""
     return PurePosixPath(unicodedata.normalize("NFC", name.replace("\\", "/")))
 
 
@@ -498,7 +498,7 @@ def map_files(
 
 
 def look_at(extractor: MediaFeatures, digest: str, paths: Sequence[str]) -> list[Raw | MediaError]:
-    """Give the raw numbers of files, or why there are none; for `map_files`.
+    """Return the raw numbers of files, or why there are none; for `map_files`.
 
     `digest` is the extractor's where the work was handed out.
     """
@@ -524,7 +524,7 @@ def unseen(host: str, place: str | Path) -> InputError:
 
 
 def _hash_files(paths: Sequence[str]) -> list[tuple[str, bytes] | None]:
-    """Give states and hashes of files; None where who asked finds out by itself what is wrong."""
+    """Return states and hashes of files; None where who asked finds out by itself what is wrong."""
     hashes: list[tuple[str, bytes] | None] = [None] * len(paths)
     for n, path in enumerate(paths):
         with contextlib.suppress(OSError):
@@ -587,7 +587,7 @@ class FeatureStore:
         self._connection.commit()
 
     def hashed(self, path: Path) -> tuple[str, bytes]:
-        """Give the state and SHA-256 of a file; one not touched since is not read again."""
+        """Return the state and SHA-256 of a file; one not touched since is not read again."""
         hashed = self.noted(path)
         if hashed is None:
             hashed = _hash(path)
@@ -596,7 +596,7 @@ class FeatureStore:
         return hashed
 
     def noted(self, path: Path) -> tuple[str, bytes] | None:
-        """Give the state and SHA-256 that were noted of a file, if it is still in that state."""
+        """Return the state and SHA-256 that were noted of a file, if it is still in that state."""
         name = os.fsencode(path.absolute())
         query = "SELECT state, content, digest FROM files WHERE path = ?"
         row: tuple[str, bytes, bytes] | None = self._run(query, name).fetchone()
@@ -615,7 +615,7 @@ class FeatureStore:
         self._put("files", os.fsencode(path.absolute()), state, content)
 
     def find(self, content: bytes) -> Raw | None:
-        """Give the raw numbers under a hash; None where there are none that can be trusted."""
+        """Return the raw numbers under a hash; None where there are none that can be trusted."""
         query = "SELECT shape, raw, digest FROM numbers WHERE content = ? AND preprocessing = ?"
         row = self._run(query, content, self.preprocessing).fetchone()
         if row is None:
@@ -630,14 +630,14 @@ class FeatureStore:
         return None
 
     def get(self, content: bytes) -> Raw:
-        """Give the raw numbers under a hash that is in the store."""
+        """Return the raw numbers under a hash that is in the store."""
         raw = self.find(content)
         if raw is None:
             raise DamagedCacheError(f"The cache '{self.path}' was damaged while it was read.")
         return raw
 
     def shape_of(self, content: bytes) -> tuple[int, ...]:
-        """Give the shape of the raw numbers under a hash that is in the store."""
+        """Return the shape of the raw numbers under a hash that is in the store."""
         query = "SELECT shape FROM numbers WHERE content = ? AND preprocessing = ?"
         return tuple(json.loads(self._run(query, content, self.preprocessing).fetchone()[0]))
 
@@ -679,14 +679,14 @@ class FeatureStore:
 
 
 def caches_beside(place: Path) -> list[Path]:
-    """Give the caches of the extractions that lie in the same folder as something else."""
+    """Return the caches of the extractions that lie in the same folder as something else."""
     found = place.absolute().parent.glob(f"*/{CACHE}")
     ours = (path for path in found if path.is_file() and _is_marked(path.parent))
     return sorted(ours)[:_MOST_CACHES]
 
 
 def from_caches(caches: Iterable[Path], digest: str, paths: Sequence[Path]) -> dict[Path, Raw]:
-    """Give the raw numbers that caches have of files; what cannot be read there is left out."""
+    """Return the raw numbers that caches have of files; what cannot be read there is left out."""
     known: dict[Path, Raw] = {}
     for cache in caches:
         with (
@@ -719,7 +719,7 @@ def _hash(path: Path) -> tuple[str, bytes]:
 
 
 def _state(path: Path) -> str:
-    """Give what changes whenever a file does: size, times, and which file it is."""
+    """Return what changes whenever a file does: size, times, and which file it is."""
     info = path.stat()
     return f"{info.st_size} {info.st_mtime_ns} {info.st_ctime_ns} {info.st_ino}"
 
@@ -728,7 +728,7 @@ def _state(path: Path) -> str:
 
 
 def _is_former(folder: Path, kind: str) -> bool:
-    """Say whether a folder is an extraction of version 2, which had no mark, by all that it holds.
+    """Return whether a folder is an extraction of version 2, which had no mark.
 
     Its cache may be worth hours, so it is taken over where nothing in it is somebody else's.
     """
@@ -868,7 +868,7 @@ def _read_manifest(path: Path) -> dict[str, Any] | None:
 
 
 def _version_of(path: Path) -> object:
-    """Give the version that a manifest names, whatever else is wrong with it; None without one."""
+    """Return the version that a manifest names, whatever else is wrong; None without one."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         found = json.loads((path / MANIFEST).read_bytes())
         return found["version"] if found["format"] == FORMAT else None
@@ -876,7 +876,7 @@ def _version_of(path: Path) -> object:
 
 
 def _damaged(path: Path) -> str:
-    """Say of a file that it is damaged, and what to do."""
+    """Return of a file that it is damaged, and what to do."""
     return (
         "was damaged or changed after it was written; `polyseme extract` with --out "
         f"'{path}' makes it again."

@@ -112,7 +112,7 @@ class ImageFeatures(MediaFeatures):
         self.n_jobs = n_jobs
 
     def preprocessing(self) -> dict[str, JSON]:
-        """Give all that decides the network's numbers as JSON values."""
+        """Return all that decides the network's numbers as JSON values."""
         owner = type(self).__name__
         network, size = self._network(), self._size()
         spec = network.spec
@@ -153,7 +153,7 @@ class ImageFeatures(MediaFeatures):
         return find_network(self.network, self.weights, PICTURES, self.device)
 
     def _size(self) -> int:
-        """Give the pixels a side: those that were asked for, or the network's own."""
+        """Return the pixels a side: those that were asked for, or the network's own."""
         return self._network().spec.size if self.size is None else self.size
 
     def _picture(self, item: object) -> NDArray[np.uint8]:

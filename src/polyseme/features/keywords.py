@@ -128,7 +128,7 @@ def _in_picture(file: BinaryIO) -> Iterator[Place]:
 
 
 def _without_pixels(file: BinaryIO) -> Any:
-    """Give a PNG as one that has no pixels.
+    """Return a PNG as one that has no pixels.
 
     Asked for what may stand behind them, Pillow would unpack them, however many there are said to
     be.

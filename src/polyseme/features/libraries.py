@@ -49,7 +49,7 @@ class LibraryNetwork:
 
     @torch.inference_mode()
     def __call__(self, pictures: NDArray[np.uint8], depth: str) -> NDArray[np.float32]:
-        """Give the features (n, n_features) of pictures (n, size, size, 3) at a depth."""
+        """Return the features (n, n_features) of pictures (n, size, size, 3) at a depth."""
         if depth not in self.layers:
             raise InputError(f"The weights of '{self.name}' have no last layer for `{depth}`.")
         batch = torch.from_numpy(pictures).to(self.device).permute(0, 3, 1, 2).float().div_(255)

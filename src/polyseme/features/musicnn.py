@@ -42,23 +42,23 @@ class Musicnn:
         self.tensors = {name: torch.tensor(one, device=device) for name, one in tensors.items()}
 
     def __call__(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Give the features of each three seconds of samples (n,), (n_patches, 200)."""
+        """Return the features of each three seconds of samples (n,), (n_patches, 200)."""
         return self.features(patches(samples))
 
     @torch.inference_mode()
     def features(self, spectra: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Give what enters the last layer, (n_patches, 200), of patches (n_patches, 187, 96)."""
+        """Return what enters the last layer, (n_patches, 200), of patches (n_patches, 187, 96)."""
         starts = range(0, len(spectra), _AT_ONCE)
         parts = (torch.from_numpy(spectra[start : start + _AT_ONCE]) for start in starts)
         return torch.cat([self._features(part.to(self.device)) for part in parts]).cpu().numpy()
 
     @torch.inference_mode()
     def logits(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Give the logits of `tags`, (n, 50), of features (n, 200)."""
+        """Return the logits of `tags`, (n, 50), of features (n, 200)."""
         return self._dense(torch.from_numpy(features).to(self.device), "dense_1").cpu().numpy()
 
     def _features(self, spectra: Tensor) -> Tensor:
-        """Give the features of a few patches."""
+        """Return the features of a few patches."""
         maps = self._normal(spectra[:, None], "")
         # Along time nothing is lost: the margin is as wide as the filters, less one frame.
         sounds = [self._filters(maps, n, (3, 3)) for n in (0, 1)]
@@ -90,7 +90,7 @@ class Musicnn:
         return features @ kernel + bias
 
     def _layer(self, name: str) -> tuple[Tensor, Tensor]:
-        """Give the kernel and the bias of a layer."""
+        """Return the kernel and the bias of a layer."""
         return self.tensors[f"{name}/kernel"], self.tensors[f"{name}/bias"]
 
     def _normal(self, maps: Tensor, number: str) -> Tensor:
@@ -108,7 +108,7 @@ _RHYTHMS = ((2, 128), (3, 64), (4, 32))  # number of the layer, and frames that 
 
 
 def patches(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Give levels of mel bands in pieces of three seconds, (n_patches, 187, 96).
+    """Return levels of mel bands in pieces of three seconds, (n_patches, 187, 96).
 
     A shorter clip is repeated; of a longer one, what is left behind the last piece is left out.
     """

@@ -100,7 +100,7 @@ class Network(NamedTuple):
         return f"{self.name} {_digest(self.weights.absolute(), known)[:12]}"
 
     def load(self) -> Any:
-        """Give the network itself, loaded once as long as its weights stay the same."""
+        """Return the network itself, loaded once as long as its weights stay the same."""
         check_device(self.device, owner=self.name)
         return _load(self, self.identity())
 
@@ -136,7 +136,7 @@ def _load(network: Network, identity: str) -> Any:
 
 @lru_cache(maxsize=8)
 def _digest(weights: Path, files: tuple[tuple[Path, int, int], ...]) -> str:
-    """Give the SHA-256 of files that have not changed since it was last asked for."""
+    """Return the SHA-256 of files that have not changed since it was last asked for."""
     whole = hashlib.sha256()
     for path, size, _ in files:
         if path != weights:  # of a folder, what a file is called decides what it does

@@ -77,7 +77,7 @@ def read_picture(
 def read_thumbnail(
     path: Path, *, size: int, max_megapixels: float = 100.0, quality: int = 85
 ) -> bytes:
-    """Give a picture file in its own proportions, no larger than `size` a side, as JPEG.
+    """Return a picture file in its own proportions, no larger than `size` a side, as JPEG.
 
     What is smaller stays as it is, but for drawings; for all else see `read_picture`.
     """
@@ -185,7 +185,7 @@ def _read(
 
 
 def _pixel_bytes(picture: ImageFile) -> float:
-    """Give the bytes that a pixel takes when it is decoded: as Pillow keeps it, or in the file."""
+    """Return the bytes of a decoded pixel: as Pillow keeps it, or in the file."""
     kept = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2, "I;16L": 2}.get(picture.mode, 4)
     if picture.format != "TIFF":
         return kept
@@ -220,7 +220,7 @@ def open_picture(file: IO[bytes]) -> ImageFile:
 
 
 def _target(shape: tuple[int, int], size: int, framing: str) -> tuple[int, int]:
-    """Give the width and height that a picture's used part is brought to."""
+    """Return the width and height that a picture's used part is brought to."""
     if framing != "pad":
         return size, size
     width, height = (max(1, round(side * size / max(shape))) for side in shape)

@@ -32,7 +32,7 @@ class SentenceNetwork:
         self.name, self.model = name, model
 
     def __call__(self, pictures: NDArray[np.uint8], depth: str) -> NDArray[np.float32]:
-        """Give the vectors (n, n_features) of pictures (n, size, size, 3)."""
+        """Return the vectors (n, n_features) of pictures (n, size, size, 3)."""
         from PIL import Image
 
         images = [Image.fromarray(picture) for picture in pictures]

@@ -212,7 +212,7 @@ def _resampled(blocks: Iterable[Samples], rate: int, wanted_rate: int) -> Sample
 
 
 def _scaled(block: NDArray[Any]) -> Samples:
-    """Give samples as float32, whole numbers scaled to -1..1."""
+    """Return samples as float32, whole numbers scaled to -1..1."""
     if block.dtype.kind == "f":
         with np.errstate(over="ignore"):  # what becomes infinite is refused with a reason
             return block.astype(np.float32)

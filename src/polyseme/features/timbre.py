@@ -65,7 +65,7 @@ def with_derivatives(timbre: ArrayLike) -> Matrix:
 
 
 def _band_levels(samples: NDArray[np.float32]) -> Matrix:
-    """Give levels of mel bands in decibels, (1 + n_samples // 256, 64), of frames about 256 t."""
+    """Return levels of mel bands in decibels, (1 + n_samples // 256, 64), of frames about 256 t."""
     window, bands = _window_and_bands()
     margin = np.zeros(FRAME // 2, dtype=np.float32)
     centred = samples - np.float32(samples.mean(dtype=np.float64))
@@ -114,7 +114,7 @@ def _onsets(rises: NDArray[np.float64]) -> list[int]:
 
 
 def _slopes(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give the regression slopes of rows over two neighbours on each side, ends repeated."""
+    """Return the regression slopes of rows over two neighbours on each side, ends repeated."""
     if not len(values):
         return values
     padded = np.pad(values, ((2, 2), (0, 0)), mode="edge")
@@ -124,7 +124,7 @@ def _slopes(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=1)
 def _window_and_bands() -> tuple[Matrix, sp.csr_matrix]:
-    """Give a Hann window, and mel triangles of area 1 over squared (re, im) pairs, sparse."""
+    """Return a Hann window, and mel triangles of area 1 over squared (re, im) pairs, sparse."""
     window = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME) / FRAME)).astype(np.float32)
     weights = mel_triangles(N_BANDS, LOWEST, HIGHEST, FRAME, RATE)
     return window, sp.csr_matrix(np.repeat(weights, 2, axis=1).astype(np.float32))
@@ -133,7 +133,7 @@ def _window_and_bands() -> tuple[Matrix, sp.csr_matrix]:
 def mel_triangles(
     n_bands: int, lowest: float, highest: float, frame: int, rate: int
 ) -> NDArray[np.float64]:
-    """Give mel triangles of area 1 over the spectrum of a frame, (n_bands, frame // 2 + 1)."""
+    """Return mel triangles of area 1 over the spectrum of a frame, (n_bands, frame // 2 + 1)."""
     corner = _CORNER * _PER_HERTZ
     low, high = lowest * _PER_HERTZ, corner + _PER_FOLD * np.log(highest / _CORNER)
     mels = np.linspace(low, high, n_bands + 2)[:, None]

@@ -71,7 +71,7 @@ class Table:
     unused: tuple[str, ...] = ()  # columns that could be features and are not
 
     def __repr__(self) -> str:
-        """Tell what it holds, in a line."""
+        """Return what it holds, in a line."""
         held = [name for name in ("ids", "groups", "splits") if getattr(self, name) is not None]
         held += ["tags"] if self.has_tags else []
         held += [] if self.features is None else [f"{self.shape[1]} features"]
@@ -94,7 +94,7 @@ class Table:
         return self.label_sets is not None or self.indicator is not None
 
     def __getitem__(self, rows: Any) -> Table:
-        """Give some rows, with all that is known of them."""
+        """Return some rows, with all that is known of them."""
         rows = rows[0] if isinstance(rows, tuple) else rows  # as scikit-learn asks
         numbers = np.arange(len(self))[rows].tolist()
         changed: dict[str, Any] = {}
@@ -107,7 +107,7 @@ class Table:
         return replace(self, **changed)
 
     def merged(self, name: str, *, strict: bool = False) -> Table:
-        """Give a table with each id once: tags are united, of all else the first row is kept.
+        """Return a table with each id once: tags are united, of all else the first row is kept.
 
         Parameters
         ----------
@@ -147,14 +147,14 @@ class Table:
         return replace(table, label_sets=sets)
 
     def select(self, names: Sequence[str]) -> Table:
-        """Give the features in another order of columns."""
+        """Return the features in another order of columns."""
         places = {name: column for column, name in enumerate(self.columns or ())}
         features: Any = self.features
         chosen = features[:, [places[name] for name in names]]
         return replace(self, features=chosen, columns=tuple(names))
 
     def to_numpy(self) -> Any:
-        """Give the features, (n, n_features)."""
+        """Return the features, (n, n_features)."""
         return self.features
 
 

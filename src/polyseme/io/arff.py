@@ -128,7 +128,7 @@ def _split(text: str, separator: str | None, most: int = -1) -> list[str]:
 
 
 def _row(text: str, n_attributes: int) -> dict[int, str]:
-    """Give the cells of a row by the numbers of their attributes; of a sparse row, those it has."""
+    """Return a row's cells by their attributes' numbers; of a sparse row, those it has."""
     cells = _split(text, ",")
     if not text.startswith("{"):
         if len(cells) != n_attributes:

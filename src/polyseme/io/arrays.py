@@ -55,7 +55,7 @@ def read_table(path: Path, wanted: Wanted) -> Table:
 def _indicator(
     arrays: dict[str, NDArray[Any]], labels: NDArray[Any] | None, path: Path
 ) -> dict[str, Any]:
-    """Give the 0/1 matrix of documents, and the names of its columns."""
+    """Return the 0/1 matrix of documents, and the names of its columns."""
     in_parts = all(key in arrays for key in _CSR_KEYS)
     if labels is None or not (in_parts or "indicator" in arrays):
         listed = _listed(arrays | ({} if labels is None else {"labels": labels}))
@@ -85,7 +85,7 @@ def _indicator(
 
 
 def _features(arrays: dict[str, NDArray[Any]], path: Path, asked: str | None) -> dict[str, Any]:
-    """Give the features of an archive, and the names of their columns where it has them."""
+    """Return the features of an archive, and the names of their columns where it has them."""
     columns = _names(arrays, "columns", path)
     if "format" in arrays:
         arrays.clear()  # they are read anew
@@ -158,7 +158,7 @@ class NumpyFile:
 
 
 def as_features(values: Any, name: str) -> FloatArray | sp.csr_matrix:
-    """Give features (n, n_features) a float type, or refuse them; see `read_features`."""
+    """Return features (n, n_features) a float type, or refuse them; see `read_features`."""
     if values.ndim != 2:
         raise InputError(
             f"Features in {name} must have two dimensions (instances, features); got {values.ndim}."
@@ -170,7 +170,7 @@ def as_features(values: Any, name: str) -> FloatArray | sp.csr_matrix:
 
 
 def _as_floats(kind: np.dtype[Any]) -> np.dtype[Any]:
-    """Give the type that features of a type are kept in."""
+    """Return the type that features of a type are kept in."""
     single = kind.kind == "f" and kind.itemsize <= 4
     return np.dtype(np.float32 if single else np.float64)
 

@@ -127,7 +127,7 @@ def import_pyarrow() -> Any:
 
 
 def _arrow_batches(arrow: Any, path: Path) -> tuple[Any, list[Any]]:
-    """Give schema and record batches of an Arrow file, in the form of files or of streams."""
+    """Return schema and record batches of an Arrow file, in the form of files or of streams."""
     mapped = arrow.memory_map(str(path))
     try:
         reader = arrow.ipc.open_file(mapped)
@@ -139,7 +139,7 @@ def _arrow_batches(arrow: Any, path: Path) -> tuple[Any, list[Any]]:
 
 
 def _label_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
-    """Give the names that Hugging Face datasets keep for columns with lists of label numbers."""
+    """Return the names that Hugging Face datasets keep for columns with lists of label numbers."""
     found: dict[str, list[str]] = {}
     with suppress(ValueError, KeyError, TypeError, AttributeError):  # others may write anything
         for name, kind in json.loads(metadata[b"huggingface"])["info"]["features"].items():
@@ -149,7 +149,7 @@ def _label_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
 
 
 def _kind(kind: Any, types: Any) -> str:
-    """Say what a type of pyarrow is for us."""
+    """Return what a type of pyarrow is for us."""
     if types.is_dictionary(kind):
         kind = kind.value_type
     if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):

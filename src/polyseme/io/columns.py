@@ -105,7 +105,7 @@ def table_of(
 
 
 def texts(cells: Sequence[Any], column: str, where: Callable[[int], str]) -> list[str] | None:
-    """Give a column of names as text; None where every cell is empty."""
+    """Return a column of names as text; None where every cell is empty."""
     empty = [row for row, cell in enumerate(cells) if cell is None or cell != cell]
     if len(empty) == len(cells):
         return None

@@ -75,7 +75,7 @@ def own_folder(path: Path, kind: str, adopt: Adopt | None = None) -> Iterator[No
 
 
 def kind_of(path: Path) -> str | None:
-    """Give what the mark of a folder says that it holds; None where it has no mark of ours."""
+    """Return what the mark of a folder says that it holds; None where it has no mark of ours."""
     try:
         if not stat.S_ISREG((path / MARK).lstat().st_mode):
             return None
@@ -245,17 +245,17 @@ class Writer(io.BufferedWriter):
         os.fsync(self.fileno())
 
     def summary(self) -> Summary:
-        """Give what has been written so far; see `summary_of`."""
+        """Return what has been written so far; see `summary_of`."""
         return {"sha256": self._digest.hexdigest(), "bytes": self._size}
 
     def quick_summary(self) -> Summary:
-        """Give the same with a digest that a large file is compared with faster."""
+        """Return the same with a digest that a large file is compared with faster."""
         self.flush()
         return self.summary() | {"quick": quick_digest(self.path)}
 
 
 def summary_of(path: Path) -> Summary | None:
-    """Give a file's SHA-256 and size in bytes; None where it cannot be read."""
+    """Return a file's SHA-256 and size in bytes; None where it cannot be read."""
     try:
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -281,7 +281,7 @@ def quick_digest(path: Path) -> str:
 
 
 def is_intact(path: Path, summary: object) -> bool:
-    """Say whether a file is as it was written, by its size first."""
+    """Return whether a file is as it was written, by its size first."""
     if not isinstance(summary, Mapping):
         return False
     try:
@@ -311,13 +311,13 @@ def unsealed(data: bytes) -> dict[str, Any] | None:
 
 
 def is_drawn(name: str) -> bool:
-    """Say whether a name is one that `replacing` draws for a file that is not finished."""
+    """Return whether a name is one that `replacing` draws for a file that is not finished."""
     drawn = _DRAWN.fullmatch(name)
     return drawn is not None and drawn[2] == _signature(drawn[1])
 
 
 def _signature(token: str) -> str:
-    """Give the half of a drawn name that follows from the other one."""
+    """Return the half of a drawn name that follows from the other one."""
     return hashlib.sha256(f"polyseme unfinished {token}".encode()).hexdigest()[:16]
 
 

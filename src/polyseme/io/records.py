@@ -81,7 +81,7 @@ def _cell(value: Any, where: str) -> str:
 
 
 def _acts(cell: str) -> bool:
-    """Say whether a spreadsheet would take a cell for a formula, or for one that is guarded."""
+    """Return whether a spreadsheet would take a cell for a formula, or for one that is guarded."""
     bare = cell.lstrip("'")
     if not bare.startswith(ACTING):
         return False

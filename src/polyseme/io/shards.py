@@ -52,7 +52,7 @@ class Shard:
 
 
 def is_sharded(place: Path) -> bool:
-    """Say whether a path is a file in a format of shards, or a folder that holds some."""
+    """Return whether a path is a file in a format of shards, or a folder that holds some."""
     if place.is_dir():
         return (place / _SPLITS).is_file() or any(map(_is_part, place.iterdir()))
     return place.exists() and _is_part(place)
@@ -196,7 +196,7 @@ def _opened(path: Path) -> Any:
 
 
 def _is_part(path: Path) -> bool:
-    """Say whether a file's name is that of a part of a table."""
+    """Return whether a file's name is that of a part of a table."""
     return path.suffix.lower() in (".npy", *SUFFIXES) and path.name[:1] not in "._"
 
 
@@ -223,7 +223,7 @@ def _files_of(folder: Path) -> tuple[list[Path], list[str]]:
 
 
 def _stated(path: Path, key: str) -> list[str]:
-    """Give the names of files or folders that a Hugging Face dataset says it is made of."""
+    """Return the names of files or folders that a Hugging Face dataset says it is made of."""
     try:
         state = json.loads(path.read_bytes())
         entries = [entry["filename"] if key == "_data_files" else entry for entry in state[key]]

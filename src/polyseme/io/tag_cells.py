@@ -91,7 +91,7 @@ def label_sets(
 
 
 def suspicion(sets: Sequence[Sequence[str]]) -> str | None:
-    """Say what looks wrong about documents that were read, and what mends it; None if nothing."""
+    """Return what looks wrong about documents that were read, and the cure; None if nothing."""
     held = [labels for labels in sets if len(labels)]
     uses = Counter(label for labels in held for label in labels)
     broken = [label for label in uses if _is_broken(label)]
@@ -117,7 +117,7 @@ def suspicion(sets: Sequence[Sequence[str]]) -> str | None:
 
 
 def _is_broken(label: str) -> bool:
-    """Say whether a label looks like a piece of a printed list."""
+    """Return whether a label looks like a piece of a printed list."""
     text = label.strip()
     lone = (text[:1] in ("[", "{") and text.count("]") + text.count("}") == 0) or (
         text[-1:] in ("]", "}") and text.count("[") + text.count("{") == 0
@@ -127,13 +127,13 @@ def _is_broken(label: str) -> bool:
 
 
 def _is_bracketed(text: str) -> bool:
-    """Say whether a text is in brackets from end to end."""
+    """Return whether a text is in brackets from end to end."""
     stripped = _PRINTED_ARRAY.sub(r"\1", text.strip())
     return len(stripped) > 1 and _BRACKETS.get(stripped[0]) == stripped[-1]
 
 
 def _most_common(texts: Sequence[str]) -> str | None:
-    """Give the delimiter that most cells hold; None where no cell holds any."""
+    """Return the delimiter that most cells hold; None where no cell holds any."""
     counts = {mark: sum(mark in text for text in texts) for mark in _DELIMITERS}
     best = max(_DELIMITERS, key=lambda mark: counts[mark])  # the first of equals
     return best if counts[best] else None

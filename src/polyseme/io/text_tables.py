@@ -90,7 +90,7 @@ def read_records(path: Path) -> Iterator[Record]:
 
 
 def _numbers(path: Path, number: int, record: Mapping[str, Any], roles: Roles) -> list[float]:
-    """Give the features of one row."""
+    """Return the features of one row."""
     found = [_value(record.get(name)) for name in roles.features]
     if roles.vector is not None:
         if _kind(found[0]) != VECTOR:
@@ -106,7 +106,7 @@ def _numbers(path: Path, number: int, record: Mapping[str, Any], roles: Roles) -
 
 
 def _as_floats(path: Path, number: int, values: Sequence[Any]) -> list[float]:
-    """Give numbers as floats, which JSON's whole numbers may be too large for."""
+    """Return numbers as floats, which JSON's whole numbers may be too large for."""
     try:
         return [float(value) for value in values]
     except OverflowError as error:
@@ -114,7 +114,7 @@ def _as_floats(path: Path, number: int, values: Sequence[Any]) -> list[float]:
 
 
 def _kind(value: Any, *, as_text: bool = False) -> str:
-    """Say what a column is for us, by one of its values, or by the text that stands for it."""
+    """Return what a column is for us, by one of its values, or by the text that stands for it."""
     value = _value(value) if as_text else value
     if value is None or isinstance(value, (bool, int, float)):
         return NUMBER
@@ -169,7 +169,7 @@ def _json_records(path: Path, wanted: Wanted) -> Iterator[Record]:
 
 
 def _table_records(path: Path) -> tuple[list[str], Iterator[Record]]:
-    """Give the names of a table's columns, and its rows by these; an empty cell is None."""
+    """Return the names of a table's columns, and its rows by these; an empty cell is None."""
     rows = _rows(path)
     first = next(rows, None)
     if first is None:
@@ -192,7 +192,7 @@ def _table_records(path: Path) -> tuple[list[str], Iterator[Record]]:
 
 
 def _unguarded(cell: str) -> str | None:
-    """Give the text of a cell, without the apostrophe that keeps it from being a formula."""
+    """Return the text of a cell, without the apostrophe that keeps it from being a formula."""
     text = cell.strip()
     if text.startswith("'") and text.lstrip("'").startswith(ACTING):
         text = text[1:]

@@ -75,7 +75,7 @@ _EMPTY_PACKET = """<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
 
 
 def sidecar_of(media: Path) -> Path:
-    """Tell where the sidecar of a media file is, or would be.
+    """Return where the sidecar of a media file is, or would be.
 
     For ``photo.jpg`` it is ``photo.jpg.xmp`` if it exists, else ``photo.xmp`` if it exists, else
     ``photo.jpg.xmp``; the suffix may be in capitals. ``photo.xmp`` is also that of ``photo.cr2``:
@@ -87,7 +87,7 @@ def sidecar_of(media: Path) -> Path:
 
 
 def sidecars_of(media: Path) -> list[Path]:
-    """Give every sidecar that a media file has, that of `sidecar_of` first."""
+    """Return every sidecar that a media file has, that of `sidecar_of` first."""
     media = Path(media)
     if media.suffix.lower() == ".xmp":
         raise InputError(f"{media} is a sidecar itself; name the media file it belongs to.")
@@ -234,7 +234,7 @@ def _changing(path: Path) -> Iterator[None]:
 
 
 def _load_writable(path: Path) -> Any:
-    """Give the rdf:RDF element of a sidecar that may be replaced; None where there is no file."""
+    """Return the rdf:RDF element of a sidecar that may be replaced; None where there is no file."""
     if path.is_symlink():
         raise InputError(f"{path} is a symbolic link; name the file it points to.")
     rdf = _load(path)
@@ -245,7 +245,7 @@ def _load_writable(path: Path) -> Any:
 
 
 def _load(path: Path) -> Any:
-    """Give the rdf:RDF element of a sidecar of reasonable size; None where there is no file."""
+    """Return the rdf:RDF element of a sidecar of reasonable size; None where there is no file."""
     try:
         if not path.exists():
             return None
@@ -282,7 +282,7 @@ def _write(path: Path, rdf: Any) -> None:
 
 
 def _tags(rdf: Any, name: str) -> Tags:
-    """Give the tags of a packet; what was suggested and is no tag any more, somebody took out."""
+    """Return the tags of a packet; what was suggested and is no tag any more, somebody took out."""
     subjects, pending = _values(rdf, _SUBJECT), _pending(rdf)
     paths = [(path, mark) for key, mark in _HIERARCHIES.items() for path in _values(rdf, key)]
     if max(len(subjects), len(paths)) > MAX_TAGS:
@@ -303,13 +303,13 @@ def _tags(rdf: Any, name: str) -> Tags:
 
 
 def _pending(rdf: Any) -> list[str]:
-    """Give the tags that are noted as suggested and still there."""
+    """Return the tags that are noted as suggested and still there."""
     subjects = distinct(_values(rdf, _SUBJECT))
     return among(_values(rdf, _SUGGESTED), subjects)
 
 
 def _values(rdf: Any, name: str) -> list[str]:
-    """Give every value of a property of the picture, spelled as an attribute or an element."""
+    """Return every value of a property of the picture, spelled as an attribute or an element."""
     values: list[str] = []
     for description in rdf.iterchildren(f"{_RDF}Description"):
         values += [description.get(name)] if name in description.attrib else []
@@ -321,7 +321,7 @@ def _values(rdf: Any, name: str) -> list[str]:
 
 
 def _value(item: Any) -> str:
-    """Give the value of an item: its rdf:value beside qualifiers, its resource, or its text."""
+    """Return the value of an item: its rdf:value beside qualifiers, its resource, or its text."""
     for element in (item, *item.iterchildren(f"{_RDF}Description")):
         value = element.get(f"{_RDF}value", element.findtext(f"{_RDF}value"))
         if value is not None:
@@ -435,7 +435,7 @@ def _new_array(rdf: Any, name: str, descriptions: list[Any], elements: list[Any]
 
 
 def _key(tag: str) -> str:
-    """Give what equal tags have in common."""
+    """Return what equal tags have in common."""
     folded = unicodedata.normalize("NFD", " ".join(tag.split())).casefold()
     return unicodedata.normalize("NFC", folded)
 
@@ -450,12 +450,12 @@ def distinct(tags: Iterable[str]) -> list[str]:
 
 
 def among(known: Iterable[str], tags: Iterable[str]) -> list[str]:
-    """Give the tags that are among the known ones."""
+    """Return the tags that are among the known ones."""
     keys = {_key(tag) for tag in known}
     return [tag for tag in tags if _key(tag) in keys]
 
 
 def lacking(present: Iterable[str], wanted: Iterable[str]) -> list[str]:
-    """Give the wanted tags that are not present."""
+    """Return the wanted tags that are not present."""
     known = {_key(tag) for tag in present}
     return [tag for tag in wanted if _key(tag) not in known]

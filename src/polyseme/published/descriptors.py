@@ -56,11 +56,11 @@ class CentredRows(NamedTuple):
         return int(self.rows.shape[0]), int(self.rows.shape[1])
 
     def take(self, chosen: NDArray[np.int64]) -> CentredRows:
-        """Give some rows."""
+        """Return some rows."""
         return CentredRows(self.rows[chosen], self.mean, self.used[chosen])
 
     def toarray(self) -> NDArray[np.float32]:
-        """Give the matrix as a dense array."""
+        """Return the matrix as a dense array."""
         return np.asarray(self.rows.toarray() - self.used[:, None] * self.mean, dtype=np.float32)
 
     def times(self, weights: Tensor) -> Tensor:
@@ -163,7 +163,7 @@ class LabelDescriptor(Estimator):
         return self
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Give the fitted descriptor as JSON values and arrays."""
+        """Return the fitted descriptor as JSON values and arrays."""
         arrays: dict[str, NDArray[Any]] = {"idf": self.idf_}
         if isinstance(self.descriptors_, CentredRows):
             rows, arrays["mean"], arrays["used"] = self.descriptors_
@@ -304,7 +304,7 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         return np.maximum(histograms, np.finfo(np.float32).tiny)
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Give the fitted descriptor as JSON values and arrays; a generator is left out."""
+        """Return the fitted descriptor as JSON values and arrays; a generator is left out."""
         config = {name: plain(value) for name, value in self.get_params().items()}
         if isinstance(self.random_state, np.random.Generator):
             config["random_state"] = None
@@ -336,7 +336,7 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
                 check_number(name, value, owner=owner, low=low, whole=True)
 
     def _prior(self, n_topics: int) -> float:
-        """Give the prior of a document's topics."""
+        """Return the prior of a document's topics."""
         return 1.0 / n_topics if self.document_prior is None else self.document_prior
 
     def _sample_topics(

@@ -352,7 +352,7 @@ class ConceptEmbedding(Estimator):
     def targets(
         self, documents: Documents, labels: Sequence[str] | None = None
     ) -> NDArray[np.float32]:
-        """Give the target point of each document, (n_documents, n_components): equation (5).
+        """Return the target point of each document, (n_documents, n_components): equation (5).
 
         It is the mean of its concepts; oov labels, which lie there themselves, do not move it. NaN,
         with a warning, for a document none of whose labels is in the vocabulary.
@@ -385,7 +385,7 @@ class ConceptEmbedding(Estimator):
     def _aligned(
         self, documents: Documents, labels: Sequence[str] | None
     ) -> tuple[sp.csr_matrix, sp.csr_matrix, tuple[str, ...], IntArray]:
-        """Give documents over vocabulary and oov labels, these, and rows that hold only these."""
+        """Return documents over vocabulary and oov labels, these, and rows that hold only these."""
         check_fitted(self, "network_")
         corpus = as_corpus(documents, labels, normalize=self.normalize_labels_)
         matrix, extra = corpus.align(self.classes_)
@@ -396,7 +396,7 @@ class ConceptEmbedding(Estimator):
         return inside, sp.csr_matrix(matrix[:, n_known:]), extra, dropped
 
     def get_state(self) -> State:
-        """Give the fitted embedding as JSON values and arrays; not the seed, nor the device."""
+        """Return the fitted embedding as JSON values and arrays; not the seed, nor the device."""
         check_fitted(self, "network_")
         chosen = self.get_params(deep=False)
         chosen = {key: plain(chosen[key]) for key in chosen.keys() - _NOT_KEPT}

@@ -92,7 +92,7 @@ def scale_rows(
 
 
 def squared_distances(queries: Array, rows: Array, gamma: float | None = None) -> Array:
-    """Give squared distances of queries (m, f) and rows (n, f) by one product: (m, n), >= 0.
+    """Return squared distances of queries (m, f) and rows (n, f) by one product: (m, n), >= 0.
 
     With a gamma they are turned into the Gaussian kernel ``exp(-gamma d)`` at once.
     """
@@ -118,7 +118,7 @@ def squared_distances(queries: Array, rows: Array, gamma: float | None = None) -
 
 
 def pairwise_squared_distances(rows: Array, gamma: float | None = None) -> Array:
-    """Give squared distances among rows (n, f): (n, n), symmetric, with a zero diagonal.
+    """Return squared distances among rows (n, f): (n, n), symmetric, with a zero diagonal.
 
     With a gamma they are turned into the Gaussian kernel at once, whose diagonal is 1.
     """
@@ -134,7 +134,7 @@ def pairwise_squared_distances(rows: Array, gamma: float | None = None) -> Array
 
 
 def rbf_kernel(rows: Array, gamma: float) -> Array:
-    """Give the Gaussian kernel among rows (n, f): (n, n), symmetric, with a unit diagonal."""
+    """Return the Gaussian kernel among rows (n, f): (n, n), symmetric, with a unit diagonal."""
     return pairwise_squared_distances(rows, gamma)
 
 
@@ -165,7 +165,7 @@ def mirror_lower(matrix: Array) -> None:
 
 
 def diagonal_of(matrix: Array) -> Array:
-    """Give the diagonal of a contiguous square matrix, to be written to."""
+    """Return the diagonal of a contiguous square matrix, to be written to."""
     if isinstance(matrix, np.ndarray):
         return matrix.ravel(order="K")[:: len(matrix) + 1]
     return matrix.diagonal()
@@ -239,7 +239,7 @@ def blas_threads(work: float) -> AbstractContextManager[Any]:
 
 
 def to_device(array: Any, device: str) -> Array:
-    """Give a numpy array or sparse matrix as it is for "cpu", else as a dense tensor there."""
+    """Return a numpy array or sparse matrix as it is for "cpu", else as a dense tensor there."""
     if device == "cpu":
         return array
     import torch
@@ -249,7 +249,7 @@ def to_device(array: Any, device: str) -> Array:
 
 
 def like(array: Any, other: Array) -> Array:
-    """Give a numpy array as an array of another's kind, on its device."""
+    """Return a numpy array as an array of another's kind, on its device."""
     return array_namespace(other).asarray(array, device=device_of(other))
 
 

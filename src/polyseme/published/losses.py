@@ -31,7 +31,7 @@ class LossSettings(NamedTuple):
 
 
 def positive_weight(share: Tensor, weighting: str = "balanced") -> Tensor:
-    """Give the weight on the labels that a target names, from their share (in the paper: κ).
+    """Return the weight on the labels that a target names, from their share (in the paper: κ).
 
     "balanced" is the share of labels that are *not* in the target, so that both sides carry the
     same total weight, as the paper's text asks; "literal" the share that is, as its formula prints;
@@ -102,7 +102,7 @@ def prediction_loss(
     look: bool = True,
     room: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Give the gradient in the codes and the prediction loss (in the paper: L_P, equation 1).
+    """Return the gradient in the codes and the prediction loss (in the paper: L_P, equation 1).
 
     With a the pre-activations of the output layer, ŷ = tanh(a) and y = ±1 the target::
 
@@ -181,7 +181,7 @@ def distance_targets(
 
 
 def distance_loss(codes: Tensor, targets: DistanceTargets, slope: Tensor) -> Tensor:
-    """Give the distance loss, summed over pairs; add its gradient to `slope` (in the paper: L_S).
+    """Return the distance loss, summed over pairs; add its gradient to `slope` (in the paper: L_S).
 
     With E = ‖c₁ - c₂‖ of a pair's codes (equation 2), equation (3) is::
 

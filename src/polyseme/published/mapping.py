@@ -302,7 +302,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         return points[:, 0] if self._flat else points
 
     def get_state(self) -> State:
-        """Give the fitted model as JSON values and arrays, without device and generator."""
+        """Return the fitted model as JSON values and arrays, without device and generator."""
         check_fitted(self, "dual_coef_")
         parameters = {name: plain(value) for name, value in self.get_params().items()}
         del parameters["device"]  # where a model was fitted says nothing of where it is used
@@ -346,7 +346,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         return mapper
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that sparse features are welcome."""
+        """Return scikit-learn's tags: sparse features are welcome."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
@@ -371,7 +371,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         self._device(0)
 
     def _device(self, n: int) -> str:
-        """Say where a kernel of n rows is computed."""
+        """Return where a kernel of n rows is computed."""
         if self.device is None and n <= _GPU_ROWS:
             return "cpu"
         return check_device(self.device, owner="InstanceMapper")
@@ -381,7 +381,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         return scale_rows(features, self.scaling, self.mean_, self.scale_, dtype)
 
     def _count_landmarks(self, n: int) -> int | None:
-        """Say how many landmarks to draw: None while the kernel and its factor fit the bound."""
+        """Return how many landmarks to draw: None while the kernel and its factor fit the bound."""
         if self.n_landmarks is not None:
             return min(int(self.n_landmarks), n)
         memory, size = self.memory_mb * 2**20, np.dtype(_precision(n)).itemsize
@@ -476,7 +476,7 @@ def cross_validate(
 def _errors(
     rows: Rows, targets: FloatArray, held_out: IntArray, settings: Sequence[Setting]
 ) -> Iterator[float]:
-    """Give the mean squared error of each setting on the instances held out."""
+    """Yield the mean squared error of each setting on the instances held out."""
     mask = np.ones(len(targets), dtype=bool)
     mask[held_out] = False
     train, truth = targets[mask], targets[held_out]
@@ -526,12 +526,12 @@ def _check_points(points: object, n: int) -> FloatArray:
 
 
 def _dense(rows: Rows) -> FloatArray:
-    """Give rows as an array, whether they are sparse or not."""
+    """Return rows as an array, whether they are sparse or not."""
     return np.asarray(rows.toarray() if sp.issparse(rows) else rows)
 
 
 def _precision(n: int) -> Precision:
-    """Say in which precision n instances are fitted."""
+    """Return in which precision n instances are fitted."""
     return np.float64 if n <= _DOUBLE_ROWS else np.float32
 
 

@@ -42,7 +42,7 @@ _ONEDNN = _find_onednn()
 
 
 def uses_onednn(values: Tensor) -> bool:
-    """Say whether oneDNN multiplies these values, about a tenth faster than MKL."""
+    """Return whether oneDNN multiplies these values, about a tenth faster than MKL."""
     return _ONEDNN is not None and values.device.type == "cpu" and values.dtype == torch.float32
 
 
@@ -120,7 +120,7 @@ class ConceptNetwork:
                 layer.weight.copy_(torch.nn.init.xavier_uniform_(drawn, generator=generator))
 
     def views(self, vector: Tensor) -> list[Layer]:
-        """Give the parts of a vector that is laid out as `weights`, layer by layer."""
+        """Return the parts of a vector that is laid out as `weights`, layer by layer."""
         layers, start = [], 0
         for number, (n_in, n_out) in enumerate(pairwise(self.sizes)):
             weight = vector[start : start + n_in * n_out]
@@ -131,7 +131,7 @@ class ConceptNetwork:
         return layers
 
     def to(self, device: str) -> ConceptNetwork:
-        """Give the network on a device; itself, where it is there already."""
+        """Return the network on a device; itself, where it is there already."""
         if self.weights.device == torch.device(device):
             return self
         n_topics, sizes = self.sizes[0] - self.n_label_features, self.sizes
@@ -140,14 +140,14 @@ class ConceptNetwork:
         return moved
 
     def descriptor_rows(self, label_ids: Tensor) -> Tensor:
-        """Give the descriptors of labels, dense, (n,) to (n, n_label_features)."""
+        """Return the descriptors of labels, dense, (n,) to (n, n_label_features)."""
         if isinstance(self.descriptors, CentredRows):
             dense = self.descriptors.take(label_ids.numpy()).toarray()
             return torch.from_numpy(dense).to(self.weights)
         return self.descriptors[label_ids]
 
     def label_inputs(self) -> Tensor:
-        """Give what each label adds to the first layer in any context, (n_labels, n_units)."""
+        """Return what each label adds to the first layer in any context, (n_labels, n_units)."""
         weight = self.layers[0].weight[:, : self.n_label_features]
         if isinstance(self.descriptors, CentredRows):
             return self.descriptors.times(weight.t())

@@ -130,7 +130,7 @@ class PrimingStore:
         return Known(self.labels, self.n_vocabulary, self.ids, self.matrix, self.sets)
 
     def remove(self, ids: Collection[str]) -> PrimingStore:
-        """Give the store without documents of some names; oov labels left without any go too."""
+        """Return the store without documents of some names; oov labels left without any go too."""
         shrunk = without_documents(self._documents, ids)
         new_column = np.full(len(self.labels), -1, dtype=np.int64)
         new_column[shrunk.columns] = np.arange(len(shrunk.columns))
@@ -154,7 +154,7 @@ class PrimingStore:
         )  # fmt: skip
 
     def nearest(self, point: NDArray[np.float32], column: int, k: int) -> list[Explanation]:
-        """Give the k concepts of a label's column that are nearest to a point (n_components,)."""
+        """Return the k concepts of a label's column that are nearest to a point (n_components,)."""
         rows = np.flatnonzero(self.label_ids == column)
         gaps = self.points[rows].astype(np.float64) - point
         distances = np.sqrt(np.einsum("ij,ij->i", gaps, gaps))
@@ -167,11 +167,11 @@ class PrimingStore:
         return nearest
 
     def document(self, row: int) -> tuple[str, ...]:
-        """Give the labels of one document."""
+        """Return the labels of one document."""
         return labels_of(self._documents, row)
 
     def get_state(self) -> State:
-        """Give the store as JSON values and arrays, for saving without pickle."""
+        """Return the store as JSON values and arrays, for saving without pickle."""
         config = {"labels": list(self.labels), "n_vocabulary": self.n_vocabulary}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         for name in ("indices", "indptr"):
@@ -254,7 +254,7 @@ class PrimingRanker:
         return np.asarray(np.divide(weights, totals, out=weights, where=totals > 0))
 
     def rank(self, points: ArrayLike, k: int) -> tuple[IntArray, NDArray[np.float64]]:
-        """Give the k best labels around each point; see `rank_labels`."""
+        """Return the k best labels around each point; see `rank_labels`."""
         check_number("k", k, owner="rank", low=1, whole=True)
         queries = np.asarray(points)
         preference = label_preference(self.index.n_occurrences)
@@ -268,7 +268,7 @@ class PrimingRanker:
     def rank_others(
         self, point: ArrayLike, given: IntArray, k: int
     ) -> tuple[IntArray, NDArray[np.float64]]:
-        """Give the k best labels, (k,), around a point (1, n_components), leaving out given ones.
+        """Return the k best labels, (k,), around a point (1, n_components), leaving out given ones.
 
         Scores, (k,), are those over all other labels, whose full list sums to one.
         """

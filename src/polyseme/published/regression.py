@@ -422,7 +422,7 @@ def _balance(z: Array, state: _Outputs) -> None:
 
 
 def _violation_and_bias(z: Array, t: Array, state: _Outputs) -> tuple[Array, Array]:
-    """Say how far coefficients with ``t = y - Kz`` are from optimal and give biases, (g,) each."""
+    """Return how far coefficients with ``t = y - Kz`` are from optimal, and biases, (g,) each."""
     xp, inf, budget_used = array_namespace(z), float("inf"), state.threshold > 0
     # What the rows allow for bias + tube and for bias - tube.
     upper_low = xp.max(xp.where(z < state.C, t, -inf), axis=1)
@@ -476,7 +476,7 @@ def _centre(kernel: Array) -> Array:
 
 
 def landmarks_within(n: int, memory_bytes: float, row_bytes: int = 0) -> int:
-    """Say how many landmarks a memory bound has room for: at most n and 3,000, at least 1.
+    """Return how many landmarks a memory bound has room for: at most n and 3,000, at least 1.
 
     Half of it is for four (m, m) matrices in float64; `row_bytes` is what is held of each of n rows
     for each landmark, 0 where rows come in blocks and go.
@@ -629,7 +629,7 @@ def _alike(targets: FloatArray, most: int) -> Iterator[IntArray]:
 
 
 def _tube_middles(t: FloatArray, nu: float) -> NDArray[np.float64]:
-    """Give the biases of residuals (g, n): half of nu's share lies above the tube, half below."""
+    """Return the biases of residuals (g, n): half of nu's share lies above the tube, half below."""
     n = t.shape[1]
     # Where a whole number of rows lies outside, the edge may pass anywhere between two of them.
     first, second = int(np.ceil(nu * n / 2)) - 1, min(int(nu * n / 2), n - 1)
@@ -649,6 +649,6 @@ def _independent(landmarks: Rows, gamma: float) -> tuple[IntArray, NDArray[np.fl
 
 
 def _double(array: Array) -> Array:
-    """Give an array in float64."""
+    """Return an array in float64."""
     xp = array_namespace(array)
     return xp.astype(array, xp.float64, copy=False)

@@ -312,14 +312,14 @@ class PublishedTagger(Estimator):
     def rank(
         self, X: object, k: int = 10, tags: Iterable[Collection[str]] | None = None
     ) -> tuple[StrArray, NDArray[np.float64]]:
-        """Give the k best labels for each instance; see `ZeroShotTagger.rank`."""
+        """Return the k best labels for each instance; see `ZeroShotTagger.rank`."""
         check_number("k", k, owner="rank", low=1, whole=True)
         points = self._points(X, tags)
         label_ids, scores = self.ranker_.rank(points, k)
         return np.array(self.classes_, dtype=object)[label_ids], scores
 
     def explain(self, x: object, label: str, k: int = 5) -> list[Explanation]:
-        """Give the nearest known concepts of a label, from near to far: what its score rests on.
+        """Return the nearest known concepts of a label, from near to far: what its score rests on.
 
         Parameters
         ----------
@@ -404,7 +404,7 @@ class PublishedTagger(Estimator):
         write_model(path, "tagger", *self.get_state())
 
     def get_state(self) -> State:
-        """Give the fitted tagger as JSON values and arrays; see `from_state`."""
+        """Return the fitted tagger as JSON values and arrays; see `from_state`."""
         check_fitted(self, "store_")
         parts = {
             name: getattr(self, f"{name}_") for name in ("embedding", "mapper", "features", "store")

@@ -144,7 +144,7 @@ class TrainingPlan(Estimator):
             check_number(name, getattr(self, name), owner=owner, low=low, whole=True)
 
     def rate(self, epoch: int, n_epochs: int) -> float:
-        """Give the learning rate of an epoch (counted from 0) in a stage of `n_epochs`."""
+        """Return the learning rate of an epoch (counted from 0) in a stage of `n_epochs`."""
         if self.schedule == "step":
             return float(self.learning_rate * self.decay ** (epoch // self.decay_every))
         return float(0.5 * self.learning_rate * (1.0 + math.cos(math.pi * epoch / n_epochs)))
@@ -280,7 +280,7 @@ class ConceptTrainer:
             self._losses += torch.stack([prediction, distance])
 
     def _room(self, n: int) -> Tensor | None:
-        """Give memory for a table of n predictions; None where oneDNN gets new memory quickly."""
+        """Return memory for a table of n predictions; None where oneDNN gets new memory quickly."""
         n_labels, weights = self.network.n_labels, self.network.weights
         if uses_onednn(weights) and n * n_labels <= _MOST_NEW:
             return None
@@ -332,7 +332,7 @@ class ConceptTrainer:
     # ------------------------------------------------------------------ state
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Give where training stands between two epochs, as JSON values and arrays."""
+        """Return where training stands between two epochs, as JSON values and arrays."""
         arrays = {"weights": self.network.weights}
         arrays |= {f"optimizer.{name}": value for name, value in self._moments.items()}
         if self.best_weights is not None:
@@ -522,7 +522,7 @@ class Checkpoint:
                 raise other_training(self.path)
 
     def seed(self, random_state: RandomState) -> int:
-        """Give the run's seed: the interrupted run's, or a new one from `random_state`."""
+        """Return the run's seed: the interrupted run's, or a new one from `random_state`."""
         if self.config:
             return int(self.config["seed"])
         return draw_seed(as_generator(random_state))

@@ -35,7 +35,7 @@ class Caller:
     scope: str
 
     def may(self, scope: str) -> bool:
-        """Say whether something that needs a scope is allowed."""
+        """Return whether something that needs a scope is allowed."""
         return SCOPES.index(self.scope) >= SCOPES.index(scope)
 
     @property
@@ -67,7 +67,7 @@ class Tokens:
         return len(self._callers)
 
     def caller(self, token: str) -> Caller | None:
-        """Say who sent a token; None where nobody has it."""
+        """Return who sent a token; None where nobody has it."""
         sent = _hash(token)
         found = None
         for known, caller in self._callers.items():  # all are compared, in the same time
@@ -128,12 +128,12 @@ def _entries(path: Path, *, private: bool = False) -> list[dict[str, Any]]:
 
 
 def _caller(entry: Mapping[str, Any]) -> Caller:
-    """Give one entry as a caller."""
+    """Return one entry as a caller."""
     if entry["scope"] not in SCOPES or not isinstance(entry["name"], str):
         raise ValueError("no scope")
     return Caller(entry["name"], entry["scope"])
 
 
 def _hash(token: str) -> str:
-    """Give the SHA-256 of a token, in hexadecimal digits."""
+    """Return the SHA-256 of a token, in hexadecimal digits."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

@@ -43,12 +43,12 @@ router = APIRouter(prefix="/v1", tags=["annif"], responses={**api.router.respons
 
 
 def uri_of(label: str) -> str:
-    """Give the URI of a label."""
+    """Return the URI of a label."""
     return _URI + quote(label, safe="")
 
 
 def label_of(uri: str) -> str | None:
-    """Give the label of a URI; None where it is none of ours."""
+    """Return the label of a URI; None where it is none of ours."""
     return unquote(uri.removeprefix(_URI)) if uri.startswith(_URI) else None
 
 
@@ -219,7 +219,7 @@ async def suggest_batch(request: Request, host: Host) -> Response:
 async def _suggest(
     host: ModelHost, documents: Sequence[Document], limit: int, threshold: float
 ) -> tuple[list[dict[str, Any]], str]:
-    """Give the suggestions for each document, and the version that gave the last of them."""
+    """Return the suggestions for each document, and the version that gave the last of them."""
     try:
         asks = [_asked(host, document, limit, threshold) for document in documents]
     except InputError as error:
@@ -230,7 +230,7 @@ async def _suggest(
 
 
 def _asked(host: ModelHost, document: Document, limit: int, threshold: float) -> Ask | None:
-    """Give the question that a document asks; None where nothing is known of it."""
+    """Return the question that a document asks; None where nothing is known of it."""
     row = _features(document.metadata.get("features"))
     if row is not None:
         host.check_row(row)
@@ -280,7 +280,7 @@ def _bounds(given: Mapping[str, str]) -> tuple[int, float]:
 
 
 def _result(one: Suggestion) -> dict[str, Any]:
-    """Give a suggestion as Annif does."""
+    """Return a suggestion as Annif does."""
     score = round(one.probability, 6)
     return {"uri": uri_of(one.label), "label": one.label, "notation": None, "score": score}
 
@@ -345,7 +345,7 @@ def _learn(host: ModelHost, documents: Sequence[Indexed], caller: Caller) -> Non
 
 
 def _taught(subject: Subject) -> str:
-    """Give the label that a subject stands for."""
+    """Return the label that a subject stands for."""
     label = label_of(subject.uri) or subject.label
     if label is None or not 0 < len(label) <= 200 or not label.isprintable():
         raise InputError(f"'{subject.uri[:60]}' is no URI of a label here; give its `label`, too.")

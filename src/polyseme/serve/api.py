@@ -160,7 +160,7 @@ Host = Annotated[ModelHost, Depends(host_of)]
 
 
 def caller_of(request: Request) -> Caller:
-    """Say who asks."""
+    """Return who asks."""
     caller: Caller = request.scope["caller"]
     return caller
 
@@ -182,7 +182,7 @@ Admin = Annotated[Caller, Depends(needs("admin"))]
 
 
 def collection_of(host: ModelHost) -> Collection:
-    """Give the items that people review, or say that there are none."""
+    """Return the items that people review, or say that there are none."""
     if host.collection is None:
         raise InputError("This model has no items to review; start the service with --items.")
     return host.collection
@@ -192,14 +192,14 @@ _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", "
 
 
 def answer(content: Any, version: str | None = None) -> Response:
-    """Give an answer as JSON, with the version of the model that gave it."""
+    """Return an answer as JSON, with the version of the model that gave it."""
     data = _JSON.encode(content)
     headers = None if version is None else {"X-Model-Version": version}
     return Response(data.encode("utf-8", "replace"), headers=headers, media_type=JSON)
 
 
 def listed(found: Sequence[Suggestion]) -> list[dict[str, Any]]:
-    """Give suggestions as JSON."""
+    """Return suggestions as JSON."""
     return [
         {"label": one.label, "probability": round(one.probability, 6), "kind": one.kind}
         for one in found
@@ -278,7 +278,7 @@ def _described(host: ModelHost, caller: Caller) -> Facts:
 
 
 def _number(value: float | None) -> float | None:
-    """Give a measure; None where there is none."""
+    """Return a measure; None where there is none."""
     return None if value is None or not np.isfinite(value) else float(value)
 
 
@@ -330,7 +330,7 @@ def refit_status(host: Host) -> RefitOut:
 
 @router.get("/models/{model}/reliability", tags=["models"], summary="Are probabilities true?")
 def reliability(host: Host) -> Response:
-    """Give predicted and observed frequencies of held-out items, and thresholds by precision."""
+    """Return predicted and observed frequencies of held-out items, and thresholds by precision."""
     tagger = host.now.tagger
     measured = tagger.validation_
     curves = {} if measured is None else measured.curves
@@ -421,13 +421,13 @@ _SUGGEST_ROUTE = next(one for one in router.routes if getattr(one, "path", None)
 
 
 def _given(host: ModelHost, ask: Ask) -> tuple[Any, list[tuple[str, ...]] | None]:
-    """Give what is asked about as a tagger takes it: one item, and its tags."""
+    """Return what is asked about as a tagger takes it: one item, and its tags."""
     X = None if ask.features is None else host.items([ask.features])
     return X, [ask.tags] if ask.tags else None
 
 
 def _place(host: ModelHost, ask: Ask) -> Facts:
-    """Say where an item, or tags, lie on the map."""
+    """Return where an item, or tags, lie on the map."""
     x, y = host.place(*_given(host, ask))
     return {"x": x, "y": y}
 
@@ -488,7 +488,7 @@ async def explain(request: Request, host: Host) -> Response:
 
 
 def _evidence(evidence: Evidence) -> Facts:
-    """Give evidence as JSON."""
+    """Return evidence as JSON."""
 
     def part(name: str, value: float, role: str, **more: Any) -> Facts:
         return {
@@ -523,7 +523,7 @@ def _evidence(evidence: Evidence) -> Facts:
 
 
 def _neighbour(one: Neighbour) -> Facts:
-    """Give a known tag set as JSON."""
+    """Return a known tag set as JSON."""
     return {
         "labels": list(one.document),
         "ids": list(one.document_ids[:5]),
@@ -534,7 +534,7 @@ def _neighbour(one: Neighbour) -> Facts:
 
 @_asking("neighbours", NeighboursBody, "ask", "Known tag sets that are near")
 async def neighbours(request: Request, host: Host) -> Response:
-    """Give the known tag sets that lie nearest to an item or to tags."""
+    """Return the known tag sets that lie nearest to an item or to tags."""
     body, ask, _ = await read_question(request, NeighboursBody, host)
     now = host.now
 
@@ -546,7 +546,7 @@ async def neighbours(request: Request, host: Host) -> Response:
 
 
 def _near(host: ModelHost, now: Snapshot, point: Any, k: int) -> list[Facts]:
-    """Give the known tag sets nearest to a point, with their places on the map."""
+    """Return the known tag sets nearest to a point, with their places on the map."""
     store, places = now.tagger.store_, host.map(now)
     listed = []
     for one in store.nearest(point, len(store.labels), k):
@@ -561,7 +561,7 @@ def _near(host: ModelHost, now: Snapshot, point: Any, k: int) -> list[Facts]:
 
 @_asking("place", Thing, "map", "Where something lies")
 async def place(request: Request, host: Host) -> Response:
-    """Say where an item, or tags, lie on the map."""
+    """Return where an item, or tags, lie on the map."""
     _, ask, _ = await read_question(request, Thing, host)
     now = host.now
     return answer(await run_in_threadpool(_place, host, ask), now.version)
@@ -598,7 +598,7 @@ def space(host: Host) -> Response:
     responses={200: {"content": {NUMBERS: {}}}, 304: {"description": "As it was."}},
 )
 def points(host: Host, request: Request) -> Response:
-    """Give all points: x and y in turn (float32), then labels, then documents (uint32)."""
+    """Return all points: x and y in turn (float32), then labels, then documents (uint32)."""
     picture = host.map()
     headers = {"ETag": f'"{picture.digest}"', "Cache-Control": "private, max-age=86400"}
     if request.headers.get("if-none-match") == headers["ETag"]:
@@ -608,7 +608,7 @@ def points(host: Host, request: Request) -> Response:
 
 @router.get("/models/{model}/documents/{number}", tags=["map"], summary="A known tag set")
 def document(host: Host, number: Annotated[int, InPath(ge=0, lt=2**31)]) -> Response:
-    """Give a known document, and those that lie nearest to it in the space."""
+    """Return a known document, and those that lie nearest to it in the space."""
     now = host.now
     store = now.tagger.store_
     if number >= len(store.ids):
@@ -629,7 +629,7 @@ def document(host: Host, number: Annotated[int, InPath(ge=0, lt=2**31)]) -> Resp
 
 @router.post("/models/{model}/documents/shared", tags=["map"], summary="Tags that documents share")
 def shared(body: DocumentsBody, host: Host) -> Response:
-    """Give the tags that set some known documents apart from all others."""
+    """Return the tags that set some known documents apart from all others."""
     found = shared_labels(host.now.tagger.store_, body.documents)
     return answer(
         {"n": len(set(body.documents)), "labels": [asdict(one) for one in found]},
@@ -679,7 +679,7 @@ def labels(
 
 
 def _label(now: Snapshot, label: str) -> Facts:
-    """Say what is known of a label."""
+    """Return what is known of a label."""
     measured = now.tagger.validation_
     seen, unseen = (None, None) if measured is None else measured.labels.get(label, (None, None))
     yes, no = now.answers.get(label, (0, 0))
@@ -696,7 +696,7 @@ def _label(now: Snapshot, label: str) -> Facts:
 
 @router.get("/models/{model}/labels/{label:name}", tags=["vocabulary"], summary="One label")
 def card(host: Host, label: LabelName) -> Response:
-    """Say what a label means here: its senses, what stands beside it, how well it is found."""
+    """Return what a label means here: its senses, what stands beside it, how well it is found."""
     now = host.now
     tagger, name = now.tagger, now.label(label)
     vocabulary = tagger.vocabulary_
@@ -721,7 +721,7 @@ def card(host: Host, label: LabelName) -> Response:
 
 
 def _senses(tagger: ZeroShotTagger, label: str) -> Facts:
-    """Give the senses of a label, each with some of its documents."""
+    """Return the senses of a label, each with some of its documents."""
     found = tagger.senses(label)
     if found is None:
         return {}
@@ -785,7 +785,7 @@ def _changed(
 
 @router.post("/models/{model}/labels/{label:name}/rename", tags=["vocabulary"], summary="Rename")
 def rename(body: RenameBody, host: Host, label: LabelName, who: Admin) -> VersionOut:
-    """Give a label another name; the former one is still understood."""
+    """Return a label another name; the former one is still understood."""
     name = host.now.label(label)
     detail = f"{name} to {body.name}"
     return _changed(host, "rename", detail, who, lambda tagger: tagger.rename(name, body.name))
@@ -819,7 +819,7 @@ def merges(host: Host, limit: Limit = 20) -> Response:
 
 @router.get("/models/{model}/candidates", tags=["vocabulary"], summary="Tags it does not know")
 def candidates(host: Host, limit: Limit = 100) -> Response:
-    """Give tags outside the vocabulary: of the collection's items, and that people asked with."""
+    """Return tags outside the vocabulary: of the collection's items, and that people asked with."""
     now = host.now
     counts = {} if host.collection is None else host.collection.tag_counts
     given = [(-n, tag, "items") for tag, n in counts.items()]
@@ -834,7 +834,7 @@ def candidates(host: Host, limit: Limit = 100) -> Response:
 
 @router.post("/models/{model}/ask", tags=["review"], summary="What to look at next")
 def ask(body: AskBody, host: Host) -> Response:
-    """Say which label of which item is worth a yes or no; what was answered is not asked again."""
+    """Select which label of which item is worth a yes or no; what was answered is left out."""
     collection, now = collection_of(host), host.now
     label = None if body.label is None else now.label(body.label)
     found = collection.ask(now.tagger, label, body.k, body.strategy)
@@ -866,7 +866,7 @@ def items(
 
 @router.get("/models/{model}/items/{item:name}", tags=["review"], summary="One item")
 def item(host: Host, item: ItemName, k: Annotated[int, Query(ge=1, le=1000)] = 10) -> Response:
-    """Give an item with what was answered of it and what is suggested."""
+    """Return an item with what was answered of it and what is suggested."""
     collection, now = collection_of(host), host.now
     if item not in collection:
         raise HTTPException(404, f"There is no item '{item[:60]}'.")
@@ -877,7 +877,7 @@ def item(host: Host, item: ItemName, k: Annotated[int, Query(ge=1, le=1000)] = 1
 
 
 def _item(host: ModelHost, now: Snapshot, name: str) -> Facts:
-    """Say what is known of an item."""
+    """Return what is known of an item."""
     collection, media = collection_of(host), None
     if collection.has_media(name):
         media = f"/v1/models/{address_of(host.name)}/media/{address_of(name)}"
@@ -906,7 +906,7 @@ def _item(host: ModelHost, now: Snapshot, name: str) -> Facts:
 def media(
     host: Host, item: ItemName, size: Annotated[int, Query(ge=16, le=2048)] = 1024
 ) -> Response:
-    """Give a picture, no larger than asked, or a sound, of an item of the collection."""
+    """Return a picture, no larger than asked, or a sound, of an item of the collection."""
     collection = collection_of(host)
     if item not in collection or not collection.has_media(item):
         raise HTTPException(404, f"There is no file of '{item[:60]}'.")
@@ -998,7 +998,7 @@ def verdicts(
     responses={200: {"content": {"application/jsonl": {}, JSON: {}}}},
 )
 def export(host: Host, form: Literal["jsonl", "documents", "label-studio"] = "jsonl") -> Response:
-    """Give answers (`jsonl`), or items with their tags as accepted (`documents`, Label Studio)."""
+    """Export answers (`jsonl`), or items with accepted tags (`documents`, Label Studio)."""
     now = host.now
     if form == "jsonl":  # as `polyseme learn` takes them
         said = (one._asdict() for one in now.tagger.verdicts_.standing())
@@ -1020,7 +1020,7 @@ def export(host: Host, form: Literal["jsonl", "documents", "label-studio"] = "js
 
 
 def _download(text: str, name: str, media: str = "application/jsonl") -> Response:
-    """Give a text as a file; it is whole before any of it is sent."""
+    """Return a text as a file; it is whole before any of it is sent."""
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     # What UTF-8 does not have becomes an escape of JSON, and is read back as it was.
     data = text.encode("utf-8", "backslashreplace")
@@ -1028,7 +1028,7 @@ def _download(text: str, name: str, media: str = "application/jsonl") -> Respons
 
 
 def _lines(records: Iterable[Facts]) -> str:
-    """Give records as lines of JSON."""
+    """Return records as lines of JSON."""
     return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records)
 
 
@@ -1068,5 +1068,5 @@ def _write_sidecar(
 
 @router.get("/", tags=["models"], summary="What this is")
 def root() -> dict[str, str]:
-    """Say what answers here."""
+    """Return what answers here."""
     return {"title": "polyseme", "version": package_version()}

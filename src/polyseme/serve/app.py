@@ -282,7 +282,7 @@ _STATUS: list[tuple[type[Exception], int]] = [
 
 
 def _add_errors(app: FastAPI) -> None:
-    """Tell all errors in one form."""
+    """Answer all errors in one form."""
 
     async def refused(request: Request, error: Exception) -> Response:
         status = next(code for kind, code in _STATUS if isinstance(error, kind))
@@ -373,7 +373,7 @@ class Frame:
         self._start, self._numbers = secrets.token_hex(6), itertools.count(1)
 
     def _name(self) -> str:
-        """Give a request a name that no other has, here or after a new start."""
+        """Return a request a name that no other has, here or after a new start."""
         return f"{self._start}-{next(self._numbers):x}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -424,12 +424,12 @@ class Frame:
         status: int,
         detail: str,
     ) -> None:
-        """Tell an error, unless an answer is under way already."""
+        """Answer an error, unless an answer is under way already."""
         if not answered[0]:
             await problem(status, detail, scope["request_id"])(scope, receive, send)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
-        """Say why somebody may not ask, or note who it is."""
+        """Return why somebody may not ask, or note who it is."""
         path, name = scope["path"], scope["request_id"]
         host = headers.get(b"host", b"").decode("latin-1")
         origin = headers.get(b"origin", b"").decode("latin-1")
@@ -455,7 +455,7 @@ class Frame:
         return None
 
     def _too_large(self) -> str:
-        """Say how much may be sent."""
+        """Return how much may be sent."""
         return f"A request may send {self.settings.max_body / 2**20:g} MiB at the most."
 
     def _limited(self, receive: Receive) -> Receive:
@@ -491,7 +491,7 @@ class Frame:
 
 
 def _token(header: bytes) -> str:
-    """Give the token that a header holds: a bearer's, or the password of a name and password."""
+    """Return the token that a header holds: a bearer's, or the password of a name and password."""
     kind, _, sent = header.decode("latin-1").partition(" ")
     if kind.lower() == "bearer":
         return sent.strip()
@@ -502,5 +502,5 @@ def _token(header: bytes) -> str:
 
 
 def _digits(value: bytes) -> bytes:
-    """Give a length that is one, else 0."""
+    """Return a length that is one, else 0."""
     return value if value.isdigit() and len(value) < 16 else b"0"

@@ -61,7 +61,7 @@ class Batcher(Generic[T, R]):
         return len(self._waiting)
 
     async def submit(self, row: T) -> R:
-        """Give the result of one row; must be called in the event loop.
+        """Return the result of one row; must be called in the event loop.
 
         Parameters
         ----------

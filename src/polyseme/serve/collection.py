@@ -92,7 +92,7 @@ class Collection:
         self._known: tuple[Any, Any, LabelCorpus] | None = None
 
     def __repr__(self) -> str:
-        """Tell its size, in a line."""
+        """Return its size, in a line."""
         return f"Collection({len(self)} items, media: {self.media})"
 
     def __len__(self) -> int:
@@ -107,7 +107,7 @@ class Collection:
     # ------------------------------------------------------------------ what is known of items
 
     def tags_of(self, name: str) -> tuple[str, ...]:
-        """Give the tags that an item has already."""
+        """Return the tags that an item has already."""
         return self._tags[self._row(name)]
 
     @cached_property
@@ -147,7 +147,7 @@ class Collection:
         return sum(name in self._rows for name in answered)
 
     def row(self, name: str) -> NDArray[np.float32]:
-        """Give the numbers of an item, as an extractor makes them of its file or as they came."""
+        """Return the numbers of an item, as an extractor makes them of its file or as they came."""
         row, X = self._row(name), self._X
         if isinstance(X, Extracted):
             return np.asarray(X.raw[row], dtype=np.float32)
@@ -190,7 +190,7 @@ class Collection:
     # ------------------------------------------------------------------ what a model says of them
 
     def items(self, tagger: ZeroShotTagger) -> EncodedItems:
-        """Give the items coded in a tagger's space; they are coded once, which may take long."""
+        """Return the items coded in a tagger's space; they are coded once, which may take long."""
         with self._coding:
             if self._items is None or self._items.space != tagger.space_.digest_:
                 self._items = None
@@ -204,14 +204,14 @@ class Collection:
     def ask(
         self, tagger: ZeroShotTagger, label: str | None, k: int, strategy: str
     ) -> list[Question]:
-        """Say what to look at next; see `ZeroShotTagger.ask`."""
+        """Return what to look at next; see `ZeroShotTagger.ask`."""
         own = None
         if self.tag_counts or strategy == "errors":
             own = self._known_tags(tagger)
         return tagger.ask(self.items(tagger), label, k, strategy, own)
 
     def suggest(self, tagger: ZeroShotTagger, name: str, k: int) -> list[tuple[str, float, str]]:
-        """Give the k likeliest labels that an item does not have, with probability and kind."""
+        """Return the k likeliest labels that an item does not have, with probability and kind."""
         row = self._row(name)
         resolve = tagger.vocabulary_.resolve
         own = {normalize_label(resolve(tag)) for tag in self._tags[row]}
@@ -223,7 +223,7 @@ class Collection:
         return [(one, score, kinds[one]) for one, score in left[:k]]
 
     def _known_tags(self, tagger: ZeroShotTagger) -> LabelCorpus:
-        """Give the items' own tags that a tagger knows, under their labels' own names."""
+        """Return the items' own tags that a tagger knows, under their labels' own names."""
         labels, words, known = tagger.classes_, tagger.vocabulary_, self._known
         if known is None or known[0] is not labels or known[1] is not words:
             given = self._corpus(tagger.normalize_labels_)
@@ -232,23 +232,23 @@ class Collection:
         return known[2]
 
     def _corpus(self, normalize: bool) -> LabelCorpus:
-        """Give the items' own tags as documents."""
+        """Return the items' own tags as documents."""
         return LabelCorpus.from_documents(self._tags, ids=self.ids, normalize=normalize)
 
     # ------------------------------------------------------------------ pictures and sounds
 
     def has_media(self, name: str) -> bool:
-        """Say whether an item has a picture or a sound that can be shown."""
+        """Return whether an item has a picture or a sound that can be shown."""
         return self.file_of(name) is not None
 
     def file_of(self, name: str) -> Path | None:
-        """Give the file of an item's picture or sound; None where it has none."""
+        """Return the file of an item's picture or sound; None where it has none."""
         self._row(name)
         file = self._files.get(name)
         return None if file is None or _kind_of(file) != self.media else file
 
     def picture(self, name: str, size: int) -> tuple[bytes, str]:
-        """Give a picture no larger than a size in its own proportions, or a sound as it is.
+        """Return a picture no larger than a size in its own proportions, or a sound as it is.
 
         Parameters
         ----------
@@ -280,7 +280,7 @@ class Collection:
             raise InputError(f"The file of '{name[:60]}' {told}.") from error
 
     def _kind_of_media(self) -> str | None:
-        """Say what most files are: "image" or "audio"; None where there are none of either."""
+        """Return what most files are: "image" or "audio"; None where there are none of either."""
         if isinstance(self._X, Extracted) and self._files:
             return self._X.kind
         kinds = Counter(_kind_of(file) for file in self._files.values())
@@ -294,7 +294,7 @@ def _n_rows(given: Any) -> int:
 
 
 def _kind_of(file: Path) -> str | None:
-    """Say what a file is by its name: "image", "audio" or neither."""
+    """Return what a file is by its name: "image", "audio" or neither."""
     suffix = file.suffix.lower()
     if suffix in SOUNDS and suffix in AudioFeatures.suffixes:
         return "audio"
@@ -317,7 +317,7 @@ class _Cache:
         self._lock = threading.Lock()
 
     def get(self, key: Any, make: Callable[[], bytes]) -> bytes:
-        """Give what is held, or make it; several threads may make the same."""
+        """Return what is held, or make it; several threads may make the same."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)

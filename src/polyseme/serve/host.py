@@ -155,15 +155,15 @@ class Snapshot:
         return {self.key(label): label for label in self.kinds}
 
     def key(self, label: str) -> str:
-        """Give what labels are compared by."""
+        """Return what labels are compared by."""
         return normalize_label(label) if self.tagger.normalize_labels_ else label
 
     def known(self, label: str) -> str | None:
-        """Give a label under its own name; None where it is not known."""
+        """Return a label under its own name; None where it is not known."""
         return self._names.get(self.key(self.tagger.vocabulary_.resolve(label)))
 
     def label(self, name: str) -> str:
-        """Give a label under its own name, or raise an `UnknownLabelError`."""
+        """Return a label under its own name, or raise an `UnknownLabelError`."""
         found = self.known(name)
         if found is None:
             near = get_close_matches(self.key(name), self._names, _HINTS)
@@ -176,7 +176,7 @@ class Snapshot:
         return {}
 
     def least(self, precision: float) -> dict[str, float]:
-        """Give how likely each label must be for a precision."""
+        """Return how likely each label must be for a precision."""
         found = self._least.get(precision)
         if found is None:
             with warnings.catch_warnings():
@@ -317,7 +317,7 @@ class ModelHost:
         return self._now.tagger.features_
 
     def items(self, rows: Sequence[Row], names: Sequence[str] | None = None) -> Any:
-        """Give rows of features as the tagger takes items: a table, or what was extracted."""
+        """Return rows of features as the tagger takes items: a table, or what was extracted."""
         extractor = self.extractor
         if extractor is None:
             features = np.stack(rows)
@@ -408,7 +408,7 @@ class ModelHost:
                 typed[tag] += 1
 
     def _look(self, files: Sequence[bytes]) -> list[Any]:
-        """Give the numbers of uploaded files, or why there are none."""
+        """Return the numbers of uploaded files, or why there are none."""
         extractor, paths = self.extractor, list[Path]()
         assert extractor is not None
         try:
@@ -446,7 +446,7 @@ class ModelHost:
     # ------------------------------------------------------------------ the map
 
     def map(self, now: Snapshot | None = None) -> Map:
-        """Give the known documents on a plane: at once by their axes, better when laid out."""
+        """Return the known documents on a plane: at once by their axes, better when laid out."""
         now, known = now or self._now, self._map
         space = now.tagger.space_.digest_
         if known is not None and known.store is now.tagger.store_:
@@ -470,7 +470,7 @@ class ModelHost:
                 self._map = Map(self._now.tagger.store_, better)
 
     def place(self, X: Any, tags: Sequence[Sequence[str]] | None) -> tuple[float, float]:
-        """Say where one item, or one tag set, lies on the map."""
+        """Return where one item, or one tag set, lies on the map."""
         point = self._now.tagger.points(X, tags)
         x, y = self.map().landscape.place(point)[0].tolist()
         return x, y
@@ -719,7 +719,7 @@ class ModelHost:
 def _chosen(
     now: Snapshot, ask: Ask, labels: Sequence[str], scores: Sequence[float]
 ) -> list[Suggestion]:
-    """Give the labels that are likely enough, without those that were given."""
+    """Return the labels that are likely enough, without those that were given."""
     given = set(ask.tags)
     least = None if ask.precision is None else now.least(ask.precision)
     low = 0.0 if ask.threshold is None else ask.threshold
@@ -734,5 +734,5 @@ def _chosen(
 
 
 def _can_write(folder: Path) -> bool:
-    """Say whether versions can be kept in a folder."""
+    """Return whether versions can be kept in a folder."""
     return os.access(folder, os.W_OK)

@@ -144,11 +144,11 @@ class Control:
     single: bool
 
     def value(self, path: Sequence[str]) -> Any:
-        """Give one choice as results have it."""
+        """Return one choice as results have it."""
         return path[-1] if self.kind == "choices" else list(path)
 
     def labels(self, now: Snapshot, task: Task) -> dict[str, Choice]:
-        """Give what can be chosen for a task, by the label of a model that it is."""
+        """Return what can be chosen for a task, by the label of a model that it is."""
         choices = [*self.choices, *_options(task.data.get(self.options))]
         known = ((now.known(one.path[-1]) or now.known(one.shown), one) for one in choices)
         return {label: one for label, one in known if label is not None}
@@ -227,19 +227,19 @@ def check_config(host: ModelHost, xml: str | None) -> None:
 @router.get("/", summary="Whether the backend is there")
 @router.get("/health", summary="Whether the backend is there", operation_id="health_of_backend")
 async def health(host: Host) -> Response:
-    """Say that the model answers."""
+    """Return that the model answers."""
     return answer({"status": "UP", "model_class": f"polyseme {host.name}"}, host.now.version)
 
 
 @router.get("/metrics", summary="Nothing; /metrics has all", operation_id="metrics_of_backend")
 async def metrics(host: Host) -> Response:
-    """Give nothing: what is counted is counted for all models together."""
+    """Return nothing: what is counted is counted for all models together."""
     return answer({})
 
 
 @router.post("/setup", summary="Check a labelling configuration")
 def setup(body: SetupBody, host: Host) -> Response:
-    """Say which version answers, or why its answers could not be shown."""
+    """Return which version answers, or why its answers could not be shown."""
     check_config(host, body.schema_)
     return answer({"model_version": host.now.version}, host.now.version)
 
@@ -314,7 +314,7 @@ async def _suggested(
 
 
 async def _thing(host: ModelHost, field: str, task: Task) -> tuple[Row | None, list[str]]:
-    """Give the numbers of what a task shows, and the tags that it has."""
+    """Return the numbers of what a task shows, and the tags that it has."""
     data = task.data
     shown = data.get(field)
     tags = data.get("tags", [])
@@ -333,7 +333,7 @@ async def _thing(host: ModelHost, field: str, task: Task) -> tuple[Row | None, l
 
 
 def _numbers(features: list[Any]) -> Row:
-    """Give features of a task as a row."""
+    """Return features of a task as a row."""
     numbers = [one for one in features if isinstance(one, (int, float))]
     if len(numbers) != len(features) or len(features) > MOST_NUMBERS:
         raise InputError(f"`features` of a task must be {MOST_NUMBERS} numbers at the most.")
@@ -348,7 +348,7 @@ def _chosen(
     found: Iterable[Suggestion],
     threshold: float,
 ) -> list[tuple[Any, float]]:
-    """Give what a control may show of suggestions, as results have it, with probabilities."""
+    """Return what a control may show of suggestions, as results have it, with probabilities."""
     choices, likely = control.labels(now, task), list[tuple[Any, float]]()
     for one in found:
         choice = choices.get(one.label)
@@ -445,7 +445,7 @@ def _learn_answers(
 async def _item(
     host: ModelHost, controls: Sequence[Control], task: Task, project: Project
 ) -> tuple[str, Row | None]:
-    """Give the name of a task's item, and its numbers where it is not in the collection."""
+    """Return the name of a task's item, and its numbers where it is not in the collection."""
     for reference in (task.data.get("item"), *(task.data.get(one.field) for one in controls)):
         name = item_of(host.collection, reference) if isinstance(reference, str) else None
         if name is not None:

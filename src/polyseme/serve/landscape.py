@@ -74,7 +74,7 @@ class Landscape:
     places: Floats
 
     def __repr__(self) -> str:
-        """Tell its size, in a line."""
+        """Return its size, in a line."""
         return f"Landscape({len(self.landmarks)} landmarks by {self.layout})"
 
     @classmethod
@@ -113,7 +113,7 @@ class Landscape:
         return cls(digest, "neighbours", landmarks, _within_bounds(places))
 
     def place(self, points: Floats) -> Floats:
-        """Say where points (n, n_axes) lie, (n, 2): among the landmarks nearest to them.
+        """Return where points (n, n_axes) lie, (n, 2): among the landmarks nearest to them.
 
         A landmark's own point lies where the landmark does. Memory is bounded, whatever n is.
         """
@@ -136,7 +136,7 @@ class Landscape:
     # ------------------------------------------------------------------ persistence
 
     def get_state(self) -> State:
-        """Give the landscape as JSON values and arrays; see `from_state`."""
+        """Return the landscape as JSON values and arrays; see `from_state`."""
         config = {"digest": self.digest, "layout": self.layout}
         return config, {"landmarks": self.landmarks, "places": self.places}
 
@@ -194,7 +194,7 @@ _LAYOUTS = ("neighbours", "axes")
 
 
 def _largest(values: Floats, k: int) -> tuple[IntArray, NDArray[np.float64]]:
-    """Give the places of each row's k largest values, and these, (n, k); uses the values up."""
+    """Return the places of each row's k largest values, and these, (n, k); uses the values up."""
     # For a few of them this takes a sixth of the time that sorting in part does.
     rows = np.arange(len(values))
     places, largest = np.empty((len(values), k), dtype=np.int64), np.empty((len(values), k))
@@ -214,7 +214,7 @@ def _landmarks(points: Floats, most: int) -> Floats:
 
 
 def _on_axes(landmarks: Floats) -> Floats:
-    """Give points on their first two principal axes, (n, 2)."""
+    """Return points on their first two principal axes, (n, 2)."""
     places = np.zeros((len(landmarks), 2), dtype=np.float32)
     if len(landmarks) > 1:
         away = landmarks.astype(np.float64) - landmarks.mean(axis=0, dtype=np.float64)
@@ -246,7 +246,7 @@ class Dots(NamedTuple):
 
 
 def concept_positions(store: ConceptStore, landscape: Landscape) -> Dots:
-    """Give a dot for each label of each document, no two of them in one place.
+    """Return a dot for each label of each document, no two of them in one place.
 
     The dots of a document lie together, as the seeds of a sunflower do, and so do documents that
     lie in one place.
@@ -275,7 +275,7 @@ def concept_positions(store: ConceptStore, landscape: Landscape) -> Dots:
 
 
 def _numbered(groups: IntArray) -> tuple[IntArray, IntArray]:
-    """Give the members of each group numbers from 0, (n,), and count them, (n_groups,)."""
+    """Return the members of each group numbers from 0, (n,), and count them, (n_groups,)."""
     counts = np.bincount(groups)
     order = np.argsort(groups, kind="stable")
     numbers = np.empty(len(groups), dtype=np.int64)
@@ -284,7 +284,7 @@ def _numbered(groups: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _seeds(numbers: IntArray, steps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give the places of a sunflower's seeds by their numbers, (n, 2)."""
+    """Return the places of a sunflower's seeds by their numbers, (n, 2)."""
     away, angle = steps * np.sqrt(numbers), _GOLDEN * numbers
     return np.stack([away * np.cos(angle), away * np.sin(angle)], axis=1)
 
@@ -312,7 +312,7 @@ class Anchor:
 
 
 def anchors(dots: Dots, labels: Sequence[str], most: int = 4000) -> list[Anchor]:
-    """Say where labels stand: each in its dense places, one for each island of its dots.
+    """Return where labels stand: each in its dense places, one for each island of its dots.
 
     Parameters
     ----------
@@ -342,7 +342,7 @@ def anchors(dots: Dots, labels: Sequence[str], most: int = 4000) -> list[Anchor]
 
 
 def _islands(cells: IntArray) -> list[IntArray]:
-    """Give the rows of dots (n, 2), by their cells, that lie around dense places."""
+    """Return the rows of dots (n, 2), by their cells, that lie around dense places."""
     left = np.arange(len(cells))
     islands: list[IntArray] = []
     while len(left) and len(islands) < _PLACES:
@@ -361,7 +361,7 @@ def _islands(cells: IntArray) -> list[IntArray]:
 
 
 def _levelled(found: list[tuple[int, int, float, float]], labels: Sequence[str]) -> list[Anchor]:
-    """Give every caption the first level at which it lies over none that is there already."""
+    """Return every caption the first level at which it lies over none that is there already."""
     n = len(found)
     x, y, half, level = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n, dtype=np.int64)
     levels = np.arange(LEVELS - 1)[:, None]
@@ -395,7 +395,7 @@ class Companion:
 def companions(
     store: ConceptStore, label: str, k: int = 10, *, normalize: bool = True
 ) -> list[Companion]:
-    """Give the labels that stand most often beside a label, the most frequent first.
+    """Return the labels that stand most often beside a label, the most frequent first.
 
     Parameters
     ----------
@@ -428,7 +428,7 @@ class Shared:
 
 
 def shared_labels(store: ConceptStore, documents: Collection[int], k: int = 20) -> list[Shared]:
-    """Give the labels that set some documents apart, by how far their share is above the usual.
+    """Return the labels that set some documents apart, by how far their share is above the usual.
 
     Parameters
     ----------

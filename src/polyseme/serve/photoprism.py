@@ -52,7 +52,7 @@ class VisionBody(BaseModel):
 async def labels(
     request: Request, body: VisionBody, bounds: Annotated[Bounds, Query()]
 ) -> Response:
-    """Give labels of a picture, by the first model that looks at pictures unless one is named."""
+    """Return labels of a picture, by the first model that looks at pictures unless one is named."""
     hosts: dict[str, ModelHost] = request.app.state.hosts
     looking = [host for host in hosts.values() if host.extractor and host.extractor.kind == "image"]
     host = hosts.get(body.model) or next(iter(looking), None)
@@ -63,7 +63,7 @@ async def labels(
 
 @router.post("/labels/{model}", summary="Labels of a picture")
 async def labels_by(host: Host, body: VisionBody, bounds: Annotated[Bounds, Query()]) -> Response:
-    """Give labels of a picture.
+    """Return labels of a picture.
 
     By default those of which half should be true, where the model can promise it; `threshold` and
     `precision` in the address ask for others. Of several pictures, the labels that any of them has.
@@ -99,7 +99,7 @@ async def labels_by(host: Host, body: VisionBody, bounds: Annotated[Bounds, Quer
 
 
 def _label(now: Snapshot, one: Suggestion) -> dict[str, Any]:
-    """Give a suggestion as PhotoPrism takes it; its categories are what it implies."""
+    """Return a suggestion as PhotoPrism takes it; its categories are what it implies."""
     return {
         "name": one.label,
         "source": "image",

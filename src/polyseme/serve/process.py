@@ -23,7 +23,7 @@ _HEAD_SECONDS = 30.0
 
 
 def impatient(seconds: float) -> type[Any]:
-    """Give uvicorn's protocol, that closes connections on which no request begins.
+    """Return uvicorn's protocol, that closes connections on which no request begins.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def run(app: Any, host: str, port: int, *, json_log: bool = False) -> None:
 
 
 def _give_memory_back() -> None:
-    """Give what was freed back to the system, every minute."""
+    """Return freed memory to the system, every minute."""
     with suppress(AttributeError, OSError):  # other systems have other allocators
         library = ctypes.CDLL(None)
         trim = library.malloc_trim

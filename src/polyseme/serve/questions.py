@@ -40,7 +40,7 @@ class Question(NamedTuple):
 
 
 def ask_of(row: Row | None, tags: Sequence[str], wanted: Wanted | None = None) -> Ask:
-    """Give the question that a model is asked about a row, tags or both."""
+    """Return the question that a model is asked about a row, tags or both."""
     if wanted is None:
         return Ask(row, tuple(tags))
     kinds = None if wanted.kinds is None else tuple(sorted(set(wanted.kinds)))
@@ -48,7 +48,7 @@ def ask_of(row: Row | None, tags: Sequence[str], wanted: Wanted | None = None) -
 
 
 def row_of(features: list[float] | Encoded | None) -> Row | None:
-    """Give features of a JSON body as a row."""
+    """Return features of a JSON body as a row."""
     if features is None:
         return None
     if isinstance(features, Encoded):
@@ -60,14 +60,14 @@ def row_of(features: list[float] | Encoded | None) -> Row | None:
 
 
 def _row(data: bytes) -> Row:
-    """Give little-endian float32 numbers as a row."""
+    """Return little-endian float32 numbers as a row."""
     if not data or len(data) % 4:
         raise InputError(f"Raw features are float32 numbers of 4 bytes; got {len(data)} bytes.")
     return np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)
 
 
 def table_of(data: bytes) -> Row:
-    """Give the array of an .npy file, (n, n_features), without executing anything in it."""
+    """Return the array of an .npy file, (n, n_features), without executing anything in it."""
     try:
         array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
     except Exception as error:  # numpy raises a dozen kinds, down to those of the tokenizer
@@ -121,12 +121,12 @@ async def read_question(request: Request, kind: type[B], host: ModelHost) -> Que
 
 
 def media_of(request: Request) -> str:
-    """Give the type of a request's body, without parameters."""
+    """Return the type of a request's body, without parameters."""
     return request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
 
 
 def row_of_thing(body: Thing, host: ModelHost, sent: Row | None = None) -> Row | None:
-    """Give the numbers of what is asked about: of the body's fields, or sent beside them."""
+    """Return the numbers of what is asked about: of the body's fields, or sent beside them."""
     if body.item is None:
         return row_of(body.features) if sent is None else sent
     if sent is not None or body.features is not None:
@@ -200,7 +200,7 @@ def parsed(kind: type[M], data: bytes) -> M:
 
 
 def sentence_of(error: ValidationError) -> str:
-    """Say in one sentence what is wrong with a body."""
+    """Return in one sentence what is wrong with a body."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(str(part) for part in first["loc"][:4])
     what = f"{first['msg'][:200]}"

@@ -26,7 +26,7 @@ _BETWEEN = re.compile(r"[,;\r\n\t]+")
 
 
 def data_of(reference: str) -> bytes | None:
-    """Give the content of a data URL; None for what is none."""
+    """Return the content of a data URL; None for what is none."""
     if not reference.startswith("data:"):
         return None
     start = _DATA.match(reference)
@@ -39,7 +39,7 @@ def data_of(reference: str) -> bytes | None:
 
 
 def item_of(collection: Collection | None, reference: str) -> str | None:
-    """Give the item of a collection that a name, a path or an address stands for."""
+    """Return the item of a collection that a name, a path or an address stands for."""
     if collection is None or len(reference) > _LONGEST:
         return None
     return next((name for name in _names(reference) if name in collection), None)
@@ -63,7 +63,7 @@ def _names(reference: str) -> Iterator[str]:
 
 
 async def row_of_reference(host: ModelHost, reference: str) -> Row:
-    """Give the numbers of what a reference stands for: a data URL's content, or an item.
+    """Return the numbers of what a reference stands for: a data URL's content, or an item.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ async def row_of_reference(host: ModelHost, reference: str) -> Row:
 
 
 def known_tags(host: ModelHost, text: str) -> Iterator[str]:
-    """Give the tags of a text that a model knows; others are not taken for tags of people's."""
+    """Yield the tags of a text that a model knows; others are not taken for tags of people's."""
     now, found = host.now, dict[str, None]()
     for part in _BETWEEN.split(text):
         label = now.known(part.strip()) if 0 < len(part.strip()) <= 200 else None

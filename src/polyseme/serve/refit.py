@@ -100,7 +100,7 @@ class Refitting:
         return self.status
 
     def stop(self) -> None:
-        """Give up a refit at the end of its round; the model stays as it is."""
+        """Stop a refit at the end of its round; the model stays as it is."""
         self._ends.set()
 
     def _run(self, before: Snapshot, data: dict[str, Any], who: str | None) -> None:

@@ -144,7 +144,7 @@ class Replica:
 
 
 def _ray_serve() -> Any:
-    """Give Ray Serve, or say how it is installed."""
+    """Return Ray Serve, or say how it is installed."""
     try:
         return import_module("ray.serve")
     except ImportError:

@@ -75,11 +75,11 @@ class Versions:
             yield
 
     def current(self) -> str:
-        """Give the digest of the model that is on disk, 12 hexadecimal digits."""
+        """Return the digest of the model that is on disk, 12 hexadecimal digits."""
         return hashlib.sha256(read_manifest(self.model)).hexdigest()[:12]
 
     def all(self) -> list[Version]:
-        """Give all versions that are kept, the oldest first; damaged ones are passed over."""
+        """Return all versions that are kept, the oldest first; damaged ones are passed over."""
         found = []
         for number in self._numbers():
             with suppress(OSError, ValueError, TypeError, KeyError):
@@ -146,7 +146,7 @@ class Versions:
         return read_model(self._folder / f"{number:04d}", "tagger")
 
     def _numbers(self) -> list[int]:
-        """Give the numbers of all versions, in order."""
+        """Return the numbers of all versions, in order."""
         if not self._folder.is_dir():
             return []
         names = (entry.name for entry in self._folder.iterdir() if entry.is_dir())
