@@ -80,7 +80,7 @@ ALLOWED = {
     "training": BASE | {"members", "calibration"},
     "steps": {"members", "training"},
     "gpu_training": {"steps", "training"},
-    "growth": BASE | {"training"},
+    "growth": BASE | {"linear_path", "training"},
     "calibration": set(),
     "corrections": {"_validation", "calibration", "persistence"},
     "linear_path": {"_validation", "calibration", "metrics"},

@@ -22,18 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme import ConceptSpace, ZeroShotTagger
+from polyseme import ZeroShotTagger
 from polyseme.corpus import LabelCorpus
-from polyseme.training import SpacePlan
 from polyseme.verdicts import Verdict
 from polyseme_experiments.sampling import RunConfig
 from polyseme_experiments.settings import get_setting
 from polyseme_experiments.trials import Trial
 
-# One member a fold and steps of few rows.
-PLAN = SpacePlan(
-    members_per_fold=1, n_steps=440, document_batch=96, item_batch=64, probable_batch=32
-)
 NEW_ITEMS, LABELLED, ANSWERED, ANSWERS = 0.05, 20, 10, 30
 
 
@@ -139,9 +134,7 @@ def fitted(
     data: Data, seed: int, former: ZeroShotTagger | None = None
 ) -> tuple[ZeroShotTagger, float]:
     """Return a fitted tagger and the seconds of the processor that it took."""
-    plan = PLAN.sized(len(data.label_sets), len(data.documents))
-    space = ConceptSpace(plan=plan, linear=None, device="cpu")
-    tagger = ZeroShotTagger(space=space, n_validations=0, random_state=seed)
+    tagger = ZeroShotTagger(n_validations=0, device="cpu", random_state=seed)
     start = time.process_time()
     tagger.fit(
         data.X,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from polyseme._memory import in_bytes, machine_bytes
 from polyseme._threads import n_cores
 from polyseme._validation import InputError, PolysemeWarning
+from polyseme.linear_path import MOST_FEATURES
 from polyseme.training import MOST_THREADS, VALIDATION_STEPS, SpacePlan
 
 # Seconds of a step: what any takes, and for each multiplication of its products.
@@ -60,18 +61,21 @@ def cost_of_fit(
     n_members = plan.n_folds * plan.members_per_fold
     seconds = n_members * plan.n_steps * _step_seconds(plan, n_labels, n_features)
     seconds += _calibration_seconds(n_documents, n_labels, n_items)
+    seconds += _linear_path_seconds(n_items, n_features)
     if n_items and n_validations:
         documents = min(n_documents, _VALIDATION_DOCUMENTS)
         small = plan.sized(documents).shortened(VALIDATION_STEPS)
         steps = _VALIDATION_MEMBERS * small.n_steps
         draw_seconds = steps * _step_seconds(small, n_labels, n_features)
         draw_seconds += 1.5 * _calibration_seconds(documents, n_labels, n_items)
+        draw_seconds += 2 * _linear_path_seconds(min(n_items, documents), n_features)
         seconds += n_validations * draw_seconds
     dimensions = n_members * plan.code
     rounds = 4.0 * n_items * (n_features + 2 * n_labels)
     memory = _LIBRARIES + plan.weight_bytes(n_labels, n_features)
     memory += 48.0 * _calibrated(n_labels, n_items) * n_labels + 32.0 * dimensions * n_labels
     memory += 1.5 * min(rounds, plan.memory_mb * 2**20) + 12.0 * n_items * n_features
+    memory += 48.0 * min(n_features, MOST_FEATURES) ** 2
     memory += (_DOCUMENT + 4 * _AXES) * n_documents
     return Cost(seconds, memory)
 
@@ -98,6 +102,13 @@ def _calibration_seconds(n_documents: int, n_labels: int, n_items: int) -> float
     """Foretell the seconds of what follows the training."""
     items = _calibrated(n_labels, n_items)
     return items * (_CELL * n_labels + _VOTE * n_documents)
+
+
+def _linear_path_seconds(n_items: int, n_features: int) -> float:
+    """Foretell the seconds of a ridge regression: normal equations, solved some ten times."""
+    if n_features > MOST_FEATURES:
+        return 0.0
+    return _PRODUCT * (2.0 * n_items + 8.0 * n_features) * n_features**2
 
 
 def tell_cost(cost: Cost, plan: SpacePlan, n_labels: int, stacklevel: int = 3) -> None:
