@@ -9,8 +9,7 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -81,31 +80,6 @@ def gemm(world: World, queries: Array, block: int) -> Callable[[], None]:
 def kept_gemm(world: World, queries: Array) -> Callable[[], Array]:
     """Multiply and keep all products, which is what labels of one concept each ask for."""
     return lambda: queries @ world.points.T
-
-
-@contextmanager
-def native(setting: str) -> Iterator[None]:
-    """Choose the compiled path: "0" for none, "avx2", "generic", "" for the best."""
-    before = os.environ.get("POLYSEME_NATIVE")
-    os.environ["POLYSEME_NATIVE"] = setting
-    try:
-        yield
-    finally:
-        os.environ.pop("POLYSEME_NATIVE")
-        if before is not None:
-            os.environ["POLYSEME_NATIVE"] = before
-
-
-def ours(index: Any, queries: Array, setting: str) -> Callable[[], Array]:
-    """Search with our index, by the library or without it."""
-
-    def run() -> Array:
-        with native(setting):
-            if setting == "generic":
-                return index._packed.distances(queries, index.n_labels)
-            return index.distances(queries)
-
-    return run
 
 
 def plain_numpy(world: World, queries: Array) -> Array:
@@ -207,14 +181,10 @@ def batch(
     quick: dict[str, Callable[[], Any]] = {
         "bare float32 GEMM, blocks of 1,024": gemm(world, queries, 1024),
         "bare float32 GEMM, blocks of 16,384": gemm(world, queries, 16384),
-        "polyseme, compiled": ours(index, queries, ""),
-        "polyseme, numpy": ours(index, queries, "0"),
-        "polyseme, compiled for AVX2": ours(index, queries, "avx2"),
+        "polyseme": lambda: index.distances(queries),
     }
     if world.n == world.n_labels:
         quick[KEPT] = kept_gemm(world, queries)
-    if index._packed is None:
-        quick = {name: way for name, way in quick.items() if "compiled" not in name}
     if searches is not None:
         quick["faiss flat, top 10 (no minima by label)"] = lambda: searches(queries)
     slow: dict[str, Callable[[], Any]] = {
@@ -222,8 +192,6 @@ def batch(
         "torch cdist + scatter amin": lambda: torch_cdist(world, fewer),
         "scikit-learn distances + reduceat": lambda: scikit(world, fewer),
     }
-    if index._packed is not None:
-        slow["polyseme, compiled, plain C"] = ours(index, fewer, "generic")
     seconds = seconds_of(quick, repeats)
     scale = len(queries) / len(fewer)
     seconds |= {name: s * scale for name, s in seconds_of(slow, 1, warm=False).items()}
@@ -242,12 +210,12 @@ def batch(
     note = (
         "Working memory beyond inputs, index and result; difference to float64 on "
         f"{SAMPLE} queries. Ways from numpy's distances on: {len(fewer)} queries, seconds scaled "
-        f"to {len(queries)}. The compiled search holds a byte copy of the concepts."
+        f"to {len(queries)}."
     )
     return Table(title, "the way", columns, rows, note), {k: v / bare for k, v in seconds.items()}
 
 
-def single(world: World, repeats: int) -> tuple[list[list[Cell]], float]:
+def single(world: World, repeats: int) -> list[list[Cell]]:
     """Compare ways on one query."""
     from polyseme.index import ConceptIndex
 
@@ -257,20 +225,13 @@ def single(world: World, repeats: int) -> tuple[list[list[Cell]], float]:
     searches = faiss_flat(world)
     ways: dict[str, Callable[[], Any]] = {
         "numpy, product + reduceat": lambda: one_query_numpy(world, query),
-        "polyseme": ours(index, query, ""),
-        "polyseme, numpy": ours(index, query, "0"),
+        "polyseme": lambda: index.distances(query),
     }
-    if index._packed is not None:
-        ways["polyseme, AVX2"] = ours(index, query, "avx2")
-        ways["polyseme, plain C"] = ours(index, query, "generic")
     if searches is not None:
         ways["faiss flat, top 10"] = lambda: searches(query)
     seconds = seconds_of(ways, repeats)
     bare = seconds["numpy, product + reduceat"]
-    rows: list[list[Cell]] = [
-        [f"{world.n:,}", name, 1000 * value, bare / value] for name, value in seconds.items()
-    ]
-    return rows, bare / seconds["polyseme"]
+    return [[f"{world.n:,}", name, 1000 * value, bare / value] for name, value in seconds.items()]
 
 
 def measure(size: str) -> Report:
@@ -287,31 +248,19 @@ def measure(size: str) -> Report:
         "product that is kept; the table has its ratio to one that is dropped block by block too.",
     )
     alone: list[list[Cell]] = []
-    for n, numpy_target, native_target in zip(sizes, (1.4, 1.4), (0.5, 0.35), strict=True):
+    for n in sizes:
         world = World(n, n_labels, n_queries)
         table, ratios = batch(
             world, (100 if n <= 100_000 else 20) if full else 20, 3, f"{n:,} concepts"
         )
         report.tables.append(table)
-        for name, target in (("numpy", numpy_target), ("compiled", native_target)):
-            if f"polyseme, {name}" in ratios:
-                report.ratios.append(
-                    Ratio(
-                        f"priming by {name} against a bare GEMM, {n:,} concepts",
-                        ratios[f"polyseme, {name}"],
-                        target,
-                        at_least=False,
-                    )
-                )
-        memory = next(row[3] for row in table.rows if row[0] == "polyseme, numpy")
+        what = f"priming against a bare GEMM, {n:,} concepts"
+        report.ratios.append(Ratio(what, ratios["polyseme"], 1.4, at_least=False))
+        memory = next(row[3] for row in table.rows if row[0] == "polyseme")
         if isinstance(memory, float):
-            what = f"working memory of priming by numpy, {n:,} concepts"
+            what = f"working memory of priming, {n:,} concepts"
             report.ratios.append(Ratio(what, memory, 20.0, at_least=False, unit=" MB"))
-        rows, ratio = single(world, 20)
-        alone += rows
-    report.ratios.append(
-        Ratio(f"one query against numpy, {sizes[-1]:,} concepts", ratio, 4.0, at_least=True)
-    )
+        alone += single(world, 20)
     columns = ["concepts", "way", "milliseconds", "times faster than numpy"]
     report.tables.append(Table("One query", "the way", columns, alone))
     world = World(sizes[0] // 2, sizes[0] // 2, n_queries // 2, one_each=True)
@@ -319,8 +268,8 @@ def measure(size: str) -> Report:
     report.tables.append(table)
     report.ratios.append(
         Ratio(
-            f"priming by numpy against a GEMM that is kept, {world.n:,} one-concept labels",
-            ratios["polyseme, numpy"] / ratios[KEPT],
+            f"priming against a GEMM that is kept, {world.n:,} one-concept labels",
+            ratios["polyseme"] / ratios[KEPT],
             1.4,
             at_least=False,
         )

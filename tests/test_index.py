@@ -1,4 +1,4 @@
-"""Exact search: every way against plain loops in double precision, on ordinary and awkward input."""
+"""Exact search: every device against plain loops in double precision, also on awkward input."""
 
 from __future__ import annotations
 
@@ -10,30 +10,14 @@ from scipy.special import logsumexp
 from torch.cuda import is_available
 
 import polyseme.index as index_module
-from polyseme import _native
 from polyseme._validation import InputError
 from polyseme.index import ConceptIndex
 
 # The device "cpu:0" goes the way of devices, on the processor.
 needs_gpu = pytest.mark.skipif(not is_available(), reason="there is no GPU")
 DEVICES = ["cpu:0", pytest.param("cuda", marks=needs_gpu)]
-WAYS = ["numpy", *_native.LEVELS, *DEVICES]
+EVERYWHERE = ["cpu", *DEVICES]
 N_LABELS = 7
-
-
-def search(way, points, labels, n_labels, queries, **options):
-    """Search one way whatever the number of queries, or skip where it is not there."""
-    compiled = way in _native.LEVELS
-    if compiled and _native.library() is None:
-        pytest.skip("the native library was not built or is turned off")
-    if compiled and _native.LEVELS.index(way) > _native.library().polyseme_level():
-        pytest.skip(f"this processor does not know {way}")
-    device = "cpu" if compiled or way == "numpy" else way
-    index = ConceptIndex(points, labels, n_labels, device=device, **options)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("POLYSEME_NATIVE", way if compiled else "0")
-        patch.setattr(index_module._PackedConcepts, "wants", lambda *_: True)
-        return index.distances(queries)
 
 
 def loop(points, labels, n_labels, queries):
@@ -44,15 +28,16 @@ def loop(points, labels, n_labels, queries):
     return result
 
 
-def check(way, points, labels, queries, **options):
-    """Compare one way with the loop, also on a label that has no concept."""
+def check(device, points, labels, queries, **options):
+    """Compare the distances on one device with the loop, also to a label without a concept."""
     n_labels = int(labels.max()) + 2
-    found = search(way, points, labels, n_labels, queries, **options)
+    index = ConceptIndex(points, labels, n_labels, device=device, **options)
+    distances = index.distances(queries)
     expected = loop(points, labels, n_labels, queries)
-    assert found.dtype == np.float32
-    # The numpy way expands squares; the others measure every winner from its differences.
-    np.testing.assert_allclose(found, expected, rtol=1e-5 if way == "numpy" else 2e-6)
-    assert np.isinf(found[:, -1]).all()
+    assert distances.dtype == np.float32
+    # NumPy expands squares; other devices measure every winner from its differences.
+    np.testing.assert_allclose(distances, expected, rtol=1e-5 if device == "cpu" else 2e-6)
+    assert np.isinf(distances[:, -1]).all()
 
 
 def normal(generator, *shape):
@@ -60,7 +45,7 @@ def normal(generator, *shape):
 
 
 def awkward():
-    """Make concepts, labels and queries on which a fast way may go wrong."""
+    """Make concepts, labels and queries on which a fast search may go wrong."""
     generator = np.random.default_rng(0)
     points, queries = normal(generator, 1500, 30), normal(generator, 40, 30)
     zipf = np.sort(generator.zipf(1.3, 1500) % 40)
@@ -111,37 +96,38 @@ CASES = awkward()
 # --- distances ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("device", EVERYWHERE)
 @pytest.mark.parametrize("name", CASES)
-def test_every_way_equals_the_loop(way, name):
-    check(way, *CASES[name])
+def test_distances_equal_the_loop(device, name):
+    check(device, *CASES[name])
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("device", EVERYWHERE)
 @pytest.mark.parametrize("name", ["queries are concepts", "all equal", "crowded and large"])
-def test_distance_to_a_concept_itself_is_zero(way, name):
+def test_distance_to_a_concept_itself_is_zero(device, name):
     points, labels, _ = CASES[name]
-    found = search(way, points, labels, int(labels.max()) + 1, points[:200])
-    assert (found[np.arange(200), labels[:200]] == 0).all()
+    index = ConceptIndex(points, labels, int(labels.max()) + 1, device=device)
+    distances = index.distances(points[:200])
+    assert (distances[np.arange(200), labels[:200]] == 0).all()
 
 
 SIZES = [(n, 13) for n in (1, 11, 12, 13, 16, 63, 65, 251, 252, 253, 504, 512, 513, 1100)]
 SIZES += [(700, n_queries) for n_queries in (1, 5, 6, 15, 16, 17, 31, 32, 33, 64, 65, 530)]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("device", EVERYWHERE)
 @pytest.mark.parametrize(("n", "n_queries"), SIZES)
-def test_every_number_of_concepts_and_queries_is_searched_to_its_end(way, n, n_queries):
+def test_every_number_of_concepts_and_queries_is_searched_to_its_end(device, n, n_queries):
     generator = np.random.default_rng(n + n_queries)
     labels = np.sort(generator.zipf(1.5, n) % 20)
-    check(way, normal(generator, n, 5), labels, normal(generator, n_queries, 5))
+    check(device, normal(generator, n, 5), labels, normal(generator, n_queries, 5))
 
 
-@pytest.mark.parametrize("way", ["numpy", *DEVICES])
+@pytest.mark.parametrize("device", EVERYWHERE)
 @pytest.mark.parametrize("memory_mb", [1e-9, 0.1, 1.0])
 @pytest.mark.parametrize("name", ["zipf", "far from the origin", "small labels among large ones"])
-def test_blocks_of_any_size_agree(way, memory_mb, name):
-    check(way, *CASES[name], memory_mb=memory_mb)
+def test_blocks_of_any_size_agree(device, memory_mb, name):
+    check(device, *CASES[name], memory_mb=memory_mb)
 
 
 @settings(deadline=None, max_examples=60)
@@ -158,25 +144,21 @@ def test_ties_and_repeats_of_any_scale_are_searched(sizes, d, n_queries, power, 
     # Few distinct values: ties and repeats are common.
     points = (generator.integers(-3, 4, (len(labels), d)) * 10.0**power).astype(np.float32)
     queries = (generator.integers(-3, 4, (n_queries, d)) * 10.0**power).astype(np.float32)
-    for way in ("numpy", _native.LEVELS[_native.level()]):
-        check(way, points, labels, queries)
+    check("cpu", points, labels, queries)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("way", ["numpy", *_native.LEVELS])
-def test_threads_change_nothing(way, threads, monkeypatch):
+def test_threads_change_nothing(threads, monkeypatch):
     shared = []
     run_all = index_module.run_all
     monkeypatch.setattr(index_module, "n_threads", lambda: threads)
     monkeypatch.setattr(index_module, "_ROWS", 9)
-    monkeypatch.setattr(index_module, "_ENOUGH", 1e4)
-    monkeypatch.setattr(index_module, "_WORTH", 1.0)
     monkeypatch.setattr(
         index_module, "run_all", lambda calls, n: shared.append(n) or run_all(calls, n)
     )
     points, labels, queries = CASES["zipf"]
     for n_queries in (2, 7, 40):
-        check(way, points, labels, queries[:n_queries])
+        check("cpu", points, labels, queries[:n_queries])
         assert shared[-1] == threads
 
 
@@ -279,7 +261,7 @@ def test_no_more_than_one_copy_is_held(dtype, most_bytes):
 # --- densities ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("device", ["cpu", *DEVICES])
+@pytest.mark.parametrize("device", EVERYWHERE)
 @pytest.mark.parametrize("memory_mb", [1e-9, 64.0])
 @pytest.mark.parametrize("bandwidth", [1e-3, 0.5, 30.0])
 @pytest.mark.parametrize("offset", [0.0, 100.0])
@@ -323,11 +305,9 @@ def test_no_queries_give_no_rows_and_no_components_no_distance():
 
 
 @pytest.mark.parametrize("n_queries", [1, 600])
-@pytest.mark.parametrize("native", ["", "0"])
 @pytest.mark.parametrize("memory_mb", [2.0, 64.0])
 @pytest.mark.parametrize("name", ["distances", "log_densities"])
-def test_working_memory_is_bounded(n_queries, native, memory_mb, name, monkeypatch, most_bytes):
-    monkeypatch.setenv("POLYSEME_NATIVE", native)
+def test_working_memory_is_bounded(n_queries, memory_mb, name, most_bytes):
     generator = np.random.default_rng(0)
     points, queries = normal(generator, 30_000, 20), normal(generator, n_queries, 20)
     index = ConceptIndex(points, generator.integers(0, 50, 30_000), 50, memory_mb=memory_mb)
@@ -376,7 +356,7 @@ def test_unusable_queries_are_refused(queries, message):
         index.log_densities([[1.0]], 0.0)
 
 
-def test_points_at_odd_addresses_are_moved_before_compiled_code_reads_them():
+def test_points_at_odd_addresses_are_moved():
     room = np.zeros(1 + 4 * 6, dtype=np.uint8)
     points = np.frombuffer(room.data, dtype=np.float32, offset=1).reshape(3, 2)
     assert not points.flags.aligned

@@ -60,7 +60,6 @@ ALLOWED = {
     "_plugins": {"_validation"},
     "_folds": {"_validation"},
     "_threads": set(),
-    "_native": set(),
     "persistence": {"_validation", "io"},
     "checkpoints": {"_validation", "io", "persistence"},
     "schema": {"_text", "_validation", "persistence"},
@@ -100,7 +99,7 @@ ALLOWED = {
     # the paper's own method
     "published": DATA | {"index", "metrics"},
     # beside both
-    "index": {"_validation", "_native", "_threads"},
+    "index": {"_validation", "_threads"},
     "metrics": {"_validation"},
     "splits": DATA | {"metrics", "published"},
     "datasets": BASE | {"io", "corpus"},

@@ -1,13 +1,12 @@
 """Exact search: the smallest distance from a point to each label's concepts.
 
 In: concepts with their label ids, and query points; arrays and integers only, no label strings.
-Out: one distance (or log density) per label. There is one reference way, in numpy or on a device of
-torch, and a compiled one, several times faster, behind the same call.
+Out: one distance (or log density) per label, computed block by block in NumPy, or on a device of
+torch.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -16,28 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polyseme import _native
 from polyseme._threads import n_threads, one_blas_thread, run_all
 from polyseme._validation import InputError, check_number
 
-# The reference way: queries of a block in numpy and on a device; threads, and what they share.
+# Queries of a block in NumPy and on a device.
 _ROWS, _DEVICE_ROWS = 512, 4096
+# Threads of a search in NumPy, and the working memory that they share.
 _MOST_THREADS, _MOST_MB = 4, 20.0
 # Squared distances below this share of the squared lengths are measured again from differences.
 _CLOSE = 2e-2
 # Labels of so few concepts are reduced together, others one by one.
 _FEW = 8
-# The compiled way: places after the last concept, and bytes after those, that it may read.
-_LANES, _BEYOND = 16, 64
-# Sums of products of bytes must fit 32 bits.
-_MOST_COMPONENTS = 60_000
-# Queries of a call, and how many numbers they have at the most.
-_MOST_ROWS, _MOST_NUMBERS = 512, 2**22
-# Pairs of concept and query that are worth a thread of their own, and after which a call returns.
-_WORTH, _ENOUGH = 4e4, 5e8
-# Labels with so few concepts leave nothing to filter; in plain C, matrix products of the numerical
-# library are faster from about so many queries on.
-_SMALL, _FEW_QUERIES = 4, 8
 # Numbers that are looked at together when concepts are compared: 4 MB in single precision.
 _BLOCK = 2**20
 
@@ -49,10 +37,7 @@ class ConceptIndex:
     that come sorted by label, all different and in single precision are not copied: leave the
     array as it is while the index is in use.
 
-    Distances are searched by a compiled library where the package was installed with one, else in
-    numpy; the two agree to 1e-5 of each distance that is not below 1e-18. The library holds a copy
-    of the concepts in bytes, a quarter of their own memory and 16 bytes each, from the first search
-    on.
+    Distances agree with double precision to 1e-5 of each distance that is not below 1e-18.
 
     Parameters
     ----------
@@ -126,7 +111,6 @@ class ConceptIndex:
         self.device = device
         self.n_occurrences = np.bincount(labels, occurrences, minlength=n_labels).astype(np.int64)
         self._concepts = _sorted(concepts, labels, occurrences)
-        self._packed: _PackedConcepts | None = None
         self._on_device: _Concepts | None = None
 
     @property
@@ -147,12 +131,7 @@ class ConceptIndex:
             Infinity where a label has no concept.
         """
         rows = self._queries(queries)
-        library, (n, d) = _native.library(), self._concepts.points.shape
-        if self.device == "cpu" and library is not None and n and 1 <= d <= _MOST_COMPONENTS:
-            self._packed = self._packed or _PackedConcepts(self._concepts, library)
-            if self._packed.wants(len(rows)):
-                return self._packed.distances(rows, self.n_labels)
-        return self._reference(rows, _nearest, np.float32(np.inf))
+        return self._search(rows, _nearest, np.float32(np.inf))
 
     def log_densities(self, queries: ArrayLike, bandwidth: float) -> NDArray[np.float64]:
         """Return the log of the summed Gaussian kernel over each label's concepts, at each query.
@@ -170,8 +149,9 @@ class ConceptIndex:
             where a label has no concept.
         """
         check_number("bandwidth", bandwidth, owner="ConceptIndex", low=0, above=True)
-        search = partial(_log_densities, bandwidth=bandwidth)
-        return self._reference(self._queries(queries), search, np.float64(-np.inf))
+        rows = self._queries(queries)
+        update = partial(_log_densities, bandwidth=bandwidth)
+        return self._search(rows, update, np.float64(-np.inf))
 
     def _queries(self, queries: ArrayLike) -> NDArray[np.float32]:
         """Check the query points."""
@@ -184,31 +164,38 @@ class ConceptIndex:
         _refuse_non_finite(rows, "queries")
         return rows
 
-    def _reference(
-        self, queries: NDArray[np.float32], search: Callable[..., Any], missing: np.floating[Any]
+    def _search(
+        self, queries: NDArray[np.float32], update: Callable[..., Any], missing: np.floating[Any]
     ) -> NDArray[Any]:
         """Search blocks of queries (q, d), in threads unless on a device; (q, n_labels)."""
-        result = np.full((len(queries), self.n_labels), missing)
+        n_queries, n_components = queries.shape
+        result = np.full((n_queries, self.n_labels), missing)
         if self.device == "cpu":
+            concepts = self._concepts
+            most_rows = _ROWS
+            threads = min(n_threads(), _MOST_THREADS)
             # A share that does not depend on the machine makes results that do not either.
-            concepts, most, threads = self._concepts, _ROWS, min(n_threads(), _MOST_THREADS)
             n_bytes = int(min(self.memory_mb, _MOST_MB) * 1e6) // _MOST_THREADS
         else:
-            concepts, most, threads = self._moved(), _DEVICE_ROWS, 1
+            concepts = self._moved()
+            most_rows = _DEVICE_ROWS
+            threads = 1
             n_bytes = int(self.memory_mb * 1e6)
         n_bytes = max(2**16, n_bytes)
-        most = max(1, min(most, n_bytes // (32 * (queries.shape[1] + 2))))
-        step = -(-len(queries) // max(1, -(-len(queries) // most))) or 1
+        most_rows = max(1, min(most_rows, n_bytes // (32 * (n_components + 2))))
+        n_blocks = max(1, -(-n_queries // most_rows))
+        step = max(1, -(-n_queries // n_blocks))
 
-        def fill(rows: slice) -> None:
-            part = concepts.here(result[rows])
-            search(concepts, concepts.here(queries[rows]), part, n_bytes)
+        def search_block(rows: slice) -> None:
+            block = concepts.here(result[rows])
+            update(concepts, concepts.here(queries[rows]), block, n_bytes)
             if concepts.xp is not np:
-                result[rows] = part.cpu().numpy()
+                result[rows] = block.cpu().numpy()
 
-        starts = range(0, len(queries), step)
-        with one_blas_thread() if threads > 1 < len(starts) else nullcontext():
-            run_all([partial(fill, slice(first, first + step)) for first in starts], threads)
+        blocks = [slice(first, first + step) for first in range(0, n_queries, step)]
+        blas_limit = one_blas_thread() if threads > 1 and len(blocks) > 1 else nullcontext()
+        with blas_limit:
+            run_all([partial(search_block, rows) for rows in blocks], threads)
         return result
 
     def _moved(self) -> _Concepts:
@@ -316,7 +303,7 @@ def _row_blocks(n: int, d: int) -> Iterator[slice]:
         yield slice(first, min(first + step, n))
 
 
-# --------------------------------------------------------------------- the reference way
+# --------------------------------------------------------------------- search
 
 
 class _Block(NamedTuple):
@@ -432,66 +419,3 @@ def _by_label(xp: Any, operation: str, values: Any, starts: NDArray[np.int64]) -
         part = values[:, starts[label] : starts[label] + sizes[label]]
         result[:, label] = reduce(part, axis=1)
     return result
-
-
-# --------------------------------------------------------------------- the compiled way
-
-
-class _PackedConcepts:
-    """Concepts with a copy in bytes, searched by the library: an 8-bit filter with true bounds."""
-
-    def __init__(self, concepts: _Concepts, library: ctypes.CDLL) -> None:
-        self.concepts, self.library = concepts, library
-        n, d = concepts.points.shape
-        width = -(-d // 4) * 4
-        sizes = np.diff(concepts.starts)
-        self.mostly_small = bool(sizes[sizes <= _SMALL].sum() > n / 2)
-        self.packed = np.empty((n + _LANES) * width + _BEYOND, dtype=np.uint8)
-        self.packed[-_BEYOND:] = 0
-        self.terms = np.empty((4, n + _LANES), dtype=np.float32)
-        step = max(1, -(-n // (4 * n_threads())), 2**20 // d)
-        inputs = _native.level(), *_addresses(concepts.points, concepts.centre), n, d
-        outputs = _addresses(self.packed, self.terms)
-        calls = [
-            partial(library.polyseme_pack, *inputs, first, min(first + step, n + _LANES), *outputs)
-            for first in range(0, n + _LANES, step)
-        ]
-        run_all(calls, n_threads())
-
-    def wants(self, n_queries: int) -> bool:
-        """Return whether this way is faster: not in plain C, nor where labels leave no choice."""
-        return n_queries <= _FEW_QUERIES or (_native.level() > 0 and not self.mostly_small)
-
-    def distances(self, queries: NDArray[np.float32], n_labels: int) -> NDArray[np.float32]:
-        """Return the smallest distance of each query (q, d) to each label, (q, n_labels)."""
-        queries = np.require(queries, np.float32, ["C", "ALIGNED"])
-        result = np.full((len(queries), n_labels), np.inf, dtype=np.float32)
-        (q, d), n, level = queries.shape, len(self.concepts.points), _native.level()
-        threads = min(n_threads(), max(1, int(q * n / _WORTH)))
-        n_parts = max(1, -(-q // max(32, min(_MOST_ROWS, _MOST_NUMBERS // d))))
-        n_rows = max(1, -(-q // n_parts))
-        # Labels differ in how much a filter spares: small tasks leave no thread waiting long.
-        # Each lays out its queries by itself, so that they must not be too small.
-        wanted = 1 if threads == 1 else min(8 * threads, max(threads, n // 1024))
-        step = -(-n // max(1, -(-wanted // n_parts), int(n_rows * n / _ENOUGH)))
-        held = self.concepts
-        concepts = _addresses(
-            held.points, self.packed, self.terms, held.centre, held.starts, held.segments
-        )
-
-        def search(row: int, first: int) -> None:
-            part, lowered = queries[row : row + n_rows], result[row : row + n_rows]
-            work = np.empty(self.library.polyseme_workspace(d, len(part)), dtype=np.uint8)
-            self.library.polyseme_nearest(
-                level, *concepts, n, d, len(held.segments), part.ctypes.data, len(part),
-                first, min(first + step, n), lowered.ctypes.data, n_labels, work.ctypes.data,
-            )  # fmt: skip
-
-        pieces = [(row, first) for row in range(0, q, n_rows) for first in range(0, n, step)]
-        run_all([partial(search, *piece) for piece in pieces], threads)
-        return result
-
-
-def _addresses(*arrays: NDArray[Any]) -> tuple[int, ...]:
-    """Return the addresses of arrays, as the library takes them."""
-    return tuple(array.ctypes.data for array in arrays)

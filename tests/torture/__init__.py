@@ -44,7 +44,6 @@ ATTACKS: dict[str, tuple[str, int]] = {
     "readers": ("files and folders made wrong, read by every reader", 120),
     "life": ("lives of a tagger beside a plain model of it", 8),
     "interrupts": ("Ctrl-C at random instants of commands", 8),
-    "native": ("the compiled search under sanitizers, all instruction sets that are there", 24),
     "kills": ("kills at every instant at which a command changes a file", 17),
     "disks": ("disks that are full, read-only, slow or do not sync", 17),
     "writers": ("several processes that write the same at once, with wrong clocks", 6),

@@ -93,15 +93,13 @@ class Worker:
     ----------
     command : str
         What follows the interpreter's name, such as "-m" and a module that calls `work`.
-    settings : str
-        Variables of its environment.
     """
 
-    def __init__(self, *command: str, **settings: str) -> None:
-        self.command, self.settings = command, settings
+    def __init__(self, *command: str) -> None:
+        self.command = command
         self.process: subprocess.Popen[str] | None = None
         self.works = False
-        # What it says of its end: where it was, or what a sanitizer found.
+        # What it says of its end: where it was.
         self.said = tempfile.TemporaryFile("ab+")  # noqa: SIM115  # as long as it is
 
     def ask(self, job: object) -> Outcome:
@@ -113,7 +111,7 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self.said,
-                env=environment() | {"PYTHONFAULTHANDLER": "1"} | self.settings,
+                env=environment() | {"PYTHONFAULTHANDLER": "1"},
                 text=True,
             )
         assert self.process.stdin is not None and self.process.stdout is not None
