@@ -78,7 +78,9 @@ def test_a_long_fit_says_so_before_it_begins(monkeypatch):
     tagger = ZeroShotTagger(space=space, device="cpu", random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error", PolysemeWarning)
-        with pytest.raises(PolysemeWarning, match=r"about [23] minutes on 1 core: 10 members, 1200"):
+        with pytest.raises(
+            PolysemeWarning, match=r"about [23] minutes on 1 core: 10 members, 1200"
+        ):
             tagger.fit(rng.normal(size=(3000, 64)), documents)
     assert not begun
 
