@@ -154,7 +154,7 @@ function facts(model) {
 
 /** @param {any} model */
 function measures({ quality }) {
-  if (!quality) return h("p", { class: "muted" }, "Nothing was measured when this model was fitted (“n_validations” was 0, or there were too few items).");
+  if (!quality) return h("p", { class: "muted" }, "Nothing was measured when this model was fitted: measuring was switched off, or there were too few items.");
   const found = ["seen", "unseen"];
   const value = (/** @type {number | null} */ share) => (share === null ? "not measured" : percent(share));
   return [
