@@ -844,16 +844,8 @@ def _write(
     shapes = [store.shape_of(content) for _, content in used]
     # A model must not learn from what a model suggested: such keywords are left out.
     keywords_by_row = [_keywords(file.path, kind) for file, _ in used]
-    lines: list[dict[str, Any]] = []
-    n_rows = 0
-    for row, (file, content) in enumerate(used):
-        n_segments = shapes[row][0] if kind == "audio" else 1
-        n_rows += n_segments
-        line = {"file": file.id, "outcome": "extracted", "row": row, "sha256": content.hex()}
-        line |= _keyword_entries(keywords_by_row[row])
-        if kind == "audio":
-            line["segments"] = n_segments
-        lines.append(line)
+    lines = _extracted_lines(used, shapes, keywords_by_row, kind)
+    n_rows = sum(line.get("segments", 1) for line in lines)
     for outcome, files in (("skipped", skipped), ("passed over", ignored)):
         lines += [{"file": name, "outcome": outcome, "reason": reason} for name, reason in files]
     n_columns = shapes[0][-1]
@@ -890,6 +882,23 @@ def _write(
         if len(contents_by_digest[digest]) > 1:
             alike.append(file.id)
     return keywords_by_row, alike
+
+
+def _extracted_lines(
+    used: Sequence[tuple[MediaFile, bytes]],
+    shapes: Sequence[tuple[int, ...]],
+    keywords_by_row: Sequence[Keywords],
+    kind: str,
+) -> list[dict[str, Any]]:
+    """Return the lines of the ledger for extracted files, in the order of their numbers."""
+    lines: list[dict[str, Any]] = []
+    for row, (file, content) in enumerate(used):
+        line = {"file": file.id, "outcome": "extracted", "row": row, "sha256": content.hex()}
+        line |= _keyword_entries(keywords_by_row[row])
+        if kind == "audio":
+            line["segments"] = shapes[row][0]
+        lines.append(line)
+    return lines
 
 
 def _keyword_entries(keywords: Keywords) -> dict[str, Any]:

@@ -100,7 +100,8 @@ class Table:
         """Return some rows, with all that is known of them."""
         if isinstance(rows, tuple):
             rows = rows[0]  # scikit-learn may index by rows and columns
-        row_numbers = np.arange(len(self))[rows].tolist()
+        numbers = np.arange(len(self))
+        row_numbers = numbers[rows].tolist()
         changes: dict[str, Any] = {}
         for name in ("label_sets", "ids", "groups", "splits"):
             values = getattr(self, name)
@@ -347,9 +348,11 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 def _check_gzip(path: Path) -> None:
     """Raise for a gzip file that states, and proves, that it unpacks to more than is allowed."""
+    n_packed = path.stat().st_size
     with path.open("rb") as packed:
-        packed.seek(max(path.stat().st_size - 4, 0))
-        stated_size = int.from_bytes(packed.read(4), "little")
+        packed.seek(max(n_packed - 4, 0))
+        trailer = packed.read(4)
+    stated_size = int.from_bytes(trailer, "little")
     if stated_size <= _most_unpacked * 1e9:
         return  # or a multiple of 4 GiB more, which is found out line by line
     n_unpacked = 0

@@ -253,7 +253,8 @@ def _checked(matrix: Any, path: Path) -> Any:
     # without this method check theirs when they are built.
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)
-    if max(matrix.shape) > _MAX_SIZE_PER_VALUE * max(1, matrix.nnz):
+    largest_size = _MAX_SIZE_PER_VALUE * max(1, matrix.nnz)
+    if max(matrix.shape) > largest_size:
         raise InputError(
             f"{path.name} states {matrix.shape[0]} rows and {matrix.shape[1]} columns for "
             f"{matrix.nnz} values; leave out what is empty."

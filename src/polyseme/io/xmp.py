@@ -250,7 +250,9 @@ def _load_writable(path: Path) -> Any:
     if path.is_symlink():
         raise InputError(f"{path} is a symbolic link; name the file it points to.")
     rdf = _load(path)
-    if rdf is not None and not os.access(path, os.W_OK):
+    if rdf is None:
+        return None
+    if not os.access(path, os.W_OK):
         # Replacing needs the folder's permission only; the file's was taken away on purpose.
         raise InputError(f"{path} is write-protected; make it writable first.")
     return rdf
@@ -274,7 +276,9 @@ def _load(path: Path) -> Any:
 
 def _rdf(packet: bytes, name: str) -> Any:
     """Return the rdf:RDF element of a packet."""
-    rdf = next(parse_xml(packet, name).iter(f"{_RDF}RDF"), None)
+    root = parse_xml(packet, name)
+    elements = root.iter(f"{_RDF}RDF")
+    rdf = next(elements, None)
     if rdf is None:
         raise InputError(f"{name} holds no rdf:RDF element, so it is no XMP; move it away.")
     return rdf
@@ -336,9 +340,11 @@ def _pending(rdf: Any) -> list[str]:
 def _values(rdf: Any, name: str) -> list[str]:
     """Return every value of a property of the picture, spelled as an attribute or an element."""
     values: list[str] = []
-    for description in rdf.iterchildren(f"{_RDF}Description"):
+    descriptions = rdf.iterchildren(f"{_RDF}Description")
+    for description in descriptions:
         if name in description.attrib:
-            values.append(description.get(name))
+            value = description.get(name)
+            values.append(value)
         for element in description.iterchildren(name):
             _, items = _arrays_and_items(element)
             values += map(_value, items)
