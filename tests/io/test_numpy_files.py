@@ -179,7 +179,7 @@ def test_more_is_unpacked_where_it_is_allowed(tmp_path):
 def test_text_that_is_none_is_refused(tmp_path, order):
     letters = np.array([[0x41, 0x110000]], dtype=f"{order}u4").view(f"{order}U2")[0]
     np.savez(tmp_path / "x.npz", labels=letters, indicator=np.ones((2, 1)))
-    with pytest.raises(InputError, match=r"^x.npz holds text that is none"):
+    with pytest.raises(InputError, match=r"^x.npz holds invalid text"):
         read_documents(tmp_path / "x.npz")
 
 

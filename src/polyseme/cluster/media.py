@@ -93,15 +93,16 @@ class Tagging:
         tag = partial(_tag, self.suggestions, self.parameters, self.caches)
         paths = [file.path for file in self.files]
         outcomes = map_files(self.engine, tag, paths, TAGGED_AT_ONCE)
+        pairs = zip(self.files, outcomes, strict=True)
         with FileProgress("tagging") as progress:
-            for done, (file, outcome) in enumerate(zip(self.files, outcomes, strict=True), start=1):
-                skipped = isinstance(outcome, MediaError)
-                if skipped:
+            for n_done, (file, outcome) in enumerate(pairs, start=1):
+                is_skipped = isinstance(outcome, MediaError)
+                if is_skipped:
                     self.skipped.append((str(file.path), str(outcome)))
-                progress.tell(done, len(self.files), len(self.skipped))
-                if not skipped:
-                    record = {"file": _told(file.path)} | _without_refused(outcome, file.path)
-                    yield file.path, record
+                progress.tell(n_done, len(self.files), len(self.skipped))
+                if not is_skipped:
+                    record = {"file": _told(file.path)}
+                    yield file.path, record | _without_refused(outcome, file.path)
 
     def sidecars(self, *, dry_run: bool = False) -> Iterator[dict[str, Any]]:
         """Write the tags of each file beside it, and yield what was added where, with scores.
@@ -109,8 +110,9 @@ class Tagging:
         Tags that a file holds inside are not added. In a `dry_run` nothing is written. What was
         left unfinished in these folders before is swept.
         """
-        for folder in set() if dry_run else {file.path.parent for file in self.files}:
-            sweep(folder)
+        if not dry_run:
+            for folder in {file.path.parent for file in self.files}:
+                sweep(folder)
         for path, record in self._tagged():
             try:
                 sidecar = sidecar_of(path)
@@ -124,12 +126,15 @@ class Tagging:
                 )
             except (InputError, OSError) as error:
                 self.skipped.append((record["file"], str(error)))
-                self.n_unwritten += any(
-                    isinstance(one, OSError) for one in (error, error.__cause__)
-                )
+                is_system_error = isinstance(error, OSError)
+                self.n_unwritten += is_system_error or isinstance(error.__cause__, OSError)
                 continue
-            names = {"file": record["file"], "sidecar": _told(sidecar), "added": added}
-            yield names | {"scores": _only(record, added)["scores"]}
+            yield {
+                "file": record["file"],
+                "sidecar": _told(sidecar),
+                "added": added,
+                "scores": _only(record, added)["scores"],
+            }
 
 
 def _told(path: Path) -> str:
@@ -138,19 +143,26 @@ def _told(path: Path) -> str:
 
 
 def _without_refused(record: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Leave out the tags that somebody has refused for a file."""
+    """Return a record without the tags that somebody has refused for a file."""
     refused: list[str] = []
     for sidecar in sidecars_of(path):
         with contextlib.suppress(InputError):  # who writes to it says what is wrong with it
             refused += read_sidecar(sidecar).refused
-    return _only(record, lacking(refused, record["labels"])) if refused else record
+    if not refused:
+        return record
+    labels = lacking(refused, record["labels"])
+    return _only(record, labels)
 
 
 def _only(record: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
-    """Keep some labels of a record, with all that is known of them."""
+    """Return a record with some of its labels, and their kinds and scores."""
     wanted = set(among(labels, record["labels"]))
-    kept = [n for n, label in enumerate(record["labels"]) if label in wanted]
-    return {name: [record[name][n] for n in kept] for name in ("labels", "kinds", "scores")}
+    positions = [position for position, label in enumerate(record["labels"]) if label in wanted]
+    shortened: dict[str, Any] = {}
+    for name in ("labels", "kinds", "scores"):
+        values = record[name]
+        shortened[name] = [values[position] for position in positions]
+    return shortened
 
 
 def _tag(
@@ -162,17 +174,23 @@ def _tag(
     """Return a record of tags for each file, or a `MediaError`; look only at what no cache has."""
     extractor: Any = suggestions.tagger.features_
     extractor.set_params(**parameters)
+    digest = extractor.digest()
     with one_thread(training=False):
-        known = from_caches(caches, extractor.digest(), [Path(path) for path in paths])
-        unknown = [path for path in paths if Path(path) not in known]
-        looked = iter(look_at(extractor, extractor.digest(), unknown))
-        outcomes: list[Any] = [
-            known[Path(path)] if Path(path) in known else next(looked) for path in paths
-        ]
-        usable = [n for n, raw in enumerate(outcomes) if not isinstance(raw, MediaError)]
+        cached = from_caches(caches, digest, [Path(path) for path in paths])
+        uncached = [path for path in paths if Path(path) not in cached]
+        extracted = iter(look_at(extractor, digest, uncached))
+        outcomes: list[Any] = []
+        for path in paths:
+            raw = cached.get(Path(path))
+            outcomes.append(next(extracted) if raw is None else raw)
+        usable: list[int] = []
+        for number, outcome in enumerate(outcomes):
+            if not isinstance(outcome, MediaError):
+                usable.append(number)
         if usable:
-            ids, raw = tuple(paths[n] for n in usable), [outcomes[n] for n in usable]
-            items = Extracted(extractor.kind, extractor.preprocessing(), ids, raw)
-            for n, record in zip(usable, suggestions.records(items), strict=True):
-                outcomes[n] = record
+            ids = tuple(paths[number] for number in usable)
+            usable_raw = [outcomes[number] for number in usable]
+            items = Extracted(extractor.kind, extractor.preprocessing(), ids, usable_raw)
+            for number, record in zip(usable, suggestions.records(items), strict=True):
+                outcomes[number] = record
     return outcomes

@@ -97,8 +97,12 @@ class Suggestions:
                 "A precision is of probabilities, and votes of known tag sets are none; leave out "
                 "the precision or the method."
             )
-        self.model, self.digest = Path(model).absolute(), digest_of(Path(model))
-        self.k, self.precision, self.method, self.kind = k, precision, method, kind
+        self.model = Path(model).absolute()
+        self.digest = digest_of(Path(model))
+        self.k = k
+        self.precision = precision
+        self.method = method
+        self.kind = kind
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("model", "digest", "k", "precision", "method", "kind")
@@ -119,18 +123,19 @@ class Suggestions:
                 "`method` needs the default tagger; the published method has one way to rank "
                 "labels."
             )
-        asked = self.precision is not None
+        has_precision = self.precision is not None
         if self.k is None:
-            promised = isinstance(tagger, ZeroShotTagger) and tagger.validation_ is not None
-            if promised and not asked and self.kind in (None, "seen"):
+            is_validated = isinstance(tagger, ZeroShotTagger) and tagger.validation_ is not None
+            if is_validated and not has_precision and self.kind in (None, "seen"):
                 self.precision = DEFAULT_PRECISION
             self.k = _MOST_TAGS
-        n_labels, precision = len(tagger.classes_), self.precision
+        least = np.zeros(len(tagger.classes_))
         with warnings.catch_warnings():
             # What cannot be promised is no matter to those who ask for seen labels, or for nothing.
-            if self.kind == "seen" or not asked:
+            if self.kind == "seen" or not has_precision:
                 warnings.simplefilter("ignore", PolysemeWarning)
-            least = np.zeros(n_labels) if precision is None else tagger.thresholds(precision)
+            if self.precision is not None:
+                least = tagger.thresholds(self.precision)
         self.leaves_out = self.kind != "seen" and bool(np.isinf(least).any())
         pairs = zip(tagger.kinds_.tolist(), least.tolist(), strict=True)
         self._labels = dict(zip(tagger.classes_, pairs, strict=True))
@@ -144,30 +149,34 @@ class Suggestions:
 
     def columns_of(self, shard: Shard) -> tuple[str, ...] | None:
         """Return the columns of a shard in the order of the fit; None where one has no names."""
-        names = getattr(self.tagger, "feature_names_in_", None)
-        if names is None or shard.columns is None:
+        fitted_names = getattr(self.tagger, "feature_names_in_", None)
+        if fitted_names is None or shard.columns is None:
             return None
-        empty = TableFile(features=np.empty((0, len(shard.columns))), columns=shard.columns)
-        return tuple(in_order(empty, names.tolist(), owner=type(self.tagger).__name__).columns)
+        no_rows = np.empty((0, len(shard.columns)))
+        header = TableFile(features=no_rows, columns=shard.columns)
+        ordered = in_order(header, fitted_names.tolist(), owner=type(self.tagger).__name__)
+        return tuple(ordered.columns)
 
     def records(self, X: Any, tags: Any = None) -> list[Record]:
         """Return labels, kinds and scores of each item; see `ZeroShotTagger.rank`."""
         # The published method has one way only, and its `rank` asks for none.
         options = {} if self.method == "space" else {"method": self.method}
-        tagger, k = self.tagger, self.k or _MOST_TAGS
-        asked = k if self.kind is None else len(tagger.classes_)
-        labels, scores = tagger.rank(X, k=asked, tags=tags, **options)
-        records = []
-        for names, values in zip(labels.tolist(), scores.tolist(), strict=True):
-            pairs = zip(names, values, strict=True)
-            kept = [
-                (name, round(v, 6))
-                for name, v in pairs
-                if v >= self._labels[name][1] and self.kind in (None, self._labels[name][0])
-            ][:k]
-            record: Record = {"labels": [name for name, _ in kept]}
-            record["kinds"] = [self._labels[name][0] for name, _ in kept]
-            records.append(record | {"scores": [score for _, score in kept]})
+        tagger = self.tagger  # sets `k` where it was not given
+        k = self.k or _MOST_TAGS
+        n_ranked = k if self.kind is None else len(tagger.classes_)
+        labels, scores = tagger.rank(X, k=n_ranked, tags=tags, **options)
+        records: list[Record] = []
+        for item_labels, item_scores in zip(labels.tolist(), scores.tolist(), strict=True):
+            record: Record = {"labels": [], "kinds": [], "scores": []}
+            for label, score in zip(item_labels, item_scores, strict=True):
+                kind, least = self._labels[label]
+                if len(record["labels"]) == k:
+                    break
+                if score >= least and self.kind in (None, kind):
+                    record["labels"].append(label)
+                    record["kinds"].append(kind)
+                    record["scores"].append(round(score, 6))
+            records.append(record)
         return records
 
 
@@ -210,21 +219,29 @@ class Table:
         """The names of all rows; None where some have none."""
         if not self.shards:
             return self.items.ids if isinstance(self.items, TableFile) else None
-        parts = [shard.ids() for shard in self.shards]
-        if any(part is None for part in parts):
-            return None
-        return [name for part in parts for name in part or ()]
+        all_ids: list[str] = []
+        is_complete = True
+        for shard_ids in [shard.ids() for shard in self.shards]:
+            if shard_ids is None:
+                is_complete = False
+            else:
+                all_ids += shard_ids
+        return all_ids if is_complete else None
 
     def pieces(self, n_rows: int, tags: Tags | None) -> Iterator[Piece]:
         """Yield shards, which whoever ranks them reads, or blocks of so many rows; with tags."""
         for shard in self.shards:
             rows = slice(shard.first, shard.first + shard.n_rows)
             yield shard, None if tags is None else tags[rows]
-        for start in range(0, 0 if self.shards else self.items.shape[0], n_rows):
+        if self.shards:
+            return
+        for start in range(0, self.items.shape[0], n_rows):
             rows = slice(start, start + n_rows)
-            if isinstance(block := self.items[rows], Extracted):
+            block = self.items[rows]
+            if isinstance(block, Extracted):
                 # Copies: what is mapped from a file does not travel.
-                block = replace(block, raw=[np.array(raw) for raw in block.raw], skipped=())
+                copies = [np.array(raw) for raw in block.raw]
+                block = replace(block, raw=copies, skipped=())
             yield block, None if tags is None else tags[rows]
 
 
@@ -248,7 +265,8 @@ def rank_table(
     if engine is None:
         blocks = itertools.chain.from_iterable(_blocks(piece, suggestions) for piece in pieces)
         return _rank_blocks(suggestions, blocks, workers or n_cores())
-    ranked = engine.map(partial(_rank_piece, suggestions), list(pieces))
+    rank_piece = partial(_rank_piece, suggestions)
+    ranked = engine.map(rank_piece, list(pieces))
     return itertools.chain.from_iterable(ranked)
 
 
@@ -351,7 +369,8 @@ def rank_shards(
     check_option("method", method, METHODS, owner="rank_shards")
     check_option("form", form, FORMS, owner="rank_shards")
     wanted = FEATURES._replace(tags_column=tags_column, features_column=features_column)
-    every, folder = find_shards(Path(shards), wanted)[0], Path(out)
+    every, _ = find_shards(Path(shards), wanted)
+    folder = Path(out)
     outputs = Counter(_output_of(folder, shard, form).name.lower() for shard in every)
     if len(outputs) < len(every):
         raise InputError(
@@ -363,22 +382,23 @@ def rank_shards(
     head |= {"precision": precision, "method": method, "kind": kind, "form": form}
     with own_folder(folder, KIND):
         written = _begin(folder, every, head)
-        waiting = [one for one in every if _output_of(folder, one, form).name not in written]
+        unranked = [shard for shard in every if _output_of(folder, shard, form).name not in written]
         n_rows = _count(every)
-        done = n_rows - _count(waiting)
+        n_done = n_rows - _count(unranked)
 
         def tell(n_more: int = 0) -> None:
             if progress is not None:
-                progress(done + n_more, n_rows, 0)
+                progress(n_done + n_more, n_rows, 0)
 
         write = partial(_rank_shard, suggestions, folder.absolute(), form)
-        here = partial(write, n_threads=workers or n_cores(), tell=tell)
-        ranked = map(here, waiting) if engine is None else engine.map(write, waiting)
-        for shard, summary in zip(waiting, ranked, strict=True):
-            # As it was told: what another machine wrote a moment ago need not be visible here yet.
-            written[_output_of(folder, shard, form).name] = summary
-            _note(folder, _output_of(folder, shard, form).name, summary)
-            done += shard.n_rows
+        write_locally = partial(write, n_threads=workers or n_cores(), tell=tell)
+        summaries = map(write_locally, unranked) if engine is None else engine.map(write, unranked)
+        for shard, summary in zip(unranked, summaries, strict=True):
+            # The worker's own summary: what another machine wrote need not be visible here yet.
+            name = _output_of(folder, shard, form).name
+            written[name] = summary
+            _note(folder, name, summary)
+            n_done += shard.n_rows
             tell()
         files = []
         for shard in every:
@@ -388,7 +408,7 @@ def rank_shards(
         _write(folder / MANIFEST, sealed(head | {"rows": n_rows, "files": files}))
         (folder / JOURNAL).unlink(missing_ok=True)
         sweep(folder)  # what workers left that died
-    return Ranked(len(every), n_rows, len(every) - len(waiting))
+    return Ranked(len(every), n_rows, len(every) - len(unranked))
 
 
 def _rank_shard(
@@ -399,15 +419,18 @@ def _rank_shard(
     n_threads: int = 1,
     tell: Callable[[int], None] | None = None,
 ) -> Summary:
-    """Rank a shard into its file of a folder; give the file's digest and size."""
+    """Rank a shard into its file of a folder; return the file's digest and size."""
     check_seen(folder)
 
     def numbered() -> Iterator[Record]:
-        blocks, ids = _blocks((shard, None), suggestions), shard.ids()
-        for number, record in enumerate(_rank_blocks(suggestions, blocks, n_threads)):
+        ids = shard.ids()
+        blocks = _blocks((shard, None), suggestions)
+        records = _rank_blocks(suggestions, blocks, n_threads)
+        for number, record in enumerate(records):
             if tell is not None and number % MOST_ROWS == 0:
                 tell(number)
-            yield named(shard.first + number, ids, number) | record
+            name = named(shard.first + number, ids, number)
+            yield name | record
 
     try:
         with replacing(_output_of(folder, shard, form)) as stream:  # there when it is complete
@@ -423,12 +446,13 @@ def _rank_shard(
 
 
 def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> dict[str, Summary]:
-    """Make a folder of ours ready; give the rankings that are whole and up to date there."""
+    """Prepare a folder of ours; return the rankings that are whole and up to date there."""
     states = {}
     for shard in shards:
         info = shard.path.stat()
         states[shard.path.name] = [shard.first, shard.n_rows, info.st_size, info.st_mtime_ns]
-    planned, told = _read(folder / PLAN), _told(folder)
+    planned = _read(folder / PLAN)
+    summaries = _told(folder)
     if planned is not None and not isinstance(planned.get("shards"), dict):
         planned = None
     before = planned or {**head, "shards": {}}
@@ -444,10 +468,13 @@ def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> di
             "folder."
         )
     # Names that we have given, or were about to: other files are somebody's own.
-    ours = {f"{Path(name).stem}.{head['form']}" for name in before["shards"]} | told.keys()
+    ours = {f"{Path(name).stem}.{head['form']}" for name in before["shards"]}
+    ours |= summaries.keys()
     whole: dict[str, Summary] = {}
     stale: list[Path] = []
-    spoiled = [PLAN] if planned is None and (told or (folder / PLAN).exists()) else []
+    spoiled: list[str] = []
+    if planned is None and (summaries or (folder / PLAN).exists()):
+        spoiled.append(PLAN)
     for shard in shards:
         output = _output_of(folder, shard, head["form"])
         if os.path.lexists(output) and output.name not in ours:
@@ -455,9 +482,10 @@ def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> di
                 f"'{folder}' holds '{output.name}', which no ranking wrote; name another folder."
             )
         current = before["shards"].get(shard.path.name) == states[shard.path.name]
-        if current and output.name in told:
-            if is_intact(output, told[output.name]):
-                whole[output.name] = told[output.name]
+        if current and output.name in summaries:
+            summary = summaries[output.name]
+            if is_intact(output, summary):
+                whole[output.name] = summary
                 continue
             spoiled.append(output.name)
         stale.append(output)
@@ -478,24 +506,28 @@ def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> di
 
 def _told(folder: Path) -> dict[str, Summary]:
     """Return what manifest and journal say of the files of a folder, by name."""
-    files = (_read(folder / MANIFEST) or {}).get("files", [])
+    manifest = _read(folder / MANIFEST) or {}
+    files = manifest.get("files", [])
     lines: list[Any] = list(files) if isinstance(files, list) else []
-    if (folder / JOURNAL).is_file():
-        for line in (folder / JOURNAL).read_bytes().splitlines():
-            with contextlib.suppress(ValueError):  # a torn one
-                lines.append(json.loads(line))
-    return {
-        line["file"]: {"sha256": str(line.get("sha256")), "bytes": line.get("bytes", -1)}
-        for line in lines
-        if isinstance(line, dict) and isinstance(line.get("file"), str)
-    }
+    journal = folder / JOURNAL
+    if journal.is_file():
+        for text in journal.read_bytes().splitlines():
+            with contextlib.suppress(ValueError):  # a torn line
+                lines.append(json.loads(text))
+    summaries: dict[str, Summary] = {}
+    for line in lines:
+        if isinstance(line, dict) and isinstance(line.get("file"), str):
+            digest = str(line.get("sha256"))
+            summaries[line["file"]] = {"sha256": digest, "bytes": line.get("bytes", -1)}
+    return summaries
 
 
 def _note(folder: Path, name: str, summary: Summary) -> None:
     """Note that a file of a folder is done."""
     try:
         with (folder / JOURNAL).open("ab") as stream:
-            stream.write((json.dumps({"file": name} | summary) + "\n").encode())
+            line = json.dumps({"file": name} | summary)
+            stream.write((line + "\n").encode())
             stream.flush()
             os.fsync(stream.fileno())
     except OSError as error:
@@ -523,12 +555,15 @@ def _output_of(folder: Path, shard: Shard, form: str) -> Path:
 def _write_parquet(records: Iterable[Record], stream: BinaryIO) -> None:
     """Write rankings as `row`, `id` if there is any, `labels`, `kinds`, `scores`, by groups."""
     arrow = import_pyarrow()
-    texts, numbers = arrow.list_(arrow.string()), arrow.list_(arrow.float64())
+    texts = arrow.list_(arrow.string())
+    numbers = arrow.list_(arrow.float64())
     remaining = iter(records)
     first = list(itertools.islice(remaining, 1))
     remaining = itertools.chain(first, remaining)
-    ids = {"id": arrow.string()} if first and "id" in first[0] else {}
-    columns = {"row": arrow.int64(), **ids, "labels": texts, "kinds": texts, "scores": numbers}
+    columns = {"row": arrow.int64()}
+    if first and "id" in first[0]:
+        columns["id"] = arrow.string()
+    columns |= {"labels": texts, "kinds": texts, "scores": numbers}
     schema = arrow.schema(columns)
     with arrow.parquet.ParquetWriter(stream, schema) as writer:
         while group := list(itertools.islice(remaining, GROUP_ROWS)):

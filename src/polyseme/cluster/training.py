@@ -126,29 +126,39 @@ def _work(config: dict[str, Any]) -> None:
     from ray import train
 
     context = train.get_context()
-    rank, world = context.get_world_rank(), context.get_world_size()
+    rank = context.get_world_rank()
+    n_workers = context.get_world_size()
+    share = (rank, n_workers)
     data: TrainingData = ray.get(config["data"])
-    training = SpaceTraining(data, config["plan"], config["seed"], config["device"], (rank, world))
+    training = SpaceTraining(data, config["plan"], config["seed"], config["device"], share)
     before = train.get_checkpoint()
     if before is not None:
         with before.as_directory() as folder:
             state, arrays = _read_share(Path(folder) / f"worker-{rank}")
             training.set_state(arrays, state["round"], state["history"])
 
-    def exchange(mine: dict[int, Answers]) -> dict[int, Answers]:
-        everybody: list[dict[int, Answers]] = [{} for _ in range(world)]
-        dist.all_gather_object(everybody, mine)
-        return {number: answers for some in everybody for number, answers in some.items()}
+    def exchange(answers_here: dict[int, Answers]) -> dict[int, Answers]:
+        answers_by_worker: list[dict[int, Answers]] = [{} for _ in range(n_workers)]
+        dist.all_gather_object(answers_by_worker, answers_here)
+        answers_by_member: dict[int, Answers] = {}
+        for worker_answers in answers_by_worker:
+            answers_by_member |= worker_answers
+        return answers_by_member
 
     def leave_state() -> None:
-        state: dict[str, Any] = {"round": training.round, "history": training.history}
-        state["shape"] = list(training.members.shape)
+        state: dict[str, Any] = {
+            "round": training.round,
+            "history": training.history,
+            "shape": list(training.members.shape),
+        }
         with tempfile.TemporaryDirectory() as folder:
-            write_model(Path(folder) / f"worker-{rank}", CHECKPOINT, state, training.get_state())
+            share_folder = Path(folder) / f"worker-{rank}"
+            write_model(share_folder, CHECKPOINT, state, training.get_state())
             checkpoint = train.Checkpoint.from_directory(folder)
-            train.report(dict(training.history[-1]), checkpoint=checkpoint)
+            latest = dict(training.history[-1])
+            train.report(latest, checkpoint=checkpoint)
 
-    training.run(exchange if world > 1 else None, leave_state)
+    training.run(exchange if n_workers > 1 else None, leave_state)
     if before is not None and training.round == int(state["round"]):
         leave_state()  # everything was done before a worker died: leave it once more
 
@@ -162,29 +172,34 @@ def _read_share(folder: Path) -> State:
 
 
 def _gathered(folder: Path, workers: int, n_members: int) -> tuple[Members, list[dict[str, float]]]:
-    """Put the workers' shares together, once each is what such a worker leaves."""
+    """Return the members of all workers' shares, once each is what such a worker leaves."""
     shares = [_read_share(folder / f"worker-{rank}") for rank in range(workers)]
-    first, _ = shares[0]
-    shape = Shape(*first["shape"])
+    first_state, _ = shares[0]
+    shape = Shape(*first_state["shape"])
+    first_names = [list(metrics) for metrics in first_state["history"]]
     groups = [np.empty((n_members, count), dtype=np.float32) for count in shape.n_weights]
-    counts = []
+    counts: list[int] = []
     for rank, (state, arrays) in enumerate(shares):
-        weights, place = within(arrays, "weights"), folder / f"worker-{rank}"
-        counts.append(len(range(rank, n_members, workers)))
-        with reading(place, "checkpoint"):
-            require(state["shape"] == first["shape"], "shape", "that of all workers")
-            names = [[*one] for one in state["history"]]
-            same = names == [[*one] for one in first["history"]]
-            require(same and names, "history", "of as many rounds as those of all workers")
-            declared = {
-                str(number): Array("float32", (counts[-1], count))
-                for number, count in enumerate(shape.n_weights)
-            }
+        weights = within(arrays, "weights")
+        n_own = len(range(rank, n_members, workers))
+        counts.append(n_own)
+        with reading(folder / f"worker-{rank}", "checkpoint"):
+            require(state["shape"] == first_state["shape"], "shape", "that of all workers")
+            names = [list(metrics) for metrics in state["history"]]
+            is_alike = bool(names) and names == first_names
+            require(is_alike, "history", "of as many rounds as those of all workers")
+            declared: dict[str, Array] = {}
+            for number, n_weights in enumerate(shape.n_weights):
+                declared[str(number)] = Array("float32", (n_own, n_weights))
             check_arrays(weights, declared)
         for number, group in enumerate(groups):
             group[rank::workers] = weights[str(number)]
-    history = []
-    for rounds in zip(*(state["history"] for state, _ in shares), strict=True):
-        means = {name: np.average([r[name] for r in rounds], weights=counts) for name in rounds[0]}
-        history.append({name: float(mean) for name, mean in means.items()})
+    histories = [state["history"] for state, _ in shares]
+    history: list[dict[str, float]] = []
+    for rounds in zip(*histories, strict=True):
+        means: dict[str, float] = {}
+        for name in rounds[0]:
+            values = [metrics[name] for metrics in rounds]
+            means[name] = float(np.average(values, weights=counts))
+        history.append(means)
     return Members(shape, *groups), history

@@ -33,12 +33,13 @@ EXTRACTORS: dict[str, type[MediaFeatures]] = {"image": ImageFeatures, "audio": A
 
 def extractor_of(config: Config, arrays: Arrays) -> MediaFeatures | None:
     """Rebuild the feature extractor of a saved tagger, where it has one."""
-    require((config["media"] is None) == ("features" not in config), "features", "there for media")
-    if config["media"] is None:
+    kind = config["media"]
+    require((kind is None) == ("features" not in config), "features", "there for media")
+    if kind is None:
         return None
     with part("features"):
-        made = extractor_class(config["media"])
-        return made.from_state(config["features"], within(arrays, "features"))
+        extractor = extractor_class(kind)
+        return extractor.from_state(config["features"], within(arrays, "features"))
 
 
 def extractor_class(kind: str) -> type[MediaFeatures]:

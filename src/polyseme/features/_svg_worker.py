@@ -26,17 +26,20 @@ def main(side: int, *, cover: bool) -> None:
     _fit('<svg xmlns="http://www.w3.org/2000/svg"/>', 1)  # what the renderer opens, it opens now
     if not _confine():
         _refuse_links(markup)
-    drawn = _fit(markup, side)
+    png = _fit(markup, side)
     if cover:
         # Only the renderer knows a picture's proportions; they stand in the PNG's first chunk.
-        width, height = struct.unpack(">II", drawn[16:24])
-        longer = min(-(-side * max(width, height) // min(width, height)), LONGEST * side)
-        drawn = _fit(markup, longer) if longer > side else drawn
-    sys.stdout.buffer.write(drawn)
+        width, height = struct.unpack(">II", png[16:24])
+        longer, shorter = max(width, height), min(width, height)
+        wanted = -(-side * longer // shorter)
+        drawn_side = min(wanted, LONGEST * side)
+        if drawn_side > side:
+            png = _fit(markup, drawn_side)
+    sys.stdout.buffer.write(png)
 
 
 def _fit(markup: str, side: int) -> bytes:
-    """Draw with the longer side of this length."""
+    """Return a PNG with the longer side of this length."""
     # Without the machine's fonts a picture is the same everywhere; lengths in mm need a dpi.
     png = resvg_py.svg_to_bytes(
         svg_string=markup, width=side, height=side, dpi=96.0, skip_system_fonts=True
@@ -45,7 +48,7 @@ def _fit(markup: str, side: int) -> bytes:
 
 
 def _confine() -> bool:
-    """Bound memory, time and open files; say whether files can no longer be opened."""
+    """Bound memory, time and open files; return whether files can no longer be opened."""
     try:
         import resource
     except ImportError:
@@ -64,11 +67,12 @@ def _confine() -> bool:
 
 
 def _text(markup: bytes) -> str:
-    """Decode XML by its mark or its own declaration; the renderer takes text only."""
+    """Return XML decoded by its mark or its own declaration; the renderer takes text only."""
     if markup.startswith((b"\xff\xfe", b"\xfe\xff")):
         return markup.decode("utf-16")
-    declared = re.match(rb"""<\?xml[^>]*?encoding\s*=\s*["']([A-Za-z0-9._-]+)""", markup)
-    for encoding in ("utf-8-sig", declared[1].decode("ascii") if declared else "latin-1"):
+    declaration = re.match(rb"""<\?xml[^>]*?encoding\s*=\s*["']([A-Za-z0-9._-]+)""", markup)
+    declared_encoding = declaration[1].decode("ascii") if declaration else "latin-1"
+    for encoding in ("utf-8-sig", declared_encoding):
         try:
             return markup.decode(encoding)
         except (LookupError, UnicodeError):

@@ -144,31 +144,33 @@ class AudioFeatures(MediaFeatures):
 
     def transform_raw(self, raw: Sequence[Raw]) -> NDArray[np.floating[Any]]:
         """Count words, or average over time; see `MediaFeatures.transform_raw`."""
-        if self.network is not None:
-            return np.stack([one.mean(axis=0) for one in raw])
-        return self.codebook_.transform(raw)
+        if self.network is None:
+            return self.codebook_.transform(raw)
+        means = [patches.mean(axis=0) for patches in raw]
+        return np.stack(means)
 
     def get_state(self) -> State:
         """Return the fitted extractor as JSON values and arrays; see `MediaFeatures.get_state`."""
-        config, nothing = super().get_state()
+        config, arrays = super().get_state()
         if self.network is not None:
-            return config, nothing
-        config["codebook"], arrays = self.codebook_.get_state()
-        return config, {f"codebook.{name}": array for name, array in arrays.items()}
+            return config, arrays
+        config["codebook"], codebook_arrays = self.codebook_.get_state()
+        return config, {f"codebook.{name}": array for name, array in codebook_arrays.items()}
 
     @classmethod
     def from_state(cls, config: Config, arrays: Arrays) -> Self:
         """Rebuild a fitted extractor; see `MediaFeatures.from_state`."""
         extractor = super().from_state(config, arrays)
-        heard = extractor.network is not None
-        require(("codebook" in config) != heard, "codebook", "there without a network")
+        has_network = extractor.network is not None
+        require(("codebook" in config) != has_network, "codebook", "there without a network")
         check_parts(arrays, config, ("codebook",), ())
-        if not heard:
-            codebook = within(arrays, "codebook")
-            with part("codebook"):
-                extractor.codebook_ = Codebook.from_state(config["codebook"], codebook)
-            n_words = len(extractor.codebook_.means_)
-            require(extractor.n_features_out_ == n_words, "n_features_out", "one for each word")
+        if has_network:
+            return extractor
+        codebook_arrays = within(arrays, "codebook")
+        with part("codebook"):
+            extractor.codebook_ = Codebook.from_state(config["codebook"], codebook_arrays)
+        n_words = len(extractor.codebook_.means_)
+        require(extractor.n_features_out_ == n_words, "n_features_out", "one for each word")
         return extractor
 
     @classmethod
@@ -182,21 +184,24 @@ class AudioFeatures(MediaFeatures):
         return find_network(self.network, None, SOUNDS, self.device).load()
 
     def _heard(self, item: object) -> Raw:
-        """Have the network listen to one clip, (n_patches, 200)."""
+        """Return what the network hears in one clip, (n_patches, 200)."""
         if is_path(item) and Path(item).suffix.lower() in SONG_SUFFIXES:
             raise MediaError("holds timbre and no sound, which a network has no use for")
-        heard: Raw = self._network()(self._samples(item, NETWORK_RATE))
-        return heard
+        samples = self._samples(item, NETWORK_RATE)
+        network = self._network()
+        features: Raw = network(samples)
+        return features
 
     def _segments(self, item: object) -> Raw:
-        """Cut one clip into segments and describe them, (n_segments, 36)."""
+        """Return a description of each segment of one clip, (n_segments, 36)."""
         from polyseme.features.timbre import segment_timbre, with_derivatives
 
         if is_path(item) and Path(item).suffix.lower() in SONG_SUFFIXES:
             from polyseme.features.echonest import read_timbre
 
             return with_derivatives(read_timbre(Path(item)))
-        return with_derivatives(segment_timbre(self._samples(item, RATE)))
+        samples = self._samples(item, RATE)
+        return with_derivatives(segment_timbre(samples))
 
     def _samples(self, item: object, rate: int) -> Raw:
         """Read one clip as one channel at a rate, (n_samples,)."""

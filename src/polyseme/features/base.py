@@ -70,11 +70,17 @@ class Extracted:
 
     def __getitem__(self, rows: Any) -> Extracted:
         """Keep some items, by numbers, a slice or a mask; scikit-learn splits by this."""
-        kept = np.atleast_1d(np.arange(len(self))[rows]).tolist()
+        numbers = np.atleast_1d(np.arange(len(self))[rows]).tolist()
         every: Any = self.raw
-        raw = every[kept] if isinstance(every, np.ndarray) else [every[row] for row in kept]
-        tags = tuple(self.tags[row] for row in kept) if self.tags else ()
-        return replace(self, ids=tuple(self.ids[row] for row in kept), raw=raw, tags=tags)
+        if isinstance(every, np.ndarray):
+            raw: Any = every[numbers]
+        else:
+            raw = [every[number] for number in numbers]
+        ids = tuple(self.ids[number] for number in numbers)
+        tags: tuple[tuple[str, ...], ...] = ()
+        if self.tags:
+            tags = tuple(self.tags[number] for number in numbers)
+        return replace(self, ids=ids, raw=raw, tags=tags)
 
 
 class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # untyped mixin
@@ -123,7 +129,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         return self
 
     def fit_transform(self, X: object, y: object = None) -> NDArray[np.floating[Any]]:
-        """Learn from items and give their features, looking at each once."""
+        """Learn from items and return their features, looking at each once."""
         raw = self.raw(X)
         self._fit(raw)
         return self.transform_raw(raw)
@@ -145,19 +151,21 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Name the columns: image0, image1 and so on."""
         check_fitted(self, "n_features_out_")
-        return np.array([f"{self.kind}{n}" for n in range(self.n_features_out_)], dtype=object)
+        names = [f"{self.kind}{column}" for column in range(self.n_features_out_)]
+        return np.array(names, dtype=object)
 
     def extract(self, items: Iterable[object]) -> Generator[Raw | MediaError, None, None]:
         """Yield the raw numbers of items, or why there are none, in their order as they come."""
         if self.n_jobs is not None:
             check_number("n_jobs", self.n_jobs, owner=type(self).__name__, low=1, whole=True)
         self.preprocessing()
-        waiting = iter(items)
-        batches = iter(lambda: list(itertools.islice(waiting, self.batch_size)), [])
+        remaining = iter(items)
+        batches = iter(lambda: list(itertools.islice(remaining, self.batch_size)), [])
+        n_threads = self.n_jobs or n_cores()
         for first in batches:  # nothing heavy is loaded when there is nothing to look at
-            every = itertools.chain([first], batches)
+            all_batches = itertools.chain([first], batches)
             with self.single_threaded():
-                for outcomes in ordered_map(self.extract_batch, every, self.n_jobs or n_cores()):
+                for outcomes in ordered_map(self.extract_batch, all_batches, n_threads):
                     yield from outcomes
 
     def raw(self, X: object) -> Sequence[Raw]:
@@ -182,11 +190,14 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
 
     def plain_parameters(self) -> dict[str, JSON]:
         """Return what another extractor is made with, here or elsewhere, as JSON values."""
-        named = self.get_params().items()
-        kept = {name: one for name, one in named if name not in _HERE_ONLY}
-        if kept.get("weights") is not None:
-            kept["weights"] = str(Path(kept["weights"]).absolute())
-        return kept
+        parameter_by_name: dict[str, JSON] = {}
+        for name, parameter in self.get_params().items():
+            if name not in _HERE_ONLY:
+                parameter_by_name[name] = parameter
+        weights: Any = parameter_by_name.get("weights")
+        if weights is not None:
+            parameter_by_name["weights"] = str(Path(weights).absolute())
+        return parameter_by_name
 
     def trained_tags(self) -> tuple[str, ...]:
         """Return the tags that a network was trained to know: no item's tag is new to it."""
@@ -219,60 +230,80 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
 
     @classmethod
     def declared(cls) -> Fields:
-        """Return what values `get_state` gives."""
+        """Return which values `get_state` returns."""
         names = [name for name in inspect.signature(cls).parameters if name not in _HERE_ONLY]
-        own = {"preprocessing": Table(Plain()), "n_features_out": Whole(1)}
-        return Fields({"parameters": parameters(cls, *names), **own})
+        return Fields(
+            {
+                "parameters": parameters(cls, *names),
+                "preprocessing": Table(Plain()),
+                "n_features_out": Whole(1),
+            }
+        )
 
     def _check_preprocessing(self, extracted: Extracted) -> None:
-        """Refuse raw numbers that were made in another way."""
+        """Raise for raw numbers that were made in another way."""
         name = type(self).__name__
         if extracted.kind != self.kind:
             raise InputError(
                 f"These numbers were extracted from {extracted.kind} files; {name} takes "
                 f"{self.kind} files."
             )
-        ours, theirs = self.preprocessing(), extracted.preprocessing
-        if differing := sorted(k for k in {*ours, *theirs} if ours.get(k) != theirs.get(k)):
-            pairs = [(k, theirs.get(k), ours.get(k)) for k in differing[:5]]
-            details = ", ".join(
-                f"{in_words(k, 40)} {in_words(one, 60)} in place of {other}"
-                for k, one, other in pairs
-            )
-            raise InputError(
-                f"The extracted features differ in {first_few(differing)} from what this {name} "
-                f"makes: {details}; extract them again."
-            )
+        ours = self.preprocessing()
+        theirs = extracted.preprocessing
+        keys = sorted({*ours, *theirs})
+        differing = [key for key in keys if ours.get(key) != theirs.get(key)]
+        if not differing:
+            return
+        differences: list[str] = []
+        for key in differing[:5]:
+            their_value = in_words(theirs.get(key), 60)
+            differences.append(f"{in_words(key, 40)} {their_value} in place of {ours.get(key)}")
+        details = ", ".join(differences)
+        raise InputError(
+            f"The extracted features differ in {first_few(differing)} from what this {name} "
+            f"makes: {details}; extract them again."
+        )
 
     def _check_numbers(self, extracted: Extracted) -> None:
-        """Refuse numbers that no extractor makes: items have finite ones, all of one width."""
-        raw: Any = extracted.raw
-        try:
-            whole = isinstance(raw, np.ndarray) and raw.dtype != object
-            arrays = [raw] if whole else [np.asarray(one) for one in raw]
-            sound = len(raw) == len(extracted)
-        except (TypeError, ValueError):  # no sequence, or of none that fit each other
-            arrays, sound = [], False
-        sound = sound and len({one.shape[-1:] for one in arrays}) == 1
-        for one in arrays:
-            fits = one.dtype.kind == "f" and one.ndim == self.raw_axes + whole and one.shape[-1] > 0
-            # Of what is not a number every comparison is false.
-            sound = sound and fits and _largest(one) <= _MOST
-        if not sound:
+        """Raise for numbers that no extractor makes: items have finite ones, all of one width."""
+        if not self._are_sound(extracted):
             raise InputError(
                 f"The raw numbers of {len(extracted)} extracted {self.kind} items must be as many "
                 f"arrays of finite floats with {self.raw_axes} dimension(s), all of one width; "
                 "extract the files again."
             )
 
+    def _are_sound(self, extracted: Extracted) -> bool:
+        """Whether the raw numbers of each item have the type, shape and size that we write."""
+        raw: Any = extracted.raw
+        is_table = isinstance(raw, np.ndarray) and raw.dtype != object
+        try:
+            arrays = [raw] if is_table else [np.asarray(numbers) for numbers in raw]
+            n_items = len(raw)
+        except (TypeError, ValueError):  # no sequence, or of items that do not fit each other
+            return False
+        widths = {array.shape[-1:] for array in arrays}
+        if n_items != len(extracted) or len(widths) != 1:
+            return False
+        n_axes = self.raw_axes + is_table
+        for array in arrays:
+            if array.dtype.kind != "f" or array.ndim != n_axes or array.shape[-1] == 0:
+                return False
+            # A comparison with NaN is false.
+            if not _largest(array) <= _MOST:
+                return False
+        return True
+
 
 def _largest(numbers: NDArray[Any]) -> float:
-    """Return the largest size of any number; NaN where one is none."""
-    return max(float(numbers.max()), -float(numbers.min())) if numbers.size else 0.0
+    """Return the largest absolute value; NaN where a number is NaN."""
+    if not numbers.size:
+        return 0.0
+    return max(float(numbers.max()), -float(numbers.min()))
 
 
 def learned_copy(extractor: MediaFeatures, X: object, seed: int) -> tuple[MediaFeatures, Any]:
-    """Fit a copy of an extractor to X, seeded where it has no seed; give it and X's features."""
+    """Return a copy of an extractor fitted to X, seeded where it has no seed, and X's features."""
     copied = copy_of(extractor)
     if getattr(copied, "random_state", seed) is None:
         copied.set_params(random_state=seed)
@@ -302,11 +333,12 @@ def check_file(path: Path) -> int:
     """Return the size of a regular file that can be read, or raise a `MediaError`; open no pipe."""
     try:
         status = path.stat()
-        if regular := stat.S_ISREG(status.st_mode):
+        is_regular = stat.S_ISREG(status.st_mode)
+        if is_regular:
             path.open("rb").close()
     except (OSError, ValueError) as error:  # a name that no system allows is a ValueError
         raise MediaError(f"cannot be opened ({cause(error)})") from error
-    if not regular:
+    if not is_regular:
         raise MediaError("is not a regular file")
     if not status.st_size:
         raise MediaError("is empty")
@@ -323,35 +355,37 @@ def quiet_decoders() -> Iterator[None]:
     """Keep what C libraries write to the error stream from the screen.
 
     The MP3 decoder comments on damaged files there and offers no switch. Python's own `sys.stderr`
-    gets another way, so that warnings and progress still show. It concerns the whole process: enter
-    it once around a run over many files, from one thread.
+    gets another descriptor, so that warnings and progress still show. It concerns the whole
+    process: enter it once around a run over many files, from one thread.
     """
     try:
-        kept = os.dup(2)
+        screen = os.dup(2)
     except OSError:  # a process without an error stream has nothing to keep quiet
         yield
         return
-    before = sys.stderr
+    python_stream = sys.stderr
     try:
-        if before.fileno() == 2:
-            before.flush()
-            raw = os.fdopen(kept, "wb", buffering=0, closefd=False)
-            options: dict[str, Any] = {"errors": "backslashreplace", "write_through": True}
-            after = io.TextIOWrapper(raw, before.encoding, **options)
-            # Where nobody need be there to read it, that stays so.
-            quiet: Any = Quiet(after) if isinstance(before, Quiet) else after
-            sys.stderr = quiet
+        if python_stream.fileno() == 2:
+            python_stream.flush()
+            raw = os.fdopen(screen, "wb", buffering=0, closefd=False)
+            redirected = io.TextIOWrapper(
+                raw, python_stream.encoding, errors="backslashreplace", write_through=True
+            )
+            # A stream that nobody needs to read stays one.
+            was_quiet = isinstance(python_stream, Quiet)
+            replacement: Any = Quiet(redirected) if was_quiet else redirected
+            sys.stderr = replacement
     except (AttributeError, OSError, ValueError):
-        pass  # Python's own goes elsewhere already
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 2)
-    os.close(nothing)
+        pass  # Python's own stream goes elsewhere already
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    os.close(null)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        sys.stderr = before
-        os.close(kept)
+        os.dup2(screen, 2)
+        sys.stderr = python_stream
+        os.close(screen)
 
 
 def attempt(function: Callable[[object], T], item: object) -> T | MediaError:

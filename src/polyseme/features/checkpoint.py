@@ -38,31 +38,44 @@ def _tensors(index: bytes, data: bytes) -> Iterator[tuple[str, NDArray[np.float3
     for _, block in _entries(index, footer[place:]):
         for name, value in _entries(index, block):
             if name:  # the first entry is the header
-                entry = dict(_fields(value))
-                sizes = [dict(_fields(size)).get(1, 0) for _, size in _fields(entry.get(2, b""))]
-                if entry.get(1) != _FLOAT32 or entry.get(3, 0) != 0:
-                    raise ValueError(f"'{name.decode()}' is no 32-bit float of the first shard")
-                start, length = entry.get(4, 0), 4 * math.prod(sizes)
-                tensor = np.frombuffer(data[start : start + length], "<f4")
-                yield name.decode(), tensor.reshape(sizes)
+                yield name.decode(), _tensor(name.decode(), dict(_fields(value)), data)
+
+
+def _tensor(name: str, entry: dict[int, Any], data: bytes) -> NDArray[np.float32]:
+    """Return the tensor that an entry of the index describes."""
+    sizes: list[int] = []
+    for _, dimension in _fields(entry.get(2, b"")):
+        sizes.append(dict(_fields(dimension)).get(1, 0))
+    kind = entry.get(1)
+    shard = entry.get(3, 0)
+    if kind != _FLOAT32 or shard != 0:
+        raise ValueError(f"'{name}' is no 32-bit float of the first shard")
+    start = entry.get(4, 0)
+    end = start + 4 * math.prod(sizes)
+    return np.frombuffer(data[start:end], "<f4").reshape(sizes)
 
 
 def _entries(table: bytes, handle: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield keys and values of the block that a handle names; keys leave out what they share."""
     start, place = _number(handle, 0)
     length, _ = _number(handle, place)
-    block = table[start : start + length]
-    if table[start + length] != 0:
+    end = start + length
+    block = table[start:end]
+    if table[end] != 0:
         raise ValueError("its index is compressed")
     (n_restarts,) = struct.unpack("<I", block[-4:])
-    key, place, end = b"", 0, length - 4 - 4 * n_restarts
-    while place < end:
+    entries_end = length - 4 - 4 * n_restarts
+    key = b""
+    place = 0
+    while place < entries_end:
         n_shared, place = _number(block, place)
         n_own, place = _number(block, place)
         n_value, place = _number(block, place)
-        key = key[:n_shared] + block[place : place + n_own]
-        yield key, block[place + n_own : place + n_own + n_value]
-        place += n_own + n_value
+        value_start = place + n_own
+        value_end = value_start + n_value
+        key = key[:n_shared] + block[place:value_start]
+        yield key, block[value_start:value_end]
+        place = value_end
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
@@ -82,9 +95,12 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _number(message: bytes, place: int) -> tuple[int, int]:
-    """Read a number of seven bits a byte; give it and the place behind it."""
-    value = shift = 0
+    """Return a number of seven bits a byte, and the place behind it."""
+    value = 0
+    shift = 0
     while message[place] >= 128:
         value |= (message[place] & 127) << shift
-        place, shift = place + 1, shift + 7
-    return value | message[place] << shift, place + 1
+        shift += 7
+        place += 1
+    value |= message[place] << shift
+    return value, place + 1

@@ -87,19 +87,21 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         # Only differences of more than rounding are a spread.
         self.scale_ = np.where(spread > 1e-7 * np.abs(self.mean_), spread, 1.0)
         frames = self._standardised(frames)
-        # As many different frames as words are found at once, unless most are alike.
-        for some in (frames[: 20 * self.n_words], frames):
-            n_words = min(self.n_words, len(np.unique(some, axis=0)))
-            if n_words == self.n_words:
-                break
-        else:
+        # The first frames hold enough different ones, unless most are alike.
+        first_frames = frames[: 20 * self.n_words]
+        n_words = min(self.n_words, len(np.unique(first_frames, axis=0)))
+        if n_words < self.n_words:
+            n_words = min(self.n_words, len(np.unique(frames, axis=0)))
+        if n_words < self.n_words:
             warnings.warn(
                 f"There are only {n_words} different segments to learn {self.n_words} words from; "
                 f"the codebook has {n_words} words.",
                 PolysemeWarning,
                 stacklevel=2,
             )
-        self._fit_mixture(frames, _starting_words(frames, n_words, draw_seed(generator)))
+        seed = draw_seed(generator)
+        starting_words = _starting_words(frames, n_words, seed)
+        self._fit_mixture(frames, starting_words)
         return self
 
     def transform(self, segments: Sequence[FloatArray]) -> Frames:
@@ -113,15 +115,19 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         shares = np.zeros((len(clips), n_words))
         # The first of words that are the same: rounding could otherwise favour a later one.
         words = np.hstack([self.means_, self.precisions_cholesky_])
-        numbers = np.sort(np.unique(words, axis=0, return_index=True)[1])
-        means, factors = self.means_[numbers], self.precisions_cholesky_[numbers]
+        _, first_numbers = np.unique(words, axis=0, return_index=True)
+        numbers = np.sort(first_numbers)
+        means = self.means_[numbers]
+        factors = self.precisions_cholesky_[numbers]
         for row, clip in enumerate(clips):
             for start in range(0, len(clip), BLOCK):
                 block = self._standardised(clip[start : start + BLOCK])
-                likeliest = numbers[_log_densities(block, means, factors).argmax(axis=1)]
+                densities = _log_densities(block, means, factors)
+                likeliest = numbers[densities.argmax(axis=1)]
                 shares[row] += np.bincount(likeliest, minlength=n_words)
         lengths = np.array([len(clip) for clip in clips])
-        if empty := np.flatnonzero(lengths == 0).tolist():
+        empty = np.flatnonzero(lengths == 0).tolist()
+        if empty:
             warnings.warn(
                 f"{len(empty)} of {len(clips)} clips have no segments and get zeros: "
                 f"{first_few(empty)}.",
@@ -154,31 +160,37 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         return book
 
     def _standardised(self, frames: FloatArray) -> Frames:
-        """Take the training frames' mean and spread out of frames (n, d)."""
+        """Return frames (n, d) without the training frames' mean and spread."""
+        centred = _as_frames(frames) - self.mean_
         with np.errstate(over="ignore"):
-            moved = (_as_frames(frames) - self.mean_) / self.scale_
-        standardised: Frames = np.clip(moved, -_FARTHEST, _FARTHEST, out=moved)
+            standardised: Frames = centred / self.scale_
+        np.clip(standardised, -_FARTHEST, _FARTHEST, out=standardised)
         return standardised
 
     def _fit_mixture(self, frames: Frames, start: NDArray[np.int64]) -> None:
         """Fit the Gaussians by expectation maximisation, from a first word for each frame."""
         # The rounds of scikit-learn's GaussianMixture (to 1e-13), summed block by block: a quarter
         # of its time for 40,000 frames and 128 words, and memory that does not grow with frames.
-        n_words, d = int(start.max()) + 1, frames.shape[1]
-        sums = np.zeros((n_words, 2 * d + 1))
+        n_words = int(start.max()) + 1
+        n_features = frames.shape[1]
+        sums = np.zeros((n_words, 2 * n_features + 1))
         for first in range(0, len(frames), BLOCK):
             block = slice(first, first + BLOCK)
-            sums += np.eye(n_words)[start[block]].T @ _moments(frames[block])
-        before, converged = -np.inf, False
+            memberships = np.eye(n_words)[start[block]]
+            sums += memberships.T @ _moments(frames[block])
+        self.log_likelihood_ = -np.inf
+        has_converged = False
         for n_iter in range(1, MAX_ROUNDS + 1):
-            sums, log_likelihood = _expect(frames, *_maximise(sums))
-            converged = abs(log_likelihood - before) < TOLERANCE
-            before, self.n_iter_ = log_likelihood, n_iter
-            if converged:
+            means, factors, weights = _maximise(sums)
+            sums, log_likelihood = _expect(frames, means, factors, weights)
+            gain = abs(log_likelihood - self.log_likelihood_)
+            self.log_likelihood_ = log_likelihood
+            self.n_iter_ = n_iter
+            has_converged = gain < TOLERANCE
+            if has_converged:
                 break
         self.means_, self.precisions_cholesky_, _ = _maximise(sums)
-        self.log_likelihood_ = before
-        if not converged:
+        if not has_converged:
             warnings.warn(
                 f"The codebook has not converged after {MAX_ROUNDS} rounds; it can be used.",
                 PolysemeWarning,
@@ -192,7 +204,7 @@ def _as_frames(frames: FloatArray) -> Frames:
 
 
 def _checked(segments: Sequence[FloatArray], n_features: int | None) -> list[FloatArray]:
-    """Check that there is one finite matrix per clip, all of the same width."""
+    """Return one finite matrix per clip, all of the same width; raise where that is not so."""
     clips = [np.asarray(clip) for clip in segments]
     for row, clip in enumerate(clips):
         if clip.ndim != 2 or clip.dtype.kind not in "fiu":
@@ -202,24 +214,29 @@ def _checked(segments: Sequence[FloatArray], n_features: int | None) -> list[Flo
             )
         width = clips[0].shape[1] if n_features is None else n_features
         if clip.shape[1] != width or not width:
-            known = "the first has" if n_features is None else "`Codebook` was fitted with"
-            raise InputError(f"Clip {row} has {clip.shape[1]} columns but {known} {width}.")
+            expected = "the first has" if n_features is None else "`Codebook` was fitted with"
+            raise InputError(f"Clip {row} has {clip.shape[1]} columns but {expected} {width}.")
         if not np.isfinite(clip).all():
             raise InputError(f"`segments` of `Codebook` has NaN or infinity in clip {row}.")
     return clips
 
 
 def _draw(clips: list[FloatArray], most: int, generator: np.random.Generator) -> Frames:
-    """Draw at most so many frames from all clips, evenly and without repetition."""
+    """Return at most so many frames, drawn from all clips evenly and without repetition."""
     ends = np.cumsum([len(clip) for clip in clips])
     if not ends.size or not ends[-1]:
         raise InputError("`segments` of `Codebook` must hold at least one segment; got none.")
-    if ends[-1] <= most:
+    n_frames = ends[-1]
+    if n_frames <= most:
         return _as_frames(np.concatenate(clips))
-    chosen = np.sort(generator.choice(ends[-1], most, replace=False))
-    parts = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
-    triples = zip(clips, parts, ends, strict=True)
-    return _as_frames(np.concatenate([c[part - end + len(c)] for c, part, end in triples]))
+    drawn_numbers = np.sort(generator.choice(n_frames, most, replace=False))
+    clip_bounds = np.searchsorted(drawn_numbers, ends[:-1])
+    numbers_by_clip = np.split(drawn_numbers, clip_bounds)
+    frames: list[FloatArray] = []
+    for clip, numbers, end in zip(clips, numbers_by_clip, ends, strict=True):
+        start = end - len(clip)
+        frames.append(clip[numbers - start])
+    return _as_frames(np.concatenate(frames))
 
 
 def _starting_words(frames: Frames, n_words: int, seed: int) -> NDArray[np.int64]:
@@ -230,24 +247,30 @@ def _starting_words(frames: Frames, n_words: int, seed: int) -> NDArray[np.int64
     means = MiniBatchKMeans(
         n_words, n_init=1, batch_size=4096, max_iter=5, reassignment_ratio=0.0, random_state=seed
     )
-    labels: NDArray[np.int64] = means.fit(frames).labels_.astype(np.int64)
-    for word in np.flatnonzero(np.bincount(labels, minlength=n_words) == 0):
+    words: NDArray[np.int64] = means.fit(frames).labels_.astype(np.int64)
+    counts = np.bincount(words, minlength=n_words)
+    for word in np.flatnonzero(counts == 0):
         # A word that no frame is closest to starts from half of the largest word's frames.
-        largest = int(np.bincount(labels, minlength=n_words).argmax())
-        labels[np.flatnonzero(labels == largest)[::2]] = word
-    return labels
+        counts = np.bincount(words, minlength=n_words)
+        largest = int(counts.argmax())
+        largest_frames = np.flatnonzero(words == largest)
+        words[largest_frames[::2]] = word
+    return words
 
 
 def _moments(block: Frames) -> Frames:
-    """Put ones, frames and their squares side by side, (n, 2 d + 1)."""
+    """Return ones, frames and their squares side by side, (n, 2 d + 1)."""
     return np.hstack([np.ones((len(block), 1)), block, block * block])
 
 
 def _expect(
     frames: Frames, means: Frames, factors: Frames, weights: Frames
 ) -> tuple[Frames, float]:
-    """Sum what falls to each word, (n_words, 2 d + 1), and average the log-likelihoods."""
-    sums, total = np.zeros((len(means), 2 * frames.shape[1] + 1)), 0.0
+    """Return each word's sums of moments, (n_words, 2 d + 1), and the mean log-likelihood."""
+    n_words = len(means)
+    n_features = frames.shape[1]
+    sums = np.zeros((n_words, 2 * n_features + 1))
+    total = 0.0
     log_weights = np.log(weights)
     for start in range(0, len(frames), BLOCK):
         block = frames[start : start + BLOCK]
@@ -269,18 +292,23 @@ def _maximise(sums: Frames) -> tuple[Frames, Frames, Frames]:
     # A word to which nothing falls any more stays where dividing is possible.
     counts = sums[:, 0] + 10 * np.finfo(np.float64).eps
     means = sums[:, 1 : d + 1] / counts[:, None]
-    variances = sums[:, d + 1 :] / counts[:, None] - means**2
-    variances = np.maximum(variances, 0) + _SMALLEST_VARIANCE
-    return means, 1 / np.sqrt(variances), counts / counts.sum()
+    mean_squares = sums[:, d + 1 :] / counts[:, None]
+    variances = np.maximum(mean_squares - means**2, 0)
+    variances += _SMALLEST_VARIANCE
+    factors = 1 / np.sqrt(variances)
+    weights = counts / counts.sum()
+    return means, factors, weights
 
 
 def _log_densities(block: Frames, means: Frames, factors: Frames) -> Frames:
     """Return the log-densities of frames under Gaussians along the axes, (n, n_words)."""
     precisions = factors**2
-    constants = np.log(factors).sum(axis=1) - 0.5 * (
-        np.einsum("ij,ij->i", means**2, precisions) + means.shape[1] * np.log(2 * np.pi)
-    )
+    distances = np.einsum("ij,ij->i", means**2, precisions)
+    n_features = means.shape[1]
+    norms = distances + n_features * np.log(2 * np.pi)
+    constants = np.log(factors).sum(axis=1) - 0.5 * norms
     slopes = np.hstack([means * precisions, -0.5 * precisions])
-    densities: Frames = np.hstack([block, block * block]) @ slopes.T
+    squares = block * block
+    densities: Frames = np.hstack([block, squares]) @ slopes.T
     densities += constants
     return densities

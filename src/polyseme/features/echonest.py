@@ -45,37 +45,41 @@ def read_timbre(path: Path) -> NDArray[np.float32]:
 def _dataset(file: Any, name: str) -> Any:
     """Return a dataset of the group `analysis`, or None; never what lies in another file."""
     dataset = file
-    for part in ("analysis", name):
-        link = dataset.get(part, getlink=True) if isinstance(dataset, h5py.Group) else None
+    for key in ("analysis", name):
+        is_group = isinstance(dataset, h5py.Group)
+        link = dataset.get(key, getlink=True) if is_group else None
         if link is not None and not isinstance(link, h5py.HardLink):
-            raise MediaError(f"has a link in the place of `{part}`")
-        dataset = None if link is None else dataset[part]
+            raise MediaError(f"has a link in the place of `{key}`")
+        dataset = None if link is None else dataset[key]
     if not isinstance(dataset, h5py.Dataset):
         return None
     if dataset.is_virtual or dataset.external:
         raise MediaError(f"keeps `{name}` in other files")
-    created = dataset.id.get_create_plist()
-    filters = {created.get_filter(number)[0] for number in range(created.get_nfilters())}
+    properties = dataset.id.get_create_plist()
+    filters = {properties.get_filter(number)[0] for number in range(properties.get_nfilters())}
     if not filters <= _FILTERS:
         raise MediaError(f"has `{name}` packed in a way that is not read")
-    chunk = np.prod(dataset.chunks or 0, dtype=float)
-    if chunk * dataset.dtype.itemsize > _CHUNK_BYTES:
+    chunk_size = np.prod(dataset.chunks or 0, dtype=float)
+    if chunk_size * dataset.dtype.itemsize > _CHUNK_BYTES:
         raise MediaError(f"has `{name}` in chunks that are too large")
     return dataset
 
 
 def _read(timbre: Any) -> NDArray[np.float32]:
-    """Check the shape of all segments and read them, (n_segments, 12)."""
+    """Return all segments, (n_segments, 12), after checking their shape."""
     if timbre is None:
         raise MediaError(f"has no dataset `/analysis/{_TIMBRE}`")
-    floats = timbre.dtype.kind == "f" and timbre.dtype.itemsize <= 8
-    if not floats or len(timbre.shape or ()) != 2 or timbre.shape[1] != N_COEFFICIENTS:
-        kind = f"{timbre.dtype} of shape {timbre.shape}"
+    shape = timbre.shape
+    dtype = timbre.dtype
+    is_float = dtype.kind == "f" and dtype.itemsize <= 8
+    if not is_float or len(shape or ()) != 2 or shape[1] != N_COEFFICIENTS:
+        kind = f"{dtype} of shape {shape}"
         raise MediaError(f"has `{_TIMBRE}` as {kind}, where floats of shape (n, 12) are expected")
-    if not 1 <= len(timbre) <= MOST_SEGMENTS:
-        raise MediaError(f"holds {len(timbre):,} segments; 1 to {MOST_SEGMENTS:,} are read")
+    n_segments = len(timbre)
+    if not 1 <= n_segments <= MOST_SEGMENTS:
+        raise MediaError(f"holds {n_segments:,} segments; 1 to {MOST_SEGMENTS:,} are read")
     with np.errstate(over="ignore", invalid="ignore"):
-        rows: NDArray[np.float32] = np.asarray(timbre[:]).astype(np.float32)
-    if not np.isfinite(rows).all():
+        segments: NDArray[np.float32] = np.asarray(timbre[:]).astype(np.float32)
+    if not np.isfinite(segments).all():
         raise MediaError("holds timbre that is not finite")
-    return rows
+    return segments

@@ -34,8 +34,9 @@ class EfficientNetLite:
 
     def __init__(self, model: Any, device: str) -> None:
         self.device = device
-        stem = [*_folded(model._conv_stem, model._bn0), nn.ReLU6(inplace=True)]
-        body = nn.Sequential(*stem, *(_block(block) for block in model._blocks))
+        stem = _folded(model._conv_stem, model._bn0)
+        blocks = [_block(block) for block in model._blocks]
+        body = nn.Sequential(*stem, nn.ReLU6(inplace=True), *blocks)
         self.body = _ready(body, device)
         head = _folded(model._conv_head, model._bn1)
         self.head = _ready(nn.Sequential(*head, nn.ReLU6(inplace=True)), device)
@@ -44,15 +45,19 @@ class EfficientNetLite:
     @torch.inference_mode()
     def __call__(self, pictures: NDArray[np.uint8], depth: str) -> NDArray[np.float32]:
         """Return the features (n, n_features) of pictures (n, size, size, 3) at one of `DEPTHS`."""
+        batch = torch.from_numpy(pictures).to(self.device)
         # Channels are innermost already: the new order of axes moves no byte.
-        batch = torch.from_numpy(pictures).to(self.device).permute(0, 3, 1, 2).float()
-        features: Tensor = self.body(batch.sub_(_MEAN).div_(_SPREAD))
+        batch = batch.permute(0, 3, 1, 2).float()
+        batch = batch.sub_(_MEAN).div_(_SPREAD)
+        features: Tensor = self.body(batch)
         if depth in ("pre-logit", "logits"):
             features = self.head(features)
-        features = features.flatten(1) if depth == "convolution" else features.mean(dim=(2, 3))
+        is_map = depth == "convolution"
+        features = features.flatten(1) if is_map else features.mean(dim=(2, 3))
         if depth == "logits":
             features = self.classes(features)
-        return np.ascontiguousarray(features.cpu().numpy(), dtype=np.float32)
+        array = features.cpu().numpy()
+        return np.ascontiguousarray(array, dtype=np.float32)
 
 
 def load(network: Network) -> EfficientNetLite:
@@ -90,19 +95,26 @@ class _Residual(nn.Module):
 
 
 def _ready(module: nn.Module, device: str) -> nn.Module:
-    """Lay the weights out with channels innermost, for inference on a device."""
-    moved: Any = module.eval()  # the stubs know `memory_format` only together with a type
-    ready: nn.Module = moved.to(device, memory_format=torch.channels_last)
+    """Return a module for inference on a device, its weights with channels innermost."""
+    untyped: Any = module.eval()  # the stubs know `memory_format` only together with a type
+    ready: nn.Module = untyped.to(device, memory_format=torch.channels_last)
     return ready
 
 
 def _folded(convolution: Any, normalisation: Any) -> list[nn.Module]:
     """Fold a normalisation into the convolution before it, and padding too where it is even."""
     fused: Any = fuse_conv_bn_eval(convolution, normalisation)
-    left, right, top, bottom = getattr(convolution.static_padding, "padding", (0, 0, 0, 0))
-    sizes = (fused.in_channels, fused.out_channels, fused.kernel_size, tuple(fused.stride))
-    plain = nn.Conv2d(*sizes, groups=fused.groups)
-    plain.weight, plain.bias = fused.weight, fused.bias
+    padding = getattr(convolution.static_padding, "padding", (0, 0, 0, 0))
+    left, right, top, bottom = padding
+    plain = nn.Conv2d(
+        fused.in_channels,
+        fused.out_channels,
+        fused.kernel_size,
+        tuple(fused.stride),
+        groups=fused.groups,
+    )
+    plain.weight = fused.weight
+    plain.bias = fused.bias
     if (left, top) == (right, bottom):
         plain.padding = (top, left)
         return [plain]
@@ -114,10 +126,14 @@ def _block(block: Any) -> nn.Module:
     options = block._block_args
     layers: list[nn.Module] = []
     if options.expand_ratio != 1:
-        layers += [*_folded(block._expand_conv, block._bn0), nn.ReLU6(inplace=True)]
-    layers += [*_folded(block._depthwise_conv, block._bn1), nn.ReLU6(inplace=True)]
+        layers += _folded(block._expand_conv, block._bn0)
+        layers.append(nn.ReLU6(inplace=True))
+    layers += _folded(block._depthwise_conv, block._bn1)
+    layers.append(nn.ReLU6(inplace=True))
     layers += _folded(block._project_conv, block._bn2)
+    bottleneck = nn.Sequential(*layers)
     # A stride is written as a number or as a list; only the plain number 1 has a residual.
-    same = options.stride == 1 and options.input_filters == options.output_filters
-    inner = nn.Sequential(*layers)
-    return _Residual(inner) if block.id_skip and same else inner
+    keeps_shape = options.stride == 1 and options.input_filters == options.output_filters
+    if block.id_skip and keeps_shape:
+        return _Residual(bottleneck)
+    return bottleneck

@@ -108,10 +108,12 @@ class Summary:
         total = self.n_extracted + len(self.skipped)
         noun = {"image": "picture", "audio": "sound"}[self.kind]
         cached = f" ({self.n_cached:,} from the cache)" if self.n_cached else ""
-        others = f"{len(self.others):,} other {'file' if len(self.others) == 1 else 'files'}"
+        n_skipped = len(self.skipped)
+        n_others = len(self.others)
+        files = "file" if n_others == 1 else "files"
         return (
             f"{self.n_extracted:,} of {total:,} {noun} files extracted{cached}, "
-            f"{len(self.skipped):,} skipped; {others} passed over"
+            f"{n_skipped:,} skipped; {n_others:,} other {files} passed over"
         )
 
     def sameness(self) -> str:
@@ -129,7 +131,8 @@ class Summary:
         """Return how many files have keywords, and from where, in one sentence."""
         if not self.n_tagged:
             return "no file has keywords, inside or in a sidecar"
-        listed = ", ".join(f"{place} {count:,}" for place, count in self.places.items())
+        counts = [f"{place} {count:,}" for place, count in self.places.items()]
+        listed = ", ".join(counts)
         return f"{self.n_tagged:,} of {self.n_extracted:,} files have keywords ({listed})"
 
 
@@ -171,26 +174,29 @@ def extract_folder(
     -------
     Summary
     """
-    source, target, kind = Path(folder), Path(out), extractor.kind
+    source = Path(folder)
+    target = Path(out)
+    kind = extractor.kind
     if not source.is_dir():
         raise InputError(f"There is no folder '{source}'; name the folder that holds the files.")
     if target.exists() and target.resolve() == source.resolve():
         raise InputError("Media and numbers need two folders; name another one to write to.")
     with own_folder(target, _KINDS[kind], adopt=partial(_is_former, kind=kind)):
-        media, others = find_media([source], extractor.suffixes, leave_out=target)
+        media, ignored = find_media([source], extractor.suffixes, leave_out=target)
         if not media:
+            suffixes = ", ".join(sorted(extractor.suffixes))
             raise InputError(
-                f"There is no {kind} file in '{source}' ({len(others)} other files); names must "
-                f"end in {', '.join(sorted(extractor.suffixes))}."
+                f"There is no {kind} file in '{source}' ({len(ignored)} other files); names must "
+                f"end in {suffixes}."
             )
         _tell_of_damage(target)
         try:
-            return _fill(source, target, extractor, media, others, engine, progress)
+            return _fill(source, target, extractor, media, ignored, engine, progress)
         except DamagedCacheError as damage:
             _warn(f"{damage} It is made again.")
             for name in _CACHE_FILES:
                 (target / name).unlink(missing_ok=True)
-            return _fill(source, target, extractor, media, others, engine, progress)
+            return _fill(source, target, extractor, media, ignored, engine, progress)
 
 
 def _fill(
@@ -198,36 +204,51 @@ def _fill(
     target: Path,
     extractor: MediaFeatures,
     media: Sequence[MediaFile],
-    others: Sequence[tuple[str, str]],
+    ignored: Sequence[tuple[str, str]],
     engine: Engine | None,
     progress: Progress | None,
 ) -> Summary:
     """Bring a folder of ours up to date with media files; see `extract_folder`."""
     kind = extractor.kind
+    used: list[tuple[MediaFile, bytes]] = []
+    skipped: list[tuple[str, str]] = []
     with FeatureStore(target / CACHE, extractor.digest()) as store:
         outcomes, n_cached = _extract(media, extractor, store, engine, progress)
-        used = [(file, content) for file, content in outcomes if isinstance(content, bytes)]
-        skipped = [(file.id, reason) for file, reason in outcomes if isinstance(reason, str)]
+        for file, outcome in outcomes:
+            if isinstance(outcome, bytes):
+                used.append((file, outcome))
+            else:
+                skipped.append((file.id, outcome))
         if store.n_damaged:
             _warn(f"Damaged in '{store.path}', and made again: {store.n_damaged:,} entries.")
         if not used:
+            reasons = [f"{names}: {reason}" for names, reason in by_reason(skipped)]
             raise InputError(
                 f"None of the {len(media)} {kind} files in '{source}' can be used: "
-                f"{first_few([f'{names}: {why}' for names, why in by_reason(skipped)], most=3)}."
+                f"{first_few(reasons, most=3)}."
             )
         try:
-            found, alike = _write(target, extractor, used, skipped, others, store)
+            keywords_by_row, alike = _write(target, extractor, used, skipped, ignored, store)
         except OSError as error:
             raise unwritable(target, error) from error
-    places = Counter(place for keywords in found for place in keywords.places)
-    unread = [
-        (file.id, reason)
-        for (file, _), keywords in zip(used, found, strict=True)
-        for reason in keywords.unread
-    ]
-    n_tagged = sum(bool(keywords.tags) for keywords in found)
-    outcomes_of = (tuple(skipped), tuple(others), n_tagged, dict(places.most_common()))
-    return Summary(kind, len(used), n_cached, *outcomes_of, tuple(unread), tuple(alike))
+    places: Counter[str] = Counter()
+    unread: list[tuple[str, str]] = []
+    n_tagged = 0
+    for (file, _), keywords in zip(used, keywords_by_row, strict=True):
+        places.update(keywords.places)
+        unread += [(file.id, reason) for reason in keywords.unread]
+        n_tagged += bool(keywords.tags)
+    return Summary(
+        kind,
+        n_extracted=len(used),
+        n_cached=n_cached,
+        skipped=tuple(skipped),
+        others=tuple(ignored),
+        n_tagged=n_tagged,
+        places=dict(places.most_common()),
+        unread=tuple(unread),
+        alike=tuple(alike),
+    )
 
 
 def _warn(sentence: str) -> None:
@@ -236,11 +257,11 @@ def _warn(sentence: str) -> None:
 
 
 def by_reason(files: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return (names, reason) for each reason that (file, reason) pairs have, said once."""
-    names: dict[str, list[str]] = defaultdict(list)
+    """Return (names, reason) for each reason of (file, reason) pairs."""
+    names_by_reason: dict[str, list[str]] = defaultdict(list)
     for name, reason in files:
-        names[reason].append(name)
-    return [(first_few(listed, most=3), reason) for reason, listed in names.items()]
+        names_by_reason[reason].append(name)
+    return [(first_few(names, most=3), reason) for reason, names in names_by_reason.items()]
 
 
 def _extract(
@@ -250,7 +271,7 @@ def _extract(
     engine: Engine | None,
     progress: Progress | None,
 ) -> tuple[list[tuple[MediaFile, bytes | str]], int]:
-    """Fill the store; give each file's SHA-256 or why it is skipped, and how many were known."""
+    """Fill the store; return each file's SHA-256 or why it is skipped, and how many were cached."""
     outcomes: dict[MediaFile, bytes | str] = {}
     n_skipped = n_cached = 0
 
@@ -277,21 +298,23 @@ def _extract(
                 yield file, state, content
 
     if engine is not None:
-        unread = [file.path for file in media if store.noted(file.path) is None]
-        hashes = map_files(engine, _hash_files, unread, _HASHED_AT_ONCE)
-        for path, hashed in zip(unread, hashes, strict=True):
+        new_paths = [file.path for file in media if store.noted(file.path) is None]
+        hashes = map_files(engine, _hash_files, new_paths, _HASHED_AT_ONCE)
+        for path, hashed in zip(new_paths, hashes, strict=True):
             if hashed is not None:
                 store.note(path, *hashed)
-    files, waiting = itertools.tee(unknown())
-    paths = (file.path for file, _, _ in waiting)
+    files, queue = itertools.tee(unknown())
+    paths = (file.path for file, _, _ in queue)
     extracted: Iterator[Raw | MediaError] = extractor.extract(paths)
     if engine is not None:
         # Workers use one thread each, and see whole batches, as one process does.
         parameters = extractor.get_params() | {"n_jobs": 1}
-        parameters |= {"random_state": None} if "random_state" in parameters else {}
-        there = partial(look_at, type(extractor)(**parameters), extractor.digest())
+        if "random_state" in parameters:
+            parameters["random_state"] = None
+        worker_extractor = type(extractor)(**parameters)
+        look = partial(look_at, worker_extractor, extractor.digest())
         n_at_once = max(_LEAST_AT_ONCE, 2 * extractor.batch_size)
-        extracted = map_files(engine, there, paths, n_at_once)
+        extracted = map_files(engine, look, paths, n_at_once)
     for raw, (file, state, content) in zip(extracted, files, strict=True):
         if isinstance(raw, MediaError):
             note(file, str(raw))
@@ -311,51 +334,58 @@ def read_extraction(folder: str | Path) -> Extracted:
     path = Path(folder)
     manifest = _manifest(path)
     kind = str(manifest["kind"])
-    for name in (LEDGER, _ARRAYS[kind]):
-        if not is_intact(path / name, manifest["files"].get(name)):
-            raise InputError(f"'{path / name}' {_damaged(path)}")
-    with refusing_damage(path / _ARRAYS[kind]):
-        table = np.load(path / _ARRAYS[kind], mmap_mode="r", allow_pickle=False)
+    array_file = path / _ARRAYS[kind]
+    for file in (path / LEDGER, array_file):
+        if not is_intact(file, manifest["files"].get(file.name)):
+            raise InputError(f"'{file}' {_damaged(path)}")
+    with refusing_damage(array_file):
+        table = np.load(array_file, mmap_mode="r", allow_pickle=False)
     rows = _ledger(path)
     used = [row for row in rows if row["outcome"] == "extracted"]
+    skipped = [row for row in rows if row["outcome"] == "skipped"]
     ends = np.cumsum([row.get("segments", 1) for row in used])
-    sound = table.dtype == np.float32 and table.ndim == 2
-    if not used or not sound or ends[-1] != len(table):
+    has_type = table.dtype == np.float32 and table.ndim == 2
+    if not used or not has_type or ends[-1] != len(table):
         raise InputError(f"'{path / LEDGER}' does not fit its numbers; it {_damaged(path)}")
     return Extracted(
         kind,
-        dict(manifest["preprocessing"]),
-        tuple(row["file"] for row in used),
-        table if kind == "image" else np.split(table, ends[:-1]),
-        tuple(tuple(row.get("tags", ())) for row in used),
-        tuple((row["file"], row["reason"]) for row in rows if row["outcome"] == "skipped"),
-        dict(manifest.get("parameters", {})),
+        preprocessing=dict(manifest["preprocessing"]),
+        ids=tuple(row["file"] for row in used),
+        raw=table if kind == "image" else np.split(table, ends[:-1]),
+        tags=tuple(tuple(row.get("tags", ())) for row in used),
+        skipped=tuple((row["file"], row["reason"]) for row in skipped),
+        parameters=dict(manifest.get("parameters", {})),
     )
 
 
 def _ledger(path: Path) -> list[dict[str, Any]]:
-    """Read the ledger, a row for each file; refuse what no extraction writes."""
+    """Return the rows of the ledger, one for each file; raise for what no extraction writes."""
+    ledger = path / LEDGER
     try:
-        rows = [json.loads(line) for line in (path / LEDGER).read_bytes().split(b"\n") if line]
-        sound = all(itertools.starmap(_is_line, enumerate(rows)))
+        lines = ledger.read_bytes().split(b"\n")
+        rows = [json.loads(line) for line in lines if line]
+        is_sound = all(itertools.starmap(_is_line, enumerate(rows)))
     except (ValueError, RecursionError):
-        sound = False
-    if not sound:
+        is_sound = False
+    if not is_sound:
         # Digests find accidents: who wrote all of it anew may have written anything.
-        raise InputError(f"'{path / LEDGER}' {_damaged(path)}")
+        raise InputError(f"'{ledger}' {_damaged(path)}")
     return rows
 
 
 def _is_line(place: int, row: Any) -> bool:
-    """Return whether a line of a ledger is sound: extracted files come first, in their order."""
+    """Whether a line of a ledger is sound: extracted files come first, in their order."""
     if not isinstance(row, dict) or not isinstance(row.get("file"), str):
         return False
-    if row.get("outcome") != "extracted":
-        told = isinstance(row.get("reason"), str)
-        return told and row.get("outcome") in ("skipped", "passed over")
-    segments, tags = row.get("segments", 1), row.get("tags", [])
-    numbered = row.get("row") == place and type(segments) is int and segments > 0
-    return numbered and isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
+    outcome = row.get("outcome")
+    if outcome != "extracted":
+        has_reason = isinstance(row.get("reason"), str)
+        return has_reason and outcome in ("skipped", "passed over")
+    segments = row.get("segments", 1)
+    if row.get("row") != place or type(segments) is not int or segments < 1:
+        return False
+    tags = row.get("tags", [])
+    return isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
 
 
 def is_extraction(path: Path) -> bool:
@@ -374,22 +404,27 @@ def _is_marked(path: Path) -> bool:
 def find_media(
     places: Iterable[Path], suffixes: frozenset[str], *, leave_out: Path | None = None
 ) -> tuple[list[MediaFile], list[tuple[str, str]]]:
-    """Find files by suffix in and below folders, but for one, and named files; and the others."""
+    """Return the files with a suffix in and below folders, but for one, and named files.
+
+    Beside them stand the names of all other files, each with the reason it is ignored.
+    """
     media: dict[Path, MediaFile] = {}
-    others: list[tuple[str, str]] = []
+    ignored: list[tuple[str, str]] = []
+    excluded = None if leave_out is None else leave_out.resolve()
     for place in places:
         if not place.is_dir():
             if not os.path.lexists(place):
                 raise InputError(f"There is no file or folder '{place}'; check the path.")
             media.setdefault(place.absolute(), MediaFile(place.as_posix(), place))
             continue
-        for path in _walk(place, None if leave_out is None else leave_out.resolve()):
+        for path in _walk(place, excluded):
             name = path.relative_to(place).as_posix()
-            if reason := _no_media(path, suffixes):
-                others.append((name, reason))
+            reason = _no_media(path, suffixes)
+            if reason:
+                ignored.append((name, reason))
             else:
                 media.setdefault(path.absolute(), MediaFile(name, path))
-    return list(media.values()), others
+    return list(media.values()), ignored
 
 
 def _walk(folder: Path, leave_out: Path | None) -> Iterator[Path]:
@@ -402,11 +437,16 @@ def _walk(folder: Path, leave_out: Path | None) -> Iterator[Path]:
         ) from error
 
     for root, folders, files in os.walk(folder, onerror=refuse):
-        paths = [Path(root, name) for name in sorted(folders)]
-        closed = [path for path in paths if path.is_symlink() or path.name.startswith(".")]
-        opened = [path for path in paths if path not in closed and path.resolve() != leave_out]
-        folders[:] = [path.name for path in opened]
-        yield from [*closed, *(Path(root, name) for name in sorted(files))]
+        open_folders: list[str] = []
+        for name in sorted(folders):
+            path = Path(root, name)
+            if path.is_symlink() or name.startswith("."):
+                yield path
+            elif path.resolve() != leave_out:
+                open_folders.append(name)
+        folders[:] = open_folders
+        for name in sorted(files):
+            yield Path(root, name)
 
 
 def _no_media(path: Path, suffixes: frozenset[str]) -> str:
@@ -423,51 +463,58 @@ def _no_media(path: Path, suffixes: frozenset[str]) -> str:
 
 
 def match_documents(files: Sequence[str], documents: Sequence[str]) -> tuple[IntArray, IntArray]:
-    """Find the document of each file: (file rows, document rows), in the order of the documents.
+    """Return the document of each file: (file rows, document rows), in the order of documents.
 
     A document may be named as the file is, path and all, by the file's name alone, or by its name
     without the ending; folders above the one that was extracted, and case where nothing else fits,
     do not matter.
     """
     # Rows by path (0), name (1) and stem (2); then again without regard to case (3 to 5).
-    rows: dict[tuple[int, str], list[int]] = defaultdict(list)
+    rows_by_key: dict[tuple[int, str], list[int]] = defaultdict(list)
     for row, file in enumerate(files):
         path = _plain(file)
         names = [str(path), path.name, path.stem]
-        for key in enumerate([*names, *map(str.casefold, names)]):
-            rows[key].append(row)
-    owner: dict[int, int] = {}
+        folded_names = [name.casefold() for name in names]
+        for key in enumerate([*names, *folded_names]):
+            rows_by_key[key].append(row)
+    document_by_file: dict[int, int] = {}
     for row, document in enumerate(documents):
         wanted = _plain(document)
-        tries = [(level, str(wanted)) for level in range(3)]
-        tries += [(0, "/".join(wanted.parts[n:])) for n in range(1, len(wanted.parts))]
-        tries += [(level, str(wanted).casefold()) for level in range(3, 6)]
-        matches = next((rows[key] for key in tries if key in rows), [])
+        keys = [(level, str(wanted)) for level in range(3)]
+        for depth in range(1, len(wanted.parts)):
+            keys.append((0, "/".join(wanted.parts[depth:])))
+        keys += [(level, str(wanted).casefold()) for level in range(3, 6)]
+        matches = next((rows_by_key[key] for key in keys if key in rows_by_key), [])
         if len(matches) > 1:
+            matching_files = [files[match] for match in matches]
             raise InputError(
                 f"Several files are called '{wanted}', such as "
-                f"{first_few([files[match] for match in matches], most=3)}; name each document by "
+                f"{first_few(matching_files, most=3)}; name each document by "
                 "its file's path below the folder."
             )
         for match in matches:
-            if match in owner:
+            if match in document_by_file:
+                first_document = documents[document_by_file[match]]
                 raise InputError(
-                    f"The documents '{documents[owner[match]]}' and '{document}' both name the "
+                    f"The documents '{first_document}' and '{document}' both name the "
                     f"file '{files[match]}'; give each file one document."
                 )
-            owner[match] = row
-    if not owner:
+            document_by_file[match] = row
+    if not document_by_file:
         raise InputError(
             f"No document names one of the files: documents are called "
             f"{first_few(list(documents), most=3)}, files {first_few(list(files), most=3)}; give "
             "documents an `id` (or `file`) that is the file's name."
         )
-    return np.array(list(owner), dtype=np.int64), np.array(list(owner.values()), dtype=np.int64)
+    file_rows = np.array(list(document_by_file), dtype=np.int64)
+    document_rows = np.array(list(document_by_file.values()), dtype=np.int64)
+    return file_rows, document_rows
 
 
 def _plain(name: str) -> PurePosixPath:
     """Return a name with forward slashes and composed letters, whatever system it comes from."""
-    return PurePosixPath(unicodedata.normalize("NFC", name.replace("\\", "/")))
+    slashed = name.replace("\\", "/")
+    return PurePosixPath(unicodedata.normalize("NFC", slashed))
 
 
 # ---------------------------------------------------------------------- files on a cluster
@@ -480,15 +527,16 @@ class UnseenError(MediaError):
 def map_files(
     engine: Engine | None, function: Callable[[Any], Any], paths: Iterable[Path], n_at_once: int
 ) -> Iterator[Any]:
-    """Apply a function that takes some paths; yield what it gives for each file, in order.
+    """Yield what a function that takes some paths returns for each file, in order.
 
     A file that has vanished meanwhile is a `MediaError`; one that only a worker's machine does not
     see ends the work.
     """
     names = [str(path.absolute()) for path in paths]
-    blocks = [names[n : n + n_at_once] for n in range(0, len(names), n_at_once)]
-    outcomes = map(function, blocks) if engine is None else engine.map(function, blocks)
-    for name, outcome in zip(names, itertools.chain.from_iterable(outcomes), strict=True):
+    blocks = [names[start : start + n_at_once] for start in range(0, len(names), n_at_once)]
+    block_outcomes = map(function, blocks) if engine is None else engine.map(function, blocks)
+    outcomes = itertools.chain.from_iterable(block_outcomes)
+    for name, outcome in zip(names, outcomes, strict=True):
         if not isinstance(outcome, UnseenError):
             yield outcome
         elif os.path.lexists(name):
@@ -580,8 +628,9 @@ class FeatureStore:
         """Bring tables of version 2 to this one."""
         self._connection.create_function("digested", -1, _digested, deterministic=True)
         for table, columns in _DIGESTED.items():
-            known = self._connection.execute(f"SELECT * FROM {table} LIMIT 0").description
-            if "digest" not in [column[0] for column in known]:
+            cursor = self._connection.execute(f"SELECT * FROM {table} LIMIT 0")
+            names = [column[0] for column in cursor.description]
+            if "digest" not in names:
                 self._connection.execute(f"ALTER TABLE {table} ADD COLUMN digest BLOB")
                 self._connection.execute(f"UPDATE {table} SET digest = digested({columns})")
         self._connection.commit()
@@ -639,18 +688,24 @@ class FeatureStore:
     def shape_of(self, content: bytes) -> tuple[int, ...]:
         """Return the shape of the raw numbers under a hash that is in the store."""
         query = "SELECT shape FROM numbers WHERE content = ? AND preprocessing = ?"
-        return tuple(json.loads(self._run(query, content, self.preprocessing).fetchone()[0]))
+        row = self._run(query, content, self.preprocessing).fetchone()
+        sizes = json.loads(row[0])
+        return tuple(sizes)
 
     def put(self, content: bytes, raw: Raw) -> None:
         """Keep raw numbers under a hash; they reach the disk within seconds."""
-        shape, values = json.dumps(raw.shape), raw.astype("<f4").tobytes()
+        shape = json.dumps(raw.shape)
+        values = raw.astype("<f4").tobytes()
         self._put("numbers", content, self.preprocessing, shape, values)
 
     def _put(self, table: str, *values: Any) -> None:
         """Keep a row with its digest, in place of another one with the same key."""
-        places = ", ".join("?" * (len(values) + 1))
-        command = f"INSERT OR REPLACE INTO {table} ({_DIGESTED[table]}, digest) VALUES ({places})"
-        self._run(command, *values, _digested(*values))
+        n_columns = len(values) + 1
+        placeholders = ", ".join(["?"] * n_columns)
+        columns = f"{_DIGESTED[table]}, digest"
+        command = f"INSERT OR REPLACE INTO {table} ({columns}) VALUES ({placeholders})"
+        digest = _digested(*values)
+        self._run(command, *values, digest)
 
     def _run(self, command: str, *values: object) -> sqlite3.Cursor:
         """Run one statement; changes reach the disk within seconds."""
@@ -680,39 +735,44 @@ class FeatureStore:
 
 def caches_beside(place: Path) -> list[Path]:
     """Return the caches of the extractions that lie in the same folder as something else."""
-    found = place.absolute().parent.glob(f"*/{CACHE}")
-    ours = (path for path in found if path.is_file() and _is_marked(path.parent))
-    return sorted(ours)[:_MOST_CACHES]
+    caches: list[Path] = []
+    for cache in place.absolute().parent.glob(f"*/{CACHE}"):
+        if cache.is_file() and _is_marked(cache.parent):
+            caches.append(cache)
+    return sorted(caches)[:_MOST_CACHES]
 
 
 def from_caches(caches: Iterable[Path], digest: str, paths: Sequence[Path]) -> dict[Path, Raw]:
     """Return the raw numbers that caches have of files; what cannot be read there is left out."""
-    known: dict[Path, Raw] = {}
+    raw_by_path: dict[Path, Raw] = {}
     for cache in caches:
         with (
             contextlib.suppress(ValueError, TypeError),  # being written, or damaged
             FeatureStore(cache, digest, read_only=True) as store,
         ):
-            for path in [path for path in paths if path not in known]:
+            missing = [path for path in paths if path not in raw_by_path]
+            for path in missing:
                 with contextlib.suppress(OSError):
-                    raw = store.find(store.hashed(path)[1])
+                    _, content = store.hashed(path)
+                    raw = store.find(content)
                     if raw is not None:
-                        known[path] = raw
-    return known
+                        raw_by_path[path] = raw
+    return raw_by_path
 
 
 def _digested(*values: Any) -> bytes:
-    """Digest the values of a row; how long each is belongs to it."""
+    """Return a digest of the values of a row, and of the length of each."""
     digest = hashlib.sha256()
     for value in values:
-        data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+        is_bytes = isinstance(value, bytes)
+        data = value if is_bytes else str(value).encode("utf-8", "surrogatepass")
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
     return digest.digest()
 
 
 def _hash(path: Path) -> tuple[str, bytes]:
-    """Read a file; give the state it was in, and its SHA-256."""
+    """Return the state that a file is in, and its SHA-256."""
     state = _state(path)
     with path.open("rb") as stream:
         return state, hashlib.file_digest(stream, "sha256").digest()
@@ -733,7 +793,8 @@ def _is_former(folder: Path, kind: str) -> bool:
     Its cache may be worth hours, so it is taken over where nothing in it is somebody else's.
     """
     names = {path.name for path in folder.iterdir() if not _LEFT_BEHIND.fullmatch(path.name)}
-    if not names <= {MANIFEST, LEDGER, _ARRAYS[kind], *_CACHE_FILES} or CACHE not in names:
+    our_names = {MANIFEST, LEDGER, _ARRAYS[kind], *_CACHE_FILES}
+    if CACHE not in names or not names <= our_names:
         return False
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
@@ -750,8 +811,11 @@ def _is_former(folder: Path, kind: str) -> bool:
 
 def _tell_of_damage(target: Path) -> None:
     """Warn of a manifest that is damaged, before it is made again."""
-    there = (target / MANIFEST).exists() and _version_of(target) != 2
-    if there and _read_manifest(target) is None:
+    if not (target / MANIFEST).exists():
+        return
+    if _version_of(target) == 2:
+        return
+    if _read_manifest(target) is None:
         _warn(f"Damaged in '{target}', and made again: {MANIFEST}.")
 
 
@@ -760,67 +824,87 @@ def _write(
     extractor: MediaFeatures,
     used: Sequence[tuple[MediaFile, bytes]],
     skipped: Sequence[tuple[str, str]],
-    others: Sequence[tuple[str, str]],
+    ignored: Sequence[tuple[str, str]],
     store: FeatureStore,
 ) -> tuple[list[Keywords], list[str]]:
     """Write numbers, ledger and manifest; return each used file's keywords, and who is alike."""
+    kind = extractor.kind
+    array_name = _ARRAYS[kind]
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
-        "kind": extractor.kind,
+        "kind": kind,
         "preprocessing": extractor.preprocessing(),
         "parameters": extractor.plain_parameters(),
         "trained_tags": list(extractor.trained_tags()),
         "extracted": len(used),
         "skipped": len(skipped),
-        "passed over": len(others),
+        "passed over": len(ignored),
     }
     shapes = [store.shape_of(content) for _, content in used]
     # A model must not learn from what a model suggested: such keywords are left out.
-    found = [_keywords(file.path, extractor.kind) for file, _ in used]
-    lines: list[dict[str, Any]] = []
-    for row, ((file, content), shape) in enumerate(zip(used, shapes, strict=True)):
-        line = {"file": file.id, "outcome": "extracted", "row": row, "sha256": content.hex()}
-        segments = {"segments": shape[0]} if extractor.kind == "audio" else {}
-        keywords = {"tags": found[row].tags, "tags_from": found[row].places}
-        keywords |= {"unread": found[row].unread}
-        lines.append(line | {name: held for name, held in keywords.items() if held} | segments)
-    for outcome, files in (("skipped", skipped), ("passed over", others)):
+    keywords_by_row = [_keywords(file.path, kind) for file, _ in used]
+    lines = _extracted_lines(used, shapes, keywords_by_row, kind)
+    n_rows = sum(line.get("segments", 1) for line in lines)
+    for outcome, files in (("skipped", skipped), ("passed over", ignored)):
         lines += [{"file": name, "outcome": outcome, "reason": reason} for name, reason in files]
-    n_rows = sum(line.get("segments", 1) for line in lines[: len(used)])
-    header = {"descr": "<f4", "fortran_order": False, "shape": (n_rows, shapes[0][-1])}
-    check_room(target, 4 * n_rows * shapes[0][-1])
+    n_columns = shapes[0][-1]
+    header = {"descr": "<f4", "fortran_order": False, "shape": (n_rows, n_columns)}
+    check_room(target, 4 * n_rows * n_columns)
     with (
-        replacing(target / MANIFEST) as last,
+        replacing(target / MANIFEST) as manifest_stream,
         replacing(target / LEDGER) as ledger,
-        replacing(target / _ARRAYS[extractor.kind]) as table,
+        replacing(target / array_name) as table,
     ):
         np.lib.format.write_array_header_1_0(table, header)
-        contents_by_numbers: dict[bytes, set[bytes]] = defaultdict(set)
-        numbers_of_row: list[bytes] = []
+        contents_by_digest: dict[bytes, set[bytes]] = defaultdict(set)
+        digests: list[bytes] = []  # of each row's numbers
         for _, content in used:
             values = store.get(content).tobytes()
             table.write(values)
-            numbers_of_row.append(hashlib.sha256(values).digest())
-            contents_by_numbers[numbers_of_row[-1]].add(content)
+            digest = hashlib.sha256(values).digest()
+            digests.append(digest)
+            contents_by_digest[digest].add(content)
         for line in lines:
             text = json.dumps(line, ensure_ascii=False) + "\n"
             try:
                 ledger.write(text.encode())
             except UnicodeEncodeError:  # a file name that is no text keeps its bytes as escapes
                 ledger.write((json.dumps(line) + "\n").encode())
-        numbers = {_ARRAYS[extractor.kind]: table.quick_summary()}
-        last.write(sealed(manifest | {"files": {LEDGER: ledger.summary()} | numbers}))
-        for stream in (table, ledger, last):
+        summaries = {LEDGER: ledger.summary(), array_name: table.quick_summary()}
+        manifest_stream.write(sealed(manifest | {"files": summaries}))
+        for stream in (table, ledger, manifest_stream):
             stream.settle()
         # Everything is written; without a manifest there is no extraction while names change.
         (target / MANIFEST).unlink(missing_ok=True)
-    alike = [
-        file.id
-        for (file, _), numbers_digest in zip(used, numbers_of_row, strict=True)
-        if len(contents_by_numbers[numbers_digest]) > 1
-    ]
-    return found, alike
+    alike: list[str] = []
+    for (file, _), digest in zip(used, digests, strict=True):
+        if len(contents_by_digest[digest]) > 1:
+            alike.append(file.id)
+    return keywords_by_row, alike
+
+
+def _extracted_lines(
+    used: Sequence[tuple[MediaFile, bytes]],
+    shapes: Sequence[tuple[int, ...]],
+    keywords_by_row: Sequence[Keywords],
+    kind: str,
+) -> list[dict[str, Any]]:
+    """Return the lines of the ledger for extracted files, in the order of their numbers."""
+    lines: list[dict[str, Any]] = []
+    for row, (file, content) in enumerate(used):
+        line = {"file": file.id, "outcome": "extracted", "row": row, "sha256": content.hex()}
+        line |= _keyword_entries(keywords_by_row[row])
+        if kind == "audio":
+            line["segments"] = shapes[row][0]
+        lines.append(line)
+    return lines
+
+
+def _keyword_entries(keywords: Keywords) -> dict[str, Any]:
+    """Return what a line of the ledger says of a file's keywords; empty lists are left out."""
+    entries = {"tags": keywords.tags, "tags_from": keywords.places, "unread": keywords.unread}
+    return {name: values for name, values in entries.items() if values}
 
 
 def _keywords(path: Path, kind: str) -> Keywords:
@@ -832,7 +916,7 @@ def _keywords(path: Path, kind: str) -> Keywords:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    """Read the manifest, or say what is there instead."""
+    """Return the manifest; raise an error that says what is there instead."""
     if not is_extraction(path):
         raise InputError(
             f"'{path}' is no folder that `polyseme extract` wrote; `polyseme tag` takes media "
@@ -855,28 +939,33 @@ def _manifest(path: Path) -> dict[str, Any]:
 
 
 def _read_manifest(path: Path) -> dict[str, Any] | None:
-    """Read the manifest; None where it is damaged, or another version's."""
+    """Return the manifest; None where it is damaged, or another version's."""
     try:
         manifest = unsealed((path / MANIFEST).read_bytes())
     except OSError:
         return None
     if manifest is None or manifest.get("kind") not in [*_ARRAYS]:  # it may be no text
         return None
-    known = (manifest.get("format"), manifest.get("version")) == (FORMAT, FORMAT_VERSION)
+    if manifest.get("format") != FORMAT or manifest.get("version") != FORMAT_VERSION:
+        return None
     tables = (manifest.get("files"), manifest.get("preprocessing"), manifest.get("parameters", {}))
-    return manifest if known and all(isinstance(one, dict) for one in tables) else None
+    if not all(isinstance(table, dict) for table in tables):
+        return None
+    return manifest
 
 
 def _version_of(path: Path) -> object:
     """Return the version that a manifest names, whatever else is wrong; None without one."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        found = json.loads((path / MANIFEST).read_bytes())
-        return found["version"] if found["format"] == FORMAT else None
+        manifest = json.loads((path / MANIFEST).read_bytes())
+        if manifest["format"] == FORMAT:
+            version: object = manifest["version"]
+            return version
     return None
 
 
 def _damaged(path: Path) -> str:
-    """Return of a file that it is damaged, and what to do."""
+    """Return the end of an error for a damaged file, with the remedy."""
     return (
         "was damaged or changed after it was written; `polyseme extract` with --out "
         f"'{path}' makes it again."

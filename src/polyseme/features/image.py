@@ -114,8 +114,9 @@ class ImageFeatures(MediaFeatures):
     def preprocessing(self) -> dict[str, JSON]:
         """Return all that decides the network's numbers as JSON values."""
         owner = type(self).__name__
-        network, size = self._network(), self._size()
+        network = self._network()
         spec = network.spec
+        size = self._size()
         check_option("depth", self.depth, spec.depths, owner=owner)
         check_option("framing", self.framing, FRAMINGS, owner=owner)
         check_number("max_megapixels", self.max_megapixels, owner=owner, low=0, above=True)
@@ -136,8 +137,17 @@ class ImageFeatures(MediaFeatures):
         """Look at some pictures; see `MediaFeatures.extract_batch`."""
         outcomes = [attempt(self._picture, item) for item in items]
         pictures = [picture for picture in outcomes if not isinstance(picture, MediaError)]
-        rows = iter(self._network().load()(np.stack(pictures), self.depth) if pictures else ())
-        return [one if isinstance(one, MediaError) else next(rows) for one in outcomes]
+        if not pictures:
+            return [outcome for outcome in outcomes if isinstance(outcome, MediaError)]
+        network = self._network().load()
+        rows = iter(network(np.stack(pictures), self.depth))
+        results: list[Raw | MediaError] = []
+        for outcome in outcomes:
+            if isinstance(outcome, MediaError):
+                results.append(outcome)
+            else:
+                results.append(next(rows))
+        return results
 
     def single_threaded(self) -> AbstractContextManager[object]:
         """Keep torch to one thread, and Pillow quiet; see `MediaFeatures.single_threaded`."""
@@ -149,7 +159,7 @@ class ImageFeatures(MediaFeatures):
         return one_thread(training=False)
 
     def _network(self) -> Network:
-        """Find the network; loaded, it takes pictures (n, size, size, 3) and a depth."""
+        """Return the network; loaded, it takes pictures (n, size, size, 3) and a depth."""
         return find_network(self.network, self.weights, PICTURES, self.device)
 
     def _size(self) -> int:
@@ -157,10 +167,12 @@ class ImageFeatures(MediaFeatures):
         return self._network().spec.size if self.size is None else self.size
 
     def _picture(self, item: object) -> NDArray[np.uint8]:
-        """Bring one item to the network's size, (size, size, 3)."""
+        """Return one item at the network's size, (size, size, 3)."""
         from polyseme.features.pictures import picture_from_array, read_picture
 
-        size, framing, limit = self._size(), self.framing, self.max_megapixels
-        if is_path(item):
-            return read_picture(Path(item), size=size, framing=framing, max_megapixels=limit)
-        return picture_from_array(item, size=size, framing=framing)
+        size = self._size()
+        if not is_path(item):
+            return picture_from_array(item, size=size, framing=self.framing)
+        return read_picture(
+            Path(item), size=size, framing=self.framing, max_megapixels=self.max_megapixels
+        )

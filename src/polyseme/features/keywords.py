@@ -44,7 +44,7 @@ class Keywords(NamedTuple):
 
 
 def keywords_of(path: Path, kind: str) -> Keywords:
-    """Unite the keywords inside a media file ("image" or "audio") and in its sidecars."""
+    """Return the keywords inside a media file ("image" or "audio") and in its sidecars, united."""
     tags: list[str] = []
     suggested: list[str] = []
     places: list[str] = []
@@ -53,22 +53,25 @@ def keywords_of(path: Path, kind: str) -> Keywords:
     with warnings.catch_warnings(action="ignore"):  # remarks on strangers' files
         for name, read in _places(path, kind):
             try:
-                found = read()
-                held = distinct(found.tags)
-                _check(held)
-                _check(found.hierarchies)
+                place_tags = read()
+                keywords = distinct(place_tags.tags)
+                _check(keywords)
+                _check(place_tags.hierarchies)
             except InputError as error:
                 unread.append(str(error))
+                continue
             except Exception as error:  # decoders raise nearly everything on broken files
                 unread.append(f"{name}: {said(error)}")
-            else:
-                suggested += found.suggested
-                tags += held
-                hierarchies += found.hierarchies if name != _SIDECAR else ()
-                places += [name] if lacking(found.suggested, held) else []
+                continue
+            suggested += place_tags.suggested
+            tags += keywords
+            if name != _SIDECAR:
+                hierarchies += place_tags.hierarchies
+            if lacking(place_tags.suggested, keywords):
+                places.append(name)
     # A program may have copied a suggestion into the file, without the note that it is one.
-    own = lacking(suggested, distinct(tags))
-    return Keywords(own, distinct(places), distinct(unread), hierarchies)
+    confirmed = lacking(suggested, distinct(tags))
+    return Keywords(confirmed, distinct(places), distinct(unread), hierarchies)
 
 
 def _places(path: Path, kind: str) -> Iterator[Place]:
@@ -81,10 +84,11 @@ def _places(path: Path, kind: str) -> Iterator[Place]:
 
 
 def _check(keywords: Sequence[str]) -> None:
-    """Refuse absurd numbers and lengths."""
+    """Raise for absurd numbers and lengths of keywords."""
     if len(keywords) > xmp.MAX_TAGS:
         raise ValueError(f"more than {xmp.MAX_TAGS:,} keywords")
-    if any(len(keyword) > MOST_LETTERS for keyword in keywords):
+    longest = max(map(len, keywords), default=0)
+    if longest > MOST_LETTERS:
         raise ValueError(f"a keyword of more than {MOST_LETTERS:,} letters")
 
 
@@ -137,13 +141,18 @@ def _without_pixels(file: BinaryIO) -> Any:
 
     file.seek(0)
     content = file.read()
-    kept, place = [content[:8]], 8
-    while place < len(content):
-        end = place + 12 + int.from_bytes(content[place : place + 4], "big")
-        if content[place + 4 : place + 8] not in (b"IDAT", b"IEND"):
-            kept.append(content[place:end])
-        place = end
-    return open_picture(io.BytesIO(b"".join([*kept, _END])))
+    signature = content[:8]
+    chunks = [signature]
+    start = len(signature)
+    while start < len(content):
+        size = int.from_bytes(content[start : start + 4], "big")
+        kind = content[start + 4 : start + 8]
+        end = start + 12 + size
+        if kind not in (b"IDAT", b"IEND"):
+            chunks.append(content[start:end])
+        start = end
+    chunks.append(_END)
+    return open_picture(io.BytesIO(b"".join(chunks)))
 
 
 def _fail(error: Exception) -> Tags:
@@ -152,45 +161,58 @@ def _fail(error: Exception) -> Tags:
 
 
 def _xmp(picture: Any) -> Tags:
-    """Read the XMP packet of a picture."""
-    packet = picture.info.get("xmp") or picture.info.get("XML:com.adobe.xmp") or b""
-    packet = packet.encode() if isinstance(packet, str) else bytes(packet)
-    return xmp.read_packet(packet, "its XMP block") if packet.strip(b"\0 ") else Tags([])
+    """Return the tags of a picture's XMP packet."""
+    info = picture.info
+    packet = info.get("xmp") or info.get("XML:com.adobe.xmp") or b""
+    if isinstance(packet, str):
+        packet = packet.encode()
+    packet = bytes(packet)
+    if not packet.strip(b"\0 "):
+        return Tags([])
+    return xmp.read_packet(packet, "its XMP block")
 
 
 def _iptc(picture: Any) -> Tags:
-    """Read the keywords of a picture's IPTC block."""
+    """Return the keywords of a picture's IPTC block."""
     from PIL import IptcImagePlugin, JpegImagePlugin
 
-    if raw := picture.info.get(_RAW_IPTC):  # a text of hexadecimal digits after name and size
+    raw = picture.info.get(_RAW_IPTC)
+    if raw:  # a text of hexadecimal digits after name and size
         text = raw if isinstance(raw, str) else raw.decode("ascii")
-        block = bytes.fromhex("".join(text.split()[2:]))
+        digits = "".join(text.split()[2:])
+        block = bytes.fromhex(digits)
+        record_starts = [block.find(mark) for mark in (b"\x1c\x01", b"\x1c\x02")]
+        start = min((place for place in record_starts if place >= 0), default=0)
+        # Pillow reads such a block from JPEG pictures only.
         picture = JpegImagePlugin.JpegImageFile.__new__(JpegImagePlugin.JpegImageFile)
-        start = min((n for n in map(block.find, (b"\x1c\x01", b"\x1c\x02")) if n >= 0), default=0)
         picture.info = {"photoshop": {0x0404: block[start:]}}
     fields: Any = IptcImagePlugin.getiptcinfo(picture) or {}
+    is_utf8 = b"\x1b%G" in fields.get(_IPTC_CHARSET, b"")
     values = fields.get(_IPTC_KEYWORDS, [])
-    utf8 = b"\x1b%G" in fields.get(_IPTC_CHARSET, b"")
-    values = [values] if isinstance(values, bytes) else values
-    return Tags([_text(value, utf8) for value in values])
+    if isinstance(values, bytes):
+        values = [values]
+    return Tags([_text(value, is_utf8) for value in values])
 
 
-def _text(value: bytes, utf8: bool) -> str:
-    """Decode a value: UTF-8 where it is said or possible, else as Windows does."""
+def _text(value: bytes, is_utf8: bool) -> str:
+    """Return a value decoded: as UTF-8 where that is declared or possible, else as Windows does."""
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
-        return value.decode("utf-8" if utf8 else "cp1252", "replace")
+        encoding = "utf-8" if is_utf8 else "cp1252"
+        return value.decode(encoding, "replace")
 
 
 def _exif(picture: Any) -> Tags:
-    """Read the keywords that Windows keeps in EXIF: UTF-16, with semicolons between them."""
+    """Return the keywords that Windows keeps in EXIF: UTF-16, with semicolons between them."""
     from PIL import Image
 
     # Not the PNG reader's own, which looks for pixels first.
-    value = Image.Image.getexif(picture).get(_XP_KEYWORDS, b"")
-    text = value if isinstance(value, str) else bytes(value).decode("utf-16-le", "replace")
-    return Tags(text.rstrip("\0").split(";"))
+    exif = Image.Image.getexif(picture)
+    value = exif.get(_XP_KEYWORDS, b"")
+    if not isinstance(value, str):
+        value = bytes(value).decode("utf-16-le", "replace")
+    return Tags(value.rstrip("\0").split(";"))
 
 
 # ---------------------------------------------------------------------- sound

@@ -29,7 +29,7 @@ Layer = Callable[[Tensor], Tensor]
 
 
 class Parts(NamedTuple):
-    """What a library's network consists of for us."""
+    """The layers and colours of a library's network that are used here."""
 
     layers: dict[str, Layer]  # by depth: from a batch (n, 3, size, size) to features
     modules: tuple[nn.Module, ...]  # that layers consist of
@@ -40,19 +40,24 @@ class Parts(NamedTuple):
 class LibraryNetwork:
     """A network of a library; colours are brought to the scale of its training."""
 
-    def __init__(self, name: str, parts: Parts, device: str) -> None:
-        self.name, self.layers, self.device = name, parts.layers, device
-        for module in parts.modules:
+    def __init__(self, name: str, network_parts: Parts, device: str) -> None:
+        self.name = name
+        self.layers = network_parts.layers
+        self.device = device
+        for module in network_parts.modules:
             module.to(device)
-        colours = (parts.mean, parts.spread)
-        self.mean, self.spread = (torch.tensor(one, device=device).view(3, 1, 1) for one in colours)
+        mean = torch.tensor(network_parts.mean, device=device)
+        spread = torch.tensor(network_parts.spread, device=device)
+        self.mean = mean.view(3, 1, 1)
+        self.spread = spread.view(3, 1, 1)
 
     @torch.inference_mode()
     def __call__(self, pictures: NDArray[np.uint8], depth: str) -> NDArray[np.float32]:
         """Return the features (n, n_features) of pictures (n, size, size, 3) at a depth."""
         if depth not in self.layers:
             raise InputError(f"The weights of '{self.name}' have no last layer for `{depth}`.")
-        batch = torch.from_numpy(pictures).to(self.device).permute(0, 3, 1, 2).float().div_(255)
+        batch = torch.from_numpy(pictures).to(self.device)
+        batch = batch.permute(0, 3, 1, 2).float().div_(255)
         batch = batch.sub_(self.mean).div_(self.spread).contiguous()
         try:
             features = self.layers[depth](batch)
@@ -61,12 +66,14 @@ class LibraryNetwork:
                 f"The network '{self.name}' takes no pictures of {pictures.shape[1]} pixels a side "
                 f"({error}); give the `size` (--size) that it was trained with."
             ) from error
-        return np.ascontiguousarray(features.flatten(1).cpu().numpy(), dtype=np.float32)
+        array = features.flatten(1).cpu().numpy()
+        return np.ascontiguousarray(array, dtype=np.float32)
 
 
 def load(network: Network) -> LibraryNetwork:
-    """Build the network that a library knows by a name, and fill it with weights."""
-    name, weights = network.name, network.weights
+    """Return the network that a library knows by a name, filled with weights."""
+    name = network.name
+    weights = network.weights
     library, _, inner = name.partition(":")
     try:
         package = import_module(library)
@@ -77,8 +84,8 @@ def load(network: Network) -> LibraryNetwork:
             f"{library} does not work beside this torch ({error}); install builds of both that "
             "belong together."
         ) from error
-    known, build = _LIBRARIES[library]
-    if not known(package, inner):
+    has_network, build = _LIBRARIES[library]
+    if not has_network(package, inner):
         raise InputError(f"{library} has no network '{inner}'; ask it for the names it knows.")
     tensors = _read_weights(Path(weights or ""))
     try:
@@ -91,40 +98,54 @@ def load(network: Network) -> LibraryNetwork:
 
 
 def _timm(package: Any, name: str, tensors: Weights) -> Parts:
-    """Build a network of timm, with as many classes as the weights have."""
+    """Return a network of timm, with as many classes as the weights have."""
     head = package.get_pretrained_cfg(name).classifier
-    classes = tensors.get(f"{head}.weight", ())
-    options = {"num_classes": len(classes)} if isinstance(head, str) else {}
+    options: dict[str, int] = {}
+    if isinstance(head, str):
+        head_weights = tensors.get(f"{head}.weight", ())
+        options["num_classes"] = len(head_weights)
     model = _filled(package.create_model(name, pretrained=False, **options), tensors)
-    layers: dict[str, Layer] = {
-        "pre-logit": lambda batch: model.forward_head(model.forward_features(batch), True)
-    }
+
+    def pre_logit(batch: Tensor) -> Tensor:
+        features = model.forward_features(batch)
+        outputs: Tensor = model.forward_head(features, True)
+        return outputs
+
+    layers: dict[str, Layer] = {"pre-logit": pre_logit}
     if model.num_classes:
         layers["logits"] = model
-    return Parts(layers, (model,), model.pretrained_cfg["mean"], model.pretrained_cfg["std"])
+    colours = model.pretrained_cfg
+    return Parts(layers, (model,), colours["mean"], colours["std"])
 
 
 def _torchvision(package: Any, name: str, tensors: Weights) -> Parts:
-    """Build a classifier of torchvision; its last linear layer is taken off."""
+    """Return a classifier of torchvision, with its last linear layer as a module of its own."""
     model = package.models.get_model(name, weights=None)
-    linear = [one for one, module in model.named_modules() if isinstance(module, nn.Linear)]
-    if not linear:
+    linear_names: list[str] = []
+    for module_name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            linear_names.append(module_name)
+    if not linear_names:
         return Parts({"logits": _filled(model, tensors)}, (model,))
-    head = model.get_submodule(linear[-1])
-    classes = tensors.get(f"{linear[-1]}.weight", head.weight)
-    head = nn.Linear(head.in_features, len(classes))
-    model.set_submodule(linear[-1], head)
+    head_name = linear_names[-1]
+    head = model.get_submodule(head_name)
+    head_weights = tensors.get(f"{head_name}.weight", head.weight)
+    head = nn.Linear(head.in_features, len(head_weights))
+    model.set_submodule(head_name, head)
     body = _filled(model, tensors)
-    body.set_submodule(linear[-1], nn.Identity())
+    body.set_submodule(head_name, nn.Identity())
     layers: dict[str, Layer] = {"pre-logit": body, "logits": lambda batch: head(body(batch))}
     return Parts(layers, (body, head))
 
 
 def _open_clip(package: Any, name: str, tensors: Weights) -> Parts:
-    """Build the eye of a model of open_clip; what its text tower weighs is not needed."""
+    """Return the visual tower of a model of open_clip; weights of its text tower are not needed."""
     model = package.create_model(name, pretrained=None, device="cpu")
-    seeing = {key: one for key, one in tensors.items() if key.startswith("visual.")}
-    visual = _filled(model.visual, {key.removeprefix("visual."): seeing[key] for key in seeing})
+    visual_tensors: Weights = {}
+    for key, tensor in tensors.items():
+        if key.startswith("visual."):
+            visual_tensors[key.removeprefix("visual.")] = tensor
+    visual = _filled(model.visual, visual_tensors)
     colours = package.get_model_preprocess_cfg(model)
     # Of length 1, as it is compared with vectors of texts.
     layers: dict[str, Layer] = {"pre-logit": lambda batch: nn.functional.normalize(visual(batch))}
@@ -141,13 +162,13 @@ _LIBRARIES: dict[str, tuple[Callable[[Any, str], bool], Callable[[Any, str, Weig
 
 
 def _filled(model: Any, tensors: Weights) -> Any:
-    """Put weights into a model: all of its own, and no others."""
+    """Return a model filled with weights: exactly those that it has."""
     model.load_state_dict(tensors)
     return model.float().eval()
 
 
 def _read_weights(path: Path) -> Weights:
-    """Read tensors by name from a safetensors file: anything else could run something."""
+    """Read tensors by name from a safetensors file: other formats could run code."""
     from safetensors.torch import load_file
 
     if path.suffix.lower() != ".safetensors":
@@ -157,10 +178,10 @@ def _read_weights(path: Path) -> Weights:
             "'weights.safetensors')."
         )
     try:
-        found: Weights = load_file(path)
+        tensors: Weights = load_file(path)
     except Exception as error:  # whatever a reader says of a file that is something else
         raise InputError(
             f"'{path}' is no file of weights ({said(error)}); save the model's state dict as "
             ".safetensors again."
         ) from error
-    return {name.removeprefix(_PREFIX): one for name, one in found.items()}
+    return {name.removeprefix(_PREFIX): tensor for name, tensor in tensors.items()}

@@ -38,8 +38,11 @@ class Musicnn:
     def __init__(
         self, tensors: dict[str, NDArray[np.float32]], tags: tuple[str, ...], device: str = "cpu"
     ) -> None:
-        self.tags, self.device = tags, device
-        self.tensors = {name: torch.tensor(one, device=device) for name, one in tensors.items()}
+        self.tags = tags
+        self.device = device
+        self.tensors: dict[str, Tensor] = {}
+        for name, array in tensors.items():
+            self.tensors[name] = torch.tensor(array, device=device)
 
     def __call__(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the features of each three seconds of samples (n,), (n_patches, 200)."""
@@ -48,40 +51,53 @@ class Musicnn:
     @torch.inference_mode()
     def features(self, spectra: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return what enters the last layer, (n_patches, 200), of patches (n_patches, 187, 96)."""
-        starts = range(0, len(spectra), _AT_ONCE)
-        parts = (torch.from_numpy(spectra[start : start + _AT_ONCE]) for start in starts)
-        return torch.cat([self._features(part.to(self.device)) for part in parts]).cpu().numpy()
+        outputs: list[Tensor] = []
+        for start in range(0, len(spectra), _AT_ONCE):
+            batch = torch.from_numpy(spectra[start : start + _AT_ONCE])
+            outputs.append(self._features(batch.to(self.device)))
+        return torch.cat(outputs).cpu().numpy()
 
     @torch.inference_mode()
     def logits(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the logits of `tags`, (n, 50), of features (n, 200)."""
-        return self._dense(torch.from_numpy(features).to(self.device), "dense_1").cpu().numpy()
+        inputs = torch.from_numpy(features).to(self.device)
+        logits = self._dense(inputs, "dense_1")
+        return logits.cpu().numpy()
 
     def _features(self, spectra: Tensor) -> Tensor:
         """Return the features of a few patches."""
         maps = self._normal(spectra[:, None], "")
-        # Along time nothing is lost: the margin is as wide as the filters, less one frame.
-        sounds = [self._filters(maps, n, (3, 3)) for n in (0, 1)]
-        rhythms = [self._filters(maps, n, (size // 2 - 1, size // 2)) for n, size in _RHYTHMS]
-        front = torch.cat([*sounds, *rhythms], dim=1)  # (n, 561, 187)
+        # Along time the length stays: the margin is as wide as the filters, less one frame.
+        outputs = [self._filters(maps, number, (3, 3)) for number in (0, 1)]
+        for number, size in _RHYTHMS:
+            margin = (size // 2 - 1, size // 2)
+            outputs.append(self._filters(maps, number, margin))
+        front = torch.cat(outputs, dim=1)  # (n, 561, 187)
         first = self._over_time(front, 5)
         second = self._over_time(first, 6) + first
         third = self._over_time(second, 7) + second
         every = torch.cat([front, first, second, third], dim=1)
-        pooled = torch.stack([every.amax(dim=2), every.mean(dim=2)], dim=2).flatten(1)
+        largest = every.amax(dim=2)
+        mean = every.mean(dim=2)
+        pooled = torch.stack([largest, mean], dim=2).flatten(1)
         dense = self._dense(self._normal(pooled, "_9"), "dense").relu()
         return self._normal(dense, "_10")
 
     def _filters(self, maps: Tensor, number: int, margin: tuple[int, int]) -> Tensor:
         """Apply filters over time and bands, and keep the largest of all bands, (n, d, 187)."""
-        kernel, bias = self._layer(f"conv2d_{number}" if number else "conv2d")
-        filtered = conv2d(pad(maps, (0, 0, *margin)), kernel.permute(3, 2, 0, 1), bias).relu_()
-        return self._normal(filtered, f"_{number + 1}").amax(dim=3)
+        name = f"conv2d_{number}" if number else "conv2d"
+        kernel, bias = self._layer(name)
+        padded = pad(maps, (0, 0, *margin))
+        filters = kernel.permute(3, 2, 0, 1)
+        filtered = conv2d(padded, filters, bias).relu_()
+        normalised = self._normal(filtered, f"_{number + 1}")
+        return normalised.amax(dim=3)
 
     def _over_time(self, maps: Tensor, number: int) -> Tensor:
         """Apply filters over time to maps (n, d, 187)."""
         kernel, bias = self._layer(f"conv2d_{number}")
-        filtered = conv1d(maps, kernel[:, :, 0].permute(2, 1, 0), bias, padding=3).relu_()
+        filters = kernel[:, :, 0].permute(2, 1, 0)
+        filtered = conv1d(maps, filters, bias, padding=3).relu_()
         return self._normal(filtered, f"_{number + 1}")
 
     def _dense(self, features: Tensor, name: str) -> Tensor:
@@ -95,13 +111,15 @@ class Musicnn:
 
     def _normal(self, maps: Tensor, number: str) -> Tensor:
         """Normalise maps (n, d, …) as in training."""
-        names = ("gamma", "moving_variance", "beta", "moving_mean")
-        gamma, variance, beta, mean = (
-            self.tensors[f"batch_normalization{number}/{name}"] for name in names
-        )
+        layer = f"batch_normalization{number}"
+        gamma = self.tensors[f"{layer}/gamma"]
+        variance = self.tensors[f"{layer}/moving_variance"]
+        beta = self.tensors[f"{layer}/beta"]
+        mean = self.tensors[f"{layer}/moving_mean"]
         scale = gamma / (variance + _EPSILON).sqrt()
+        offset = beta - mean * scale
         shape = (-1, *[1] * (maps.ndim - 2))
-        return maps * scale.view(shape) + (beta - mean * scale).view(shape)
+        return maps * scale.view(shape) + offset.view(shape)
 
 
 _RHYTHMS = ((2, 128), (3, 64), (4, 32))  # number of the layer, and frames that its filters span
@@ -114,12 +132,16 @@ def patches(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     """
     padded = np.pad(samples, FRAME // 2, mode="reflect")
     frames = np.lib.stride_tricks.sliding_window_view(padded, FRAME)[::HOP]
-    window = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME) / FRAME)).astype(np.float32)
-    bands = mel_triangles(N_BANDS, 0.0, RATE / 2, FRAME, RATE).astype(np.float32)
+    angles = 2 * np.pi * np.arange(FRAME) / FRAME
+    window = (0.5 - 0.5 * np.cos(angles)).astype(np.float32)
+    bands = mel_triangles(N_BANDS, 0.0, RATE / 2, FRAME, RATE)
+    weights = bands.astype(np.float32).T
     power = np.empty((len(frames), N_BANDS), dtype=np.float32)
     for start in range(0, len(frames), N_FRAMES):
-        spectrum = np.fft.rfft(frames[start : start + N_FRAMES] * window, axis=1)
-        power[start : start + N_FRAMES] = np.square(np.abs(spectrum)).astype(np.float32) @ bands.T
+        block = slice(start, start + N_FRAMES)
+        spectrum = np.fft.rfft(frames[block] * window, axis=1)
+        energy = np.square(np.abs(spectrum)).astype(np.float32)
+        power[block] = energy @ weights
     levels = np.log10(10_000 * power + 1)
     n_patches = max(1, len(levels) // N_FRAMES)
     whole: NDArray[np.float32] = np.resize(levels, (n_patches, N_FRAMES, N_BANDS))
@@ -137,11 +159,15 @@ def load(network: Network) -> Musicnn:
             "--no-deps musicnn==0.1.0 (TensorFlow, which it asks for, is not used here)."
         ) from None
     place = Path(constants.__file__ or "").with_name(folder)
-    parts = [(place / file).read_bytes() for file in (".index", ".data-00000-of-00001")]
-    if hashlib.sha256(b"".join(parts)).hexdigest() != network.spec.sha256:
+    index = (place / ".index").read_bytes()
+    data = (place / ".data-00000-of-00001").read_bytes()
+    digest = hashlib.sha256(index + data).hexdigest()
+    if digest != network.spec.sha256:
         raise InputError(
             "The weights of musicnn are not the known ones (SHA-256 differs); pip install "
             "--no-deps musicnn==0.1.0 again."
         )
-    tensors = {name: one for name, one in read_checkpoint(*parts).items() if "Adam" not in name}
-    return Musicnn(tensors, tuple(getattr(constants, labels)), network.device)
+    checkpoint = read_checkpoint(index, data)
+    tensors = {name: tensor for name, tensor in checkpoint.items() if "Adam" not in name}
+    tags = tuple(getattr(constants, labels))
+    return Musicnn(tensors, tags, network.device)

@@ -95,9 +95,12 @@ class Network(NamedTuple):
                 f"The weights '{self.weights}' of the network '{self.name}': the file {error}; "
                 "put it there."
             ) from error
-        states = [(file.absolute(), file.stat()) for file in files]
-        known = tuple((file, state.st_size, state.st_mtime_ns) for file, state in states)
-        return f"{self.name} {_digest(self.weights.absolute(), known)[:12]}"
+        states: list[tuple[Path, int, int]] = []
+        for file in files:
+            status = file.stat()
+            states.append((file.absolute(), status.st_size, status.st_mtime_ns))
+        digest = _digest(self.weights.absolute(), tuple(states))
+        return f"{self.name} {digest[:12]}"
 
     def load(self) -> Any:
         """Return the network itself, loaded once as long as its weights stay the same."""
@@ -106,32 +109,37 @@ class Network(NamedTuple):
 
 
 def find_network(
-    name: object, weights: object, known: Mapping[str, NetworkSpec], device: str = "cpu"
+    name: object, weights: object, specs: Mapping[str, NetworkSpec], device: str = "cpu"
 ) -> Network:
-    """Find a network by its name, or by that of its library in front of a colon."""
+    """Return a network by its name, or by that of its library in front of a colon."""
     library, colon, inner = str(name).partition(":")
-    if library not in known:
-        raise unknown_name("network", name, known)
-    spec = known[library]
-    if bool(colon and inner) == bool(spec.sha256):
-        wanted = f"'{library}' alone" if spec.sha256 else f"'{library}:NAME', as timm:resnet50"
+    if library not in specs:
+        raise unknown_name("network", name, specs)
+    spec = specs[library]
+    is_packaged = bool(spec.sha256)
+    names_library_network = bool(colon and inner)
+    if names_library_network == is_packaged:
+        wanted = f"'{library}' alone" if is_packaged else f"'{library}:NAME', as timm:resnet50"
         raise InputError(f"`network` must be {wanted}; got '{name}'.")
-    if spec.sha256 and weights is not None:
+    if is_packaged and weights is not None:
         raise InputError(
             f"The network '{name}' has weights of its own; leave `weights` (--weights) away."
         )
-    if not spec.sha256 and not is_path(weights):
+    path = Path(weights) if is_path(weights) else None
+    if path is None and not is_packaged:
+        kind = "the folder" if spec.folder else "a file"
         raise InputError(
-            f"The network '{name}' needs {'the folder' if spec.folder else 'a file'} of its "
-            f"weights: `weights` (--weights); got {weights!r}."
+            f"The network '{name}' needs {kind} of its weights: `weights` (--weights); got "
+            f"{weights!r}."
         )
-    return Network(str(name), spec, Path(weights) if is_path(weights) else None, device)
+    return Network(str(name), spec, path, device)
 
 
 @lru_cache(maxsize=2)
 def _load(network: Network, identity: str) -> Any:
     """Load a network; its module loads torch, which takes a second."""
-    return import_module(f"polyseme.features.{network.spec.module}").load(network)
+    module = import_module(f"polyseme.features.{network.spec.module}")
+    return module.load(network)
 
 
 @lru_cache(maxsize=8)

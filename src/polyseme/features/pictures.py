@@ -82,9 +82,9 @@ def read_thumbnail(
     What is smaller stays as it is, but for drawings; for all else see `read_picture`.
     """
     small, _ = _read_file(path, size, "pad", max_megapixels, enlarge=False)
-    written = io.BytesIO()
-    small.save(written, "JPEG", quality=quality)
-    return written.getvalue()
+    stream = io.BytesIO()
+    small.save(stream, "JPEG", quality=quality)
+    return stream.getvalue()
 
 
 def _read_file(
@@ -103,15 +103,16 @@ def _read_file(
             if not _MARKUP.match(file.read(512)):
                 return _read(file, size, framing, max_megapixels, enlarge=enlarge)
             file.seek(0)
-            drawn = _draw_svg(file.read(SVG_BYTES + 1), size, cover=framing != "pad")
-        return _read(io.BytesIO(drawn), size, framing, math.inf)
+            markup = file.read(SVG_BYTES + 1)
+        png = _draw_svg(markup, size, cover=framing != "pad")
+        return _read(io.BytesIO(png), size, framing, math.inf)
     except InputError:
         raise
     except MemoryError as error:
         raise MediaError("needs more memory than there is") from error
     except Exception as error:  # decoders raise nearly everything on broken files
-        cut = isinstance(error, EOFError) or "truncated" in str(error).lower()
-        reason = "is truncated" if cut else f"is damaged ({said(error, 50)})"
+        is_truncated = isinstance(error, EOFError) or "truncated" in str(error).lower()
+        reason = "is truncated" if is_truncated else f"is damaged ({said(error, 50)})"
         raise MediaError(reason) from error
 
 
@@ -123,30 +124,38 @@ def picture_from_array(array: object, *, size: int, framing: str = "stretch") ->
     floats in 0..1.
     """
     pixels = _as_bytes(np.asarray(array))
-    pixels = pixels[:, :, 0] if pixels.shape[2:] == (1,) else pixels
-    picture, ground = _flat(Image.fromarray(np.ascontiguousarray(pixels)))
-    return _squared(_framed(picture, size, framing), size, ground)
+    if pixels.shape[2:] == (1,):
+        pixels = pixels[:, :, 0]
+    contiguous = np.ascontiguousarray(pixels)
+    picture, ground = _flat(Image.fromarray(contiguous))
+    framed = _framed(picture, size, framing)
+    return _squared(framed, size, ground)
 
 
 def _as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """Check a user's array and scale it to 0..255."""
-    kind, shape = array.dtype, array.shape
+    """Return a user's array scaled to 0..255; raise for arrays that are no picture."""
+    dtype = array.dtype
+    shape = array.shape
+    is_float = dtype.kind == "f" and array.size > 0
     # So that NaN fails as well; 16 bits may be in either byte order.
-    unit = kind.kind == "f" and array.size and array.min() >= 0 and array.max() <= 1
-    known = unit or kind in (np.uint8, np.bool_) or (kind.kind == "u" and kind.itemsize == 2)
-    if not (known and array.size and len(shape) > 1 and shape[2:] in ((), (1,), (3,), (4,))):
-        values = f"{array.min():g} to {array.max():g}" if kind.kind == "f" and array.size else kind
+    in_unit_range = is_float and array.min() >= 0 and array.max() <= 1
+    is_16_bits = dtype.kind == "u" and dtype.itemsize == 2
+    has_type = in_unit_range or dtype in (np.uint8, np.bool_) or is_16_bits
+    has_shape = len(shape) > 1 and shape[2:] in ((), (1,), (3,), (4,))
+    if not (has_type and has_shape and array.size):
+        values = f"{array.min():g} to {array.max():g}" if is_float else dtype
         raise InputError(
             "`array` of `picture_from_array` must be uint8, uint16, bool or floats in 0..1 of the "
             f"shape (h, w), (h, w, 1), (h, w, 3) or (h, w, 4); got {values} of the shape {shape}."
         )
-    if kind == np.uint8:
+    if dtype == np.uint8:
         return cast("NDArray[np.uint8]", array)
-    if kind == np.bool_:
+    if dtype == np.bool_:
         return array.astype(np.uint8) * np.uint8(255)
-    if kind.kind == "u":
+    if dtype.kind == "u":
         return (array >> 8).astype(np.uint8)
-    return np.rint(array.astype(np.float64) * 255).astype(np.uint8)
+    scaled = array.astype(np.float64) * 255
+    return np.rint(scaled).astype(np.uint8)
 
 
 # ---------------------------------------------------------------------- from pixels to a square
@@ -170,7 +179,8 @@ def _read(
             raise MediaError(
                 f"has {megapixels:g} megapixels, more than the {max_megapixels:g} allowed"
             )
-        decoded, allowed = pixels * _pixel_bytes(picture), _PIXEL_BYTES * max_megapixels * 1e6
+        decoded = pixels * _pixel_bytes(picture)
+        allowed = _PIXEL_BYTES * max_megapixels * 1e6
         if decoded > allowed:
             raise MediaError(
                 f"unpacks to {decoded / 1e6:.0f} MB, more than the {allowed / 1e6:.0f} allowed"
@@ -186,13 +196,15 @@ def _read(
 
 def _pixel_bytes(picture: ImageFile) -> float:
     """Return the bytes of a decoded pixel: as Pillow keeps it, or in the file."""
-    kept = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2, "I;16L": 2}.get(picture.mode, 4)
+    bytes_by_mode = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2, "I;16L": 2}
+    pillow_bytes = bytes_by_mode.get(picture.mode, 4)
     if picture.format != "TIFF":
-        return kept
+        return pillow_bytes
     tags = cast("Any", picture).tag_v2
     # Whole strips of it, which may be all, are unpacked with all bits and channels.
     bits = [float(depth) for depth in tags.get(258, (1,))]
-    return max(kept, sum(bits) / 8, max(bits) / 8 * float(tags.get(277, 1)))
+    n_channels = float(tags.get(277, 1))
+    return max(pillow_bytes, sum(bits) / 8, max(bits) / 8 * n_channels)
 
 
 def open_picture(file: IO[bytes]) -> ImageFile:
@@ -223,58 +235,77 @@ def _target(shape: tuple[int, int], size: int, framing: str) -> tuple[int, int]:
     """Return the width and height that a picture's used part is brought to."""
     if framing != "pad":
         return size, size
-    width, height = (max(1, round(side * size / max(shape))) for side in shape)
-    return width, height
+    scale_from = max(shape)
+    width, height = shape
+    target_width = max(1, round(width * size / scale_from))
+    target_height = max(1, round(height * size / scale_from))
+    return target_width, target_height
 
 
 def _framed(picture: Image.Image, size: int, framing: str) -> Image.Image:
-    """Resample the part that is used."""
+    """Return the used part of a picture, resampled."""
     width, height = picture.size
-    cut = max(width, height) - min(width, height) if framing == "crop" else 0
-    left, top = (cut / 2, 0.0) if width > height else (0.0, cut / 2)
+    left = 0.0
+    top = 0.0
+    if framing == "crop" and width > height:
+        left = (width - height) / 2
+    elif framing == "crop":
+        top = (height - width) / 2
     box = (left, top, width - left, height - top)
     target = _target(picture.size, size, framing)
-    factor = max((box[2] - box[0]) / target[0], (box[3] - box[1]) / target[1])
+    target_width, target_height = target
+    horizontal_factor = (width - 2 * left) / target_width
+    vertical_factor = (height - 2 * top) / target_height
     # Averaging first is much faster, but not exact: never for what is small anyway.
-    gap = 3.0 if factor > 4 else None
+    gap = 3.0 if max(horizontal_factor, vertical_factor) > 4 else None
     return picture.resize(target, Image.Resampling.BICUBIC, box=box, reducing_gap=gap)
 
 
 def _upright(small: Image.Image, picture: Image.Image) -> Image.Image:
-    """Turn a picture the way its EXIF block says, if there is one that can be read."""
+    """Return a picture turned the way its EXIF block says, if there is one that can be read."""
     try:
-        turn = _TRANSPOSED.get(picture.getexif().get(274, 1))
+        orientation = picture.getexif().get(274, 1)
+        turn = _TRANSPOSED.get(orientation)
     except Exception:  # a broken block says nothing; the pixels were good
         return small
     return small if turn is None else small.transpose(Image.Transpose(turn))
 
 
 def _squared(small: Image.Image, size: int, ground: str) -> NDArray[np.uint8]:
-    """Centre a picture on its ground and return three channels, (size, size, 3)."""
+    """Return three channels of a picture in the centre of its ground, (size, size, 3)."""
     square = Image.new(small.mode, (size, size), ground)
-    square.paste(small, ((size - small.width) // 2, (size - small.height) // 2))
+    left = (size - small.width) // 2
+    top = (size - small.height) // 2
+    square.paste(small, (left, top))
     pixels = np.array(square)
-    return pixels if pixels.ndim == 3 else np.repeat(pixels[:, :, np.newaxis], 3, axis=2)
+    if pixels.ndim == 3:
+        return pixels
+    return np.repeat(pixels[:, :, np.newaxis], 3, axis=2)
 
 
 # ---------------------------------------------------------------------- modes, bits, transparency
 
 
 def _correct(picture: ImageFile) -> None:
-    """Refuse TIFFs that Pillow decodes to noise; bring a PNG's clear colour to 8 bits as well."""
+    """Raise for TIFFs that Pillow decodes to noise; bring a PNG's clear colour to 8 bits."""
     if picture.format == "TIFF":
         tags = cast("Any", picture).tag_v2
-        deep = max(tags.get(258, (1,))) > 8
-        swapped = tags.prefix == b"MM" and picture.mode in ("I", "F") and tags.get(259, 1) != 1
-        if deep and (tags.get(284, 1) == 2 or swapped):
+        is_deep = max(tags.get(258, (1,))) > 8
+        is_planar = tags.get(284, 1) == 2
+        is_packed = tags.get(259, 1) != 1
+        is_swapped = tags.prefix == b"MM" and picture.mode in ("I", "F") and is_packed
+        if is_deep and (is_planar or is_swapped):
             raise MediaError("is a TIFF of a kind that cannot be read")
-    colour = picture.info.get("transparency")
-    if picture.format == "PNG" and colour is not None and picture.tile:
-        raw = picture.tile[0][3]
-        if raw == "RGB;16B":
-            picture.info["transparency"] = tuple(value >> 8 for value in colour)
-        elif raw in ("L;2", "L;4"):
-            picture.info["transparency"] = colour * (85 if raw == "L;2" else 17)
+    clear = picture.info.get("transparency")
+    if picture.format != "PNG" or clear is None or not picture.tile:
+        return
+    raw_mode = picture.tile[0][3]
+    if raw_mode == "RGB;16B":
+        picture.info["transparency"] = tuple(value >> 8 for value in clear)
+    elif raw_mode == "L;2":
+        picture.info["transparency"] = clear * 85
+    elif raw_mode == "L;4":
+        picture.info["transparency"] = clear * 17
 
 
 def _flat(picture: Image.Image) -> tuple[Image.Image, str]:
@@ -296,7 +327,7 @@ def _flat(picture: Image.Image) -> tuple[Image.Image, str]:
 
 
 def _on_ground(picture: Image.Image) -> tuple[Image.Image, str]:
-    """Compose on white, or on black where the drawing can hardly be seen on white."""
+    """Return a picture on white, or on black where the drawing can hardly be seen on white."""
     on_white, spread_on_white = _composed(picture, "white")
     if spread_on_white >= _FAINT:
         return on_white, "white"
@@ -308,17 +339,20 @@ def _on_ground(picture: Image.Image) -> tuple[Image.Image, str]:
 
 
 def _composed(picture: Image.Image, ground: str) -> tuple[Image.Image, int]:
-    """Compose on a ground, a band at a time to bound the memory.
+    """Return a picture on a ground, composed a band at a time to bound the memory.
 
-    Returns with it how far its least and its largest value, of any channel, lie apart.
+    The number beside it is the distance of its least and its largest value, of any channel.
     """
     flat = Image.new("RGB", picture.size)
-    least, largest = 255, 0
-    for top, part in _bands(picture):
-        below = Image.new("RGBA", part.size, ground)
-        band = Image.alpha_composite(below, part.convert("RGBA")).convert("RGB")
-        flat.paste(band, (0, top))
-        for low, high in cast("tuple[tuple[int, int], ...]", band.getextrema()):
+    least = 255
+    largest = 0
+    for top, band in _bands(picture):
+        below = Image.new("RGBA", band.size, ground)
+        blended = Image.alpha_composite(below, band.convert("RGBA"))
+        opaque = blended.convert("RGB")
+        flat.paste(opaque, (0, top))
+        extrema = cast("tuple[tuple[int, int], ...]", opaque.getextrema())
+        for low, high in extrema:
             least = min(least, low)
             largest = max(largest, high)
     return flat, largest - least
@@ -330,48 +364,55 @@ def _opacity(picture: Image.Image) -> Image.Image | None:
     if clear is None:
         return None
     opacity = np.empty(picture.size[::-1], dtype=np.uint8)
-    for top, part in _bands(picture):
-        band = np.where(np.asarray(part) == clear, 0, 255)
-        opacity[top : top + len(band)] = band
+    for top, band in _bands(picture):
+        is_clear = np.asarray(band) == clear
+        rows = slice(top, top + band.height)
+        opacity[rows] = np.where(is_clear, 0, 255)
     return Image.fromarray(opacity)
 
 
 def _bands(picture: Image.Image) -> Iterator[tuple[int, Image.Image]]:
     """Yield a picture in bands, from the top down, each with its first row."""
     width, height = picture.size
-    rows = max(1, _BAND // width)
-    for top in range(0, height, rows):
-        yield top, picture.crop((0, top, width, min(top + rows, height)))
+    n_rows = max(1, _BAND // width)
+    for top in range(0, height, n_rows):
+        bottom = min(top + n_rows, height)
+        yield top, picture.crop((0, top, width, bottom))
 
 
 def _eight_bits(picture: Image.Image) -> NDArray[np.uint8]:
-    """Scale gray values of 16 or 32 bits as `read_picture` documents, a band at a time."""
+    """Return gray values of 16 or 32 bits scaled as `read_picture` documents, a band at a time."""
     tags = getattr(picture, "tag_v2", {})
     gray = np.empty(picture.size[::-1], dtype=np.uint8)
     if picture.mode.startswith("I;16") or picture.format in ("PNG", "PPM"):
-        for top, part in _bands(picture):
-            values = np.asarray(part)
-            if tags.get(262) == 0:
+        is_inverted = tags.get(262) == 0
+        for top, band in _bands(picture):
+            values = np.asarray(band)
+            if is_inverted:
                 values = np.iinfo(np.uint16).max - values
-            band = (values >> 8).astype(np.uint8)
-            gray[top : top + len(band)] = band
+            rows = slice(top, top + len(values))
+            gray[rows] = (values >> 8).astype(np.uint8)
         return gray
-    whole = max(tags.get(258, (0,))) == 32 and tags.get(339, (1,))[0] == 1
+    is_unsigned = max(tags.get(258, (0,))) == 32 and tags.get(339, (1,))[0] == 1
 
     def bands() -> Iterator[tuple[int, NDArray[Any]]]:
-        for top, part in _bands(picture):
-            values = np.asarray(part)
-            yield top, values.view(np.uint32) if whole else values
+        for top, band in _bands(picture):
+            values = np.asarray(band)
+            yield top, values.view(np.uint32) if is_unsigned else values
 
-    ends = []
+    extremes: list[float] = []
     for _, values in bands():
         finite = values[np.isfinite(values)]
-        ends += [float(finite.min()), float(finite.max())] if finite.size else []
-    low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
+        if finite.size:
+            extremes += [float(finite.min()), float(finite.max())]
+    low = min(extremes, default=0.0)
+    high = max(extremes, default=1.0)
+    spread = (high - low) or 1.0
     for top, values in bands():
         with np.errstate(invalid="ignore"):  # a float that is no number becomes black
-            share = np.clip((values.astype(np.float64) - low) / ((high - low) or 1.0), 0, 1)
-        gray[top : top + len(values)] = np.rint(np.nan_to_num(share) * 255).astype(np.uint8)
+            shares = np.clip((values.astype(np.float64) - low) / spread, 0, 1)
+        rows = slice(top, top + len(values))
+        gray[rows] = np.rint(np.nan_to_num(shares) * 255).astype(np.uint8)
     return gray
 
 
@@ -379,7 +420,10 @@ def _eight_bits(picture: Image.Image) -> NDArray[np.uint8]:
 
 
 def _draw_svg(content: bytes, side: int, *, cover: bool) -> bytes:
-    """Draw an SVG as a PNG, by a process of its own, with the longer (`cover`: shorter) side."""
+    """Return an SVG as a PNG, drawn by a process of its own; `side` is of the longer side.
+
+    With `cover`, it is of the shorter one.
+    """
     if content.startswith(b"\x1f\x8b"):
         try:
             content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(SVG_BYTES + 1)
@@ -394,7 +438,7 @@ def _draw_svg(content: bytes, side: int, *, cover: bool) -> bytes:
     worker = Path(__file__).with_name("_svg_worker.py")
     path = os.pathsep.join(entry for entry in sys.path if entry)
     try:
-        drawn = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-S", "-P", str(worker), str(side), str(cover)],
             input=content,
             capture_output=True,
@@ -404,8 +448,9 @@ def _draw_svg(content: bytes, side: int, *, cover: bool) -> bytes:
         )
     except subprocess.TimeoutExpired as error:
         raise MediaError(f"takes more than {SVG_SECONDS:g} seconds to draw") from error
-    if drawn.returncode == 1 and b"limit" not in drawn.stderr:
-        raise MediaError(_UNREADABLE) from ValueError(drawn.stderr.decode("utf-8", "replace"))
-    if drawn.returncode:
+    if process.returncode == 1 and b"limit" not in process.stderr:
+        reason = process.stderr.decode("utf-8", "replace")
+        raise MediaError(_UNREADABLE) from ValueError(reason)
+    if process.returncode:
         raise MediaError("is more than the SVG renderer can take")
-    return drawn.stdout
+    return process.stdout

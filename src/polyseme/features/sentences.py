@@ -63,7 +63,7 @@ def load(network: Network) -> SentenceNetwork:
 
 
 def _check_folder(folder: Path) -> None:
-    """Refuse a folder with files that could run something, or with parts from elsewhere."""
+    """Raise for a folder with files that could run code, or with modules from elsewhere."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix.lower() not in _SUFFIXES:
             raise InputError(
@@ -71,11 +71,13 @@ def _check_folder(folder: Path) -> None:
                 "beside them."
             )
     try:
-        parts = [str(part["type"]) for part in json.loads((folder / "modules.json").read_bytes())]
+        modules = json.loads((folder / "modules.json").read_bytes())
+        types = [str(module["type"]) for module in modules]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"'{folder}' is no folder that `SentenceTransformer.save` wrote: modules.json is "
             "missing or damaged."
         ) from error
-    if foreign := [part for part in parts if not part.startswith(_PACKAGE)]:
-        raise InputError(f"The model in '{folder}' has a part from elsewhere: {foreign[0]}.")
+    for module_type in types:
+        if not module_type.startswith(_PACKAGE):
+            raise InputError(f"The model in '{folder}' has a part from elsewhere: {module_type}.")

@@ -7,6 +7,7 @@ rate, or a `MediaError` with the reason why not.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Iterable, Iterator
@@ -60,26 +61,28 @@ def read_sound(path: Path, *, max_seconds: float = 600.0, wanted_rate: int = RAT
     try:
         with _ForwardOnly(name) as file:
             rate = int(file.samplerate)
-            wanted = _wanted(rate, int(file.channels), max_seconds)
-            samples = _resampled(map(_one_channel, _blocks(file, wanted)), rate, wanted_rate)
+            n_wanted = _wanted(rate, int(file.channels), max_seconds)
+            blocks = map(_one_channel, _blocks(file, n_wanted))
+            samples = _resampled(blocks, rate, wanted_rate)
     except (OSError, RuntimeError, TypeError, UnicodeError) as error:
         raise MediaError(_DAMAGED) from error
     return _checked(samples)
 
 
 def _wanted(rate: int, n_channels: int, max_seconds: float) -> int:
-    """Count the samples that are read of each channel; refuse what is beyond the limits."""
+    """Return how many samples are read of each channel; raise beyond the limits."""
     if not LOWEST_RATE <= rate <= HIGHEST_RATE:
         raise MediaError(
             f"has {rate:,} samples per second; {LOWEST_RATE:,} to {HIGHEST_RATE:,} are read"
         )
     if not 1 <= n_channels <= MOST_CHANNELS:
         raise MediaError(f"has {n_channels} channels; up to {MOST_CHANNELS} are read")
-    return math.ceil(min(max_seconds * rate, 2.0**62))
+    n_samples = min(max_seconds * rate, 2.0**62)
+    return math.ceil(n_samples)
 
 
 def _checked(samples: Samples) -> Samples:
-    """Refuse a sound without samples."""
+    """Return the samples of a sound; raise where there are none."""
     if not samples.size:
         raise MediaError("holds no samples")
     return samples
@@ -98,14 +101,14 @@ def _read_aac(path: Path, max_seconds: float, wanted_rate: int) -> Samples:
             if not container.streams.audio:
                 raise MediaError("holds no sound")
             stream = container.streams.audio[0]
-            rate, n_channels = int(stream.rate or 0), len(stream.layout.channels)
-            wanted = _wanted(rate, n_channels, max_seconds)
+            rate = int(stream.rate or 0)
+            n_wanted = _wanted(rate, len(stream.layout.channels), max_seconds)
             resampler = av.AudioResampler("fltp", stream.layout, rate)
             frames = _until_damage(container.decode(stream), av.FFmpegError)
-            channels: Iterator[Any] = (
-                part.to_ndarray().T for frame in frames for part in resampler.resample(frame)
-            )
-            return _resampled(map(_one_channel, _first(channels, wanted)), rate, wanted_rate)
+            float_frames = itertools.chain.from_iterable(map(resampler.resample, frames))
+            all_blocks: Iterator[Any] = (frame.to_ndarray().T for frame in float_frames)
+            blocks = map(_one_channel, _first(all_blocks, n_wanted))
+            return _resampled(blocks, rate, wanted_rate)
     except MediaError:
         raise
     except Exception as error:  # it raises nearly everything on broken files
@@ -128,18 +131,19 @@ def _until_damage(frames: Iterator[Any], damage: type[Exception]) -> Iterator[An
         yield frame
 
 
-def _first(blocks: Iterable[Samples], wanted: int) -> Iterator[Samples]:
+def _first(blocks: Iterable[Samples], n_wanted: int) -> Iterator[Samples]:
     """Yield blocks (n, n_channels) until there are so many samples."""
+    n_missing = n_wanted
     for block in blocks:
         if len(block):
-            yield block[:wanted]
-        wanted -= len(block)
-        if wanted <= 0:
+            yield block[:n_missing]
+        n_missing -= len(block)
+        if n_missing <= 0:
             return
 
 
 def sound_from_array(array: object, rate: int, wanted_rate: int = RATE) -> Samples:
-    """Turn samples (n_samples,) or (n_samples, n_channels) into one channel at a rate.
+    """Return samples (n_samples,) or (n_samples, n_channels) as one channel at a rate.
 
     Floats are taken as they are; whole numbers of 8, 16 or 32 bits are scaled to -1..1, unsigned
     ones from their middle.
@@ -147,10 +151,12 @@ def sound_from_array(array: object, rate: int, wanted_rate: int = RATE) -> Sampl
     check_number(
         "rate", rate, owner="sound_from_array", low=LOWEST_RATE, high=HIGHEST_RATE, whole=True
     )
-    name, values = "`array` of `sound_from_array`", np.asarray(array)
+    name = "`array` of `sound_from_array`"
+    values = np.asarray(array)
     channels = values[:, None] if values.ndim == 1 else values
-    usable = values.dtype.kind == "f" or values.dtype.name in _INTEGERS
-    if not (usable and values.size and channels.ndim == 2 and channels.shape[1] <= MOST_CHANNELS):
+    has_type = values.dtype.kind == "f" or values.dtype.name in _INTEGERS
+    has_shape = channels.ndim == 2 and channels.shape[1] <= MOST_CHANNELS
+    if not (has_type and has_shape and values.size):
         raise InputError(
             f"{name} must hold floats or whole numbers of 8, 16 or 32 bits, of the shape "
             f"(n_samples,) or (n_samples, n_channels) with at most {MOST_CHANNELS} channels; got "
@@ -164,51 +170,56 @@ def sound_from_array(array: object, rate: int, wanted_rate: int = RATE) -> Sampl
         raise InputError(f"{name} {error}.") from error
 
 
-def _blocks(file: _ForwardOnly, wanted: int) -> Iterator[Samples]:
+def _blocks(file: _ForwardOnly, n_wanted: int) -> Iterator[Samples]:
     """Yield blocks (n, n_channels) up to the first damage; each is overwritten by the next one."""
     buffer = np.empty((_BLOCK, file.channels), dtype=np.float32)
-    for n_read in range(0, wanted, _BLOCK):
-        asked = min(_BLOCK, wanted - n_read)
+    for n_read in range(0, n_wanted, _BLOCK):
+        n_frames = min(_BLOCK, n_wanted - n_read)
         try:
-            block: Samples = file.read(frames=asked, out=buffer)
+            block: Samples = file.read(frames=n_frames, out=buffer)
         except soundfile.LibsndfileError:
             if n_read:
                 return
             raise
         if len(block):
             yield block
-        if len(block) < asked:
+        if len(block) < n_frames:
             return
 
 
 def _one_channel(block: Samples) -> Samples:
-    """Average the channels of a block (n, n_channels) and refuse what is no sound."""
+    """Return the average of the channels of a block (n, n_channels); raise for what is no sound."""
+    n_channels = block.shape[1]
     mixed = block[:, 0].copy()
     with np.errstate(over="ignore", invalid="ignore"):
-        for channel in range(1, block.shape[1]):
+        for channel in range(1, n_channels):
             mixed += block[:, channel]
-        mixed *= np.float32(1 / block.shape[1])
+        mixed *= np.float32(1 / n_channels)
+    largest = max(-mixed.min(), mixed.max())
     # A comparison with NaN is false, so one test finds NaN, infinity and absurd sizes.
-    if not max(-mixed.min(), mixed.max()) <= _LARGEST:
-        finite = np.isfinite(mixed).all()
-        raise MediaError(f"holds samples that are {'far out of range' if finite else 'not finite'}")
+    if not largest <= _LARGEST:
+        is_finite = np.isfinite(mixed).all()
+        problem = "far out of range" if is_finite else "not finite"
+        raise MediaError(f"holds samples that are {problem}")
     return mixed
 
 
 def _resampled(blocks: Iterable[Samples], rate: int, wanted_rate: int) -> Samples:
-    """Join blocks (n,) of one channel and bring them to a rate; none give an empty array."""
-    nothing = np.empty(0, dtype=np.float32)
+    """Return blocks (n,) of one channel joined at a rate; without blocks an empty array."""
+    no_samples = np.empty(0, dtype=np.float32)
     if rate == wanted_rate:
-        return np.concatenate([nothing, *blocks])
+        return np.concatenate([no_samples, *blocks])
     stream = soxr.ResampleStream(rate, wanted_rate, 1, dtype="float32", quality="HQ")
-    parts, first = [], nothing
+    chunks: list[Samples] = []
+    first_sample = no_samples
     for block in blocks:
-        first = first if first.size else block[:1]
-        parts.append(stream.resample_chunk(block))
-    parts.append(stream.resample_chunk(nothing, last=True))
-    samples: Samples = np.concatenate(parts)
+        if not first_sample.size:
+            first_sample = block[:1]
+        chunks.append(stream.resample_chunk(block))
+    chunks.append(stream.resample_chunk(no_samples, last=True))
+    samples: Samples = np.concatenate(chunks)
     # So few samples that none is left at the lower rate are still a sound.
-    return samples if samples.size else first
+    return samples if samples.size else first_sample
 
 
 def _scaled(block: NDArray[Any]) -> Samples:
@@ -216,6 +227,8 @@ def _scaled(block: NDArray[Any]) -> Samples:
     if block.dtype.kind == "f":
         with np.errstate(over="ignore"):  # what becomes infinite is refused with a reason
             return block.astype(np.float32)
-    half = 2.0 ** (8 * block.dtype.itemsize - 1)
+    n_bits = 8 * block.dtype.itemsize
+    half = 2.0 ** (n_bits - 1)
     middle = half if block.dtype.kind == "u" else 0.0
-    return ((block.astype(np.float64) - middle) / half).astype(np.float32)
+    centred = block.astype(np.float64) - middle
+    return (centred / half).astype(np.float32)

@@ -48,8 +48,10 @@ def segment_timbre(samples: NDArray[np.float32]) -> Matrix:
     starts = _segment_starts(levels)
     lengths = np.diff(starts, append=len(levels))
     # The transform of an average is the average of the transforms, and cheaper.
-    averages = np.add.reduceat(levels, starts, axis=0, dtype=np.float64) / lengths[:, None]
-    timbre: Matrix = dct(averages, norm="ortho")[:, :N_COEFFICIENTS].astype(np.float32)
+    sums = np.add.reduceat(levels, starts, axis=0, dtype=np.float64)
+    averages = sums / lengths[:, None]
+    coefficients = dct(averages, norm="ortho")[:, :N_COEFFICIENTS]
+    timbre: Matrix = coefficients.astype(np.float32)
     return timbre
 
 
@@ -61,22 +63,25 @@ def with_derivatives(timbre: ArrayLike) -> Matrix:
     """
     values = np.asarray(timbre, dtype=np.float32)
     first = _slopes(values.astype(np.float64))
-    return np.hstack([values, first, _slopes(first)], dtype=np.float32)
+    second = _slopes(first)
+    return np.hstack([values, first, second], dtype=np.float32)
 
 
 def _band_levels(samples: NDArray[np.float32]) -> Matrix:
     """Return levels of mel bands in decibels, (1 + n_samples // 256, 64), of frames about 256 t."""
     window, bands = _window_and_bands()
     margin = np.zeros(FRAME // 2, dtype=np.float32)
-    centred = samples - np.float32(samples.mean(dtype=np.float64))
-    padded = np.concatenate([margin, centred, margin])
+    mean = np.float32(samples.mean(dtype=np.float64))
+    padded = np.concatenate([margin, samples - mean, margin])
     frames = np.lib.stride_tricks.sliding_window_view(padded, FRAME)[::HOP]
     power = np.empty((len(frames), N_BANDS), dtype=np.float32)
     for start in range(0, len(frames), _BLOCK):
-        spectrum = rfft(frames[start : start + _BLOCK] * window, axis=1).view(np.float32)
+        block = slice(start, start + _BLOCK)
+        spectrum = rfft(frames[block] * window, axis=1).view(np.float32)
         spectrum *= spectrum
-        power[start : start + _BLOCK] = (bands @ spectrum.T).T
-    floor = np.float32(max(_SILENCE, _RANGE * float(power.max())))
+        power[block] = (bands @ spectrum.T).T
+    loudest = float(power.max())
+    floor = np.float32(max(_SILENCE, _RANGE * loudest))
     np.maximum(power, floor, out=power)
     np.log10(power, out=power)
     power *= np.float32(10)
@@ -84,32 +89,39 @@ def _band_levels(samples: NDArray[np.float32]) -> Matrix:
 
 
 def _segment_starts(levels: Matrix) -> NDArray[np.int64]:
-    """Find the frames at which segments of 7 to 86 frames start, from levels (n_frames, 64)."""
+    """Return the frames at which segments of 7 to 86 frames start, from levels (n_frames, 64)."""
     n_frames = len(levels)
-    # Falling bands count as zero, so that one note's end does not hide another's beginning.
     rises = np.zeros(n_frames)
-    change = levels[_RISE_HOPS:] - levels[:-_RISE_HOPS]
-    rises[_RISE_HOPS:] = np.maximum(change, 0, out=change).mean(axis=1, dtype=np.float64)
+    changes = levels[_RISE_HOPS:] - levels[:-_RISE_HOPS]
+    # Falling bands count as zero, so that one note's end does not hide another's beginning.
+    np.maximum(changes, 0, out=changes)
+    rises[_RISE_HOPS:] = changes.mean(axis=1, dtype=np.float64)
     starts = [0]
     for onset in _onsets(rises):
         if onset - starts[-1] >= SHORTEST and n_frames - onset >= SHORTEST:
             starts.append(onset)
+    ends = [*starts[1:], n_frames]
     cuts: list[int] = []
-    for start, end in zip(starts, [*starts[1:], n_frames], strict=True):
-        n_parts = -(-(end - start) // LONGEST)
-        cuts += [start + (end - start) * part // n_parts for part in range(n_parts)]
+    for start, end in zip(starts, ends, strict=True):
+        length = end - start
+        n_segments = -(-length // LONGEST)
+        for number in range(n_segments):
+            cuts.append(start + length * number // n_segments)
     return np.array(cuts, dtype=np.int64)
 
 
 def _onsets(rises: NDArray[np.float64]) -> list[int]:
-    """Pick the frames where sound sets in, ascending: where the rise to each peak begins."""
+    """Return the frames where sound sets in, ascending: where the rise to each peak begins."""
     reach = 2 * (SHORTEST - 1) + 1
     largest = maximum_filter1d(rises, reach, mode="nearest")
     average = uniform_filter1d(rises, 2 * _AROUND + 1, mode="nearest")
-    peaks = np.flatnonzero((rises == largest) & (rises > average + _THRESHOLD))
+    is_peak = (rises == largest) & (rises > average + _THRESHOLD)
+    peaks = np.flatnonzero(is_peak)
     # From the peak back to the last frame that did not rise more than the one before it.
-    resting = np.flatnonzero(np.diff(rises, prepend=np.inf) <= 0)
-    onsets: list[int] = resting[np.searchsorted(resting, peaks, side="left") - 1].tolist()
+    changes = np.diff(rises, prepend=np.inf)
+    resting = np.flatnonzero(changes <= 0)
+    positions = np.searchsorted(resting, peaks, side="left") - 1
+    onsets: list[int] = resting[positions].tolist()
     return onsets
 
 
@@ -118,30 +130,37 @@ def _slopes(values: NDArray[np.float64]) -> NDArray[np.float64]:
     if not len(values):
         return values
     padded = np.pad(values, ((2, 2), (0, 0)), mode="edge")
-    rises: NDArray[np.float64] = padded[3:-1] - padded[1:-3] + 2 * (padded[4:] - padded[:-4])
-    return rises / 10
+    near = padded[3:-1] - padded[1:-3]
+    far = padded[4:] - padded[:-4]
+    slopes: NDArray[np.float64] = (near + 2 * far) / 10
+    return slopes
 
 
 @lru_cache(maxsize=1)
 def _window_and_bands() -> tuple[Matrix, sp.csr_matrix]:
     """Return a Hann window, and mel triangles of area 1 over squared (re, im) pairs, sparse."""
-    window = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME) / FRAME)).astype(np.float32)
-    weights = mel_triangles(N_BANDS, LOWEST, HIGHEST, FRAME, RATE)
-    return window, sp.csr_matrix(np.repeat(weights, 2, axis=1).astype(np.float32))
+    angles = 2 * np.pi * np.arange(FRAME) / FRAME
+    window = (0.5 - 0.5 * np.cos(angles)).astype(np.float32)
+    triangles = mel_triangles(N_BANDS, LOWEST, HIGHEST, FRAME, RATE)
+    pair_weights = np.repeat(triangles, 2, axis=1).astype(np.float32)
+    return window, sp.csr_matrix(pair_weights)
 
 
 def mel_triangles(
     n_bands: int, lowest: float, highest: float, frame: int, rate: int
 ) -> NDArray[np.float64]:
     """Return mel triangles of area 1 over the spectrum of a frame, (n_bands, frame // 2 + 1)."""
-    corner = _CORNER * _PER_HERTZ
-    low, high = lowest * _PER_HERTZ, corner + _PER_FOLD * np.log(highest / _CORNER)
+    corner_mel = _CORNER * _PER_HERTZ
+    low = lowest * _PER_HERTZ
+    high = corner_mel + _PER_FOLD * np.log(highest / _CORNER)
     mels = np.linspace(low, high, n_bands + 2)[:, None]
-    above = _CORNER * np.exp(np.maximum(mels - corner, 0) / _PER_FOLD)
-    corners = np.where(mels < corner, mels / _PER_HERTZ, above)
+    folds = np.maximum(mels - corner_mel, 0) / _PER_FOLD
+    above = _CORNER * np.exp(folds)
+    corners = np.where(mels < corner_mel, mels / _PER_HERTZ, above)
+    left, centre, right = corners[:-2], corners[1:-1], corners[2:]
     frequencies = np.arange(frame // 2 + 1) * rate / frame
-    rising = (frequencies - corners[:-2]) / (corners[1:-1] - corners[:-2])
-    falling = (corners[2:] - frequencies) / (corners[2:] - corners[1:-1])
+    rising = (frequencies - left) / (centre - left)
+    falling = (right - frequencies) / (right - centre)
     heights = np.clip(np.minimum(rising, falling), 0, None)
-    weights: NDArray[np.float64] = heights * 2 / (corners[2:] - corners[:-2])
+    weights: NDArray[np.float64] = heights * 2 / (right - left)
     return weights

@@ -72,10 +72,13 @@ class Table:
 
     def __repr__(self) -> str:
         """Return what it holds, in a line."""
-        held = [name for name in ("ids", "groups", "splits") if getattr(self, name) is not None]
-        held += ["tags"] if self.has_tags else []
-        held += [] if self.features is None else [f"{self.shape[1]} features"]
-        return f"Table({len(self)} rows: {', '.join(held) or 'nothing else'})"
+        contents = [name for name in ("ids", "groups", "splits") if getattr(self, name) is not None]
+        if self.has_tags:
+            contents.append("tags")
+        if self.features is not None:
+            contents.append(f"{self.shape[1]} features")
+        listed = ", ".join(contents) or "nothing else"
+        return f"Table({len(self)} rows: {listed})"
 
     def __len__(self) -> int:
         for values in (self.features, self.indicator):
@@ -95,16 +98,20 @@ class Table:
 
     def __getitem__(self, rows: Any) -> Table:
         """Return some rows, with all that is known of them."""
-        rows = rows[0] if isinstance(rows, tuple) else rows  # as scikit-learn asks
-        numbers = np.arange(len(self))[rows].tolist()
-        changed: dict[str, Any] = {}
+        if isinstance(rows, tuple):
+            rows = rows[0]  # scikit-learn may index by rows and columns
+        numbers = np.arange(len(self))
+        row_numbers = numbers[rows].tolist()
+        changes: dict[str, Any] = {}
         for name in ("label_sets", "ids", "groups", "splits"):
-            if (values := getattr(self, name)) is not None:
-                changed[name] = [values[row] for row in numbers]
+            values = getattr(self, name)
+            if values is not None:
+                changes[name] = [values[row] for row in row_numbers]
         for name in ("indicator", "features"):
-            if (values := getattr(self, name)) is not None:
-                changed[name] = values[rows]
-        return replace(self, **changed)
+            matrix = getattr(self, name)
+            if matrix is not None:
+                changes[name] = matrix[rows]
+        return replace(self, **changes)
 
     def merged(self, name: str, *, strict: bool = False) -> Table:
         """Return a table with each id once: tags are united, of all else the first row is kept.
@@ -116,42 +123,45 @@ class Table:
         strict : bool
             Refuse ids that stand more than once instead.
         """
-        places: dict[str, int] = {}
-        for own in self.ids or ():
-            places.setdefault(own, len(places))
-        if len(places) == len(self.ids or ()):
-            return self
         ids = self.ids or []
-        owners = np.array([places[own] for own in ids])
-        repeated = [own for own, count in Counter(ids).items() if count > 1]
-        told = f"Ids stand more than once in {name} ({first_few(repeated, most=3)})"
+        row_by_id: dict[str, int] = {}
+        for item_id in ids:
+            row_by_id.setdefault(item_id, len(row_by_id))
+        if len(row_by_id) == len(ids):
+            return self
+        n_merged = len(row_by_id)
+        repeated = [item_id for item_id, count in Counter(ids).items() if count > 1]
+        problem = f"Ids stand more than once in {name} ({first_few(repeated, most=3)})"
         if strict:
-            raise InputError(f"{told}; give each row an id of its own.")
+            raise InputError(f"{problem}; give each row an id of its own.")
         warnings.warn(
-            f"{told}: {len(ids):,} rows become {len(places):,}; tags of one id are united, and of "
+            f"{problem}: {len(ids):,} rows become {n_merged:,}; tags of one id are united, and of "
             "features, group and split the first row is kept. `strict` (--strict) refuses them.",
             PolysemeWarning,
             stacklevel=3,
         )
-        table = self[np.unique(owners, return_index=True)[1]]
+        merged_rows = np.array([row_by_id[item_id] for item_id in ids])
+        first_rows = np.unique(merged_rows, return_index=True)[1]
+        table = self[first_rows]
         if self.indicator is not None:
-            rows = (np.ones(len(ids)), (owners, np.arange(len(ids))))
-            united = sp.csr_matrix(sp.csr_matrix(rows) @ self.indicator)
-            united.data[:] = united.data != 0
-            return replace(table, indicator=united)
+            positions = (merged_rows, np.arange(len(ids)))
+            membership = sp.csr_matrix((np.ones(len(ids)), positions))
+            indicator = sp.csr_matrix(membership @ self.indicator)
+            indicator.data[:] = indicator.data != 0
+            return replace(table, indicator=indicator)
         if self.label_sets is None:
             return table
-        sets: list[list[str]] = [[] for _ in places]
-        for owner, labels in zip(owners, self.label_sets, strict=True):
-            sets[owner] += labels
-        return replace(table, label_sets=sets)
+        label_sets: list[list[str]] = [[] for _ in row_by_id]
+        for merged_row, labels in zip(merged_rows, self.label_sets, strict=True):
+            label_sets[merged_row] += labels
+        return replace(table, label_sets=label_sets)
 
     def select(self, names: Sequence[str]) -> Table:
         """Return the features in another order of columns."""
-        places = {name: column for column, name in enumerate(self.columns or ())}
-        features: Any = self.features
-        chosen = features[:, [places[name] for name in names]]
-        return replace(self, features=chosen, columns=tuple(names))
+        column_by_name = {name: column for column, name in enumerate(self.columns or ())}
+        columns = [column_by_name[name] for name in names]
+        matrix: Any = self.features
+        return replace(self, features=matrix[:, columns], columns=tuple(names))
 
     def to_numpy(self) -> Any:
         """Return the features, (n, n_features)."""
@@ -207,10 +217,18 @@ def read_table(
         Features are the column of vectors, where there is one (`embedding`, if there are several),
         and all columns of numbers otherwise. `id` (or `file`), `group` and `split` are none.
     """
-    table = _read(path, Wanted(True, features, tags_column, features_column, delimiter))
+    wanted = Wanted(
+        tags=True,
+        features=features,
+        tags_column=tags_column,
+        features_column=features_column,
+        delimiter=delimiter,
+    )
+    table = _read(path, wanted)
+    name = Path(path).name
     if len(table) == 0:
-        raise InputError(f"{Path(path).name} holds no documents; give a file with at least one.")
-    return table.merged(Path(path).name, strict=strict)
+        raise InputError(f"{name} holds no documents; give a file with at least one.")
+    return table.merged(name, strict=strict)
 
 
 def read_documents(
@@ -258,9 +276,9 @@ def read_items(path: PathLike, wanted: Wanted = FEATURES) -> Table:
 
 
 def check_plain(place: Path) -> None:
-    """Raise unless a path that is there is a file or a folder: a pipe may never end, or begin."""
+    """Raise unless an existing path is a file or a folder: a pipe may never end, or begin."""
     if not (place.is_file() or place.is_dir()):
-        raise InputError(f"'{place}' is a pipe or a device; write what it gives to a file first.")
+        raise InputError(f"'{place}' is a pipe or a device; write its output to a file first.")
 
 
 def _read(path: PathLike, wanted: Wanted) -> Table:
@@ -269,27 +287,36 @@ def _read(path: PathLike, wanted: Wanted) -> Table:
     if not place.exists():
         raise InputError(f"There is no file or folder at {place}; check the path.")
     check_plain(place)
-    suffixes = [suffix for suffix in FORMATS if place.name.lower().endswith(suffix)]
-    if not suffixes and not place.is_dir():
-        raise unknown_name("file suffix", "".join(place.suffixes[-2:]) or place.name, FORMATS)
-    suffix = "" if place.is_dir() else max(suffixes, key=len)
-    if wanted.tags and suffix in _WITHOUT_CELLS and (wanted.tags_column or wanted.delimiter):
+    suffix = ""
+    if not place.is_dir():
+        name = place.name.lower()
+        suffixes = [known_suffix for known_suffix in FORMATS if name.endswith(known_suffix)]
+        if not suffixes:
+            unknown_suffix = "".join(place.suffixes[-2:]) or place.name
+            raise unknown_name("file suffix", unknown_suffix, FORMATS)
+        suffix = max(suffixes, key=len)
+    names_tag_cells = wanted.tags_column or wanted.delimiter
+    if wanted.tags and names_tag_cells and suffix in _WITHOUT_CELLS:
         raise InputError(
             f"`tags_column` and `delimiter` apply to tables with a column of tags; the labels of "
             f"{place.name} are columns of their own."
         )
-    reader = import_module(f"polyseme.io.{FORMATS.get(suffix, 'shards')}")
-    return cast(Table, reader.read_table(place, wanted))
+    module_name = FORMATS.get(suffix, "shards")
+    reader = import_module(f"polyseme.io.{module_name}")
+    table: Table = reader.read_table(place, wanted)
+    return table
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, text with its line end) of a UTF-8 file, gzipped or not."""
-    number = size = n_blank = 0
-    zipped = path.name.lower().endswith(".gz")
+    number = 0
+    n_unpacked = 0
+    n_blank = 0
+    is_packed = path.name.lower().endswith(".gz")
     try:
-        if zipped:
+        if is_packed:
             _check_gzip(path)
-        with cast(BinaryIO, gzip.open(path)) if zipped else path.open("rb") as stream:
+        with cast(BinaryIO, gzip.open(path)) if is_packed else path.open("rb") as stream:
             # Two bytes more than allowed leave room for the line end of the longest line.
             while line := stream.readline(MAX_LINE_BYTES + 2):
                 number += 1
@@ -298,16 +325,17 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                     raise line_error(path, number, f"is longer than {limit}; split the line.")
                 n_blank = 0 if line.strip() else n_blank + 1
                 if n_blank > _MOST_BLANK:
-                    what = f"is the last of {n_blank:,} blank lines; remove them."
-                    raise line_error(path, number, what)
-                if zipped:
-                    size += len(line)  # what a file states of itself may be wrong
-                    check_unpacked(path, size)
-                # Some editors put a mark before the first line.
-                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+                    problem = f"is the last of {n_blank:,} blank lines; remove them."
+                    raise line_error(path, number, problem)
+                if is_packed:
+                    n_unpacked += len(line)  # the size that a file states may be wrong
+                    check_unpacked(path, n_unpacked)
+                # Some editors put a byte order mark before the first line.
+                encoding = "utf-8-sig" if number == 1 else "utf-8"
+                yield number, line.decode(encoding)
     except UnicodeDecodeError as error:
-        what = f"is not valid UTF-8 at byte {error.start + 1}; save the file as UTF-8."
-        raise line_error(path, number, what) from error
+        problem = f"is not valid UTF-8 at byte {error.start + 1}; save the file as UTF-8."
+        raise line_error(path, number, problem) from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(
             f"{path.name} is not a complete gzip file ({said(error)}); fetch or compress it again."
@@ -319,17 +347,19 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _check_gzip(path: Path) -> None:
-    """Refuse a gzip file that says, and proves, that it unpacks to more than is allowed."""
+    """Raise for a gzip file that states, and proves, that it unpacks to more than is allowed."""
+    n_packed = path.stat().st_size
     with path.open("rb") as packed:
-        packed.seek(max(path.stat().st_size - 4, 0))
-        stated = int.from_bytes(packed.read(4), "little")
-    if stated <= _most_unpacked * 1e9:
+        packed.seek(max(n_packed - 4, 0))
+        trailer = packed.read(4)
+    stated_size = int.from_bytes(trailer, "little")
+    if stated_size <= _most_unpacked * 1e9:
         return  # or a multiple of 4 GiB more, which is found out line by line
-    size = 0
+    n_unpacked = 0
     with gzip.open(path) as stream:
         while chunk := stream.read(2**20):
-            size += len(chunk)
-            check_unpacked(path, size)
+            n_unpacked += len(chunk)
+            check_unpacked(path, n_unpacked)
 
 
 @contextmanager
@@ -340,15 +370,16 @@ def unpacking(gigabytes: float) -> Iterator[None]:
     """
     global _most_unpacked
     check_number("gigabytes", gigabytes, owner="unpacking", low=0, above=True)
-    before, _most_unpacked = _most_unpacked, gigabytes
+    previous_limit = _most_unpacked
+    _most_unpacked = gigabytes
     try:
         yield
     finally:
-        _most_unpacked = before
+        _most_unpacked = previous_limit
 
 
 def check_unpacked(path: Path, n_bytes: int) -> None:
-    """Refuse a packed file that unpacks to more than is allowed."""
+    """Raise for a packed file that unpacks to more than is allowed."""
     if n_bytes > _most_unpacked * 1e9:
         raise InputError(
             f"{path.name} unpacks to {n_bytes / 1e9:.3g} GB or more, and {_most_unpacked:g} are "
@@ -356,13 +387,13 @@ def check_unpacked(path: Path, n_bytes: int) -> None:
         )
 
 
-def line_error(path: Path, number: int, what: str) -> InputError:
-    """Build the error for one line of a file; `what` completes "Line 3 of tags.csv …"."""
-    return InputError(f"Line {number} of {path.name} {what}")
+def line_error(path: Path, number: int, problem: str) -> InputError:
+    """Return the error for one line of a file; `problem` completes "Line 3 of tags.csv …"."""
+    return InputError(f"Line {number} of {path.name} {problem}")
 
 
 def parse_xml(data: bytes, name: str, encoding: str | None = None) -> Any:
-    """Parse XML without entities, network or deep nesting; give lxml's root element."""
+    """Return lxml's root element of XML, parsed without entities, network or deep nesting."""
     try:
         from lxml import etree
     except ImportError as error:
@@ -370,9 +401,11 @@ def parse_xml(data: bytes, name: str, encoding: str | None = None) -> Any:
             f"{name} needs lxml, which comes with the extras `image`, `audio` and `arff`; "
             "run pip install '.[arff]' in a checkout."
         ) from error
-    options = {"resolve_entities": False, "no_network": True, "strip_cdata": False}
+    parser = etree.XMLParser(
+        encoding=encoding, resolve_entities=False, no_network=True, strip_cdata=False
+    )
     try:
-        root = etree.fromstring(data, etree.XMLParser(encoding=encoding, **options))
+        root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
         raise InputError(
             f"{name} is not well-formed XML ({said(error)}); repair it or move it away."

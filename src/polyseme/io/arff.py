@@ -48,18 +48,19 @@ def read_table(path: Path, wanted: Wanted) -> Table:
 def _read(path: Path, *, of_labels: bool) -> tuple[list[str], sp.csr_matrix, bool]:
     """Read labels or features: their names, a matrix (n, n_columns), whether rows are sparse."""
     label_names = _label_names(_label_file(path))
-    stripped = ((number, line.strip()) for number, line in numbered_lines(path))
-    lines = ((number, text) for number, text in stripped if text and not text.startswith("%"))
+    lines = _meaningful_lines(path)
     kinds = _header(lines, path)
-    if missing := label_names - kinds.keys():
+    missing = label_names - kinds.keys()
+    if missing:
         raise InputError(
             f"{path.name} has no attribute '{min(missing)}', which its label file names."
         )
-    chosen = [(at, name) for at, name in enumerate(kinds) if (name in label_names) == of_labels]
-    place, names = (
-        {at: column for column, (at, _) in enumerate(chosen)},
-        [name for _, name in chosen],
-    )
+    names: list[str] = []
+    column_by_attribute: dict[int, int] = {}
+    for attribute, name in enumerate(kinds):
+        if (name in label_names) == of_labels:
+            column_by_attribute[attribute] = len(names)
+            names.append(name)
     for name in names:
         if kinds[name] not in ("numeric", "real", "integer", "{0,1}", "{1,0}", "{0}", "{1}"):
             raise InputError(
@@ -67,68 +68,106 @@ def _read(path: Path, *, of_labels: bool) -> tuple[list[str], sp.csr_matrix, boo
                 f"or {{0,1}}; got {reprlib.repr(kinds[name])}: drop or encode it."
             )
     inverted = next((name for name in names if kinds[name].startswith("{1")), None)
-    values, indices, starts, is_sparse = array("d"), array("q"), array("q", [0]), False
+    values = array("d")
+    columns = array("q")
+    row_starts = array("q", [0])
+    is_sparse = False
     for number, text in lines:
-        is_sparse = is_sparse or (len(starts) == 1 and text.startswith("{"))
+        in_braces = text.startswith("{")
+        if len(row_starts) == 1:
+            is_sparse = in_braces
         try:
-            if inverted is not None and text.startswith("{"):
+            if inverted is not None and in_braces:
                 raise ValueError(f"'{inverted}' is {{1,0}}, so leaving it out means 1; say {{0,1}}")
-            for at, cell in _row(text, len(kinds)).items():
-                if at in place and (value := np.nan if cell == "?" else float(cell)) != 0:
+            for attribute, cell in _row(text, len(kinds)).items():
+                if attribute not in column_by_attribute:
+                    continue
+                value = np.nan if cell == "?" else float(cell)
+                if value != 0:
                     values.append(value)
-                    indices.append(place[at])
+                    columns.append(column_by_attribute[attribute])
         except ValueError as error:
             raise line_error(path, number, f"is no ARFF row: {error}.") from error
-        starts.append(len(values))
-    parts = (np.array(values), np.array(indices), np.array(starts))
-    matrix = sp.csr_matrix(parts, shape=(len(starts) - 1, len(names)), dtype=np.float64)
+        row_starts.append(len(values))
+    matrix = sp.csr_matrix(
+        (np.array(values), np.array(columns), np.array(row_starts)),
+        shape=(len(row_starts) - 1, len(names)),
+        dtype=np.float64,
+    )
     matrix.sort_indices()
-    binary = np.array([of_labels or kinds[name].startswith("{") for name in names], dtype=bool)
-    wrong = binary[matrix.indices] & (matrix.data != 1) & (of_labels | ~np.isnan(matrix.data))
-    for entry in np.flatnonzero(wrong)[:1]:
-        name, value = names[matrix.indices[entry]], matrix.data[entry]
-        got = "?" if np.isnan(value) else f"{value:g}"
-        raise InputError(f"{path.name} must have 0 or 1 for '{name}'; got {got}.")
+    _check_binary(matrix, names, kinds, path, of_labels=of_labels)
     return names, matrix, is_sparse
 
 
+def _meaningful_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the numbered lines of a file, stripped, without blank lines and comments."""
+    for number, line in numbered_lines(path):
+        text = line.strip()
+        if text and not text.startswith("%"):
+            yield number, text
+
+
+def _check_binary(
+    matrix: sp.csr_matrix, names: list[str], kinds: dict[str, str], path: Path, *, of_labels: bool
+) -> None:
+    """Raise unless labels, and attributes declared as binary, are 0 or 1; those may be missing."""
+    declared_binary = [kinds[name].startswith("{") for name in names]
+    is_binary = np.array(declared_binary, dtype=bool) | of_labels
+    is_value = of_labels | ~np.isnan(matrix.data)
+    is_wrong = is_binary[matrix.indices] & (matrix.data != 1) & is_value
+    for entry in np.flatnonzero(is_wrong)[:1]:
+        name = names[matrix.indices[entry]]
+        value = matrix.data[entry]
+        shown_value = "?" if np.isnan(value) else f"{value:g}"
+        raise InputError(f"{path.name} must have 0 or 1 for '{name}'; got {shown_value}.")
+
+
 def _header(lines: Iterator[tuple[int, str]], path: Path) -> dict[str, str]:
-    """Read up to the `@data` line; give the attributes' types, in small letters, by their names."""
+    """Read up to the `@data` line and return the attributes' types, in small letters, by name."""
     kinds: dict[str, str] = {}
     for number, text in lines:
-        keyword, _, rest = text.replace("\t", " ").partition(" ")
-        if keyword.lower() == "@data":
+        keyword, _, declaration = text.replace("\t", " ").partition(" ")
+        keyword = keyword.lower()
+        if keyword == "@data":
             return kinds
-        if keyword.lower() == "@relation":
+        if keyword == "@relation":
             continue
         words: list[str] = []
-        with suppress(ValueError):
-            words = _split(rest, None, 1) if keyword.lower() == "@attribute" else []
+        if keyword == "@attribute":
+            with suppress(ValueError):
+                words = _split(declaration, None, 1)
         if len(words) != 2 or words[0] in kinds:
-            got = reprlib.repr(text)
-            what = f"must be an @attribute with a name of its own and a type, or @data; got {got}."
-            raise line_error(path, number, what)
-        kinds[words[0]] = re.sub(r"\s", "", words[1]).lower()
+            problem = (
+                "must be an @attribute with a name of its own and a type, or @data; "
+                f"got {reprlib.repr(text)}."
+            )
+            raise line_error(path, number, problem)
+        name, kind = words
+        kinds[name] = re.sub(r"\s", "", kind).lower()
     raise InputError(f"{path.name} has no @data line; it is not a complete ARFF file.")
 
 
 def _split(text: str, separator: str | None, most: int = -1) -> list[str]:
-    """Split a line outside quotes; drop quotes, comment and white space around the parts."""
-    quoted: list[str] = []
+    """Return the pieces of a line, cut outside quotes, without quotes, comment and white space."""
+    quoted_texts: list[str] = []
 
     def put_aside(match: re.Match[str]) -> str:
         if match[3] is None:
             raise ValueError("a quote is not closed")
-        quoted.append(re.sub(r"\\(.)", r"\1", match[2]))
+        quoted_texts.append(re.sub(r"\\(.)", r"\1", match[2]))
         return "\0"
 
-    bare = _QUOTED.sub(put_aside, text.replace("\0", " ")).partition("%")[0].strip()
-    parts, values = [part.strip() for part in bare.split(separator, most)], iter(quoted)
-    return [re.sub("\0", lambda _: next(values), part) for part in parts] if quoted else parts
+    marked = _QUOTED.sub(put_aside, text.replace("\0", " "))
+    bare, _, _ = marked.partition("%")
+    pieces = [piece.strip() for piece in bare.strip().split(separator, most)]
+    if not quoted_texts:
+        return pieces
+    quotes = iter(quoted_texts)
+    return [re.sub("\0", lambda _: next(quotes), piece) for piece in pieces]
 
 
 def _row(text: str, n_attributes: int) -> dict[int, str]:
-    """Return a row's cells by their attributes' numbers; of a sparse row, those it has."""
+    """Return a row's cells by attribute number; a sparse row has only some of them."""
     cells = _split(text, ",")
     if not text.startswith("{"):
         if len(cells) != n_attributes:
@@ -136,32 +175,38 @@ def _row(text: str, n_attributes: int) -> dict[int, str]:
         return dict(enumerate(cells))
     if not cells[-1].endswith("}"):
         raise ValueError("a brace is not closed")
-    cells[0], row = cells[0].removeprefix("{"), {}
+    cells[0] = cells[0].removeprefix("{")
     cells[-1] = cells[-1].removesuffix("}")
-    for cell in cells if cells != [""] else ():
-        index, value = [*cell.split(None, 1), "", ""][:2]
-        at = int(index) if index.isdecimal() and value else -1
-        if not 0 <= at < n_attributes or at in row:
+    row: dict[int, str] = {}
+    if cells == [""]:
+        return row
+    for cell in cells:
+        words = [*cell.split(None, 1), "", ""]
+        index, value = words[:2]
+        attribute = int(index) if index.isdecimal() and value else -1
+        if not 0 <= attribute < n_attributes or attribute in row:
             raise ValueError(
                 f"{reprlib.repr(cell)} is not the number of another attribute, below "
                 f"{n_attributes}, and a value"
             )
-        row[at] = value.strip()
+        row[attribute] = value.strip()
     return row
 
 
 def _label_file(path: Path) -> Path:
-    """Find the label file that belongs to an ARFF file."""
-    stems = [re.sub(r"\.arff(\.gz)?$", "", path.name, flags=re.IGNORECASE)]
-    while _STEM_ADDITION.search(stems[-1]):
-        stems.append(_STEM_ADDITION.sub("", stems[-1]))
-    tried = [f"{stem}{suffix}" for stem in stems for suffix in (".xml", ".xml.gz")]
-    for name in tried:
-        if path.with_name(name).is_file():
-            return path.with_name(name)
+    """Return the label file that belongs to an ARFF file."""
+    stem = re.sub(r"\.arff(\.gz)?$", "", path.name, flags=re.IGNORECASE)
+    names = [f"{stem}.xml", f"{stem}.xml.gz"]
+    while _STEM_ADDITION.search(stem):
+        stem = _STEM_ADDITION.sub("", stem)
+        names += [f"{stem}.xml", f"{stem}.xml.gz"]
+    for name in names:
+        file = path.with_name(name)
+        if file.is_file():
+            return file
     raise InputError(
         f"Label file of {path.name} not found at {path.parent}; put one of these beside it: "
-        f"{', '.join(tried)}."
+        f"{', '.join(names)}."
     )
 
 
@@ -172,11 +217,12 @@ def _label_names(path: Path) -> set[str]:
         text += line
         if len(text) > MAX_LINE_BYTES:
             raise InputError(f"{path.name} is longer than any label file should be; check it.")
-    elements = parse_xml(text.encode(), path.name, "utf-8").iter("{*}label")
-    names = [element.get("name", "") for element in elements]
+    root = parse_xml(text.encode(), path.name, "utf-8")
+    names = [element.get("name", "") for element in root.iter("{*}label")]
     if not names or "" in names:
         raise InputError(f'{path.name} must list labels as <label name="…"> elements.')
-    if len(set(names)) < len(names):
+    distinct_names = set(names)
+    if len(distinct_names) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
         raise InputError(f"{path.name} must name each label once; got '{repeated}' twice.")
-    return set(names)
+    return distinct_names

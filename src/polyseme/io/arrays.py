@@ -36,19 +36,20 @@ def read_table(path: Path, wanted: Wanted) -> Table:
     as above, and one more array for the features, or what `scipy.sparse.save_npz` writes. Single
     and double precision are kept; half precision becomes single, all else double.
     """
-    packed = path.name.lower().endswith(".npz")
-    arrays = _load_npz(path) if packed else _load_safetensors(path)
+    is_archive = path.name.lower().endswith(".npz")
+    arrays = _load_npz(path) if is_archive else _load_safetensors(path)
     table = Table(ids=_names(arrays, "ids", path))
     labels = arrays.pop("labels", None)
     if wanted.tags and (labels is not None or wanted.features != "all"):
         table = replace(table, **_indicator(arrays, labels, path))
     if wanted.features == "all":
         table = replace(table, **_features(arrays, path, wanted.features_column))
-    for what, values in (("indicator", table.indicator), ("features", table.features)):
-        if table.ids is not None and values is not None and len(table.ids) != values.shape[0]:
-            raise InputError(
-                f"{path.name} has {len(table.ids)} ids for {values.shape[0]} rows of {what}."
-            )
+    if table.ids is None:
+        return table
+    n_ids = len(table.ids)
+    for name, matrix in (("indicator", table.indicator), ("features", table.features)):
+        if matrix is not None and matrix.shape[0] != n_ids:
+            raise InputError(f"{path.name} has {n_ids} ids for {matrix.shape[0]} rows of {name}.")
     return table
 
 
@@ -56,62 +57,84 @@ def _indicator(
     arrays: dict[str, NDArray[Any]], labels: NDArray[Any] | None, path: Path
 ) -> dict[str, Any]:
     """Return the 0/1 matrix of documents, and the names of its columns."""
-    in_parts = all(key in arrays for key in _CSR_KEYS)
-    if labels is None or not (in_parts or "indicator" in arrays):
-        listed = _listed(arrays | ({} if labels is None else {"labels": labels}))
+    is_sparse = all(key in arrays for key in _CSR_KEYS)
+    if labels is None or not (is_sparse or "indicator" in arrays):
+        present = arrays if labels is None else arrays | {"labels": labels}
         raise InputError(
             f"{path.name} must hold `labels` with `indicator` or with `data`, `indices`, `indptr` "
-            f"and `shape`; got {listed}."
+            f"and `shape`; got {_listed(present)}."
         )
     if labels.ndim != 1 or (labels.dtype.kind != "U" and labels.size):
         raise InputError(f"`labels` in {path.name} must be a list of strings; got {labels.dtype}.")
-    values: Any = arrays.get("indicator")
-    with refusing_damage(path):
-        if values is None:
-            parts = (arrays["data"], arrays["indices"], arrays["indptr"])
-            values = _checked(sp.csr_matrix(parts, shape=tuple(arrays["shape"].tolist())), path)
-    if values.ndim != 2 or values.dtype.kind not in "buif":
+    matrix: Any = arrays.get("indicator")
+    if matrix is None:
+        with refusing_damage(path):
+            csr_arrays = (arrays["data"], arrays["indices"], arrays["indptr"])
+            shape = tuple(arrays["shape"].tolist())
+            matrix = _checked(sp.csr_matrix(csr_arrays, shape=shape), path)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "buif":
         raise InputError(
             f"The 0/1 matrix in {path.name} must hold numbers in two dimensions; got "
-            f"{values.dtype} in {values.ndim}."
+            f"{matrix.dtype} in {matrix.ndim}."
         )
-    names, n_columns = labels.tolist(), values.shape[1]
-    if len(names) != n_columns or len(set(names)) < n_columns:
+    names = labels.tolist()
+    n_columns = matrix.shape[1]
+    n_distinct = len(set(names))
+    if len(names) != n_columns or n_distinct < n_columns:
         raise InputError(
             f"`labels` in {path.name} must name each of the {n_columns} columns of the matrix; got "
-            f"{len(set(names))} different names in {len(names)}."
+            f"{n_distinct} different names in {len(names)}."
         )
-    return {"indicator": sp.csr_matrix(values), "labels": names}
+    return {"indicator": sp.csr_matrix(matrix), "labels": names}
 
 
-def _features(arrays: dict[str, NDArray[Any]], path: Path, asked: str | None) -> dict[str, Any]:
+def _features(
+    arrays: dict[str, NDArray[Any]], path: Path, wanted_name: str | None
+) -> dict[str, Any]:
     """Return the features of an archive, and the names of their columns where it has them."""
     columns = _names(arrays, "columns", path)
+    matrix: Any
     if "format" in arrays:
-        arrays.clear()  # they are read anew
+        arrays.clear()  # scipy reads them again
         with refusing_damage(path):
-            matrix: Any = as_features(sp.csr_matrix(_checked(sp.load_npz(path), path)), path.name)
+            sparse = _checked(sp.load_npz(path), path)
+            matrix = as_features(sp.csr_matrix(sparse), path.name)
     else:
-        left = {name: values for name, values in arrays.items() if name != "indicator"}
-        called = ("features", "embeddings", "embedding") if asked is None else (asked,)
-        chosen = [name for name in called if name in left]
-        if not chosen and (len(left) != 1 or asked is not None):
-            raise InputError(
-                f"{path.name} must hold a single array, one named `{called[0]}`, or a matrix saved "
-                f"by scipy.sparse.save_npz, beside `ids`; got {_listed(left)}: name one by "
-                "`features_column` (--features-column)."
-            )
-        values = left[chosen[0] if chosen else next(iter(left))]
+        array = _features_array(arrays, path, wanted_name)
         # Small whole numbers grow, too.
-        check_unpacked(path, values.size * _as_floats(values.dtype).itemsize)
-        matrix = as_features(values, path.name)
-    if columns is not None and len(set(columns)) != matrix.shape[1]:
+        check_unpacked(path, array.size * _as_floats(array.dtype).itemsize)
+        matrix = as_features(array, path.name)
+    if columns is None:
+        return {"features": matrix, "columns": None}
+    if len(set(columns)) != matrix.shape[1]:
         raise InputError(f"`columns` in {path.name} must name each of {matrix.shape[1]} columns.")
-    return {"features": matrix, "columns": None if columns is None else tuple(columns)}
+    return {"features": matrix, "columns": tuple(columns)}
+
+
+def _features_array(
+    arrays: dict[str, NDArray[Any]], path: Path, wanted_name: str | None
+) -> NDArray[Any]:
+    """Return the array that holds the features: the named one, a usual name, or the only one."""
+    candidates = dict(arrays)
+    candidates.pop("indicator", None)
+    usual_names: tuple[str, ...] = ("features", "embeddings", "embedding")
+    if wanted_name is not None:
+        usual_names = (wanted_name,)
+    for name in usual_names:
+        if name in candidates:
+            return candidates[name]
+    if wanted_name is not None or len(candidates) != 1:
+        raise InputError(
+            f"{path.name} must hold a single array, one named `{usual_names[0]}`, or a matrix "
+            "saved by scipy.sparse.save_npz, beside `ids`; got "
+            f"{_listed(candidates)}: name one by `features_column` (--features-column)."
+        )
+    (array,) = candidates.values()
+    return array
 
 
 def _names(arrays: dict[str, NDArray[Any]], key: str, path: Path) -> list[str] | None:
-    """Take the names of rows or columns out of an archive's arrays; None where there are none."""
+    """Return the names of rows or columns, removed from an archive's arrays; None without any."""
     names = arrays.pop(key, None)
     if names is None:
         return None
@@ -124,7 +147,7 @@ def _names(arrays: dict[str, NDArray[Any]], key: str, path: Path) -> list[str] |
 def refusing_damage(
     path: Path, kind: str = "a numpy file without pickled objects"
 ) -> Iterator[None]:
-    """Turn whatever numpy and scipy raise for a damaged file into one sentence."""
+    """Raise one sentence for whatever numpy and scipy raise about a damaged file."""
     try:
         yield
     except InputError:
@@ -142,52 +165,60 @@ class NumpyFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.kinds = path, dict[str, str]()
+        self.path = path
+        self.kinds: dict[str, str] = {}
         with refusing_damage(path):
             self._array = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(self._array, np.ndarray):
             raise InputError(f"{path.name} is an archive of arrays; rename it to end in .npz.")
-        as_features(self._array[:0] if self._array.ndim else self._array, path.name)
+        no_rows = self._array[:0] if self._array.ndim else self._array
+        as_features(no_rows, path.name)  # checks the type and the dimensions
         self.n_rows = len(self._array)
 
     def blocks(self, roles: object, n_rows: int = 2**62) -> Iterator[FloatArray]:
         """Yield blocks (n_rows, n_features), one at least."""
         for start in range(0, max(1, self.n_rows), n_rows):
-            block: Any = as_features(np.array(self._array[start : start + n_rows]), self.path.name)
+            rows = np.array(self._array[start : start + n_rows])
+            block: Any = as_features(rows, self.path.name)
             yield block
 
 
 def as_features(values: Any, name: str) -> FloatArray | sp.csr_matrix:
-    """Return features (n, n_features) a float type, or refuse them; see `read_features`."""
+    """Return features (n, n_features) as floats, or raise; see `read_features`."""
     if values.ndim != 2:
         raise InputError(
             f"Features in {name} must have two dimensions (instances, features); got {values.ndim}."
         )
     if values.dtype.kind not in "buif":
         raise InputError(f"Features in {name} must be numbers; got the type {values.dtype}.")
-    features: FloatArray | sp.csr_matrix = values.astype(_as_floats(values.dtype), copy=False)
+    float_type = _as_floats(values.dtype)
+    features: FloatArray | sp.csr_matrix = values.astype(float_type, copy=False)
     return features
 
 
-def _as_floats(kind: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type that features of a type are kept in."""
-    single = kind.kind == "f" and kind.itemsize <= 4
-    return np.dtype(np.float32 if single else np.float64)
+def _as_floats(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the float type that features of a type are stored in."""
+    is_single = dtype.kind == "f" and dtype.itemsize <= 4
+    return np.dtype(np.float32 if is_single else np.float64)
 
 
 def check_archive(path: Path) -> None:
-    """Refuse an archive that would unpack to more than is allowed, before it is unpacked."""
+    """Raise for an archive that would unpack to more than is allowed, before it is unpacked."""
+    n_bytes = 0
     with refusing_damage(path), zipfile.ZipFile(path) as archive:
-        size = sum(member.file_size for member in archive.infolist())
-    check_unpacked(path, size)
+        for member in archive.infolist():
+            n_bytes += member.file_size
+    check_unpacked(path, n_bytes)
 
 
 def check_letters(values: NDArray[Any], path: Path) -> None:
-    """Refuse text whose numbers are those of no letters; numpy hands them on as they are."""
-    if values.dtype.kind == "U" and values.size:
-        codes = np.ascontiguousarray(values).view(f"{values.dtype.byteorder}u4")
-        if codes.max(initial=0) > sys.maxunicode:
-            raise InputError(f"{path.name} holds text that is none; save plain arrays again.")
+    """Raise for text with code points that no letter has; numpy passes them on as they are."""
+    if values.dtype.kind != "U" or not values.size:
+        return
+    number_type = f"{values.dtype.byteorder}u4"
+    code_points = np.ascontiguousarray(values).view(number_type)
+    if code_points.max(initial=0) > sys.maxunicode:
+        raise InputError(f"{path.name} holds invalid text; save plain arrays again.")
 
 
 def _load_safetensors(path: Path) -> dict[str, NDArray[Any]]:
@@ -195,7 +226,8 @@ def _load_safetensors(path: Path) -> dict[str, NDArray[Any]]:
     from safetensors.numpy import load_file
 
     with refusing_damage(path, "a safetensors file of numbers that numpy knows"):
-        return dict(load_file(path))
+        arrays = load_file(path)
+        return dict(arrays)
 
 
 def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
@@ -216,12 +248,13 @@ def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _checked(matrix: Any, path: Path) -> Any:
-    """Refuse a sparse matrix with wrong indices or of an absurd size."""
+    """Check that a sparse matrix has valid indices and a plausible size, and return it."""
     # Compiled scipy code trusts the indices: a wrong one would read foreign memory. The formats
     # without this method check theirs when they are built.
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)
-    if max(matrix.shape) > _MAX_SIZE_PER_VALUE * max(1, matrix.nnz):
+    largest_size = _MAX_SIZE_PER_VALUE * max(1, matrix.nnz)
+    if max(matrix.shape) > largest_size:
         raise InputError(
             f"{path.name} states {matrix.shape[0]} rows and {matrix.shape[1]} columns for "
             f"{matrix.nnz} values; leave out what is empty."
@@ -230,5 +263,5 @@ def _checked(matrix: Any, path: Path) -> Any:
 
 
 def _listed(arrays: dict[str, NDArray[Any]]) -> str:
-    """List the names of the arrays of an archive."""
+    """Return the names of the arrays of an archive in words."""
     return ", ".join(sorted(arrays)) or "no arrays"

@@ -22,7 +22,7 @@ _BATCH_ROWS = 8192
 
 
 class ArrowFile:
-    """An open file; whatever is wrong with it is told in one sentence.
+    """An open file; whatever is wrong with it becomes an error of one sentence.
 
     Attributes
     ----------
@@ -32,78 +32,97 @@ class ArrowFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, arrow = path, import_pyarrow()
+        arrow = import_pyarrow()
+        self.path = path
         self._parquet = path.suffix.lower() == ".parquet"
         with self._readable():
             if self._parquet:
                 self._file = arrow.parquet.ParquetFile(path)
-                schema, self.n_rows = self._file.schema_arrow, self._file.metadata.num_rows
+                schema = self._file.schema_arrow
+                self.n_rows = self._file.metadata.num_rows
             else:
                 schema, self._file = _arrow_batches(arrow, path)
                 self.n_rows = sum(batch.num_rows for batch in self._file)
         self._names = _label_names(schema.metadata or {})
         self.kinds: dict[str, str] = {}
         for field in schema:
-            if field.name in self.kinds:
-                told = f"{path.name} has two columns '{in_words(field.name, 100)}'; rename one."
-                raise InputError(told)
+            name = field.name
+            if name in self.kinds:
+                raise InputError(
+                    f"{path.name} has two columns '{in_words(name, 100)}'; rename one."
+                )
             kind = _kind(field.type, arrow.types)
-            self.kinds[field.name] = LIST if field.name in self._names else kind
+            self.kinds[name] = LIST if name in self._names else kind
 
     def cells(self, name: str) -> list[Any]:
         """Read a column as plain Python; numbers of labels become their names."""
-        cells = [cell for batch in self.batches([name]) for cell in batch.column(0).to_pylist()]
-        names = dict(enumerate(self._names.get(name, ())))
-        return [[names.get(n, n) for n in cell or ()] for cell in cells] if names else cells
+        cells: list[Any] = []
+        for batch in self.batches([name]):
+            cells += batch.column(0).to_pylist()
+        label_names = dict(enumerate(self._names.get(name, ())))
+        if not label_names:
+            return cells
+        return [[label_names.get(label, label) for label in cell or ()] for cell in cells]
 
     def blocks(self, roles: Roles, n_rows: int = _BATCH_ROWS) -> Iterator[FloatArray]:
         """Yield features in blocks of so many rows, one at least; empty cells are NaN."""
         rows: FloatArray = np.empty((0, len(roles.numbers)))
-        start, width = 0, None
+        n_read = 0
+        width = None
         for batch in self.batches(roles.features, n_rows):
             if roles.vector is None:
-                columns = [c.cast("float64").to_numpy(zero_copy_only=False) for c in batch.columns]
-                block: FloatArray = np.column_stack(columns)
+                block = _number_columns(batch)
             else:
-                block = self._vectors(batch.column(0), start, width)
-            start, width = start + len(block), block.shape[1]
+                block = self._vectors(batch.column(0), n_read, width)
+            n_read += len(block)
+            width = block.shape[1]
             # A file cuts batches where its row groups end; blocks are cut at fixed places.
             rows = np.concatenate([rows, block]) if len(rows) else block
             while len(rows) >= n_rows:
                 yield rows[:n_rows]
                 rows = rows[n_rows:]
-        if len(rows) or not start:
+        if len(rows) or not n_read:
             yield rows
 
     def _vectors(self, column: Any, start: int, width: int | None) -> FloatArray:
         """Turn a column of lists of numbers into a matrix, all as long as the first."""
-        sizes = np.array([size or 0 for size in column.value_lengths().to_pylist()])
-        width = int(sizes[0]) if width is None else width
-        if wrong := np.flatnonzero(sizes != width).tolist():
+        lengths = column.value_lengths().to_pylist()
+        sizes = np.array([length or 0 for length in lengths])
+        if width is None:
+            width = int(sizes[0])
+        wrong_rows = np.flatnonzero(sizes != width).tolist()
+        if wrong_rows:
+            row = wrong_rows[0]
             raise InputError(
-                f"Row {start + wrong[0]} of {self.path.name} has a vector of {sizes[wrong[0]]} "
+                f"Row {start + row} of {self.path.name} has a vector of {sizes[row]} "
                 f"numbers where others have {width}; all need the same length."
             )
         values = column.flatten()
-        single = str(values.type) in ("float", "halffloat")
-        numbers = values.cast("float32" if single else "float64").to_numpy(zero_copy_only=False)
-        matrix: FloatArray = numbers.reshape(len(sizes), width)
+        is_single = str(values.type) in ("float", "halffloat")
+        numbers = values.cast("float32" if is_single else "float64")
+        matrix: FloatArray = numbers.to_numpy(zero_copy_only=False).reshape(len(sizes), width)
         return matrix
 
     def batches(self, names: Sequence[str], n_rows: int = _BATCH_ROWS) -> Iterator[Any]:
         """Yield record batches of at most so many rows with these columns, in this order."""
-        options = {"batch_size": n_rows, "columns": list(names), "use_threads": False}
+        columns = list(names)
         with self._readable():
-            for batch in self._file.iter_batches(**options) if self._parquet else self._file:
-                chosen = batch.select(list(names))
+            if self._parquet:
+                batches = self._file.iter_batches(
+                    batch_size=n_rows, columns=columns, use_threads=False
+                )
+            else:
+                batches = self._file
+            for batch in batches:
+                selected = batch.select(columns)
                 # Compiled code trusts offsets and indices: wrong ones would read foreign memory.
-                chosen.validate(full=True)
+                selected.validate(full=True)
                 for start in range(0, batch.num_rows, n_rows):
-                    yield chosen.slice(start, n_rows)
+                    yield selected.slice(start, n_rows)
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
-        """Turn what pyarrow raises for a damaged file into one sentence."""
+        """Raise one sentence for what pyarrow raises about a damaged file."""
         try:
             yield
         except (import_pyarrow().ArrowException, OSError) as error:
@@ -114,7 +133,7 @@ class ArrowFile:
 
 
 def import_pyarrow() -> Any:
-    """Import pyarrow with its Parquet part, or say how to get it."""
+    """Return pyarrow with its Parquet module; raise an error that says how to install it."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -131,32 +150,48 @@ def _arrow_batches(arrow: Any, path: Path) -> tuple[Any, list[Any]]:
     mapped = arrow.memory_map(str(path))
     try:
         reader = arrow.ipc.open_file(mapped)
-        return reader.schema, [reader.get_batch(at) for at in range(reader.num_record_batches)]
+        batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
     except arrow.ArrowInvalid:
         mapped.seek(0)
         reader = arrow.ipc.open_stream(mapped)
-        return reader.schema, list(reader)
+        batches = list(reader)
+    return reader.schema, batches
 
 
 def _label_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
     """Return the names that Hugging Face datasets keep for columns with lists of label numbers."""
-    found: dict[str, list[str]] = {}
-    with suppress(ValueError, KeyError, TypeError, AttributeError):  # others may write anything
-        for name, kind in json.loads(metadata[b"huggingface"])["info"]["features"].items():
-            if isinstance(inner := kind.get("feature"), dict) and inner["_type"] == "ClassLabel":
-                found[name] = [str(label) for label in inner["names"]]
-    return found
+    names_by_column: dict[str, list[str]] = {}
+    # Other programs may write anything under this key.
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        info = json.loads(metadata[b"huggingface"])["info"]
+        for column, feature in info["features"].items():
+            label_type = feature.get("feature")
+            if isinstance(label_type, dict) and label_type["_type"] == "ClassLabel":
+                names_by_column[column] = [str(name) for name in label_type["names"]]
+    return names_by_column
 
 
-def _kind(kind: Any, types: Any) -> str:
-    """Return what a type of pyarrow is for us."""
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+def _kind(arrow_type: Any, types: Any) -> str:
+    """Return what a column of a type of pyarrow holds for us."""
+    if types.is_dictionary(arrow_type):
+        arrow_type = arrow_type.value_type
+    number_tests = (types.is_integer, types.is_floating, types.is_boolean)
+    if any(is_type(arrow_type) for is_type in number_tests):
         return NUMBER
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+    text_tests = (types.is_string, types.is_large_string, types.is_string_view)
+    if any(is_type(arrow_type) for is_type in text_tests):
         return TEXT
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        inner = _kind(kind.value_type, types)
-        return {NUMBER: VECTOR, TEXT: LIST}.get(inner, str(kind))
-    return str(kind)
+    list_tests = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    if any(is_type(arrow_type) for is_type in list_tests):
+        item_kind = _kind(arrow_type.value_type, types)
+        list_kinds = {NUMBER: VECTOR, TEXT: LIST}
+        return list_kinds.get(item_kind, str(arrow_type))
+    return str(arrow_type)
+
+
+def _number_columns(batch: Any) -> FloatArray:
+    """Return the columns of numbers of a record batch side by side; empty cells are NaN."""
+    columns = [column.cast("float64") for column in batch.columns]
+    arrays = [column.to_numpy(zero_copy_only=False) for column in columns]
+    matrix: FloatArray = np.column_stack(arrays)
+    return matrix

@@ -44,16 +44,15 @@ class Roles(NamedTuple):
 
 
 def fields_of(names: Collection[str]) -> dict[str, str]:
-    """Find the columns that say something of a row; `file` is its id where there is no `id`."""
-    return {
-        name: where
-        for name, where in FIELDS.items()
-        if name in names and not (name == "file" and "id" in names)
-    }
+    """Return the columns that describe a row; `file` is its id where there is no `id`."""
+    fields = {name: field for name, field in FIELDS.items() if name in names}
+    if "id" in fields:
+        fields.pop("file", None)
+    return fields
 
 
 def find_roles(kinds: Mapping[str, str], wanted: Wanted, file: str) -> Roles:
-    """Decide what each column of a file is, or say in one sentence what is missing."""
+    """Return what each column of a file is for; raise where a needed one is missing."""
     if len(kinds) > MAX_COLUMNS:
         raise InputError(f"{file} has {len(kinds):,} columns; {MAX_COLUMNS:,} are the most.")
     longest = max(map(len, kinds), default=0)
@@ -65,21 +64,20 @@ def find_roles(kinds: Mapping[str, str], wanted: Wanted, file: str) -> Roles:
     fields = fields_of([name for name in kinds if name != tags])
     if wanted.features == "none":
         return Roles(fields, tags, None, (), ())
-    called = TAGS if wanted.tags_column is None else (wanted.tags_column,)
-    apart = {*FIELDS, *called, tags} | {name for name in kinds if _INDEX.fullmatch(name)}
-    others = [name for name in kinds if name not in apart]
-    vector = _vector_column({name: kinds[name] for name in others}, wanted, file)
-    numbers = tuple(name for name in others if kinds[name] == NUMBER)
+    tag_names = TAGS if wanted.tags_column is None else (wanted.tags_column,)
+    index_names = {name for name in kinds if _INDEX.fullmatch(name)}
+    reserved = {*FIELDS, *tag_names, tags, *index_names}
+    candidates = {name: kind for name, kind in kinds.items() if name not in reserved}
+    vector = _vector_column(candidates, wanted, file)
+    numbers = tuple(name for name, kind in candidates.items() if kind == NUMBER)
     if vector is not None or wanted.features == "vectors":
         return Roles(fields, tags, vector, (), numbers)
-    for name in others:
-        if kinds[name] != NUMBER:
+    for name, kind in candidates.items():
+        if kind != NUMBER:
             remedy = "drop or encode it"
-            if kinds[name] in (TEXT, LIST) and tags is None:
+            if kind in (TEXT, LIST) and tags is None:
                 remedy += ", or name it `tags` if it holds tags"
-            raise InputError(
-                f"Column '{name}' of {file} must hold numbers; got {kinds[name]}: {remedy}."
-            )
+            raise InputError(f"Column '{name}' of {file} must hold numbers; got {kind}: {remedy}.")
         if _NAMELESS.fullmatch(name):
             raise InputError(
                 f"Column {list(kinds).index(name) + 1} of {file} has no name; name it (`id` if it "
@@ -95,26 +93,32 @@ def table_of(
     where: Callable[[int], str],
     features: Any = None,
 ) -> Table:
-    """Make a table of columns of cells, by name, and of features; `where` says where a row is."""
-    given: dict[str, Any] = {
-        place: texts(cells[name], name, where) for name, place in roles.fields.items()
-    }
+    """Return a table of columns of cells, by name, and of features.
+
+    `where` returns the words for a row's place in errors.
+    """
+    contents: dict[str, Any] = {}
+    for column, field in roles.fields.items():
+        contents[field] = texts(cells[column], column, where)
     if roles.tags is not None:
-        given["label_sets"] = label_sets(cells[roles.tags], wanted.delimiter, roles.tags, where)
-    return Table(features=features, columns=roles.numbers or None, unused=roles.unused, **given)
+        tag_cells = cells[roles.tags]
+        contents["label_sets"] = label_sets(tag_cells, wanted.delimiter, roles.tags, where)
+    return Table(features=features, columns=roles.numbers or None, unused=roles.unused, **contents)
 
 
 def texts(cells: Sequence[Any], column: str, where: Callable[[int], str]) -> list[str] | None:
     """Return a column of names as text; None where every cell is empty."""
-    empty = [row for row, cell in enumerate(cells) if cell is None or cell != cell]
-    if len(empty) == len(cells):
+    is_empty = [cell is None or cell != cell for cell in cells]
+    if all(is_empty):
         return None
-    for row in empty[:1]:
+    if any(is_empty):
+        row = is_empty.index(True)
         raise InputError(
             f"{where(row)} lacks '{column}', which others have; give it to all or none."
         )
     for row, cell in enumerate(cells):
-        if isinstance(cell, bool) or not isinstance(cell, (str, int)):
+        is_name = isinstance(cell, (str, int)) and not isinstance(cell, bool)
+        if not is_name:
             raise InputError(
                 f"{where(row)} must have text or a whole number as '{column}'; got "
                 f"{reprlib.repr(cell)}."
@@ -123,8 +127,9 @@ def texts(cells: Sequence[Any], column: str, where: Callable[[int], str]) -> lis
 
 
 def check_size(n_rows: int, n_columns: int, file: str) -> None:
-    """Refuse features that no memory should be asked for."""
-    if n_rows * n_columns > MAX_NUMBERS:
+    """Raise for features that would take too much memory."""
+    n_numbers = n_rows * n_columns
+    if n_numbers > MAX_NUMBERS:
         raise InputError(
             f"{file} holds {n_rows:,} rows of {n_columns:,} numbers, more than {MAX_NUMBERS:,} in "
             "all; cut it into shards for `polyseme rank --out`."
@@ -132,26 +137,29 @@ def check_size(n_rows: int, n_columns: int, file: str) -> None:
 
 
 def _vector_column(kinds: Mapping[str, str], wanted: Wanted, file: str) -> str | None:
-    """Find the column of vectors: the one that was asked for, or the only one."""
+    """Return the column of vectors: the one that was asked for, or the only one."""
     vectors = [name for name in kinds if kinds[name] == VECTOR]
-    asked = wanted.features_column
-    if asked is not None and asked not in vectors:
-        raise InputError(
-            f"{file} has no column '{asked}' of vectors, which `features_column` "
-            f"(--features-column) names; it has {first_few(vectors) or 'none'}."
-        )
-    called = [name for name in vectors if name in _VECTORS] if asked is None else [asked]
-    chosen = called if len(called) == 1 else vectors
-    if len(chosen) > 1:
+    wanted_name = wanted.features_column
+    if wanted_name is not None:
+        if wanted_name not in vectors:
+            raise InputError(
+                f"{file} has no column '{wanted_name}' of vectors, which `features_column` "
+                f"(--features-column) names; it has {first_few(vectors) or 'none'}."
+            )
+        return wanted_name
+    familiar = [name for name in vectors if name in _VECTORS]
+    if len(familiar) == 1:
+        return familiar[0]
+    if len(vectors) > 1:
         raise InputError(
             f"{file} has several columns of vectors ({first_few(vectors)}); name one by "
             "`features_column` (--features-column)."
         )
-    return chosen[0] if chosen else None
+    return vectors[0] if vectors else None
 
 
 def _tags_column(kinds: Mapping[str, str], wanted: Wanted, file: str) -> str | None:
-    """Find the column that holds the tags; None where none are wanted, or only features are."""
+    """Return the column that holds the tags; None where none are wanted, or only features are."""
     if not wanted.tags:
         return None
     names = TAGS if wanted.tags_column is None else (wanted.tags_column,)
@@ -160,11 +168,14 @@ def _tags_column(kinds: Mapping[str, str], wanted: Wanted, file: str) -> str | N
         return present[0]
     if not present and wanted.tags_column is None and wanted.features == "all":
         return None  # features alone
-    problem = f"no column '{wanted.tags_column}'"
-    if wanted.tags_column is None:
-        both, nor = ("both a", "and") if present else ("neither a", "nor")
-        problem = f"{both} column 'tags' {nor} 'labels'"
-    listed = first_few([in_words(name, 40) for name in kinds], most=20)
+    if wanted.tags_column is not None:
+        problem = f"no column '{wanted.tags_column}'"
+    elif present:
+        problem = "both a column 'tags' and 'labels'"
+    else:
+        problem = "neither a column 'tags' nor 'labels'"
+    readable_names = [in_words(name, 40) for name in kinds]
+    listed = first_few(readable_names, most=20)
     raise InputError(
         f"{file} has {problem}; name it by `tags_column` (--tags-column), one of: {listed}."
     )

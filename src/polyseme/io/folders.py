@@ -68,23 +68,27 @@ def mark_folder(path: Path, kind: str, adopt: Adopt | None = None) -> None:
 
 @contextmanager
 def own_folder(path: Path, kind: str, adopt: Adopt | None = None) -> Iterator[None]:
-    """Hold a folder as `mark_folder` makes it: nobody else of us writes to it meanwhile."""
+    """Lock a folder that `mark_folder` made, so that no other process of ours writes to it."""
     mark_folder(path, kind, adopt)
     with locked(path, _LOCK_SECONDS):
         yield
 
 
 def kind_of(path: Path) -> str | None:
-    """Return what the mark of a folder says that it holds; None where it has no mark of ours."""
+    """Return the kind of content that the mark of a folder names; None without a mark of ours."""
+    mark_file = path / MARK
     try:
-        if not stat.S_ISREG((path / MARK).lstat().st_mode):
+        if not stat.S_ISREG(mark_file.lstat().st_mode):
             return None
-        with (path / MARK).open("rb") as stream:
+        with mark_file.open("rb") as stream:
             mark = unsealed(stream.read(_MARK_BYTES))
     except OSError:
         return None
-    known = mark is not None and mark.get("format") == _FORMAT and mark.get("version") == _VERSION
-    return str(mark.get("kind")) if mark is not None and known else None
+    if mark is None:
+        return None
+    if mark.get("format") != _FORMAT or mark.get("version") != _VERSION:
+        return None
+    return str(mark.get("kind"))
 
 
 def check_file(path: Path) -> Path:
@@ -123,8 +127,11 @@ def file_at(path: Path) -> Path:
 
 
 def check_regular(path: Path, error: type[InputError] = InputError) -> None:
-    """Raise where something is there that is no regular file, such as a link or a pipe."""
-    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+    """Raise where a path exists that is no regular file, such as a link or a pipe."""
+    if not os.path.lexists(path):
+        return
+    mode = path.lstat().st_mode
+    if not stat.S_ISREG(mode):
         raise error(
             f"'{path}' must be a regular file, not a link, a pipe or a folder; put the file itself "
             "in its place, or take it away."
@@ -160,12 +167,13 @@ def check_link(path: Path) -> None:
 
 
 def check_room(place: Path, n_bytes: int) -> None:
-    """Raise unless a disk has room for so many bytes; `place` need not be there yet."""
-    there = next((one for one in (place, *place.absolute().parents) if one.exists()), None)
-    if there is None:
+    """Raise unless a disk has room for so many bytes; `place` need not exist yet."""
+    ancestors = (place, *place.absolute().parents)
+    folder = next((ancestor for ancestor in ancestors if ancestor.exists()), None)
+    if folder is None:
         return
-    with suppress(OSError):  # a file system that does not tell
-        free = shutil.disk_usage(there).free
+    with suppress(OSError):  # a file system that does not report its free space
+        free = shutil.disk_usage(folder).free
         if free < n_bytes:
             raise InputError(
                 f"The disk of '{place}' has {free / 1e9:.2f} GB left, and {n_bytes / 1e9:.2f} are "
@@ -200,23 +208,29 @@ def make_folder(folder: Path) -> None:
 
 
 def _check_mark(folder: Path, kind: str, adopt: Adopt | None) -> None:
-    """Mark a folder that is new, empty or adopted; refuse one that is somebody else's."""
-    foreign = sorted(one.name for one in folder.iterdir() if not is_drawn(one.name))
-    if MARK in foreign:
-        found = kind_of(folder)
-        if found is None:
+    """Mark a folder that is new, empty or adopted; raise for one that is not ours."""
+    names = sorted(entry.name for entry in folder.iterdir() if not is_drawn(entry.name))
+    if MARK in names:
+        marked_kind = kind_of(folder)
+        if marked_kind is None:
             raise InputError(
                 f"The mark '{MARK}' in '{folder}' is damaged or not ours; name another folder."
             )
-        if found != kind:
-            raise InputError(f"'{folder}' holds {found}, and no {kind}; name another folder.")
+        if marked_kind != kind:
+            raise InputError(f"'{folder}' holds {marked_kind}, and no {kind}; name another folder.")
         return
-    if foreign and not (adopt is not None and adopt(folder)):
+    is_adopted = adopt is not None and bool(names) and adopt(folder)
+    if names and not is_adopted:
         raise InputError(
-            f"'{folder}' holds '{foreign[0]}' and no mark that polyseme made it; name a folder "
+            f"'{folder}' holds '{names[0]}' and no mark that polyseme made it; name a folder "
             f"that is new or empty for {kind}."
         )
-    mark = {"format": _FORMAT, "version": _VERSION, "kind": kind, "owner": secrets.token_hex(16)}
+    mark = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "kind": kind,
+        "owner": secrets.token_hex(16),
+    }
     with replacing(folder / MARK) as stream:
         stream.write(sealed(mark))
 
@@ -228,9 +242,11 @@ class Writer(io.BufferedWriter):
     """A file that is written from its start to its end, and digested on the way."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
-        super().__init__(io.FileIO(descriptor, "wb"))
+        raw_file = io.FileIO(descriptor, "wb")
+        super().__init__(raw_file)
         self.path = path  # while it is written
-        self._digest, self._size = hashlib.sha256(), 0
+        self._digest = hashlib.sha256()
+        self._size = 0
 
     def write(self, data: Any, /) -> int:
         """Write and digest bytes."""
@@ -240,7 +256,7 @@ class Writer(io.BufferedWriter):
         return written
 
     def settle(self) -> None:
-        """Have everything on disk that has been written so far."""
+        """Flush everything that has been written so far to the disk."""
         self.flush()
         os.fsync(self.fileno())
 
@@ -265,18 +281,20 @@ def summary_of(path: Path) -> Summary | None:
 
 
 def quick_digest(path: Path) -> str:
-    """Digest a file at the speed of memory: by sums of words that stand in the same column.
+    """Return a digest of a file at the speed of memory: of sums of words in the same column.
 
     It finds accidents as surely as a checksum of 64 bits does; against intent use SHA-256.
     """
     digest = hashlib.sha256()
     block = np.zeros((_ROWS, _COLUMNS), dtype="<u8")
-    into = block.data.cast("B")
+    buffer = block.data.cast("B")
+    n_buffer = len(buffer)
     with path.open("rb", buffering=0) as stream:
-        while count := stream.readinto(into):
-            into[count:] = bytes(len(into) - count)
-            digest.update(np.add.reduce(block, axis=0).data)
-            digest.update(count.to_bytes(8, "little"))
+        while n_read := stream.readinto(buffer):
+            buffer[n_read:] = bytes(n_buffer - n_read)
+            column_sums = np.add.reduce(block, axis=0)
+            digest.update(column_sums.data)
+            digest.update(n_read.to_bytes(8, "little"))
     return digest.hexdigest()
 
 
@@ -295,25 +313,31 @@ def is_intact(path: Path, summary: object) -> bool:
 
 
 def sealed(content: Mapping[str, Any]) -> bytes:
-    """Write values as JSON, with a digest of all the rest; see `unsealed`."""
-    digest = hashlib.sha256(json.dumps(content, indent=1).encode()).hexdigest()
-    return (json.dumps({**content, "sha256": digest}, indent=1) + "\n").encode()
+    """Return values as JSON, with a digest of all of them; see `unsealed`."""
+    text = json.dumps(content, indent=1)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    sealed_text = json.dumps({**content, "sha256": digest}, indent=1)
+    return (sealed_text + "\n").encode()
 
 
 def unsealed(data: bytes) -> dict[str, Any] | None:
-    """Read what `sealed` wrote; None where as much as a bit of it has changed."""
+    """Return the values that `sealed` wrote; None where as much as a bit of it has changed."""
     try:
         content = json.loads(data)
         body = {name: value for name, value in content.items() if name != "sha256"}
-        return body if sealed(body) == data else None
+        is_unchanged = sealed(body) == data
     except (ValueError, AttributeError, RecursionError):
         return None
+    return body if is_unchanged else None
 
 
 def is_drawn(name: str) -> bool:
-    """Return whether a name is one that `replacing` draws for a file that is not finished."""
-    drawn = _DRAWN.fullmatch(name)
-    return drawn is not None and drawn[2] == _signature(drawn[1])
+    """Whether a name is one that `replacing` draws for a file that is not finished."""
+    match = _DRAWN.fullmatch(name)
+    if match is None:
+        return False
+    token, signature = match.groups()
+    return bool(signature == _signature(token))
 
 
 def _signature(token: str) -> str:
@@ -362,7 +386,8 @@ def _copy_attributes(source: Path, target: Path) -> None:
 def sweep(folder: Path) -> None:
     """Remove files of a folder that `replacing` has begun and that nobody writes any more."""
     with suppress(OSError):
-        for path in [one for one in folder.iterdir() if is_drawn(one.name)]:
+        unfinished = [path for path in folder.iterdir() if is_drawn(path.name)]
+        for path in unfinished:
             with suppress(OSError):
                 _remove_abandoned(path)
 
@@ -402,14 +427,15 @@ def _remove_abandoned(path: Path) -> None:
 
 @contextmanager
 def locked(folder: Path, seconds: float, error: type[InputError] = InputError) -> Iterator[bool]:
-    """Hold the lock of a folder, which a kill frees; False where there is none to have."""
+    """Lock a folder, which a kill unlocks; yield False where the system has no locks."""
     try:
         import fcntl
     except ImportError:
         yield False
         return
     descriptor = os.open(folder, os.O_RDONLY)
-    give_up, is_locked = time.monotonic() + seconds, False
+    deadline = time.monotonic() + seconds
+    is_locked = False
     try:
         while not is_locked:
             try:
@@ -417,7 +443,7 @@ def locked(folder: Path, seconds: float, error: type[InputError] = InputError) -
                 is_locked = True
             except BlockingIOError as busy:
                 # Waiting without end would hang a signal handler that saves during a save.
-                if time.monotonic() > give_up:
+                if time.monotonic() > deadline:
                     raise error(
                         f"'{folder}' has been locked by another writer for {seconds:g} s; try "
                         "again when that one is done."

@@ -27,61 +27,71 @@ def write_records(
     target with ``newline=""`` and UTF-8 encoding.
     """
     check_option("file_format", file_format, ("jsonl", "csv"), owner="write_records")
-    plain = csv.writer(target, lineterminator="\n")
+    writer = csv.writer(target, lineterminator="\n")
     # The csv module of Python 3.11 leaves a carriage return unquoted when lines end in "\n".
-    quoted = csv.writer(target, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    quoting_writer = csv.writer(target, lineterminator="\n", quoting=csv.QUOTE_ALL)
     header: dict[str, None] = {}
     for number, record in enumerate(records, start=1):
         values = _plain(record, f"Record {number}")
         if file_format == "jsonl":
-            target.write(json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n")
+            line = json.dumps(values, ensure_ascii=False, allow_nan=False)
+            target.write(line + "\n")
             continue
         if number == 1:
             header = dict.fromkeys(values)
-            plain.writerow(header)
+            writer.writerow(header)
         for unknown in values.keys() - header.keys():
             raise InputError(
                 f"Record {number} has '{unknown}', which the first record lacks; "
                 "give all records the same keys or write jsonl."
             )
         cells = [_cell(values.get(name), f"'{name}' of record {number}") for name in header]
-        (quoted if any("\r" in cell for cell in cells) else plain).writerow(cells)
+        if any("\r" in cell for cell in cells):
+            quoting_writer.writerow(cells)
+        else:
+            writer.writerow(cells)
 
 
 def _plain(value: Any, where: str) -> Any:
-    """Turn a value of a record into what JSON knows; NaN becomes None."""
+    """Return a value of a record as what JSON knows; NaN becomes None."""
     if isinstance(value, (np.generic, np.ndarray)):
         value = value.tolist()
     if isinstance(value, Mapping):
         return {str(key): _plain(item, where) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item, where) for item in value]
-    if isinstance(value, float) and math.isinf(value):
-        raise InputError(f"{where} must hold finite numbers or NaN; got {value}.")
+    if isinstance(value, float):
+        if math.isinf(value):
+            raise InputError(f"{where} must hold finite numbers or NaN; got {value}.")
+        if math.isnan(value):
+            return None
     if value is None or isinstance(value, (bool, int, float, str)):
-        return None if isinstance(value, float) and math.isnan(value) else value
-    raise InputError(
-        f"{where} must hold numbers, strings, lists or None; got {type(value).__name__}."
-    )
+        return value
+    kind = type(value).__name__
+    raise InputError(f"{where} must hold numbers, strings, lists or None; got {kind}.")
 
 
 def _cell(value: Any, where: str) -> str:
-    """Write one plain value for CSV, lists joined by `;`."""
-    items = value if isinstance(value, list) else [value]
-    texts = ["" if item is None else str(item) for item in items]
-    for item, text in zip(items, texts, strict=True):
+    """Return one plain value as a cell of CSV, lists joined by `;`."""
+    is_list = isinstance(value, list)
+    items = value if is_list else [value]
+    texts: list[str] = []
+    for item in items:
+        text = "" if item is None else str(item)
         if isinstance(item, (list, dict)):
             raise InputError(f"{where} is nested too deep for CSV; write jsonl.")
-        if isinstance(value, list) and ";" in text:
+        if is_list and ";" in text:
             raise InputError(
                 f"{where} holds '{text}', and ';' separates list items in CSV; write jsonl."
             )
+        texts.append(text)
     cell = ";".join(texts)
-    return f"'{cell}" if any(isinstance(item, str) for item in items) and _acts(cell) else cell
+    has_text = any(isinstance(item, str) for item in items)
+    return f"'{cell}" if has_text and _acts(cell) else cell
 
 
 def _acts(cell: str) -> bool:
-    """Return whether a spreadsheet would take a cell for a formula, or for one that is guarded."""
+    """Whether a spreadsheet would take a cell for a formula, or for one that is guarded."""
     bare = cell.lstrip("'")
     if not bare.startswith(ACTING):
         return False

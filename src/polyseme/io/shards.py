@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,38 +45,48 @@ class Shard:
 
     def ids(self) -> list[str] | None:
         """Read the names of its rows; None where they have none."""
-        name = next((name for name, where in self.roles.fields.items() if where == "ids"), None)
-        if name is None:
+        names = [name for name, field in self.roles.fields.items() if field == "ids"]
+        if not names:
             return None
-        return texts(ArrowFile(self.path).cells(name), name, f"Row {{}} of {self.path.name}".format)
+        id_column = names[0]
+        cells = ArrowFile(self.path).cells(id_column)
+        place_of = f"Row {{}} of {self.path.name}".format
+        return texts(cells, id_column, place_of)
 
 
 def is_sharded(place: Path) -> bool:
-    """Return whether a path is a file in a format of shards, or a folder that holds some."""
-    if place.is_dir():
-        return (place / _SPLITS).is_file() or any(map(_is_part, place.iterdir()))
-    return place.exists() and _is_part(place)
+    """Whether a path is a file in a format of shards, or a folder that holds some."""
+    if not place.exists():
+        return False
+    if not place.is_dir():
+        return _is_part(place)
+    if (place / _SPLITS).is_file():
+        return True
+    return any(_is_part(path) for path in place.iterdir())
 
 
 def read_table(place: Path, wanted: Wanted) -> Table:
     """Read a file or a folder of them; see `polyseme.io.read_table`."""
-    files = _files_of(place)[0] if place.is_dir() else [place]
+    is_folder = place.is_dir()
+    files = _files_of(place)[0] if is_folder else [place]
     cells: dict[str, list[Any]] = defaultdict(list)
-    parts: list[FloatArray] = []
+    blocks: list[FloatArray] = []
     n_rows = 0
     for source, roles, width in _sources(files, wanted):
         n_rows += source.n_rows
         check_size(n_rows, width, place.name)
-        own_folder = place.is_dir() and source.path.parent != place
-        if own_folder and "split" not in roles.fields:
+        folder = source.path.parent
+        if is_folder and folder != place and "split" not in roles.fields:
             roles = roles._replace(fields=roles.fields | {"split": "splits"})
-            cells["split"] += [source.path.parent.name] * source.n_rows
-        for name in source.kinds.keys() & {*roles.fields, roles.tags}:
+            cells["split"] += [folder.name] * source.n_rows
+        read_columns = {*roles.fields, roles.tags}
+        for name in source.kinds.keys() & read_columns:
             cells[name] += source.cells(name)
         if width:
-            parts += source.blocks(roles)
-    matrix = np.concatenate(parts) if parts else None
-    return table_of(roles, cells, wanted, f"Row {{}} of {place.name}".format, matrix)
+            blocks += source.blocks(roles)
+    matrix = np.concatenate(blocks) if blocks else None
+    place_of = f"Row {{}} of {place.name}".format
+    return table_of(roles, cells, wanted, place_of, matrix)
 
 
 def find_shards(place: Path, wanted: Wanted = FEATURES) -> tuple[list[Shard], list[str]]:
@@ -89,21 +99,27 @@ def find_shards(place: Path, wanted: Wanted = FEATURES) -> tuple[list[Shard], li
     """
     if not place.exists():
         raise InputError(f"There is no file or folder '{place}'; check the path.")
-    paths, others = _files_of(place) if place.is_dir() else ([place], [])
+    paths = [place]
+    ignored_names: list[str] = []
+    if place.is_dir():
+        paths, ignored_names = _files_of(place)
     if not all(map(_is_part, paths)):
         raise InputError(f"There is no shard in '{place}'; names must end in .npy or .parquet.")
     for path in paths:
         check_plain(path)
     shards: list[Shard] = []
-    shape = (0, 0)
+    n_rows = 0
+    n_columns = 0
     for source, roles, width in _sources(paths, wanted):
-        shards.append(Shard(source.path.absolute(), shape[0], source.n_rows, roles))
-        shape = (shape[0] + source.n_rows, width)
+        shards.append(Shard(source.path.absolute(), n_rows, source.n_rows, roles))
+        n_rows += source.n_rows
+        n_columns = width
+    shape = (n_rows, n_columns)
     if 0 in shape:
         raise InputError(
             f"'{place}' holds features of shape {shape}; give at least one row and one column."
         )
-    return shards, others
+    return shards, ignored_names
 
 
 def read_blocks(
@@ -116,22 +132,32 @@ def read_blocks(
     Memory is bounded whatever the shard's size. Numbers are as `polyseme.io.read_features` gives
     them; NaN and infinity are refused.
     """
+    roles = shard.roles
+    if columns is not None:
+        roles = roles._replace(numbers=columns)
     start = 0
-    roles = shard.roles if columns is None else shard.roles._replace(numbers=columns)
     for block in _opened(shard.path).blocks(roles, n_rows):
-        # A finite sum is proof that all is finite, in half the time.
-        with np.errstate(over="ignore", invalid="ignore"):
-            gaps = () if np.isfinite(np.sum(block)) else np.flatnonzero(~np.isfinite(block).all(1))
-        if len(gaps):
-            raise InputError(
-                f"'{shard.path.name}' contains NaN or infinity in row(s) "
-                f"{', '.join(str(start + row) for row in gaps[:5])}; impute or drop them first."
-            )
+        _check_finite(block, start, shard.path.name)
         if len(block):
             yield start, block
         start += len(block)
     if start != shard.n_rows:
         raise InputError(f"'{shard.path.name}' was changed while it was read; run again.")
+
+
+def _check_finite(block: FloatArray, start: int, file: str) -> None:
+    """Raise for NaN and infinity in a block of rows, whose first one has the number `start`."""
+    # A finite sum is proof that all is finite, in half the time.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.sum(block)):
+            return
+    is_finite = np.isfinite(block).all(axis=1)
+    rows = [start + row for row in np.flatnonzero(~is_finite)]
+    if rows:
+        listed = ", ".join(str(row) for row in rows[:5])
+        raise InputError(
+            f"'{file}' contains NaN or infinity in row(s) {listed}; impute or drop them first."
+        )
 
 
 def write_shards(
@@ -145,27 +171,29 @@ def write_shards(
     """
     check_number("n_rows", n_rows, owner="write_shards", low=1, whole=True)
     check_option("file_format", file_format, ("npy", "parquet"), owner="write_shards")
-    place, paths = Path(folder), []
+    place = Path(folder)
+    paths: list[Path] = []
     with own_folder(place, "shards"):
         for number, start in enumerate(range(0, len(table), n_rows)):
-            paths.append(place / f"part-{number:05d}.{file_format}")
+            path = place / f"part-{number:05d}.{file_format}"
+            paths.append(path)
             rows = np.asarray(table[start : start + n_rows])
-            with replacing(paths[-1]) as stream:
+            with replacing(path) as stream:
                 if file_format == "npy":
                     np.save(stream, rows, allow_pickle=False)
-                    continue
-                arrow = import_pyarrow()
-                names = {f"x{at}": np.ascontiguousarray(one) for at, one in enumerate(rows.T)}
-                arrow.parquet.write_table(arrow.table(names), stream)
-        for path in [one for one in place.iterdir() if _WRITTEN.fullmatch(one.name)]:
+                else:
+                    _write_parquet(rows, stream)
+        former_paths = [path for path in place.iterdir() if _WRITTEN.fullmatch(path.name)]
+        for path in former_paths:
             if path not in paths:
                 path.unlink()
     return paths
 
 
 def _sources(paths: Sequence[Path], wanted: Wanted) -> Iterator[tuple[Any, Roles, int]]:
-    """Open files one by one, with roles in the first one's order and the number of features."""
-    first: Roles | None = None
+    """Yield opened files, with roles in the first one's order and the number of features."""
+    first_roles: Roles | None = None
+    first_width = 0
     for path in paths:
         source = _opened(path)
         if not source.kinds and wanted.features != "all":
@@ -175,72 +203,92 @@ def _sources(paths: Sequence[Path], wanted: Wanted) -> Iterator[tuple[Any, Roles
         roles = find_roles(source.kinds, wanted, path.name)
         width = len(roles.numbers)
         if roles.vector or not source.kinds:
-            width = next(source.blocks(roles, 1)).shape[1]
-        if first is None:
-            first, wide = roles, width
-        if width != wide and (source.n_rows or roles.numbers):
+            first_block = next(source.blocks(roles, 1))
+            width = first_block.shape[1]
+        if first_roles is None:
+            first_roles = roles
+            first_width = width
+        if width != first_width and (source.n_rows or roles.numbers):
             raise InputError(
-                f"'{path.name}' has {width} columns but '{paths[0].name}' has {wide}; all files "
-                "need the same."
+                f"'{path.name}' has {width} columns but '{paths[0].name}' has {first_width}; all "
+                "files need the same."
             )
-        if {*roles.features, *roles.fields} != {*first.features, *first.fields}:
+        columns = {*roles.features, *roles.fields}
+        first_columns = {*first_roles.features, *first_roles.fields}
+        if columns != first_columns:
             raise InputError(
                 f"'{path.name}' has other columns than '{paths[0].name}'; all files need the same."
             )
-        yield source, first, wide
+        yield source, first_roles, first_width
 
 
 def _opened(path: Path) -> Any:
-    """Open a file of either kind."""
+    """Return a file of either kind, opened."""
     return NumpyFile(path) if path.suffix.lower() == ".npy" else ArrowFile(path)
 
 
+def _write_parquet(rows: NDArray[Any], stream: BinaryIO) -> None:
+    """Write rows of features as a Parquet file with the columns x0, x1 and so on."""
+    arrow = import_pyarrow()
+    columns: dict[str, NDArray[Any]] = {}
+    for number, values in enumerate(rows.T):
+        columns[f"x{number}"] = np.ascontiguousarray(values)
+    arrow.parquet.write_table(arrow.table(columns), stream)
+
+
 def _is_part(path: Path) -> bool:
-    """Return whether a file's name is that of a part of a table."""
-    return path.suffix.lower() in (".npy", *SUFFIXES) and path.name[:1] not in "._"
+    """Whether a file's name is that of a part of a table."""
+    is_visible = path.name[:1] not in "._"
+    return is_visible and path.suffix.lower() in (".npy", *SUFFIXES)
 
 
 def _files_of(folder: Path) -> tuple[list[Path], list[str]]:
-    """Find the files of a table in a folder, in order, and the names of others.
+    """Return the files of a table in a folder, in order, and the names of other files.
 
-    A Hugging Face dataset says itself which they are, split by split; else they are the `.npy`
-    files, or those of Arrow, in the order of their names.
+    A Hugging Face dataset names them itself, split by split; else they are the `.npy` files, or
+    those of Arrow, in the order of their names.
     """
     if (folder / _SPLITS).is_file():
-        names = _stated(folder / _SPLITS, "splits")
-        return [file for name in names for file in _files_of(folder / name)[0]], []
+        split_files: list[Path] = []
+        for split in _stated(folder / _SPLITS, "splits"):
+            split_files += _files_of(folder / split)[0]
+        return split_files, []
     if (folder / _STATE).is_file():
-        return [folder / name for name in _stated(folder / _STATE, "_data_files")], []
-    met = sorted(folder.iterdir()) if folder.is_dir() else []
-    files = [path for path in met if path.is_file() and _is_part(path)]
+        names = _stated(folder / _STATE, "_data_files")
+        return [folder / name for name in names], []
+    entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    files = [path for path in entries if path.is_file() and _is_part(path)]
     if not files:
-        known = " or ".join((".npy", *SUFFIXES))
-        raise InputError(f"There is no shard in '{folder}'; names must end in {known}.")
+        suffixes = " or ".join((".npy", *SUFFIXES))
+        raise InputError(f"There is no shard in '{folder}'; names must end in {suffixes}.")
     if len({path.suffix.lower() for path in files}) > 1:
         raise InputError(f"'{folder}' mixes .npy, .parquet or .arrow shards; keep one kind.")
-    others = [path.name for path in met if path not in {*files} and path.name[:1] not in "._"]
-    return files, others
+    ignored = sorted(set(entries) - set(files))
+    ignored_names = [path.name for path in ignored if path.name[:1] not in "._"]
+    return files, ignored_names
 
 
 def _stated(path: Path, key: str) -> list[str]:
-    """Return the names of files or folders that a Hugging Face dataset says it is made of."""
+    """Return the names of the files or folders that a Hugging Face dataset is made of."""
     try:
         state = json.loads(path.read_bytes())
-        entries = [entry["filename"] if key == "_data_files" else entry for entry in state[key]]
+        entries = state[key]
+        if key == "_data_files":
+            entries = [entry["filename"] for entry in entries]
         names = [Path(str(entry)).name for entry in entries]
-        selected = state.get("_indices_data_files")
+        selection = state.get("_indices_data_files")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"'{path}' does not name the parts of a Hugging Face dataset; save the dataset again."
         ) from error
-    if selected:
+    if selection:
         raise InputError(
             f"'{path.parent}' holds a selection of rows; save `dataset.flatten_indices()` instead."
         )
-    # Only what lies there: a name may also be a way out of the folder, or back to itself.
-    there = {one.name for one in path.parent.iterdir()}
-    missing = [name for name in names if name not in there]
+    # Only names in this folder: others may lead out of the folder, or back to it.
+    present = {entry.name for entry in path.parent.iterdir()}
+    missing = [name for name in names if name not in present]
     if missing or not names:
-        lacking = first_few(missing, most=1) if missing else "data"
-        raise InputError(f"'{path.parent}' lacks {lacking}; copy it whole.")
+        listed = first_few(missing, most=1) if missing else "data"
+        raise InputError(f"'{path.parent}' lacks {listed}; copy it whole.")
     return names

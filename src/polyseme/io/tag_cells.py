@@ -8,11 +8,13 @@ ever evaluated.
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import re
 import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from polyseme._validation import InputError
@@ -55,35 +57,35 @@ def label_sets(
     """
     if delimiter == "":
         raise InputError("`delimiter` must not be empty; got ''.")
-    listed = list(cells)
-    texts = [cell for cell in listed if isinstance(cell, str) and cell.strip()]
-    longest = max(map(len, texts), default=0)
-    if longest > MAX_CELL:
-        place = next(
-            at for at, cell in enumerate(listed) if isinstance(cell, str) and len(cell) > MAX_CELL
-        )
-        raise InputError(
-            f"{where(place)} has a cell of {longest:,} letters in '{column}'; {MAX_CELL:,} are the "
-            "most."
-        )
-    in_brackets = bool(texts) and delimiter is None and all(map(_is_bracketed, texts))
-    if delimiter is None and not in_brackets:
-        delimiter = _most_common(texts)
-    as_text = isinstance(next((cell for cell in listed if cell is not None), None), str)
+    cell_list = list(cells)
+    for row, cell in enumerate(cell_list):
+        if isinstance(cell, str) and len(cell) > MAX_CELL:
+            raise InputError(
+                f"{where(row)} has a cell of {len(cell):,} letters in '{column}'; {MAX_CELL:,} are "
+                "the most."
+            )
+    texts = [cell for cell in cell_list if isinstance(cell, str) and cell.strip()]
+    in_brackets = False
+    if delimiter is None:
+        in_brackets = bool(texts) and all(map(_is_bracketed, texts))
+        if not in_brackets:
+            delimiter = _most_common(texts)
+    first_cell = next((cell for cell in cell_list if cell is not None), None)
+    as_text = isinstance(first_cell, str)
     sets = []
-    for place, cell in enumerate(listed):
+    for row, cell in enumerate(cell_list):
         try:
             labels = _labels(cell, delimiter, in_brackets)
         except ValueError as error:
-            raise InputError(f"{where(place)} {error} in '{column}'.") from error
+            raise InputError(f"{where(row)} {error} in '{column}'.") from error
         if labels is None or (labels and isinstance(cell, str) != as_text):
             kind = "text" if as_text else "a list of strings"
             raise InputError(
-                f"{where(place)} must have '{column}' as {kind}; got {reprlib.repr(cell)}."
+                f"{where(row)} must have '{column}' as {kind}; got {reprlib.repr(cell)}."
             )
         if len(labels) > MAX_LABELS:
             raise InputError(
-                f"{where(place)} has {len(labels):,} labels in '{column}'; {MAX_LABELS:,} are the "
+                f"{where(row)} has {len(labels):,} labels in '{column}'; {MAX_LABELS:,} are the "
                 "most."
             )
         sets.append(labels)
@@ -92,26 +94,27 @@ def label_sets(
 
 def suspicion(sets: Sequence[Sequence[str]]) -> str | None:
     """Return what looks wrong about documents that were read, and the cure; None if nothing."""
-    held = [labels for labels in sets if len(labels)]
-    uses = Counter(label for labels in held for label in labels)
+    tagged = [labels for labels in sets if len(labels)]
+    uses = Counter(itertools.chain.from_iterable(tagged))
     broken = [label for label in uses if _is_broken(label)]
     if broken:
         return (
             f"{len(broken)} of {len(uses)} labels hold brackets or quotes, such as "
             f"{reprlib.repr(broken[0])}: were lists cut apart?"
         )
-    if len(held) < 10:
+    if len(tagged) < 10:
         return None
-    if all(len(labels) == 1 for labels in held):
-        n_blank = sum(" " in labels[0].strip() for labels in held)
-        if 2 * n_blank > len(held):
-            example = reprlib.repr(held[0][0])
+    if all(len(labels) == 1 for labels in tagged):
+        n_blank = sum(" " in labels[0].strip() for labels in tagged)
+        if 2 * n_blank > len(tagged):
+            example = reprlib.repr(tagged[0][0])
             return (
                 f"every document has one label, most with blanks, such as {example}: if blanks "
                 "separate tags, say so by the delimiter ' '"
             )
         return "every document has one label, and a label that stands beside no other tells little"
-    if len(uses) >= 20 and sum(count == 1 for count in uses.values()) > 0.9 * len(uses):
+    n_single = sum(count == 1 for count in uses.values())
+    if len(uses) >= 20 and n_single > 0.9 * len(uses):
         return f"nearly all of the {len(uses)} labels occur once, and teach nothing"
     return None
 
@@ -119,66 +122,86 @@ def suspicion(sets: Sequence[Sequence[str]]) -> str | None:
 def _is_broken(label: str) -> bool:
     """Return whether a label looks like a piece of a printed list."""
     text = label.strip()
-    lone = (text[:1] in ("[", "{") and text.count("]") + text.count("}") == 0) or (
-        text[-1:] in ("]", "}") and text.count("[") + text.count("{") == 0
-    )
-    whole = len(text) > 1 and text[0] in "['\"{" and text[-1] in "]'\"}"
-    return lone or whole
+    first = text[:1]
+    last = text[-1:]
+    n_opening = text.count("[") + text.count("{")
+    n_closing = text.count("]") + text.count("}")
+    never_closed = first in ("[", "{") and n_closing == 0
+    never_opened = last in ("]", "}") and n_opening == 0
+    enclosed = len(text) > 1 and first in "['\"{" and last in "]'\"}"
+    return never_closed or never_opened or enclosed
 
 
 def _is_bracketed(text: str) -> bool:
     """Return whether a text is in brackets from end to end."""
-    stripped = _PRINTED_ARRAY.sub(r"\1", text.strip())
-    return len(stripped) > 1 and _BRACKETS.get(stripped[0]) == stripped[-1]
+    bare = _PRINTED_ARRAY.sub(r"\1", text.strip())
+    if len(bare) < 2:
+        return False
+    closing = _BRACKETS.get(bare[0])
+    return bare[-1] == closing
 
 
 def _most_common(texts: Sequence[str]) -> str | None:
     """Return the delimiter that most cells hold; None where no cell holds any."""
-    counts = {mark: sum(mark in text for text in texts) for mark in _DELIMITERS}
-    best = max(_DELIMITERS, key=lambda mark: counts[mark])  # the first of equals
-    return best if counts[best] else None
+    best = None
+    most_cells = 0
+    for delimiter in _DELIMITERS:
+        n_cells = sum(delimiter in text for text in texts)
+        if n_cells > most_cells:  # of equals, the first one stays
+            best = delimiter
+            most_cells = n_cells
+    return best
 
 
 def _labels(cell: Any, delimiter: str | None, in_brackets: bool) -> list[str] | None:
-    """Read one cell; None where it is neither text nor a list of strings."""
-    if cell is None or (isinstance(cell, float) and cell != cell):  # as pandas has what is missing
+    """Return the labels of one cell; None where it is neither text nor a list of strings."""
+    is_missing = cell is None or (isinstance(cell, float) and cell != cell)  # pandas writes NaN
+    if is_missing:
         return []
     if isinstance(cell, str):
         if in_brackets and cell.strip():
             return _printed_list(_PRINTED_ARRAY.sub(r"\1", cell.strip()))
-        pieces = [cell] if delimiter is None else cell.split(delimiter)
-        return [tag for piece in pieces if (tag := piece.strip())]
+        return _stripped([cell] if delimiter is None else cell.split(delimiter))
     if hasattr(cell, "tolist"):  # an array
         cell = cell.tolist()
-    if not isinstance(cell, (list, tuple, set, frozenset)):
+    if isinstance(cell, (list, tuple)):
+        labels = list(cell)
+    elif isinstance(cell, (set, frozenset)):
+        labels = sorted(cell, key=str)
+    else:
         return None
-    labels = list(cell) if isinstance(cell, (list, tuple)) else sorted(cell, key=str)
-    return labels if all(isinstance(label, str) for label in labels) else None
+    if not all(isinstance(label, str) for label in labels):
+        return None
+    return labels
+
+
+def _stripped(pieces: Iterable[str]) -> list[str]:
+    """Return the pieces of a text without white space around them; blank ones are dropped."""
+    tags = [piece.strip() for piece in pieces]
+    return [tag for tag in tags if tag]
 
 
 def _printed_list(text: str) -> list[str]:
-    """Read a list as JSON, Python or numpy print it, or of bare words between commas."""
-    try:
+    """Return a list as JSON, Python or numpy print it, or of bare words between commas."""
+    with suppress(ValueError, RecursionError):
         parsed = json.loads(text)
         if isinstance(parsed, list) and all(isinstance(label, str) for label in parsed):
             return parsed
-    except (ValueError, RecursionError):
-        pass
     inside = text[1:-1]
     quoted = _QUOTED.findall(inside)
     between = _QUOTED.sub("", inside)
     if "..." in between:
         raise ValueError("holds a list that was cut short ('...'); write it out in full")
     if not quoted:
-        return [tag for piece in inside.split(",") if (tag := piece.strip())]
-    closed = all(len(piece) > 1 and piece[0] == piece[-1] for piece in quoted)
-    if between.strip(", \t\r\n") or not closed:
+        return _stripped(inside.split(","))
+    all_closed = all(len(piece) > 1 and piece[0] == piece[-1] for piece in quoted)
+    if between.strip(", \t\r\n") or not all_closed:
         raise ValueError(f"holds {reprlib.repr(text)}, which is no list of strings")
-    return [tag for piece in quoted if (tag := _unquoted(piece).strip())]
+    return _stripped(map(_unquoted, quoted))
 
 
 def _unquoted(piece: str) -> str:
-    """Take the quotes and escapes of Python off a text."""
+    """Return a text without the quotes and escapes of Python."""
     if "\\" not in piece:
         return piece[1:-1]
     try:

@@ -47,33 +47,54 @@ def read_table(path: Path, wanted: Wanted) -> Table:
     have. Blank lines are skipped, and what a row lacks is NaN.
     """
     is_json = ".jsonl" in path.name.lower()
-    header, records = ([], _json_records(path, wanted)) if is_json else _table_records(path)
+    header: list[str] = []
+    if is_json:
+        records = _json_records(path, wanted)
+    else:
+        header, records = _table_records(path)
     first = next(records, None)
     if first is None and is_json:
         return Table()
-    row = {} if first is None else first[1]
-    kinds = {name: _kind(row.get(name), as_text=not is_json) for name in header or row}
+    first_row: Mapping[str, Any] = {}
+    if first is not None:
+        first_row = first[1]
+        records = itertools.chain([first], records)
+    kinds: dict[str, str] = {}
+    for name in header or first_row:
+        kinds[name] = _kind(first_row.get(name), as_text=not is_json)
     roles = find_roles(kinds, wanted, path.name)
-    cells: dict[str, list[Any]] = {name: [] for name in (*FIELDS, roles.tags) if name is not None}
-    lines, values, width = array("q"), array("d"), len(roles.numbers)
-    for number, record in itertools.chain([] if first is None else [first], records):
+    cells: dict[str, list[Any]] = {name: [] for name in FIELDS}
+    if roles.tags is not None:
+        cells[roles.tags] = []
+    line_numbers = array("q")
+    values = array("d")
+    width = len(roles.numbers)
+    for number, record in records:
         for name, column in cells.items():
             column.append(record.get(name))
         if is_json and roles.tags is not None and record.get(roles.tags) is None:
-            what = f"has no '{roles.tags}'; give every document a list of strings, or text."
-            raise line_error(path, number, what)
-        numbers = _numbers(path, number, record, roles)
-        width = width if lines else len(numbers)
-        if len(numbers) != width:
-            what = f"has a vector of {len(numbers)} numbers where others have {width}."
-            raise line_error(path, number, what)
-        lines.append(number)
-        values.extend(numbers)
+            problem = f"has no '{roles.tags}'; give every document a list of strings, or text."
+            raise line_error(path, number, problem)
+        row_values = _numbers(path, number, record, roles)
+        if not line_numbers:
+            width = len(row_values)
+        if len(row_values) != width:
+            problem = f"has a vector of {len(row_values)} numbers where others have {width}."
+            raise line_error(path, number, problem)
+        line_numbers.append(number)
+        values.extend(row_values)
         check_size(1, len(values), path.name)
-    given = [name for name in cells if any(cell is not None for cell in cells[name])]
-    roles = roles._replace(fields=fields_of([name for name in given if name != roles.tags]))
-    matrix = np.array(values).reshape(len(lines), width) if roles.features else None
-    return table_of(roles, cells, wanted, lambda at: f"Line {lines[at]} of {path.name}", matrix)
+    filled = [name for name in cells if any(cell is not None for cell in cells[name])]
+    fields = fields_of([name for name in filled if name != roles.tags])
+    roles = roles._replace(fields=fields)
+    matrix = None
+    if roles.features:
+        matrix = np.array(values).reshape(len(line_numbers), width)
+
+    def place_of(row: int) -> str:
+        return f"Line {line_numbers[row]} of {path.name}"
+
+    return table_of(roles, cells, wanted, place_of, matrix)
 
 
 def read_records(path: Path) -> Iterator[Record]:
@@ -91,18 +112,21 @@ def read_records(path: Path) -> Iterator[Record]:
 
 def _numbers(path: Path, number: int, record: Mapping[str, Any], roles: Roles) -> list[float]:
     """Return the features of one row."""
-    found = [_value(record.get(name)) for name in roles.features]
+    values = [_value(record.get(name)) for name in roles.features]
     if roles.vector is not None:
-        if _kind(found[0]) != VECTOR:
-            got = reprlib.repr(record.get(roles.vector))
-            what = f"must hold a list of numbers in '{roles.vector}'; got {got}."
-            raise line_error(path, number, what)
-        return _as_floats(path, number, found[0])
-    for name, value in zip(roles.numbers, found, strict=True):
+        vector = values[0]
+        if _kind(vector) != VECTOR:
+            cell = reprlib.repr(record.get(roles.vector))
+            problem = f"must hold a list of numbers in '{roles.vector}'; got {cell}."
+            raise line_error(path, number, problem)
+        return _as_floats(path, number, vector)
+    for name, value in zip(roles.numbers, values, strict=True):
         if not isinstance(value, _NUMBERS):
-            got = reprlib.repr(record.get(name))
-            raise line_error(path, number, f"must hold a number in column '{name}'; got {got}.")
-    return _as_floats(path, number, [np.nan if value is None else value for value in found])
+            cell = reprlib.repr(record.get(name))
+            problem = f"must hold a number in column '{name}'; got {cell}."
+            raise line_error(path, number, problem)
+    numbers = [np.nan if value is None else value for value in values]
+    return _as_floats(path, number, numbers)
 
 
 def _as_floats(path: Path, number: int, values: Sequence[Any]) -> list[float]:
@@ -129,16 +153,18 @@ def _kind(value: Any, *, as_text: bool = False) -> str:
 
 
 def _value(cell: Any) -> Any:
-    """Read text as a number, or as a list of them as JSON, Python or numpy write it, if it is."""
+    """Return text as a number, or as a list of them as JSON, Python or numpy write it, if it is."""
     if not isinstance(cell, str):
         return cell
     try:
         return float(cell)
     except ValueError:
         text = cell.strip()
-    with suppress(ValueError):
-        if len(text) > 2 and text[0] + text[-1] in ("[]", "()"):
-            return [float(word) for word in text[1:-1].replace(",", " ").split()]
+    is_list = len(text) > 2 and text[0] + text[-1] in ("[]", "()")
+    if is_list:
+        words = text[1:-1].replace(",", " ").split()
+        with suppress(ValueError):
+            return [float(word) for word in words]
     return cell
 
 
@@ -153,12 +179,12 @@ def _json_records(path: Path, wanted: Wanted) -> Iterator[Record]:
                 # JSON can spell half of a character pair, which no UTF-8 file can hold.
                 json.dumps(record, ensure_ascii=False).encode("utf-8")
         except (ValueError, RecursionError) as error:
-            reason = str(error).partition(": line")[0]
-            what = f"is not valid JSON ({reason}); write one object or list per line."
-            raise line_error(path, number, what) from error
+            reason, _, _ = str(error).partition(": line")
+            problem = f"is not valid JSON ({reason}); write one object or list per line."
+            raise line_error(path, number, problem) from error
         if not isinstance(record, (list, dict)):
-            what = f"must be a JSON object or list of strings; got {reprlib.repr(record)}."
-            raise line_error(path, number, what)
+            problem = f"must be a JSON object or list of strings; got {reprlib.repr(record)}."
+            raise line_error(path, number, problem)
         if isinstance(record, list):
             record = {"labels": record}
         elif wanted.tags_column is None and wanted.tags and "tags" in record:
@@ -174,21 +200,24 @@ def _table_records(path: Path) -> tuple[list[str], Iterator[Record]]:
     first = next(rows, None)
     if first is None:
         raise InputError(f"{path.name} is empty; its first row must hold the column names.")
-    header = [name.strip() for name in first[1]]
+    _, first_cells = first
+    header = [name.strip() for name in first_cells]
     for name, count in Counter(header).items():
         if name and count > 1:
             raise InputError(f"{path.name} has two columns '{in_words(name, 100)}'; rename one.")
     # pandas names unnamed columns 0, 1, 2, …: these are names although they are numbers.
-    numbered = header == [str(column) for column in range(len(header))]
-    if not numbered and all(_kind(name, as_text=True) == NUMBER for name in header):
+    column_numbers = [str(column) for column in range(len(header))]
+    if header != column_numbers and all(_kind(name, as_text=True) == NUMBER for name in header):
         raise InputError(
             f"The first row of {path.name} must hold column names; got numbers: add a header row."
         )
-    records = (
-        (number, {name: _unguarded(cell) for name, cell in zip(header, row, strict=True)})
-        for number, row in rows
-    )
-    return header, records
+
+    def records() -> Iterator[Record]:
+        for number, row in rows:
+            values = map(_unguarded, row)
+            yield number, dict(zip(header, values, strict=True))
+
+    return header, records()
 
 
 def _unguarded(cell: str) -> str | None:
@@ -204,14 +233,16 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     separator = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
     lines = (text for _, text in numbered_lines(path))
     reader = csv.reader(lines, delimiter=separator, strict=True)
-    width = None
+    width = 0
     try:
-        for row in filter(None, reader):
+        for row in reader:
+            if not row:
+                continue
             width = width or len(row)
             if len(row) != width:
-                what = f"has {len(row)} cells but the header has {width}."
-                raise line_error(path, reader.line_num, what)
+                problem = f"has {len(row)} cells but the header has {width}."
+                raise line_error(path, reader.line_num, problem)
             yield reader.line_num, row
     except csv.Error as error:
-        what = f"is not readable as a table row ({error}); check its quotes."
-        raise line_error(path, reader.line_num, what) from error
+        problem = f"is not readable as a table row ({error}); check its quotes."
+        raise line_error(path, reader.line_num, problem) from error

@@ -91,15 +91,17 @@ def sidecars_of(media: Path) -> list[Path]:
     media = Path(media)
     if media.suffix.lower() == ".xmp":
         raise InputError(f"{media} is a sidecar itself; name the media file it belongs to.")
-    names = [media.name] if media.with_name(media.stem).is_file() else [media.name, media.stem]
-    found: list[Path] = []
+    names = [media.name]
+    if not media.with_name(media.stem).is_file():
+        names.append(media.stem)
+    sidecars: list[Path] = []
     for name in names:
         for suffix in (".xmp", ".XMP"):
-            place = media.with_name(name + suffix)
-            if os.path.lexists(place) and not place.is_dir():
-                found.append(place)
-                break  # a system without regard to case would give it twice
-    return found
+            path = media.with_name(name + suffix)
+            if os.path.lexists(path) and not path.is_dir():
+                sidecars.append(path)
+                break  # a system without regard to case would list it twice
+    return sidecars
 
 
 class Tags(NamedTuple):
@@ -130,7 +132,10 @@ def read_packet(packet: bytes, name: str) -> Tags:
     if len(packet) > MAX_BYTES:
         raise InputError(f"{name} is larger than {MAX_BYTES >> 20} MiB, so it is no XMP packet.")
     # Some programs fill the rest of the block with zeros, which belong to the text in UTF-16 only.
-    return _tags(_rdf(packet if b"\0" in packet[:4] else packet.rstrip(b"\0"), name), name)
+    is_utf16 = b"\0" in packet[:4]
+    if not is_utf16:
+        packet = packet.rstrip(b"\0")
+    return _tags(_rdf(packet, name), name)
 
 
 def merge_tags(
@@ -141,7 +146,7 @@ def merge_tags(
     hierarchies: Sequence[str] = (),
     dry_run: bool = False,
 ) -> list[str]:
-    """Add tags to a sidecar, creating it if it is missing; give those that were added.
+    """Add tags to a sidecar, creating it if it is missing; return those that were added.
 
     White space in tags is made single spaces, empty ones are dropped, characters that XML forbids
     refused. Tags that are there (case, white space and Unicode composition aside), or `present`
@@ -157,7 +162,8 @@ def merge_tags(
     path = Path(path)
     if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
         raise InputError(f"`tags` of `merge_tags` must be a sequence of strings; got {tags!r}.")
-    wanted = lacking(present, distinct(" ".join(tag.split()) for tag in tags))
+    spaced_tags = distinct(" ".join(tag.split()) for tag in tags)
+    wanted = lacking(present, spaced_tags)
     if not wanted:
         return []
     with _changing(path):
@@ -165,13 +171,15 @@ def merge_tags(
         if rdf is None:
             rdf = _rdf(_EMPTY_PACKET, str(path))
             _copy_keywords(rdf, present, hierarchies)
-        tags_there = _tags(rdf, str(path))
-        added = lacking([*_values(rdf, _SUBJECT), *tags_there.tags, *tags_there.refused], wanted)
+        sidecar_tags = _tags(rdf, str(path))
+        subjects = _values(rdf, _SUBJECT)
+        added = lacking([*subjects, *sidecar_tags.tags, *sidecar_tags.refused], wanted)
         if added and not dry_run:
             _append(rdf, _SUBJECT, added)
-            for name, mark in _HIERARCHIES.items():
+            for name, separator in _HIERARCHIES.items():
                 if _values(rdf, name):
-                    _append(rdf, name, [tag for tag in added if mark not in tag])
+                    flat_tags = [tag for tag in added if separator not in tag]
+                    _append(rdf, name, flat_tags)
             _append(rdf, _SUGGESTED, added)
             _write(path, rdf)
         return added
@@ -180,20 +188,24 @@ def merge_tags(
 def answer_suggestions(
     path: Path, *, accept: Iterable[str] = (), refuse: Iterable[str] = ()
 ) -> tuple[list[str], list[str]]:
-    """Accept or refuse suggestions that wait in a sidecar; give those that were answered.
+    """Accept or refuse pending suggestions in a sidecar; return those that were answered.
 
     An accepted one becomes a tag like a person's own; a refused one is taken out, and is not
     suggested again. Tags that are no waiting suggestion are left alone.
     """
-    wanted, unwanted = list(accept), list(refuse)
-    if both := among(unwanted, wanted):
-        raise InputError(f"'{both[0]}' is both accepted and refused; decide on one.")
+    wanted = list(accept)
+    unwanted = list(refuse)
+    contradictory = among(unwanted, wanted)
+    if contradictory:
+        raise InputError(f"'{contradictory[0]}' is both accepted and refused; decide on one.")
     path = Path(path)
     with _changing(path):
         rdf = _load_writable(path)
         if rdf is None:
             return [], []
-        accepted, refused = (among(given, _pending(rdf)) for given in (wanted, unwanted))
+        pending = _pending(rdf)
+        accepted = among(wanted, pending)
+        refused = among(unwanted, pending)
         _remove(rdf, _SUGGESTED, accepted)
         _remove_tags(rdf, refused)
         if accepted or refused:
@@ -202,7 +214,7 @@ def answer_suggestions(
 
 
 def undo_suggestions(path: Path, *, dry_run: bool = False) -> list[str]:
-    """Take the suggestions that wait out of a sidecar, and nothing else; give them.
+    """Remove the pending suggestions from a sidecar, and nothing else; return them.
 
     What was accepted stays, and so does the memory of what was refused. A sidecar in which nothing
     is left but copies of what the picture holds is removed.
@@ -210,20 +222,20 @@ def undo_suggestions(path: Path, *, dry_run: bool = False) -> list[str]:
     path = Path(path)
     with _changing(path):
         rdf = _load_writable(path)
-        taken = [] if rdf is None else _pending(rdf)
-        if taken and not dry_run:
-            _remove_tags(rdf, taken)
-            _remove(rdf, _SUGGESTED, taken)
+        pending = [] if rdf is None else _pending(rdf)
+        if pending and not dry_run:
+            _remove_tags(rdf, pending)
+            _remove(rdf, _SUGGESTED, pending)
             if _holds_copies_alone(rdf):
                 path.unlink()
             else:
                 _write(path, rdf)
-    return taken
+    return pending
 
 
 @contextmanager
 def _changing(path: Path) -> Iterator[None]:
-    """Let nobody else change sidecars of a folder; say what the system complains of."""
+    """Lock the folder of a sidecar while it is changed; raise one sentence for a system error."""
     try:
         with locked(path.parent, _LOCK_SECONDS):
             yield
@@ -238,7 +250,9 @@ def _load_writable(path: Path) -> Any:
     if path.is_symlink():
         raise InputError(f"{path} is a symbolic link; name the file it points to.")
     rdf = _load(path)
-    if rdf is not None and not os.access(path, os.W_OK):
+    if rdf is None:
+        return None
+    if not os.access(path, os.W_OK):
         # Replacing needs the folder's permission only; the file's was taken away on purpose.
         raise InputError(f"{path} is write-protected; make it writable first.")
     return rdf
@@ -261,49 +275,64 @@ def _load(path: Path) -> Any:
 
 
 def _rdf(packet: bytes, name: str) -> Any:
-    """Parse a packet and give its rdf:RDF element."""
-    rdf = next(parse_xml(packet, name).iter(f"{_RDF}RDF"), None)
+    """Return the rdf:RDF element of a packet."""
+    root = parse_xml(packet, name)
+    elements = root.iter(f"{_RDF}RDF")
+    rdf = next(elements, None)
     if rdf is None:
         raise InputError(f"{name} holds no rdf:RDF element, so it is no XMP; move it away.")
     return rdf
 
 
 def _write(path: Path, rdf: Any) -> None:
-    """Put the document of an element in the place of a file."""
+    """Write the document of an element in the place of a file."""
     from lxml import etree
 
     root = rdf.getroottree().getroot()
-    outside = [*reversed([*root.itersiblings(preceding=True)]), root, *root.itersiblings()]
-    written = [etree.tostring(node, encoding="UTF-8", with_tail=False) + b"\n" for node in outside]
-    if sum(map(len, written)) > MAX_BYTES:
+    preceding = list(root.itersiblings(preceding=True))  # from the root backwards
+    following = list(root.itersiblings())
+    content = b""
+    for node in (*reversed(preceding), root, *following):
+        content += etree.tostring(node, encoding="UTF-8", with_tail=False) + b"\n"
+    if len(content) > MAX_BYTES:
         raise InputError(f"{path} would grow beyond {MAX_BYTES >> 20} MiB; add fewer tags.")
     with replacing(path) as stream:
-        stream.writelines(written)
+        stream.write(content)
 
 
-def _tags(rdf: Any, name: str) -> Tags:
-    """Return the tags of a packet; what was suggested and is no tag any more, somebody took out."""
-    subjects, pending = _values(rdf, _SUBJECT), _pending(rdf)
-    paths = [(path, mark) for key, mark in _HIERARCHIES.items() for path in _values(rdf, key)]
-    if max(len(subjects), len(paths)) > MAX_TAGS:
-        raise InputError(f"{name} holds more than {MAX_TAGS:,} tags; remove some.")
-    own = [part for path, _ in paths if path.startswith(_BOOKKEEPING) for part in path.split("|")]
+def _tags(rdf: Any, packet_name: str) -> Tags:
+    """Return the tags of a packet; somebody has removed those that were suggested and are gone."""
+    subjects = _values(rdf, _SUBJECT)
+    pending = _pending(rdf)
     # A tag such as AC/DC is no hierarchy where it is a subject as it stands.
-    flat = {_key(subject) for subject in subjects}
-    leaves = [
-        path if _key(path) in flat else path.rstrip(f"{mark} ").rpartition(mark)[2]
-        for path, mark in paths
-        if not path.startswith(_BOOKKEEPING)
-    ]
-    refused = lacking(pending, distinct(_values(rdf, _SUGGESTED)))
-    hierarchies = lacking([*pending, *refused], distinct(_values(rdf, _LIGHTROOM)))
-    # What is pending stands among the subjects, at its place.
+    subject_keys = {_key(subject) for subject in subjects}
+    leaves: list[str] = []
+    bookkeeping: list[str] = []
+    n_paths = 0
+    for name, separator in _HIERARCHIES.items():
+        paths = _values(rdf, name)
+        n_paths += len(paths)
+        for path in paths:
+            if path.startswith(_BOOKKEEPING):
+                bookkeeping += path.split("|")
+            elif _key(path) in subject_keys:
+                leaves.append(path)
+            else:
+                leaves.append(path.rstrip(f"{separator} ").rpartition(separator)[2])
+    if max(len(subjects), n_paths) > MAX_TAGS:
+        raise InputError(f"{packet_name} holds more than {MAX_TAGS:,} tags; remove some.")
+    suggested = distinct(_values(rdf, _SUGGESTED))
+    refused = lacking(pending, suggested)
+    paths = distinct(_values(rdf, _LIGHTROOM))
+    hierarchies = lacking([*pending, *refused], paths)
+    # Pending tags are listed among the subjects, at their places.
     leaves = lacking(pending, leaves)
-    return Tags(distinct([*leaves, *lacking(own, subjects)]), pending, refused, hierarchies)
+    tags = distinct([*leaves, *lacking(bookkeeping, subjects)])
+    return Tags(tags, pending, refused, hierarchies)
 
 
 def _pending(rdf: Any) -> list[str]:
-    """Return the tags that are noted as suggested and still there."""
+    """Return the tags that are noted as suggested and still present."""
     subjects = distinct(_values(rdf, _SUBJECT))
     return among(_values(rdf, _SUGGESTED), subjects)
 
@@ -311,49 +340,73 @@ def _pending(rdf: Any) -> list[str]:
 def _values(rdf: Any, name: str) -> list[str]:
     """Return every value of a property of the picture, spelled as an attribute or an element."""
     values: list[str] = []
-    for description in rdf.iterchildren(f"{_RDF}Description"):
-        values += [description.get(name)] if name in description.attrib else []
+    descriptions = rdf.iterchildren(f"{_RDF}Description")
+    for description in descriptions:
+        if name in description.attrib:
+            value = description.get(name)
+            values.append(value)
         for element in description.iterchildren(name):
-            arrays = list(element.iterchildren(*_ARRAYS))
-            items = [item for array in arrays for item in array.iterchildren(f"{_RDF}li")]
-            values += map(_value, items if arrays else [element])
+            _, items = _arrays_and_items(element)
+            values += map(_value, items)
     return values
+
+
+def _arrays_and_items(element: Any) -> tuple[list[Any], list[Any]]:
+    """Return the arrays of a property and their items; without arrays, the property itself."""
+    arrays = list(element.iterchildren(*_ARRAYS))
+    if not arrays:
+        return [], [element]
+    items: list[Any] = []
+    for array in arrays:
+        items += array.iterchildren(f"{_RDF}li")
+    return arrays, items
 
 
 def _value(item: Any) -> str:
     """Return the value of an item: its rdf:value beside qualifiers, its resource, or its text."""
-    for element in (item, *item.iterchildren(f"{_RDF}Description")):
-        value = element.get(f"{_RDF}value", element.findtext(f"{_RDF}value"))
+    descriptions = item.iterchildren(f"{_RDF}Description")
+    for element in (item, *descriptions):
+        text = element.findtext(f"{_RDF}value")
+        value = element.get(f"{_RDF}value", text)
         if value is not None:
             return str(value)
-    return str(item.get(f"{_RDF}resource") or "".join(item.xpath("text()")))
+    resource = item.get(f"{_RDF}resource")
+    return str(resource or "".join(item.xpath("text()")))
 
 
 def _copy_keywords(rdf: Any, keywords: Sequence[str], hierarchies: Sequence[str]) -> None:
     """Copy the keywords of a picture into a packet without any, but for what XML forbids."""
-    keywords, hierarchies = (
-        distinct(value for value in values if not _NO_XML.search(value))
-        for values in (keywords, hierarchies)
-    )
-    if not (keywords or hierarchies):
+    copied_keywords = distinct(filter(_is_xml, keywords))
+    copied_paths = distinct(filter(_is_xml, hierarchies))
+    if not (copied_keywords or copied_paths):
         return
-    _append(rdf, _SUBJECT, keywords)
-    if hierarchies:
-        # Who reads hierarchies reads nothing else; the parts of one are no keywords of their own.
-        parts = [part for path in hierarchies for part in path.split("|")]
-        _append(rdf, _LIGHTROOM, [*hierarchies, *lacking(parts, keywords)])
-    _append(rdf, _COPIED, distinct([*keywords, *hierarchies]))
+    _append(rdf, _SUBJECT, copied_keywords)
+    if copied_paths:
+        # Programs that read hierarchies read nothing else; the words of a path are no keywords of
+        # their own.
+        words: list[str] = []
+        for path in copied_paths:
+            words += path.split("|")
+        flat_keywords = lacking(words, copied_keywords)
+        _append(rdf, _LIGHTROOM, [*copied_paths, *flat_keywords])
+    _append(rdf, _COPIED, distinct([*copied_keywords, *copied_paths]))
+
+
+def _is_xml(text: str) -> bool:
+    """Whether XML allows all characters of a text."""
+    return _NO_XML.search(text) is None
 
 
 def _holds_copies_alone(rdf: Any) -> bool:
     """Whether a packet holds all that was copied from the picture, or nothing, and no more."""
     copied = _values(rdf, _COPIED)
-    if lacking([*_values(rdf, _SUBJECT), *_values(rdf, _LIGHTROOM)], copied):
-        return False  # somebody has taken one out
-    rest = deepcopy(rdf)
+    keywords = [*_values(rdf, _SUBJECT), *_values(rdf, _LIGHTROOM)]
+    if lacking(keywords, copied):
+        return False  # somebody has removed a copied keyword
+    packet = deepcopy(rdf)
     for name in (_SUBJECT, _LIGHTROOM, _COPIED):
-        _remove(rest, name, copied)
-    return len(rest) == 0
+        _remove(packet, name, copied)
+    return len(packet) == 0
 
 
 def _remove_tags(rdf: Any, tags: Sequence[str]) -> None:
@@ -363,12 +416,16 @@ def _remove_tags(rdf: Any, tags: Sequence[str]) -> None:
 
 
 def _append(rdf: Any, name: str, added: Sequence[str]) -> None:
-    """Append values to the last array of a property; one that has none gets one."""
+    """Append values to the last array of a property, which is created where it is missing."""
     if not added:
         return
     descriptions = list(rdf.iterchildren(f"{_RDF}Description"))
-    elements = [element for each in descriptions for element in each.iterchildren(name)]
-    arrays = [array for element in elements for array in element.iterchildren(*_ARRAYS)]
+    elements: list[Any] = []
+    for description in descriptions:
+        elements += description.iterchildren(name)
+    arrays: list[Any] = []
+    for element in elements:
+        arrays += element.iterchildren(*_ARRAYS)
     array = arrays[-1] if arrays else _new_array(rdf, name, descriptions, elements)
     for value in added:
         item = array.makeelement(f"{_RDF}li")
@@ -380,12 +437,14 @@ def _append(rdf: Any, name: str, added: Sequence[str]) -> None:
             ) from error
         if len(array):
             # As the items before: each in a line of its own, or all in one.
-            item.tail, array[-1].tail = array[-1].tail, array.text
+            last = array[-1]
+            item.tail = last.tail
+            last.tail = array.text
         array.append(item)
 
 
 def _remove(rdf: Any, name: str, values: Sequence[str]) -> None:
-    """Remove values of a property, and what holds nothing any more."""
+    """Remove values of a property, and elements that are empty without them."""
     unwanted = {_key(value) for value in values}
     if not unwanted:
         return
@@ -393,69 +452,81 @@ def _remove(rdf: Any, name: str, values: Sequence[str]) -> None:
         if _key(description.get(name, "")) in unwanted:
             del description.attrib[name]
         for element in list(description.iterchildren(name)):
-            arrays = list(element.iterchildren(*_ARRAYS))
-            items = [item for array in arrays for item in array.iterchildren(f"{_RDF}li")]
-            gone = [item for item in items or [element] if _key(_value(item)) in unwanted]
-            for item in gone:
-                _cut(item)
-            if gone and arrays and not any(len(array) for array in arrays):
-                _cut(element)
-        if not len(description) and not set(description.attrib) - {f"{_RDF}about"}:
+            _remove_from(element, unwanted)
+        attributes = set(description.attrib) - {f"{_RDF}about"}
+        if not len(description) and not attributes:
             _cut(description)
 
 
+def _remove_from(element: Any, unwanted: set[str]) -> None:
+    """Remove the items with unwanted values from one property, and the property once empty."""
+    arrays, items = _arrays_and_items(element)
+    candidates = items or [element]
+    unwanted_items = [item for item in candidates if _key(_value(item)) in unwanted]
+    for item in unwanted_items:
+        _cut(item)
+    has_items = any(len(array) for array in arrays)
+    if unwanted_items and arrays and not has_items:
+        _cut(element)
+
+
 def _cut(element: Any) -> None:
-    """Take an element out; the white space after it goes before the next one."""
-    before, parent = element.getprevious(), element.getparent()
-    if before is not None:
-        before.tail = element.tail or before.tail
+    """Remove an element; the white space after it goes before the next one."""
+    parent = element.getparent()
+    previous = element.getprevious()
+    if previous is not None:
+        previous.tail = element.tail or previous.tail
     elif element.getnext() is None:
         parent.text = element.tail
     parent.remove(element)
 
 
 def _new_array(rdf: Any, name: str, descriptions: list[Any], elements: list[Any]) -> Any:
-    """Make the array of a property and move the one value into it that it may have had."""
+    """Return a new array of a property, with the one value that the property may have had."""
     from lxml.etree import SubElement
 
     if not descriptions:
         descriptions = [SubElement(rdf, f"{_RDF}Description", {f"{_RDF}about": ""})]
-    holder = next(
-        (each for each in reversed(descriptions) if name in each.attrib), descriptions[-1]
-    )
+    holder = descriptions[-1]
+    for description in descriptions:
+        if name in description.attrib:
+            holder = description  # the last one that has it
     element = elements[-1] if elements else SubElement(holder, name, nsmap=_PREFIX[name])
     item = element.makeelement(f"{_RDF}li", dict(element.attrib))
-    item.text = holder.attrib.pop(name, "") if not elements else element.text
+    item.text = element.text if elements else holder.attrib.pop(name, "")
     item.extend(list(element))
     element.clear(keep_tail=True)
     array = SubElement(element, f"{_RDF}Bag")
-    if len(item) or item.attrib or (item.text and item.text.strip()):
+    has_text = bool(item.text and item.text.strip())
+    if len(item) or item.attrib or has_text:
         array.append(item)
     return array
 
 
 def _key(tag: str) -> str:
-    """Return what equal tags have in common."""
-    folded = unicodedata.normalize("NFD", " ".join(tag.split())).casefold()
+    """Return a text that tags have in common which differ in case, space or composition only."""
+    spaced = " ".join(tag.split())
+    folded = unicodedata.normalize("NFD", spaced).casefold()
     return unicodedata.normalize("NFC", folded)
 
 
 def distinct(tags: Iterable[str]) -> list[str]:
-    """Strip tags and drop empty and repeated ones."""
-    first: dict[str, str] = {}
+    """Return tags stripped, without empty and repeated ones."""
+    tag_by_key: dict[str, str] = {}
     for tag in tags:
-        if stripped := tag.strip():
-            first.setdefault(_key(stripped), stripped)
-    return list(first.values())
+        stripped = tag.strip()
+        if stripped:
+            tag_by_key.setdefault(_key(stripped), stripped)
+    return list(tag_by_key.values())
 
 
-def among(known: Iterable[str], tags: Iterable[str]) -> list[str]:
-    """Return the tags that are among the known ones."""
-    keys = {_key(tag) for tag in known}
+def among(allowed: Iterable[str], tags: Iterable[str]) -> list[str]:
+    """Return the tags that are among the allowed ones."""
+    keys = {_key(tag) for tag in allowed}
     return [tag for tag in tags if _key(tag) in keys]
 
 
 def lacking(present: Iterable[str], wanted: Iterable[str]) -> list[str]:
     """Return the wanted tags that are not present."""
-    known = {_key(tag) for tag in present}
-    return [tag for tag in wanted if _key(tag) not in known]
+    keys = {_key(tag) for tag in present}
+    return [tag for tag in wanted if _key(tag) not in keys]
