@@ -53,10 +53,10 @@ class EmbeddedFiles:
         except OSError as error:
             raise self._fault(name, "cannot be read") from error
 
-    def _fault(self, name: str, what: str) -> InputError:
+    def _fault(self, name: str, fault: str) -> InputError:
         """Build the error for a file that cannot be used."""
         remedy = "reinstall polyseme, or in a checkout restore the file from version control"
-        return InputError(f"The {self.owner} data file '{name}' {what}; {remedy}.")
+        return InputError(f"The {self.owner} data file '{name}' {fault}; {remedy}.")
 
 
 def package_folder(name: str) -> Path:
