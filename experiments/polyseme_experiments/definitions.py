@@ -19,7 +19,10 @@ T = TypeVar("T")
 def _tuples(value: Any) -> Any:
     """Return lists as tuples, also inside."""
     if isinstance(value, dict):
-        return {name: _tuples(entry) for name, entry in value.items()}
+        table = {}
+        for name, entry in value.items():
+            table[name] = _tuples(entry)
+        return table
     if isinstance(value, list):
         return tuple(_tuples(entry) for entry in value)
     return value

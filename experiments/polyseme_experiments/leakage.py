@@ -82,11 +82,13 @@ class LeakageReport:
         n_failed = 0
         for check in self.checks:
             name = check.name.ljust(width)
-            lines.append(f"{check.verdict:<6}  {name}  {check.detail} ({check.looked_at})")
+            verdict = check.verdict.ljust(6)
+            line = f"{verdict}  {name}  {check.detail} ({check.looked_at})"
+            lines.append(line)
             if not check.passed:
                 n_failed += 1
-        verdict = "all checks hold" if self.passed else f"{n_failed} failed"
-        lines.append(f"{verdict}; digest {self.digest}")
+        summary = "all checks hold" if self.passed else f"{n_failed} failed"
+        lines.append(f"{summary}; digest {self.digest}")
         return lines
 
     def require(self) -> None:
@@ -103,10 +105,11 @@ def _check(name: str, looked_at: str, wrong: list[str], ok: str, failed: str) ->
     if not wrong:
         return Check(name, looked_at, 0, True, ok)
     examples = ", ".join(wrong[:5])
-    n_more = len(wrong) - 5
-    if n_more > 0:
-        examples += f" and {n_more} more"
-    return Check(name, looked_at, len(wrong), False, f"{failed}: {examples}")
+    n_wrong = len(wrong)
+    if n_wrong > 5:
+        examples += f" and {n_wrong - 5} more"
+    detail = f"{failed}: {examples}"
+    return Check(name, looked_at, n_wrong, False, detail)
 
 
 def _digest(content: Any) -> str:
@@ -166,9 +169,10 @@ def audit(
     LeakageReport
         Notes say what should be known but is no leak, such as how many test documents are known.
     """
-    if X is not None and len(X) != len(split.target):
+    n_documents = len(split.target)
+    if X is not None and len(X) != n_documents:
         raise InputError(
-            f"`X` of `audit` has {len(X)} rows; expected one for each of the {len(split.target)} "
+            f"`X` of `audit` has {len(X)} rows; expected one for each of the {n_documents} "
             "documents of the split's target."
         )
     checks = [*_of_split(split), *_of_groups(split)]
@@ -256,9 +260,10 @@ def _of_groups(split: ZeroShotSplit) -> Iterator[Check]:
     else:
         detail = f"{len(trained)} have a training instance"
         yield _note("test groups", looked_at, len(trained), detail)
-    known_groups = split.source.groups
-    if known_groups is not None:
-        shared = test_groups & {known_groups[row] for row in split.known_rows}
+    source_groups = split.source.groups
+    if source_groups is not None:
+        known_groups = {source_groups[row] for row in split.known_rows}
+        shared = test_groups & known_groups
         detail = f"{len(shared)} have a known label document"
         yield _note("semantics groups", looked_at, len(shared), detail)
 
@@ -434,7 +439,8 @@ def _relearned(
     if relearned is None or relearned.shape != learned.shape:
         wrong.append("the labels differ")
     elif not np.array_equal(learned, relearned):
-        n_different = int((learned != relearned).sum())
+        is_different = learned != relearned
+        n_different = int(is_different.sum())
         wrong.append(f"{n_different} values differ")
     looked_at = f"{learned.size} values, {n_documents} documents"
     return _check(name, looked_at, wrong, _SAME, "not what these documents give")

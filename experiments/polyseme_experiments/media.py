@@ -85,9 +85,10 @@ def raw_numbers(
 
 def _extracted(folder: Path, extractor: MediaFeatures, cache: str | None, name: str) -> Extracted:
     """Return the numbers of a folder, extracted now or by an earlier trial."""
-    folder_digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
+    address = str(folder.resolve())
+    digest = hashlib.sha256(address.encode()).hexdigest()
     with _work_folder(cache) as work_folder:
-        file_name = f"extracted-{name}-{folder_digest}-{extractor.digest()}"
+        file_name = f"extracted-{name}-{digest[:12]}-{extractor.digest()}"
         out = Path(work_folder) / file_name
         lock_file = out.with_suffix(".lock")
         with locked(lock_file):

@@ -117,7 +117,8 @@ class RecordStore:
             records = [former for former in stored if _identity(former) != identity]
             # As it will be read again: JSON has lists where Python has tuples.
             text = json.dumps(sealed(record))
-            records.append(json.loads(text))
+            written = json.loads(text)
+            records.append(written)
             records.sort(key=_key)
             self._write(setting, records)
 
@@ -128,7 +129,8 @@ class RecordStore:
             for path in paths:
                 setting = path.stem
                 records = self._read(setting, all_have=False)
-                self._write(setting, [sealed(record) for record in records])
+                sealed_records = [sealed(record) for record in records]
+                self._write(setting, sealed_records)
 
     def check(self) -> None:
         """Raise unless every record is as it was written."""

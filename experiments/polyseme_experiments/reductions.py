@@ -106,7 +106,8 @@ class BoltzmannStack(TransformerMixin, Estimator):  # type: ignore[misc]  # unty
         rows = np.asarray(X, dtype=np.float64)
         generator = as_generator(self.random_state)
         self.low_ = rows.min(axis=0)
-        self.span_ = rows.max(axis=0) / 2 - self.low_ / 2  # halves cannot overflow
+        high = rows.max(axis=0)
+        self.span_ = high / 2 - self.low_ / 2  # halves cannot overflow
         self.losses_: list[float] = []
         self.n_steps_ = 0
         with one_thread():
@@ -234,7 +235,8 @@ def _pretrained(units: Float32, sizes: list[int], generator: np.random.Generator
         bias = np.asarray(machine.hidden_bias)
         layers.append((weights, bias))
         activation = units @ weights
-        units = np.asarray(_sigmoid_of_sum(activation, bias))
+        probabilities = _sigmoid_of_sum(activation, bias)
+        units = np.asarray(probabilities)
     return layers
 
 
@@ -256,10 +258,12 @@ class Triplets(NamedTuple):
 
 def squared_distances(queries: Float32, rows: Float32) -> Float32:
     """Return squared distances, shape (n_queries, n_rows)."""
+    query_lengths = np.einsum("ij,ij->i", queries, queries)
+    row_lengths = np.einsum("ij,ij->i", rows, rows)
     distances = queries @ rows.T
     distances *= -2
-    distances += np.einsum("ij,ij->i", queries, queries)[:, None]
-    distances += np.einsum("ij,ij->i", rows, rows)
+    distances += query_lengths[:, None]
+    distances += row_lengths
     np.maximum(distances, 0, out=distances)
     return distances
 
@@ -394,6 +398,8 @@ def _outputs(rows: Float32, parameters: list[Tensor]) -> Tensor:
     import torch
 
     units = torch.from_numpy(rows)
-    for weights, bias in zip(parameters[::2], parameters[1::2], strict=True):
-        units = torch.sigmoid(torch.addmm(bias, units, weights))
+    layers = zip(parameters[::2], parameters[1::2], strict=True)
+    for weights, bias in layers:
+        activation = torch.addmm(bias, units, weights)
+        units = torch.sigmoid(activation)
     return units

@@ -131,7 +131,11 @@ def _experiments(names: Sequence[str]) -> list[Experiment]:
     if not names:
         raise InputError(f"Name what to reproduce: all, {', '.join(EXPERIMENTS)}.")
     chosen = EXPERIMENTS if "all" in names else names
-    return [get_experiment(name) for name in EXPERIMENTS if name in chosen]
+    experiments = []
+    for name in EXPERIMENTS:
+        if name in chosen:
+            experiments.append(get_experiment(name))
+    return experiments
 
 
 def _publish(

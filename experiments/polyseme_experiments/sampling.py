@@ -76,8 +76,9 @@ def load_pair(setting: Setting, config: RunConfig) -> tuple[Dataset, Dataset]:
         dataset = load_pictures(config.pictures or "", config.cache)
         return dataset, dataset
     source_name, target_name = chosen_pair(setting, config)
-    source = load_once(source_name, config.data, config.quick)
-    target = load_once(target_name, config.data, config.quick)
+    folder = config.data
+    source = load_once(source_name, folder, config.quick)
+    target = load_once(target_name, folder, config.quick)
     return source, target
 
 
@@ -142,15 +143,19 @@ def _draw_labels(setting: Setting, corpus: LabelCorpus, seed: int, config: RunCo
 def kept_labels(dataset: Dataset, setting: Setting) -> LabelCorpus:
     """Return a dataset's corpus over the labels that the setting keeps."""
     corpus = dataset.corpus
-    counts = np.asarray(corpus.matrix.sum(axis=0)).ravel()
+    sums = corpus.matrix.sum(axis=0)
+    counts = np.asarray(sums).ravel()
     min_documents = 1
     if not dataset.is_sample:
         min_documents = setting.min_documents.get(dataset.name, 1)
     columns = np.flatnonzero(counts >= min_documents)
     if setting.n_labels is not None:
         by_frequency = np.argsort(-counts[columns], kind="stable")
-        columns = np.sort(columns[by_frequency[: setting.n_labels]])
+        most_frequent = by_frequency[: setting.n_labels]
+        columns = np.sort(columns[most_frequent])
     if len(columns) == len(counts):
         return corpus
-    labels = [corpus.labels[column] for column in columns]
+    labels = []
+    for column in columns:
+        labels.append(corpus.labels[column])
     return corpus.restrict(labels)

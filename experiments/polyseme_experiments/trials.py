@@ -89,7 +89,8 @@ class Trial:
         folder = None
         if uses_own_pictures(self.setting, self.config):
             folder = self.config.pictures
-        raw = raw_numbers(self.target, extractor, self.config.cache, folder)
+        cache = self.config.cache
+        raw = raw_numbers(self.target, extractor, cache, folder)
         if "random_state" in extractor.get_params():
             extractor.set_params(random_state=self.seed)
         train_rows = self.split.train.tolist()
@@ -149,10 +150,16 @@ class Trial:
         """Return a tagger without features: the concept space and the known documents."""
         name = f"concept space {n_components}"
         # Trials on the same partition of the documents share it.
-        seed = self.config.seed + self.setting.partition(self.number)
+        partition = self.setting.partition(self.number)
+        seed = self.config.seed + partition
 
         def make() -> PublishedTagger:
-            space, seconds = cached_space(self.split, n_components, seed, self.config)
+            space, seconds = cached_space(
+                self.split,
+                n_components,
+                seed,
+                self.config,
+            )
             self.seconds[name] = seconds
             return space
 
@@ -223,7 +230,8 @@ class Trial:
             unique_words.update(words_of(label))
         words = sorted(unique_words)
         generator = np.random.default_rng(self.seed)
-        vectors = generator.normal(size=(len(words), 50))
+        shape = (len(words), 50)
+        vectors = generator.normal(size=shape)
         return WordVectors.from_arrays(words, vectors, source="random stand-ins")
 
     def measure(

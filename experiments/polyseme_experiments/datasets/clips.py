@@ -102,8 +102,9 @@ def _data_folder() -> Path:
 def _dataset(n_clips: int | None = None) -> DatasetContent:
     """Return every clip as a document."""
     clips = load_clips()
+    groups = tuple(clips.groups)
     corpus = LabelCorpus.from_documents(clips.documents, ids=clips.ids)
-    corpus = replace(corpus, groups=tuple(clips.groups))
+    corpus = replace(corpus, groups=groups)
     if n_clips is not None:
         corpus = corpus.select(range(n_clips))
     return DatasetContent(corpus)

@@ -60,7 +60,9 @@ class EmojiCorpus:
         """Name the picture file of every row, as `write` does: "noto/1F600.png"."""
         names = []
         for drawing, emoji in zip(self.drawing, self.group, strict=True):
-            names.append(f"{drawing}/{self.ids[emoji]}.png")
+            emoji_id = self.ids[emoji]
+            name = f"{drawing}/{emoji_id}.png"
+            names.append(name)
         return names
 
     def write(self, folder: str | Path, names: Collection[str] | None = None) -> list[Path]:

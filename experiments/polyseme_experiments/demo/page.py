@@ -97,11 +97,12 @@ def _best(table: dict[str, dict[str, Cell]], column: str) -> float:
 def _wins(results: DemoResults) -> str:
     """Return who is ahead, whoever it is, and where that is more than chance."""
     tables = (results.example, results.concept)
-    leaders = Counter(
-        max(table, key=lambda name: table[name][column].mean or 0.0)
-        for table in tables
-        for column in COLUMNS
-    )
+    leaders = Counter[str]()
+    for table in tables:
+        for column in COLUMNS:
+            means = {name: row[column].mean or 0.0 for name, row in table.items()}
+            leader = max(means, key=means.__getitem__)
+            leaders[leader] += 1
     n_columns = leaders.total()
     ours, rival, *_ = results.example
     listed = " and ".join(f"{name} in {count}" for name, count in leaders.most_common())

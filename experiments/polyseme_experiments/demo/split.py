@@ -94,8 +94,12 @@ def families(names: Sequence[str]) -> NDArray[np.int64]:
     numbers: dict[str, int] = {}
     family = []
     for name in names:
-        words = re.split(r"[\s:,-]+", name.casefold())
-        neutral_words = [word for word in words if word not in _PERSONS]
+        folded = name.casefold()
+        words = re.split(r"[\s:,-]+", folded)
+        neutral_words = []
+        for word in words:
+            if word not in _PERSONS:
+                neutral_words.append(word)
         key = " ".join(neutral_words) or name
         number = numbers.setdefault(key, len(numbers))
         family.append(number)

@@ -47,9 +47,11 @@ class Results:
         self.command = command
         self._records: dict[tuple[str, str], dict[int, Record]] = {}
         for record in records:
-            key = (record["setting"], record["method"])
-            records_by_trial = self._records.setdefault(key, {})
-            records_by_trial[record["trial"]] = record
+            setting = record["setting"]
+            method = record["method"]
+            trial = record["trial"]
+            records_by_trial = self._records.setdefault((setting, method), {})
+            records_by_trial[trial] = record
 
     def records(self, setting: str, method: str) -> list[Record]:
         """Return the records of a method, by trial."""
@@ -165,7 +167,8 @@ def _former_value(record: Record, column: str, measure: str) -> float | None:
 def _former_figures() -> dict[str, Any]:
     """Read the figures: by setting, method, set of labels and measure, a value for each trial."""
     path = Path(__file__).with_name("former_default.json")
-    figures: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    text = path.read_text("utf-8")
+    figures: dict[str, Any] = json.loads(text)
     return figures
 
 

@@ -150,7 +150,9 @@ class UsageFigure(Experiment):
         for setting in self.settings:
             record = results.records(setting, "usage")[0]
             source, target = record["config"]["corpora"]
-            first, second = (record["metrics"]["usage"][side] for side in ("source", "target"))
+            shares_by_side = record["metrics"]["usage"]
+            first = shares_by_side["source"]
+            second = shares_by_side["target"]
             shared = sum(share > 0 for share in second.values())
             correlation = usage_correlation(first, second)
             rounded = None if correlation is None else round(correlation, 2)
@@ -195,10 +197,12 @@ class SizeTable(Experiment):
             return results.values(setting, "sizes", "sizes", size)
         sizes_by_set = []
         for name in ("train", "validation", "test"):
-            sizes_by_set.append(results.values(setting, "sizes", "sizes", name))
+            sizes = results.values(setting, "sizes", "sizes", name)
+            sizes_by_set.append(sizes)
         counts: list[float | None] = []
-        for sizes in zip(*sizes_by_set, strict=True):
-            counts.append(sum(value or 0 for value in sizes))
+        for trial_sizes in zip(*sizes_by_set, strict=True):
+            count = sum(size or 0 for size in trial_sizes)
+            counts.append(count)
         return counts
 
 

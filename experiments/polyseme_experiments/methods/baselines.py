@@ -95,7 +95,8 @@ class FeatureSet(Method):
         if self.reduction is not None:
             n_components = self._n_components(trial.config)
             n_components = min(n_components, len(split.train))
-            seed = draw_seed(as_generator(trial.seed))
+            generator = as_generator(trial.seed)
+            seed = draw_seed(generator)
             reduction = make_reduction(self.reduction, n_components, seed)
             reduction.fit(table[split.train])
             reduced = reduction.transform(table)
@@ -105,13 +106,15 @@ class FeatureSet(Method):
         scores = classifiers.predict_proba(table[split.validation])
         columns = {"training": split.labels.seen}
         tested = split.instances("validation")
-        metrics: Metrics = measure(tested, scores, classifiers.classes_, columns)
+        labels = classifiers.classes_
+        metrics: Metrics = measure(tested, scores, labels, columns)
         metrics["training"]["features"] = table.shape[1]
         return metrics, trial.audit()
 
     def _extractor(self, config: RunConfig) -> ImageFeatures:
         """Make the extractor, at the size at which the embedded emoji's features were made."""
-        extractor = ImageFeatures(size=64 if config.quick else 192, n_jobs=1, **self.parameters)
+        size = 64 if config.quick else 192
+        extractor = ImageFeatures(size=size, n_jobs=1, **self.parameters)
         if config.quick and self.reduction is not None:
             extractor.set_params(depth="pooled")  # a quarter of the numbers, a tenth of the time
         return extractor

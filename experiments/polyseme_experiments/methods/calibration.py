@@ -137,7 +137,10 @@ class NewLabelCalibration(Method):
         """Return what decides its results; see `Method.config`."""
         described = super().config(config)
         described |= default_config(config)
-        described["words"] = None if config.quick else word_vectors(config.data).checksum
+        described["words"] = None
+        if not config.quick:
+            vectors = word_vectors(config.data)
+            described["words"] = vectors.checksum
         described["late"] = {"few": FEW, "words": (SPREAD, NOISE)}
         return described
 

@@ -204,7 +204,9 @@ def _with_members(space: ConceptSpace, data: TrainingData, n_members: int) -> Co
     smaller.axes_ = smaller.axes_[:n_kept]
     # The mean code ends with coordinates that belong to no member.
     mean_code = smaller.mean_code_
-    coordinates = mean_code[len(members) * code_size :]
-    smaller.mean_code_ = np.append(mean_code[:n_kept], coordinates)
+    start = len(members) * code_size
+    coordinates = mean_code[start:]
+    first_codes = mean_code[:n_kept]
+    smaller.mean_code_ = np.append(first_codes, coordinates)
     smaller.derive()
     return smaller

@@ -183,7 +183,8 @@ def unseen_columns(trial: Trial, labels: list[str]) -> IntArray:
     unseen_keys = {key(label) for label in trial.split.labels.unseen}
     columns = []
     for column, label in enumerate(labels):
-        if key(label) in unseen_keys:
+        label_key = key(label)
+        if label_key in unseen_keys:
             columns.append(column)
     return np.array(columns, dtype=np.int64)
 
@@ -344,7 +345,8 @@ class Game:
         for column, rows in self.answers.items():
             for row in rows.tolist():
                 is_true = bool(self.pool_truth[row, column])
-                verdicts.append(Verdict(str(row), labels[column], is_true))
+                verdict = Verdict(str(row), labels[column], is_true)
+                verdicts.append(verdict)
         return verdicts
 
     def correction(self, column: int, rows: IntArray) -> corrections.Correction:

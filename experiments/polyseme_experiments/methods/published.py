@@ -41,7 +41,8 @@ class PublishedSystem(System):
         scale = tagger.embedding_.distance_scale_
         ranker = PrimingRanker(index, scale, self.score)
         points = tagger.points(X)
-        return tagger, ranker.scores(points)
+        scores = ranker.scores(points)
+        return tagger, scores
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ class ErrorFree(Method):
         tested = trial.split.instances("test")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PolysemeWarning)
-            scores = error_free_scores(store, embedding, tested, keep_own=self.own == "paper")
+            keep_own = self.own == "paper"
+            scores = error_free_scores(store, embedding, tested, keep_own=keep_own)
         metrics = trial.measure(scores, store.labels)
         return metrics, trial.audit(space)
 
@@ -104,14 +106,18 @@ def error_free_scores(
 
 def known_rows(store: PrimingStore, documents: LabelCorpus) -> NDArray[np.int64]:
     """Find documents among the known ones by name and labels, (n_documents,); -1: not known."""
-    row_by_name = {name: row for row, name in enumerate(store.ids)}
+    row_by_name = {}
+    for row, name in enumerate(store.ids):
+        row_by_name[name] = row
     rows = np.full(len(documents), -1, dtype=np.int64)
     for place, name in enumerate(documents.ids):
-        row = row_by_name.get(name)
-        if row is None:
+        if name not in row_by_name:
             continue
-        known_labels = set(map(documents.key, store.document(row)))
-        labels = set(map(documents.key, documents.document(place)))
+        row = row_by_name[name]
+        known_document = store.document(row)
+        document = documents.document(place)
+        known_labels = set(map(documents.key, known_document))
+        labels = set(map(documents.key, document))
         if labels == known_labels:
             rows[place] = row
     return rows

@@ -145,8 +145,10 @@ def code_words(text: str) -> Markup:
     if len(pieces) % 2 == 0:
         return Markup("`").join(pieces)  # a backtick without its partner
     code = Markup("<code>{}</code>")
-    for place in range(1, len(pieces), 2):
-        pieces[place] = code.format(pieces[place])
+    for place, piece in enumerate(pieces):
+        is_code = place % 2 == 1
+        if is_code:
+            pieces[place] = code.format(piece)
     return Markup("").join(pieces)
 
 

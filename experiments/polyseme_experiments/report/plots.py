@@ -238,7 +238,10 @@ def usage(
 
 def usage_correlation(first: Mapping[str, float], second: Mapping[str, float]) -> float | None:
     """Return Pearson's correlation of usage over the labels of the first; None if flat."""
-    usage_pairs = [(share, second.get(label, 0.0)) for label, share in first.items()]
+    usage_pairs = []
+    for label, share in first.items():
+        second_share = second.get(label, 0.0)
+        usage_pairs.append((share, second_share))
     pairs = np.array(usage_pairs, dtype=np.float64)
     if len(pairs) < 2:
         return None

@@ -86,8 +86,10 @@ class Table:
         """Return for each column whether it holds measured values."""
         is_measured = []
         for place in range(len(self.header)):
-            values = [row[place] for row in self.rows]
-            has_cell = any(isinstance(value, Cell) for value in values)
+            has_cell = False
+            for row in self.rows:
+                if isinstance(row[place], Cell):
+                    has_cell = True
             is_measured.append(has_cell)
         return is_measured
 
@@ -102,8 +104,10 @@ def with_error(mean: float | None, error: float | None, digits: int = 2) -> str:
     if mean is None:
         return NOTHING
     text = f"{mean:,.{digits}f}"
+    if error is None:
+        return text
     # A count that is the same in every trial needs no error.
-    if error is None or (digits == 0 and round(error) == 0):
+    if digits == 0 and round(error) == 0:
         return text
     return f"{text} ± {error:,.{digits}f}"
 
@@ -216,9 +220,11 @@ def long_records(table: Table) -> list[dict[str, Plain]]:
 
 def to_csv(table: Table) -> str:
     """Write `long_records` as CSV, which pandas reads and pivots as it is."""
-    fields = ["column", *FIELDS] if any(table.measured()) else []
+    header = ["table", *_keys(table).values()]
+    if any(table.measured()):
+        header += ["column", *FIELDS]
+    header.append("caution")
     out = io.StringIO()
-    header = ["table", *_keys(table).values(), *fields, "caution"]
     writer = csv.DictWriter(out, header, lineterminator="\n")
     writer.writeheader()
     writer.writerows(long_records(table))
