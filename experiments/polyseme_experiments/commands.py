@@ -75,13 +75,22 @@ def reproduce(
     from polyseme_experiments import reproduce as experiments
     from polyseme_experiments.sampling import RunConfig
 
-    config = RunConfig(_text(data), seed, quick, preset.value, pictures=_text(pictures))
+    config = RunConfig(
+        data=_text(data),
+        seed=seed,
+        quick=quick,
+        preset=preset.value,
+        pictures=_text(pictures),
+    )
     folder = experiments.folder_of(out, config)
     options: dict[str, Any] = {"fresh": fresh, "from_records": from_records, "log": say}
     options |= {"trials": trials, "out": folder, "workers": workers}
     with resumable():
         sections = experiments.reproduce(names or ["all"], config, **options)
-    _print_tables([table for section in sections for table in section.tables], form, folder)
+    tables: list[Table] = []
+    for section in sections:
+        tables += section.tables
+    _print_tables(tables, form, folder)
     say(f"report: {folder / 'report.html'}")
 
 
@@ -100,11 +109,13 @@ def _print_tables(tables: Sequence[Table], form: Form, folder: Path) -> None:
             f"CSV has one header, but there are {len(tables)} tables; they are in "
             f"'{folder / 'tables'}', one file each."
         )
+    wide = for_people(form)
     for table in tables:
-        wide = for_people(form)
-        emit((wide_records if wide else long_records)(table), form, title=table.title)
-        for line in (legend(table), *table.notes) if wide else ():
-            typer.echo(f"  {line}")
+        records = wide_records(table) if wide else long_records(table)
+        emit(records, form, title=table.title)
+        if wide:
+            for line in (legend(table), *table.notes):
+                typer.echo(f"  {line}")
 
 
 @app.command(rich_help_panel=SHOWING, epilog="Example: polyseme audit hsun --quick")
@@ -124,15 +135,17 @@ def audit(
     from polyseme_experiments.trials import Trial
 
     config = RunConfig(_text(data), seed, quick)
-    drawn = Trial(get_setting(setting), trial, config)
-    fitted, inputs = None, None
+    subject = Trial(get_setting(setting), trial, config)
+    fitted = None
+    inputs = None
     if not split_only:
         say(f"learning from trial {trial} of {setting}; --split-only would leave that out")
-        if drawn.instance_features is None:
-            fitted = drawn.space(DIMENSIONS)
+        if subject.instance_features is None:
+            fitted = subject.space(DIMENSIONS)
         else:
-            fitted, inputs = drawn.tagger(DIMENSIONS), drawn.fit_inputs()
-    report = drawn.leakage_report(fitted, inputs, relearn_topics=True)
+            fitted = subject.tagger(DIMENSIONS)
+            inputs = subject.fit_inputs()
+    report = subject.leakage_report(fitted, inputs, relearn_topics=True)
     for line in report.lines():
         typer.echo(line)
     if not report.passed:
@@ -186,11 +199,15 @@ def sample(
     """Write sample files to try the next commands on: drawn emoji, or rendered music."""
     from polyseme.datasets import known_specs
 
-    spec = known_specs()[{"image": "emoji", "audio": "clips"}[kind]]
-    assert spec.embedded is not None and spec.write_media is not None
+    dataset_names = {"image": "emoji", "audio": "clips"}
+    spec = known_specs()[dataset_names[kind]]
+    assert spec.embedded is not None
+    assert spec.write_media is not None
     ids = spec.embedded().corpus.ids
+    # Spread evenly over the documents, which stand in groups.
     step = max(1.0, len(ids) / (limit or len(ids)))
-    chosen = [ids[int(place * step)] for place in range(int(len(ids) / step))]
+    n_files = int(len(ids) / step)
+    chosen = [ids[int(number * step)] for number in range(n_files)]
     spec.write_media(folder, chosen)
     say(f"{len(chosen):,} {kind} files, their tags in '{folder / 'tags.jsonl'}'")
     typer.echo(str(folder))

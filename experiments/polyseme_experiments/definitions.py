@@ -1,6 +1,6 @@
 """What is only declared: settings, methods and experiments are tables of TOML files.
 
-In: a file and a name. Out: the table's fields, or what they make.
+In: a file and a name. Out: the table's fields, or the object that they describe.
 """
 
 from __future__ import annotations
@@ -19,8 +19,13 @@ T = TypeVar("T")
 def _tuples(value: Any) -> Any:
     """Return lists as tuples, also inside."""
     if isinstance(value, dict):
-        return {name: _tuples(inner) for name, inner in value.items()}
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+        table = {}
+        for name, entry in value.items():
+            table[name] = _tuples(entry)
+        return table
+    if isinstance(value, list):
+        return tuple(_tuples(entry) for entry in value)
+    return value
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -30,16 +35,21 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def make_all(tables: Mapping[str, Any], modules: Iterable[ModuleType]) -> dict[str, Any]:
-    """Make what tables describe: `kind` is a class of one of the modules, the rest its fields."""
-    kinds = {name: kind for module in modules for name, kind in vars(module).items()}
-    return {
-        name: kinds[table["kind"]](name=name, **{f: v for f, v in table.items() if f != "kind"})
-        for name, table in tables.items()
-    }
+    """Make what tables describe: `kind` is a class of one of the modules, all else its fields."""
+    kinds: dict[str, Any] = {}
+    for module in modules:
+        kinds |= vars(module)
+
+    definitions = {}
+    for name, table in tables.items():
+        fields = dict(table)
+        kind = kinds[fields.pop("kind")]
+        definitions[name] = kind(name=name, **fields)
+    return definitions
 
 
-def find(kind: str, name: str, known: Mapping[str, T]) -> T:
-    """Return what a name stands for; raise an `InputError` that lists the known ones."""
-    if name not in known:
-        raise unknown_name(kind, name, tuple(known))
-    return known[name]
+def find(kind: str, name: str, definitions: Mapping[str, T]) -> T:
+    """Return what a name stands for; raise an `InputError` that lists the known names."""
+    if name not in definitions:
+        raise unknown_name(kind, name, tuple(definitions))
+    return definitions[name]

@@ -29,7 +29,8 @@ from polyseme_experiments.sampling import RunConfig
 
 def make_space(config: RunConfig, **parameters: Any) -> ConceptSpace:
     """Make the default's space to learn, without its seed."""
-    return ConceptSpace(**({"n_steps": 40} if config.quick else {}) | parameters)
+    defaults = {"n_steps": 40} if config.quick else {}
+    return ConceptSpace(**defaults | parameters)
 
 
 def make_embedding(n_components: int, config: RunConfig) -> ConceptEmbedding:
@@ -52,19 +53,28 @@ def make_mapper(config: RunConfig) -> InstanceMapper:
 def space_config(n_components: int, config: RunConfig) -> dict[str, Any]:
     """Return every parameter that decides a concept space, also those left at their defaults."""
     embedding = make_embedding(n_components, config)
-    parts = {
+    estimators = {
         "label_descriptor": embedding.label_descriptor or LabelDescriptor(),
         "context_descriptor": embedding.context_descriptor or ContextDescriptor(),
         "training": embedding.training or TrainingPlan(),
     }
-    # Where a space is trained does not decide what it is.
-    left_out = {*parts, "device"}
-    own = embedding.get_params(deep=False).items()
-    described: dict[str, Any] = {name: repr(value) for name, value in own if name not in left_out}
+    # Where a space is trained does not decide its content.
+    left_out = {*estimators, "device"}
+    parameters = embedding.get_params(deep=False)
+    described: dict[str, Any] = {}
+    for name, value in parameters.items():
+        if name not in left_out:
+            described[name] = repr(value)
+
     # Parameters that came after the records count only where they are set.
-    later = {"max_steps": None, "max_documents": 200_000, "max_visits": 20_000_000}.items()
-    for name, part in parts.items():
-        described[name] = {n: repr(v) for n, v in part.get_params().items() if (n, v) not in later}
+    later = {"max_steps": None, "max_documents": 200_000, "max_visits": 20_000_000}
+    for name, estimator in estimators.items():
+        entries = {}
+        for parameter, value in estimator.get_params().items():
+            is_default = parameter in later and later[parameter] == value
+            if not is_default:
+                entries[parameter] = repr(value)
+        described[name] = entries
     return described
 
 
@@ -78,7 +88,7 @@ def cached_space(
     """
     if config.cache is None:
         return _learn(split, make_embedding(n_components, config).set_params(random_state=seed))
-    decides = {
+    contents = {
         "parameters": space_config(n_components, config),
         "seed": seed,
         "documents": [list(document) for document in split.training_label_sets()],
@@ -86,15 +96,16 @@ def cached_space(
         "held out": [list(document) for document in split.validation_label_sets()],
         "known": split.known().ids,
     }
-    folder = Path(config.cache) / f"space-{n_components}-{config_hash(decides)}"
-    clock, checkpoint = folder.with_suffix(".seconds"), folder.with_suffix(".training")
+    folder = Path(config.cache) / f"space-{n_components}-{config_hash(contents)}"
+    clock = folder.with_suffix(".seconds")
+    checkpoint = folder.with_suffix(".training")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder.with_suffix(".lock")):
         if clock.exists():
             with suppress(ValueError):  # a damaged one, or another version's, is learned again
-                kept = load(folder)
-                if isinstance(kept, PublishedTagger):
-                    return kept, float(clock.read_text())
+                stored = load(folder)
+                if isinstance(stored, PublishedTagger):
+                    return stored, float(clock.read_text())
             shutil.rmtree(folder, ignore_errors=True)
         embedding = make_embedding(n_components, config)
         embedding.set_params(random_state=seed, checkpoint=checkpoint)
@@ -106,18 +117,20 @@ def cached_space(
 
 
 def _learn(split: ZeroShotSplit, embedding: ConceptEmbedding) -> tuple[PublishedTagger, float]:
-    """Learn a concept space; give the seconds it took."""
+    """Learn a concept space and return it with the seconds it took."""
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PolysemeWarning)
-        embedding.fit(split.training_label_sets(), validation=split.validation_label_sets())
+        documents = split.training_label_sets()
+        embedding.fit(documents, validation=split.validation_label_sets())
         space = PublishedTagger(embedding=embedding, fit_embedding=False)
         space.fit(None, split.known())
-    return space, time.perf_counter() - start
+    seconds = time.perf_counter() - start
+    return space, seconds
 
 
 def clear_cache(folder: Path) -> None:
-    """Remove every concept space that is kept, so that all are learned again."""
+    """Remove every cached concept space, so that all are learned again."""
     for clock in folder.glob("space-*.seconds"):
         clock.unlink()
         remove_model(clock.with_suffix(""))

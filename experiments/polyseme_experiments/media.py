@@ -44,10 +44,15 @@ def load_pictures(folder: str, cache: str | None) -> Dataset:
     """
     extraction = _extracted(Path(folder), ImageFeatures(), cache, NAMED)
     corpus = _tags_of(Path(folder), extraction)
-    table = np.asarray(_in_order(extraction, corpus).raw, dtype=np.float32)
-    checksum = hashlib.sha256(repr((corpus.ids, list(corpus))).encode())
+    items = _in_order(extraction, corpus)
+    table = np.asarray(items.raw, dtype=np.float32)
+
+    content = (corpus.ids, list(corpus))
+    checksum = hashlib.sha256(repr(content).encode())
     checksum.update(table.tobytes())
-    spec = replace(folder_spec(NAMED), title="pictures of one's own", domain="images")
+
+    spec = folder_spec(NAMED)
+    spec = replace(spec, title="pictures of one's own", domain="images")
     return Dataset(spec, corpus, table, None, checksum.hexdigest())
 
 
@@ -59,60 +64,73 @@ def raw_numbers(
     The media are in a folder, or are written by the dataset itself (None); the extractor need not
     be fitted.
     """
+    corpus = dataset.corpus
     if folder is not None:
-        return _in_order(_extracted(Path(folder), extractor, cache, dataset.name), dataset.corpus)
+        extraction = _extracted(Path(folder), extractor, cache, dataset.name)
+        return _in_order(extraction, corpus)
     write = dataset.spec.write_media
     if write is None:
         raise InputError(f"The dataset '{dataset.name}' has no media files.")
-    with _work_folder(cache) as place:
-        media = Path(place) / f"media-{dataset.name}-{dataset.checksum[:12]}"
-        with locked(media.with_suffix(".lock")):
-            if not media.with_suffix(".written").exists():
-                write(media, dataset.corpus.ids)
-                media.with_suffix(".written").touch()
-        return _in_order(_extracted(media, extractor, place, dataset.name), dataset.corpus)
+    with _work_folder(cache) as work_folder:
+        media = Path(work_folder) / f"media-{dataset.name}-{dataset.checksum[:12]}"
+        lock_file = media.with_suffix(".lock")
+        mark_file = media.with_suffix(".written")
+        with locked(lock_file):
+            if not mark_file.exists():
+                write(media, corpus.ids)
+                mark_file.touch()
+        extraction = _extracted(media, extractor, work_folder, dataset.name)
+        return _in_order(extraction, corpus)
 
 
 def _extracted(folder: Path, extractor: MediaFeatures, cache: str | None, name: str) -> Extracted:
-    """Extract a folder, or read the numbers that an earlier trial has left."""
-    with _work_folder(cache) as place:
-        digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
-        out = Path(place) / f"extracted-{name}-{digest}-{extractor.digest()}"
-        with locked(out.with_suffix(".lock")):
+    """Return the numbers of a folder, extracted now or by an earlier trial."""
+    address = str(folder.resolve())
+    digest = hashlib.sha256(address.encode()).hexdigest()
+    with _work_folder(cache) as work_folder:
+        file_name = f"extracted-{name}-{digest[:12]}-{extractor.digest()}"
+        out = Path(work_folder) / file_name
+        lock_file = out.with_suffix(".lock")
+        with locked(lock_file):
             extract_folder(folder, out, extractor)
         extraction = read_extraction(out)
         if cache is not None:
             return extraction
-        return replace(extraction, raw=[np.array(one) for one in extraction.raw])
+        # The arrays may be mapped from files of the temporary folder, which goes away.
+        arrays = [np.array(array) for array in extraction.raw]
+        return replace(extraction, raw=arrays)
 
 
 def _in_order(extraction: Extracted, corpus: LabelCorpus) -> Extracted:
-    """Return the items of the documents."""
+    """Return the items of the documents, in the documents' order."""
     files, documents = match_documents(extraction.ids, corpus.ids)
-    if len(documents) < len(corpus):
-        raise InputError(
-            f"{len(corpus) - len(documents)} of {len(corpus)} documents have no usable file."
-        )
-    return extraction[files.tolist()]
+    n_missing = len(corpus) - len(documents)
+    if n_missing > 0:
+        raise InputError(f"{n_missing} of {len(corpus)} documents have no usable file.")
+    rows = files.tolist()
+    return extraction[rows]
 
 
 def _tags_of(folder: Path, extraction: Extracted) -> LabelCorpus:
     """Read the tags of pictures: from a file beside them, or from their sidecars."""
-    file = next((folder / name for name in TAGS if (folder / name).is_file()), None)
+    candidates = [folder / name for name in TAGS]
+    file = next((path for path in candidates if path.is_file()), None)
     if file is not None:
         corpus = LabelCorpus.read(file)
         files, documents = match_documents(extraction.ids, corpus.ids)
         ids = tuple(extraction.ids[row] for row in files)
-        return replace(corpus.select(documents), ids=ids, numbered=False)
-    tagged = [row for row, tags in enumerate(extraction.tags) if tags]
-    if not tagged:
+        matched = corpus.select(documents)
+        return replace(matched, ids=ids, numbered=False)
+
+    rows = [row for row, tags in enumerate(extraction.tags) if tags]
+    if not rows:
         raise InputError(
             f"The pictures in '{folder}' have no tags: add tags.jsonl with a `file` and `tags` a "
             "line, or XMP files beside the pictures."
         )
-    return LabelCorpus.from_documents(
-        [extraction.tags[row] for row in tagged], ids=[extraction.ids[row] for row in tagged]
-    )
+    tag_sets = [extraction.tags[row] for row in rows]
+    ids = tuple(extraction.ids[row] for row in rows)
+    return LabelCorpus.from_documents(tag_sets, ids=list(ids))
 
 
 def _work_folder(cache: str | None) -> AbstractContextManager[str]:

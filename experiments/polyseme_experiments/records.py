@@ -32,14 +32,16 @@ LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch", "tomotopy")
 
 
 def sealed(record: Mapping[str, Any]) -> Record:
-    """Return a record with a digest of all that it says, by which an edited one is known."""
-    body = {name: value for name, value in record.items() if name != "digest"}
+    """Return a record with a digest of its content, which shows whether it was edited later."""
+    body = dict(record)
+    body.pop("digest", None)
     text = json.dumps(body, sort_keys=True)
-    return {**body, "digest": hashlib.sha256(text.encode()).hexdigest()}
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return {**body, "digest": digest}
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
-    """Digest a configuration: 16 hexadecimal digits that change with any value in it."""
+    """Return the digest of a configuration, 16 hexadecimal digits that any value changes."""
     text = json.dumps(config, sort_keys=True, default=list)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -57,7 +59,7 @@ def environment() -> Record:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Let one process at a time work on a folder or file; the others wait for it to finish."""
+    """Lock a folder or file: one process at a time works on it, and all others wait."""
     try:
         import fcntl
     except ImportError:  # without locks, both write the same
@@ -74,12 +76,13 @@ def locked(path: Path) -> Iterator[None]:
 class RecordStore:
     """The records of a folder, `<setting>.jsonl`; several processes may add to it.
 
-    A line that is damaged, or was changed after it was written, is refused; to `mend` is to tell of
-    it and to leave it out, so that its run is run again.
+    A line that is damaged, or was changed after it was written, is refused. With `mend` there is a
+    warning instead and the line is left out, so that its run is run again.
     """
 
     def __init__(self, folder: str | Path, *, mend: bool = False) -> None:
-        self.folder, self.mend = Path(folder), mend
+        self.folder = Path(folder)
+        self.mend = mend
         self._records: dict[str, list[Record]] = {}
 
     def find(
@@ -91,33 +94,43 @@ class RecordStore:
         """
         if setting not in self._records:
             self._records[setting] = self._read(setting)
-        wanted = json.loads(json.dumps(config, default=list))
+        text = json.dumps(config, default=list)
+        wanted = json.loads(text)
         for record in self._records[setting]:
-            known = record["config"]
-            if (record["method"], record["trial"]) == (method, trial) and all(
-                known.get(name) == value for name, value in wanted.items()
-            ):
+            if record["method"] != method or record["trial"] != trial:
+                continue
+            recorded = record["config"]
+            if all(recorded.get(name) == value for name, value in wanted.items()):
                 return record
         return None
 
     def add(self, record: Record) -> None:
-        """Keep a record, in place of an older one of the same run, and write it to disk.
+        """Write a record to disk, in place of an older one of the same run.
 
         Runs of another preset stand beside each other; of the same, only the newest counts.
         """
         setting = record["setting"]
+        identity = _identity(record)
         self.folder.mkdir(parents=True, exist_ok=True)
         with locked(self.folder):
-            others = [one for one in self._read(setting) if _identity(one) != _identity(record)]
-            written = json.loads(json.dumps(sealed(record)))
-            self._write(setting, sorted([*others, written], key=_key))
+            stored = self._read(setting)
+            records = [former for former in stored if _identity(former) != identity]
+            # As it will be read again: JSON has lists where Python has tuples.
+            text = json.dumps(sealed(record))
+            written = json.loads(text)
+            records.append(written)
+            records.sort(key=_key)
+            self._write(setting, records)
 
     def seal(self) -> None:
         """Add digests to records of a version that had none; edited ones are refused as ever."""
         with locked(self.folder):
-            for path in sorted(self.folder.glob("*.jsonl")):
-                records = self._read(path.stem, all_have=False)
-                self._write(path.stem, [sealed(one) for one in records])
+            paths = sorted(self.folder.glob("*.jsonl"))
+            for path in paths:
+                setting = path.stem
+                records = self._read(setting, all_have=False)
+                sealed_records = [sealed(record) for record in records]
+                self._write(setting, sealed_records)
 
     def check(self) -> None:
         """Raise unless every record is as it was written."""
@@ -127,7 +140,10 @@ class RecordStore:
     def _write(self, setting: str, records: list[Record]) -> None:
         """Write a setting's records."""
         self._records[setting] = records
-        lines = (json.dumps(one, sort_keys=True) + "\n" for one in records)
+        lines = []
+        for record in records:
+            text = json.dumps(record, sort_keys=True)
+            lines.append(f"{text}\n")
         with replacing(self._path(setting)) as file:
             file.write("".join(lines).encode())
 
@@ -139,40 +155,51 @@ class RecordStore:
         """Read a setting's records; `all_have`: those without a digest do not count either."""
         path = self._path(setting)
         check_regular(path)
+        if not path.exists():
+            return []
+        lines = path.read_bytes().splitlines()
         records: list[Record] = []
-        for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
+        for number, line in enumerate(lines, start=1):
             try:
                 record = json.loads(line)
             except ValueError:
                 record = None
-            wrong = ""
-            if not isinstance(record, dict) or not all(
-                isinstance(record.get(name), kind) for name, kind in FIELDS.items()
-            ):
-                wrong = "is not a record of a run"
-            elif record.get("digest") is None:
-                wrong = "has no digest" if all_have else ""
-            elif record["digest"] != sealed(record)["digest"]:
-                wrong = "was changed after it was written"
-            if wrong and not self.mend:
+            fault = _fault_of(record, needs_digest=all_have)
+            if not fault:
+                records.append(record)
+                continue
+            if not self.mend:
                 raise InputError(
-                    f"Line {number} of '{path}' {wrong}; remove that line, and its run is run "
+                    f"Line {number} of '{path}' {fault}; remove that line, and its run is run "
                     "again."
                 )
-            if wrong:
-                told = f"Line {number} of '{path}' {wrong}; its run counts as not run."
-                warnings.warn(told, PolysemeWarning, stacklevel=4)
-            else:
-                records.append(record)
+            message = f"Line {number} of '{path}' {fault}; its run counts as not run."
+            warnings.warn(message, PolysemeWarning, stacklevel=4)
         return records
 
 
+def _fault_of(record: Any, *, needs_digest: bool) -> str:
+    """Return what is wrong with a line's content, in words; empty for a valid record."""
+    if not isinstance(record, dict):
+        return "is not a record of a run"
+    for name, kind in FIELDS.items():
+        if not isinstance(record.get(name), kind):
+            return "is not a record of a run"
+    digest = record.get("digest")
+    if digest is None:
+        return "has no digest" if needs_digest else ""
+    if digest != sealed(record)["digest"]:
+        return "was changed after it was written"
+    return ""
+
+
 def _key(record: Record) -> tuple[Any, ...]:
-    """Return what records are sorted by."""
+    """Return the key that records are sorted by."""
     return record["method"], record["seed"], record["trial"], record["config_hash"]
 
 
 def _identity(record: Record) -> tuple[Any, ...]:
-    """Return what tells runs apart that may stand beside each other."""
+    """Return the fields that distinguish runs of one setting."""
     config = record["config"]
-    return *_key(record)[:3], config.get("preset"), config.get("quick")
+    method, seed, trial, _ = _key(record)
+    return method, seed, trial, config.get("preset"), config.get("quick")

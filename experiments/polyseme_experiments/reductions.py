@@ -106,7 +106,8 @@ class BoltzmannStack(TransformerMixin, Estimator):  # type: ignore[misc]  # unty
         rows = np.asarray(X, dtype=np.float64)
         generator = as_generator(self.random_state)
         self.low_ = rows.min(axis=0)
-        self.span_ = rows.max(axis=0) / 2 - self.low_ / 2  # halves cannot overflow
+        high = rows.max(axis=0)
+        self.span_ = high / 2 - self.low_ / 2  # halves cannot overflow
         self.losses_: list[float] = []
         self.n_steps_ = 0
         with one_thread():
@@ -115,23 +116,28 @@ class BoltzmannStack(TransformerMixin, Estimator):  # type: ignore[misc]  # unty
             self.layers_ = _pretrained(units, sizes, generator)
             if self.tuning_steps:
                 if len(units) > MOST_ROWS:
-                    units = units[np.sort(generator.choice(len(units), MOST_ROWS, replace=False))]
+                    sample = generator.choice(len(units), MOST_ROWS, replace=False)
+                    units = units[np.sort(sample)]
                 tuned = fine_tune(units, self.layers_, self.tuning_steps, generator)
                 self.layers_, self.losses_, self.n_steps_ = tuned
         return self
 
     def transform(self, X: ArrayLike) -> Float32:
         """Return the probabilities of the top layer's units, (m, n_components)."""
-        units = self._scaled(np.asarray(X, dtype=np.float64))
+        rows = np.asarray(X, dtype=np.float64)
+        units = self._scaled(rows)
         for weights, bias in self.layers_:
-            units = np.asarray(_sigmoid_of_sum(units @ weights, bias))
+            activation = units @ weights
+            units = np.asarray(_sigmoid_of_sum(activation, bias))
         return units
 
     def _scaled(self, rows: NDArray[np.float64]) -> Float32:
         """Bring rows (m, n_features) to [0, 1] by the training columns' range."""
         scaled = np.zeros(rows.shape)
         with np.errstate(over="ignore"):
-            np.divide(rows / 2 - self.low_ / 2, self.span_, out=scaled, where=self.span_ > 0)
+            shifted = rows / 2 - self.low_ / 2
+            varies = self.span_ > 0
+            np.divide(shifted, self.span_, out=scaled, where=varies)
         np.clip(scaled, 0, 1, out=scaled)
         return scaled.astype(np.float32)
 
@@ -139,8 +145,12 @@ class BoltzmannStack(TransformerMixin, Estimator):  # type: ignore[misc]  # unty
 def layer_sizes(n_features: int, n_components: int, n_layers: int = N_LAYERS) -> list[int]:
     """Return the sizes of layers in equal ratios, from above the features to the top."""
     ratio = n_components / n_features
-    inner = [round(n_features * ratio ** (i / n_layers)) for i in range(1, n_layers)]
-    return [*inner, n_components]
+    sizes = []
+    for layer in range(1, n_layers):
+        size = n_features * ratio ** (layer / n_layers)
+        sizes.append(round(size))
+    sizes.append(n_components)
+    return sizes
 
 
 class Machine(NamedTuple):
@@ -167,20 +177,20 @@ def contrastive_gradient(
     nothing else than different biases do, but takes the means out of the weights' gradient; else
     activations over features that are mostly near zero drift towards zero as well.
     """
-    up = _sigmoid_of_sum(visible @ machine.weights, machine.hidden_bias)
-    states = (draws < up).astype(up.dtype)
-    again = _sigmoid_of_sum(states @ machine.weights.T, machine.visible_bias)
-    up_again = _sigmoid_of_sum(again @ machine.weights, machine.hidden_bias)
-    half = up.dtype.type(0.5)
-    weights = (visible - centre).T @ (up - half)
-    weights -= (again - centre).T @ (up_again - half)
+    hidden = _sigmoid_of_sum(visible @ machine.weights, machine.hidden_bias)
+    states = (draws < hidden).astype(hidden.dtype)
+    reconstruction = _sigmoid_of_sum(states @ machine.weights.T, machine.visible_bias)
+    hidden_after = _sigmoid_of_sum(reconstruction @ machine.weights, machine.hidden_bias)
+    half = hidden.dtype.type(0.5)
+    weights = (visible - centre).T @ (hidden - half)
+    weights -= (reconstruction - centre).T @ (hidden_after - half)
     weights /= len(visible)
     # A step of the centred biases moves the plain ones by what the weights' step shifts as well.
-    return Machine(
-        weights,
-        (visible - again).mean(axis=0) - half * weights.sum(axis=1),
-        (up - up_again).mean(axis=0) - centre @ weights,
-    )
+    visible_bias = (visible - reconstruction).mean(axis=0)
+    hidden_bias = (hidden - hidden_after).mean(axis=0)
+    visible_step = visible_bias - half * weights.sum(axis=1)
+    hidden_step = hidden_bias - centre @ weights
+    return Machine(weights, visible_step, hidden_step)
 
 
 def train_machine(
@@ -191,9 +201,11 @@ def train_machine(
     # Small random weights around biases that give the columns' means.
     weights = 0.01 * generator.standard_normal((len(centre), n_hidden), dtype=np.float32)
     share = np.clip(centre, _RARE, 1 - _RARE)
-    visible_bias = np.log(share / (1 - share)) - 0.5 * weights.sum(axis=1)
-    machine = Machine(weights, visible_bias.astype(np.float32), -(centre @ weights))
-    speed = Machine(*(np.zeros_like(part) for part in machine))
+    log_odds = np.log(share / (1 - share))
+    visible_bias = log_odds - 0.5 * weights.sum(axis=1)
+    hidden_bias = -(centre @ weights)
+    machine = Machine(weights, visible_bias.astype(np.float32), hidden_bias)
+    speed = Machine(*map(np.zeros_like, machine))
     for epoch in range(n_epochs):
         momentum = FIRST_MOMENTUM if epoch < FIRST_EPOCHS else MOMENTUM
         # The rate falls to nothing: at a constant one the noise of the states stays in.
@@ -204,22 +216,27 @@ def train_machine(
             draws = generator.random((len(batch), n_hidden), dtype=np.float32)
             gradient = contrastive_gradient(batch, machine, centre, draws)
             gradient.weights[...] -= WEIGHT_DECAY * machine.weights
-            for part, pace, step in zip(machine, speed, gradient, strict=True):
-                pace *= momentum
+            for parameter, velocity, step in zip(machine, speed, gradient, strict=True):
+                velocity *= momentum
                 step *= rate
-                pace += step
-                part += pace
+                velocity += step
+                parameter += velocity
     return machine
 
 
 def _pretrained(units: Float32, sizes: list[int], generator: np.random.Generator) -> list[Layer]:
     """Train the machines from the bottom up, each on the probabilities of the one below."""
-    n_epochs = max(LEAST_EPOCHS, ceil(STEPS / ceil(len(units) / BATCH)))
+    n_batches = ceil(len(units) / BATCH)
+    n_epochs = max(LEAST_EPOCHS, ceil(STEPS / n_batches))
     layers = []
     for size in sizes:
         machine = train_machine(units, size, n_epochs, generator)
-        layers.append((np.asarray(machine.weights), np.asarray(machine.hidden_bias)))
-        units = np.asarray(_sigmoid_of_sum(units @ machine.weights, machine.hidden_bias))
+        weights = np.asarray(machine.weights)
+        bias = np.asarray(machine.hidden_bias)
+        layers.append((weights, bias))
+        activation = units @ weights
+        probabilities = _sigmoid_of_sum(activation, bias)
+        units = np.asarray(probabilities)
     return layers
 
 
@@ -241,10 +258,12 @@ class Triplets(NamedTuple):
 
 def squared_distances(queries: Float32, rows: Float32) -> Float32:
     """Return squared distances, shape (n_queries, n_rows)."""
+    query_lengths = np.einsum("ij,ij->i", queries, queries)
+    row_lengths = np.einsum("ij,ij->i", rows, rows)
     distances = queries @ rows.T
     distances *= -2
-    distances += np.einsum("ij,ij->i", queries, queries)[:, None]
-    distances += np.einsum("ij,ij->i", rows, rows)
+    distances += query_lengths[:, None]
+    distances += row_lengths
     np.maximum(distances, 0, out=distances)
     return distances
 
@@ -253,31 +272,38 @@ def nearest_rows(rows: Float32, k: int, of: IntArray) -> IntArray:
     """Find the k nearest other rows of some rows, (m, k), in no particular order."""
     nearest = np.empty((len(of), k), dtype=np.int64)
     for start in range(0, len(of), _BLOCK_ROWS):
-        own = of[start : start + _BLOCK_ROWS]
-        distances = squared_distances(rows[own], rows)
-        distances[np.arange(len(own)), own] = np.inf
-        nearest[start : start + len(own)] = np.argpartition(distances, k - 1, axis=1)[:, :k]
+        block = of[start : start + _BLOCK_ROWS]
+        stop = start + len(block)
+        distances = squared_distances(rows[block], rows)
+        places = np.arange(len(block))
+        distances[places, block] = np.inf  # a row is not its own neighbour
+        order = np.argpartition(distances, k - 1, axis=1)
+        nearest[start:stop] = order[:, :k]
     return nearest
 
 
 def make_triplets(rows: Float32, near: IntArray) -> Triplets:
     """Compare the distances of rows to the anchors, which are the first rows."""
-    distances = squared_distances(rows[: len(near)], rows)
-    limit = distances[np.arange(len(near)), near]
+    anchors = rows[: len(near)]
+    distances = squared_distances(anchors, rows)
+    near_distances = distances[np.arange(len(near)), near]
     # The scale of the rows themselves: what rounding leaves of the distance of two equal rows.
     rounding = _TIE * float(np.mean(distances))
-    return Triplets(rows, near, distances > (limit * (1 + _TIE) + rounding)[:, None])
+    limits = near_distances * (1 + _TIE) + rounding
+    farther = distances > limits[:, None]
+    return Triplets(rows, near, farther)
 
 
 def draw_triplets(
     rows: Float32, anchors: IntArray, neighbours: IntArray, generator: np.random.Generator
 ) -> Triplets:
     """Draw one near row for each anchor among its neighbours (n_anchors, k); all others are far."""
-    n_anchors = len(anchors)
-    chosen = generator.integers(neighbours.shape[1], size=n_anchors)
-    partners = neighbours[np.arange(n_anchors), chosen]
+    n_anchors, n_neighbours = neighbours.shape
+    choices = generator.integers(n_neighbours, size=n_anchors)
+    partners = neighbours[np.arange(n_anchors), choices]
     near = np.arange(n_anchors, 2 * n_anchors, dtype=np.int64)
-    return make_triplets(rows[np.concatenate([anchors, partners])], near)
+    members = np.concatenate([anchors, partners])
+    return make_triplets(rows[members], near)
 
 
 def triplet_loss(outputs: Tensor, triplets: Triplets, margin: float) -> Tensor:
@@ -285,11 +311,17 @@ def triplet_loss(outputs: Tensor, triplets: Triplets, margin: float) -> Tensor:
     import torch
 
     n_anchors = len(triplets.near)
+    anchors = outputs[:n_anchors]
     lengths = outputs.square().sum(dim=1)
-    distances = lengths[:n_anchors, None] + lengths - 2 * outputs[:n_anchors] @ outputs.T
-    near = distances[torch.arange(n_anchors), torch.from_numpy(triplets.near)]
-    hinge = (margin + near[:, None] - distances).clamp(min=0)
-    return hinge[torch.from_numpy(triplets.farther)].mean()
+    products = 2 * anchors @ outputs.T
+    distances = lengths[:n_anchors, None] + lengths - products
+    places = torch.arange(n_anchors)
+    near_rows = torch.from_numpy(triplets.near)
+    near = distances[places, near_rows]
+    differences = margin + near[:, None] - distances
+    hinge = differences.clamp(min=0)
+    farther = torch.from_numpy(triplets.farther)
+    return hinge[farther].mean()
 
 
 def fine_tune(
@@ -297,7 +329,7 @@ def fine_tune(
 ) -> tuple[list[Layer], list[float], int]:
     """Fine-tune a stack on rows (n, n_features) by Adam, for at most `n_steps`.
 
-    Gives the layers with the least loss on held-out triplets, that loss at each check, and the
+    Returns the layers with the least loss on held-out triplets, that loss at each check, and the
     step they are from; where there is no triplet (no row is farther from another than a third
     one), what came in.
     """
@@ -305,26 +337,34 @@ def fine_tune(
 
     order = generator.permutation(len(rows))
     n_held = min(int(HELD_OUT * len(rows)), MOST_HELD_OUT)
-    held, kept = order[:n_held], order[n_held:]
+    held_out_rows = order[:n_held]
+    train_rows = order[n_held:]
     if n_held < LEAST_HELD_OUT:
-        held, kept = order[:MOST_HELD_OUT], order
-    learning = np.ascontiguousarray(rows[kept])
+        held_out_rows = order[:MOST_HELD_OUT]
+        train_rows = order
+    learning = np.ascontiguousarray(rows[train_rows])
     k = min(N_NEIGHBORS, len(learning) - 1)
     if k < 1:
         return layers, [], 0
     # Held-out anchors find their near rows among all: among the held-out alone, none is near.
-    check = draw_triplets(rows, held, nearest_rows(rows, k, held), generator)
+    held_out_neighbours = nearest_rows(rows, k, held_out_rows)
+    check = draw_triplets(rows, held_out_rows, held_out_neighbours, generator)
     if not check.farther.any():
         return layers, [], 0
     neighbours = nearest_rows(learning, k, np.arange(len(learning)))
-    parameters = [torch.tensor(part, requires_grad=True) for layer in layers for part in layer]
+    parameters = []
+    for weights, bias in layers:
+        parameters.append(torch.tensor(weights, requires_grad=True))
+        parameters.append(torch.tensor(bias, requires_grad=True))
     with torch.no_grad():
         # The mean squared distance of two rows is twice the sum of the columns' variances.
         spread = _outputs(check.rows, parameters).var(dim=0, correction=0).sum()
     margin = MARGIN * 2 * float(spread)
     optimizer = torch.optim.Adam(parameters, lr=TUNING_RATE)
     losses: list[float] = []
-    best_step, best, checks_since = 0, list(layers), 0
+    best = list(layers)
+    best_step = 0
+    checks_since = 0
     for step in range(n_steps + 1):
         if step:
             size = min(ANCHORS, len(learning))
@@ -332,19 +372,22 @@ def fine_tune(
             batch = draw_triplets(learning, anchors, neighbours[anchors], generator)
             if batch.farther.any():
                 optimizer.zero_grad()
-                loss = triplet_loss(_outputs(batch.rows, parameters), batch, margin)
+                outputs = _outputs(batch.rows, parameters)
+                loss = triplet_loss(outputs, batch, margin)
                 loss.backward()  # type: ignore[no-untyped-call]  # torch's own
                 optimizer.step()
         if step % CHECK_EVERY and step != n_steps:
             continue
         with torch.no_grad():
-            held_out = float(triplet_loss(_outputs(check.rows, parameters), check, margin))
+            outputs = _outputs(check.rows, parameters)
+            held_out_loss = float(triplet_loss(outputs, check, margin))
         checks_since += 1
-        if held_out < min(losses, default=np.inf):
-            arrays = [part.detach().numpy().copy() for part in parameters]
+        if held_out_loss < min(losses, default=np.inf):
+            arrays = [parameter.detach().numpy().copy() for parameter in parameters]
             best = list(zip(arrays[::2], arrays[1::2], strict=True))
-            best_step, checks_since = step, 0
-        losses.append(held_out)
+            best_step = step
+            checks_since = 0
+        losses.append(held_out_loss)
         if checks_since >= PATIENCE:
             break
     return best, losses, best_step
@@ -355,6 +398,8 @@ def _outputs(rows: Float32, parameters: list[Tensor]) -> Tensor:
     import torch
 
     units = torch.from_numpy(rows)
-    for weights, bias in zip(parameters[::2], parameters[1::2], strict=True):
-        units = torch.sigmoid(torch.addmm(bias, units, weights))
+    layers = zip(parameters[::2], parameters[1::2], strict=True)
+    for weights, bias in layers:
+        activation = torch.addmm(bias, units, weights)
+        units = torch.sigmoid(activation)
     return units

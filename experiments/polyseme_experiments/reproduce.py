@@ -1,4 +1,4 @@
-"""Reproduce experiments: what is missing is run, what is there is kept, the report is written.
+"""Reproduce experiments: run those without a record, then write the report of all.
 
 In: names of tables and figures. Out: records, tables, and one page with all of them.
 """
@@ -70,34 +70,43 @@ def reproduce(
     folder = folder_of(out, config)
     cache = folder / "cache"
     config = replace(config, cache=str(cache))
-    if config.pictures is not None:  # what is made of them is kept there from the first look on
+    if config.pictures is not None:  # looking at pictures already writes to the cache
         mark_folder(folder, "results", adopt=_is_former)
     if not from_records:
         store = RecordStore(folder / "records", mend=True)
-        every = (run for one in wanted for run in one.runs(trials, quick=config.quick))
-        runs = list(dict.fromkeys(every))
-        missing = [
-            run for run in runs if fresh or store.find(*run, run_config(run, config)) is None
-        ]
-        if len(missing) < len(runs):
-            log(f"{len(runs) - len(missing)} runs are recorded already; {len(missing)} to go")
+        runs: list[Run] = []
+        for experiment in wanted:
+            runs += experiment.runs(trials, quick=config.quick)
+        runs = list(dict.fromkeys(runs))  # experiments share runs
+        missing = []
+        for run in runs:
+            if fresh or store.find(*run, run_config(run, config)) is None:
+                missing.append(run)
+        n_recorded = len(runs) - len(missing)
+        if n_recorded > 0:
+            log(f"{n_recorded} runs are recorded already; {len(missing)} to go")
     mark_folder(folder, "results", adopt=_is_former)
     if not from_records:
         cache.mkdir(parents=True, exist_ok=True)
         if fresh:
             clear_cache(cache)
-        run_tasks(make_tasks(missing), config, folder / "records", n_jobs=workers, log=log)
+        tasks = make_tasks(missing)
+        run_tasks(tasks, config, folder / "records", n_jobs=workers, log=log)
     return _publish(wanted, config, trials, folder, log)
 
 
 def _is_former(folder: Path) -> bool:
-    """Return whether a folder without a mark holds records and what is made of them alone."""
-    made = {"records", "tables", "figures", "cache", "README.md", "report.html"}
+    """Return whether a folder without a mark holds nothing but records and their products."""
+    products = {"records", "tables", "figures", "cache", "README.md", "report.html"}
     names = {path.name for path in folder.iterdir()}
-    if not names <= made or not (folder / "records").is_dir():
+    if not names <= products:
         return False
-    if "README.md" in names and TITLE not in (folder / "README.md").read_text("utf-8", "replace"):
+    if not (folder / "records").is_dir():
         return False
+    if "README.md" in names:
+        text = (folder / "README.md").read_text("utf-8", "replace")
+        if TITLE not in text:
+            return False
     RecordStore(folder / "records").check()
     return True
 
@@ -106,17 +115,27 @@ def folder_of(out: str | Path | None, config: RunConfig) -> Path:
     """Return the folder to write to: the one that is named, or one for each kind of data."""
     if out is not None:
         return Path(out)
-    pictures = "results" if config.pictures is None else "results-pictures"
-    return Path("results-quick" if config.quick else pictures)
+    if config.quick:
+        return Path("results-quick")
+    if config.pictures is not None:
+        return Path("results-pictures")
+    return Path("results")
 
 
 def _experiments(names: Sequence[str]) -> list[Experiment]:
     """Return the experiments by name, each once, in the order of the report."""
-    for name in sorted({*names} - {"all", *EXPERIMENTS}):
-        raise unknown_name("experiment", name, ("all", *EXPERIMENTS))
+    choices = ("all", *EXPERIMENTS)
+    for name in sorted(names):
+        if name not in choices:
+            raise unknown_name("experiment", name, choices)
     if not names:
         raise InputError(f"Name what to reproduce: all, {', '.join(EXPERIMENTS)}.")
-    return [get_experiment(name) for name in EXPERIMENTS if "all" in names or name in names]
+    chosen = EXPERIMENTS if "all" in names else names
+    experiments = []
+    for name in EXPERIMENTS:
+        if name in chosen:
+            experiments.append(get_experiment(name))
+    return experiments
 
 
 def _publish(
@@ -126,7 +145,7 @@ def _publish(
     folder: Path,
     log: Callable[[str], None],
 ) -> list[Section]:
-    """Write the report of everything that is complete; give the sections asked for."""
+    """Write the report of every complete experiment; return the sections of the wanted ones."""
     store = RecordStore(folder / "records")
     names = {experiment.name for experiment in wanted}
     sections: list[Section] = []
@@ -136,30 +155,39 @@ def _publish(
     for name in EXPERIMENTS:
         experiment = get_experiment(name)
         runs = experiment.runs(trials, quick=config.quick)
-        stored = ((run, store.find(*run, model_config(run, config))) for run in runs)
-        records = {run: record for run, record in stored if record is not None}
-        if len(records) < len(runs):
+        records: dict[Run, Record] = {}
+        for run in runs:
+            record = store.find(*run, model_config(run, config))
+            if record is not None:
+                records[run] = record
+        n_missing = len(runs) - len(records)
+        if n_missing > 0:
             if name in names:
                 raise InputError(
-                    f"'{folder}' lacks {len(runs) - len(records)} of the {len(runs)} runs of "
+                    f"'{folder}' lacks {n_missing} of the {len(runs)} runs of "
                     f"'{name}' with {trials} trials and seed {config.seed}; run it first."
                 )
-            left_out += [name] if records else []
+            if records:
+                left_out.append(name)
             continue
         used |= records
-        results = Results(records.values(), command_of(name, config, trials))
+        command = command_of(name, config, trials)
+        results = Results(records.values(), command)
         sections.append(experiment.section(results))
-        headlines.append(experiment.headline(results))
+        headline = experiment.headline(results)
+        if headline:
+            headlines.append(headline)
     if left_out:
         log(
             f"the report leaves out {', '.join(left_out)}: recorded in part, but not for all of "
             f"{trials} trials with seed {config.seed}"
         )
-    everything = "all" if len(sections) == len(EXPERIMENTS) else " ".join(s.name for s in sections)
+    is_complete = len(sections) == len(EXPERIMENTS)
+    report_names = "all" if is_complete else " ".join(section.name for section in sections)
     facts = facts_of(
         list(used.values()),
-        summary="\n\n".join(line for line in headlines if line),
-        command=command_of(everything, config, trials),
+        summary="\n\n".join(headlines),
+        command=command_of(report_names, config, trials),
         titles={name: spec.title for name, spec in known_specs().items()},
     )
     write_report(folder, sections, title=TITLE, facts=facts)

@@ -1,6 +1,6 @@
 """Runs of experiments: what decides their results, and how they are shared out among processes.
 
-In: runs to do. Out: records, each written as soon as its run is done. joblib schedules tasks: one
+In: runs. Out: records, each written as soon as its run ends. joblib schedules tasks: one
 for each concept space that trials share, which leaves it in the cache, then one for each trial.
 """
 
@@ -47,44 +47,60 @@ class Task(NamedTuple):
 def run_config(run: Run, config: RunConfig) -> dict[str, Any]:
     """Return everything that decides a run's result."""
     corpora, checksums = _data(run.setting, config)
-    method = get_method(run.method).config(config)
-    return model_config(run, config) | {"corpora": corpora, "data": checksums, "method": method}
+    method = get_method(run.method)
+    described = model_config(run, config)
+    described["corpora"] = corpora
+    described["data"] = checksums
+    described["method"] = method.config(config)
+    return described
 
 
 def model_config(run: Run, config: RunConfig) -> dict[str, Any]:
     """Return what decides a run's result beside the data, which need not be at hand."""
-    setting, method = get_setting(run.setting), get_method(run.method)
+    setting = get_setting(run.setting)
+    method = get_method(run.method)
     described = {
         "setting": setting.config(),
         "trial": run.trial,
         "seed": config.seed,
         "quick": config.quick,
     }
-    with contextlib.suppress(InputError):  # of some methods word vectors are a part, and not here
+    # Some methods need word vectors, which may not be at hand.
+    with contextlib.suppress(InputError):
         described["method"] = method.config(config)
-    return described | ({"preset": config.preset} if method.dimensions else {})
+    if method.dimensions:
+        described["preset"] = config.preset
+    return described
 
 
 @lru_cache(maxsize=64)
 def _data(setting: str, config: RunConfig) -> tuple[tuple[str, str], dict[str, str]]:
     """Return a setting's corpora and their digests."""
     pair = chosen_pair(get_setting(setting), config)
-    datasets = load_pair(get_setting(setting), config)
-    return pair, {one.name: one.checksum for one in datasets}
+    checksums = {}
+    for dataset in load_pair(get_setting(setting), config):
+        checksums[dataset.name] = dataset.checksum
+    return pair, checksums
 
 
 def make_tasks(runs: Iterable[Run]) -> list[Task]:
     """Group runs into tasks: each concept space that they need, then each trial."""
-    trials: dict[tuple[str, int], list[str]] = {}
+    methods_by_trial: dict[tuple[str, int], list[str]] = {}
     spaces: dict[tuple[str, int, int], Task] = {}
     for run in runs:
-        trials.setdefault((run.setting, run.trial), []).append(run.method)
+        methods = methods_by_trial.setdefault((run.setting, run.trial), [])
+        methods.append(run.method)
         setting = get_setting(run.setting)
-        owner, partition = setting.spaces_of or setting.name, setting.partition(run.trial)
-        for d in get_method(run.method).dimensions:
-            task = Task(run.setting, run.trial, n_components=d)
-            spaces.setdefault((owner, partition, d), task)
-    return [*spaces.values(), *(Task(*key, tuple(names)) for key, names in trials.items())]
+        owner = setting.spaces_of or setting.name
+        partition = setting.partition(run.trial)
+        for n_components in get_method(run.method).dimensions:
+            task = Task(run.setting, run.trial, n_components=n_components)
+            spaces.setdefault((owner, partition, n_components), task)
+
+    tasks = list(spaces.values())
+    for (name, trial), methods in methods_by_trial.items():
+        tasks.append(Task(name, trial, tuple(methods)))
+    return tasks
 
 
 def run_tasks(
@@ -95,26 +111,33 @@ def run_tasks(
     n_jobs: int = 1,
     log: Callable[[str], None] | None = None,
 ) -> None:
-    """Do tasks, several at a time, in processes of one thread each; 1 works in this one.
+    """Run tasks, several at a time, in processes of one thread each; one job runs in this process.
 
     The configuration should have a cache, so that trials find the concept spaces. Records are
     written to the folder `records`; `log` takes a line for each task that is done.
     """
     start = time.monotonic()
-    n_runs, n_done = sum(len(task.methods) for task in tasks), 0
+    n_runs = sum(len(task.methods) for task in tasks)
+    n_done = 0
+    n_processes = max(1, min(n_jobs, len(tasks)))
     parallel = joblib.Parallel(
-        n_jobs=max(1, min(n_jobs, len(tasks))), return_as="generator_unordered", batch_size=1
+        n_jobs=n_processes,
+        return_as="generator_unordered",
+        batch_size=1,
     )
-    results = parallel(joblib.delayed(perform)(task, config, records) for task in tasks)
+    perform_later = joblib.delayed(perform)
+    results = parallel(perform_later(task, config, records) for task in tasks)
     try:
         for number, (task, seconds) in enumerate(results, start=1):
             n_done += len(task.methods)
-            left = (time.monotonic() - start) * (len(tasks) - number) / number
-            what = f"{len(task.methods)} runs" if task.methods else "concept space"
+            elapsed = time.monotonic() - start
+            remaining = elapsed * (len(tasks) - number) / number
+            remaining_time = timedelta(seconds=round(remaining))
+            content = f"{len(task.methods)} runs" if task.methods else "concept space"
             if log is not None:
                 log(
-                    f"[{n_done}/{n_runs}] {task.setting}, trial {task.trial}: {what}, "
-                    f"{seconds:.0f} s; about {timedelta(seconds=round(left))} left"
+                    f"[{n_done}/{n_runs}] {task.setting}, trial {task.trial}: {content}, "
+                    f"{seconds:.0f} s; about {remaining_time} left"
                 )
     except TerminatedWorkerError:
         raise InputError(
@@ -124,27 +147,34 @@ def run_tasks(
 
 
 def perform(task: Task, config: RunConfig, records: Path) -> tuple[Task, float]:
-    """Do a task's work in this process; give the task and its seconds."""
+    """Run a task in this process and return it with the seconds it took."""
     start = time.perf_counter()
     # One thread, so that no figure depends on the number of processes.
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", PolysemeWarning)
-        trial = Trial(get_setting(task.setting), task.trial, config)
+        setting = get_setting(task.setting)
+        trial = Trial(setting, task.trial, config)
         if task.n_components is not None:
             trial.space(task.n_components)
         store = RecordStore(records, mend=True)
         for method in task.methods:
-            store.add(run_method(trial, method))
-    return task, time.perf_counter() - start
+            record = run_method(trial, method)
+            store.add(record)
+    seconds = time.perf_counter() - start
+    return task, seconds
 
 
 def run_method(trial: Trial, name: str) -> Record:
-    """Run a method in a trial and give its record."""
+    """Run a method in a trial and return its record."""
     trial.used.clear()
-    start, before = time.perf_counter(), trial.spent
-    metrics, audited = get_method(name).run(trial)
-    own = time.perf_counter() - start - (trial.spent - before)
-    parts = {part: trial.seconds[part] for part in sorted(trial.used)}
+    start = time.perf_counter()
+    spent_before = trial.spent
+    metrics, audit_facts = get_method(name).run(trial)
+    elapsed = time.perf_counter() - start
+    # Shared parts of the trial count with the seconds that they took when they were learned.
+    method_seconds = elapsed - (trial.spent - spent_before)
+    shared_seconds = {shared: trial.seconds[shared] for shared in sorted(trial.used)}
+    seconds = method_seconds + sum(shared_seconds.values())
     config = run_config(Run(trial.setting.name, name, trial.number), trial.config)
     return {
         "setting": trial.setting.name,
@@ -153,10 +183,10 @@ def run_method(trial: Trial, name: str) -> Record:
         "seed": trial.config.seed,
         "config_hash": config_hash(config),
         "config": config,
-        "seconds": round(own + sum(parts.values()), 2),
-        "parts": {part: round(seconds, 2) for part, seconds in parts.items()},
+        "seconds": round(seconds, 2),
+        "parts": {shared: round(value, 2) for shared, value in shared_seconds.items()},
         **environment(),
         **trial.facts(),
-        "audit": audited,
+        "audit": audit_facts,
         "metrics": metrics,
     }

@@ -75,16 +75,18 @@ def load_pair(setting: Setting, config: RunConfig) -> tuple[Dataset, Dataset]:
     if uses_own_pictures(setting, config):
         dataset = load_pictures(config.pictures or "", config.cache)
         return dataset, dataset
-    source, target = (
-        load_once(name, config.data, config.quick) for name in chosen_pair(setting, config)
-    )
+    source_name, target_name = chosen_pair(setting, config)
+    folder = config.data
+    source = load_once(source_name, folder, config.quick)
+    target = load_once(target_name, folder, config.quick)
     return source, target
 
 
 def draw_split(setting: Setting, trial: int, config: RunConfig) -> ZeroShotSplit:
-    """Draw the labels to hide, then who learns from what; again if no instance is left."""
+    """Draw the labels to hide, then the sets of documents; repeat while a set is empty."""
     for attempt in range(N_ATTEMPTS):
-        split = _attempt(setting, trial, config, config.seed + trial + 1000 * attempt)
+        label_seed = config.seed + trial + 1000 * attempt
+        split = _attempt(setting, trial, config, label_seed)
         if len(split.train) and len(split.test):
             return split
     raise InputError(
@@ -94,27 +96,35 @@ def draw_split(setting: Setting, trial: int, config: RunConfig) -> ZeroShotSplit
 
 
 def _attempt(setting: Setting, trial: int, config: RunConfig, label_seed: int) -> ZeroShotSplit:
-    """Draw the labels to hide with a seed, then who learns from what."""
+    """Draw the labels to hide with a seed, then the sets of documents."""
     first, second = load_pair(setting, config)
-    arguments = dict(setting.split) | {"random_state": config.seed + setting.partition(trial)}
+    split_seed = config.seed + setting.partition(trial)
+    arguments = dict(setting.split) | {"random_state": split_seed}
     if setting.protocol != "cross":
         source = kept_labels(first, setting)
         labels = _draw_labels(setting, source, label_seed, config)
         split = within_corpus(source, labels, **arguments)
         return oov_test(split) if setting.protocol == "oov" else split
-    if setting.taught_by is not None and first.name == setting.corpora[0][0]:
+
+    target = second.corpus
+    is_papers_source = first.name == setting.corpora[0][0]
+    if setting.taught_by is not None and is_papers_source:
         # The paper's own source: labels and semantics remain those of its own test.
         taught = draw_split(get_setting(setting.taught_by), trial, config)
-        return cross_corpora(taught, second.corpus, **arguments)
+        return cross_corpora(taught, target, **arguments)
+
+    # Unseen labels are drawn among those of the target, and named as the source names them.
     source = kept_labels(first, setting)
-    shared = [label for label in source.labels if second.corpus.restrict([label]).labels]
-    drawn = _draw_labels(setting, second.corpus.restrict(shared), label_seed, config)
-    unseen = {source.key(label) for label in drawn.unseen}
-    labels = LabelSplit(
-        tuple(label for label in source.labels if source.key(label) not in unseen),
-        tuple(label for label in source.labels if source.key(label) in unseen),
-    )
-    return cross_corpora(source, second.corpus, labels, **arguments)
+    shared = [label for label in source.labels if target.restrict([label]).labels]
+    target_labels = _draw_labels(setting, target.restrict(shared), label_seed, config)
+    hidden = {source.key(label) for label in target_labels.unseen}
+    seen: list[str] = []
+    unseen: list[str] = []
+    for label in source.labels:
+        side = unseen if source.key(label) in hidden else seen
+        side.append(label)
+    labels = LabelSplit(tuple(seen), tuple(unseen))
+    return cross_corpora(source, target, labels, **arguments)
 
 
 def _draw_labels(setting: Setting, corpus: LabelCorpus, seed: int, config: RunConfig) -> LabelSplit:
@@ -133,11 +143,19 @@ def _draw_labels(setting: Setting, corpus: LabelCorpus, seed: int, config: RunCo
 def kept_labels(dataset: Dataset, setting: Setting) -> LabelCorpus:
     """Return a dataset's corpus over the labels that the setting keeps."""
     corpus = dataset.corpus
-    counts = np.asarray(corpus.matrix.sum(axis=0)).ravel()
-    least = 1 if dataset.is_sample else setting.min_documents.get(dataset.name, 1)
-    kept = np.flatnonzero(counts >= least)
+    sums = corpus.matrix.sum(axis=0)
+    counts = np.asarray(sums).ravel()
+    min_documents = 1
+    if not dataset.is_sample:
+        min_documents = setting.min_documents.get(dataset.name, 1)
+    columns = np.flatnonzero(counts >= min_documents)
     if setting.n_labels is not None:
-        kept = np.sort(kept[np.argsort(-counts[kept], kind="stable")[: setting.n_labels]])
-    if len(kept) == len(counts):
+        by_frequency = np.argsort(-counts[columns], kind="stable")
+        most_frequent = by_frequency[: setting.n_labels]
+        columns = np.sort(columns[most_frequent])
+    if len(columns) == len(counts):
         return corpus
-    return corpus.restrict([corpus.labels[column] for column in kept])
+    labels = []
+    for column in columns:
+        labels.append(corpus.labels[column])
+    return corpus.restrict(labels)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._validation import RandomState, as_generator, draw_seed
+from polyseme._validation import IntArray, RandomState, as_generator, draw_seed
 from polyseme.concepts import Concepts
 from polyseme.senses import SenseMap, sense_map, split_senses
 
@@ -36,6 +37,37 @@ class SenseRule:
     max_overlap: float = 0.25  # share of documents in common with another shown label's
 
 
+class _Candidate(NamedTuple):
+    """A label whose concepts fall apart into senses."""
+
+    rows: IntArray  # its concepts
+    senses: IntArray
+    silhouette: float
+    agreement: float
+    documents: frozenset[int]  # that hold the label
+
+    @property
+    def clarity(self) -> float:
+        """Silhouette times agreement: the clearest labels are chosen first."""
+        return self.silhouette * self.agreement
+
+    def overlap(self, candidate: _Candidate) -> float:
+        """Return the share of documents that two labels have in common."""
+        n_common = len(self.documents & candidate.documents)
+        n_all = len(self.documents | candidate.documents)
+        return n_common / n_all
+
+
+def _agreement(senses: IntArray, owners: IntArray, categories: Sequence[str] | None) -> float:
+    """Return the adjusted mutual information of senses and categories; 1 without categories."""
+    from sklearn.metrics import adjusted_mutual_info_score
+
+    if categories is None:
+        return 1.0
+    judged = [categories[owner] for owner in owners]
+    return float(adjusted_mutual_info_score(judged, senses))
+
+
 def find_senses(
     concepts: Concepts,
     owners: NDArray[np.int64],
@@ -52,8 +84,6 @@ def find_senses(
     `owners` (n_documents,) numbers whose each document is, for example an emoji's; `categories` has
     the category of every owner, by an independent judge.
     """
-    from sklearn.metrics import adjusted_mutual_info_score
-
     rule = rule or SenseRule()
     generator = as_generator(random_state)
     seed = draw_seed(generator)
@@ -63,21 +93,33 @@ def find_senses(
         if not rule.fewest <= len(rows) <= rule.most:
             continue
         split = split_senses(concepts.points[rows], rule.min_members, seed)
-        if split is not None:
-            documents, agreement = concepts.document_ids[rows].tolist(), 1.0
-            if categories is not None:
-                judged = [categories[owners[document]] for document in documents]
-                agreement = float(adjusted_mutual_info_score(judged, split[0]))
-            candidates.append((rows, *split, agreement, set(documents)))
-    # Equally clear ones, by silhouette times agreement, stay in the order of labels.
-    candidates.sort(key=lambda candidate: -candidate[2] * candidate[3])
+        if split is None:
+            continue
+        senses, silhouette = split
+        documents = concepts.document_ids[rows].tolist()
+        agreement = _agreement(senses, owners[documents], categories)
+        candidates.append(_Candidate(rows, senses, silhouette, agreement, frozenset(documents)))
+
+    # Equally clear ones stay in the order of labels.
+    candidates.sort(key=lambda candidate: -candidate.clarity)
     maps: list[JudgedSenses] = []
-    shown: list[set[int]] = []
-    for rows, senses, silhouette, agreement, own in candidates:
-        overlaps = [len(own & other) / len(own | other) for other in shown]
-        if len(maps) < rule.n_labels and max(overlaps, default=0.0) <= rule.max_overlap:
-            shown.append(own)
-            plain = sense_map(concepts, rows, senses, silhouette, generator)
-            fields = vars(plain) | {"owners": owners[plain.documents], "agreement": agreement}
-            maps.append(JudgedSenses(**fields))
+    chosen: list[_Candidate] = []
+    for candidate in candidates:
+        if len(maps) == rule.n_labels:
+            break
+        overlaps = [candidate.overlap(former) for former in chosen]
+        if max(overlaps, default=0.0) > rule.max_overlap:
+            continue
+        chosen.append(candidate)
+        layout = sense_map(
+            concepts,
+            candidate.rows,
+            candidate.senses,
+            candidate.silhouette,
+            generator,
+        )
+        fields = dict(vars(layout))
+        fields["owners"] = owners[layout.documents]
+        fields["agreement"] = candidate.agreement
+        maps.append(JudgedSenses(**fields))
     return tuple(maps)

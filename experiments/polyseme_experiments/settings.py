@@ -1,4 +1,4 @@
-"""Settings of experiments: which corpora, which labels are hidden, who learns from what.
+"""Settings of experiments: the corpora, the hidden labels, and the sets of documents.
 
 In: `settings.toml` and a name. Out: a `Setting`, from which every trial draws its split.
 """
@@ -42,20 +42,33 @@ class Setting:
     feature_departures: tuple[str, ...] = ()  # and with features
 
     def config(self) -> dict[str, Any]:
-        """Return what decides the trials as JSON values; which corpora is said elsewhere."""
+        """Return what decides the trials as JSON values; without the corpora."""
         left_out = {"title", "departures", "feature_departures", "spaces_of", "stand_ins"}
         left_out |= {"corpora", "named_pictures"}
         # Most settings were recorded before there were these.
-        left_out |= {one for one in ("extractor", "extractor_parameters") if not getattr(self, one)}
-        return {name: value for name, value in asdict(self).items() if name not in left_out}
+        for name in ("extractor", "extractor_parameters"):
+            if not getattr(self, name):
+                left_out.add(name)
+        fields = asdict(self)
+        return {name: value for name, value in fields.items() if name not in left_out}
 
     def sample_pair(self) -> tuple[str, str]:
         """Return the pair whose samples quick runs use: the first of stand-ins, if any."""
-        return next((pair for pair in self.corpora if pair[0] in self.stand_ins), self.corpora[0])
+        for pair in self.corpora:
+            if pair[0] in self.stand_ins:
+                return pair
+        return self.corpora[0]
 
     def partition(self, trial: int) -> int:
         """Return the number of a trial's partition of the documents."""
         return trial if self.n_partitions is None else trial % self.n_partitions
+
+
+def _pair(corpora: str | tuple[str, str]) -> tuple[str, str]:
+    """Return source and target; a single name stands for both."""
+    if isinstance(corpora, str):
+        return corpora, corpora
+    return corpora
 
 
 def _read() -> tuple[dict[str, Setting], dict[str, str]]:
@@ -64,12 +77,12 @@ def _read() -> tuple[dict[str, Setting], dict[str, str]]:
     notes = {f"@{name}": text for name, text in tables["notes"].items()}
     settings = {}
     for name, table in tables["settings"].items():
-        pairs = tuple((one, one) if isinstance(one, str) else one for one in table["corpora"])
-        footnotes = {
-            key: tuple(notes.get(text, text) for text in table.get(key, ()))
-            for key in ("departures", "feature_departures")
-        }
-        settings[name] = Setting(name, **table | footnotes | {"corpora": pairs})
+        fields = dict(table)
+        fields["corpora"] = tuple(_pair(corpora) for corpora in table["corpora"])
+        for key in ("departures", "feature_departures"):
+            texts = table.get(key, ())
+            fields[key] = tuple(notes.get(text, text) for text in texts)
+        settings[name] = Setting(name, **fields)
     return settings, tables["training"]
 
 

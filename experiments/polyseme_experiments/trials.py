@@ -60,7 +60,8 @@ class Trial:
     @cached_property
     def _usable(self) -> tuple[NDArray[np.float32] | None, tuple[str, ...] | None]:
         """Features that may be used, without detectors of unseen labels, and their names."""
-        X, names = self.target.X, self.target.feature_names
+        X = self.target.X
+        names = self.target.feature_names
         if self.setting.extractor is not None:
             parameters = self.setting.extractor_parameters
             extractor = extractor_class(self.setting.extractor)(**parameters)
@@ -69,7 +70,8 @@ class Trial:
             key = self.split.target.key
             hidden = {key(label) for label in self.split.labels.unseen}
             columns = [column for column, name in enumerate(names) if key(name) not in hidden]
-            X, names = np.ascontiguousarray(X[:, columns]), tuple(names[one] for one in columns)
+            X = np.ascontiguousarray(X[:, columns])
+            names = tuple(names[column] for column in columns)
         return X, names
 
     @property
@@ -83,14 +85,18 @@ class Trial:
         return self._usable[1]
 
     def media_features(self, extractor: MediaFeatures) -> NDArray[np.float32]:
-        """Fit an extractor to training instances; give all features, (n_documents, n_features)."""
-        own = uses_own_pictures(self.setting, self.config)
-        folder = self.config.pictures if own else None
-        raw = raw_numbers(self.target, extractor, self.config.cache, folder)
+        """Fit an extractor to training instances; return every document's features."""
+        folder = None
+        if uses_own_pictures(self.setting, self.config):
+            folder = self.config.pictures
+        cache = self.config.cache
+        raw = raw_numbers(self.target, extractor, cache, folder)
         if "random_state" in extractor.get_params():
             extractor.set_params(random_state=self.seed)
-        extractor.fit(raw[self.split.train.tolist()])
-        return np.asarray(extractor.transform(raw), dtype=np.float32)
+        train_rows = self.split.train.tolist()
+        extractor.fit(raw[train_rows])
+        features = extractor.transform(raw)
+        return np.asarray(features, dtype=np.float32)
 
     def features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return features of some instances, (n_rows, n_features)."""
@@ -120,29 +126,41 @@ class Trial:
         return FitInputs(self.train_features, self.train_documents, self.known_documents)
 
     def part(self, name: str, make: Callable[[], T]) -> T:
-        """Return a shared part; the first use makes it, and its seconds are noted."""
+        """Return a shared part; the first use makes it and records its seconds."""
         if name not in self._parts:
-            outer, self.used = self.used, set()
-            start, before = time.perf_counter(), self.spent
-            made = make()
+            # Parts that this one uses are collected in a set of its own.
+            used_outside = self.used
+            self.used = set()
+            start = time.perf_counter()
+            spent_before = self.spent
+            new_value = make()
             # Other parts that this one had made, or loaded, count for themselves.
-            elapsed = time.perf_counter() - start - (self.spent - before)
+            elapsed = time.perf_counter() - start
+            elapsed -= self.spent - spent_before
             self.spent += elapsed
             self.seconds.setdefault(name, elapsed)
-            self._parts[name], self.used = (made, self.used), outer
+            self._parts[name] = (new_value, self.used)
+            self.used = used_outside
         value: T
-        value, parts = self._parts[name]
-        self.used |= {name} | parts
+        value, used_inside = self._parts[name]
+        self.used |= {name, *used_inside}
         return value
 
     def space(self, n_components: int) -> PublishedTagger:
         """Return a tagger without features: the concept space and the known documents."""
         name = f"concept space {n_components}"
         # Trials on the same partition of the documents share it.
-        seed = self.config.seed + self.setting.partition(self.number)
+        partition = self.setting.partition(self.number)
+        seed = self.config.seed + partition
 
         def make() -> PublishedTagger:
-            space, self.seconds[name] = cached_space(self.split, n_components, seed, self.config)
+            space, seconds = cached_space(
+                self.split,
+                n_components,
+                seed,
+                self.config,
+            )
+            self.seconds[name] = seconds
             return space
 
         return self.part(name, make)
@@ -151,11 +169,15 @@ class Trial:
         """Return the whole published system, ranking by nearest concepts."""
 
         def make() -> PublishedTagger:
-            parts = {
-                "embedding": self.space(n_components).embedding_,
-                "mapper": make_mapper(self.config).set_params(random_state=self.seed),
-            }
-            return self.fitted(PublishedTagger(**parts, fit_embedding=False))
+            embedding = self.space(n_components).embedding_
+            mapper = make_mapper(self.config)
+            mapper.set_params(random_state=self.seed)
+            tagger = PublishedTagger(
+                embedding=embedding,
+                mapper=mapper,
+                fit_embedding=False,
+            )
+            return self.fitted(tagger)
 
         return self.part(f"mapping {n_components}", make)
 
@@ -163,36 +185,53 @@ class Trial:
         self, name: str = "space", n_validations: int = 0, **parameters: Any
     ) -> ZeroShotTagger:
         """Return the fitted default with parameters of its `ConceptSpace`; change copies only."""
-        settings: dict[str, Any] = {"n_validations": n_validations, "random_state": self.seed}
-        tagger = ZeroShotTagger(space=make_space(self.config, **parameters), **settings)
+        space = make_space(self.config, **parameters)
+        tagger = ZeroShotTagger(
+            space=space,
+            n_validations=n_validations,
+            random_state=self.seed,
+        )
         return self.part(name, lambda: self.fitted(tagger))
 
     def fitted(self, ranker: T, semantics: LabelCorpus | None = None) -> T:
         """Fit a ranker to the training instances and semantics documents, without warnings."""
-        known = self.known_documents if semantics is None else semantics
+        documents = self.known_documents if semantics is None else semantics
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PolysemeWarning)
             ranker.fit(  # type: ignore[attr-defined]
-                self.train_features, self.train_documents, known, label_sets_only=True
+                self.train_features,
+                self.train_documents,
+                documents,
+                label_sets_only=True,
             )
         return ranker
 
     def tuned_costa(self) -> TunedCosta:
         """Return tuned COSTA, fitted."""
-        return self.part("tuned COSTA", lambda: self.fitted(TunedCosta(random_state=self.seed)))
+        costa = TunedCosta(random_state=self.seed)
+        return self.part("tuned COSTA", lambda: self.fitted(costa))
 
     def classifiers(self) -> SeenClassifiers:
         """Return the support vector machines that all forms of COSTA share."""
-        made = SeenClassifiers(random_state=self.seed)
-        return self.part("classifiers", lambda: made.fit(self.train_features, self.train_documents))
+        classifiers = SeenClassifiers(random_state=self.seed)
+
+        def make() -> SeenClassifiers:
+            return classifiers.fit(self.train_features, self.train_documents)
+
+        return self.part("classifiers", make)
 
     @cached_property
     def word_vectors(self) -> WordVectors:
         """Word vectors for the labels; those of samples, which nobody published, are random."""
         if not self.config.quick:
             return word_vectors(self.config.data)
-        words = sorted({word for label in self.known_documents.labels for word in words_of(label)})
-        vectors = np.random.default_rng(self.seed).normal(size=(len(words), 50))
+        unique_words: set[str] = set()
+        for label in self.known_documents.labels:
+            unique_words.update(words_of(label))
+        words = sorted(unique_words)
+        generator = np.random.default_rng(self.seed)
+        shape = (len(words), 50)
+        vectors = generator.normal(size=shape)
         return WordVectors.from_arrays(words, vectors, source="random stand-ins")
 
     def measure(
@@ -204,8 +243,10 @@ class Trial:
         """
         columns = evaluation_columns(self.split.labels)
         if not oov:
-            columns = {name: one for name, one in columns.items() if name not in ("all", "oov")}
-        tested = self.split.target.select(self.mixed if mix else self.split.test)
+            columns.pop("all", None)
+            columns.pop("oov", None)
+        rows = self.mixed if mix else self.split.test
+        tested = self.split.target.select(rows)
         return measure(tested, scores, labels, columns)
 
     @cached_property
@@ -228,18 +269,26 @@ class Trial:
         )
 
     def audit(self, fitted: object = None, inputs: FitInputs | None = None) -> dict[str, Any]:
-        """Prove that nothing hidden reached training; raise if it did; give facts for records."""
+        """Check that nothing hidden reached training, or raise; return facts for records."""
         report = self.leakage_report(fitted, inputs)
         report.require()
-        return {"passed": report.passed, "checks": len(report.checks), "digest": report.digest}
+        return {
+            "passed": report.passed,
+            "checks": len(report.checks),
+            "digest": report.digest,
+        }
 
     def facts(self) -> dict[str, Any]:
         """Return what records say about the data."""
-        datasets = {one.name: one for one in (self.source, self.target)}
+        checksums, as_published, originals = {}, {}, {}
+        for dataset in (self.source, self.target):
+            checksums[dataset.name] = dataset.checksum
+            as_published[dataset.name] = dataset.as_published()
+            originals[dataset.name] = self.setting.stand_ins.get(dataset.name)
         return {
-            "data": {name: one.checksum for name, one in datasets.items()},
-            "as_published": {name: one.as_published() for name, one in datasets.items()},
-            "stand_in": {name: self.setting.stand_ins.get(name) for name in datasets},
+            "data": checksums,
+            "as_published": as_published,
+            "stand_in": originals,
             "sample": self.config.quick,
             "counts": self.split.sizes(),
         }

@@ -50,8 +50,8 @@ def draw_parts(
     if size == 1:
         return (pick("alone", style["lead"] + style["bass"]),)
     lead, bed = pick("lead", style["lead"]), draw.choice(style["bed"])
-    parts = (lead, (bed, "drums" if bed == "drums" else "harmony"))
-    return parts if size == 2 else (*parts, pick("bass", style["bass"]))
+    roles = (lead, (bed, "drums" if bed == "drums" else "harmony"))
+    return roles if size == 2 else (*roles, pick("bass", style["bass"]))
 
 
 def draw_manner(piece: Piece, music: dict[str, Any], draw: random.Random) -> Manner:
@@ -66,7 +66,7 @@ def draw_manner(piece: Piece, music: dict[str, Any], draw: random.Random) -> Man
         touch = {"plain": 1}
     low, high = voices[0]["range"]
     centres = TABLES["register"].items()
-    registers = [name for name, at in centres if low <= at - 4 and at + 4 <= high]
+    registers = [name for name, centre in centres if low <= centre - 4 and centre + 4 <= high]
     tempo = choose(style["tempi"], draw)
     return Manner(
         tempo=tempo,
@@ -112,38 +112,40 @@ class Composer:
         """Return the pitch of a class that is nearest to a centre, in the voice's range."""
         return self.inside(centre - 6 + (pitch_class - centre + 6) % 12, name)
 
-    def note(self, part: int, start: float, length: float, pitch: int, weight: float) -> Note:
+    def note(
+        self, part_number: int, start: float, length: float, pitch: int, weight: float
+    ) -> Note:
         """Play one note in the manner of the variation, never quite evenly; jazz swings."""
         loud = TABLES["dynamics"][self.manner.dynamics] * weight + self.draw.randint(-5, 5)
-        if self.piece.parts[part][1] != "drums":
+        if self.piece.parts[part_number][1] != "drums":
             length *= TABLES["touch"][self.manner.touch]
         if self.piece.style == "jazz" and start % 1 == 0.5:
             start += 1 / 6
-        return Note(part, start, length, pitch, max(20, min(127, round(loud))))
+        return Note(part_number, start, length, pitch, max(20, min(127, round(loud))))
 
     def compose(self) -> list[Note]:
         """Write every part."""
         centre = TABLES["register"][self.manner.register]
         below = 4 if self.manner.register == "high" else 8
         notes: list[Note] = []
-        for part, (name, role) in enumerate(self.piece.parts):
+        for part_number, (name, role) in enumerate(self.piece.parts):
             chords = self.voices[name]["chords"]
             if role in ("alone", "lead"):
-                notes += self.melody(part, name, centre)
+                notes += self.melody(part_number, name, centre)
                 if role == "alone" and chords and self.draw.random() < 0.7:
-                    notes += self.comping(part, name, centre - below, 0.6)
+                    notes += self.comping(part_number, name, centre - below, 0.6)
             elif role == "harmony":
                 write = self.comping if chords else self.melody
-                notes += write(part, name, centre - below, 0.65)
+                notes += write(part_number, name, centre - below, 0.65)
             elif role == "bass":
-                notes += self.bass(part, name)
+                notes += self.bass(part_number, name)
             else:
-                notes += self.drums(part)
+                notes += self.drums(part_number)
         return notes
 
-    def melody(self, part: int, name: str, centre: int, weight: float = 1.0) -> list[Note]:
+    def melody(self, part_number: int, name: str, centre: int, weight: float = 1.0) -> list[Note]:
         """Walk along the scale around a centre, with chord notes (two semitones off) on beats."""
-        degree = min(range(-21, 28), key=lambda one: abs(self.pitch(one) - centre))
+        degree = min(range(-21, 28), key=lambda candidate: abs(self.pitch(candidate) - centre))
         middle, beat, notes = degree, 0.0, []
         while beat < self.beats:
             for length in self.draw.choice(TABLES["rhythms"][self.manner.tempo]):
@@ -154,28 +156,34 @@ class Composer:
                     near = sorted(range(-2, 3), key=abs)
                     pitches = [pitches[0] + step for step in near]
                 chord = self.chord(beat)
-                pitch = next((one for one in pitches if one % 12 in chord), pitches[0])
-                notes.append(self.note(part, beat, length, self.inside(pitch, name), weight))
+                pitch = next(
+                    (candidate for candidate in pitches if candidate % 12 in chord), pitches[0]
+                )
+                notes.append(self.note(part_number, beat, length, self.inside(pitch, name), weight))
                 beat += length
         return notes
 
-    def comping(self, part: int, name: str, centre: int, weight: float) -> list[Note]:
+    def comping(self, part_number: int, name: str, centre: int, weight: float) -> list[Note]:
         """Strike, break or hold the chords of the bar."""
         kind = self.style["comping"]
         starts = TABLES["comping"][kind]
         if self.manner.tempo == "slow" and len(starts) > 4:
             starts = [start for start in starts if start % 1 == 0]
-        at = [start + bar for bar in range(0, int(self.beats) + 1, 4) for start in starts]
+        onsets = [start + bar for bar in range(0, int(self.beats) + 1, 4) for start in starts]
         notes = []
-        for index, (start, end) in enumerate(zip(at, [*at[1:], at[-1] + 1], strict=True)):
+        for index, (start, end) in enumerate(
+            zip(onsets, [*onsets[1:], onsets[-1] + 1], strict=True)
+        ):
             pitches = sorted({self.near(pc, centre, name) for pc in self.chord(start)})
             if kind == "arpeggio" or name == "harp":
                 pitches = [pitches[index % len(pitches)]]
             length = end - start if kind in ("held", "arpeggio") else min(0.6, end - start)
-            notes += [self.note(part, start, length, pitch, 0.85 * weight) for pitch in pitches]
+            notes += [
+                self.note(part_number, start, length, pitch, 0.85 * weight) for pitch in pitches
+            ]
         return notes
 
-    def bass(self, part: int, name: str) -> list[Note]:
+    def bass(self, part_number: int, name: str) -> list[Note]:
         """Write roots and fifths, walking in jazz, under everything else."""
         step = 2.0 if self.style["comping"] == "held" or self.manner.tempo == "slow" else 1.0
         low = self.voices[name]["range"][0]
@@ -184,14 +192,16 @@ class Composer:
             chord = self.chord(beat)
             walking = self.piece.style == "jazz" or beat % 2 == 1
             pitch_class = self.draw.choice(chord) if walking else chord[0]
-            notes.append(self.note(part, beat, step, self.near(pitch_class, low + 9, name), 0.8))
+            notes.append(
+                self.note(part_number, beat, step, self.near(pitch_class, low + 9, name), 0.8)
+            )
             beat += step
         return notes
 
-    def drums(self, part: int) -> list[Note]:
+    def drums(self, part_number: int) -> list[Note]:
         """Write the style's pattern, plainer at slow tempi."""
         return [
-            self.note(part, bar + start, 0.25, int(pitch), 0.7)
+            self.note(part_number, bar + start, 0.25, int(pitch), 0.7)
             for pitch, starts in TABLES["drums"][self.style["drums"]].items()
             for bar in range(0, int(self.beats) + 1, 4)
             for start in starts
@@ -283,12 +293,12 @@ def plan_clips(music: dict[str, Any]) -> list[Clip]:
     while len(clips) < N_PIECES * VARIATIONS:
         number = len(clips) // VARIATIONS
         style = styles[number % len(styles)]
-        drawn = used.copy()
-        parts = draw_parts(music["styles"][style], drawn, draw)
+        voice_counts = used.copy()
+        roles = draw_parts(music["styles"][style], voice_counts, draw)
         mode = draw.choice(music["styles"][style]["modes"])
-        varied = vary(Piece(style, parts, mode, draw.randrange(2**31)), music, draw)
+        varied = vary(Piece(style, roles, mode, draw.randrange(2**31)), music, draw)
         if len(varied) == VARIATIONS:
-            used = drawn
+            used = voice_counts
             for clip in varied:
                 clip.row["group"] = f"piece {number + 1:03d}"
             clips += varied

@@ -43,13 +43,13 @@ N_TRIALS = 5
 NEARLY = {"acoustic guitar", "electric guitar", "string orchestra", "synthesizer"}
 
 
-def scores(setting: Setting, cache: str, known: set[str]) -> dict[str, np.ndarray]:
+def scores(setting: Setting, cache: str, trained_labels: set[str]) -> dict[str, np.ndarray]:
     """Measure each method in each trial, (n_trials, n_columns * n_measures)."""
     rows: dict[str, list[list[float]]] = {method: [] for method in METHODS}
     for number in range(N_TRIALS):
         trial = Trial(setting, number, RunConfig(cache=cache))
         labels = trial.split.labels
-        new = tuple(label for label in labels.unseen if label not in known)
+        new = tuple(label for label in labels.unseen if label not in trained_labels)
         columns = {
             "seen": labels.seen,
             "all": (*labels.seen, *labels.unseen),
@@ -62,7 +62,9 @@ def scores(setting: Setting, cache: str, known: set[str]) -> dict[str, np.ndarra
             fitted, scored = system.scores(trial, trial.features(trial.split.test))
             trial.audit(fitted, trial.fit_inputs())
             metrics = measure(tested, scored, fitted.classes_, columns)
-            rows[method].append([metrics[column][one] for column in columns for one in MEASURES])
+            rows[method].append(
+                [metrics[column][measure_name] for column in columns for measure_name in MEASURES]
+            )
     return {method: np.array(table) for method, table in rows.items()}
 
 
@@ -78,17 +80,19 @@ def main() -> None:
     cache, *names = sys.argv[1:]
     for name in names or COMPARED:
         kind, every = COMPARED[name]
-        trained = (extractor_class(kind)(**one).trained_tags() for one in every if one)
-        known = NEARLY.union(*trained)
+        trained = (
+            extractor_class(kind)(**parameters).trained_tags() for parameters in every if parameters
+        )
+        trained_labels = NEARLY.union(*trained)
         first: dict[str, np.ndarray] = {}
-        for one in every:
+        for parameters in every:
             setting = get_setting(name)
-            if one is not None:
-                setting = replace(setting, extractor=kind, extractor_parameters=one)
-            measured = scores(setting, cache, known)
+            if parameters is not None:
+                setting = replace(setting, extractor=kind, extractor_parameters=parameters)
+            measured = scores(setting, cache, trained_labels)
             first = first or measured
             for method, values in measured.items():
-                print(f"{name}, {one}, {method}: {written(values)}", flush=True)
+                print(f"{name}, {parameters}, {method}: {written(values)}", flush=True)
                 if first is not measured:
                     print(f"    difference: {written(values - first[method], '+')}", flush=True)
 

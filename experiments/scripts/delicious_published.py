@@ -71,9 +71,9 @@ def parabel(split: Split, device: str | None) -> NDArray[np.float64]:
     n_labels = tags.shape[1]
 
     def pairs(row: int) -> list[tuple[int, float]]:
-        held = features[row]
-        values = held.data / np.linalg.norm(held.data) if held.nnz else held.data
-        return list(zip(held.indices.tolist(), values.tolist(), strict=True))
+        vector = features[row]
+        values = vector.data / np.linalg.norm(vector.data) if vector.nnz else vector.data
+        return list(zip(vector.indices.tolist(), values.tolist(), strict=True))
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "train.txt"
@@ -107,9 +107,9 @@ def tagger(
     split: Split, device: str | None, space: ConceptSpace | None = None
 ) -> NDArray[np.float64]:
     """Score test documents by the default tagger."""
-    made = ZeroShotTagger(space=space, n_validations=0, device=device, random_state=SEED)
-    made.fit(split.X[split.train], split.documents)
-    return in_order(split, made.classes_, made.predict_proba(split.X[split.test]))
+    ranker = ZeroShotTagger(space=space, n_validations=0, device=device, random_state=SEED)
+    ranker.fit(split.X[split.train], split.documents)
+    return in_order(split, ranker.classes_, ranker.predict_proba(split.X[split.test]))
 
 
 def longer(split: Split, device: str | None) -> NDArray[np.float64]:
@@ -143,18 +143,18 @@ def main() -> None:
     parser.add_argument("methods", nargs="*", help=f"some of {', '.join(METHODS)}")
     parser.add_argument("--device", help="where the tagger is trained, as torch names it")
     parser.add_argument("--data", help="the folder of the corpora; else POLYSEME_DATA")
-    asked = parser.parse_args()
-    if unknown := set(asked.methods) - set(METHODS):
+    arguments = parser.parse_args()
+    if unknown := set(arguments.methods) - set(METHODS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(METHODS)}")
     for name, values in PUBLISHED.items():
         print(f"{name}, published: {' / '.join(f'{value:.1f}' for value in values)}")
-    split = Split(asked.data)
-    for name in asked.methods or METHODS:
+    split = Split(arguments.data)
+    for name in arguments.methods or METHODS:
         start = time.perf_counter()
-        values = precision(split, METHODS[name](split, asked.device))
+        values = precision(split, METHODS[name](split, arguments.device))
         seconds = time.perf_counter() - start
-        shown = " / ".join(f"{value:.1f}" for value in values)
-        print(f"{name}, here: {shown} ({seconds:.0f} s)", flush=True)
+        listed = " / ".join(f"{value:.1f}" for value in values)
+        print(f"{name}, here: {listed} ({seconds:.0f} s)", flush=True)
 
 
 if __name__ == "__main__":

@@ -133,12 +133,15 @@ def measure(script: str, *sizes: int) -> dict[str, Any]:
 def print_growth_in_labels() -> None:
     """Measure growth with the number of labels and print it as a table."""
     by_size = [measure(_CARE, n_labels) for n_labels in LABELS]
-    print(f"| seconds | {' | '.join(f'{n_labels:,} labels' for n_labels in LABELS)} | exponent |")
+    header = " | ".join(f"{n_labels:,} labels" for n_labels in LABELS)
+    print(f"| seconds | {header} | exponent |")
     print(f"|---|{'---|' * len(LABELS)}---|")
+    growth = math.log(LABELS[-1] / LABELS[-2])
     for stage in by_size[0]:
-        seconds = [of_size[stage] for of_size in by_size]
-        exponent = math.log(seconds[-1] / seconds[-2]) / math.log(LABELS[-1] / LABELS[-2])
-        print(f"| {stage} | {' | '.join(f'{one:.3f}' for one in seconds)} | {exponent:.2f} |")
+        seconds = [seconds_by_stage[stage] for seconds_by_stage in by_size]
+        exponent = math.log(seconds[-1] / seconds[-2]) / growth
+        cells = " | ".join(f"{duration:.3f}" for duration in seconds)
+        print(f"| {stage} | {cells} | {exponent:.2f} |")
 
 
 def main() -> None:
@@ -147,24 +150,25 @@ def main() -> None:
     parser.add_argument("--records", action="store_true")
     parser.add_argument("--labels", action="store_true")
     parser.add_argument("--only", type=int, nargs=4)
-    asked = parser.parse_args()
-    if asked.labels:
+    arguments = parser.parse_args()
+    if arguments.labels:
         print_growth_in_labels()
         return
-    if not asked.records:
+    if not arguments.records:
         print("| items | labels | features | documents | seconds, foretold | GB, foretold |")
         print("|---|---|---|---|---|---|")
-    for sizes in [tuple(asked.only)] if asked.only else GRID:
-        one = measure(_ONE, *sizes)
-        if asked.records:
-            print(json.dumps(one), flush=True)
+    for sizes in [tuple(arguments.only)] if arguments.only else GRID:
+        record = measure(_ONE, *sizes)
+        if arguments.records:
+            print(json.dumps(record), flush=True)
             continue
-        print(
-            f"| {one['items']:,} | {one['labels']:,} | {one['features']:,} | "
-            f"{one['documents']:,} | {one['seconds']:.0f}, {one['foretold_seconds']:.0f} | "
-            f"{one['bytes'] / 1e9:.2f}, {one['foretold_bytes'] / 1e9:.2f} |",
-            flush=True,
+        sizes_text = (
+            f"{record['items']:,} | {record['labels']:,} | {record['features']:,} | "
+            f"{record['documents']:,}"
         )
+        seconds = f"{record['seconds']:.0f}, {record['foretold_seconds']:.0f}"
+        memory = f"{record['bytes'] / 1e9:.2f}, {record['foretold_bytes'] / 1e9:.2f}"
+        print(f"| {sizes_text} | {seconds} | {memory} |", flush=True)
 
 
 if __name__ == "__main__":

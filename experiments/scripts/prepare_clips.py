@@ -54,10 +54,10 @@ def midi_file(clip: Clip, reverb: int) -> bytes:
     tempo = round(60_000_000 / clip.manner.bpm)
     events: list[tuple[int, int, bytes]] = [(0, 0, b"\xff\x51\x03" + tempo.to_bytes(3, "big"))]
     channels = []
-    for part, (_, role) in enumerate(clip.piece.parts):
-        channel = DRUM_CHANNEL if role == "drums" else part
+    for part_number, (_, role) in enumerate(clip.piece.parts):
+        channel = DRUM_CHANNEL if role == "drums" else part_number
         channels.append(channel)
-        program = clip.row["programs"][part]
+        program = clip.row["programs"][part_number]
         events.append((0, 0, bytes((0xC0 | channel, program))))
         events.append((0, 0, bytes((0xB0 | channel, 91, reverb))))
     for note in clip.notes:
@@ -79,17 +79,19 @@ def midi_file(clip: Clip, reverb: int) -> bytes:
     return head + b"MTrk" + struct.pack(">I", len(track)) + track
 
 
-def require(exists: object, what: str) -> None:
+def require(exists: object, problem: str) -> None:
     """Stop and say what is missing, and how to get it."""
     if not exists:
-        raise SystemExit(f"{what}; on Debian or Ubuntu, run apt install {PACKAGES}.")
+        raise SystemExit(f"{problem}; on Debian or Ubuntu, run apt install {PACKAGES}.")
 
 
 def render(command: str | None, font: Path, midi: bytes, work: Path) -> NDArray[np.float64]:
     """Play a MIDI file into samples, one channel, as long as a clip."""
     score, wave = work / "clip.mid", work / "clip.wav"
     score.write_bytes(midi)
-    settings = [part for item in TABLES["synthesiser"].items() for part in ("-o", "=".join(item))]
+    settings = []
+    for name, value in TABLES["synthesiser"].items():
+        settings += ["-o", f"{name}={value}"]
     files = ["-F", str(wave), "-T", "wav", "-O", "float", "-r", str(RATE), "-g", "0.6"]
     call = [command or "", "-niq", *settings, *files, str(font), str(score)]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
@@ -195,8 +197,8 @@ def write_licence(out: Path) -> None:
     """Copy what the sound font's package says of author, contributors and licence."""
     require(COPYRIGHT.is_file(), f"The licence text {COPYRIGHT} is not there")
     text = COPYRIGHT.read_text("utf-8")
-    kept = text[text.index("Upstream Author:") : text.index("The Debian packaging is")].strip()
-    lines = "\n".join(line.rstrip() for line in kept.splitlines())
+    excerpt = text[text.index("Upstream Author:") : text.index("The Debian packaging is")].strip()
+    lines = "\n".join(line.rstrip() for line in excerpt.splitlines())
     (out / "licences").mkdir(exist_ok=True)
     path = out / "licences" / "fluid-r3-MIT.txt"
     path.write_text(f"Fluid (R3) SoundFont\n\n{lines}\n", "utf-8")
@@ -218,13 +220,15 @@ def prepare(out: Path, font: Path) -> None:
 def check(out: Path, font: Path) -> bool:
     """Make everything again in another folder and say which files differ."""
     with tempfile.TemporaryDirectory() as temporary:
-        again = Path(temporary)
-        shutil.copy(out / "music.json", again)
-        prepare(again, font)
+        remade = Path(temporary)
+        shutil.copy(out / "music.json", remade)
+        prepare(remade, font)
         names = [*DATA_FILES, "checksums.json", "licences/fluid-r3-MIT.txt"]
-        other = [name for name in names if (again / name).read_bytes() != (out / name).read_bytes()]
-    print(f"Made again, these differ: {', '.join(other) or 'none'}.")
-    return not other
+        changed = [
+            name for name in names if (remade / name).read_bytes() != (out / name).read_bytes()
+        ]
+    print(f"Made again, these differ: {', '.join(changed) or 'none'}.")
+    return not changed
 
 
 def main() -> None:

@@ -79,8 +79,8 @@ def read_emoji(work: Path) -> list[Row]:
     cldr = {plain(entry["hexcode"]): entry for entry in annotations}
     emoji = []
     for entry in sorted(entries, key=lambda entry: entry["sort_order"]):
-        drawn = entry["has_img_google"] and entry["has_img_twitter"]
-        if entry["category"] in LEFT_OUT or not drawn:
+        has_drawings = entry["has_img_google"] and entry["has_img_twitter"]
+        if entry["category"] in LEFT_OUT or not has_drawings:
             continue
         code = entry["unified"]
         character = "".join(chr(int(point, 16)) for point in code.split("-"))
@@ -109,8 +109,8 @@ def drop_repeated(emoji: list[Row], drawings: dict[str, dict[str, bytes]]) -> li
     for drawing, files in drawings.items():
         for index in reversed(range(len(emoji))):
             pixels = picture(files[emoji[index]["image"]]).tobytes()
-            same = last_user.setdefault((drawing, hashlib.sha256(pixels).digest()), index)
-            keeper[index] = max(keeper[index], same)
+            user = last_user.setdefault((drawing, hashlib.sha256(pixels).digest()), index)
+            keeper[index] = max(keeper[index], user)
     return [row for index, row in enumerate(emoji) if keeper[index] == index]
 
 
@@ -165,7 +165,7 @@ def spelling(counts: Counter[str], rules: dict[str, Any]) -> dict[str, str]:
     for label in counts:
         form = merge.get(label, label)
         if form not in rules["keep_plural"]:
-            form = next((one for one in singulars(form) if one in counts), form)
+            form = next((singular for singular in singulars(form) if singular in counts), form)
         chosen[label] = merge.get(form, form)
     totals: Counter[str] = Counter()
     for label, form in chosen.items():
@@ -186,8 +186,8 @@ def label_sets(emoji: list[Row], rules: dict[str, Any]) -> list[list[str]]:
     spelt = spelling(count(raw), rules)
     unwanted = {"", *rules["drop"]}
     sets = [{spelt[label] for label in labels} - unwanted for labels in raw]
-    kept = {label for label, n_emoji in count(sets).items() if n_emoji >= MIN_COUNT}
-    return [sorted(labels & kept) for labels in sets]
+    frequent = {label for label, n_emoji in count(sets).items() if n_emoji >= MIN_COUNT}
+    return [sorted(labels & frequent) for labels in sets]
 
 
 def prepare(out: Path, work: Path) -> None:
@@ -199,8 +199,8 @@ def prepare(out: Path, work: Path) -> None:
     emoji = drop_repeated(read_emoji(work), drawings)
     labels = label_sets(emoji, json.loads((out / "label_rules.json").read_text("utf-8")))
     lines = [
-        json.dumps({n: row[n] for n in [*row][:5]} | {"labels": own}, ensure_ascii=False) + "\n"
-        for row, own in zip(emoji, labels, strict=True)
+        json.dumps({n: row[n] for n in [*row][:5]} | {"labels": tags}, ensure_ascii=False) + "\n"
+        for row, tags in zip(emoji, labels, strict=True)
     ]
     packed = gzip.compress("".join(lines).encode(), 9, mtime=0)
     (out / "documents.jsonl.gz").write_bytes(packed)

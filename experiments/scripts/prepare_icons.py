@@ -81,7 +81,7 @@ def mdi(packages: Path) -> Iterator[Icon]:
     entries = {entry["name"]: entry for entry in json.loads(read(package, "meta.json"))}
     for name in draw(sorted(entries), N_MDI):
         entry = entries[name]
-        categories = [part for tag in entry["tags"] for part in tag.split("/")]
+        categories = [category for tag in entry["tags"] for category in tag.split("/")]
         yield Icon(
             f"mdi/{name}.svg", read(package, f"svg/{name}.svg"), tidy(categories + entry["aliases"])
         )

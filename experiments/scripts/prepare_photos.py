@@ -164,20 +164,24 @@ sport
 
 def keywords(photo: Path) -> list[str]:
     """Return the tags of a photograph, by its folders and its name."""
-    words = [w for part in photo.parts[:-1] for w in WORDS.get(part, (part.removesuffix("s"),))]
-    words += [tag for tag, names in SEEN.items() if photo.stem in names.split()]
+    words: list[str] = []
+    for folder in photo.parts[:-1]:
+        words += WORDS.get(folder, (folder.removesuffix("s"),))
+    for tag, names in SEEN.items():
+        if photo.stem in names.split():
+            words.append(tag)
     return list(dict.fromkeys(words))
 
 
 def main(stamps: Path, out: Path) -> None:
     """Write `photos/`, `new/` and `tagsets.csv`."""
     root = next(stamps.rglob("animals")).parent
-    found = [file for folder in FOLDERS for file in sorted((root / folder).rglob("*.png"))]
-    found = [
-        file for file in found if "cartoon" not in file.parts and file.stem not in DRAWN.split()
+    files = [file for folder in FOLDERS for file in sorted((root / folder).rglob("*.png"))]
+    files = [
+        file for file in files if "cartoon" not in file.parts and file.stem not in DRAWN.split()
     ]
     written: list[str] = []
-    for number, file in enumerate(found):
+    for number, file in enumerate(files):
         photo = file.relative_to(root)
         place = out / ("new" if number % 5 == 2 else "photos") / f"{photo.stem}.jpg"
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -194,7 +198,7 @@ def main(stamps: Path, out: Path) -> None:
         table = csv.writer(stream)
         table.writerow(["tags"])
         table.writerows([line.replace(" ", ", ")] for line in TAG_SETS.splitlines())
-    print(f"{len(found)} photographs")
+    print(f"{len(files)} photographs")
 
 
 if __name__ == "__main__":

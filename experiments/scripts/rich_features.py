@@ -69,30 +69,30 @@ def draw_split(X: Floats, corpus: LabelCorpus, hidden: float, pool: float, seed:
     generator = np.random.default_rng(seed)
     order = generator.permutation(len(corpus))
     n_test = round(TEST_SHARE * len(corpus))
-    test, rest = order[:n_test], order[n_test + round(pool * len(corpus)) :]
+    test, remaining = order[:n_test], order[n_test + round(pool * len(corpus)) :]
     table = np.asarray(corpus.matrix.toarray(), dtype=bool)
-    counts = table[rest].sum(axis=0)
+    counts = table[remaining].sum(axis=0)
     if hidden >= 1:
         candidates = np.argsort(-counts, kind="stable")[:FREQUENT]
         chosen = generator.permutation(candidates)[: int(hidden)]
     else:
         candidates = np.flatnonzero(counts >= LEAST_ITEMS)
         chosen = generator.permutation(candidates)[: round(hidden * table.shape[1])]
-        carrying = np.logical_or.accumulate(table[rest][:, chosen], axis=1).mean(axis=0)
+        carrying = np.logical_or.accumulate(table[remaining][:, chosen], axis=1).mean(axis=0)
         chosen = chosen[carrying <= MOST_CARRYING]
     is_hidden = np.zeros(table.shape[1], dtype=bool)
     is_hidden[chosen] = True
-    rest = np.sort(rest[table[rest].any(axis=1)])
-    trained = rest[~table[rest][:, chosen].any(axis=1)]
-    known = corpus.select(rest).without_unused()
-    columns = [corpus.labels.index(label) for label in known.labels]
+    remaining = np.sort(remaining[table[remaining].any(axis=1)])
+    trained = remaining[~table[remaining][:, chosen].any(axis=1)]
+    label_sets = corpus.select(remaining).without_unused()
+    columns = [corpus.labels.index(label) for label in label_sets.labels]
     return Draw(
         X[trained],
         corpus.select(trained),
-        known,
+        label_sets,
         X[test],
         table[test][:, columns],
-        known.labels,
+        label_sets.labels,
         is_hidden[columns],
     )
 
@@ -167,9 +167,9 @@ def kernel_ridge(draw: Draw, seed: int, penalty: float = 1.0) -> Floats:
 
     train, test = standardised(draw)
     truth = seen_truth(draw)
-    some = train[:: max(len(train) // 500, 1)]
-    squares = (some**2).sum(axis=1)
-    distances = squares[:, None] + squares - 2 * some @ some.T
+    sample = train[:: max(len(train) // 500, 1)]
+    squares = (sample**2).sum(axis=1)
+    distances = squares[:, None] + squares - 2 * sample @ sample.T
     gamma = 1 / np.median(distances[distances > 1e-6])
     kernel = rbf_kernel(train, gamma=gamma)
     centred = truth - truth.mean(axis=0)

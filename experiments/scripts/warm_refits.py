@@ -62,11 +62,11 @@ def growths(trial: Trial, generator: np.random.Generator) -> Iterator[Growth]:
 def _new_items(whole: Data, generator: np.random.Generator) -> Growth:
     """Return a collection that gets its last items, and their documents, only now."""
     n = len(whole.documents)
-    kept = np.sort(generator.permutation(n)[: round(n * (1 - NEW_ITEMS))])
-    left_out = set(whole.documents.ids) - {whole.documents.ids[row] for row in kept}
-    known = [row for row, name in enumerate(whole.label_sets.ids) if name not in left_out]
+    rows = np.sort(generator.permutation(n)[: round(n * (1 - NEW_ITEMS))])
+    left_out = set(whole.documents.ids) - {whole.documents.ids[row] for row in rows}
+    known_rows = [row for row, name in enumerate(whole.label_sets.ids) if name not in left_out]
     before = Data(
-        whole.X[kept], whole.documents.select(kept), whole.label_sets.select(np.array(known))
+        whole.X[rows], whole.documents.select(rows), whole.label_sets.select(np.array(known_rows))
     )
     return Growth("5 % new items", before, whole)
 
@@ -85,16 +85,20 @@ def _new_label(whole: Data, tested: frozenset[str], generator: np.random.Generat
     carrying = np.flatnonzero(whole.documents.matrix[:, [column]].toarray().ravel())
     labelled = {whole.documents.ids[row] for row in generator.permutation(carrying)[:LABELLED]}
 
-    def with_label(corpus: LabelCorpus, kept: set[str]) -> LabelCorpus:
+    def with_label(corpus: LabelCorpus, labelled_names: set[str]) -> LabelCorpus:
         documents = [
-            tags if name in kept else [tag for tag in tags if tag != label]
+            tags if name in labelled_names else [tag for tag in tags if tag != label]
             for name, tags in zip(corpus.ids, corpus, strict=True)
         ]
         return LabelCorpus.from_documents(documents, ids=corpus.ids, normalize=corpus.normalize)
 
     before, after = (
-        Data(whole.X, with_label(whole.documents, kept), with_label(whole.label_sets, kept))
-        for kept in (set[str](), labelled)
+        Data(
+            whole.X,
+            with_label(whole.documents, labelled_names),
+            with_label(whole.label_sets, labelled_names),
+        )
+        for labelled_names in (set[str](), labelled)
     )
     return Growth("one new label", before, after, (label,))
 
@@ -106,21 +110,24 @@ def _answers(whole: Data, tested: frozenset[str], generator: np.random.Generator
     """
     columns = generator.permutation(_common(whole.documents, ANSWERS, tested))[:ANSWERED]
     truth = whole.documents.matrix.toarray()
-    lost: dict[str, set[str]] = {}
+    lost_labels: dict[str, set[str]] = {}
     verdicts = []
     for column in columns.tolist():
         label, carrying = whole.documents.labels[column], np.flatnonzero(truth[:, column])
         forgotten = generator.permutation(carrying)[: len(carrying) // 2]
-        others = generator.permutation(np.flatnonzero(~truth[:, column]))
+        negatives = generator.permutation(np.flatnonzero(~truth[:, column]))
         for row in forgotten.tolist():
-            lost.setdefault(whole.documents.ids[row], set()).add(label)
-        asked = [*forgotten[: ANSWERS // 2].tolist(), *others[: ANSWERS - ANSWERS // 2].tolist()]
+            lost_labels.setdefault(whole.documents.ids[row], set()).add(label)
+        queried = [
+            *forgotten[: ANSWERS // 2].tolist(),
+            *negatives[: ANSWERS - ANSWERS // 2].tolist(),
+        ]
         ids = whole.documents.ids
-        verdicts += [Verdict(ids[row], label, bool(truth[row, column])) for row in asked]
+        verdicts += [Verdict(ids[row], label, bool(truth[row, column])) for row in queried]
 
     def without(corpus: LabelCorpus) -> LabelCorpus:
         documents = [
-            [tag for tag in tags if tag not in lost.get(name, ())]
+            [tag for tag in tags if tag not in lost_labels.get(name, ())]
             for name, tags in zip(corpus.ids, corpus, strict=True)
         ]
         return LabelCorpus.from_documents(documents, ids=corpus.ids, normalize=corpus.normalize)
@@ -150,12 +157,12 @@ def fitted(
 def measured(trial: Trial, tagger: ZeroShotTagger, labels: tuple[str, ...]) -> dict[str, float]:
     """Return E-MAP and C-MAP in percent: of all labels, seen ones, unseen ones and some."""
     scores = tagger.decision_function(trial.features(trial.split.test))
-    found = trial.measure(scores, tuple(tagger.classes_.tolist()))
+    metrics = trial.measure(scores, tuple(tagger.classes_.tolist()))
     names = {"all": "zsl", "seen": "training", "unseen": "zsl-only"}
     figures = {
-        f"{measure} {name}": found[key][f"{measure}-MAP"]
+        f"{measure} {name}": metrics[key][f"{measure}-MAP"]
         for name, key in names.items()
-        if key in found
+        if key in metrics
         for measure in "EC"
     }
     if labels:
@@ -202,7 +209,9 @@ def compare(corpus: str, seed: int, data: Path) -> Iterator[dict[str, Any]]:
 
 def table(records: list[dict[str, Any]]) -> str:
     """Return the means over splits with their standard errors, as Markdown."""
-    names = list(dict.fromkeys(name for one in records for name in one["difference"]))
+    names = list(
+        dict.fromkeys(name for record_of_run in records for name in record_of_run["difference"])
+    )
     lines = ["| | splits | time | " + " | ".join(names) + " |", "|---" * (3 + len(names)) + "|"]
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for record in records:
@@ -213,8 +222,8 @@ def table(records: list[dict[str, Any]]) -> str:
         for name in names:
             values = [record["difference"].get(name, np.nan) for record in several]
             error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-            known = not np.isnan(values).any()
-            cells.append(f"{np.mean(values):+.2f} ± {error:.2f}" if known else "")
+            is_measured = not np.isnan(values).any()
+            cells.append(f"{np.mean(values):+.2f} ± {error:.2f}" if is_measured else "")
         lines.append(f"| {corpus}, {growth} | {len(several)} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -225,12 +234,12 @@ def main() -> None:
     parser.add_argument("--corpora", nargs="+", default=["hsun", "corel5k"])
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(10)))
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("POLYSEME_DATA", "data")))
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     records = []
-    for corpus in given.corpora:
-        for seed in given.seeds:
-            for record in compare(corpus, seed, given.data):
+    for corpus in arguments.corpora:
+        for seed in arguments.seeds:
+            for record in compare(corpus, seed, arguments.data):
                 records.append(record)
                 print(json.dumps(record), flush=True)
     print(table(records))

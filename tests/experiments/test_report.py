@@ -35,7 +35,7 @@ def some_senses(name: str, label: str = "chair") -> str:
     generator = np.random.default_rng(0)
     points, others = generator.normal(size=(9, 2)), generator.normal(size=(5000, 2))
     company = [(label, "desk"), ()]
-    return senses(name, points, [0] * 5 + [1] * 4, company, label=label, others=others)
+    return senses(name, points, [0] * 5 + [1] * 4, company, label=label, background=others)
 
 
 CELLS = {"Training": Cell(50.0, 1.0, 3, 48.0, 0.4), "ZSL": Cell(53.0, None, 1)}

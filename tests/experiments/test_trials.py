@@ -116,7 +116,7 @@ def test_leaving_out_ones_own_document_is_the_store_without_it():
     space, tested = drawn.space(10), drawn.split.instances("test")
     known, rows = space.store_, known_rows(space.store_, tested)
     strict = error_free_scores(known, space.embedding_, tested)
-    paper = error_free_scores(known, space.embedding_, tested, own=True)
+    paper = error_free_scores(known, space.embedding_, tested, keep_own=True)
     points, changed_rows = space.embedding_.targets(tested), 0
     ranker = PrimingRanker(known.index(64.0), space.embedding_.distance_scale_)
     np.testing.assert_array_equal(paper, ranker.scores(points))

@@ -50,11 +50,14 @@ class ClipCorpus:
     ) -> list[Path]:
         """Write the sound files of some `ids` (by default all); see `write_media`."""
         wanted = set(self.ids if names is None else names)
-        chosen = [place for place, name in enumerate(self.ids) if name in wanted]
-        media = {self.ids[place]: self.sounds[place] for place in chosen}
-        tags = ((self.documents[place], self.groups[place]) for place in chosen)
-        licence = (_data_folder() / "licences" / "fluid-r3-MIT.txt").read_bytes()
-        return write_media(folder, media, tags, licence)
+        media = {}
+        tags = []
+        for place, name in enumerate(self.ids):
+            if name in wanted:
+                media[name] = self.sounds[place]
+                tags.append((self.documents[place], self.groups[place]))
+        licence_file = _data_folder() / "licences" / "fluid-r3-MIT.txt"
+        return write_media(folder, media, tags, licence_file.read_bytes())
 
 
 def load_clips(*, min_count: int = 10) -> ClipCorpus:
@@ -76,7 +79,7 @@ def load_clips(*, min_count: int = 10) -> ClipCorpus:
     rows = files.read_rows("documents.jsonl.gz")
     ids = [row.pop("id") for row in rows]
     documents = frequent([row.pop("labels") for row in rows], min_count)
-    kept = {label for labels in documents for label in labels}
+    frequent_labels = {label for labels in documents for label in labels}
     # All clips share the head of their files, which holds the code books.
     with zipfile.ZipFile(io.BytesIO(files.read("clips.zip"))) as archive:
         head = archive.read("head")
@@ -84,7 +87,7 @@ def load_clips(*, min_count: int = 10) -> ClipCorpus:
     return ClipCorpus(
         ids=ids,
         documents=documents,
-        complete=[[label for label in row.pop("true") if label in kept] for row in rows],
+        complete=[[label for label in row.pop("true") if label in frequent_labels] for row in rows],
         groups=[row.pop("group") for row in rows],
         facts=rows,
         sounds=sounds,
@@ -99,9 +102,12 @@ def _data_folder() -> Path:
 def _dataset(n_clips: int | None = None) -> DatasetContent:
     """Return every clip as a document."""
     clips = load_clips()
+    groups = tuple(clips.groups)
     corpus = LabelCorpus.from_documents(clips.documents, ids=clips.ids)
-    corpus = replace(corpus, groups=tuple(clips.groups))
-    return DatasetContent(corpus if n_clips is None else corpus.select(range(n_clips)))
+    corpus = replace(corpus, groups=groups)
+    if n_clips is not None:
+        corpus = corpus.select(range(n_clips))
+    return DatasetContent(corpus)
 
 
 def _write(folder: Path, ids: Sequence[str]) -> None:

@@ -37,7 +37,8 @@ class EmbeddedFiles:
     def read(self, name: str) -> bytes:
         """Return the content of a file whose SHA-256 is the stored one; refuse any other."""
         content = self._bytes(name)
-        if hashlib.sha256(content).hexdigest() != self._sums.get(name):
+        checksum = hashlib.sha256(content).hexdigest()
+        if checksum != self._sums.get(name):
             raise self._fault(name, "is damaged: its SHA-256 is not the stored one")
         return content
 
@@ -53,10 +54,10 @@ class EmbeddedFiles:
         except OSError as error:
             raise self._fault(name, "cannot be read") from error
 
-    def _fault(self, name: str, what: str) -> InputError:
+    def _fault(self, name: str, fault: str) -> InputError:
         """Build the error for a file that cannot be used."""
         remedy = "reinstall polyseme, or in a checkout restore the file from version control"
-        return InputError(f"The {self.owner} data file '{name}' {what}; {remedy}.")
+        return InputError(f"The {self.owner} data file '{name}' {fault}; {remedy}.")
 
 
 def package_folder(name: str) -> Path:
@@ -81,26 +82,31 @@ def write_media(
     The folder is new, empty, or one of sample files before, which carries our mark. A file that is
     there already with the same content stays; with another one, nothing is written.
     """
-    rows = (
-        {"file": name, "labels": labels, "group": group}
-        for name, (labels, group) in zip(media, tags, strict=True)
-    )
-    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    files = {**media, TAGS_FILE: lines.encode(), LICENCE_FILE: licence}
+    lines = []
+    for name, (labels, group) in zip(media, tags, strict=True):
+        row = {"file": name, "labels": labels, "group": group}
+        text = json.dumps(row, ensure_ascii=False)
+        lines.append(f"{text}\n")
+    files = dict(media)
+    files[TAGS_FILE] = "".join(lines).encode()
+    files[LICENCE_FILE] = licence
     target = Path(folder)
     mark_folder(target, "sample files")
     try:
         for name, content in files.items():
             path = target / name
-            if path.exists() and not (path.is_file() and path.read_bytes() == content):
+            if not path.exists():
+                continue
+            if not path.is_file() or path.read_bytes() != content:
                 raise InputError(
                     f"'{path}' exists and is not the file that would be written there; move it "
                     "away or choose another folder."
                 )
         for name, content in files.items():
-            make_folder((target / name).parent)
-            if not (target / name).exists():
-                with replacing(target / name) as stream:
+            path = target / name
+            make_folder(path.parent)
+            if not path.exists():
+                with replacing(path) as stream:
                     stream.write(content)
     except OSError as error:
         reason = error.strerror or "it cannot be written"

@@ -49,14 +49,21 @@ class EmojiCorpus:
 
     def cell(self, emoji: int) -> tuple[int, int, int, int]:
         """Return the place of an emoji on a sheet: left, top, right, bottom (excluded)."""
-        check_number("emoji", emoji, owner="cell", low=0, high=len(self.ids) - 1, whole=True)
-        left, top = emoji % COLUMNS * CELL, emoji // COLUMNS * CELL
+        last = len(self.ids) - 1
+        check_number("emoji", emoji, owner="cell", low=0, high=last, whole=True)
+        row, column = divmod(emoji, COLUMNS)
+        left = column * CELL
+        top = row * CELL
         return left, top, left + CELL, top + CELL
 
     def picture_names(self) -> list[str]:
         """Name the picture file of every row, as `write` does: "noto/1F600.png"."""
-        pairs = zip(self.drawing, self.group, strict=True)
-        return [f"{drawing}/{self.ids[group]}.png" for drawing, group in pairs]
+        names = []
+        for drawing, emoji in zip(self.drawing, self.group, strict=True):
+            emoji_id = self.ids[emoji]
+            name = f"{drawing}/{emoji_id}.png"
+            names.append(name)
+        return names
 
     def write(self, folder: str | Path, names: Collection[str] | None = None) -> list[Path]:
         """Write some `picture_names` (by default all) as PNG files, in their order.
@@ -65,17 +72,24 @@ class EmojiCorpus:
         """
         from PIL import Image
 
-        sheets = {one: Image.open(self.sheets[one]).convert("RGBA") for one in DRAWINGS}
-        rows = {name: row for row, name in enumerate(self.picture_names())}
-        wanted = rows.keys() if names is None else set(names)
+        sheets = {}
+        for drawing in DRAWINGS:
+            sheet = Image.open(self.sheets[drawing])
+            sheets[drawing] = sheet.convert("RGBA")
+        picture_names = self.picture_names()
+        wanted = set(picture_names if names is None else names)
         media: dict[str, bytes] = {}
         tags = []
-        for name, row in rows.items():
-            if name in wanted:
-                emoji, content = int(self.group[row]), io.BytesIO()
-                sheets[self.drawing[row]].crop(self.cell(emoji)).save(content, "PNG")
-                media[name] = content.getvalue()
-                tags.append((self.documents[emoji], self.ids[emoji]))
+        for row, name in enumerate(picture_names):
+            if name not in wanted:
+                continue
+            emoji = int(self.group[row])
+            drawn_sheet = sheets[self.drawing[row]]
+            picture = drawn_sheet.crop(self.cell(emoji))
+            content = io.BytesIO()
+            picture.save(content, "PNG")
+            media[name] = content.getvalue()
+            tags.append((self.documents[emoji], self.ids[emoji]))
         licence = (_data_folder() / "ATTRIBUTION.txt").read_bytes()
         return write_media(folder, media, tags, licence)
 
@@ -101,7 +115,10 @@ def load_emoji(*, min_count: int = 10) -> EmojiCorpus:
     rows = files.read_rows("documents.jsonl.gz")
     for drawing in DRAWINGS:
         files.read(f"{drawing}.webp")
-    tables = [np.load(io.BytesIO(files.read(f"{one}.npy")), allow_pickle=False) for one in DRAWINGS]
+    tables = []
+    for drawing in DRAWINGS:
+        content = io.BytesIO(files.read(f"{drawing}.npy"))
+        tables.append(np.load(content, allow_pickle=False))
     return EmojiCorpus(
         ids=[row["id"] for row in rows],
         characters=[row["emoji"] for row in rows],
@@ -129,11 +146,16 @@ def _dataset(n_emoji: int | None = None) -> DatasetContent:
     emoji = load_emoji(min_count=MIN_COUNT)
     n_all = len(emoji.ids)
     # Spread over all categories, which follow one another.
-    chosen = np.linspace(0, n_all - 1, n_emoji or n_all).round().astype(np.int64)
-    rows = np.concatenate([chosen + n_all * drawing for drawing in range(len(DRAWINGS))])
-    groups, names = emoji.group[rows], emoji.picture_names()
+    n_chosen = n_emoji or n_all
+    chosen = np.linspace(0, n_all - 1, n_chosen).round()
+    chosen_emoji = chosen.astype(np.int64)
+    rows_by_drawing = [chosen_emoji + n_all * number for number in range(len(DRAWINGS))]
+    rows = np.concatenate(rows_by_drawing)
+    groups = emoji.group[rows]
     documents = [emoji.documents[group] for group in groups]
-    corpus = LabelCorpus.from_documents(documents, ids=[names[row] for row in rows])
+    picture_names = emoji.picture_names()
+    ids = [picture_names[row] for row in rows]
+    corpus = LabelCorpus.from_documents(documents, ids=ids)
     corpus = replace(corpus, groups=tuple(emoji.ids[group] for group in groups))
     return DatasetContent(corpus, emoji.features[rows])
 

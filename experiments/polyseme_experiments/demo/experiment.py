@@ -258,21 +258,22 @@ def _reasons(
     reasons: list[Reason] = []
     used: set[int | str] = set()
     for among, kind, right, n_wanted in EXPLAINED:
-        fitting = [
-            (card, place, tag)
-            for card in cards
-            for place, tag in enumerate(card.tags if among == "all" else card.unseen[:1], start=1)
-            if (tag.kind, tag.right) == (kind, right)
-        ]
+        fitting = []
+        for card in cards:
+            tags = card.tags if among == "all" else card.unseen[:1]
+            for place, tag in enumerate(tags, start=1):
+                if tag.kind == kind and tag.right == right:
+                    fitting.append((card, place, tag))
         for choice in generator.permutation(len(fitting)).tolist():
             card, place, tag = fitting[choice]
             if n_wanted and used.isdisjoint({card.emoji, tag.label}):
                 evidence = _evidence(tagger, split, card, tag.label)
-                known = tuple(
-                    (one, tuple(sorted({split.emoji_of(name) for name in one.document_ids})))
-                    for one in evidence.neighbours[:N_KNOWN]
-                )
-                reasons.append(Reason(card, tag, place, among, evidence, known))
+                neighbours = []
+                for neighbour in evidence.neighbours[:N_KNOWN]:
+                    owners = {split.emoji_of(name) for name in neighbour.document_ids}
+                    neighbours.append((neighbour, tuple(sorted(owners))))
+                reason = Reason(card, tag, place, among, evidence, tuple(neighbours))
+                reasons.append(reason)
                 used |= {card.emoji, tag.label}
                 n_wanted -= 1
     return tuple(reasons)
@@ -281,11 +282,17 @@ def _reasons(
 def _evidence(tagger: ZeroShotTagger, split: EmojiSplit, card: Card, label: str) -> Evidence:
     """Take a score apart; tags that say next to nothing count among the others."""
     drawings = np.array(split.emoji.drawing)
-    row = np.flatnonzero((split.emoji.group == card.emoji) & (drawings == card.drawing))[0]
-    evidence = tagger.explain(split.emoji.features[row], label, k=N_EVIDENCE)
-    named = tuple(one for one in evidence.tags if abs(one.part) >= LEAST_PART)
-    rest = sum(one.part for one in evidence.tags) - sum(one.part for one in named)
-    return replace(evidence, tags=named, other_tags=evidence.other_tags + rest)
+    is_card = (split.emoji.group == card.emoji) & (drawings == card.drawing)
+    row = np.flatnonzero(is_card)[0]
+    features = split.emoji.features[row]
+    evidence = tagger.explain(features, label, k=N_EVIDENCE)
+    named = tuple(tag for tag in evidence.tags if abs(tag.part) >= LEAST_PART)
+    sum_of_all = sum(tag.part for tag in evidence.tags)
+    sum_of_named = sum(tag.part for tag in named)
+    # Summed before it is added: the order decides the last digit.
+    remainder = sum_of_all - sum_of_named
+    other_tags = evidence.other_tags + remainder
+    return replace(evidence, tags=named, other_tags=other_tags)
 
 
 def _completions(
@@ -293,11 +300,16 @@ def _completions(
 ) -> tuple[tuple[Completion, ...], ...]:
     """Complete each label alone, and beside the word that names each of its first senses."""
     rows = []
-    for one in maps:
-        senses = [(one.label, words[0]) for words in one.words[:n_senses] if words]
-        given: list[tuple[str, ...]] = [(one.label,), *senses]
-        completed = [tagger.complete(tags, k=N_COMPLETED)[0].tolist() for tags in given]
-        rows.append(tuple(map(Completion, given, map(tuple, completed))))
+    for sense_map in maps:
+        queries: list[tuple[str, ...]] = [(sense_map.label,)]
+        for words in sense_map.words[:n_senses]:
+            if words:
+                queries.append((sense_map.label, words[0]))
+        completions = []
+        for query in queries:
+            tags, *_ = tagger.complete(query, k=N_COMPLETED)
+            completions.append(Completion(query, tuple(tags.tolist())))
+        rows.append(tuple(completions))
     return tuple(rows)
 
 
@@ -306,11 +318,11 @@ def _settings(
 ) -> tuple[tuple[str, str], ...]:
     """List settings and versions for the footer."""
     members = tagger.space_.members_
-    given = ", ".join(f"{name}={value!r}" for name, value in sorted(parameters.items()))
+    arguments = ", ".join(f"{name}={value!r}" for name, value in sorted(parameters.items()))
     test_share = f"{hiding.test_share:.0%}"
     packages = ("polyseme", "numpy", "scikit-learn", "torch", "pillow")
     return (
-        ("tagger", f"ZeroShotTagger({given}), all else the library's defaults"),
+        ("tagger", f"ZeroShotTagger({arguments}), all else the library's defaults"),
         ("concept space", f"{len(members)} members of {members.shape.code} dimensions"),
         ("test emoji", f"{test_share}, with all drawings and gender variants of each"),
         ("tags", "on at least 10 emoji"),

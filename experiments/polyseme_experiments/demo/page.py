@@ -45,9 +45,18 @@ def thumbnails(emoji: EmojiCorpus, quality: int = 72) -> Pictures:
     @cache
     def picture(number: int, drawing: str) -> str:
         content = io.BytesIO()
-        cell = sheets[drawing].crop(emoji.cell(number))
-        cell.save(content, "WEBP", quality=quality, alpha_quality=80, method=6)
-        return f"data:image/webp;base64,{base64.b64encode(content.getvalue()).decode('ascii')}"
+        sheet = sheets[drawing]
+        cell = sheet.crop(emoji.cell(number))
+        cell.save(
+            content,
+            "WEBP",
+            quality=quality,
+            alpha_quality=80,
+            method=6,
+        )
+        encoded = base64.b64encode(content.getvalue())
+        text = encoded.decode("ascii")
+        return f"data:image/webp;base64,{text}"
 
     return picture
 
@@ -73,7 +82,7 @@ def build_page(results: DemoResults, picture: Pictures) -> str:
         wins=_wins(results),
         best=_best,
         bars=evidence_bars,
-        plots=[(one, sense_plot(one)) for one in results.maps],
+        plots=[(layout, sense_plot(layout)) for layout in results.maps],
         size=(WIDTH, HEIGHT, SIZE),
         n_shown=N_SHOWN,
         n_mosaic=N_MOSAIC,
@@ -88,12 +97,14 @@ def _best(table: dict[str, dict[str, Cell]], column: str) -> float:
 def _wins(results: DemoResults) -> str:
     """Return who is ahead, whoever it is, and where that is more than chance."""
     tables = (results.example, results.concept)
-    leaders = Counter(
-        max(table, key=lambda name: table[name][column].mean or 0.0)
-        for table in tables
-        for column in COLUMNS
-    )
-    n_columns, (own, rival) = leaders.total(), list(results.example)[:2]
+    leaders = Counter[str]()
+    for table in tables:
+        for column in COLUMNS:
+            means = {name: row[column].mean or 0.0 for name, row in table.items()}
+            leader = max(means, key=means.__getitem__)
+            leaders[leader] += 1
+    n_columns = leaders.total()
+    ours, rival, *_ = results.example
     listed = " and ".join(f"{name} in {count}" for name, count in leaders.most_common())
     ahead = f"Best of the {n_columns} columns: {listed}."
     if len(leaders) == 1:
@@ -102,14 +113,16 @@ def _wins(results: DemoResults) -> str:
     columns = f"in “{'”, “'.join(certain)}” only" if certain else "in no column"
     if len(certain) == len(results.differences):
         columns = "in every column"
-    return f"{ahead} In E-MAP {own} and {rival} differ by more than two standard errors {columns}."
+    return f"{ahead} In E-MAP {ours} and {rival} differ by more than two standard errors {columns}."
 
 
 def _is_certain(difference: Cell) -> bool:
     """Return whether a difference is more than twice its standard error."""
-    if difference.mean is None or difference.error is None:
+    mean = difference.mean
+    error = difference.error
+    if mean is None or error is None:
         return False
-    return abs(difference.mean) > 2 * difference.error
+    return abs(mean) > 2 * error
 
 
 def evidence_bars(evidence: Evidence) -> list[tuple[str, str, float, float, float, float]]:
@@ -119,7 +132,7 @@ def evidence_bars(evidence: Evidence) -> list[tuple[str, str, float, float, floa
     where the bar begins, and how long it is.
     """
     tags = evidence.tags
-    parts = [
+    terms = [
         ("how common the tag is", "", evidence.frequency),
         ("the picture itself", "", evidence.features),
         *((tag.tag, f"{tag.probability:.0%} likely", tag.part) for tag in tags),
@@ -131,40 +144,50 @@ def evidence_bars(evidence: Evidence) -> list[tuple[str, str, float, float, floa
             evidence.logit,
         ),
     ]
-    values = [0.0, *(value for _, _, value in parts)]
-    scale = 100 / ((max(values) - min(values)) or 1.0)
-    zero = -min(values) * scale
-    bars = [(zero, zero + min(value, 0.0) * scale, abs(value) * scale) for *_, value in parts]
-    return [
-        (name, text, round(value, 2) + 0.0, *bar)
-        for (name, text, value), bar in zip(parts, bars, strict=True)
-    ]
+    values = [0.0, *(value for _, _, value in terms)]
+    low = min(values)
+    width = max(values) - low
+    scale = 100 / (width or 1.0)
+    zero = -low * scale
+    bars = []
+    for name, text, value in terms:
+        start = zero + min(value, 0.0) * scale
+        length = abs(value) * scale
+        rounded = round(value, 2) + 0.0  # no minus zero
+        bars.append((name, text, rounded, zero, start, length))
+    return bars
 
 
-def sense_plot(one: JudgedSenses) -> dict[str, list[list[float] | tuple[str, float, float]]]:
+def sense_plot(layout: JudgedSenses) -> dict[str, list[list[float] | tuple[str, float, float]]]:
     """Lay the concepts of one label out on a canvas, so that no picture hides another.
 
-    Gives places of the "pictures" and of other labels' concepts ("background"); for each sense the
-    corners of its "hulls", and its "words" with their place.
+    Returns places of the "pictures" and of other labels' concepts ("background"); for each sense
+    the corners of its "hulls", and its "words" with their place.
     """
-    low, high = one.points.min(axis=0), one.points.max(axis=0)
+    low = layout.points.min(axis=0)
+    high = layout.points.max(axis=0)
+    middle = (low + high) / 2
     canvas = np.array([WIDTH, HEIGHT], dtype=np.float64)
     scale = (canvas - 2 * MARGIN) / np.where(high > low, high - low, 1.0)
     # Both axes keep to one measure unless that would leave a thin line.
     scale = np.minimum(scale, 3.0 * scale.min())
-    places = push_apart(canvas / 2 + (one.points - (low + high) / 2) * scale)
-    background = canvas / 2 + (one.background - (low + high) / 2) * scale
-    background = background[((background > 4) & (background < canvas - 4)).all(axis=1)]
+    places = push_apart(canvas / 2 + (layout.points - middle) * scale)
+    background = canvas / 2 + (layout.background - middle) * scale
+    is_inside = (background > 4) & (background < canvas - 4)
+    background = background[is_inside.all(axis=1)]
     half = SIZE / 2
-    taken: list[Box] = [(x - half, y - half, x + half, y + half) for x, y in places]
-    hulls, names = [], []
-    for sense, words in enumerate(one.words):
-        members = places[one.senses == sense]
-        hulls.append(_hull(members).round().tolist())
+    obstacles: list[Box] = [(x - half, y - half, x + half, y + half) for x, y in places]
+    hulls = []
+    names = []
+    for sense, words in enumerate(layout.words):
+        members = places[layout.senses == sense]
+        hull = _hull(members)
+        hulls.append(hull.round().tolist())
         text = ", ".join(words) or "other"
-        box = _place_words(text, members, taken)
-        taken.append(box)
-        names.append((text, (box[0] + box[2]) / 2, box[3] - 5))
+        box = _place_words(text, members, obstacles)
+        obstacles.append(box)
+        left, _, right, bottom = box
+        names.append((text, (left + right) / 2, bottom - 5))
     return {
         "pictures": places.tolist(),
         "background": background.tolist(),
@@ -175,13 +198,13 @@ def sense_plot(one: JudgedSenses) -> dict[str, list[list[float] | tuple[str, flo
 
 def push_apart(places: Points, n_rounds: int = 600) -> Points:
     """Move pictures (n, 2) apart until none hides another, the same for the same input."""
-    moved = places.copy()
+    positions = places.copy()
     # Identical places need a direction to part in: the golden angle spreads any number of them.
-    angles = np.arange(len(moved)) * 2.399963
-    moved += 0.5 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    angles = np.arange(len(positions)) * 2.399963
+    positions += 0.5 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     limit = np.array([WIDTH, HEIGHT]) - MARGIN
     for _ in range(n_rounds):
-        gaps = moved[:, None] - moved[None]
+        gaps = positions[:, None] - positions[None]
         lacking = np.maximum(SIZE + GAP - np.abs(gaps), 0.0)
         hiding = (lacking > 0).all(axis=2)
         np.fill_diagonal(hiding, False)
@@ -190,8 +213,8 @@ def push_apart(places: Points, n_rounds: int = 600) -> Points:
         # The shorter way out, along one axis.
         shorter = lacking <= lacking[:, :, ::-1]
         pushes = np.where(hiding[:, :, None] & shorter, np.sign(gaps) * lacking, 0.0)
-        moved = np.clip(moved + 0.35 * pushes.sum(axis=1), MARGIN, limit)
-    return moved
+        positions = np.clip(positions + 0.35 * pushes.sum(axis=1), MARGIN, limit)
+    return positions
 
 
 def _hull(members: Points) -> Points:
@@ -200,25 +223,39 @@ def _hull(members: Points) -> Points:
 
     half = SIZE / 2 - 4  # the outline's width makes up for it
     shifts = np.array([[-half, -half], [-half, half], [half, -half], [half, half]])
-    corners = (members[:, None] + shifts).reshape(-1, 2)
-    return np.asarray(corners[ConvexHull(corners).vertices])
+    corners = members[:, None] + shifts
+    corners = corners.reshape(-1, 2)
+    hull = ConvexHull(corners)
+    return np.asarray(corners[hull.vertices])
 
 
-def _place_words(text: str, members: Points, taken: list[Box]) -> Box:
+def _place_words(text: str, members: Points, obstacles: list[Box]) -> Box:
     """Find the freest box for words over or under their sense's pictures."""
-    width = LETTER * len(text)
-    low, high = members.min(axis=0) - SIZE / 2 - 5, members.max(axis=0) + SIZE / 2 + 5
+    half = LETTER * len(text) / 2
+    low = members.min(axis=0) - SIZE / 2 - 5
+    high = members.max(axis=0) + SIZE / 2 + 5
     boxes = []
     for shift in (0.0, -40.0, 40.0, -80.0, 80.0):
-        centre = min(max((low[0] + high[0]) / 2 + shift, width / 2 + 4), WIDTH - width / 2 - 4)
-        for place in (low[1] - LINE, high[1]):
-            top = min(max(place, 2.0), HEIGHT - LINE - 2.0)
-            boxes.append((centre - width / 2, top, centre + width / 2, top + LINE))
-    return min(boxes, key=lambda box: sum(_shared_area(box, other) for other in taken))
+        centre = (low[0] + high[0]) / 2 + shift
+        centre = max(centre, half + 4)
+        centre = min(centre, WIDTH - half - 4)
+        for top in (low[1] - LINE, high[1]):
+            top = max(top, 2.0)
+            top = min(top, HEIGHT - LINE - 2.0)
+            boxes.append((centre - half, top, centre + half, top + LINE))
+
+    def covered_area(box: Box) -> float:
+        return sum(_shared_area(box, neighbour) for neighbour in obstacles)
+
+    return min(boxes, key=covered_area)
 
 
-def _shared_area(one: Box, other: Box) -> float:
+def _shared_area(first: Box, second: Box) -> float:
     """Return the area that two boxes share."""
-    width = min(one[2], other[2]) - max(one[0], other[0])
-    height = min(one[3], other[3]) - max(one[1], other[1])
+    left = max(first[0], second[0])
+    top = max(first[1], second[1])
+    right = min(first[2], second[2])
+    bottom = min(first[3], second[3])
+    width = right - left
+    height = bottom - top
     return max(width, 0.0) * max(height, 0.0)

@@ -57,8 +57,11 @@ class EmojiSplit:
         """Return features and tag sets of both drawings of some emoji, one row a drawing."""
         rows = self.rows(chosen)
         owners = self.emoji.group[rows]
-        ids = [f"{self.emoji.ids[self.emoji.group[row]]}/{self.emoji.drawing[row]}" for row in rows]
-        documents = [self.emoji.documents[owner] for owner in owners]
+        ids = []
+        documents = []
+        for row, owner in zip(rows, owners, strict=True):
+            ids.append(f"{self.emoji.ids[owner]}/{self.emoji.drawing[row]}")
+            documents.append(self.emoji.documents[owner])
         corpus = LabelCorpus.from_documents(documents, ids=ids)
         return self.emoji.features[rows], _grouped(corpus, self.emoji, owners)
 
@@ -79,10 +82,10 @@ class EmojiSplit:
         """
         names: list[str] = []
         for emoji in self.taught:
-            own = self.emoji.ids[emoji]
-            drawings = [f"{own}/{drawing}" for drawing in DRAWINGS]
+            emoji_id = self.emoji.ids[emoji]
+            drawings = [f"{emoji_id}/{drawing}" for drawing in DRAWINGS]
             has_oov = not set(self.oov).isdisjoint(self.emoji.documents[emoji])
-            names += [own, *drawings[1:]] if has_oov else drawings
+            names += [emoji_id, *drawings[1:]] if has_oov else drawings
         return tuple(names)
 
 
@@ -91,9 +94,15 @@ def families(names: Sequence[str]) -> NDArray[np.int64]:
     numbers: dict[str, int] = {}
     family = []
     for name in names:
-        words = re.split(r"[\s:,-]+", name.casefold())
-        key = " ".join(word for word in words if word not in _PERSONS) or name
-        family.append(numbers.setdefault(key, len(numbers)))
+        folded = name.casefold()
+        words = re.split(r"[\s:,-]+", folded)
+        neutral_words = []
+        for word in words:
+            if word not in _PERSONS:
+                neutral_words.append(word)
+        key = " ".join(neutral_words) or name
+        number = numbers.setdefault(key, len(numbers))
+        family.append(number)
     return np.array(family, dtype=np.int64)
 
 
@@ -105,11 +114,13 @@ def draw_split(
     generator = as_generator(random_state)
     labelled = np.flatnonzero([len(labels) > 0 for labels in emoji.documents])
     # Whole families go to one side: a woman teacher would give away a man teacher.
-    family = families([emoji.names[one] for one in labelled])
+    family = families([emoji.names[number] for number in labelled])
     place = generator.permutation(family.max() + 1)[family]
     n_test = round(settings.test_share * len(labelled))
-    is_test = place <= np.sort(place)[n_test - 1]
-    test, train = labelled[is_test], labelled[~is_test]
+    last_place = np.sort(place)[n_test - 1]
+    is_test = place <= last_place
+    test = labelled[is_test]
+    train = labelled[~is_test]
     corpus = _corpus(emoji, train)
     unseen = labels_by_document_share(
         corpus,
@@ -118,7 +129,9 @@ def draw_split(
         random_state=generator,
     ).unseen
     taught = train[~carries(corpus, unseen)]
-    counts = Counter(label for one in taught for label in emoji.documents[one])
+    counts: Counter[str] = Counter()
+    for number in taught:
+        counts.update(emoji.documents[number])
     frequent = sorted(label for label, count in counts.items() if count >= settings.min_oov)
     if len(frequent) < settings.n_oov:
         raise InputError(
@@ -128,17 +141,23 @@ def draw_split(
     places = generator.choice(len(frequent), settings.n_oov, replace=False)
     oov = tuple(frequent[place] for place in sorted(places.tolist()))
     # An emoji with nothing but oov labels has no place in the concept space.
-    left = [one for one in train if set(emoji.documents[one]) - set(oov)]
-    train = np.array(left, dtype=np.int64)
-    return EmojiSplit(emoji, train, np.intersect1d(taught, train), test, unseen, oov)
+    with_meaning = [number for number in train if set(emoji.documents[number]) - set(oov)]
+    train = np.array(with_meaning, dtype=np.int64)
+    taught = np.intersect1d(taught, train)
+    return EmojiSplit(emoji, train, taught, test, unseen, oov)
 
 
 def _corpus(
     emoji: EmojiCorpus, chosen: NDArray[np.int64], without: Collection[str] = ()
 ) -> LabelCorpus:
     """Make a corpus of some emoji, named by their ids, without some labels."""
-    documents = [[label for label in emoji.documents[i] if label not in without] for i in chosen]
-    corpus = LabelCorpus.from_documents(documents, ids=[emoji.ids[i] for i in chosen])
+    documents = []
+    ids = []
+    for number in chosen:
+        labels = [label for label in emoji.documents[number] if label not in without]
+        documents.append(labels)
+        ids.append(emoji.ids[number])
+    corpus = LabelCorpus.from_documents(documents, ids=ids)
     return _grouped(corpus, emoji, chosen)
 
 

@@ -50,12 +50,14 @@ def studio_app(folder: Path, *, seed: int, log: Callable[[str], None], **paramet
     emoji = load_emoji()
     split_seed = np.random.SeedSequence(seed).spawn(3)[0]
     split = draw_split(emoji, SplitSettings(), np.random.default_rng(split_seed))
-    model, pictures = folder / "emoji", folder / "pictures"
+    model = folder / "emoji"
+    pictures = folder / "pictures"
     if not (model / MANIFEST).exists():
         log("learning one space from tag lists and pictures; it takes half a minute")
         _fitted(split, seed, parameters).save(model)
     rows = split.rows(split.test)
-    names = [emoji.picture_names()[row] for row in rows]
+    picture_names = emoji.picture_names()
+    names = [picture_names[row] for row in rows]
     if not pictures.exists():
         emoji.write(pictures, names)
     files = {name: pictures / name for name in names}

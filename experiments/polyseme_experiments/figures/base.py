@@ -47,12 +47,16 @@ class Results:
         self.command = command
         self._records: dict[tuple[str, str], dict[int, Record]] = {}
         for record in records:
-            of_method = self._records.setdefault((record["setting"], record["method"]), {})
-            of_method[record["trial"]] = record
+            setting = record["setting"]
+            method = record["method"]
+            trial = record["trial"]
+            records_by_trial = self._records.setdefault((setting, method), {})
+            records_by_trial[trial] = record
 
     def records(self, setting: str, method: str) -> list[Record]:
         """Return the records of a method, by trial."""
-        return [record for _, record in sorted(self._records.get((setting, method), {}).items())]
+        records_by_trial = self._records.get((setting, method), {})
+        return [records_by_trial[trial] for trial in sorted(records_by_trial)]
 
     def values(self, setting: str, method: str, column: str, measure: str) -> list[Any]:
         """Return one measured value for each trial, None where a trial has none.
@@ -62,14 +66,22 @@ class Results:
         records = self.records(setting, method.removeprefix(FORMER))
         if method.startswith(FORMER):
             return [_former_value(record, column, measure) for record in records]
-        return [record["metrics"].get(column, {}).get(measure) for record in records]
+        values = []
+        for record in records:
+            metrics = record["metrics"].get(column, {})
+            values.append(metrics.get(measure))
+        return values
 
     def with_former(
         self, setting: str, method: str, column: str = SHOWN[0], measure: str = MEASURES[0]
     ) -> list[str]:
         """Return a method, and the former default if it was measured on the same splits."""
-        values = self.values(setting, FORMER + method, column, measure)
-        return [method, *([FORMER + method] if any(v is not None for v in values) else [])]
+        former = FORMER + method
+        values = self.values(setting, former, column, measure)
+        methods = [method]
+        if any(value is not None for value in values):
+            methods.append(former)
+        return methods
 
     def cautions(self, settings: Sequence[str]) -> dict[str, str]:
         """Return footnotes on samples and stand-ins of some settings, and each in a few words."""
@@ -102,18 +114,15 @@ class Results:
         self, setting: str, ours: str, methods: Sequence[str], columns: Sequence[str] = SHOWN
     ) -> Tests:
         """Compare our values with other methods' over the trials, by (method, measure, column)."""
-        return compare_all(
-            {
-                (method, measure, column): (
-                    self.values(setting, ours, column, measure),
-                    self.values(setting, method, column, measure),
-                )
-                for method in methods
-                for measure in MEASURES
-                for column in columns
-                if method != ours
-            }
-        )
+        pairs = {}
+        rivals = [method for method in methods if method != ours]
+        for method in rivals:
+            for measure in MEASURES:
+                for column in columns:
+                    our_values = self.values(setting, ours, column, measure)
+                    their_values = self.values(setting, method, column, measure)
+                    pairs[method, measure, column] = (our_values, their_values)
+        return compare_all(pairs)
 
     def cells(
         self, setting: str, method: str, tests: Tests, columns: Sequence[str] = SHOWN
@@ -130,7 +139,10 @@ class Results:
 
 def score_header() -> list[str]:
     """Name the columns of `Results.cells`."""
-    return [f"{measure} {COLUMNS[column]}" for measure in MEASURES for column in SHOWN]
+    header = []
+    for measure in MEASURES:
+        header += [f"{measure} {COLUMNS[column]}" for column in SHOWN]
+    return header
 
 
 def title_of(method: str) -> str:
@@ -140,12 +152,12 @@ def title_of(method: str) -> str:
 
 def _former_value(record: Record, column: str, measure: str) -> float | None:
     """Look the former default's value up; None if it was not measured on that very split."""
-    known = _former_figures().get(record["setting"], {})
-    values = known.get("methods", {}).get(record["method"], {}).get(column, {}).get(measure, [])
+    figures = _former_figures().get(record["setting"], {})
+    values = figures.get("methods", {}).get(record["method"], {}).get(column, {}).get(measure, [])
     # What decides the split, beside the trial's number.
     decides = ("setting", "corpora", "data", "seed", "quick")
     split = config_hash({name: record["config"].get(name) for name in decides})
-    if record["trial"] >= len(values) or split != known["split"]:
+    if record["trial"] >= len(values) or split != figures["split"]:
         return None
     value: float | None = values[record["trial"]]
     return value
@@ -155,7 +167,8 @@ def _former_value(record: Record, column: str, measure: str) -> float | None:
 def _former_figures() -> dict[str, Any]:
     """Read the figures: by setting, method, set of labels and measure, a value for each trial."""
     path = Path(__file__).with_name("former_default.json")
-    figures: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    text = path.read_text("utf-8")
+    figures: dict[str, Any] = json.loads(text)
     return figures
 
 
@@ -176,18 +189,24 @@ class Experiment(ABC):
 
     def methods_in(self, setting: str) -> list[str]:
         """Name the methods that are run in a setting."""
-        return [name for name in self.methods if setting in self.only_in.get(name, (setting,))]
+        methods = []
+        for name in self.methods:
+            if name not in self.only_in or setting in self.only_in[name]:
+                methods.append(name)
+        return methods
 
     def runs(self, trials: int, *, quick: bool = False) -> list[Run]:
         """List the runs it needs for so many trials, at most two if quick."""
         low, high = self.trials or (1, trials)
         n_trials = min(max(trials, low), max(high, low))
-        return [
-            Run(setting, method, trial)
-            for setting in self.settings
-            for trial in range(min(n_trials, 2) if quick else n_trials)
-            for method in self.methods_in(setting)
-        ]
+        if quick:
+            n_trials = min(n_trials, 2)
+        runs = []
+        for setting in self.settings:
+            methods = self.methods_in(setting)
+            for trial in range(n_trials):
+                runs += [Run(setting, method, trial) for method in methods]
+        return runs
 
     @abstractmethod
     def section(self, results: Results) -> Section:
@@ -218,7 +237,8 @@ class Experiment(ABC):
 
         By default its footnotes are all there are on a setting, and otherwise those on data.
         """
-        listed, settings = tuple(rows), (setting,) if setting else self.settings
+        listed = tuple(rows)
+        settings = (setting,) if setting else self.settings
         if notes is None:
             about = (
                 results.notes(settings, features=True) if setting else results.cautions(settings)

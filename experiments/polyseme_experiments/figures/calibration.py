@@ -40,13 +40,13 @@ class CalibrationFigure(Experiment):
                 for method, column, name in self.rows
                 if len(both := results.with_former(setting, method, column, ERROR)) > 1
             ]
-            own = len(self.curves)
+            n_curves = len(self.curves)
             rows: list[Row] = [
                 (
                     name,
                     *(Cell.of(results.values(setting, method, column, m)) for m in self.measures),
                 )
-                for method, column, name in (*self.rows[:own], *former, *self.rows[own:])
+                for method, column, name in (*self.rows[:n_curves], *former, *self.rows[n_curves:])
             ]
             header = ("probabilities of", *self.measures.values())
             tables.append(self.table(results, header, rows, setting=setting))
@@ -77,20 +77,19 @@ class PrecisionFigure(Experiment):
 
     def section(self, results: Results) -> Section:
         """Make its section of the report; see `Experiment.section`."""
-        names = [
-            f"{what} {100 * asked:.0f} %"
-            for asked in PRECISIONS
-            for what in ("reached of", "found at")
-        ]
-        rows: list[Row] = [
-            (
-                get_setting(setting).title.partition(",")[0],
-                kind,
-                *(Cell.of(results.values(setting, "precision", column, name)) for name in names),
-            )
-            for setting in self.settings
-            for kind, column in (("seen", "training"), ("unseen", "zsl-only"))
-        ]
+        names = []
+        for precision in PRECISIONS:
+            percent = f"{100 * precision:.0f} %"
+            names += [f"reached of {percent}", f"found at {percent}"]
+        rows: list[Row] = []
+        for setting in self.settings:
+            corpus, _, _ = get_setting(setting).title.partition(",")
+            for kind, column in (("seen", "training"), ("unseen", "zsl-only")):
+                cells = []
+                for name in names:
+                    values = results.values(setting, "precision", column, name)
+                    cells.append(Cell.of(values))
+                rows.append((corpus, kind, *cells))
         return self.make_section(self.table(results, ("corpus", "labels", *names), rows))
 
 

@@ -78,12 +78,12 @@ class DefaultComparison(Experiment):
         words = []
         for setting in self.settings:
             tests = results.tests(setting, DEFAULT, [RIVAL])
-            parts = []
+            gaps = []
             for measure in MEASURES:
                 test = tests[RIVAL, measure, "zsl-only"]
                 if test.error is not None:
-                    parts.append(f"{measure} {_gap(test)} (p = {test.p:.4f})")
-            words.append(f"{setting}: {', '.join(parts)}")
+                    gaps.append(f"{measure} {_gap(test)} (p = {test.p:.4f})")
+            words.append(f"{setting}: {', '.join(gaps)}")
         return (
             "Our default less tuned COSTA on unseen labels alone, over label splits (paired "
             f"t-tests, before Holm's correction): {'; '.join(words)}.{self._means(results)}"
@@ -103,9 +103,12 @@ class DefaultComparison(Experiment):
                 error = math.hypot(*errors) / len(gaps) if len(errors) == len(gaps) else None
                 mean = _gap(PairedTest(len(gaps), float(gaps.mean()), error))
                 by_rival.setdefault(title_of(rival), []).append(f"{words} {mean}")
-        parts = (f"less {rival}: {', '.join(some)}" for rival, some in by_rival.items())
-        listed = "; ".join(parts)
-        return f" Mean over the {len(self.settings)} corpora, {listed}." if listed else ""
+        if not by_rival:
+            return ""
+        clauses = []
+        for rival, means in by_rival.items():
+            clauses.append(f"less {rival}: {', '.join(means)}")
+        return f" Mean over the {len(self.settings)} corpora, {'; '.join(clauses)}."
 
     def _scores(
         self, results: Results, setting: str, methods: Sequence[str], title: str, suffix: str = ""
@@ -149,7 +152,8 @@ class SplitComparison(Experiment):
         """Make its section of the report; see `Experiment.section`."""
         tables, figures = [], []
         for setting in self.settings:
-            title, methods = get_setting(setting).title, self.methods_in(setting)
+            title = get_setting(setting).title
+            methods = self.methods_in(setting)
             tests = results.tests(setting, PUBLISHED, methods, TESTED)
             tables.append(self._scores(results, setting, tests))
             rows: list[Row] = [
@@ -194,14 +198,14 @@ class SplitComparison(Experiment):
         words = []
         for setting in self.settings:
             tests = results.tests(setting, PUBLISHED, self.methods_in(setting), TESTED)
-            parts = []
+            gaps = []
             for measure in MEASURES:
                 test = tests[RIVAL, measure, "zsl-only"]
                 if test.difference is not None:
                     p = _p(test.p_holm) or "not known"
                     p = f"= {p}" if p[0].isdigit() else p
-                    parts.append(f"{measure} {_gap(test)} (p {p})")
-            words.append(f"{setting}: {', '.join(parts)}")
+                    gaps.append(f"{measure} {_gap(test)} (p {p})")
+            words.append(f"{setting}: {', '.join(gaps)}")
         return (
             f"Concept embedding less {title_of(RIVAL)} on unseen labels alone, over label "
             f"splits: {'; '.join(words)}. p is Holm's, over all tests of a corpus."
@@ -233,17 +237,24 @@ class SplitComparison(Experiment):
 
 
 def _score_rows(
-    results: Results, setting: str, ours: str, others: Sequence[str]
+    results: Results, setting: str, ours: str, rivals: Sequence[str]
 ) -> list[tuple[str | Cell, ...]]:
     """Return the scores of our method, the former default where there is one, and other methods."""
-    shown = [*results.with_former(setting, ours), *others]
-    tests = results.tests(setting, ours, shown)
-    return [(title_of(method), *results.cells(setting, method, tests).values()) for method in shown]
+    methods = [*results.with_former(setting, ours), *rivals]
+    tests = results.tests(setting, ours, methods)
+    rows: list[tuple[str | Cell, ...]] = []
+    for method in methods:
+        cells = results.cells(setting, method, tests)
+        rows.append((title_of(method), *cells.values()))
+    return rows
 
 
 def _gap(test: PairedTest) -> str:
     """Write a difference, and its error where there is one."""
-    return f"{test.difference:+.2f}" + ("" if test.error is None else f" ± {test.error:.2f}")
+    text = f"{test.difference:+.2f}"
+    if test.error is not None:
+        text += f" ± {test.error:.2f}"
+    return text
 
 
 def _p(value: float | None) -> str | None:

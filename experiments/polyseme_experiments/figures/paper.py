@@ -74,13 +74,13 @@ class ScoreFigure(Experiment):
         bars_of: dict[str, dict[str, Cell]] = {}
         lines: dict[str, dict[float, Cell]] = {}
         for method in self.methods:
-            own = ", own document known" if method.endswith("-own") else ""
+            suffix = ", own document known" if method.endswith("-own") else ""
             for column in self.columns:
                 cell = cells[method][measure, column]
                 bars_of.setdefault(title_of(method), {})[COLUMNS[column]] = cell
                 if self.by_dimension:
                     dimension = get_method(method).dimensions[0]
-                    lines.setdefault(COLUMNS[column] + own, {})[dimension] = cell
+                    lines.setdefault(COLUMNS[column] + suffix, {})[dimension] = cell
         if self.by_dimension:
             return Figure(curves(name, lines, measure=measure), measure)
         return Figure(bars(name, bars_of, measure=measure), measure)
@@ -118,13 +118,22 @@ class SensePictures(Experiment):
         record = results.records(self.settings[0], self.methods[0])[0]
         rows: list[Row] = []
         figures = []
-        for number, one in enumerate(record["metrics"]["senses"]["maps"]):
-            label, contexts, kinds = one["label"], one["words"], one["senses"]
+        for number, layout in enumerate(record["metrics"]["senses"]["maps"]):
+            label = layout["label"]
+            contexts = layout["words"]
+            kinds = layout["senses"]
             for sense, words in enumerate(contexts):
                 rows.append((label, sense + 1, kinds.count(sense), ", ".join(words)))
-            about = {"label": label, "others": one["background"]}
-            svg = senses(f"fig1-{number}", one["points"], kinds, contexts, **about)
-            figures.append(Figure(svg, f"“{label}”, silhouette {one['silhouette']:.2f}"))
+            svg = senses(
+                f"fig1-{number}",
+                layout["points"],
+                kinds,
+                contexts,
+                label=label,
+                background=layout["background"],
+            )
+            caption = f"“{label}”, silhouette {layout['silhouette']:.2f}"
+            figures.append(Figure(svg, caption))
         header = ("label", "sense", "documents", "typical company")
         table = self.table(results, header, rows)
         return self.make_section(table, figures=figures)
@@ -141,7 +150,9 @@ class UsageFigure(Experiment):
         for setting in self.settings:
             record = results.records(setting, "usage")[0]
             source, target = record["config"]["corpora"]
-            first, second = (record["metrics"]["usage"][side] for side in ("source", "target"))
+            shares_by_side = record["metrics"]["usage"]
+            first = shares_by_side["source"]
+            second = shares_by_side["target"]
             shared = sum(share > 0 for share in second.values())
             correlation = usage_correlation(first, second)
             rounded = None if correlation is None else round(correlation, 2)
@@ -184,9 +195,15 @@ class SizeTable(Experiment):
         """Return a size in every trial; of another corpus, only usable documents count."""
         if size != "documents" or get_setting(setting).protocol != "cross":
             return results.values(setting, "sizes", "sizes", size)
-        sets = ("train", "validation", "test")
-        parts = [results.values(setting, "sizes", "sizes", part) for part in sets]
-        return [sum(value or 0 for value in trial) for trial in zip(*parts, strict=True)]
+        sizes_by_set = []
+        for name in ("train", "validation", "test"):
+            sizes = results.values(setting, "sizes", "sizes", name)
+            sizes_by_set.append(sizes)
+        counts: list[float | None] = []
+        for trial_sizes in zip(*sizes_by_set, strict=True):
+            count = sum(size or 0 for size in trial_sizes)
+            counts.append(count)
+        return counts
 
 
 @dataclass(frozen=True)
@@ -200,13 +217,16 @@ class RegressionTable(Experiment):
         rows: list[Row] = []
         series: dict[str, dict[float, Cell]] = {}
         for setting in self.settings:
-            for d, (first, *others) in self.published[setting].items():
-                cells = [
-                    Cell.of(results.values(setting, f"mapping-{d}", "space", unit), value)
-                    for unit, value in zip(self.units, (first, None, *others), strict=True)
-                ]
-                rows.append((get_setting(setting).title, int(d), *cells))
-                series.setdefault(setting, {})[int(d)] = cells[-1]
+            title = get_setting(setting).title
+            for d, (first, *further) in self.published[setting].items():
+                published = (first, None, *further)
+                cells = []
+                for unit, value in zip(self.units, published, strict=True):
+                    values = results.values(setting, f"mapping-{d}", "space", unit)
+                    cells.append(Cell.of(values, value))
+                rows.append((title, int(d), *cells))
+                errors = series.setdefault(setting, {})
+                errors[int(d)] = cells[-1]
         header = ("setting", "d", *self.units.values())
         table = self.table(results, header, rows, notes=self.all_notes(results))
         figure = Figure(curves("table2-error", series, measure="error / √s"))

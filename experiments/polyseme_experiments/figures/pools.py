@@ -93,8 +93,8 @@ class ClickFigure(Experiment):
                 for strategy in STRATEGIES:
                     cells = self._gains(results, setting, strategy, CLICKS, measure)
                     rows.append((corpus(setting), strategy, *cells))
-                again = self._gains(results, setting, "refit", (REFIT,), measure)[0]
-                places = [again if clicks == REFIT else "" for clicks in CLICKS]
+                refitted = self._gains(results, setting, "refit", (REFIT,), measure)[0]
+                places = [refitted if clicks == REFIT else "" for clicks in CLICKS]
                 rows.append((corpus(setting), "active, fitted anew", *places))
                 rival = differences(results, setting, (COSTA, COLUMN), (NONE, COLUMN), measure)
                 places = [Cell.of(rival) if clicks == REFIT else "" for clicks in CLICKS]
@@ -127,17 +127,21 @@ class ClickFigure(Experiment):
         self, results: Results, setting: str, way: str, clicks: Sequence[int], measure: str
     ) -> list[Cell]:
         """Return differences to the default without pool and answers, for numbers of answers."""
-        pairs = [("clicks", f"{way} {number}") for number in clicks]
-        return [
-            Cell.of(differences(results, setting, pair, (NONE, COLUMN), measure)) for pair in pairs
-        ]
+        cells = []
+        for number in clicks:
+            ours = ("clicks", f"{way} {number}")
+            gains = differences(results, setting, ours, (NONE, COLUMN), measure)
+            cells.append(Cell.of(gains))
+        return cells
 
     def _means(self, results: Results, measure: str) -> list[Row]:
         """Return the means over all corpora."""
         rows: list[Row] = []
         for way in (*STRATEGIES, "refit"):
             clicks = (REFIT,) if way == "refit" else CLICKS
-            by_corpus = [self._gains(results, one, way, clicks, measure) for one in self.settings]
+            by_corpus = [
+                self._gains(results, setting, way, clicks, measure) for setting in self.settings
+            ]
             means = {
                 number: mean_of([cells[place] for cells in by_corpus])
                 for place, number in enumerate(clicks)
@@ -150,8 +154,8 @@ class ClickFigure(Experiment):
         """Return seconds, calibration before and after, and what was foretold of ten answers."""
         rows: list[Row] = []
         for setting in self.settings:
-            asked = f"active {REFIT}"
-            columns = [("none 0", "calibration error"), (asked, "calibration error")]
+            column_after = f"active {REFIT}"
+            columns = [("none 0", "calibration error"), (column_after, "calibration error")]
             columns += [
                 (f"refit {REFIT}", "calibration error"),
                 ("active", "seconds"),
@@ -182,22 +186,28 @@ def corpus(setting: str) -> str:
 
 
 def differences(
-    results: Results, setting: str, ours: tuple[str, str], other: tuple[str, str], measure: str
+    results: Results, setting: str, ours: tuple[str, str], theirs: tuple[str, str], measure: str
 ) -> list[float | None]:
     """Return differences of two methods in sets of labels, one for each trial that has both."""
     pairs = zip(
         results.values(setting, *ours, measure),
-        results.values(setting, *other, measure),
+        results.values(setting, *theirs, measure),
         strict=False,
     )
-    return [None if None in pair else pair[0] - pair[1] for pair in pairs]
+    gains: list[float | None] = []
+    for our_value, their_value in pairs:
+        if our_value is None or their_value is None:
+            gains.append(None)
+        else:
+            gains.append(our_value - their_value)
+    return gains
 
 
 def halves(
-    results: Results, setting: str, ours: tuple[str, str], other: tuple[str, str]
+    results: Results, setting: str, ours: tuple[str, str], theirs: tuple[str, str]
 ) -> list[float]:
     """Return differences of the mean of E-MAP and C-MAP, one for each trial that has both."""
-    gains = [differences(results, setting, ours, other, measure) for measure in MEASURES]
+    gains = [differences(results, setting, ours, theirs, measure) for measure in MEASURES]
     return [sum(pair) / 2 for pair in zip(*gains, strict=True) if None not in pair]
 
 
@@ -207,5 +217,10 @@ def mean_of(cells: Sequence[Cell]) -> Cell:
     errors = measured([cell.error for cell in cells])
     if len(means) < len(cells):
         return Cell(None, None, 0)
-    error = math.hypot(*errors) / len(cells) if len(errors) == len(cells) else None
-    return Cell(float(means.mean()), error, len(cells))
+    n_corpora = len(cells)
+    error = None
+    if len(errors) == n_corpora:
+        error = math.hypot(*errors)
+        error /= n_corpora
+    mean = float(means.mean())
+    return Cell(mean, error, n_corpora)

@@ -23,7 +23,11 @@ Outcome = tuple[Metrics, dict[str, Any]]
 
 def reprs(parameters: dict[str, Any], left_out: set[str] | None = None) -> dict[str, str]:
     """Write parameters as text, for configurations."""
-    return {name: repr(value) for name, value in parameters.items() if name not in (left_out or ())}
+    texts = {}
+    for name, value in parameters.items():
+        if left_out is None or name not in left_out:
+            texts[name] = repr(value)
+    return texts
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,9 @@ class Method(ABC):
         if self.dimensions and self.features:
             mapper = make_mapper(config).get_params()
             # Where it is fitted decides nothing; records were kept before there were landmarks.
-            left_out = {"device"} | ({"n_landmarks"} if mapper["n_landmarks"] is None else set())
+            left_out = {"device"}
+            if mapper["n_landmarks"] is None:
+                left_out.add("n_landmarks")
             described["mapper"] = reprs(mapper, left_out)
         return described
 
@@ -66,7 +72,18 @@ class System(Method):
 
     def run(self, trial: Trial) -> Outcome:
         """Score the test instances, or the natural mix."""
-        rows = trial.mixed if self.mix else trial.split.test
-        fitted, scores = self.scores(trial, trial.features(rows))
-        metrics = trial.measure(scores, fitted.classes_, oov=self.oov, mix=self.mix)
-        return metrics, trial.audit(fitted, trial.fit_inputs())
+        rows = trial.split.test
+        if self.mix:
+            rows = trial.mixed
+        X = trial.features(rows)
+        fitted, scores = self.scores(trial, X)
+        labels = fitted.classes_
+        metrics = trial.measure(
+            scores,
+            labels,
+            oov=self.oov,
+            mix=self.mix,
+        )
+        inputs = trial.fit_inputs()
+        audit = trial.audit(fitted, inputs)
+        return metrics, audit

@@ -35,7 +35,8 @@ class BaselineSystem(System):
     parameters: Mapping[str, Any] = field(default_factory=dict)  # where they are not the defaults
 
     def _make(self, **parameters: Any) -> Any:
-        return getattr(polyseme.baselines, self.estimator)(**self.parameters, **parameters)
+        estimator = getattr(polyseme.baselines, self.estimator)
+        return estimator(**self.parameters, **parameters)
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Return what decides its results; see `Method.config`."""
@@ -45,17 +46,23 @@ class BaselineSystem(System):
             described["classifiers"] = reprs(SeenClassifiers().get_params())
         if "vectors" in parameters and not config.quick:
             described["words"] = word_vectors(config.data).checksum
-        return described | {"kind": self.estimator, "parameters": parameters}
+        described["kind"] = self.estimator
+        described["parameters"] = parameters
+        return described
 
     def scores(self, trial: Trial, X: NDArray[np.float32]) -> tuple[Any, Matrix]:
         """Fit it and score instances; see `System.scores`."""
         names = self._make().get_params()
-        shared: dict[str, Any] = {"random_state": trial.seed} if "random_state" in names else {}
+        shared: dict[str, Any] = {}
+        if "random_state" in names:
+            shared["random_state"] = trial.seed
         if "vectors" in names:
             shared["vectors"] = trial.word_vectors
         if "classifiers" in names:
-            shared |= {"classifiers": trial.classifiers(), "fit_classifiers": False}
-        ranker = trial.fitted(self._make(**shared))
+            shared["classifiers"] = trial.classifiers()
+            shared["fit_classifiers"] = False
+        ranker = self._make(**shared)
+        trial.fitted(ranker)
         return ranker, ranker.decision_function(X)
 
 
@@ -82,32 +89,41 @@ class FeatureSet(Method):
 
     def run(self, trial: Trial) -> Outcome:
         """Learn from the training instances, measure on the validation instances."""
-        table = trial.media_features(self._extractor(trial.config))
+        split = trial.split
+        extractor = self._extractor(trial.config)
+        table = trial.media_features(extractor)
         if self.reduction is not None:
-            n_components = min(self._n_components(trial.config), len(trial.split.train))
-            seed = draw_seed(as_generator(trial.seed))
+            n_components = self._n_components(trial.config)
+            n_components = min(n_components, len(split.train))
+            generator = as_generator(trial.seed)
+            seed = draw_seed(generator)
             reduction = make_reduction(self.reduction, n_components, seed)
-            reduction.fit(table[trial.split.train])
-            table = np.asarray(reduction.transform(table), dtype=np.float32)
+            reduction.fit(table[split.train])
+            reduced = reduction.transform(table)
+            table = np.asarray(reduced, dtype=np.float32)
         classifiers = SeenClassifiers(random_state=trial.seed)
-        classifiers.fit(table[trial.split.train], trial.train_documents)
-        scores = classifiers.predict_proba(table[trial.split.validation])
-        columns = {"training": trial.split.labels.seen}
-        tested = trial.split.instances("validation")
-        metrics: Metrics = measure(tested, scores, classifiers.classes_, columns)
+        classifiers.fit(table[split.train], trial.train_documents)
+        scores = classifiers.predict_proba(table[split.validation])
+        columns = {"training": split.labels.seen}
+        tested = split.instances("validation")
+        labels = classifiers.classes_
+        metrics: Metrics = measure(tested, scores, labels, columns)
         metrics["training"]["features"] = table.shape[1]
         return metrics, trial.audit()
 
     def _extractor(self, config: RunConfig) -> ImageFeatures:
         """Make the extractor, at the size at which the embedded emoji's features were made."""
-        extractor = ImageFeatures(size=64 if config.quick else 192, n_jobs=1, **self.parameters)
+        size = 64 if config.quick else 192
+        extractor = ImageFeatures(size=size, n_jobs=1, **self.parameters)
         if config.quick and self.reduction is not None:
             extractor.set_params(depth="pooled")  # a quarter of the numbers, a tenth of the time
         return extractor
 
     def _n_components(self, config: RunConfig) -> int:
         """Return how many features are left by a reduction."""
-        return self.n_components // 16 if config.quick else self.n_components
+        if config.quick:
+            return self.n_components // 16
+        return self.n_components
 
 
 @dataclass(frozen=True)
@@ -126,9 +142,12 @@ class Usage(Method):
     def run(self, trial: Trial) -> Outcome:
         """Count the documents that hold each label, in percent."""
         source = trial.split.source
-        target = trial.target.corpus.align(source.labels)[0][:, : len(source.labels)]
+        aligned, _ = trial.target.corpus.align(source.labels)
+        target = aligned[:, : len(source.labels)]
         usage = {}
         for side, matrix in (("source", source.matrix), ("target", target)):
-            percent = 100 * np.asarray(matrix.mean(axis=0)).ravel()
-            usage[side] = dict(zip(source.labels, percent.round(4).tolist(), strict=True))
+            shares = np.asarray(matrix.mean(axis=0)).ravel()
+            percentages = (100 * shares).round(4)
+            by_label = zip(source.labels, percentages.tolist(), strict=True)
+            usage[side] = dict(by_label)
         return {"usage": usage}, trial.audit()

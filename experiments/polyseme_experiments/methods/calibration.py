@@ -49,30 +49,41 @@ class Precision(Method):
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Return what decides its results; see `Method.config`."""
-        numbers = {name: value for name, value in vars(holdout).items() if name.startswith("_")}
-        constants = {name: one for name, one in numbers.items() if isinstance(one, (int, float))}
-        asked = {"precisions": PRECISIONS, "n_validations": N_DRAWS, "validation": constants}
-        return super().config(config) | default_config(config) | asked
+        constants = {}
+        for name, value in vars(holdout).items():
+            if name.startswith("_") and isinstance(value, (int, float)):
+                constants[name] = value
+        described = super().config(config)
+        described |= default_config(config)
+        described["precisions"] = PRECISIONS
+        described["n_validations"] = N_DRAWS
+        described["validation"] = constants
+        return described
 
     def run(self, trial: Trial) -> Outcome:
         """Ask for precisions of seen and unseen labels, all held-out instances."""
         tagger = trial.default_tagger("validated", N_DRAWS)
-        probabilities = tagger.predict_proba(trial.features(trial.mixed))
+        X = trial.features(trial.mixed)
+        probabilities = tagger.predict_proba(X)
         tested = trial.split.target.select(trial.mixed)
+        columns = evaluation_columns(trial.split.labels)
         metrics: Metrics = {}
-        for name, chosen in evaluation_columns(trial.split.labels).items():
-            if name not in ("training", "zsl-only"):
+        for name in ("training", "zsl-only"):
+            if name not in columns:
                 continue
-            truth = tested.align(chosen)[0][:, : len(chosen)].toarray().astype(bool)
-            predicted = columns_of(probabilities, tagger.classes_, chosen, tested.key)
+            labels = columns[name]
+            truth = truth_of(tested, labels)
+            predicted = columns_of(probabilities, tagger.classes_, labels, tested.key)
             metrics[name] = {}
-            for asked in PRECISIONS:
+            for precision in PRECISIONS:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", PolysemeWarning)
-                    least = tagger.thresholds(asked)
-                enough = columns_of(least[None], tagger.classes_, chosen, tested.key, np.inf)
-                metrics[name] |= precision_reached(truth, predicted >= enough, asked)
-        return metrics, trial.audit(tagger, trial.fit_inputs())
+                    thresholds = tagger.thresholds(precision)
+                row = columns_of(thresholds[None], tagger.classes_, labels, tested.key, np.inf)
+                assigned = predicted >= row
+                metrics[name] |= precision_reached(truth, assigned, precision)
+        audit = trial.audit(tagger, trial.fit_inputs())
+        return metrics, audit
 
 
 @dataclass(frozen=True)
@@ -84,8 +95,14 @@ class Calibration(Method):
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Return what decides its results; see `Method.config`."""
-        learned = costa_config() | {"floor": FLOOR} if self.raw else default_config(config)
-        return super().config(config) | learned | {"raw": self.raw}
+        described = super().config(config)
+        if self.raw:
+            described |= costa_config()
+            described["floor"] = FLOOR
+        else:
+            described |= default_config(config)
+        described["raw"] = self.raw
+        return described
 
     def run(self, trial: Trial) -> Outcome:
         """Compare probabilities with what held-out instances have."""
@@ -94,15 +111,18 @@ class Calibration(Method):
         if isinstance(ranker, ZeroShotTagger):
             probabilities = ranker.predict_proba(X)
         else:
-            probabilities = ranker.decision_function(X)
-            probabilities = as_probabilities(probabilities, label_frequencies(trial, ranker))
+            scores = ranker.decision_function(X)
+            frequencies = label_frequencies(trial, ranker)
+            probabilities = as_probabilities(scores, frequencies)
         tested = trial.split.target.select(trial.mixed)
+        columns = evaluation_columns(trial.split.labels)
         metrics: Metrics = {}
-        for name, chosen in evaluation_columns(trial.split.labels).items():
-            if name not in ("training", "zsl-only"):
+        for name in ("training", "zsl-only"):
+            if name not in columns:
                 continue
-            truth = tested.align(chosen)[0][:, : len(chosen)].toarray().astype(bool)
-            predicted = columns_of(probabilities, ranker.classes_, chosen, tested.key)
+            labels = columns[name]
+            truth = truth_of(tested, labels)
+            predicted = columns_of(probabilities, ranker.classes_, labels, tested.key)
             metrics[name] = reliability_of(truth, predicted)
         return metrics, trial.audit(ranker, trial.fit_inputs())
 
@@ -115,67 +135,95 @@ class NewLabelCalibration(Method):
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Return what decides its results; see `Method.config`."""
-        words = None if config.quick else word_vectors(config.data).checksum
-        added = {"few": FEW, "words": (SPREAD, NOISE)}
-        return super().config(config) | default_config(config) | {"words": words, "late": added}
+        described = super().config(config)
+        described |= default_config(config)
+        described["words"] = None
+        if not config.quick:
+            vectors = word_vectors(config.data)
+            described["words"] = vectors.checksum
+        described["late"] = {"few": FEW, "words": (SPREAD, NOISE)}
+        return described
 
     def run(self, trial: Trial) -> Outcome:
         """Learn without some labels, then take the documents that hold them, or their names."""
         generator = np.random.default_rng(trial.seed)
         added = new_labels(trial, generator)
-        X, tested = trial.features(trial.mixed), trial.split.target.select(trial.mixed)
-        taught, tagger = trial.default_tagger(), self._without(trial, added)
+        X = trial.features(trial.mixed)
+        tested = trial.split.target.select(trial.mixed)
+        taught = trial.default_tagger()
+        tagger = self._without(trial, added)
         scores = taught.predict_proba(X)
         probabilities = {"taught": columns_of(scores, taught.classes_, added, tested.key)}
         # Without a document or a vector there is no hint: such a label is as likely everywhere.
-        usual = tagger.space_.typical_frequency
+        default = tagger.space_.typical_frequency
         for name, grown in self._with_new(trial, tagger, added).items():
             scores = grown.predict_proba(X)
-            probabilities[name] = columns_of(scores, grown.classes_, added, tested.key, usual)
+            probabilities[name] = columns_of(scores, grown.classes_, added, tested.key, default)
         probabilities["chance"] = generator.random((len(X), len(added)))
-        truth = tested.align(added)[0][:, : len(added)].toarray().astype(bool)
-        metrics = {name: reliability_of(truth, one) for name, one in probabilities.items()}
-        for name, one in probabilities.items() if truth.any() else ():
-            metrics[name]["E-MAP"] = 100 * example_map(truth, one)
-            metrics[name]["C-MAP"] = 100 * concept_map(truth, one)
-        return metrics, trial.audit(taught, trial.fit_inputs())
+
+        truth = truth_of(tested, added)
+        metrics = {}
+        for name, predicted in probabilities.items():
+            metrics[name] = reliability_of(truth, predicted)
+            if truth.any():
+                metrics[name]["E-MAP"] = 100 * example_map(truth, predicted)
+                metrics[name]["C-MAP"] = 100 * concept_map(truth, predicted)
+        audit = trial.audit(taught, trial.fit_inputs())
+        return metrics, audit
 
     def _without(self, trial: Trial, added: Sequence[str]) -> ZeroShotTagger:
         """Return the default, fitted to documents without the new labels."""
         hidden = set(added)
-        kept = [label for label in trial.known_documents.labels if label not in hidden]
-        tagger = ZeroShotTagger(space=make_space(trial.config), random_state=trial.seed)
-        return trial.fitted(tagger, trial.known_documents.restrict(kept))
+        documents = trial.known_documents
+        labels = []
+        for label in documents.labels:
+            if label not in hidden:
+                labels.append(label)
+        space = make_space(trial.config)
+        tagger = ZeroShotTagger(space=space, random_state=trial.seed)
+        return trial.fitted(tagger, documents.restrict(labels))
 
     def _with_new(
         self, trial: Trial, tagger: ZeroShotTagger, added: Sequence[str]
     ) -> dict[str, ZeroShotTagger]:
         """Let the new labels turn up, in every way that is measured."""
-        known = trial.known_documents
-        holding = np.flatnonzero(np.diff(known.restrict(added).matrix.indptr))
-        taggers = {"sample": _grow(tagger, known), "oov": _grow(tagger, known.select(holding))}
-        order = shuffled_holders(known, added, np.random.default_rng((trial.seed, 1)))
-        for n in FEW:
-            taggers[f"new-{n}"] = _grow(tagger, picked(known, added, [rows[:n] for rows in order]))
-        has = trial.word_vectors.label_vectors(added)[1]
-        if has.any():
-            taggers["named"] = copy(tagger)
-            words = [label for label, one in zip(added, has, strict=True) if one]
-            taggers["named"].add_labels(words, trial.word_vectors)
+        documents = trial.known_documents
+        matrix = documents.restrict(added).matrix
+        holders = np.flatnonzero(np.diff(matrix.indptr))
+        taggers = {
+            "sample": _grow(tagger, documents),
+            "oov": _grow(tagger, documents.select(holders)),
+        }
+        draws = np.random.default_rng((trial.seed, 1))
+        holders_by_label = shuffled_holders(documents, added, draws)
+        for n_documents in FEW:
+            rows = [holders[:n_documents] for holders in holders_by_label]
+            sample = picked(documents, added, rows)
+            taggers[f"new-{n_documents}"] = _grow(tagger, sample)
+
+        _, has_vector = trial.word_vectors.label_vectors(added)
+        if has_vector.any():
+            named = copy(tagger)
+            labels = [added[place] for place in np.flatnonzero(has_vector).tolist()]
+            named.add_labels(labels, trial.word_vectors)
+            taggers["named"] = named
         return taggers
 
 
 def new_labels(trial: Trial, generator: np.random.Generator) -> tuple[str, ...]:
     """Draw a third of the labels that are on no training instance, in the documents' order."""
     labels = trial.known_documents.labels
-    matrix = trial.train_documents.align(labels)[0]
-    unseen = np.flatnonzero(np.asarray(matrix.sum(axis=0)).ravel()[: len(labels)] == 0)
-    added = np.sort(generator.permutation(unseen)[: max(1, len(unseen) // 3)])
-    return tuple(labels[column] for column in added)
+    matrix, _ = trial.train_documents.align(labels)
+    counts = np.asarray(matrix.sum(axis=0)).ravel()
+    unseen = np.flatnonzero(counts[: len(labels)] == 0)
+    n_added = max(1, len(unseen) // 3)
+    shuffled = generator.permutation(unseen)
+    columns = np.sort(shuffled[:n_added])
+    return tuple(labels[column] for column in columns)
 
 
 def _grow(tagger: ZeroShotTagger, documents: LabelCorpus) -> ZeroShotTagger:
-    """Return a tagger that knows further documents; the one that is given stays as it is."""
+    """Return a copy of a tagger that knows further documents."""
     grown = copy(tagger)
     # Without the new labels they are known already, under their own names.
     renamed = replace(documents, ids=tuple(f"again {name}" for name in documents.ids))
@@ -186,23 +234,43 @@ def _grow(tagger: ZeroShotTagger, documents: LabelCorpus) -> ZeroShotTagger:
 
 
 def shuffled_holders(
-    known: LabelCorpus, added: Sequence[str], draws: np.random.Generator
+    documents: LabelCorpus, added: Sequence[str], draws: np.random.Generator
 ) -> list[IntArray]:
     """Return for each new label the rows of documents that hold it and another, in random order."""
-    is_new = np.isin(np.asarray(known.labels), added)
-    placed = np.diff(sp.csr_matrix(known.matrix[:, ~is_new]).indptr) > 0
-    matrix = known.align(added)[0][:, : len(added)].toarray() & placed[:, None]
-    return [draws.permutation(np.flatnonzero(holds)) for holds in matrix.T]
+    labels = np.asarray(documents.labels)
+    is_new = np.isin(labels, added)
+    former = documents.matrix[:, ~is_new]
+    former = sp.csr_matrix(former)
+    holds_former = np.diff(former.indptr) > 0
+    holds_added = truth_of(documents, added)
+    holders = []
+    for column in holds_added.T:
+        rows = np.flatnonzero(column & holds_former)
+        holders.append(draws.permutation(rows))
+    return holders
 
 
-def picked(known: LabelCorpus, added: Sequence[str], rows: Sequence[IntArray]) -> LabelCorpus:
+def picked(documents: LabelCorpus, added: Sequence[str], rows: Sequence[IntArray]) -> LabelCorpus:
     """Return documents that hold a new label only in the rows that were picked for it."""
-    place = {label: column for column, label in enumerate(known.labels)}
+    columns = {label: column for column, label in enumerate(documents.labels)}
     chosen = np.unique(np.concatenate(rows))
-    matrix = known.matrix[chosen].toarray()
-    for label, mine in zip(added, rows, strict=True):
-        matrix[:, place[label]] = np.isin(chosen, mine)
-    return replace(known.select(chosen), matrix=sp.csr_matrix(matrix))
+    sample = documents.select(chosen)
+    matrix = sample.matrix.toarray()
+    for label, label_rows in zip(added, rows, strict=True):
+        column = columns[label]
+        is_holder = np.isin(chosen, label_rows)
+        matrix[:, column] = is_holder
+    sparse_matrix = sp.csr_matrix(matrix)
+    return replace(sample, matrix=sparse_matrix)
+
+
+def truth_of(documents: LabelCorpus, labels: Sequence[str]) -> NDArray[np.bool_]:
+    """Return which documents hold which labels, (n_documents, n_labels)."""
+    aligned, _ = documents.align(labels)
+    # Columns beyond these are for labels that were not asked for.
+    matrix = aligned[:, : len(labels)]
+    table = matrix.toarray()
+    return table.astype(bool)
 
 
 def columns_of(
@@ -213,9 +281,18 @@ def columns_of(
     missing: float = 0.0,
 ) -> Matrix:
     """Return some labels' columns of a table, (n, n_chosen), compared by `key`."""
-    place = {key(label): column for column, label in enumerate(labels)}
-    others = np.full((len(table), 1), missing)
-    return np.hstack([table, others])[:, [place.get(key(label), -1) for label in chosen]]
+    column_by_key = {}
+    for column, label in enumerate(labels):
+        column_by_key[key(label)] = column
+    # The last column is for labels that the table lacks.
+    filler = np.full((len(table), 1), missing)
+    extended = np.hstack([table, filler])
+    columns = []
+    for label in chosen:
+        label_key = key(label)
+        column = column_by_key.get(label_key, -1)
+        columns.append(column)
+    return extended[:, columns]
 
 
 def reliability_of(truth: NDArray[np.bool_], probabilities: Matrix) -> dict[str, Any]:
@@ -236,12 +313,17 @@ def reliability_of(truth: NDArray[np.bool_], probabilities: Matrix) -> dict[str,
 
 
 def precision_reached(
-    truth: NDArray[np.bool_], given: NDArray[np.bool_], precision: float
+    truth: NDArray[np.bool_], assigned: NDArray[np.bool_], precision: float
 ) -> dict[str, float | None]:
-    """Return the precision that was reached (%), and the share of true labels that were given."""
-    right = float((truth & given).sum())
-    asked = f"{100 * precision:.0f} %"
+    """Return the precision that was reached and the recall, in percent."""
+    n_right = float((truth & assigned).sum())
+    n_assigned = assigned.sum()
+    reached = None
+    if n_assigned > 0:
+        reached = 100 * n_right / n_assigned
+    recall = 100 * n_right / max(truth.sum(), 1)
+    target = f"{100 * precision:.0f} %"
     return {
-        f"reached of {asked}": 100 * right / given.sum() if given.any() else None,
-        f"found at {asked}": 100 * right / max(truth.sum(), 1),
+        f"reached of {target}": reached,
+        f"found at {target}": recall,
     }

@@ -43,58 +43,82 @@ class CostaSystem(System):
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Return what decides its results; see `Method.config`."""
-        asked: dict[str, Any] = {"levels": self.calibrated, "mix": self.mix}
+        described = super().config(config)
+        described |= costa_config()
+        described["levels"] = self.calibrated
+        described["mix"] = self.mix
         if self.calibrated:
-            asked |= {"floor": FLOOR, "most certain": MOST_CERTAIN}
-        return super().config(config) | costa_config() | asked
+            described["floor"] = FLOOR
+            described["most certain"] = MOST_CERTAIN
+        return described
 
     def scores(self, trial: Trial, X: NDArray[np.float32]) -> tuple[Any, Matrix]:
         """Score instances; see `System.scores`."""
         costa = trial.tuned_costa()
         scores = costa.decision_function(X)
         if self.calibrated:
-            priors = label_frequencies(trial, costa)
-            scores = logit(as_probabilities(scores, priors)) + _intercepts(trial, costa, priors)
+            frequencies = label_frequencies(trial, costa)
+            probabilities = as_probabilities(scores, frequencies)
+            intercepts = _intercepts(trial, costa, frequencies)
+            scores = logit(probabilities) + intercepts
         return costa, scores
 
 
 def label_frequencies(trial: Trial, costa: TunedCosta) -> Matrix:
     """Return how often documents hold each label, (n_labels,), above 0 and below 1."""
     tables = training_tables(trial.train_documents, trial.known_documents, costa.classes_)
-    counts = np.asarray(tables.documents.sum(axis=0), dtype=np.float64).ravel()
+    sums = tables.documents.sum(axis=0)
+    counts = np.asarray(sums, dtype=np.float64).ravel()
     # Of labels that no instance carries only semantics documents tell.
-    sizes = np.where(costa.direct_, tables.documents.shape[0], tables.n_label_sets)
-    return np.asarray(np.minimum((counts + 0.5) / (sizes + 1), 1 - 0.5 / (sizes + 1)))
+    n_documents = tables.documents.shape[0]
+    sizes = np.where(costa.direct_, n_documents, tables.n_label_sets)
+    frequencies = (counts + 0.5) / (sizes + 1)
+    ceilings = 1 - 0.5 / (sizes + 1)
+    return np.asarray(np.minimum(frequencies, ceilings))
 
 
 def as_probabilities(scores: Matrix, frequencies: Matrix) -> Matrix:
     """Read scores (n, n_labels) as probabilities; well above the floor they stay as they are."""
     floor = FLOOR * frequencies
-    return np.asarray(np.minimum(0.5 * (scores + np.sqrt(scores * scores + 4 * floor**2)), 1.0))
+    squares = scores * scores
+    root = np.sqrt(squares + 4 * floor**2)
+    softened = 0.5 * (scores + root)
+    softened = np.minimum(softened, 1.0)
+    return np.asarray(softened)
 
 
 def _intercepts(trial: Trial, costa: TunedCosta, frequencies: Matrix) -> Matrix:
     """Find what makes labels as frequent as in documents, on held-out instances, (n_labels,)."""
-    corpus, seen = trial.train_documents, np.asarray(costa.direct_)
+    corpus = trial.train_documents
+    seen = np.asarray(costa.direct_)
     X = check_instances(trial.train_features, len(corpus), owner="TunedCosta")
-    truth = corpus.align(costa.classes_)[0].toarray()[:, seen].astype(np.float64)
+    aligned, _ = corpus.align(costa.classes_)
+    truth = aligned.toarray()[:, seen].astype(np.float64)
     draws = np.random.default_rng(trial.seed)
     folds = fold_numbers(len(truth), costa.n_folds, draws, costa.groups_)
-    scores, guessed = np.empty((2, len(truth), len(seen)))
+    scores = np.empty((len(truth), len(seen)))
+    guesses = np.empty((len(truth), len(seen)))
     scores[:, seen] = out_of_fold(costa.classifier_, X, truth, folds)
-    guessed[:, seen], weights = truth, np.ones(len(truth))
+    guesses[:, seen] = truth
+    weights = np.ones(len(truth))
     tables = training_tables(corpus, trial.known_documents, costa.classes_)
     if not seen.all():
         slopes, constant = costa.regression_
         scores[:, ~seen] = scores[:, seen] @ slopes + constant
-        guessed[:, ~seen] = np.clip(truth @ slopes + constant, 0, 1)
-        documents = np.asarray(tables.documents[: tables.n_label_sets].toarray())
-        some = documents[:, ~seen].max(axis=1, keepdims=True)
-        slopes, constant = ridge(documents[:, seen], some, costa.penalty_)
-        certain = np.clip((truth @ slopes + constant).ravel(), 0, MOST_CERTAIN)
-        # Training instances hold no unseen label: these make them stand for a natural mix.
-        weights = 1 / (1 - certain)
-    elsewhere = float((tables.item_documents >= tables.n_label_sets).mean())
-    here = weights @ guessed / weights.sum()
-    wanted = expected_frequencies(frequencies, here, len(truth), elsewhere)
-    return match_frequencies(logit(as_probabilities(scores, frequencies)), weights, wanted)
+        regressed = truth @ slopes + constant
+        guesses[:, ~seen] = np.clip(regressed, 0, 1)
+        label_sets = tables.documents[: tables.n_label_sets]
+        documents = np.asarray(label_sets.toarray())
+        has_unseen = documents[:, ~seen].max(axis=1, keepdims=True)
+        slopes, constant = ridge(documents[:, seen], has_unseen, costa.penalty_)
+        certainty = (truth @ slopes + constant).ravel()
+        certainty = np.clip(certainty, 0, MOST_CERTAIN)
+        # Training instances hold no unseen label: importance weights make a natural mix of them.
+        weights = 1 / (1 - certainty)
+
+    is_new = tables.item_documents >= tables.n_label_sets
+    share_elsewhere = float(is_new.mean())
+    observed = weights @ guesses / weights.sum()
+    wanted = expected_frequencies(frequencies, observed, len(truth), share_elsewhere)
+    probabilities = as_probabilities(scores, frequencies)
+    return match_frequencies(logit(probabilities), weights, wanted)

@@ -41,22 +41,26 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
         left_out.add("linear")
     else:
         modules.append(polyseme.linear_path)
-    described = {
-        # What the space leaves to its plan is described as the plan has it.
-        name: repr(getattr(plan, name, None) if value is None and name != "n_steps" else value)
-        for name, value in space.get_params().items()
-    }
-    return {
-        "space": {name: value for name, value in described.items() if name not in left_out},
-        # Without a pool and verdicts, what is said of them decides nothing.
-        "plan": {name: one for name, one in asdict(plan).items() if name not in _OF_POOLS},
-        "constants": {
-            f"{module.__name__}.{_KNOWN_AS.get(name, name)}": repr(value)
-            for module in modules
-            for name, value in vars(module).items()
-            if name.isupper() and name not in _LIMITS and _is_number(value)
-        },
-    }
+
+    space_parameters = {}
+    for name, value in space.get_params().items():
+        # Parameters that the space leaves to its plan are described as the plan has them.
+        if value is None and name != "n_steps":
+            value = getattr(plan, name, None)
+        if name not in left_out:
+            space_parameters[name] = repr(value)
+
+    constants = {}
+    for module in modules:
+        for name, value in vars(module).items():
+            if name.isupper() and name not in _LIMITS and _is_number(value):
+                recorded_name = _KNOWN_AS.get(name, name)
+                constants[f"{module.__name__}.{recorded_name}"] = repr(value)
+
+    # Without a pool and verdicts, the plan's fields about them decide nothing.
+    fields = asdict(plan)
+    plan_fields = {name: value for name, value in fields.items() if name not in _OF_POOLS}
+    return {"space": space_parameters, "plan": plan_fields, "constants": constants}
 
 
 # Bounds on what is accepted, which decide nothing of what is recorded, and what the space imports
@@ -73,7 +77,7 @@ _OF_POOLS = ("pool_steps", "pool_from", "pool_weight", "pool_hard", "verdict_wei
 def _is_number(value: object) -> bool:
     """Return whether a constant is a number, or several."""
     values = value if isinstance(value, tuple) else (value,)
-    return all(isinstance(one, (int, float)) for one in values)
+    return all(isinstance(number, (int, float)) for number in values)
 
 
 @dataclass(frozen=True)
@@ -90,27 +94,40 @@ class DefaultSystem(System):
     @property
     def trained(self) -> dict[str, Any]:
         """Return the parameters of its `ConceptSpace` that are not the default's."""
-        return {} if self.plan is None else {"plan": SpacePlan(**self.plan)}
+        if self.plan is None:
+            return {}
+        return {"plan": SpacePlan(**self.plan)}
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Return what decides its results; see `Method.config`."""
-        asked = {
+        changes = {
             "context": self.context,
             "priming": self.priming,
             "members": self.n_members,
             "levels": self.calibrated,
             "method": self.method,
         }
-        learned = default_config(config, **self.trained)
-        return super().config(config) | learned | {"asked": asked, "mix": self.mix}
+        described = super().config(config)
+        described |= default_config(config, **self.trained)
+        described["asked"] = changes
+        described["mix"] = self.mix
+        return described
 
     def scores(self, trial: Trial, X: NDArray[np.float32]) -> tuple[Any, Matrix]:
         """Score instances, without training again where that is possible; see `System.scores`."""
         name = f"space, {self.name}" if self.trained else "space"
         tagger = trial.default_tagger(name, **self.trained)
-        changes = {"context": self.context, "priming": self.priming, "n_members": self.n_members}
-        if not self.calibrated or any(value is not None for value in changes.values()):
-            tagger = changed(trial, tagger, calibrated=self.calibrated, **changes)  # type: ignore[arg-type]
+        changes = (self.context, self.priming, self.n_members)
+        is_whole = self.calibrated and all(value is None for value in changes)
+        if not is_whole:
+            tagger = changed(
+                trial,
+                tagger,
+                context=self.context,
+                priming=self.priming,
+                n_members=self.n_members,
+                calibrated=self.calibrated,
+            )
         return tagger, tagger.predict_proba(X, method=self.method)
 
 
@@ -128,9 +145,12 @@ def changed(
     Its members are the same, or the first `n_members` of different folds; it is calibrated anew on
     the same held-out items. Parameters are as in `DefaultSystem`.
     """
-    space, data = copy(tagger.space_), _training_data(trial, tagger)
-    shares = {"context": context, "priming": priming}
-    space.set_params(**{name: value for name, value in shares.items() if value is not None})
+    space = copy(tagger.space_)
+    data = _training_data(trial, tagger)
+    if context is not None:
+        space.set_params(context=context)
+    if priming is not None:
+        space.set_params(priming=priming)
     with one_blas_thread():
         if n_members is None:
             space.finish(data, space.members_, space.history_)
@@ -139,38 +159,54 @@ def changed(
     if not calibrated:
         n_labels = len(space.order_)
         space.calibration_ = space.calibration_._replace(
-            slopes=np.ones(n_labels), intercepts=np.zeros(n_labels)
+            slopes=np.ones(n_labels),
+            intercepts=np.zeros(n_labels),
         )
     semantics = trial.known_documents.without_unused()
-    store, _ = ConceptStore.of(space, tagger.store_.labels, semantics, trial.train_documents)
-    made = copy(tagger)
-    made.space_ = space
-    return made.set_store(store)
+    labels = tagger.store_.labels
+    store, _ = ConceptStore.of(space, labels, semantics, trial.train_documents)
+    changed_tagger = copy(tagger)
+    changed_tagger.space_ = space
+    return changed_tagger.set_store(store)
 
 
 def _training_data(trial: Trial, tagger: ZeroShotTagger) -> TrainingData:
     """Return what a trial's tagger was fitted with; its seed makes the folds the same."""
-    tables = training_tables(trial.train_documents, trial.known_documents, tagger.classes_)
-    X = check_instances(trial.train_features, len(trial.train_documents), owner="ZeroShotTagger")
+    documents = trial.train_documents
+    tables = training_tables(documents, trial.known_documents, tagger.classes_)
+    X = check_instances(trial.train_features, len(documents), owner="ZeroShotTagger")
     space = copy(tagger.space_)
-    return space.prepare(
-        tables.documents, X, tables.item_documents, tables.groups, tables.n_label_sets
-    )[0]
+    data, *_ = space.prepare(
+        tables.documents,
+        X,
+        tables.item_documents,
+        tables.groups,
+        tables.n_label_sets,
+    )
+    return data
 
 
 def _with_members(space: ConceptSpace, data: TrainingData, n_members: int) -> ConceptSpace:
     """Return a fitted space of some members only, the first of each fold, calibrated by itself."""
-    one_each = space.members_.select(slice(None, None, space.plan_.members_per_fold))
-    made = copy(space)
-    made.plan_ = replace(space.plan_, members_per_fold=1)
-    made.finish(data, one_each, space.history_)
-    if n_members >= len(one_each):
-        return made
-    size = n_members * made.plan_.code
-    made.members_ = made.members_.select(slice(0, n_members))
-    made.document_mean_ = made.document_mean_[:n_members]
-    made.document_scatter_ = made.document_scatter_[:n_members]
-    coordinates = made.mean_code_[len(one_each) * made.plan_.code :]
-    made.axes_, made.mean_code_ = made.axes_[:size], np.append(made.mean_code_[:size], coordinates)
-    made.derive()
-    return made
+    first_of_folds = slice(None, None, space.plan_.members_per_fold)
+    members = space.members_.select(first_of_folds)
+    smaller = copy(space)
+    smaller.plan_ = replace(space.plan_, members_per_fold=1)
+    smaller.finish(data, members, space.history_)
+    if n_members >= len(members):
+        return smaller
+
+    code_size = smaller.plan_.code
+    n_kept = n_members * code_size
+    smaller.members_ = smaller.members_.select(slice(0, n_members))
+    smaller.document_mean_ = smaller.document_mean_[:n_members]
+    smaller.document_scatter_ = smaller.document_scatter_[:n_members]
+    smaller.axes_ = smaller.axes_[:n_kept]
+    # The mean code ends with coordinates that belong to no member.
+    mean_code = smaller.mean_code_
+    start = len(members) * code_size
+    coordinates = mean_code[start:]
+    first_codes = mean_code[:n_kept]
+    smaller.mean_code_ = np.append(first_codes, coordinates)
+    smaller.derive()
+    return smaller

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, ClassVar, NamedTuple
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from polyseme import baselines, corrections, feedback
 from polyseme._validation import IntArray, PolysemeWarning
 from polyseme.calibration import sigmoid
-from polyseme.corpus import LabelCorpus
 from polyseme.corrections import correct
 from polyseme.feedback import Block, choose
 from polyseme.metrics import concept_map, example_map, reliability
@@ -32,6 +31,7 @@ from polyseme.verdicts import Verdict
 from polyseme_experiments.embedding_cache import make_space
 from polyseme_experiments.leakage import FitInputs
 from polyseme_experiments.methods.base import Matrix, Method, Metrics, Outcome, System
+from polyseme_experiments.methods.calibration import truth_of
 from polyseme_experiments.methods.default import default_config
 from polyseme_experiments.sampling import RunConfig
 from polyseme_experiments.trials import Trial
@@ -62,11 +62,15 @@ class Split(NamedTuple):
 
 def split_of(trial: Trial) -> Split:
     """Draw which training instances keep their tags."""
-    place = {name: row for row, name in enumerate(trial.split.target.ids)}
-    known = np.array([place[name] for name in trial.known_documents.ids], dtype=np.int64)
-    train = np.random.default_rng((trial.seed, 17)).permutation(trial.split.train)
-    tagged = np.sort(train[: int(TAGGED * len(train))])
-    return Split(tagged, np.setdiff1d(known, tagged), known)
+    row_by_name = {name: row for row, name in enumerate(trial.split.target.ids)}
+    known_rows = [row_by_name[name] for name in trial.known_documents.ids]
+    known_documents = np.array(known_rows, dtype=np.int64)
+    generator = np.random.default_rng((trial.seed, 17))
+    train = generator.permutation(trial.split.train)
+    n_tagged = int(TAGGED * len(train))
+    tagged = np.sort(train[:n_tagged])
+    pool = np.setdiff1d(known_documents, tagged)
+    return Split(tagged, pool, known_documents)
 
 
 def tagger_config(config: RunConfig) -> dict[str, Any]:
@@ -77,17 +81,26 @@ def tagger_config(config: RunConfig) -> dict[str, Any]:
         "polyseme.training._MATCHED": pool_targets,
     }
     for name, function in samples.items():
-        learned["constants"][name] = repr(signature(function).parameters["most"].default)
+        parameters = signature(function).parameters
+        learned["constants"][name] = repr(parameters["most"].default)
     return learned
 
 
 def pool_config(config: RunConfig, learned: dict[str, Any]) -> dict[str, Any]:
     """Return all that decides what is learned with a pool and answers."""
-    constants = {name: repr(getattr(corrections, name)) for name in _DECIDE} | _SOLVED
+    constants = {name: repr(getattr(corrections, name)) for name in _DECIDE}
+    constants |= _SOLVED
     constants["STRATEGIES"] = repr(feedback.STRATEGIES)
     plan = make_space(config).planned(10_000)
-    of_pool = {name: getattr(plan, name) for name in vars(plan) if "pool" in name}
-    return learned | {"tagged": TAGGED, "of_pool": of_pool, "corrections": constants}
+    pool_fields = {}
+    for name, value in vars(plan).items():
+        if "pool" in name:
+            pool_fields[name] = value
+    described = dict(learned)
+    described["tagged"] = TAGGED
+    described["of_pool"] = pool_fields
+    described["corrections"] = constants
+    return described
 
 
 @dataclass(frozen=True)
@@ -99,9 +112,13 @@ class PoolSystem(System):
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Return what decides its results; see `Method.config`."""
-        asked = {"way": self.way, "estimator": self.estimator, "tagged": TAGGED}
-        described = super().config(config) | {"asked": asked}
-        # What the default learns decides nothing of a baseline.
+        described = super().config(config)
+        described["asked"] = {
+            "way": self.way,
+            "estimator": self.estimator,
+            "tagged": TAGGED,
+        }
+        # The default's parameters decide nothing about a baseline.
         learned = tagger_config(config) if self.estimator is None else {}
         if self.way in ("none", "ceiling"):
             return described | learned
@@ -112,25 +129,35 @@ class PoolSystem(System):
         if self.estimator is None:
             fitted: Any = tagger_of(trial, self.way)
             return fitted, fitted.predict_proba(X)
-        made = getattr(baselines, self.estimator)(random_state=trial.seed)
-        pool = None if self.way == "none" else trial.features(split_of(trial).pool)
-        fitted = fit(trial, made, pool)
+        estimator = getattr(baselines, self.estimator)
+        baseline = estimator(random_state=trial.seed)
+        pool = None
+        if self.way != "none":
+            pool = trial.features(split_of(trial).pool)
+        fitted = fit(trial, baseline, pool)
         if self.way == "clicks":
-            scores = fitted.decision_function(pool)
-            said = answered(trial, [str(label) for label in fitted.classes_], scores)
-            fitted = fit(trial, made, pool, verdicts=said)
-        return fitted, fitted.decision_function(X)
+            pool_scores = fitted.decision_function(pool)
+            labels = [str(label) for label in fitted.classes_]
+            verdicts = answered(trial, labels, pool_scores)
+            fitted = fit(trial, baseline, pool, verdicts=verdicts)
+        scores = fitted.decision_function(X)
+        return fitted, scores
 
     def run(self, trial: Trial) -> Outcome:
         """Score the test instances; the ceiling is shown what nothing else may see."""
-        fitted, scores = self.scores(trial, trial.features(trial.split.test))
+        X = trial.features(trial.split.test)
+        fitted, scores = self.scores(trial, X)
         metrics: Metrics = trial.measure(scores, fitted.classes_, oov=False)
         if self.way == "gauged":
-            said = fitted.validation_
+            validation = fitted.validation_
+            pool_gain, click_gain = None, None
+            if validation is not None:
+                pool_gain = 100 * (validation.pool_gain or 0.0)
+                click_gain = 100 * (validation.click_gain or 0.0)
             metrics["gauge"] = {
                 "used": float(fitted.pooled_),
-                "foretold": None if said is None else 100 * (said.pool_gain or 0.0),
-                "answers foretold": None if said is None else 100 * (said.click_gain or 0.0),
+                "foretold": pool_gain,
+                "answers foretold": click_gain,
             }
         if self.way == "ceiling":
             return metrics, trial.audit()
@@ -139,41 +166,67 @@ class PoolSystem(System):
 
 def answered(trial: Trial, labels: list[str], scores: Matrix) -> sp.csr_matrix:
     """Answer for the likeliest pool items of each unseen label, (n_pool, n_labels)."""
-    target, pool = trial.split.target, split_of(trial).pool
-    truth = target.select(pool).align(labels)[0][:, : len(labels)].toarray().astype(bool)
-    unseen = {target.key(label) for label in trial.split.labels.unseen}
-    said = np.zeros(scores.shape)
-    for column in np.flatnonzero([target.key(label) in unseen for label in labels]):
-        rows = np.argsort(-scores[:, column], kind="stable")[:REFIT]
-        said[rows, column] = np.where(truth[rows, column], 1.0, -1.0)
-    return sp.csr_matrix(said)
+    target = trial.split.target
+    pool_corpus = target.select(split_of(trial).pool)
+    truth = truth_of(pool_corpus, labels)
+    verdicts = np.zeros(scores.shape)
+    for column in unseen_columns(trial, labels):
+        likeliest = np.argsort(-scores[:, column], kind="stable")
+        rows = likeliest[:REFIT]
+        verdicts[rows, column] = np.where(truth[rows, column], 1.0, -1.0)
+    return sp.csr_matrix(verdicts)
+
+
+def unseen_columns(trial: Trial, labels: list[str]) -> IntArray:
+    """Return the places of unseen labels among some labels."""
+    key = trial.split.target.key
+    unseen_keys = {key(label) for label in trial.split.labels.unseen}
+    columns = []
+    for column, label in enumerate(labels):
+        label_key = key(label)
+        if label_key in unseen_keys:
+            columns.append(column)
+    return np.array(columns, dtype=np.int64)
 
 
 def inputs(trial: Trial) -> FitInputs:
     """Return the very objects that taggers and baselines are fitted with, for the audit."""
     rows = split_of(trial).tagged
-    X, documents = trial.features(rows), trial.split.target.select(rows)
+    X = trial.features(rows)
+    target = trial.split.target
+    documents = target.select(rows)
     return FitInputs(X, documents, trial.known_documents)
 
 
 def audited(trial: Trial, fitted: Any) -> dict[str, Any]:
     """Audit the split, the documents and what was learned; tagged instances are some of it."""
     split = split_of(trial)
-    if not set(split.tagged.tolist()) <= set(trial.split.train.tolist()):
+    train = set(trial.split.train.tolist())
+    held_out = set(trial.mixed.tolist())
+    tagged = split.tagged.tolist()
+    pool = split.pool.tolist()
+    if not train.issuperset(tagged):
         raise AssertionError("an instance is tagged that is not among those to train on")
-    if set(split.pool.tolist()) & set(trial.mixed.tolist()):
+    if not held_out.isdisjoint(pool):
         raise AssertionError("an instance of the pool is held out")
-    return trial.audit(fitted, FitInputs(semantics=trial.known_documents))
+    documents = FitInputs(semantics=trial.known_documents)
+    return trial.audit(fitted, documents)
 
 
 def fit(trial: Trial, ranker: Any, pool: NDArray[np.float32] | None, **more: Any) -> Any:
     """Fit a ranker to the tagged instances, and a pool where there is one, without warnings."""
-    given = inputs(trial)
+    fit_inputs = inputs(trial)
     if pool is not None:
         more["unlabelled"] = pool
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PolysemeWarning)
-        return ranker.fit(given.X, given.documents, given.semantics, label_sets_only=True, **more)
+        return ranker.fit(
+            fit_inputs.X,
+            fit_inputs.documents,
+            fit_inputs.semantics,
+            label_sets_only=True,
+            **more,
+        )
 
 
 def tagger_of(trial: Trial, way: str) -> ZeroShotTagger:
@@ -181,31 +234,35 @@ def tagger_of(trial: Trial, way: str) -> ZeroShotTagger:
 
     def new(n_validations: int = 0) -> ZeroShotTagger:
         return ZeroShotTagger(
-            space=make_space(trial.config), n_validations=n_validations, random_state=trial.seed
+            space=make_space(trial.config),
+            n_validations=n_validations,
+            random_state=trial.seed,
         )
 
     split = split_of(trial)
     if way == "ceiling":
-        known, target = split.known, trial.split.target
+        rows = split.known
+        documents = trial.split.target.select(rows)
 
-        def ceiling() -> ZeroShotTagger:
+        def fit_ceiling() -> ZeroShotTagger:
+            X = trial.features(rows)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PolysemeWarning)
-                return new().fit(trial.features(known), target.select(known))
+                return new().fit(X, documents)
 
-        return trial.part("pool, ceiling", ceiling)
+        return trial.part("pool, ceiling", fit_ceiling)
     pool = trial.features(split.pool)
     if way == "gauged":
         gauged: ZeroShotTagger = trial.part("pool, gauged", lambda: fit(trial, new(2), pool))
         return gauged
-    # With the same seed the gauged tagger is one of the two.
-    decided, wanted = tagger_of(trial, "gauged"), way == "pool"
-    if decided.pooled_ == wanted:
+    # With the same seed the gauged tagger is either the one with the pool or the one without.
+    uses_pool = way == "pool"
+    decided = tagger_of(trial, "gauged")
+    if decided.pooled_ == uses_pool:
         return decided
-    other: ZeroShotTagger = trial.part(
-        f"pool, {way}", lambda: fit(trial, new(), pool if wanted else None)
-    )
-    return other
+    unlabelled = pool if uses_pool else None
+    tagger: ZeroShotTagger = trial.part(f"pool, {way}", lambda: fit(trial, new(), unlabelled))
+    return tagger
 
 
 @dataclass(frozen=True)
@@ -216,9 +273,15 @@ class Clicks(Method):
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Return what decides its results; see `Method.config`."""
-        asked = {"clicks": CLICKS, "batch": BATCH, "strategies": STRATEGIES, "refit": REFIT}
-        learned = pool_config(config, tagger_config(config))
-        return super().config(config) | learned | {"asked": asked}
+        described = super().config(config)
+        described |= pool_config(config, tagger_config(config))
+        described["asked"] = {
+            "clicks": CLICKS,
+            "batch": BATCH,
+            "strategies": STRATEGIES,
+            "refit": REFIT,
+        }
+        return described
 
     def run(self, trial: Trial) -> Outcome:
         """Ask, learn in closed form, and measure; then fit anew with the same answers."""
@@ -227,25 +290,27 @@ class Clicks(Method):
         metrics: Metrics = {"none 0": game.measured(game.test_logits)}
         for strategy in STRATEGIES:
             start = time.perf_counter()
-            for n_clicks, answered in game.played(strategy):
-                metrics[f"{strategy} {n_clicks}"] = game.measured(game.corrected(answered))
+            for n_clicks, rows_by_column in game.played(strategy):
+                logits = game.corrected(rows_by_column)
+                metrics[f"{strategy} {n_clicks}"] = game.measured(logits)
                 if strategy == "active" and n_clicks == REFIT:
-                    game.answers = answered
-            metrics[strategy] = {"seconds": time.perf_counter() - start}
+                    game.answers = rows_by_column
+            seconds = time.perf_counter() - start
+            metrics[strategy] = {"seconds": seconds}
+
         start = time.perf_counter()
-        names = [str(row) for row in range(len(game.pool))]
-        said = [
-            Verdict(names[row], str(tagger.classes_[column]), bool(game.pool_truth[row, column]))
-            for column, rows in game.answers.items()
-            for row in rows.tolist()
-        ]
+        verdicts = game.verdicts([str(label) for label in tagger.classes_])
         pool = trial.features(split_of(trial).pool)
-        again = ZeroShotTagger(
-            space=make_space(trial.config), n_validations=0, random_state=trial.seed
+        refitted = ZeroShotTagger(
+            space=make_space(trial.config),
+            n_validations=0,
+            random_state=trial.seed,
         )
-        fit(trial, again, pool, verdicts=said)
-        metrics["refit"] = {"seconds": time.perf_counter() - start}
-        metrics[f"refit {REFIT}"] = game.measured(again.decision_function(game.X_test))
+        fit(trial, refitted, pool, verdicts=verdicts)
+        seconds = time.perf_counter() - start
+        metrics["refit"] = {"seconds": seconds}
+        logits = refitted.decision_function(game.X_test)
+        metrics[f"refit {REFIT}"] = game.measured(logits)
         return metrics, audited(trial, tagger)
 
 
@@ -253,29 +318,36 @@ class Game:
     """The pool's truth, which answers questions, and what the tagger says of pool and test."""
 
     def __init__(self, trial: Trial, tagger: ZeroShotTagger) -> None:
-        split, labels = split_of(trial), [str(label) for label in tagger.classes_]
-        self.pool, self.space = split.pool, tagger.space_
+        labels = [str(label) for label in tagger.classes_]
+        self.pool = split_of(trial).pool
+        self.space = tagger.space_
         self.X_test = trial.features(trial.mixed)
-        X = trial.features(split.pool)
-
-        def truth(corpus: LabelCorpus) -> NDArray[np.bool_]:
-            return corpus.align(labels)[0][:, : len(labels)].toarray().astype(bool)
-
+        X = trial.features(self.pool)
         target = trial.split.target
-        self.pool_truth = truth(target.select(split.pool))
-        self.truth = truth(target.select(trial.mixed))
-        key = {target.key(label) for label in trial.split.labels.unseen}
-        self.unseen = np.flatnonzero([target.key(label) in key for label in labels])
+        self.pool_truth = truth_of(target.select(self.pool), labels)
+        self.truth = truth_of(target.select(trial.mixed), labels)
+        self.unseen = unseen_columns(trial, labels)
         self.with_unseen = self.truth[:, self.unseen].any(axis=1)
         self.pool_logits = tagger.decision_function(X)
         self.test_logits = tagger.decision_function(self.X_test)
         background = self.space.background_
-        # Logits of the tagger as it is; it has been told nothing yet.
-        self.usual = tagger._show(tagger._reading.plain_logits(background.codes), -np.inf)
+        # Logits of the reference sample before any verdict.
+        plain_logits = tagger._reading.plain_logits(background.codes)
+        self.usual = tagger._show(plain_logits, -np.inf)
         self.sketches = self.space.sketch(X.astype(np.float64))
         self.test_sketches = self.space.sketch(self.X_test.astype(np.float64))
         self.generator = np.random.default_rng(trial.seed)
         self.answers: dict[int, IntArray] = {}
+
+    def verdicts(self, labels: Sequence[str]) -> list[Verdict]:
+        """Return the answers as verdicts on pool items, which are named by their rows."""
+        verdicts = []
+        for column, rows in self.answers.items():
+            for row in rows.tolist():
+                is_true = bool(self.pool_truth[row, column])
+                verdict = Verdict(str(row), labels[column], is_true)
+                verdicts.append(verdict)
+        return verdicts
 
     def correction(self, column: int, rows: IntArray) -> corrections.Correction:
         """Learn from the answers for some pool items about a label."""
@@ -290,44 +362,57 @@ class Game:
         )
 
     def played(self, strategy: str) -> Iterator[tuple[int, dict[int, IntArray]]]:
-        """Ask about each unseen label, some items at a time; yield who was asked about."""
-        asked: dict[int, IntArray] = {int(c): np.zeros(0, dtype=np.int64) for c in self.unseen}
-        done = 0
-        while done < CLICKS[-1]:
-            upto = min([done + BATCH, *(n for n in CLICKS if n > done)])
-            for column, rows in asked.items():
-                logits = self.pool_logits[:, column].copy()
-                if len(rows) and strategy != "random":
-                    found = self.correction(column, rows)
-                    logits += self.sketches @ found.weights + found.intercept
-                answered = np.zeros((len(logits), 1), dtype=bool)
-                answered[rows] = True
-                blocks = [Block(0, logits[:, None], answered, np.zeros_like(answered))]
-                chosen = choose(blocks.copy, upto - done, strategy, self.generator)
-                asked[column] = np.append(rows, [row for row, _, _, _ in chosen]).astype(np.int64)
-            done = upto
-            if done in CLICKS:
-                yield done, dict(asked)
+        """Ask about each unseen label, some items at a time; yield the rows asked about."""
+        rows_by_column: dict[int, IntArray] = {}
+        for column in self.unseen:
+            rows_by_column[int(column)] = np.zeros(0, dtype=np.int64)
+        n_answers = 0
+        while n_answers < CLICKS[-1]:
+            stops = [n_clicks for n_clicks in CLICKS if n_clicks > n_answers]
+            n_next = min(n_answers + BATCH, *stops)
+            for column, rows in rows_by_column.items():
+                chosen = self._choose(column, rows, strategy, n_next - n_answers)
+                rows_by_column[column] = np.append(rows, chosen).astype(np.int64)
+            n_answers = n_next
+            if n_answers in CLICKS:
+                yield n_answers, dict(rows_by_column)
 
-    def corrected(self, asked: dict[int, IntArray]) -> Matrix:
-        """Return logits of test instances after the answers."""
+    def _choose(self, column: int, rows: IntArray, strategy: str, n_chosen: int) -> list[int]:
+        """Choose the next pool items to ask about for a label, after answers on some rows."""
+        logits = self.pool_logits[:, column].copy()
+        if len(rows) and strategy != "random":
+            correction = self.correction(column, rows)
+            logits += self.sketches @ correction.weights + correction.intercept
+        is_answered = np.zeros((len(logits), 1), dtype=bool)
+        is_answered[rows] = True
+        nothing = np.zeros_like(is_answered)
+        blocks = [Block(0, logits[:, None], is_answered, nothing)]
+        queries = choose(blocks.copy, n_chosen, strategy, self.generator)
+        return [row for row, *_ in queries]
+
+    def corrected(self, rows_by_column: dict[int, IntArray]) -> Matrix:
+        """Return logits of test instances after the answers on some pool items for each label."""
         logits = self.test_logits.copy()
-        for column, rows in asked.items():
-            found = self.correction(column, rows)
-            logits[:, column] += self.test_sketches @ found.weights + found.intercept
+        for column, rows in rows_by_column.items():
+            correction = self.correction(column, rows)
+            change = self.test_sketches @ correction.weights
+            logits[:, column] += change + correction.intercept
         return logits
 
     def measured(self, logits: Matrix) -> dict[str, Any]:
         """Measure unseen labels on test instances that have one, and on all held-out ones."""
+        scores = logits[:, self.unseen]
+        truth = self.truth[:, self.unseen]
+        rows = self.with_unseen
         metrics: dict[str, Callable[..., float]] = {"E-MAP": example_map, "C-MAP": concept_map}
-        scores, true = logits[:, self.unseen], self.truth[:, self.unseen]
+        values: dict[str, Any] = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PolysemeWarning)
-            measured: dict[str, Any] = {
-                name: 100 * metric(true[self.with_unseen], scores[self.with_unseen])
-                for name, metric in metrics.items()
-            }
-        likely = sigmoid(scores)
-        measured["calibration error"] = 100 * reliability(true, likely).expected_error
-        measured["expected / true"] = float(likely.sum() / max(true.sum(), 1))
-        return measured
+            for name, metric in metrics.items():
+                values[name] = 100 * metric(truth[rows], scores[rows])
+        probabilities = sigmoid(scores)
+        curve = reliability(truth, probabilities)
+        values["calibration error"] = 100 * curve.expected_error
+        n_true = max(truth.sum(), 1)
+        values["expected / true"] = float(probabilities.sum() / n_true)
+        return values

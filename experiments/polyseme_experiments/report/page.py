@@ -124,14 +124,16 @@ def _numbers(records: Sequence[Record], n_data: int) -> tuple[tuple[str, str], .
         "run": len(records),
         "dataset": n_data,
     }
-    own = sum(record["seconds"] - sum(record["parts"].values()) for record in records)
+    run_seconds = 0
     # A part that was learned once has the same seconds wherever it is used, also across trials.
-    shared = {
-        (record["setting"], name, seconds)
-        for record in records
-        for name, seconds in record["parts"].items()
-    }
-    seconds = max(own, 0.0) + sum(part[2] for part in shared)
+    shared = set()
+    for record in records:
+        seconds_by_part = record["parts"]
+        run_seconds += record["seconds"] - sum(seconds_by_part.values())
+        for name, part_seconds in seconds_by_part.items():
+            shared.add((record["setting"], name, part_seconds))
+    shared_seconds = sum(part_seconds for _, _, part_seconds in shared)
+    seconds = max(run_seconds, 0.0) + shared_seconds
     time = f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"
     listed = ((f"{n:,}", word if n == 1 else f"{word}s") for word, n in counts.items())
     return (*listed, (time, "of computing"))
@@ -139,46 +141,67 @@ def _numbers(records: Sequence[Record], n_data: int) -> tuple[tuple[str, str], .
 
 def code_words(text: str) -> Markup:
     """Escape text for HTML; what stands between backticks becomes code."""
-    parts = [escape(part) for part in text.split("`")]
-    if len(parts) % 2 == 0:
-        return Markup("`").join(parts)
-    marked = (
-        Markup("<code>{}</code>").format(part) if place % 2 else part
-        for place, part in enumerate(parts)
-    )
-    return Markup("").join(marked)
+    pieces = [escape(piece) for piece in text.split("`")]
+    if len(pieces) % 2 == 0:
+        return Markup("`").join(pieces)  # a backtick without its partner
+    code = Markup("<code>{}</code>")
+    for place, piece in enumerate(pieces):
+        is_code = place % 2 == 1
+        if is_code:
+            pieces[place] = code.format(piece)
+    return Markup("").join(pieces)
 
 
 def text_parts(text: str) -> list[str]:
     """Return the paragraphs of a text, which empty lines separate."""
-    return [part for part in re.split(r"\n\s*\n", text.strip()) if part]
+    texts = re.split(r"\n\s*\n", text.strip())
+    return [paragraph for paragraph in texts if paragraph]
 
 
 def paragraphs(text: str, kind: str = "") -> Markup:
     """Return text as HTML paragraphs."""
     opening = Markup('<p class="{}">').format(kind) if kind else Markup("<p>")
-    marked = (opening + code_words(part) + Markup("</p>") for part in text_parts(text))
-    return Markup("\n").join(marked)
+    closing = Markup("</p>")
+    elements = []
+    for paragraph in text_parts(text):
+        content = code_words(paragraph)
+        elements.append(opening + content + closing)
+    return Markup("\n").join(elements)
 
 
 def _markdown_words(text: str) -> str:
     """Escape text for Markdown on one line; what stands between backticks stays code."""
-    parts = " ".join(text.split()).split("`")
-    if len(parts) % 2 == 0:
+    line = " ".join(text.split())
+    pieces = line.split("`")
+    if len(pieces) % 2 == 0:
         return escape_markdown(text)
-    return "".join(
-        f"`{part}`" if place % 2 else re.sub(r"\S.*\S|\S", lambda at: escape_markdown(at[0]), part)
-        for place, part in enumerate(parts)
-    )
+    for place, piece in enumerate(pieces):
+        if place % 2:
+            pieces[place] = f"`{piece}`"
+        else:
+            # Spaces around code stay as they are.
+            pieces[place] = re.sub(r"\S.*\S|\S", _escape_match, piece)
+    return "".join(pieces)
+
+
+def _escape_match(match: re.Match[str]) -> str:
+    """Escape matched text for Markdown."""
+    return escape_markdown(match[0])
 
 
 def _column_kinds(table: Table) -> list[str]:
     """Return for each column whether it holds measured cells, text, or plain numbers."""
-    columns = zip(table.measured(), zip(*table.rows, strict=True), strict=True)
-    return [
-        "num" if is_measured else "text" if any(isinstance(one, str) for one in values) else ""
-        for is_measured, values in columns
-    ]
+    kinds = []
+    columns = zip(*table.rows, strict=True)
+    for is_measured, values in zip(table.measured(), columns, strict=True):
+        if is_measured:
+            kind = "num"
+        elif any(isinstance(value, str) for value in values):
+            kind = "text"
+        else:
+            kind = ""
+        kinds.append(kind)
+    return kinds
 
 
 def render(template: str, **values: Any) -> str:
@@ -202,7 +225,8 @@ def render(template: str, **values: Any) -> str:
 
 def write_report(folder: Path, sections: Sequence[Section], *, title: str, facts: Facts) -> None:
     """Write report.html, README.md with figures/*.svg, and tables/*.csv to a folder."""
-    contents = [("summary", "Summary"), *((one.name, one.title) for one in sections)]
+    contents = [("summary", "Summary")]
+    contents += [(section.name, section.title) for section in sections]
     values: dict[str, Any] = {"title": title, "facts": facts, "sections": sections}
     files = {
         "report.html": render("report.html", contents=contents, **values),

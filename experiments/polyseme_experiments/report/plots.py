@@ -67,21 +67,21 @@ def bars(name: str, series: Mapping[str, Mapping[str, Cell]], *, measure: str) -
         for place, (method, cells) in enumerate(series.items()):
             shift = (place - (len(series) - 1) / 2) * width
             xs = [groups.index(group) + shift for group in cells]
-            known = list(cells.values())
-            drawn = axes.bar(
+            listed = list(cells.values())
+            patches = axes.bar(
                 xs,
-                _column(known, "mean"),
+                _column(listed, "mean"),
                 0.9 * width,
-                yerr=_column(known, "error"),
+                yerr=_column(listed, "error"),
                 color=colour_of(place),
                 hatch="////" if place >= 8 else None,
                 linewidth=0,
                 label=words(method),
                 error_kw={"ecolor": INK, "elinewidth": 1, "capsize": 2},
             )
-            for patch, (group, cell) in zip(drawn.patches, cells.items(), strict=True):
+            for patch, (group, cell) in zip(patches.patches, cells.items(), strict=True):
                 patch.set_gid(TIP + words(f"{method}, {group}: {value_text(cell)}"))
-            theirs.extend(pair for pair in zip(xs, known, strict=True) if pair[1].published)
+            theirs.extend(pair for pair in zip(xs, listed, strict=True) if pair[1].published)
         if theirs:
             published = [cell for _, cell in theirs]
             axes.errorbar(
@@ -238,10 +238,18 @@ def usage(
 
 def usage_correlation(first: Mapping[str, float], second: Mapping[str, float]) -> float | None:
     """Return Pearson's correlation of usage over the labels of the first; None if flat."""
-    pairs = np.array([(first[label], second.get(label, 0.0)) for label in first], dtype=np.float64)
-    if len(pairs) < 2 or (pairs == pairs[0]).all(axis=0).any():
+    usage_pairs = []
+    for label, share in first.items():
+        second_share = second.get(label, 0.0)
+        usage_pairs.append((share, second_share))
+    pairs = np.array(usage_pairs, dtype=np.float64)
+    if len(pairs) < 2:
         return None
-    return float(np.asarray(np.corrcoef(pairs.T))[0, 1])
+    is_flat = (pairs == pairs[0]).all(axis=0)
+    if is_flat.any():
+        return None
+    correlations = np.asarray(np.corrcoef(pairs.T))
+    return float(correlations[0, 1])
 
 
 def senses(
@@ -251,21 +259,30 @@ def senses(
     company: Sequence[Sequence[str]],
     *,
     label: str,
-    others: ArrayLike = (),
+    background: ArrayLike = (),
 ) -> str:
-    """Draw the concepts of one label (n, 2), coloured by sense, on grey ones of others (m, 2).
+    """Draw the concepts of one label (n, 2), by sense, on a grey background (m, 2) of others.
 
     `sense` has the sense of each, from 0, and `company` for each sense the labels that typically
     stand beside it. At most 1,200 others are shown.
     """
-    places, kinds = np.asarray(points, dtype=np.float64).reshape(-1, 2), np.asarray(sense)
-    low, high = places.min(axis=0), places.max(axis=0)
-    room = np.where(high > low, high - low, 1.0) * np.array([0.14, 0.18])
-    low, high = low - room, high + room
-    around = np.asarray(others, dtype=np.float64).reshape(-1, 2)
-    around = around[((around > low) & (around < high)).all(axis=1)]
-    around = around[:: max(1, -(-len(around) // MAX_OTHERS))]
-    texts = [", ".join(words(word) for word in one) or "other" for one in company]
+    places = np.asarray(points, dtype=np.float64).reshape(-1, 2)
+    kinds = np.asarray(sense)
+    low = places.min(axis=0)
+    high = places.max(axis=0)
+    extent = np.where(high > low, high - low, 1.0)
+    room = extent * np.array([0.14, 0.18])
+    low = low - room
+    high = high + room
+    around = np.asarray(background, dtype=np.float64).reshape(-1, 2)
+    is_inside = (around > low) & (around < high)
+    around = around[is_inside.all(axis=1)]
+    step = max(1, -(-len(around) // MAX_OTHERS))
+    around = around[::step]
+    texts = []
+    for neighbours in company:
+        text = ", ".join(words(word) for word in neighbours)
+        texts.append(text or "other")
 
     def paint(figure: Figure) -> None:
         axes = add_axes(figure, grid="")
@@ -294,15 +311,18 @@ def _name_senses(
     """Write each sense's company above its concepts, and lower where words stand already."""
     # In the units of the axes, and rather too large than too small.
     letter, line = np.array([0.0125, 0.055]) * (high - low)
-    taken: list[tuple[float, float, float]] = []
+    occupied: list[tuple[float, float, float]] = []
     for kind in np.unique(kinds).tolist():
         members, text = places[kinds == kind], texts[kind]
         half = len(text) * letter / 2
-        x = float(np.clip(members[:, 0].mean(), low[0] + half, max(high[0] - half, low[0] + half)))
+        leftmost = low[0] + half
+        rightmost = max(high[0] - half, leftmost)
+        centre = members[:, 0].mean()
+        x = float(np.clip(centre, leftmost, rightmost))
         y = float(members[:, 1].max()) + 0.6 * line
-        while any(abs(y - b) < line and abs(x - a) < half + c for a, b, c in taken):
+        while any(abs(y - b) < line and abs(x - a) < half + c for a, b, c in occupied):
             y -= line
-        taken.append((x, y, half))
+        occupied.append((x, y, half))
         look: Look = {"ha": "center", "va": "center", "weight": "bold", "color": colour_of(kind)}
         axes.text(x, y, text, fontsize=9, gid=HALO, **look)
 
@@ -318,11 +338,15 @@ def reliability(name: str, series: Mapping[str, Bins]) -> str:
         axes = add_axes(figure, x="predicted probability (%)", y="share that is true (%)")
         axes.plot([0, 100], [0, 100], color=SOFT, linewidth=1, linestyle="--")
         for place, (label, bins) in enumerate(series.items()):
-            counts, xs, ys = (np.array(bins[key]) for key in ("counts", "predicted", "observed"))
-            marker, colour = MARKERS[place], colour_of(place)
-            kept = counts >= FEWEST
-            axes.plot(100 * xs[kept], 100 * ys[kept], color=colour, linewidth=1.3)
-            for count, x, y in zip(counts[kept], 100 * xs[kept], 100 * ys[kept], strict=True):
+            all_counts = np.array(bins["counts"])
+            is_large = all_counts >= FEWEST
+            counts = all_counts[is_large]
+            xs = 100 * np.array(bins["predicted"])[is_large]
+            ys = 100 * np.array(bins["observed"])[is_large]
+            marker = MARKERS[place]
+            colour = colour_of(place)
+            axes.plot(xs, ys, color=colour, linewidth=1.3)
+            for count, x, y in zip(counts, xs, ys, strict=True):
                 tip = f"{label}: {int(count)} labels given {x:.1f} %, {y:.1f} % true"
                 size = 2 + 1.4 * np.log10(count)
                 look: Look = {"color": colour, "markersize": size, "gid": TIP + words(tip)}

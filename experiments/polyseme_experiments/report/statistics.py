@@ -42,11 +42,15 @@ def measured(values: Values) -> NDArray[np.float64]:
 
 def mean_and_error(values: Values) -> tuple[float | None, float | None]:
     """Return the mean over trials, None without a value, and its standard error, None for one."""
-    kept = measured(values)
-    if len(kept) == 0:
+    sample = measured(values)
+    if len(sample) == 0:
         return None, None
-    error = float(kept.std(ddof=1) / math.sqrt(len(kept))) if len(kept) > 1 else None
-    return float(kept.mean()), error
+    mean = float(sample.mean())
+    if len(sample) == 1:
+        return mean, None
+    spread = sample.std(ddof=1)
+    error = float(spread / math.sqrt(len(sample)))
+    return mean, error
 
 
 def paired_test(ours: Values, theirs: Values) -> PairedTest:
@@ -57,7 +61,11 @@ def paired_test(ours: Values, theirs: Values) -> PairedTest:
             "the same trials."
         )
     pairs = zip(ours, theirs, strict=True)
-    gaps = measured([None if a is None or b is None else a - b for a, b in pairs])
+    differences: list[float | None] = []
+    for our_value, their_value in pairs:
+        if our_value is not None and their_value is not None:
+            differences.append(our_value - their_value)
+    gaps = measured(differences)
     mean, error = mean_and_error(gaps.tolist())
     if mean is None or error is None:
         return PairedTest(len(gaps), mean)
@@ -85,8 +93,12 @@ def compare_all(pairs: Mapping[Key, tuple[Values, Values]]) -> dict[Key, PairedT
     """Run the paired tests of one family, (ours, theirs) each, and correct them together."""
     tests = {key: paired_test(ours, theirs) for key, (ours, theirs) in pairs.items()}
     raw = {key: test.p for key, test in tests.items() if test.p is not None}
-    for key, p in zip(raw, holm([*raw.values()]), strict=True):
-        above = (tests[key].difference or 0.0) <= 0
-        mark = (ABOVE if above else BELOW) if p < ALPHA else ""
-        tests[key] = tests[key]._replace(p_holm=p, mark=mark)
+    adjusted = holm(list(raw.values()))
+    for key, p in zip(raw, adjusted, strict=True):
+        test = tests[key]
+        mark = ""
+        if p < ALPHA:
+            is_above = (test.difference or 0.0) <= 0
+            mark = ABOVE if is_above else BELOW
+        tests[key] = test._replace(p_holm=p, mark=mark)
     return tests

@@ -111,11 +111,23 @@ def _inline(text: str, name: str, label: str) -> str:
 def _font_size(match: re.Match[str]) -> str:
     """Leave the font to the page, and keep its size and weight."""
     sized = re.search(r"font: (.*px) ", match[0])
-    weight = "bold " if sized and "bold" in sized[1] else ""
-    return f"font: {weight}{sized[1].split()[-1]} {_FONT}" if sized else ""
+    if sized is None:
+        return ""
+    description = sized[1]
+    weight = "bold " if "bold" in description else ""
+    *_, size = description.split()
+    return f"font: {weight}{size} {_FONT}"
 
 
 def _shorter(match: re.Match[str]) -> str:
     """Write an attribute's numbers with two decimals."""
-    value = re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", match[2])
-    return f'{match[1]}="{" ".join(value.split())}"'
+    name = match[1]
+    value = re.sub(r"-?\d+\.\d{3,}", _two_decimals, match[2])
+    value = " ".join(value.split())
+    return f'{name}="{value}"'
+
+
+def _two_decimals(match: re.Match[str]) -> str:
+    """Write a number with two decimals."""
+    number = float(match[0])
+    return f"{number:.2f}"

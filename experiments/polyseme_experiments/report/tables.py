@@ -75,12 +75,23 @@ class Table:
 
     def cells(self) -> list[Cell]:
         """Return every cell, row by row."""
-        return [value for row in self.rows for value in row if isinstance(value, Cell)]
+        cells = []
+        for row in self.rows:
+            for value in row:
+                if isinstance(value, Cell):
+                    cells.append(value)
+        return cells
 
     def measured(self) -> list[bool]:
         """Return for each column whether it holds measured values."""
-        places = range(len(self.header))
-        return [any(isinstance(row[place], Cell) for row in self.rows) for place in places]
+        is_measured = []
+        for place in range(len(self.header)):
+            has_cell = False
+            for row in self.rows:
+                if isinstance(row[place], Cell):
+                    has_cell = True
+            is_measured.append(has_cell)
+        return is_measured
 
     def common_n(self) -> int | None:
         """Return the number of trials that most cells have; None without a measured cell."""
@@ -93,8 +104,10 @@ def with_error(mean: float | None, error: float | None, digits: int = 2) -> str:
     if mean is None:
         return NOTHING
     text = f"{mean:,.{digits}f}"
+    if error is None:
+        return text
     # A count that is the same in every trial needs no error.
-    if error is None or (digits == 0 and round(error) == 0):
+    if digits == 0 and round(error) == 0:
         return text
     return f"{text} ± {error:,.{digits}f}"
 
@@ -102,10 +115,16 @@ def with_error(mean: float | None, error: float | None, digits: int = 2) -> str:
 def remarks_of(cell: Cell, common_n: int | None = None) -> list[str]:
     """Return another number of trials than the table's, and the published value in brackets."""
     remarks = []
-    if cell.mean is not None and common_n not in (None, cell.n):
+    has_other_n = common_n is not None and cell.n != common_n
+    if has_other_n and cell.mean is not None:
         remarks.append(f"[n = {cell.n}]")
     if cell.published is not None:
-        remarks.append(f"({with_error(cell.published, cell.published_error, cell.digits)})")
+        published = with_error(
+            cell.published,
+            cell.published_error,
+            cell.digits,
+        )
+        remarks.append(f"({published})")
     return remarks
 
 
@@ -115,13 +134,19 @@ def value_text(value: Value, common_n: int | None = None) -> str:
     A cell with another number of trials than the table's, `common_n`, says so.
     """
     if isinstance(value, Cell):
-        text = with_error(value.mean, value.error, value.digits)
-        return " ".join([text, *([value.mark] if value.mark else []), *remarks_of(value, common_n)])
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        words = [with_error(value.mean, value.error, value.digits)]
+        if value.mark:
+            words.append(value.mark)
+        words += remarks_of(value, common_n)
+        return " ".join(words)
+    if value is None:
         return NOTHING
     if isinstance(value, float):
-        return f"{value:,.2f}"
-    return f"{value:,}" if isinstance(value, int) else value
+        is_finite = math.isfinite(value)
+        return f"{value:,.2f}" if is_finite else NOTHING
+    if isinstance(value, int):
+        return f"{value:,}"
+    return value
 
 
 def legend(table: Table) -> str:
@@ -132,8 +157,8 @@ def legend(table: Table) -> str:
         several = any(cell.error is not None for cell in cells)
         trials = f"{common} trial{'s' if common > 1 else ''}"
         first = f"Mean ± standard error over {trials}" if several else f"From {trials}"
-        other = any(cell.n != common and cell.mean is not None for cell in cells)
-        words.append(f"{first}{' where no other n is given' if other else ''}.")
+        has_other_n = any(cell.n != common and cell.mean is not None for cell in cells)
+        words.append(f"{first}{' where no other n is given' if has_other_n else ''}.")
     if any(cell.published is not None for cell in cells):
         words.append("In brackets: the published value.")
     if any(cell.mark for cell in cells):
@@ -154,13 +179,16 @@ def escape_markdown(text: str) -> str:
 def wide_records(table: Table) -> list[dict[str, Plain]]:
     """Return one record per row with cells as they are printed, for people."""
     common = table.common_n()
-    return [
-        {
-            name: value_text(value, common) if isinstance(value, Cell) else value
-            for name, value in zip(table.header, row, strict=True)
-        }
-        for row in table.rows
-    ]
+    records = []
+    for row in table.rows:
+        record: dict[str, Plain] = {}
+        for name, value in zip(table.header, row, strict=True):
+            if isinstance(value, Cell):
+                record[name] = value_text(value, common)
+            else:
+                record[name] = value
+        records.append(record)
+    return records
 
 
 def long_records(table: Table) -> list[dict[str, Plain]]:
@@ -192,9 +220,11 @@ def long_records(table: Table) -> list[dict[str, Plain]]:
 
 def to_csv(table: Table) -> str:
     """Write `long_records` as CSV, which pandas reads and pivots as it is."""
-    fields = ["column", *FIELDS] if any(table.measured()) else []
+    header = ["table", *_keys(table).values()]
+    if any(table.measured()):
+        header += ["column", *FIELDS]
+    header.append("caution")
     out = io.StringIO()
-    header = ["table", *_keys(table).values(), *fields, "caution"]
     writer = csv.DictWriter(out, header, lineterminator="\n")
     writer.writeheader()
     writer.writerows(long_records(table))
@@ -203,14 +233,13 @@ def to_csv(table: Table) -> str:
 
 def _keys(table: Table) -> dict[int, str]:
     """Name the columns that say what a row is about; one named like a field gets an underscore."""
-    taken = {"table", "column", *FIELDS, "caution"}
-    return {
-        place: f"{name}_" if name in taken else name
-        for place, (name, is_measured) in enumerate(
-            zip(table.header, table.measured(), strict=True)
-        )
-        if not is_measured
-    }
+    field_names = {"table", "column", *FIELDS, "caution"}
+    is_measured = table.measured()
+    keys = {}
+    for place, name in enumerate(table.header):
+        if not is_measured[place]:
+            keys[place] = f"{name}_" if name in field_names else name
+    return keys
 
 
 def _plain(value: Value) -> Plain:
